@@ -1,0 +1,19 @@
+// Asks that an operation lists the errors which every operation can give: 500 and some 4xx, and where it needs an
+// identity also 400, 401 and 403. No status may be left to `default` or to a range, since handlers are typed by number.
+
+export function errorResponses() {
+  return {
+    Operation(operation, ctx) {
+      const statuses = Object.keys(operation.responses ?? {});
+      const location = ctx.location.child(['responses']);
+      const needsIdentity = Array.isArray(operation.security) && operation.security.length > 0;
+      const wanted = needsIdentity ? ['400', '401', '403', '500'] : ['500'];
+      const missing = wanted.filter((status) => !statuses.includes(status));
+      if (missing.length > 0) ctx.report({ message: `${operation.operationId} does not list ${missing.join(', ')}.`, location: location.key() });
+      if (!statuses.some((status) => /^4\d\d$/.test(status))) ctx.report({ message: `${operation.operationId} lists no 4xx.`, location: location.key() });
+      for (const status of statuses) {
+        if (!/^[1-5]\d\d$/.test(status)) ctx.report({ message: `${operation.operationId} lists "${status}"; name each status by its number.`, location: location.child([status]).key() });
+      }
+    },
+  };
+}

@@ -1,0 +1,106 @@
+// The parts of an OpenAPI 3.1 document that the generators read, and the following of its references. It knows only
+// bundled documents: every reference points into the document itself.
+
+import type { Surface } from './surfaces.ts';
+
+export interface Reference {
+  $ref: string;
+}
+
+export interface Schema {
+  type?: string | string[];
+  format?: string;
+  contentMediaType?: string;
+  properties?: Record<string, Schema | Reference>;
+  items?: Schema | Reference;
+  enum?: unknown[];
+}
+
+export interface MediaType {
+  schema?: Schema | Reference;
+}
+
+export interface Body {
+  required?: boolean;
+  content?: Record<string, MediaType>;
+}
+
+export interface Operation {
+  operationId?: string;
+  summary?: string;
+  security?: Record<string, string[]>[];
+  parameters?: ({ name: string; in: string } | Reference)[];
+  requestBody?: Body | Reference;
+  responses?: Record<string, Body | Reference>;
+  'x-passthrough'?: boolean;
+}
+
+export interface Document {
+  paths?: Record<string, Record<string, unknown>>;
+  components?: { schemas?: Record<string, Schema> };
+}
+
+/** An operation with its place in the document. */
+export interface PlacedOperation {
+  method: string;
+  path: string;
+  id: string;
+  operation: Operation;
+}
+
+const methods = ['get', 'put', 'post', 'delete', 'patch'];
+
+/** Every operation, in the order of the document; throws for one without an operationId. */
+export function operationsOf(document: Document): PlacedOperation[] {
+  return Object.entries(document.paths ?? {}).flatMap(([path, item]) =>
+    methods
+      .filter((method) => item[method] !== undefined)
+      .map((method) => {
+        const operation = item[method] as Operation;
+        if (operation.operationId === undefined) throw new Error(`${method.toUpperCase()} ${path} has no operationId`);
+        return { method, path, id: operation.operationId, operation };
+      }),
+  );
+}
+
+/** Follows references until something else than a reference is found; throws when one points nowhere. */
+export function resolve<T extends object>(document: Document, value: T | Reference): T {
+  let current: unknown = value;
+  for (let depth = 0; depth < 32; depth += 1) {
+    if (!isReference(current)) return current as T;
+    current = lookUp(document, current.$ref);
+  }
+  throw new Error(`${(value as Reference).$ref} refers to itself`);
+}
+
+export function isReference(value: unknown): value is Reference {
+  return typeof value === 'object' && value !== null && typeof (value as Reference).$ref === 'string';
+}
+
+/** Throws for the first reference of a bundle that leaves the document or points nowhere in it. */
+export function checkReferences(document: Document, surface: Surface): void {
+  const open: unknown[] = [document];
+  while (open.length > 0) {
+    const value = open.pop();
+    if (typeof value !== 'object' || value === null) continue;
+    if (isReference(value)) {
+      try {
+        lookUp(document, value.$ref);
+      } catch (cause) {
+        throw new Error(`the bundle of ${surface.name} has a reference that leads nowhere: ${value.$ref}`, { cause });
+      }
+    }
+    open.push(...Object.values(value));
+  }
+}
+
+function lookUp(document: Document, reference: string): unknown {
+  if (!reference.startsWith('#/')) throw new Error(`${reference} leaves the document`);
+  let current: unknown = document;
+  for (const part of reference.slice(2).split('/')) {
+    const key = decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
+    current = (current as Record<string, unknown> | undefined)?.[key];
+  }
+  if (current === undefined) throw new Error(`${reference} is not in the document`);
+  return current;
+}

@@ -1,0 +1,53 @@
+// Moves generated files to their place one by one and only where they differ, so that a watcher, an editor or another
+// process that reads them never sees a half-made folder; and remembers from what they were made.
+
+import { createHash } from 'node:crypto';
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+
+/** Every file below a folder or file as sorted paths from `root`; nothing when it does not exist. */
+export function filesBelow(root: string, place: string): string[] {
+  const full = path.join(root, place);
+  const found = statSync(full, { throwIfNoEntry: false });
+  if (found === undefined) return [];
+  if (found.isFile()) return [place];
+  return readdirSync(full, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
+    .sort();
+}
+
+/** A digest of the names and bytes of files and of whatever else decides the outcome. */
+export function digest(root: string, places: readonly string[], extra: readonly string[] = []): string {
+  const hash = createHash('sha256');
+  for (const text of extra) hash.update(text).update('\0');
+  for (const file of places.flatMap((place) => filesBelow(root, place))) {
+    hash.update(file).update('\0').update(readFileSync(path.join(root, file))).update('\0');
+  }
+  return hash.digest('hex');
+}
+
+/** Makes `target` hold exactly the files of `source`; gives how many were written or removed. */
+export function publish(source: string, target: string): number {
+  let changes = 0;
+  const wanted = filesBelow(source, '.');
+  for (const file of wanted) {
+    if (writeIfChanged(path.join(target, file), readFileSync(path.join(source, file), 'utf8'))) changes += 1;
+  }
+  for (const file of filesBelow(target, '.')) {
+    if (wanted.includes(file)) continue;
+    rmSync(path.join(target, file));
+    changes += 1;
+  }
+  return changes;
+}
+
+/** Writes a file whole, by renaming a finished one into its place; false when it held that text already. */
+export function writeIfChanged(file: string, text: string): boolean {
+  if (statSync(file, { throwIfNoEntry: false })?.isFile() === true && readFileSync(file, 'utf8') === text) return false;
+  mkdirSync(path.dirname(file), { recursive: true });
+  const temporary = `${file}.${process.pid}.tmp`;
+  writeFileSync(temporary, text);
+  renameSync(temporary, file);
+  return true;
+}

@@ -1,0 +1,173 @@
+// Writes the `Operations` map of a surface: operationId to the types of its call, the identities that it admits and
+// the replies that it may give. The schemas' own types are hey-api's; this file only says which of them belong where.
+
+import { type Body, type Document, type PlacedOperation, type Schema, isReference, operationsOf, resolve } from './document.ts';
+import { type Surface, guest } from './surfaces.ts';
+
+const header = `// Generated from openapi/ by scripts/generate.ts; change the contract instead.
+`;
+
+const helpers = {
+  LowerCaseKeys: `/** Header names as Node gives them. */
+type LowerCaseKeys<T> = { [K in keyof T as Lowercase<K & string>]: T[K] };
+`,
+  Multipart: `/** A file of a multipart body, as the server has read it. */
+export interface UploadedFile {
+  fileName: string;
+  mediaType: string;
+  content: Uint8Array;
+}
+
+/** A multipart body with its files read. */
+type Multipart<T, Files> = {
+  [K in keyof T]: K extends Files ? (NonNullable<T[K]> extends readonly unknown[] ? UploadedFile[] : UploadedFile) : T[K];
+};
+`,
+};
+
+/** The text of operations.gen.ts; throws where the contract says something that handlers could not be typed by. */
+export function writeOperations(document: Document, surface: Surface): string {
+  const imports = new Set<string>();
+  const entries = operationsOf(document).map((placed) => writeEntry(document, surface, placed, imports));
+  const body = entries.join('');
+  const used = Object.entries(helpers).filter(([name]) => body.includes(`${name}<`));
+  const names = [...imports].sort();
+  return [
+    header,
+    names.length > 0 ? `import type {\n${names.map((name) => `  ${name},\n`).join('')}} from './types.gen.ts';\n\n` : '\n',
+    used.map(([, text]) => `${text}\n`).join(''),
+    `/** Every operation of the ${surface.title.replace('Townhall ', '')} by its operationId. */\n`,
+    `export interface Operations {\n${body}}\n`,
+  ].join('');
+}
+
+/** hey-api's name for the types of an operation: \`ai.generateText\` has \`AiGenerateTextData\` and so on. */
+export function typeStem(operationId: string): string {
+  return operationId
+    .split('.')
+    .map((part) => part.charAt(0).toUpperCase() + part.slice(1))
+    .join('');
+}
+
+function writeEntry(document: Document, surface: Surface, { method, path, id, operation }: PlacedOperation, imports: Set<string>): string {
+  const place = `${method.toUpperCase()} ${path} (${id})`;
+  const stem = typeStem(id);
+  const data = `${stem}Data`;
+  const locations = new Set((operation.parameters ?? []).map((parameter) => resolve(document, parameter).in));
+  const use = (name: string): string => {
+    imports.add(name);
+    return name;
+  };
+  const parameters = (location: 'path' | 'query') => (locations.has(location) ? `NonNullable<${use(data)}['${location}']>` : '{}');
+  const context: Context = { document, place, stem, use };
+  const summary = (operation.summary ?? id).replaceAll('*/', '* /');
+  return `  /** ${summary}: \`${method.toUpperCase()} ${path}\` */
+  '${id}': {
+    body: ${requestType(context, operation.requestBody === undefined ? undefined : resolve(document, operation.requestBody))};
+    path: ${parameters('path')};
+    query: ${parameters('query')};
+    headers: ${locations.has('header') ? `LowerCaseKeys<NonNullable<${use(data)}['headers']>>` : '{}'};
+    identity: ${identityType(surface, place, operation.security)};
+    reply: ${replyType(context, operation.responses ?? {})};
+    passthrough: ${operation['x-passthrough'] === true};
+  };
+`;
+}
+
+interface Context {
+  document: Document;
+  place: string;
+  stem: string;
+  /** Imports a type of types.gen.ts and gives its name. */
+  use: (name: string) => string;
+}
+
+function identityType(surface: Surface, place: string, security: Record<string, string[]>[] | undefined): string {
+  if (security === undefined) throw new Error(`${place} has no security of its own`);
+  const everyone = [guest, ...Object.values(surface.identities)];
+  const kinds =
+    security.length === 0
+      ? everyone
+      : security.flatMap((requirement) => {
+          const schemes = Object.keys(requirement);
+          if (schemes.length === 0) return [guest];
+          return schemes.map((scheme) => {
+            const kind = surface.identities[scheme];
+            if (kind === undefined) throw new Error(`${place} names the security scheme ${scheme}, which proves no identity of ${surface.name}`);
+            return kind;
+          });
+        });
+  return [...new Set(kinds)].map(quote).join(' | ');
+}
+
+function requestType(context: Context, body: Body | undefined): string {
+  if (body === undefined) return 'undefined';
+  const media = Object.entries(body.content ?? {});
+  if (media.length === 0) throw new Error(`${context.place} has a request body without a media type`);
+  const types = media.map(([mediaType, { schema }]) => {
+    const named = namedSchema(schema) ?? (media.length === 1 ? `NonNullable<${context.use(`${context.stem}Data`)}['body']>` : undefined);
+    if (isJson(mediaType) || mediaType === 'multipart/form-data') {
+      if (named === undefined || schema === undefined) throw new Error(needsName(context.place, `the request body of ${mediaType}`));
+      if (namedSchema(schema) !== undefined) context.use(named);
+      if (isJson(mediaType)) return named;
+      return `Multipart<${named}, ${fileMembers(context.document, schema).map(quote).join(' | ') || 'never'}>`;
+    }
+    return mediaType.startsWith('text/') ? 'string' : 'Uint8Array';
+  });
+  return [...new Set([...types, ...(body.required === true ? [] : ['undefined'])])].join(' | ');
+}
+
+function replyType(context: Context, responses: Record<string, Body | { $ref: string }>): string {
+  const replies = Object.entries(responses).flatMap(([status, reference]) => {
+    if (!/^[1-5]\d\d$/.test(status)) throw new Error(`${context.place} answers "${status}"; name each status by its number`);
+    return repliesOf(context, status, Object.entries(resolve<Body>(context.document, reference).content ?? {}));
+  });
+  if (replies.length === 0) throw new Error(`${context.place} has no reply that a handler could give`);
+  return [...new Set(replies)].join(' | ');
+}
+
+// A problem is thrown, not replied; but a page that tells of a failure is a reply like any other.
+function repliesOf(context: Context, status: string, media: [string, { schema?: Schema | { $ref: string } }][]): string[] {
+  const failed = Number(status) >= 400;
+  if (media.length === 0) return failed ? [] : [`{ status: ${status} }`];
+  return media.flatMap(([mediaType, { schema }]) => {
+    const isEvents = mediaType === 'text/event-stream';
+    if (!isJson(mediaType) && !isEvents) return [`{ status: ${status}; media: ${mediaTypePattern(mediaType)} }`];
+    if (failed) return [];
+    const named = namedSchema(schema);
+    if (named === undefined && (media.length > 1 || schema === undefined)) throw new Error(needsName(context.place, `the ${mediaType} of status ${status}`));
+    const type = named === undefined ? `${context.use(`${context.stem}Responses`)}[${status}]` : context.use(named);
+    return [`{ status: ${status}; ${isEvents ? 'events' : 'json'}: ${type} }`];
+  });
+}
+
+function needsName(place: string, what: string): string {
+  return `${place}: ${what} needs a schema in a file of its own, since it is one of several or of none`;
+}
+
+function namedSchema(schema: Schema | { $ref: string } | undefined): string | undefined {
+  return isReference(schema) ? /^#\/components\/schemas\/(\w+)$/.exec(schema.$ref)?.[1] : undefined;
+}
+
+function fileMembers(document: Document, schema: Schema | { $ref: string }): string[] {
+  return Object.entries(resolve<Schema>(document, schema).properties ?? {})
+    .filter(([, member]) => {
+      const own = resolve<Schema>(document, member);
+      const item = own.items === undefined ? own : resolve<Schema>(document, own.items);
+      return item.format === 'binary' || item.contentMediaType === 'application/octet-stream';
+    })
+    .map(([name]) => name);
+}
+
+function isJson(mediaType: string): boolean {
+  return /^application\/(?:[\w.-]+\+)?json(?:;|$)/.test(mediaType);
+}
+
+function mediaTypePattern(mediaType: string): string {
+  if (!mediaType.includes('*')) return quote(mediaType);
+  return mediaType === '*/*' ? 'string' : `\`${mediaType.replace('*', '${string}')}\``;
+}
+
+function quote(text: string): string {
+  return `'${text}'`;
+}

@@ -1,0 +1,28 @@
+// Writes the union of problem codes from the contract's one list of them, so that a code which is not in the contract
+// does not compile.
+
+import type { Document } from './document.ts';
+
+/** The text of problem-code.gen.ts; throws unless every document that carries the list carries the same one. */
+export function writeProblemCodes(documents: readonly { name: string; document: Document }[]): string {
+  const lists = documents.flatMap(({ name, document }) => {
+    const codes = document.components?.schemas?.ProblemCode?.enum;
+    return codes === undefined ? [] : [{ name, codes: codes as string[] }];
+  });
+  const [first, ...others] = lists;
+  if (first === undefined || first.codes.length === 0) throw new Error('no document refers to openapi/shared/schemas/ProblemCode.yaml, so there are no problem codes');
+  for (const other of others) {
+    if (other.codes.join() !== first.codes.join()) throw new Error(`${other.name} and ${first.name} have different problem codes; there is one list, in openapi/shared`);
+  }
+  return `// Generated from openapi/shared/schemas/ProblemCode.yaml by scripts/generate.ts; change the contract instead.
+
+/** What went wrong, for programs. */
+export type ProblemCode =
+${first.codes.map((code) => `  | '${code}'`).join('\n')};
+
+/** The same codes at run time, in the order of the contract. */
+export const problemCodes: readonly ProblemCode[] = [
+${first.codes.map((code) => `  '${code}',`).join('\n')}
+];
+`;
+}

@@ -1,0 +1,42 @@
+// The three documents of the contract and where what is generated from each one goes. A document is named here and
+// in redocly.yaml, and nowhere else.
+
+/** One document of the contract with everything that its generated code needs to know. */
+export interface Surface {
+  /** The name under `apis` in redocly.yaml and the folder under src/contract. */
+  readonly name: string;
+  readonly title: string;
+  /** Where its client's generated part goes, from the root of the repository. */
+  readonly clientFolder: string;
+  /** The class in which the generated client gathers its operations. */
+  readonly container: string;
+  /** Security scheme to the kind of identity that it proves. */
+  readonly identities: Readonly<Record<string, string>>;
+}
+
+export const surfaces: readonly Surface[] = [
+  {
+    name: 'gateway',
+    title: 'Townhall gateway',
+    clientFolder: 'clients/gateway/src/generated',
+    container: 'GatewayOperations',
+    identities: { userToken: 'user', adminSession: 'admin' },
+  },
+  {
+    name: 'agent',
+    title: 'Townhall agent',
+    clientFolder: 'clients/agent/src/generated/current',
+    container: 'AgentOperations',
+    identities: { agentToken: 'agent' },
+  },
+  {
+    name: 'agent-classic',
+    title: 'Townhall agent, classic variant',
+    clientFolder: 'clients/agent/src/generated/classic',
+    container: 'AgentOperations',
+    identities: { agentToken: 'agent' },
+  },
+];
+
+/** The identity of a caller without a credential; an operation with an empty `security` admits it beside all others. */
+export const guest = 'guest';

@@ -1,0 +1,48 @@
+// Runs the tools of the contract as child processes of the Node that runs us, without their telemetry, update notices
+// and network; what a tool prints comes back as text, for a tool's exit code alone is not to be believed.
+
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+
+export interface ToolRun {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** Runs a JavaScript or TypeScript program to its end; never throws for an exit code, always for a failed start. */
+export function runNode(program: string, parameters: string[], { cwd, timeoutMs = 60_000 }: { cwd: string; timeoutMs?: number }): Promise<ToolRun> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [program, ...parameters], {
+      cwd,
+      timeout: timeoutMs,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '0', CI: '1', REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true', DO_NOT_TRACK: '1' },
+    });
+    let stdout = '';
+    let stderr = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+    child.once('error', reject);
+    child.once('close', (code, signal) => {
+      if (signal === null) resolve({ code: code ?? 1, stdout, stderr });
+      else reject(new Error(`${path.basename(program)} was ended by ${signal} after at most ${timeoutMs} ms\n${stderr}`));
+    });
+  });
+}
+
+/** Runs a command of the Redocly CLI in a folder that holds a redocly.yaml. */
+export function runRedocly(root: string, parameters: string[]): Promise<ToolRun> {
+  return runNode(path.join(packageFolder('@redocly/cli'), 'bin/cli.js'), parameters, { cwd: root });
+}
+
+/** The installed version of a package, for what depends on the tool as much as on its input. */
+export function packageVersion(name: string): string {
+  const { version } = JSON.parse(readFileSync(path.join(packageFolder(name), 'package.json'), 'utf8')) as { version: string };
+  return version;
+}
+
+function packageFolder(name: string): string {
+  return path.join(import.meta.dirname, '../../node_modules', name);
+}

@@ -1,0 +1,105 @@
+// The one error class of the product, and how it looks on the wire. Whoever knows a rule throws a
+// Problem; one edge (server.ts) renders it. The message is for the caller, the cause for the log alone.
+import type { ProblemCode } from '../contract/problem-code.gen.ts';
+
+const kinds = {
+  bad_request: { status: 400, type: 'invalid_request_error' },
+  unauthenticated: { status: 401, type: 'authentication_error' },
+  insufficient_credits: { status: 402, type: 'insufficient_credits' },
+  forbidden: { status: 403, type: 'permission_error' },
+  not_found: { status: 404, type: 'invalid_request_error' },
+  method_not_allowed: { status: 405, type: 'invalid_request_error' },
+  conflict: { status: 409, type: 'invalid_request_error' },
+  gone: { status: 410, type: 'invalid_request_error' },
+  too_large: { status: 413, type: 'invalid_request_error' },
+  unsupported_media: { status: 415, type: 'invalid_request_error' },
+  impossible: { status: 422, type: 'invalid_request_error' },
+  rate_limited: { status: 429, type: 'rate_limit_error' },
+  internal: { status: 500, type: 'server_error' },
+  upstream_failed: { status: 502, type: 'upstream_error' },
+  unavailable: { status: 503, type: 'server_error' },
+  upstream_timeout: { status: 504, type: 'upstream_error' },
+} as const;
+
+/** What went wrong, as a closed list; each kind has one status and one `type` on the wire. */
+export type ProblemKind = keyof typeof kinds;
+
+/** One member at fault: `path` as the caller would write it, such as `messages[0].role`. */
+export interface ProblemDetail {
+  path: string;
+  message: string;
+}
+
+export interface ProblemExtra {
+  /** For the log only; it never reaches the caller. */
+  cause?: unknown;
+  /** The member or parameter at fault. */
+  param?: string | null;
+  details?: ProblemDetail[];
+  /** Sent with the answer, such as `retry-after`. Names in lower case. */
+  headers?: Record<string, string>;
+}
+
+export class Problem extends Error {
+  override readonly name = 'Problem';
+  readonly kind: ProblemKind;
+  readonly status: number;
+  readonly type: string;
+  readonly code: ProblemCode;
+  readonly param: string | null;
+  readonly details: ProblemDetail[] | undefined;
+  readonly headers: Record<string, string>;
+
+  constructor(kind: ProblemKind, code: ProblemCode, message: string, extra: ProblemExtra = {}) {
+    super(message, extra.cause === undefined ? undefined : { cause: extra.cause });
+    this.kind = kind;
+    this.status = kinds[kind].status;
+    this.type = kinds[kind].type;
+    this.code = code;
+    this.param = extra.param ?? null;
+    this.details = extra.details;
+    this.headers = extra.headers ?? {};
+  }
+}
+
+/** The one error body. `details` is absent rather than empty. */
+export interface ProblemBody {
+  error: {
+    type: string;
+    code: ProblemCode;
+    message: string;
+    param: string | null;
+    request_id: string;
+    details?: ProblemDetail[];
+  };
+}
+
+export function renderProblem(problem: Problem, requestId: string): ProblemBody {
+  const { type, code, message, param, details } = problem;
+  return {
+    error: {
+      type,
+      code,
+      message,
+      param,
+      request_id: requestId,
+      ...(details && details.length > 0 ? { details } : {}),
+    },
+  };
+}
+
+/** Whatever was thrown, as a Problem: an unknown throw tells the caller nothing and keeps its cause for the log. */
+export function asProblem(thrown: unknown): Problem {
+  if (thrown instanceof Problem) return thrown;
+  return new Problem('internal', 'internal_error', 'Something went wrong on our side; the request id leads to it in our log.', {
+    cause: thrown,
+  });
+}
+
+/**
+ * Whether the same request could succeed later. The opposite is said on the wire with
+ * `x-should-retry: false`, because client libraries otherwise retry every 409 and 5xx.
+ */
+export function isPermanent(problem: Problem): boolean {
+  return problem.status < 500 && problem.status !== 429 && problem.headers['retry-after'] === undefined;
+}

@@ -1,0 +1,118 @@
+// Tokens (their minting, their shape and their comparison) and the set of secret values that must not
+// appear in a log. The rule it keeps: a token is refused by shape before anyone looks it up.
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+
+/** Who a token speaks for: a user, an administrator, or the owner of one agent. */
+export type TokenKind = 'usr' | 'adm' | 'agt';
+
+const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const tokenShape = /^th_(usr|adm|agt)_[0-9A-Za-z]{49}$/;
+// 62^43 is just above 2^256 and 62^6 above 2^32.
+const payloadLength = 43;
+const checksumLength = 6;
+
+/** A new token: 256 random bits and a checksum, such as `th_usr_…`. Shown once; only its digest is kept. */
+export function token(kind: TokenKind): string {
+  const payload = inBase62(BigInt(`0x${randomBytes(32).toString('hex')}`), payloadLength);
+  const head = `th_${kind}_${payload}`;
+  return head + checksum(head);
+}
+
+/** The kind of a well-formed token, or null. Well-formed is not valid: no store was asked. */
+export function parseToken(text: string): TokenKind | null {
+  const match = tokenShape.exec(text);
+  if (!match) return null;
+  const head = text.slice(0, -checksumLength);
+  return text.endsWith(checksum(head)) ? (match[1] as TokenKind) : null;
+}
+
+/** What is stored of a token: its SHA-256. A plain hash is enough for 256 random bits. */
+export function tokenDigest(text: string): Buffer {
+  return createHash('sha256').update(text, 'utf8').digest();
+}
+
+/** Equality in a time that depends on neither value nor on their lengths. */
+export function sameSecret(a: string, b: string): boolean {
+  return timingSafeEqual(tokenDigest(a), tokenDigest(b));
+}
+
+function checksum(head: string): string {
+  return inBase62(BigInt(crc32(head)), checksumLength);
+}
+
+function inBase62(value: bigint, length: number): string {
+  let digits = '';
+  for (let rest = value; rest > 0n; rest /= 62n) digits = base62[Number(rest % 62n)] + digits;
+  return digits.padStart(length, '0');
+}
+
+/** Holds the secret values that are alive in this process and hides them in text. */
+export interface Redactor {
+  /**
+   * From now on the value is hidden, as are its URL-encoded, base64 and hexadecimal forms. Values under
+   * six characters are not held: hiding them would blot out ordinary words. Returns the release; a value
+   * held twice stays hidden until both are released.
+   */
+  hold(value: string): () => void;
+  /** The text without held values, tokens of ours and bearer credentials. */
+  hide(text: string): string;
+}
+
+const hidden = '[redacted]';
+const minimumHeldLength = 6;
+// The shapes that are secrets whether or not anybody holds them. The checksum is not looked at, because a
+// token with a typing error still gives most of a secret away.
+const knownShapes = 'th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|(?<=\\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}';
+
+export function createRedactor(): Redactor {
+  const holders = new Map<string, number>();
+  let pattern: RegExp | undefined;
+
+  function compile(): RegExp {
+    const forms = new Set<string>();
+    for (const value of holders.keys()) for (const form of formsOf(value)) forms.add(form);
+    // Longest first, so that a secret which begins with another one is hidden whole.
+    const alternatives = [...forms].sort((a, b) => b.length - a.length).map((form) => escapePattern(form));
+    return new RegExp([...alternatives, knownShapes].join('|'), 'g');
+  }
+
+  return {
+    hold(value) {
+      if (value.length < minimumHeldLength) return () => {};
+      holders.set(value, (holders.get(value) ?? 0) + 1);
+      pattern = undefined;
+      let released = false;
+      return () => {
+        if (released) return;
+        released = true;
+        const left = (holders.get(value) ?? 1) - 1;
+        if (left > 0) holders.set(value, left);
+        else holders.delete(value);
+        pattern = undefined;
+      };
+    },
+    hide(text) {
+      if (text.length < minimumHeldLength) return text;
+      pattern ??= compile();
+      return text.replace(pattern, hidden);
+    },
+  };
+}
+
+function formsOf(value: string): string[] {
+  const bytes = Buffer.from(value, 'utf8');
+  return [
+    value,
+    // Text that was serialized once before it was logged carries the escaped form.
+    JSON.stringify(value).slice(1, -1),
+    encodeURIComponent(value.toWellFormed()),
+    bytes.toString('base64').replace(/=+$/, ''),
+    bytes.toString('base64url'),
+    bytes.toString('hex'),
+  ];
+}
+
+function escapePattern(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
+}
