@@ -55,10 +55,15 @@ async function main(): Promise<number> {
     const documents = surfaces.map((surface) => ({ ...surface, document: readBundle(staging, surface) }));
     await Promise.all(documents.map((surface) => generateSurface(staging, surface, surface.document)));
     writeFileSync(path.join(staging, 'contract/problem-code.gen.ts'), writeProblemCodes(documents));
+    // Without its stamp a run that is cut short here is made again.
+    rmSync(stampFile, { force: true });
     const changes = publishAll(staging);
     // Findings are found again by the next run, so a draft leaves no stamp.
     if (clean) writeIfChanged(stampFile, JSON.stringify({ inputs, outputs: outputDigest() } satisfies Stamp));
-    report(`${documents.map(({ name, document }) => `${name} ${operationsOf(document).length}`).join(', ')} operations; ${changes} files changed`, started);
+    report(
+      `${documents.map(({ name, document }) => `${name} ${operationsOf(document).length}`).join(', ')} operations; ${changes} files changed`,
+      started,
+    );
     return clean ? 0 : 1;
   } finally {
     rmSync(staging, { recursive: true, force: true });
@@ -67,9 +72,18 @@ async function main(): Promise<number> {
 
 async function lint(): Promise<boolean> {
   const start = performance.now();
-  const { code, stdout, stderr } = await runRedocly(root, ['lint', '--format=json', '--max-problems=1000', ...surfaces.map(({ name }) => name)]);
-  const totals = Array.from(stdout.matchAll(/"errors": (\d+),\s*"warnings": (\d+)/g), (match) => Number(match[1]) + Number(match[2]));
-  if (totals.length !== surfaces.length) throw new Error(`redocly lint did not report on all documents:\n${stdout}\n${stderr}`);
+  const { code, stdout, stderr } = await runRedocly(root, [
+    'lint',
+    '--format=json',
+    '--max-problems=1000',
+    ...surfaces.map(({ name }) => name),
+  ]);
+  const totals = Array.from(
+    stdout.matchAll(/"errors": (\d+),\s*"warnings": (\d+)/g),
+    (match) => Number(match[1]) + Number(match[2]),
+  );
+  if (totals.length !== surfaces.length)
+    throw new Error(`redocly lint did not report on all documents:\n${stdout}\n${stderr}`);
   const findings = totals.reduce((sum, count) => sum + count, 0);
   report(`lint: ${findings === 0 ? 'no finding' : `${findings} findings`}`, start);
   if (findings === 0 && code === 0) return true;
@@ -82,8 +96,15 @@ async function bundle(staging: string): Promise<void> {
   const start = performance.now();
   // A run each: one run over several documents names its output after the file, and two of ours are "openapi".
   const runs = surfaces.map(async (surface) => {
-    const { code, stdout, stderr } = await runRedocly(root, ['bundle', surface.name, '--output', bundleFile(staging, surface), '--ext=json']);
-    if (code !== 0 || !existsSync(bundleFile(staging, surface))) throw new Error(`redocly bundle of ${surface.name}:\n${stdout}\n${stderr}`);
+    const { code, stdout, stderr } = await runRedocly(root, [
+      'bundle',
+      surface.name,
+      '--output',
+      bundleFile(staging, surface),
+      '--ext=json',
+    ]);
+    if (code !== 0 || !existsSync(bundleFile(staging, surface)))
+      throw new Error(`redocly bundle of ${surface.name}:\n${stdout}\n${stderr}`);
   });
   await Promise.all(runs);
   report('bundle', start);
@@ -110,8 +131,13 @@ async function generateSurface(staging: string, surface: Surface, document: Docu
 }
 
 function publishAll(staging: string): number {
-  const clients = surfaces.map((surface) => publish(path.join(staging, 'clients', surface.name), path.join(root, surface.clientFolder)));
-  return publish(path.join(staging, 'contract'), path.join(root, contractFolder)) + clients.reduce((sum, count) => sum + count, 0);
+  const clients = surfaces.map((surface) =>
+    publish(path.join(staging, 'clients', surface.name), path.join(root, surface.clientFolder)),
+  );
+  return (
+    publish(path.join(staging, 'contract'), path.join(root, contractFolder)) +
+    clients.reduce((sum, count) => sum + count, 0)
+  );
 }
 
 function bundleFile(staging: string, { name }: Surface): string {
@@ -119,7 +145,9 @@ function bundleFile(staging: string, { name }: Surface): string {
 }
 
 function inputDigest(): string {
-  const versions = ['@redocly/cli', '@hey-api/openapi-ts', 'typescript'].map((name) => `${name}@${packageVersion(name)}`);
+  const versions = ['@redocly/cli', '@hey-api/openapi-ts', 'typescript'].map(
+    (name) => `${name}@${packageVersion(name)}`,
+  );
   const own = digest(path.join(import.meta.dirname, '..'), ['scripts/generate.ts', 'scripts/generate']);
   return digest(root, ['openapi', 'redocly.yaml'], [...versions, own]);
 }
@@ -127,11 +155,16 @@ function inputDigest(): string {
 // What was made counts too: a generated file that was edited or removed by hand is made again.
 function outputDigest(): string {
   const stamp = path.relative(root, stampFile);
-  return digest(root, [...generatedFiles().filter((file) => file !== stamp)]);
+  return digest(
+    root,
+    generatedFiles().filter((file) => file !== stamp),
+  );
 }
 
 function generatedFiles(): string[] {
-  return [contractFolder, ...surfaces.map(({ clientFolder }) => clientFolder)].flatMap((folder) => filesBelow(root, folder));
+  return [contractFolder, ...surfaces.map(({ clientFolder }) => clientFolder)].flatMap((folder) =>
+    filesBelow(root, folder),
+  );
 }
 
 function isCurrent(inputs: string): boolean {

@@ -21,7 +21,11 @@ export function componentFileUnique() {
         places.set(name, [...(places.get(name) ?? []), place].sort());
       }
       for (const [name, files] of places) {
-        if (files.length > 1) ctx.report({ message: `The component name ${name} is used ${files.length} times: ${files.join(', ')}.`, location: ctx.location });
+        if (files.length > 1)
+          ctx.report({
+            message: `The component name ${name} is used ${files.length} times: ${files.join(', ')}.`,
+            location: ctx.location,
+          });
       }
     },
   };

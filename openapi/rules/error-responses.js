@@ -9,10 +9,19 @@ export function errorResponses() {
       const needsIdentity = Array.isArray(operation.security) && operation.security.length > 0;
       const wanted = needsIdentity ? ['400', '401', '403', '500'] : ['500'];
       const missing = wanted.filter((status) => !statuses.includes(status));
-      if (missing.length > 0) ctx.report({ message: `${operation.operationId} does not list ${missing.join(', ')}.`, location: location.key() });
-      if (!statuses.some((status) => /^4\d\d$/.test(status))) ctx.report({ message: `${operation.operationId} lists no 4xx.`, location: location.key() });
+      if (missing.length > 0)
+        ctx.report({
+          message: `${operation.operationId} does not list ${missing.join(', ')}.`,
+          location: location.key(),
+        });
+      if (!statuses.some((status) => /^4\d\d$/.test(status)))
+        ctx.report({ message: `${operation.operationId} lists no 4xx.`, location: location.key() });
       for (const status of statuses) {
-        if (!/^[1-5]\d\d$/.test(status)) ctx.report({ message: `${operation.operationId} lists "${status}"; name each status by its number.`, location: location.child([status]).key() });
+        if (!/^[1-5]\d\d$/.test(status))
+          ctx.report({
+            message: `${operation.operationId} lists "${status}"; name each status by its number.`,
+            location: location.child([status]).key(),
+          });
       }
     },
   };

@@ -8,14 +8,22 @@ export function exampleRequired() {
     Operation(operation, ctx) {
       const bodies = [
         { what: 'the request body', node: operation.requestBody, at: ['requestBody'] },
-        ...Object.entries(operation.responses ?? {}).map(([status, node]) => ({ what: `status ${status}`, node, at: ['responses', status] })),
+        ...Object.entries(operation.responses ?? {}).map(([status, node]) => ({
+          what: `status ${status}`,
+          node,
+          at: ['responses', status],
+        })),
       ];
       for (const { what, node, at } of bodies) {
         if (node === undefined) continue;
         const body = follow(ctx, node, ctx.location);
         for (const [mediaType, media] of Object.entries(body.node.content ?? {})) {
-          if (!/^application\/(?:[\w.-]+\+)?json(?:;|$)/.test(mediaType) || hasExample(ctx, media, body.location)) continue;
-          ctx.report({ message: `${operation.operationId}: ${what} has no example of its ${mediaType}.`, location: ctx.location.child(at) });
+          if (!/^application\/(?:[\w.-]+\+)?json(?:;|$)/.test(mediaType) || hasExample(ctx, media, body.location))
+            continue;
+          ctx.report({
+            message: `${operation.operationId}: ${what} has no example of its ${mediaType}.`,
+            location: ctx.location.child(at),
+          });
         }
       }
     },

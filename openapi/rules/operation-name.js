@@ -9,18 +9,26 @@ export function operationName() {
   return {
     Operation(operation, ctx) {
       const { operationId, tags = [] } = operation;
-      const report = (message, member = 'operationId') => ctx.report({ message, location: ctx.location.child([member]) });
+      const report = (message, member = 'operationId') =>
+        ctx.report({ message, location: ctx.location.child([member]) });
       const match = shape.exec(operationId ?? '');
       if (match === null || operationId.split('.')[1].length < 2) {
-        report(`operationId ${JSON.stringify(operationId ?? null)} is not of the shape service.verbNoun, such as bureaus.pauseBureau.`);
+        report(
+          `operationId ${JSON.stringify(operationId ?? null)} is not of the shape service.verbNoun, such as bureaus.pauseBureau.`,
+        );
         return;
       }
       const [, service, verb] = match;
       if (tags.length !== 1) report(`${operationId} needs exactly one tag, its service.`, 'tags');
-      else if (tags[0] !== service) report(`${operationId} has the tag ${tags[0]}; its service and its tag are one word.`, 'tags');
+      else if (tags[0] !== service)
+        report(`${operationId} has the tag ${tags[0]}; its service and its tag are one word.`, 'tags');
       const method = String(ctx.key).toUpperCase();
-      if (!Object.hasOwn(verbs, verb)) report(`The verb "${verb}" of ${operationId} is not in openapi/rules/verbs.js; take one that is, or add it there with its one meaning.`);
-      else if (!verbs[verb].methods.includes(method)) report(`${operationId} is a ${method}, but "${verb}" ${verbs[verb].meaning}.`);
+      if (!Object.hasOwn(verbs, verb))
+        report(
+          `The verb "${verb}" of ${operationId} is not in openapi/rules/verbs.js; take one that is, or add it there with its one meaning.`,
+        );
+      else if (!verbs[verb].methods.includes(method))
+        report(`${operationId} is a ${method}, but "${verb}" ${verbs[verb].meaning}.`);
     },
   };
 }

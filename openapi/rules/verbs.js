@@ -9,16 +9,28 @@ const reading = ['GET'];
 /** Verb to its meaning and its HTTP methods. A new verb is added here with a meaning that no other has. */
 export const verbs = {
   // Reading
-  get: { meaning: 'reads one thing or one computed answer and changes nothing; POST where the question needs a body', methods: ['GET', 'POST'] },
+  get: {
+    meaning: 'reads one thing or one computed answer and changes nothing; POST where the question needs a body',
+    methods: ['GET', 'POST'],
+  },
   list: { meaning: 'reads a collection, whole or page by page', methods: reading },
   follow: { meaning: 'keeps the connection and sends what happens as it happens', methods: reading },
   check: { meaning: 'examines a thing now and says how it stands, changing nothing', methods: ['GET', 'POST'] },
   show: { meaning: 'answers a page for the browser of a person', methods: reading },
   // Records
-  create: { meaning: 'makes a new thing; without an Idempotency-Key a second call makes a second one', methods: changing },
-  upsert: { meaning: 'makes the thing of that key or replaces it; a second call changes nothing more', methods: ['POST', 'PUT'] },
+  create: {
+    meaning: 'makes a new thing; without an Idempotency-Key a second call makes a second one',
+    methods: changing,
+  },
+  upsert: {
+    meaning: 'makes the thing of that key or replaces it; a second call changes nothing more',
+    methods: ['POST', 'PUT'],
+  },
   import: { meaning: 'upserts many things, all or none', methods: changing },
-  update: { meaning: 'changes the named members of a thing that exists and leaves the others', methods: ['POST', 'PATCH'] },
+  update: {
+    meaning: 'changes the named members of a thing that exists and leaves the others',
+    methods: ['POST', 'PATCH'],
+  },
   remove: { meaning: 'deletes a thing for good', methods: ['POST', 'DELETE'] },
   fork: { meaning: 'makes a new thing that shares the past of an old one', methods: changing },
   // States
@@ -28,7 +40,10 @@ export const verbs = {
   block: { meaning: 'refuses a person until unblocked', methods: changing },
   unblock: { meaning: 'ends a block', methods: changing },
   // Things that go on after the answer
-  start: { meaning: 'begins something that goes on after the answer and is asked for again by its id', methods: changing },
+  start: {
+    meaning: 'begins something that goes on after the answer and is asked for again by its id',
+    methods: changing,
+  },
   continue: { meaning: 'gives something started the input that it waits for', methods: changing },
   cancel: { meaning: 'ends something started before its end', methods: changing },
   decide: { meaning: 'answers a question that something started has put to a person', methods: changing },
@@ -41,7 +56,10 @@ export const verbs = {
   revoke: { meaning: 'makes credentials worthless at once', methods: changing },
   register: { meaning: 'makes an account for the caller', methods: changing },
   verify: { meaning: 'proves with a code that an address belongs to the caller', methods: changing },
-  request: { meaning: 'asks for a message with a code, and answers alike whether the address is known', methods: changing },
+  request: {
+    meaning: 'asks for a message with a code, and answers alike whether the address is known',
+    methods: changing,
+  },
   reset: { meaning: 'replaces a secret, a requested code being the proof', methods: changing },
   change: { meaning: 'replaces a secret, the old one being the proof', methods: changing },
   // Money

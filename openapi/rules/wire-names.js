@@ -20,13 +20,21 @@ export function wireNames() {
       if (foreign.has(schema)) return;
       const convention = conventionAt(ctx);
       for (const name of Object.keys(schema.properties ?? {})) {
-        if (convention?.fits(name) === false) ctx.report({ message: `The member ${name} is not in ${convention.name}.`, location: ctx.location.child(['properties', name]).key() });
+        if (convention?.fits(name) === false)
+          ctx.report({
+            message: `The member ${name} is not in ${convention.name}.`,
+            location: ctx.location.child(['properties', name]).key(),
+          });
       }
     },
     Parameter(parameter, ctx) {
       if (parameter['x-foreign'] === true || parameter.in === 'header') return;
       const convention = conventionAt(ctx);
-      if (convention?.fits(parameter.name) === false) ctx.report({ message: `The parameter ${parameter.name} is not in ${convention.name}.`, location: ctx.location.child(['name']) });
+      if (convention?.fits(parameter.name) === false)
+        ctx.report({
+          message: `The parameter ${parameter.name} is not in ${convention.name}.`,
+          location: ctx.location.child(['name']),
+        });
     },
   };
 }

@@ -90,7 +90,7 @@ export function checkReferences(document: Document, surface: Surface): void {
         throw new Error(`the bundle of ${surface.name} has a reference that leads nowhere: ${value.$ref}`, { cause });
       }
     }
-    open.push(...Object.values(value));
+    open.push(...Object.values(value as Record<string, unknown>));
   }
 }
 

@@ -22,7 +22,11 @@ export function digest(root: string, places: readonly string[], extra: readonly 
   const hash = createHash('sha256');
   for (const text of extra) hash.update(text).update('\0');
   for (const file of places.flatMap((place) => filesBelow(root, place))) {
-    hash.update(file).update('\0').update(readFileSync(path.join(root, file))).update('\0');
+    hash
+      .update(file)
+      .update('\0')
+      .update(readFileSync(path.join(root, file)))
+      .update('\0');
   }
   return hash.digest('hex');
 }
@@ -35,7 +39,8 @@ export function publish(source: string, target: string): number {
     if (writeIfChanged(path.join(target, file), readFileSync(path.join(source, file), 'utf8'))) changes += 1;
   }
   for (const file of filesBelow(target, '.')) {
-    if (wanted.includes(file)) continue;
+    // A finished file on its way to its place may belong to another run.
+    if (wanted.includes(file) || file.endsWith('.tmp')) continue;
     rmSync(path.join(target, file));
     changes += 1;
   }

@@ -4,7 +4,8 @@
 import { createClient } from '@hey-api/openapi-ts';
 
 const [bundle, output, containerName] = process.argv.slice(2);
-if (bundle === undefined || output === undefined || containerName === undefined) throw new Error('usage: hey-api-job BUNDLE OUTPUT CONTAINER');
+if (bundle === undefined || output === undefined || containerName === undefined)
+  throw new Error('usage: hey-api-job BUNDLE OUTPUT CONTAINER');
 
 await createClient({
   // An absolute path: hey-api takes "a/b" for the name of a project in its own cloud.

@@ -8,20 +8,37 @@ import { typeStem } from './operations.ts';
 import type { Surface } from './surfaces.ts';
 import { runNode } from './tools.ts';
 
-const expected = ['index.ts', 'types.gen.ts', 'sdk.gen.ts', 'client.gen.ts', 'client/client.gen.ts', 'client/index.ts', 'core/types.gen.ts'];
+const expected = [
+  'index.ts',
+  'types.gen.ts',
+  'sdk.gen.ts',
+  'client.gen.ts',
+  'client/client.gen.ts',
+  'client/index.ts',
+  'core/types.gen.ts',
+];
 
 /** Generates a client into a folder, which is wiped; throws when anything that the bundle promises is missing. */
-export async function generateClient(surface: Surface, { bundle, output, root }: { bundle: string; output: string; root: string }): Promise<void> {
-  const run = await runNode(path.join(import.meta.dirname, 'hey-api-job.ts'), [path.resolve(bundle), path.resolve(output), surface.container], { cwd: root });
+export async function generateClient(
+  surface: Surface,
+  { bundle, output, root }: { bundle: string; output: string; root: string },
+): Promise<void> {
+  const run = await runNode(
+    path.join(import.meta.dirname, 'hey-api-job.ts'),
+    [path.resolve(bundle), path.resolve(output), surface.container],
+    { cwd: root },
+  );
   const printed = `${run.stdout}\n${run.stderr}`;
   const complaint = /^.*(?:skipping|unresolv|⚠|❌|\bwarn(?:ing)?\b|\berror\b|\bfailed\b).*$/im.exec(printed)?.[0];
-  if (run.code !== 0 || complaint !== undefined) throw new Error(`hey-api on ${surface.name}: ${complaint ?? `exit code ${run.code}`}\n${printed.trim()}`);
+  if (run.code !== 0 || complaint !== undefined)
+    throw new Error(`hey-api on ${surface.name}: ${complaint ?? `exit code ${run.code}`}\n${printed.trim()}`);
   const document = JSON.parse(readFileSync(bundle, 'utf8')) as Document;
   const gaps = findGaps(document, surface, (file) => {
     const full = path.join(output, file);
     return existsSync(full) && statSync(full).isFile() ? readFileSync(full, 'utf8') : undefined;
   });
-  if (gaps.length > 0) throw new Error(`hey-api on ${surface.name} exited 0, but:\n${gaps.map((gap) => `  ${gap}`).join('\n')}`);
+  if (gaps.length > 0)
+    throw new Error(`hey-api on ${surface.name} exited 0, but:\n${gaps.map((gap) => `  ${gap}`).join('\n')}`);
 }
 
 /** What a generated client lacks of what its bundle holds; `read` gives a file's text, or undefined when it is absent. */
@@ -29,7 +46,9 @@ export function findGaps(document: Document, surface: Surface, read: (file: stri
   const gaps = expected.filter((file) => (read(file) ?? '').trim() === '').map((file) => `${file} is absent or empty`);
   const types = read('types.gen.ts') ?? '';
   const sdk = read('sdk.gen.ts') ?? '';
-  const exported = new Set(Array.from(types.matchAll(/^export (?:type|interface|const enum|enum) (\w+)/gm), (match) => match[1]));
+  const exported = new Set(
+    Array.from(types.matchAll(/^export (?:type|interface|const enum|enum) (\w+)/gm), (match) => match[1]),
+  );
   for (const { id } of operationsOf(document)) {
     const stem = typeStem(id);
     for (const suffix of ['Data', 'Responses']) {

@@ -1,7 +1,15 @@
 // Writes the `Operations` map of a surface: operationId to the types of its call, the identities that it admits and
 // the replies that it may give. The schemas' own types are hey-api's; this file only says which of them belong where.
 
-import { type Body, type Document, type PlacedOperation, type Schema, isReference, operationsOf, resolve } from './document.ts';
+import {
+  type Body,
+  type Document,
+  type PlacedOperation,
+  type Schema,
+  isReference,
+  operationsOf,
+  resolve,
+} from './document.ts';
 import { type Surface, guest } from './surfaces.ts';
 
 const header = `// Generated from openapi/ by scripts/generate.ts; change the contract instead.
@@ -34,7 +42,9 @@ export function writeOperations(document: Document, surface: Surface): string {
   const names = [...imports].sort();
   return [
     header,
-    names.length > 0 ? `import type {\n${names.map((name) => `  ${name},\n`).join('')}} from './types.gen.ts';\n\n` : '\n',
+    names.length > 0
+      ? `import type {\n${names.map((name) => `  ${name},\n`).join('')}} from './types.gen.ts';\n\n`
+      : '\n',
     used.map(([, text]) => `${text}\n`).join(''),
     `/** Every operation of the ${surface.title.replace('Townhall ', '')} by its operationId. */\n`,
     `export interface Operations {\n${body}}\n`,
@@ -49,7 +59,12 @@ export function typeStem(operationId: string): string {
     .join('');
 }
 
-function writeEntry(document: Document, surface: Surface, { method, path, id, operation }: PlacedOperation, imports: Set<string>): string {
+function writeEntry(
+  document: Document,
+  surface: Surface,
+  { method, path, id, operation }: PlacedOperation,
+  imports: Set<string>,
+): string {
   const place = `${method.toUpperCase()} ${path} (${id})`;
   const stem = typeStem(id);
   const data = `${stem}Data`;
@@ -58,7 +73,8 @@ function writeEntry(document: Document, surface: Surface, { method, path, id, op
     imports.add(name);
     return name;
   };
-  const parameters = (location: 'path' | 'query') => (locations.has(location) ? `NonNullable<${use(data)}['${location}']>` : '{}');
+  const parameters = (location: 'path' | 'query') =>
+    locations.has(location) ? `NonNullable<${use(data)}['${location}']>` : '{}';
   const context: Context = { document, place, stem, use };
   const summary = (operation.summary ?? id).replaceAll('*/', '* /');
   return `  /** ${summary}: \`${method.toUpperCase()} ${path}\` */
@@ -93,7 +109,10 @@ function identityType(surface: Surface, place: string, security: Record<string, 
           if (schemes.length === 0) return [guest];
           return schemes.map((scheme) => {
             const kind = surface.identities[scheme];
-            if (kind === undefined) throw new Error(`${place} names the security scheme ${scheme}, which proves no identity of ${surface.name}`);
+            if (kind === undefined)
+              throw new Error(
+                `${place} names the security scheme ${scheme}, which proves no identity of ${surface.name}`,
+              );
             return kind;
           });
         });
@@ -105,9 +124,12 @@ function requestType(context: Context, body: Body | undefined): string {
   const media = Object.entries(body.content ?? {});
   if (media.length === 0) throw new Error(`${context.place} has a request body without a media type`);
   const types = media.map(([mediaType, { schema }]) => {
-    const named = namedSchema(schema) ?? (media.length === 1 ? `NonNullable<${context.use(`${context.stem}Data`)}['body']>` : undefined);
+    const named =
+      namedSchema(schema) ??
+      (media.length === 1 ? `NonNullable<${context.use(`${context.stem}Data`)}['body']>` : undefined);
     if (isJson(mediaType) || mediaType === 'multipart/form-data') {
-      if (named === undefined || schema === undefined) throw new Error(needsName(context.place, `the request body of ${mediaType}`));
+      if (named === undefined || schema === undefined)
+        throw new Error(needsName(context.place, `the request body of ${mediaType}`));
       if (namedSchema(schema) !== undefined) context.use(named);
       if (isJson(mediaType)) return named;
       return `Multipart<${named}, ${fileMembers(context.document, schema).map(quote).join(' | ') || 'never'}>`;
@@ -119,7 +141,8 @@ function requestType(context: Context, body: Body | undefined): string {
 
 function replyType(context: Context, responses: Record<string, Body | { $ref: string }>): string {
   const replies = Object.entries(responses).flatMap(([status, reference]) => {
-    if (!/^[1-5]\d\d$/.test(status)) throw new Error(`${context.place} answers "${status}"; name each status by its number`);
+    if (!/^[1-5]\d\d$/.test(status))
+      throw new Error(`${context.place} answers "${status}"; name each status by its number`);
     return repliesOf(context, status, Object.entries(resolve<Body>(context.document, reference).content ?? {}));
   });
   if (replies.length === 0) throw new Error(`${context.place} has no reply that a handler could give`);
@@ -127,7 +150,11 @@ function replyType(context: Context, responses: Record<string, Body | { $ref: st
 }
 
 // A problem is thrown, not replied; but a page that tells of a failure is a reply like any other.
-function repliesOf(context: Context, status: string, media: [string, { schema?: Schema | { $ref: string } }][]): string[] {
+function repliesOf(
+  context: Context,
+  status: string,
+  media: [string, { schema?: Schema | { $ref: string } }][],
+): string[] {
   const failed = Number(status) >= 400;
   if (media.length === 0) return failed ? [] : [`{ status: ${status} }`];
   return media.flatMap(([mediaType, { schema }]) => {
@@ -135,7 +162,8 @@ function repliesOf(context: Context, status: string, media: [string, { schema?: 
     if (!isJson(mediaType) && !isEvents) return [`{ status: ${status}; media: ${mediaTypePattern(mediaType)} }`];
     if (failed) return [];
     const named = namedSchema(schema);
-    if (named === undefined && (media.length > 1 || schema === undefined)) throw new Error(needsName(context.place, `the ${mediaType} of status ${status}`));
+    if (named === undefined && (media.length > 1 || schema === undefined))
+      throw new Error(needsName(context.place, `the ${mediaType} of status ${status}`));
     const type = named === undefined ? `${context.use(`${context.stem}Responses`)}[${status}]` : context.use(named);
     return [`{ status: ${status}; ${isEvents ? 'events' : 'json'}: ${type} }`];
   });

@@ -10,19 +10,18 @@ export function writeProblemCodes(documents: readonly { name: string; document: 
     return codes === undefined ? [] : [{ name, codes: codes as string[] }];
   });
   const [first, ...others] = lists;
-  if (first === undefined || first.codes.length === 0) throw new Error('no document refers to openapi/shared/schemas/ProblemCode.yaml, so there are no problem codes');
+  if (first === undefined || first.codes.length === 0)
+    throw new Error('no document refers to openapi/shared/schemas/ProblemCode.yaml, so there are no problem codes');
   for (const other of others) {
-    if (other.codes.join() !== first.codes.join()) throw new Error(`${other.name} and ${first.name} have different problem codes; there is one list, in openapi/shared`);
+    if (other.codes.join() !== first.codes.join())
+      throw new Error(
+        `${other.name} and ${first.name} have different problem codes; there is one list, in openapi/shared`,
+      );
   }
   return `// Generated from openapi/shared/schemas/ProblemCode.yaml by scripts/generate.ts; change the contract instead.
 
 /** What went wrong, for programs. */
 export type ProblemCode =
 ${first.codes.map((code) => `  | '${code}'`).join('\n')};
-
-/** The same codes at run time, in the order of the contract. */
-export const problemCodes: readonly ProblemCode[] = [
-${first.codes.map((code) => `  '${code}',`).join('\n')}
-];
 `;
 }

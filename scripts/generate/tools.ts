@@ -12,13 +12,25 @@ export interface ToolRun {
 }
 
 /** Runs a JavaScript or TypeScript program to its end; never throws for an exit code, always for a failed start. */
-export function runNode(program: string, parameters: string[], { cwd, timeoutMs = 60_000 }: { cwd: string; timeoutMs?: number }): Promise<ToolRun> {
+export function runNode(
+  program: string,
+  parameters: string[],
+  { cwd, timeoutMs = 60_000 }: { cwd: string; timeoutMs?: number },
+): Promise<ToolRun> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [program, ...parameters], {
       cwd,
       timeout: timeoutMs,
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '0', CI: '1', REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true', DO_NOT_TRACK: '1' },
+      env: {
+        ...process.env,
+        NO_COLOR: '1',
+        FORCE_COLOR: '0',
+        CI: '1',
+        REDOCLY_TELEMETRY: 'off',
+        REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true',
+        DO_NOT_TRACK: '1',
+      },
     });
     let stdout = '';
     let stderr = '';
@@ -27,7 +39,8 @@ export function runNode(program: string, parameters: string[], { cwd, timeoutMs 
     child.once('error', reject);
     child.once('close', (code, signal) => {
       if (signal === null) resolve({ code: code ?? 1, stdout, stderr });
-      else reject(new Error(`${path.basename(program)} was ended by ${signal} after at most ${timeoutMs} ms\n${stderr}`));
+      else
+        reject(new Error(`${path.basename(program)} was ended by ${signal} after at most ${timeoutMs} ms\n${stderr}`));
     });
   });
 }
@@ -39,7 +52,9 @@ export function runRedocly(root: string, parameters: string[]): Promise<ToolRun>
 
 /** The installed version of a package, for what depends on the tool as much as on its input. */
 export function packageVersion(name: string): string {
-  const { version } = JSON.parse(readFileSync(path.join(packageFolder(name), 'package.json'), 'utf8')) as { version: string };
+  const { version } = JSON.parse(readFileSync(path.join(packageFolder(name), 'package.json'), 'utf8')) as {
+    version: string;
+  };
   return version;
 }
 

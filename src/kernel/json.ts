@@ -20,7 +20,7 @@ export function parseJson(bytes: Buffer): unknown {
   } catch (cause) {
     throw new Problem('bad_request', 'invalid_json', 'The body is not valid JSON.', { cause });
   }
-  if (suspects) refuseLossyValues(value, '');
+  if (suspects) refuseUnsafeValues(value, '');
   return value;
 }
 
@@ -40,7 +40,8 @@ function refuseForeignEncoding(bytes: Buffer): void {
  */
 function scan(bytes: Buffer): boolean {
   let depth = 0;
-  let suspects = false;
+  // The name itself, or its underscore in escaped form.
+  let suspects = bytes.includes('__proto__') || bytes.includes('\\u005');
   let topIsObject = false;
   let expectsName = false;
   let scalarStart = 0;
@@ -59,6 +60,7 @@ function scan(bytes: Buffer): boolean {
           expectsName = false;
         }
         at = end;
+        scalarStart = end;
         break;
       }
       case 0x7b: // {
@@ -94,7 +96,7 @@ function scan(bytes: Buffer): boolean {
       }
     }
   }
-  return suspects || (depth === 0 && bytes.length > 300 && !topIsObject);
+  return suspects || bytes.length - scalarStart > 300;
 }
 
 function closingQuote(bytes: Buffer, from: number): number {
@@ -134,21 +136,23 @@ function refuseDuplicate(literal: string, hasEscape: boolean, names: Set<string>
 }
 
 // Depth was bounded by the scan, so recursion is safe.
-function refuseLossyValues(value: unknown, path: string): void {
-  if (typeof value === 'number' && !Number.isFinite(value)) throw lossy(path, 'is a number beyond what can be represented');
-  if (typeof value === 'string' && !value.isWellFormed()) throw lossy(path, 'holds half of a surrogate pair');
+function refuseUnsafeValues(value: unknown, path: string): void {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw unsafe(path, 'is a number beyond what can be represented');
+  if (typeof value === 'string' && !value.isWellFormed()) throw unsafe(path, 'holds half of a surrogate pair');
   if (typeof value !== 'object' || value === null) return;
   if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) refuseLossyValues(item, `${path}[${index}]`);
+    for (const [index, item] of value.entries()) refuseUnsafeValues(item, `${path}[${index}]`);
     return;
   }
   for (const [name, member] of Object.entries(value)) {
-    if (!name.isWellFormed()) throw lossy(path, 'has a name that holds half of a surrogate pair');
-    refuseLossyValues(member, path === '' ? name : `${path}.${name}`);
+    // An own member of this name becomes the prototype of whatever it is assigned to.
+    if (name === '__proto__') throw unsafe(path, 'has a member `__proto__`, which is not accepted');
+    if (!name.isWellFormed()) throw unsafe(path, 'has a name that holds half of a surrogate pair');
+    refuseUnsafeValues(member, path === '' ? name : `${path}.${name}`);
   }
 }
 
-function lossy(path: string, message: string): Problem {
+function unsafe(path: string, message: string): Problem {
   const shown = path.slice(0, 256);
   return new Problem('bad_request', 'invalid_json', `${shown === '' ? 'The body' : `\`${shown}\``} ${message}.`, {
     param: shown === '' ? null : shown,

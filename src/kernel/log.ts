@@ -32,6 +32,10 @@ const secretNames = new Set([
 const maximumDepth = 6;
 const maximumEntries = 200;
 
+// Lines are written a few milliseconds late and many at once: a write for each would cost every request a
+// turn in the thread pool. What is left is written when the process exits.
+const behind = { fd: 1, sync: false, minLength: 8 * 1024, periodicFlush: 20 };
+
 export function createLog(options: LogOptions): Log {
   const { redactor, write } = options;
   const engine = pino(
@@ -43,15 +47,14 @@ export function createLog(options: LogOptions): Log {
       // What reaches pino is plain already; its own treatment of `err` would read past the redaction.
       serializers: {},
     },
-    write ? { write } : pino.destination({ fd: 1, sync: false }),
+    write ? { write } : pino.destination(behind),
   );
   // The bindings of a child are kept here and not in pino, so that a value which becomes a secret after
   // the child was made is hidden as well.
   function over(bound: object): Log {
     function line(level: 'debug' | 'info' | 'warn' | 'error', fields: object, message: string): void {
       if (!engine.isLevelEnabled(level)) return;
-      const plain = plainFields({ ...bound, ...fields }, redactor);
-      engine[level](plain, redactor.hide(message));
+      engine[level](plainFields(bound, fields, redactor), redactor.hide(message));
     }
     return {
       debug: (fields, message) => line('debug', fields, message),
@@ -64,12 +67,15 @@ export function createLog(options: LogOptions): Log {
   return over({});
 }
 
-function plainFields(fields: object, redactor: Redactor): Record<string, unknown> {
+function plainFields(bound: object, fields: object, redactor: Redactor): Record<string, unknown> {
   const plain: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(fields)) {
-    // These three are the line's own; a field of that name would appear twice in it.
-    const free = name === 'level' || name === 'time' || name === 'msg' ? `${name}_` : name;
-    put(plain, free, value, { redactor, depth: 0, seen: new Set() });
+  const walk: Walk = { redactor, depth: 0, above: [] };
+  for (const source of [bound, fields]) {
+    for (const [name, value] of Object.entries(source)) {
+      // These three are the line's own; a field of that name would appear twice in it.
+      const free = name === 'level' || name === 'time' || name === 'msg' ? `${name}_` : name;
+      put(plain, free, value, walk);
+    }
   }
   return plain;
 }
@@ -77,18 +83,21 @@ function plainFields(fields: object, redactor: Redactor): Record<string, unknown
 interface Walk {
   redactor: Redactor;
   depth: number;
-  seen: Set<object>;
+  /** The objects on the way down to here, to see a circle. */
+  above: readonly object[];
 }
 
 function put(target: Record<string, unknown>, name: string, value: unknown, walk: Walk): void {
-  const hides = value !== null && value !== undefined && secretNames.has(name.toLowerCase().replace(/[-_]/g, ''));
-  // Object.defineProperty, because assigning to `__proto__` would change the target instead.
-  Object.defineProperty(target, walk.redactor.hide(name), {
-    value: hides ? '[redacted]' : plainValue(value, walk),
-    enumerable: true,
-    configurable: true,
-    writable: true,
-  });
+  const hides = value !== null && value !== undefined && isSecretName(name);
+  const plain = hides ? '[redacted]' : plainValue(value, walk);
+  const shown = walk.depth === 0 ? name : walk.redactor.hide(name);
+  // Assigning to `__proto__` would change the target instead.
+  if (shown === '__proto__') Object.defineProperty(target, shown, { value: plain, enumerable: true, configurable: true });
+  else target[shown] = plain;
+}
+
+function isSecretName(name: string): boolean {
+  return secretNames.has(name) || (/[A-Z_-]/.test(name) && secretNames.has(name.toLowerCase().replace(/[-_]/g, '')));
 }
 
 function plainValue(value: unknown, walk: Walk): unknown {
@@ -98,9 +107,9 @@ function plainValue(value: unknown, walk: Walk): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.toISOString();
   if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
-  if (walk.seen.has(value)) return '[circular]';
+  if (walk.above.includes(value)) return '[circular]';
   if (walk.depth >= maximumDepth) return '[deep]';
-  const below: Walk = { redactor: walk.redactor, depth: walk.depth + 1, seen: new Set(walk.seen).add(value) };
+  const below: Walk = { redactor: walk.redactor, depth: walk.depth + 1, above: [...walk.above, value] };
   if (Array.isArray(value)) return value.slice(0, maximumEntries).map((item) => plainValue(item, below));
   const entries = value instanceof Error ? errorEntries(value) : Object.entries(value);
   const plain: Record<string, unknown> = {};

@@ -38,6 +38,8 @@ export interface ProblemExtra {
   details?: ProblemDetail[];
   /** Sent with the answer, such as `retry-after`. Names in lower case. */
   headers?: Record<string, string>;
+  /** Shown instead of `code` where another system's own refusal is passed on, such as `context_length_exceeded`. */
+  foreignCode?: string;
 }
 
 export class Problem extends Error {
@@ -49,6 +51,7 @@ export class Problem extends Error {
   readonly param: string | null;
   readonly details: ProblemDetail[] | undefined;
   readonly headers: Record<string, string>;
+  readonly foreignCode: string | undefined;
 
   constructor(kind: ProblemKind, code: ProblemCode, message: string, extra: ProblemExtra = {}) {
     super(message, extra.cause === undefined ? undefined : { cause: extra.cause });
@@ -59,6 +62,7 @@ export class Problem extends Error {
     this.param = extra.param ?? null;
     this.details = extra.details;
     this.headers = extra.headers ?? {};
+    this.foreignCode = extra.foreignCode;
   }
 }
 
@@ -66,7 +70,8 @@ export class Problem extends Error {
 export interface ProblemBody {
   error: {
     type: string;
-    code: ProblemCode;
+    /** A ProblemCode of ours, or a foreign one. */
+    code: string;
     message: string;
     param: string | null;
     request_id: string;
@@ -75,11 +80,11 @@ export interface ProblemBody {
 }
 
 export function renderProblem(problem: Problem, requestId: string): ProblemBody {
-  const { type, code, message, param, details } = problem;
+  const { type, code, foreignCode, message, param, details } = problem;
   return {
     error: {
       type,
-      code,
+      code: foreignCode ?? code,
       message,
       param,
       request_id: requestId,

@@ -14,9 +14,13 @@ const checksumLength = 6;
 
 /** A new token: 256 random bits and a checksum, such as `th_usr_…`. Shown once; only its digest is kept. */
 export function token(kind: TokenKind): string {
-  const payload = inBase62(BigInt(`0x${randomBytes(32).toString('hex')}`), payloadLength);
-  const head = `th_${kind}_${payload}`;
+  const head = `th_${kind}_${randomText()}`;
   return head + checksum(head);
+}
+
+/** 256 random bits as 43 base62 characters, for secrets that are not tokens. */
+export function randomText(): string {
+  return inBase62(BigInt(`0x${randomBytes(32).toString('hex')}`), payloadLength);
 }
 
 /** The kind of a well-formed token, or null. Well-formed is not valid: no store was asked. */

@@ -1,0 +1,8 @@
+// What the package exports.
+
+export type { EventStream } from '../../shared/src/operations.ts';
+export type { CallOptions, StreamCallOptions } from '../../shared/src/transport.ts';
+export { type AiMethods, createGatewayClient, type GatewayClient, type GatewayClientOptions } from './client.ts';
+export { GatewayError } from './errors.ts';
+export type * from './generated/types.gen.ts';
+export type { ModelSettings } from './model-call.ts';

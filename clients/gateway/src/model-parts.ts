@@ -1,0 +1,95 @@
+// Turns the parts of the contract's stream into those of `LanguageModelV3`, one by one or collected into one answer.
+
+import { problemIn } from '../../shared/src/client-error.ts';
+import { GatewayError } from './errors.ts';
+import type { StreamPart, StreamUsage } from './generated/types.gen.ts';
+/** @ts-ignore */
+import type { LanguageModelV3Content, LanguageModelV3GenerateResult, LanguageModelV3StreamPart, LanguageModelV3Usage } from '@ai-sdk/provider';
+
+/** What JSON cannot carry is made again: dates, the members that are `undefined` rather than absent, and errors. */
+export function revivePart(part: StreamPart): LanguageModelV3StreamPart {
+  switch (part.type) {
+    case 'response-metadata':
+      return { ...part, timestamp: part.timestamp === undefined ? undefined : new Date(part.timestamp) } as LanguageModelV3StreamPart;
+    case 'finish':
+      return { ...part, finishReason: { unified: part.finishReason.unified, raw: part.finishReason.raw }, usage: reviveUsage(part.usage) } as LanguageModelV3StreamPart;
+    case 'error':
+      return { type: 'error', error: new GatewayError({ status: 200, ...(problemIn(part) ?? { code: 'unknown_error', message: 'The model failed.' }) }) };
+    default:
+      return part as LanguageModelV3StreamPart;
+  }
+}
+
+function reviveUsage({ inputTokens, outputTokens, raw }: StreamUsage): LanguageModelV3Usage {
+  return {
+    inputTokens: { total: inputTokens.total, noCache: inputTokens.noCache, cacheRead: inputTokens.cacheRead, cacheWrite: inputTokens.cacheWrite },
+    outputTokens: { total: outputTokens.total, text: outputTokens.text, reasoning: outputTokens.reasoning },
+    raw: raw as LanguageModelV3Usage['raw'],
+  };
+}
+
+export type Collected = Pick<LanguageModelV3GenerateResult, 'content' | 'finishReason' | 'usage' | 'providerMetadata' | 'warnings'> & {
+  response: { id?: string; timestamp?: Date; modelId?: string };
+};
+
+/** Reads the stream to its end; an `error` part is thrown. Content keeps the order in which its blocks began. */
+export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Collected> {
+  const content: LanguageModelV3Content[] = [];
+  const blocks = new Map<string, Extract<LanguageModelV3Content, { text: string }>>();
+  const warnings: Collected['warnings'] = [];
+  let response: Collected['response'] = {};
+  let finish: Extract<LanguageModelV3StreamPart, { type: 'finish' }> | undefined;
+
+  for await (const sent of parts) {
+    const part = revivePart(sent);
+    switch (part.type) {
+      case 'stream-start':
+        warnings.push(...part.warnings);
+        break;
+      case 'response-metadata':
+        response = { id: part.id, timestamp: part.timestamp, modelId: part.modelId } as Collected['response'];
+        break;
+      case 'text-start':
+      case 'reasoning-start': {
+        const block = { type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const), text: '', ...metadataOf(part) };
+        blocks.set(`${block.type} ${part.id}`, block);
+        content.push(block);
+        break;
+      }
+      case 'text-delta':
+      case 'text-end':
+      case 'reasoning-delta':
+      case 'reasoning-end': {
+        const [kind = '', step] = part.type.split('-');
+        const block = blocks.get(`${kind} ${part.id}`);
+        if (block === undefined) break;
+        if ('delta' in part) block.text += part.delta;
+        Object.assign(block, metadataOf(part));
+        if (step === 'end') blocks.delete(`${kind} ${part.id}`);
+        break;
+      }
+      case 'tool-call':
+      case 'tool-result':
+      case 'tool-approval-request':
+      case 'file':
+      case 'source':
+        content.push(part);
+        break;
+      case 'error':
+        throw part.error;
+      case 'finish':
+        finish = part;
+        break;
+    }
+  }
+  // The client refuses a stream without `finish` before it gets here; this is for the compiler's and a reader's trust.
+  if (finish === undefined) throw new GatewayError({ code: 'stream_truncated', message: 'The stream ended before its answer was complete.' });
+  const { finishReason, usage, providerMetadata } = finish;
+  // A text block that stayed empty says nothing; an empty reasoning block may carry what the provider wants back.
+  const kept = content.filter((block) => block.type !== 'text' || block.text !== '' || block.providerMetadata !== undefined);
+  return { content: kept, finishReason, usage, warnings, response, ...(providerMetadata === undefined ? {} : { providerMetadata }) };
+}
+
+function metadataOf<Metadata>({ providerMetadata }: { providerMetadata?: Metadata }): { providerMetadata?: Metadata } {
+  return providerMetadata === undefined ? {} : { providerMetadata };
+}

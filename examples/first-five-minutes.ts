@@ -1,0 +1,38 @@
+// The first five minutes with the client: log in, see the models, get an answer whole, get one as it comes.
+// Run it beside `npm start`: npx node examples/first-five-minutes.ts
+import { createGatewayClient, GatewayError } from '@townhall/gateway';
+
+const baseUrl = process.env['TOWNHALL_URL'] ?? 'http://127.0.0.1:43127';
+const client = createGatewayClient({ baseUrl, token: process.env['TOWNHALL_TOKEN'] ?? logIn });
+
+/** The local edition gives a token to whoever is on the same machine; it is kept for the calls that follow. */
+let login: Promise<string> | undefined;
+function logIn(): Promise<string> {
+  login ??= (async () => {
+    const { login_id } = await client.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
+    const { user_token } = await client.accounts.getLoginResult({ login_id });
+    if (user_token === undefined) throw new Error('The login gave no token.');
+    console.log(`Logged in: ${user_token.slice(0, 10)}…`);
+    return user_token;
+  })();
+  return login;
+}
+
+const { items } = await client.ai.listModels();
+console.log(`Models: ${items.map(({ id }) => id).join(', ')}`);
+
+const answer = await client.ai.generateText({ model: 'local/guide', prompt: 'How do I add a model provider?' });
+for (const part of answer.parts) if (part.type === 'text') console.log(`Whole: ${part.text}`);
+
+process.stdout.write('Streamed: ');
+const prompt = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'How do I stream an answer?' }] }];
+for await (const part of client.ai.streamText({ model: 'local/guide', prompt })) {
+  if (part.type === 'text-delta') process.stdout.write(part.delta);
+}
+console.log();
+
+try {
+  await client.ai.getModel({ model_id: 'acme/unknown' });
+} catch (error) {
+  if (GatewayError.isInstance(error)) console.log(`Refused: ${error.status} ${error.code}, request ${error.requestId}`);
+}

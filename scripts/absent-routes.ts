@@ -1,0 +1,145 @@
+// Lists the specification's routes that the contract does not have yet, so that nobody needs to compare two tables by
+// eye. Absence alone is no failure while the house is being built (unless --strict); a route of the specification
+// that is there under another method is one always.
+//
+//   node scripts/absent-routes.ts [--strict]
+
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { type Document, operationsOf } from './generate/document.ts';
+
+type DocumentName = 'gateway' | 'agent' | 'agent-classic';
+
+/** A route of the specification and the documents that must have it. */
+export interface SpecifiedRoute {
+  method: string;
+  path: string;
+  documents: readonly DocumentName[];
+}
+
+const gateway: readonly DocumentName[] = ['gateway'];
+const bothVariants: readonly DocumentName[] = ['agent', 'agent-classic'];
+
+/** The specification's "Endpoints", both parts, in its order. */
+export const specifiedRoutes: readonly SpecifiedRoute[] = [
+  ...routes(gateway, [
+    'GET /v1/ai/models',
+    'POST /v1/ai/text',
+    'POST /v1/ai/stream',
+    'POST /v1/ai/image/create',
+    'POST /v1/ai/image/result',
+    'POST /v1/ai/video',
+    'POST /v1/ai/tts',
+    'POST /v1/ai/asr',
+    'POST /v1/ai/chat/completions',
+    'POST /v1/accounts/login/start',
+    'POST /v1/accounts/login/continue',
+    'GET /v1/accounts/login/result',
+    'GET /v1/accounts/me',
+    'GET /v1/accounts/oauth/callback',
+    'GET /v1/services',
+    'POST /v1/{service}/{action}',
+    'GET /health',
+    'GET /v1/bureaus/list',
+    'POST /v1/bureaus/create',
+    'POST /v1/bureaus/pause',
+    'POST /v1/bureaus/activate',
+    'POST /v1/bureaus/archive',
+    'POST /v1/bureaus/server/update',
+    'GET /v1/bureaus/current',
+    'POST /v1/accounts/tokens/issue',
+    'GET /v1/env/list',
+    'POST /v1/env/upsert',
+    'POST /v1/env/remove',
+    'POST /v1/env/import',
+    'POST /v1/admin/login',
+  ]),
+  ...routes(bothVariants, ['GET /health', 'GET /api/status', 'POST /api/execute', 'GET /api/plugins/list']),
+  // The older variant lists its registered plugins at /api/plugins/list and has no catalog.
+  ...routes(['agent'], ['GET /api/plugins/catalog']),
+  ...routes(bothVariants, [
+    'POST /api/plugins/availability',
+    'POST /api/plugins/action',
+    'GET /api/ui/plugins',
+    'POST /api/dashboard/sessions/{sessionId}/execute',
+    'GET /api/services/list',
+    'POST /api/services/control',
+    'POST /api/services/command',
+    'POST /service/{serviceName}/{actionName}',
+    'GET /api/sdk/sessions',
+    'POST /api/sdk/sessions',
+    'POST /api/sdk/sessions/{sessionId}/prompt',
+    'GET /api/sdk/sessions/{sessionId}/events',
+    'GET /api/sdk/sessions/{sessionId}/messages',
+    'GET /api/sdk/sessions/{sessionId}/system',
+    'POST /api/sdk/sessions/{sessionId}/fork',
+  ]),
+];
+
+export interface Comparison {
+  present: string[];
+  absent: string[];
+  /** Present at its path, but only under methods that the specification does not give it. */
+  wrongMethod: string[];
+}
+
+/** Holds the documents against the routes; the names of path parameters do not matter. */
+export function compareRoutes(
+  documents: Readonly<Record<string, Document>>,
+  specified: readonly SpecifiedRoute[] = specifiedRoutes,
+): Comparison {
+  const comparison: Comparison = { present: [], absent: [], wrongMethod: [] };
+  for (const route of specified) {
+    for (const name of route.documents) {
+      const label = `${name}: ${route.method} ${route.path}`;
+      const served = methodsAt(documents[name], route.path);
+      const wanted = specified
+        .filter((other) => other.documents.includes(name) && shapeOf(other.path) === shapeOf(route.path))
+        .map(({ method }) => method);
+      if (served.includes(route.method)) comparison.present.push(label);
+      else if (served.some((method) => !wanted.includes(method)))
+        comparison.wrongMethod.push(`${label} (has ${served.join(', ')})`);
+      else comparison.absent.push(label);
+    }
+  }
+  return comparison;
+}
+
+function methodsAt(document: Document | undefined, specifiedPath: string): string[] {
+  return operationsOf(document ?? {})
+    .filter((operation) => shapeOf(operation.path) === shapeOf(specifiedPath))
+    .map(({ method }) => method.toUpperCase());
+}
+
+function shapeOf(template: string): string {
+  return template.replaceAll(/\{[^}]+\}/g, '{}');
+}
+
+function routes(documents: readonly DocumentName[], lines: readonly string[]): SpecifiedRoute[] {
+  return lines.map((line) => {
+    const [method = '', template = ''] = line.split(' ');
+    return { method, path: template, documents };
+  });
+}
+
+function main(strict: boolean): number {
+  const contract = path.join(import.meta.dirname, '../src/contract');
+  const documents: Record<string, Document> = {};
+  for (const name of [...gateway, ...bothVariants]) {
+    const file = path.join(contract, name, 'bundle.json');
+    if (!existsSync(file)) {
+      console.error('absent-routes: there are no bundles; run "npm run generate" first');
+      return 1;
+    }
+    documents[name] = JSON.parse(readFileSync(file, 'utf8')) as Document;
+  }
+  const { present, absent, wrongMethod } = compareRoutes(documents);
+  for (const route of absent) console.log(`absent        ${route}`);
+  for (const route of wrongMethod) console.error(`wrong method  ${route}`);
+  console.log(
+    `absent-routes: ${present.length} of the specification's routes are in the contract, ${absent.length} are absent, ${wrongMethod.length} have a wrong method`,
+  );
+  return wrongMethod.length > 0 || (strict && absent.length > 0) ? 1 : 0;
+}
+
+if (import.meta.main) process.exitCode = main(process.argv.includes('--strict'));

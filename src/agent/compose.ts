@@ -1,0 +1,142 @@
+// Makes one agent: the only place where its rooms meet. The order is the rule: data and lock, then the token, then
+// what a crash has left, and only then a socket that somebody could reach.
+import { mkdir, readFile, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemClock, type Clock } from '../kernel/clock.ts';
+import { createContract } from '../kernel/contract.ts';
+import { connect, migrate, type ConnectOptions, type Database } from '../kernel/database.ts';
+import { loopbackGuard } from '../kernel/guard.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Redactor } from '../kernel/secret.ts';
+import { createServer, type Server, type ServerOptions } from '../kernel/server.ts';
+import type { AgentConfig } from './config.ts';
+import { gatewayAccess } from './gateway.ts';
+import type { Identity } from './identity.ts';
+import { createRegistry, files, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
+import { isWithin } from './plugins/builtin/workspace.ts';
+import { createRuns, sessions, sessionStore, type Runs } from './sessions/index.ts';
+import { status } from './status/index.ts';
+import { openTokens, tokenStore } from './tokens/index.ts';
+
+export interface AgentNeeds {
+  log: Log;
+  /** Learns the tokens that must not appear in the log. */
+  redactor: Redactor;
+  clock?: Clock;
+  /** Beside those built in. */
+  plugins?: readonly Plugin[];
+  /** The image that a first start of the embedded database grows from. */
+  seed?: string;
+  /** An open database instead of the config's own; whoever opened it closes it, after the agent. */
+  database?: Database;
+  timeouts?: ServerOptions['timeouts'];
+  /** Holds every answer against the contract; for tests. */
+  validateResponses?: boolean;
+}
+
+export interface Agent {
+  /** Known once it listens. The file holds the first token. */
+  tokenFile: string;
+  listen(): Promise<{ url: string; port: number }>;
+  /** Takes no more work, lets what runs end, settles the rest, closes the data. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the data and settles what a crash has left; nothing listens yet. Throws, with everything closed again, when the
+ * data folder is taken, the token file cannot be used, a plugin is not sound, or contract and handlers do not agree.
+ */
+export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promise<Agent> {
+  const { log, redactor, clock = systemClock } = needs;
+  await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+  const database = needs.database ?? (await connect(placeOf(config, needs.seed), { log }));
+  const closeDatabase = async () => (needs.database === undefined ? database.close() : undefined);
+  let runs: Runs | undefined;
+  try {
+    await migrate(database, { schema: 'agent', directory: join(import.meta.dirname, 'migrations'), log });
+    const tokens = await openTokens({ store: tokenStore(database), name: config.name, tokenFile: config.tokenFile, redactor, clock, log });
+    const workspace = await settleWorkspace(config);
+    const registry = createRegistry([files(workspace), ...(needs.plugins ?? [])]);
+    const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor });
+    runs = createRuns({
+      store: sessionStore(database),
+      agentId: tokens.agentId,
+      name: config.name,
+      model: (modelId) => gateway.model(modelId),
+      registry,
+      workspace: workspace.root,
+      limits: config,
+      hasReplicas: database.engine === 'postgres',
+      clock,
+      log,
+    });
+    let isDraining = false;
+    const rooms = [
+      status({ name: config.name, clock, isDraining: () => isDraining }),
+      sessions({ runs, defaultModel: config.model, executeWaitMs: config.executeWaitMs, clock }),
+    ];
+    const contract = createContract<Identity>({
+      definition: await readContract(config.variant),
+      handlers: Object.assign({}, ...rooms.map((room) => room.handlers)),
+      identities: { agentToken: 'agent' },
+      identify: (bearer) => tokens.identify(bearer),
+      guest: { kind: 'guest' },
+      ...(needs.validateResponses ? { validateResponses: true } : {}),
+    });
+    const server = createServer({
+      contract,
+      surface: 'agent',
+      before: loopbackGuard({ allowHosts: config.allowHost, allowOrigins: config.allowOrigin }),
+      ...(config.allowOrigin.length > 0 ? { cors: { origins: config.allowOrigin } } : {}),
+      log,
+      clock,
+      ...(needs.timeouts ? { timeouts: needs.timeouts } : {}),
+    });
+    await runs.recover();
+
+    let closing: Promise<void> | undefined;
+    return {
+      tokenFile: config.tokenFile,
+      listen: () => server.listen({ host: config.host, port: config.port }),
+      close() {
+        isDraining = true;
+        closing ??= end(server, runs as Runs, config.drainMs).finally(closeDatabase);
+        return closing;
+      },
+    };
+  } catch (error) {
+    await runs?.close(0);
+    await closeDatabase();
+    throw error;
+  }
+}
+
+// Runs end a little before the server's patience does, so that their callers still hear of it.
+async function end(server: Server, runs: Runs, drainMs: number): Promise<void> {
+  await Promise.all([server.close({ drainMs }), runs.close(Math.max(0, drainMs - 1_000))]);
+}
+
+function placeOf({ databaseUrl, dataDir }: AgentConfig, seed: string | undefined): ConnectOptions {
+  if (databaseUrl !== undefined) return { url: databaseUrl };
+  return { path: join(dataDir, 'agent.db'), ...(seed === undefined ? {} : { seed }) };
+}
+
+// The agent's data holds its tokens and its log, so no tool may see them: not where the workspace holds the data
+// folder, and a workspace within the data folder is the one folder that was made for it.
+async function settleWorkspace(config: AgentConfig): Promise<Workspace> {
+  if (config.isDefaultWorkspace) await mkdir(config.workspace, { recursive: true, mode: 0o700 });
+  const folder = await realpath(config.workspace).catch((cause: unknown) => {
+    throw new Error(`The workspace ${config.workspace} is not there. Make the folder or give another one with --workspace.`, { cause });
+  });
+  const data = await realpath(config.dataDir);
+  if (isWithin(folder, data) && !isWithin(folder, join(data, 'workspace'))) {
+    throw new Error(`The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; give another one with --workspace.`);
+  }
+  const secrets = [data, config.tokenFile, ...('file' in config.gatewayToken ? [config.gatewayToken.file] : [])];
+  return openWorkspace({ folder, hidden: secrets });
+}
+
+async function readContract(variant: AgentConfig['variant']): Promise<object> {
+  const folder = variant === 'classic' ? 'agent-classic' : 'agent';
+  return JSON.parse(await readFile(join(import.meta.dirname, '..', 'contract', folder, 'bundle.json'), 'utf8'));
+}

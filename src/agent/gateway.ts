@@ -1,0 +1,55 @@
+// The gateway as this agent sees it: models by id, under a token that is looked at anew for every call, so that a
+// file which changes or appears later counts at once and without a restart.
+import { readFile } from 'node:fs/promises';
+import { createGatewayClient } from '@townhall/gateway';
+import type { LanguageModelV3 } from '@ai-sdk/provider';
+import { Problem } from '../kernel/problem.ts';
+import type { Redactor } from '../kernel/secret.ts';
+
+export type GatewayToken = { value: string } | { file: string };
+
+export interface GatewayAccess {
+  /** The model; throws a Problem when there is no token now. Nothing is sent before the model is called. */
+  model(modelId: string): Promise<LanguageModelV3>;
+}
+
+export function gatewayAccess(options: { url: string; token: GatewayToken; redactor: Redactor }): GatewayAccess {
+  const { url, token: source, redactor } = options;
+  let held = '';
+  let release = () => {};
+
+  async function readToken(): Promise<string> {
+    const token = 'value' in source ? source.value : await readTokenFile(source.file);
+    if (token !== held) {
+      release();
+      release = redactor.hold(token);
+      held = token;
+    }
+    return token;
+  }
+
+  const client = createGatewayClient({ baseUrl: url, token: readToken });
+  return {
+    async model(modelId) {
+      await readToken();
+      return client.model(modelId);
+    },
+  };
+}
+
+async function readTokenFile(path: string): Promise<string> {
+  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
+    throw missing(cause);
+  });
+  const token = text.trim();
+  // A credential is one word; anything else would only be refused later, and less clearly.
+  if (!/^[\x21-\x7e]{1,256}$/.test(token)) throw missing(new Error('The gateway token file does not hold one word.'));
+  return token;
+}
+
+function missing(cause: unknown): Problem {
+  return new Problem('unavailable', 'not_ready', 'The agent has no token for the gateway yet; its --gateway-token-file has to hold one.', {
+    cause,
+    headers: { 'retry-after': '5' },
+  });
+}

@@ -1,0 +1,3 @@
+// The room that owns the agent's tokens.
+export { tokenStore } from './store.ts';
+export { openTokens, type Tokens } from './tokens.ts';

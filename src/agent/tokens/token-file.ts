@@ -1,0 +1,46 @@
+// The file that holds the agent's first token: the token and a newline, nothing else, readable by its owner alone.
+import { constants } from 'node:fs';
+import { chmod, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Log } from '../../kernel/log.ts';
+import { parseToken } from '../../kernel/secret.ts';
+
+/**
+ * The token in the file, or null when there is no file. Throws when the file holds anything else, rather than
+ * overwrite what may be somebody's. A file that others may read is closed to them, and that is said in the log.
+ */
+export async function readTokenFile(path: string, log: Log): Promise<string | null> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw new Error(`The token file ${path} cannot be read.`, { cause });
+  }
+  const token = text.replace(/\r?\n$/, '');
+  if (parseToken(token) !== 'agt') {
+    throw new Error(`The token file ${path} does not hold an agent's token. Remove it to have a new one made.`);
+  }
+  const { mode } = await stat(path);
+  if ((mode & 0o077) !== 0) {
+    await chmod(path, 0o600).catch(() => {});
+    log.warn({ path }, 'the token file was readable by others; the token may have to be replaced');
+  }
+  return token;
+}
+
+/** Writes the file whole or not at all. With `replace: false` it throws EEXIST when somebody made one meanwhile. */
+export async function writeTokenFile(path: string, token: string, { replace }: { replace: boolean }): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const target = replace ? `${path}.${process.pid}.new` : path;
+  const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+  if (replace) await rm(target, { force: true });
+  const handle = await open(target, flags, 0o600);
+  try {
+    await handle.writeFile(`${token}\n`);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  if (replace) await rename(target, path);
+}

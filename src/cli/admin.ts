@@ -1,0 +1,96 @@
+// `townhall admin setup` and `reset`: the administrator's credentials. A running local edition holds its database,
+// so the command asks it through the control socket; otherwise it opens the database itself.
+import { join } from 'node:path';
+import { createGateway } from '../gateway/compose.ts';
+import { gatewaySettings, readGatewayConfig } from '../gateway/config.ts';
+import type { GatewayConfig } from '../gateway/config.ts';
+import { systemClock } from '../kernel/clock.ts';
+import { callControl } from '../kernel/control.ts';
+import { createLog } from '../kernel/log.ts';
+import { Problem } from '../kernel/problem.ts';
+import { createRedactor } from '../kernel/secret.ts';
+import { SettingError } from '../kernel/settings.ts';
+import { parseFlags } from './command.ts';
+import type { Command, CommandInput } from './command.ts';
+import { lineFromTerminal, passwordFromPipe, passwordFromTerminal } from './password.ts';
+
+type Action = 'setup' | 'reset';
+
+export const adminCommand: Command = {
+  summary: "Set up or reset the administrator's credentials.",
+  help: () =>
+    [
+      'Usage: townhall admin setup [OPTIONS]    makes the first administrator',
+      '       townhall admin reset [OPTIONS]    replaces the credentials and ends every session',
+      '',
+      'Asks for what is not given. A password has at least 12 characters; it is never an argument.',
+      '',
+      '  --admin-id ID          the administrator ID',
+      '  --password-stdin       read the password from standard input',
+      '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
+      '  --json                 print the result as JSON',
+      '',
+      'DATABASE_URL in the environment names a PostgreSQL instead of the folder.',
+    ].join('\n'),
+  async run(input) {
+    const { flags, words } = parseFlags(input.arguments, {
+      flags: ['admin-id', 'database-path'],
+      switches: ['password-stdin', 'json'],
+    });
+    const [action, ...surplus] = words;
+    if ((action !== 'setup' && action !== 'reset') || surplus.length > 0) {
+      throw new SettingError('say "townhall admin setup" or "townhall admin reset"; see --help.');
+    }
+    // ADMIN_ID and ADMIN_PASSWORD belong to a server's first start; here they would act unasked.
+    const { ADMIN_ID: _id, ADMIN_PASSWORD: _password, ...env } = input.env;
+    const config = readGatewayConfig({ [gatewaySettings.databasePath.flag ?? '']: flags['database-path'] }, env);
+    const adminId = flags['admin-id'] ?? (await lineFromTerminal('Administrator ID: '));
+    const password = flags['password-stdin'] === 'true' ? await passwordFromPipe() : await passwordFromTerminal();
+    const { isShort } = await act(action, { adminId, password, config, env: input.env });
+    report(input, { action, adminId, isShort, asJson: flags['json'] === 'true' });
+    return 0;
+  },
+};
+
+interface Request {
+  adminId: string;
+  password: string;
+  config: GatewayConfig;
+  env: CommandInput['env'];
+}
+
+async function act(action: Action, { adminId, password, config, env }: Request): Promise<{ isShort: boolean }> {
+  if (config.databaseUrl === undefined) {
+    try {
+      const socket = join(config.databasePath, 'control.sock');
+      return (await callControl(socket, `admin.${action}`, { adminId, password })) as { isShort: boolean };
+    } catch (error) {
+      if (!(error instanceof Problem && error.code === 'not_ready')) throw error;
+    }
+  }
+  const redactor = createRedactor();
+  redactor.hold(password);
+  const log = createLog({ level: 'warn', redactor, write: (line) => void process.stderr.write(line) });
+  const gateway = await createGateway(config, { env, log, redactor, clock: systemClock });
+  try {
+    return action === 'setup'
+      ? await gateway.setupAdministrator(adminId, password)
+      : await gateway.resetAdministrator(adminId, password);
+  } finally {
+    await gateway.close();
+  }
+}
+
+function report(input: CommandInput, done: { action: Action; adminId: string; isShort: boolean; asJson: boolean }): void {
+  const { action, adminId, isShort, asJson } = done;
+  if (asJson) {
+    input.print(JSON.stringify({ action, admin_id: adminId }));
+  } else {
+    input.print(
+      action === 'setup'
+        ? `The administrator ${adminId} is set up.`
+        : `The credentials are replaced by those of ${adminId}; every administrator session has ended.`,
+    );
+  }
+  if (isShort) input.complain('The password is accepted, but fifteen characters or more are advised.');
+}

@@ -1,0 +1,53 @@
+// What a command is to the command line, and how its arguments become flags and words.
+import { parseArgs } from 'node:util';
+import { SettingError } from '../kernel/settings.ts';
+
+/** One command of `townhall`. */
+export interface Command {
+  /** One line for the list of commands. */
+  summary: string;
+  /** The whole text of `--help`. */
+  help(): string;
+  /** Runs to the end and gives the exit code; a server runs until it is told to stop. */
+  run(input: CommandInput): Promise<number>;
+}
+
+/** What a command gets from the process; nothing below reads the process itself. */
+export interface CommandInput {
+  /** The arguments behind the command's name. */
+  arguments: readonly string[];
+  env: Readonly<Record<string, string | undefined>>;
+  /** Writes one line to standard output. */
+  print(line: string): void;
+  /** Writes one line to standard error. */
+  complain(line: string): void;
+}
+
+/** Flags by name, and the words that are not flags. */
+export interface ParsedArguments {
+  flags: Record<string, string | undefined>;
+  words: readonly string[];
+}
+
+/**
+ * Reads `--name value`, `--name=value` and the given switches (`--json`), which take no value.
+ * Throws a SettingError for anything else, such as a flag given twice or without its value.
+ */
+export function parseFlags(given: readonly string[], known: { flags: readonly string[]; switches?: readonly string[] }): ParsedArguments {
+  const options: Record<string, { type: 'string' | 'boolean' }> = {};
+  for (const flag of known.flags) options[flag] = { type: 'string' };
+  for (const name of known.switches ?? []) options[name] = { type: 'boolean' };
+  try {
+    const { values, positionals } = parseArgs({ args: [...given], options, allowPositionals: true, strict: true });
+    const flags: Record<string, string | undefined> = {};
+    for (const [name, value] of Object.entries(values)) flags[name] = String(value);
+    return { flags, words: positionals };
+  } catch (error) {
+    throw new SettingError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** The flags of a settings table. */
+export function flagsOf(table: Readonly<Record<string, { flag: string | null }>>): string[] {
+  return Object.values(table).flatMap((setting) => (setting.flag === null ? [] : [setting.flag]));
+}

@@ -1,0 +1,180 @@
+// The administrators: their login, their sessions, and their credentials. The rule it keeps: a guess is
+// counted before its password is looked at, and a wrong ID gets the same work and the same answer as a wrong
+// password.
+import { networkOf } from '../../kernel/address.ts';
+import { createBackground } from '../../kernel/background.ts';
+import { id } from '../../kernel/ids.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { parseToken, token, tokenDigest } from '../../kernel/secret.ts';
+import type { Identity } from '../identity.ts';
+import type { Service } from '../service.ts';
+import { defaultGuessBudgets, type GuessBudgets } from './guess-budget.ts';
+import { checkPassword, digestPassword, dummyDigest, isShortPassword, minimumRounds, passwordFault } from './password.ts';
+import type { AdminStore, Guess } from './store.ts';
+import { createTurnstile } from './turnstile.ts';
+
+export interface SessionLimits {
+  /** A session ends after this at the latest. */
+  ttlSeconds: number;
+  /** It ends after this without use. Uses are noted once a minute, so it may end that much sooner. */
+  idleSeconds: number;
+  /** Live sessions of one administrator; a login beyond revokes the oldest. */
+  maxSessions: number;
+}
+
+export interface AdminNeeds {
+  store: AdminStore;
+  log: Log;
+  sessions?: Partial<SessionLimits>;
+  guesses?: Partial<GuessBudgets>;
+  /** Rounds of PBKDF2 for new digests, 600,000 or more; a digest with fewer is renewed at the next login. */
+  passwordRounds?: number;
+  /** How many passwords are checked at once, and how many wait for it. */
+  checks?: { running: number; waiting: number };
+}
+
+/** `isShort`: the password is accepted, but has fewer than the fifteen characters that are advised. */
+export interface CredentialsSet {
+  adminId: string;
+  isShort: boolean;
+}
+
+export interface Admin extends Service<'admin'> {
+  /** The administrator whose session it is, or null when it is nobody's. Shape and checksum are looked at before the database. */
+  identify(bearer: string): Promise<Extract<Identity, { kind: 'admin' }> | null>;
+  /** Whether there is an administrator. */
+  exists(): Promise<boolean>;
+  /** Makes the first administrator. Throws 400 for an unfit ID or password and 409 when there is one already. */
+  setup(adminId: string, password: string): Promise<CredentialsSet>;
+  /** Replaces the credentials, whatever they were, and revokes every session. Throws 400 like `setup`. */
+  reset(adminId: string, password: string): Promise<CredentialsSet>;
+}
+
+const defaultSessionLimits: SessionLimits = { ttlSeconds: 12 * 3600, idleSeconds: 2 * 3600, maxSessions: 5 };
+
+export function admin(needs: AdminNeeds): Admin {
+  const { store, log } = needs;
+  const limits = { ...defaultSessionLimits, ...needs.sessions };
+  const budgets = { ...defaultGuessBudgets, ...needs.guesses };
+  const rounds = needs.passwordRounds ?? minimumRounds;
+  const turnstile = createTurnstile(needs.checks ?? { running: 2, waiting: 16 });
+  const background = createBackground(log);
+  const nobodysDigest = dummyDigest(rounds);
+
+  async function credentials(adminId: string, password: string): Promise<CredentialsSet & { digest: string }> {
+    if (!/^[A-Za-z0-9._@-]{1,64}$/.test(adminId)) {
+      throw unfit('admin_id', 'An administrator ID is 1 to 64 letters, digits and `.`, `_`, `@`, `-`.');
+    }
+    const fault = passwordFault(password, adminId);
+    if (fault !== null) throw unfit('password', fault);
+    return { adminId, isShort: isShortPassword(password), digest: await digestPassword(password, rounds) };
+  }
+
+  /** The digest that the password has, or null when the pair is wrong. Takes a place for the whole time. */
+  async function checkCounted(guess: Guess, password: string): Promise<string | null> {
+    const place = turnstile.enter();
+    if (!place) throw tooMany(1);
+    try {
+      const counted = await store.countGuess(guess, budgets);
+      if (counted !== 'counted') throw tooMany(counted.retryAfterSeconds);
+      await place.turn();
+      const stored = await store.findPasswordDigest(guess.adminId);
+      const check = await checkPassword(password, stored ?? nobodysDigest);
+      if (stored === null || !check.matches) return null;
+      if (check.rounds >= rounds) return stored;
+      const renewed = await digestPassword(password, rounds);
+      await store.changePasswordDigest(guess.adminId, stored, renewed);
+      return renewed;
+    } finally {
+      place.leave();
+    }
+  }
+
+  return {
+    name: 'admin',
+    title: 'Administration',
+    env: [],
+    handlers: {
+      'admin.login': async (call) => {
+        const { admin_id: adminId, password } = call.body;
+        const guess = { adminId, network: networkOf(call.remoteAddress) };
+        const passwordDigest = await checkCounted(guess, password);
+        background.run('forget old guesses', () => store.forgetOldGuesses(budgets.forgetSeconds));
+        if (passwordDigest === null) throw wrong();
+        const sessionToken = token('adm');
+        const session = {
+          sessionId: id('adm'),
+          adminId,
+          digest: tokenDigest(sessionToken),
+          last4: sessionToken.slice(-4),
+          ...limits,
+        };
+        const opened = await store.openSession(session, guess, passwordDigest);
+        if (!opened) throw wrong();
+        call.log.info({ adminId, sessionId: session.sessionId }, 'an administrator logged in');
+        return {
+          status: 200,
+          headers: { 'cache-control': 'no-store' },
+          body: { admin_id: adminId, session_token: sessionToken, expires_at: opened.expiresAt.toISOString() },
+        };
+      },
+      'admin.getSession': async (call) => {
+        const session = await store.findSession({ sessionId: call.identity.tokenId }, limits.idleSeconds);
+        // Ended since the credential was looked at, a moment ago.
+        if (!session) {
+          throw new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
+            headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
+          });
+        }
+        const { adminId, expiresAt, createdAt } = session;
+        return { status: 200, body: { admin_id: adminId, expires_at: expiresAt.toISOString(), created_at: createdAt.toISOString() } };
+      },
+      'admin.logout': async (call) => {
+        await store.revokeSession(call.identity.tokenId);
+        return { status: 200, body: { revoked: true } };
+      },
+    },
+    async identify(bearer) {
+      if (parseToken(bearer) !== 'adm') return null;
+      const session = await store.findSession({ digest: tokenDigest(bearer) }, limits.idleSeconds);
+      if (!session) return null;
+      const { adminId, sessionId } = session;
+      if (session.isUseStale) background.run(sessionId, () => store.noteUse(sessionId));
+      return { kind: 'admin', adminId, tokenId: sessionId };
+    },
+    exists: () => store.exists(),
+    async setup(adminId, password) {
+      const { digest, ...set } = await credentials(adminId, password);
+      if (!(await store.insertFirst(adminId, digest))) {
+        throw new Problem('conflict', 'conflict', 'There is an administrator already; `townhall admin reset` replaces the credentials.');
+      }
+      log.info({ adminId }, 'made the first administrator');
+      return set;
+    },
+    async reset(adminId, password) {
+      const { digest, ...set } = await credentials(adminId, password);
+      await store.replaceAll(adminId, digest);
+      log.info({ adminId }, 'replaced the administrator and revoked every session');
+      return set;
+    },
+    close: () => background.settled(),
+  };
+}
+
+function unfit(param: string, message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', message, { param });
+}
+
+function wrong(): Problem {
+  return new Problem('unauthenticated', 'invalid_credentials', 'The administrator ID or the password is wrong.', {
+    headers: { 'www-authenticate': 'Bearer' },
+  });
+}
+
+// The same words whatever ran out, so that the answer says nothing about which IDs exist.
+function tooMany(retryAfterSeconds: number): Problem {
+  return new Problem('rate_limited', 'rate_limited', 'Too many attempts; try again later.', {
+    headers: { 'retry-after': String(retryAfterSeconds) },
+  });
+}

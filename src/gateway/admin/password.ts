@@ -1,0 +1,74 @@
+// Administrators' passwords: what is accepted, what is stored of them, and how one is checked. Only a
+// PBKDF2 digest is kept, and checking costs the same whether or not there is anything to check against.
+import { pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
+import { promisify } from 'node:util';
+import { isCommonPassword } from './common-password.ts';
+
+const derive = promisify(pbkdf2);
+
+/** What OWASP asks of HMAC-SHA256; fewer are not made and not believed. */
+export const minimumRounds = 600_000;
+// Keeps a tampered row from occupying a thread for minutes.
+const maximumRounds = 5_000_000;
+const saltBytes = 16;
+const keyBytes = 32;
+const digestShape = /^\$pbkdf2-sha256\$i=(\d{6,7})\$([A-Za-z0-9+/]{22})\$([A-Za-z0-9+/]{43})$/;
+
+const minimumCharacters = 12;
+const advisedCharacters = 15;
+const maximumCharacters = 256;
+const maximumBytes = 1024;
+
+/** Why the password is refused, as a sentence, or null when it is accepted. Characters are code points after NFC. */
+export function passwordFault(password: string, adminId: string): string | null {
+  const text = password.normalize('NFC');
+  const characters = [...text].length;
+  if (!text.isWellFormed()) return 'The password is not well-formed text.';
+  if (characters < minimumCharacters) return `The password needs at least ${minimumCharacters} characters.`;
+  if (characters > maximumCharacters || Buffer.byteLength(text) > maximumBytes) {
+    return `The password may have at most ${maximumCharacters} characters and ${maximumBytes} bytes.`;
+  }
+  if (isCommonPassword(text, [adminId])) return 'The password is among the first that anyone would try; take another.';
+  return null;
+}
+
+/** Whether an accepted password is shorter than is advised. */
+export function isShortPassword(password: string): boolean {
+  return [...password.normalize('NFC')].length < advisedCharacters;
+}
+
+/** What is stored of the password: `$pbkdf2-sha256$i=600000$salt$key`, base64 without padding. */
+export async function digestPassword(password: string, rounds: number): Promise<string> {
+  const salt = randomBytes(saltBytes);
+  return digestText(rounds, salt, await deriveKey(password, salt, rounds));
+}
+
+/** A digest that no password has, to check against where there is no administrator: the same work, the same answer. */
+export function dummyDigest(rounds: number): string {
+  return digestText(rounds, randomBytes(saltBytes), randomBytes(keyBytes));
+}
+
+/**
+ * Whether the password has the digest, and how many rounds that took. Throws when the digest is not one that
+ * this file could have made.
+ */
+export async function checkPassword(password: string, digest: string): Promise<{ matches: boolean; rounds: number }> {
+  const [, given = '', salt = '', key = ''] = digestShape.exec(digest) ?? [];
+  const rounds = Number(given);
+  if (!(rounds >= minimumRounds && rounds <= maximumRounds)) throw new Error('A stored password digest is not in our format.');
+  const derived = await deriveKey(password, Buffer.from(salt, 'base64'), rounds);
+  return { matches: timingSafeEqual(derived, Buffer.from(key, 'base64')), rounds };
+}
+
+// NFC, so that the same characters typed on another system are the same password.
+function deriveKey(password: string, salt: Buffer, rounds: number): Promise<Buffer> {
+  return derive(password.normalize('NFC'), salt, rounds, keyBytes, 'sha256');
+}
+
+function digestText(rounds: number, salt: Buffer, key: Buffer): string {
+  return `$pbkdf2-sha256$i=${rounds}$${unpadded(salt)}$${unpadded(key)}`;
+}
+
+function unpadded(bytes: Buffer): string {
+  return bytes.toString('base64').replace(/=+$/, '');
+}

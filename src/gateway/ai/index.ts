@@ -1,0 +1,2 @@
+export { ai, type AiNeeds } from './ai.ts';
+export { ModelsFileError } from './models-file.ts';

@@ -1,0 +1,114 @@
+// The hub: what a model is to everything in this service. Each provider is a spoke behind `LanguageModel`; the
+// wires (text, stream, chat completions) translate to and from it, so that n wires and m providers need n + m
+// translations. Its call and its parts are version 4 of the AI SDK's specification, because provider packages
+// speak it; older versions are translated at the wire (specification-v3.ts).
+import type {
+  LanguageModelV4CallOptions,
+  LanguageModelV4FinishReason,
+  LanguageModelV4Prompt,
+  LanguageModelV4Source,
+  LanguageModelV4StreamPart,
+  LanguageModelV4Usage,
+  SharedV4Warning,
+} from '@ai-sdk/provider';
+
+export type Prompt = LanguageModelV4Prompt;
+export type PromptMessage = LanguageModelV4Prompt[number];
+export type StreamPart = LanguageModelV4StreamPart;
+export type FinishReason = LanguageModelV4FinishReason;
+export type Usage = LanguageModelV4Usage;
+export type Source = LanguageModelV4Source;
+export type Warning = SharedV4Warning;
+
+/** One call of a model. */
+export interface ModelCall
+  extends Omit<LanguageModelV4CallOptions, 'abortSignal' | 'headers' | 'reasoning'> {
+  /** An id of the model's efforts, already checked against the model that runs; undefined sends none. */
+  reasoningEffort: string | undefined;
+  signal: AbortSignal;
+}
+
+export type Content =
+  | { type: 'text'; text: string }
+  | { type: 'reasoning'; text: string }
+  | { type: 'tool-call'; toolCallId: string; toolName: string; input: string }
+  | Source;
+
+/** A whole answer. */
+export interface Answer {
+  content: Content[];
+  finishReason: FinishReason;
+  usage: Usage;
+  warnings: Warning[];
+}
+
+/** A model that can be called now. Both throw Problems, for the caller to read. */
+export interface LanguageModel {
+  generate(call: ModelCall): Promise<Answer>;
+  /** The parts of one answer. A failure midway is thrown from the iteration, or is an `error` part. */
+  stream(call: ModelCall): AsyncIterable<StreamPart>;
+}
+
+/** The whole answer of a model that only streams. */
+export async function collect(parts: AsyncIterable<StreamPart>): Promise<Answer> {
+  const answer: Answer = { content: [], finishReason: { unified: 'other', raw: undefined }, usage: noUsage(), warnings: [] };
+  const open = new Map<string, { type: 'text' | 'reasoning'; text: string }>();
+  for await (const part of parts) {
+    switch (part.type) {
+      case 'stream-start':
+        answer.warnings.push(...part.warnings);
+        break;
+      case 'text-start':
+      case 'reasoning-start': {
+        const block = { type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const), text: '' };
+        open.set(part.id, block);
+        answer.content.push(block);
+        break;
+      }
+      case 'text-delta':
+      case 'reasoning-delta': {
+        const block = open.get(part.id);
+        if (block) block.text += part.delta;
+        break;
+      }
+      case 'tool-call':
+        answer.content.push({ type: 'tool-call', toolCallId: part.toolCallId, toolName: part.toolName, input: part.input });
+        break;
+      case 'source':
+        answer.content.push(part);
+        break;
+      case 'error':
+        throw part.error;
+      case 'finish':
+        answer.finishReason = part.finishReason;
+        answer.usage = part.usage;
+        break;
+      default:
+        // The remaining kinds say nothing that a whole answer repeats.
+        break;
+    }
+  }
+  return answer;
+}
+
+/** Usage of which nothing is known. */
+export function noUsage(): Usage {
+  return {
+    inputTokens: { total: undefined, noCache: undefined, cacheRead: undefined, cacheWrite: undefined },
+    outputTokens: { total: undefined, text: undefined, reasoning: undefined },
+  };
+}
+
+/** A count that a provider gave, or undefined where what it gave cannot be one (negative, a fraction, too big to be exact). */
+export function tokenCount(given: number | null | undefined): number | undefined {
+  return typeof given === 'number' && Number.isSafeInteger(given) && given >= 0 ? given : undefined;
+}
+
+/** The list of sources under an answer, for the formats that have no member for them; empty without sources. */
+export function sourceList(sources: readonly Source[]): string {
+  if (sources.length === 0) return '';
+  const lines = sources.map((source) =>
+    source.sourceType === 'url' ? `- ${source.title ?? source.url} (${source.url})` : `- ${source.title} (${source.filename ?? source.mediaType})`,
+  );
+  return `\n\nSources:\n${lines.join('\n')}`;
+}

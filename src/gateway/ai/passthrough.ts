@@ -1,0 +1,178 @@
+// Chat completions for a provider that speaks them: the caller's bytes go up and the provider's bytes come down,
+// because translating would lose members that neither side would forgive. Only what must differ is edited, at its
+// place in the bytes: the model's name both ways, an output limit where none was sent, and the request for usage.
+import { isUtf8 } from 'node:buffer';
+import type { ChatCompletionRequest } from '../../contract/gateway/types.gen.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { CatalogModel } from './catalog.ts';
+import { chatEvents, type ChatEvent } from './upstream/events.ts';
+import { edited, topLevelMembers, type Edit, type Members } from './upstream/json-members.ts';
+import { maxAnswerBytes, maxEventBytes, readAll, type UpstreamAnswer } from './upstream/client.ts';
+
+export interface Outgoing {
+  bytes: Buffer;
+  /** Whether the caller asked for a usage chunk; otherwise the one that we asked for is taken out again. */
+  wantsUsage: boolean;
+}
+
+/** The request as the provider gets it. Throws 400 for members that name an address or a credential, 422 for unpriced ones. */
+export function outgoing(rawBody: Uint8Array, body: ChatCompletionRequest, model: CatalogModel): Outgoing {
+  const bytes = Buffer.from(rawBody.buffer, rawBody.byteOffset, rawBody.byteLength);
+  const object = topLevelMembers(bytes);
+  if (object === undefined) throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
+  const wantsUsage = body.stream_options?.include_usage === true;
+  const edits = [...modelEdits(object, model.upstream_model)];
+  if (body.stream === true && model.by.usage === 'ask' && !wantsUsage) edits.push(usageEdit(bytes, object, body));
+  const limit = limitEdit(object, body, model);
+  if (limit !== undefined) edits.push(limit);
+  return { bytes: edited(bytes, edits), wantsUsage };
+}
+
+/** A whole answer, checked to be one, with our name of the model in it. */
+export async function incomingAnswer(answer: UpstreamAnswer, modelId: string): Promise<Buffer> {
+  const bytes = await readAll(answer.body, maxAnswerBytes);
+  const object = topLevelMembers(bytes);
+  const value = (isUtf8(bytes) ? parsed(bytes) : undefined) as { choices?: unknown; error?: unknown } | undefined;
+  if (object === undefined || value === undefined) {
+    const begins = bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{');
+    throw begins
+      ? new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.')
+      : new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a chat completion.');
+  }
+  if (!Array.isArray(value.choices)) {
+    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a chat completion.');
+  }
+  return edited(bytes, modelEdits(object, modelId));
+}
+
+export interface IncomingOptions {
+  modelId: string;
+  wantsUsage: boolean;
+  /** Between two comments while the provider is silent. */
+  heartbeatMs: number;
+  /** The error object that ends a stream which failed midway; undefined when nobody is there to read it. */
+  errorEvent: (thrown: unknown) => object | undefined;
+}
+
+/**
+ * The provider's stream as ours, in groups of whole events, from its first event on. Throws before that; a failure
+ * midway is one last `data: {"error": …}` made by `errorEvent`, and the end without `[DONE]`.
+ */
+export async function incomingStream(
+  answer: UpstreamAnswer,
+  options: IncomingOptions,
+): Promise<AsyncIterable<Uint8Array>> {
+  if (answer.mediaType !== 'text/event-stream') {
+    answer.abort();
+    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
+  }
+  const groups = chatEvents(answer.body, maxEventBytes);
+  const held: ChatEvent[] = [];
+  // Comments say that the provider is alive, not that it will answer; an error after them can still have a status.
+  while (!held.some((event) => event.data.kind !== 'none')) {
+    const next = await groups.next();
+    if (next.done === true) break;
+    held.push(...next.value);
+  }
+  return rewritten(held, groups, options);
+}
+
+async function* rewritten(
+  first: ChatEvent[],
+  groups: AsyncGenerator<ChatEvent[]>,
+  { modelId, wantsUsage, heartbeatMs, errorEvent }: IncomingOptions,
+): AsyncGenerator<Uint8Array> {
+  const name = JSON.stringify(modelId);
+  try {
+    let group: ChatEvent[] = first;
+    for (;;) {
+      const pieces = group.flatMap((event) => ours(event, name, wantsUsage) ?? []);
+      if (pieces.length > 0) yield pieces.length === 1 ? (pieces[0] ?? heartbeat) : Buffer.concat(pieces);
+      const coming = groups.next();
+      // Only here, between two events, may a comment stand.
+      while ((await quietFor(coming, heartbeatMs)) === 'quiet') yield heartbeat;
+      const next = await coming;
+      if (next.done === true) return;
+      group = next.value;
+    }
+  } catch (error) {
+    const event = errorEvent(error);
+    if (event !== undefined) yield Buffer.from(`data: ${JSON.stringify(event)}\n\n`, 'utf8');
+  } finally {
+    await groups.return(undefined);
+  }
+}
+
+const heartbeat = Buffer.from(': hb\n\n');
+
+// Settles when the promise does, or after the time; never rejects.
+function quietFor(coming: Promise<unknown>, ms: number): Promise<'quiet' | 'settled'> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve('quiet'), ms);
+    const settled = () => {
+      clearTimeout(timer);
+      resolve('settled');
+    };
+    coming.then(settled, settled);
+  });
+}
+
+// One event with our name of the model, or undefined where it carries only the usage that we asked for.
+function ours({ bytes, data }: ChatEvent, name: string, wantsUsage: boolean): Buffer | undefined {
+  if (data.kind !== 'object') return bytes;
+  const edits: Edit[] = [];
+  for (const member of data.members) {
+    if (member.name === 'model') {
+      edits.push({ start: member.start, end: member.end, text: name });
+    } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
+      const choices = data.members.find((candidate) => candidate.name === 'choices');
+      const empty = choices === undefined || /^\[\s*\]$/.test(bytes.toString('latin1', choices.start, choices.end));
+      if (empty) return undefined;
+      edits.push({ start: member.start, end: member.end, text: 'null' });
+    }
+  }
+  return edited(bytes, edits);
+}
+
+function modelEdits(object: Members, name: string): Edit[] {
+  return object.members
+    .filter((member) => member.name === 'model')
+    .map(({ start, end }) => ({ start, end, text: JSON.stringify(name) }));
+}
+
+function usageEdit(bytes: Buffer, object: Members, body: ChatCompletionRequest): Edit {
+  const options = object.members.find((member) => member.name === 'stream_options');
+  if (options === undefined) return added(object, '"stream_options":{"include_usage":true}');
+  if (body.stream_options === null) return { start: options.start, end: options.end, text: '{"include_usage":true}' };
+  const inner = topLevelMembers(bytes, options.start, options.end);
+  const asked = inner?.members.find((member) => member.name === 'include_usage');
+  if (asked !== undefined) return { start: asked.start, end: asked.end, text: 'true' };
+  const at = inner?.bodyStart ?? options.start;
+  return { start: at, end: at, text: `"include_usage":true${inner?.members.length ? ',' : ''}` };
+}
+
+const limitMembers = ['max_tokens', 'max_completion_tokens'];
+
+// A limit that the caller sent is never lowered; where there is none, the provider's own could exceed what is paid for.
+function limitEdit(object: Members, body: ChatCompletionRequest, model: CatalogModel): Edit | undefined {
+  const name = model.by.output_limit_member;
+  if (name === undefined || model.max_output_tokens === null) return undefined;
+  const sent = body as Record<string, unknown>;
+  if ([...limitMembers, name].some((member) => sent[member] !== undefined && sent[member] !== null)) return undefined;
+  const empty = object.members.find((member) => member.name === name);
+  if (empty !== undefined) return { start: empty.start, end: empty.end, text: String(model.max_output_tokens) };
+  return added(object, `${JSON.stringify(name)}:${model.max_output_tokens}`);
+}
+
+// New members go first: the contract's required ones follow for certain, so a comma is always right.
+function added(object: Members, text: string): Edit {
+  return { start: object.bodyStart, end: object.bodyStart, text: `${text},` };
+}
+
+function parsed(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8')) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,34 @@
+// Members of a foreign request that must not reach a provider: those that would send the call or its credential
+// somewhere else, and those whose price the catalog does not know.
+import { Problem } from '../../kernel/problem.ts';
+import type { ProviderEntry } from './models-file.ts';
+
+// Compared without case, hyphens and underscores, as libraries behind a provider may be as lenient.
+const addressesAndCredentials = new Set([
+  'apibase', 'apikey', 'apikeys', 'apitype', 'apiurl', 'apiversion', 'apiendpoint',
+  'baseurl', 'baseuri', 'url', 'uri', 'endpoint', 'endpointurl', 'azureendpoint', 'host', 'proxy', 'proxyurl',
+  'headers', 'extraheaders', 'defaultheaders', 'httpheaders', 'extraquery',
+  'authorization', 'auth', 'bearer', 'bearertoken', 'token', 'accesstoken', 'secret', 'clientsecret', 'password',
+  'credential', 'credentials', 'organization', 'azureadtoken', 'vertexcredentials',
+  'awsaccesskeyid', 'awssecretaccesskey', 'awssessiontoken', 'awsbedrockruntimeendpoint',
+  'customllmprovider',
+]);
+
+/** Throws a 400 or a 422 that names the member. `path` is what stands before it, such as `providerOptions.acme`. */
+export function refuseMembers(body: object, provider: ProviderEntry, path = ''): void {
+  for (const [name, value] of Object.entries(body)) {
+    const shown = path === '' ? name : `${path}.${name}`;
+    const plain = name.toLowerCase().replace(/[-_]/g, '');
+    if (addressesAndCredentials.has(plain)) {
+      throw new Problem('bad_request', 'invalid_request', `The member ${shown} is refused: addresses and credentials of providers are configured on the server.`, {
+        param: shown,
+        details: [{ path: shown, message: 'is refused' }],
+      });
+    }
+    if (value !== null && provider.unpriced_members.includes(name)) {
+      throw new Problem('impossible', 'unpriced_member', `The member ${shown} is refused: its price at this provider is not known.`, { param: shown });
+    }
+    // Some servers merge the members of this one into the request.
+    if (plain === 'extrabody' && typeof value === 'object' && value !== null) refuseMembers(value, provider, shown);
+  }
+}

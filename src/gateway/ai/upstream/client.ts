@@ -1,0 +1,257 @@
+// The one way out to model providers over HTTP: deadlines, size limits, no redirects, and a call that ends at once
+// when our own caller is gone. What it gives back is a success; everything else is thrown as a Problem.
+import { Agent, EnvHttpProxyAgent, interceptors, request, type Dispatcher } from 'undici';
+import type { Clock } from '../../../kernel/clock.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import { refusalProblem } from './refusal.ts';
+
+/** Deadlines of one call to a provider, in milliseconds. */
+export interface Timeouts {
+  connectMs: number;
+  /** To the first byte of a streamed answer's body. */
+  firstByteMs: number;
+  /** To the first byte of an answer that comes as a whole. */
+  answerMs: number;
+  /** Between two pieces. */
+  idleMs: number;
+  /** Over all. */
+  streamMs: number;
+}
+
+export const defaultTimeouts: Timeouts = {
+  connectMs: 5_000,
+  firstByteMs: 60_000,
+  answerMs: 600_000,
+  idleMs: 60_000,
+  streamMs: 1_800_000,
+};
+
+/** Proxies to use, as the usual environment variables name them. */
+export interface Proxies {
+  https?: string | undefined;
+  http?: string | undefined;
+  none?: string | undefined;
+}
+
+export interface UpstreamRequest {
+  url: string;
+  apiKey: string | undefined;
+  body: string | Uint8Array;
+  streams: boolean;
+  /** Longer or shorter than the usual one, for a model that asks for it. */
+  idleMs?: number | undefined;
+  signal: AbortSignal;
+}
+
+export interface UpstreamAnswer {
+  /** Without parameters, in lower case. */
+  mediaType: string;
+  /** To be read once. Throws a Problem when the provider breaks off or is silent for too long. */
+  body: AsyncIterable<Uint8Array>;
+  /** Gives the answer up; needed only where its body is not read. */
+  abort(): void;
+}
+
+export interface Upstream {
+  send(request: UpstreamRequest): Promise<UpstreamAnswer>;
+  close(): Promise<void>;
+}
+
+export interface UpstreamNeeds {
+  timeouts: Timeouts;
+  proxies: Proxies;
+  clock: Pick<Clock, 'now'>;
+  /** Takes live secrets out of a text before a caller sees it. */
+  hide: (text: string) => string;
+}
+
+/** The longest event of a stream, and the largest answer that comes as a whole. */
+export const maxEventBytes = 1024 * 1024;
+export const maxAnswerBytes = 32 * 1024 * 1024;
+
+// An error body is read for its message; nobody needs more of it, or waits longer for it.
+const maxRefusalBytes = 64 * 1024;
+const refusalMs = 5_000;
+// What follows the end of a stream is read so far, so that the connection can serve another call.
+const restBytes = 16 * 1024;
+const restMs = 500;
+
+export function createUpstream(needs: UpstreamNeeds): Upstream {
+  const { timeouts, clock, hide } = needs;
+  const agent = createAgent(needs);
+  // Providers that compress although they were asked not to.
+  const dispatcher = agent.compose(interceptors.decompress());
+
+  async function send(sent: UpstreamRequest): Promise<UpstreamAnswer> {
+    sent.signal.throwIfAborted();
+    const cut = new AbortController();
+    const gone = () => cut.abort(sent.signal.reason);
+    sent.signal.addEventListener('abort', gone, { once: true });
+    const total = deadline(timeouts.streamMs, cut);
+    total.unref();
+    const first = deadline(sent.streams ? timeouts.firstByteMs : timeouts.answerMs, cut);
+    const release = () => {
+      clearTimeout(total);
+      clearTimeout(first);
+      sent.signal.removeEventListener('abort', gone);
+    };
+    // Also where the body is never read, because its reader went away first.
+    cut.signal.addEventListener('abort', release, { once: true });
+    try {
+      const response = await request(sent.url, {
+        method: 'POST',
+        dispatcher,
+        headers: headersOf(sent),
+        body: sent.body,
+        signal: cut.signal,
+        // Ours are finer: undici counts in seconds, and does not tell a slow reader from a silent provider.
+        headersTimeout: 0,
+        bodyTimeout: 0,
+      });
+      // A body that is destroyed before anyone reads it would otherwise be an uncaught error.
+      response.body.on('error', () => {});
+      if (response.statusCode < 200 || response.statusCode > 299) throw await refusal(response, sent);
+      const idleMs = sent.idleMs ?? timeouts.idleMs;
+      const body = pieces(response.body, { cut, first, idleMs, release });
+      return { mediaType: mediaTypeOf(response.headers['content-type']), body, abort: () => cut.abort(new Error('given up')) };
+    } catch (error) {
+      release();
+      throw failure(error, cut.signal, 'before');
+    }
+  }
+
+  async function refusal(response: Dispatcher.ResponseData, sent: UpstreamRequest): Promise<Problem> {
+    const retryAfter = response.headers['retry-after'];
+    const body = await refusalText(response.body);
+    return refusalProblem({
+      status: response.statusCode,
+      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+      body,
+      hide: (text) => hide(withoutParts(text, [sent.apiKey, new URL(sent.url).host, new URL(sent.url).hostname])),
+      now: clock.now(),
+    });
+  }
+
+  return { send, close: () => agent.destroy() };
+}
+
+function createAgent({ timeouts, proxies }: UpstreamNeeds): Dispatcher {
+  const options: Agent.Options = { connect: { timeout: timeouts.connectMs }, allowH2: false, keepAliveTimeout: 30_000 };
+  const { https, http, none } = proxies;
+  if (https === undefined && http === undefined) return new Agent(options);
+  // Empty texts rather than nothing: for what is absent this agent would look into the process's environment.
+  return new EnvHttpProxyAgent({ ...options, httpsProxy: https ?? '', httpProxy: http ?? '', noProxy: none ?? '' });
+}
+
+function headersOf({ apiKey, streams }: UpstreamRequest): Record<string, string> {
+  return {
+    'content-type': 'application/json',
+    accept: streams ? 'text/event-stream' : 'application/json',
+    'accept-encoding': 'identity',
+    'user-agent': 'townhall',
+    ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+  };
+}
+
+function deadline(ms: number, cut: AbortController): NodeJS.Timeout {
+  return setTimeout(() => cut.abort(tooSlow()), ms);
+}
+
+function tooSlow(): Problem {
+  return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not answer in time.');
+}
+
+interface Reading {
+  cut: AbortController;
+  first: NodeJS.Timeout;
+  idleMs: number;
+  release: () => void;
+}
+
+async function* pieces(body: Dispatcher.ResponseData['body'], { cut, first, idleMs, release }: Reading): AsyncGenerator<Uint8Array> {
+  // Only silence counts while we wait for the provider; a slow reader of ours is not its fault.
+  let waiting = true;
+  let idle: NodeJS.Timeout | undefined;
+  let ended = false;
+  const iterator = body.iterator({ destroyOnReturn: false });
+  try {
+    for (;;) {
+      waiting = true;
+      idle?.refresh();
+      const { value, done } = (await iterator.next()) as IteratorResult<Uint8Array>;
+      waiting = false;
+      if (done === true) {
+        ended = true;
+        return;
+      }
+      if (idle === undefined) {
+        clearTimeout(first);
+        idle = setTimeout(() => {
+          if (waiting) cut.abort(tooSlow());
+        }, idleMs);
+      }
+      yield value;
+    }
+  } catch (error) {
+    ended = true;
+    throw failure(error, cut.signal, 'midway');
+  } finally {
+    clearTimeout(idle);
+    release();
+    if (!ended && !body.destroyed) body.dump({ limit: restBytes, signal: AbortSignal.timeout(restMs) }).catch(() => body.destroy());
+  }
+}
+
+/** A whole body. Throws a Problem when it is larger than the limit. */
+export async function readAll(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
+  const held: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of body) {
+    bytes += piece.length;
+    if (bytes > maxBytes) throw new Problem('upstream_failed', 'upstream_failed', 'The model provider sent an answer that is too large.');
+    held.push(piece);
+  }
+  return held.length === 1 ? Buffer.from(held[0] ?? []) : Buffer.concat(held, bytes);
+}
+
+async function refusalText(body: Dispatcher.ResponseData['body']): Promise<string> {
+  const held: Uint8Array[] = [];
+  let bytes = 0;
+  const late = setTimeout(() => body.destroy(), refusalMs);
+  try {
+    for await (const piece of body as AsyncIterable<Uint8Array>) {
+      held.push(piece);
+      bytes += piece.length;
+      if (bytes > maxRefusalBytes) break;
+    }
+  } catch {
+    // The status alone says enough.
+  } finally {
+    clearTimeout(late);
+  }
+  return Buffer.concat(held).toString('utf8');
+}
+
+// What a failure of the transport is to our caller: its own going away, a deadline, or a provider that broke off.
+function failure(error: unknown, cut: AbortSignal, when: 'before' | 'midway'): unknown {
+  if (cut.aborted) return cut.reason;
+  if (error instanceof Problem) return error;
+  const code = (error as { code?: unknown } | null)?.code;
+  if (code === 'UND_ERR_CONNECT_TIMEOUT') {
+    return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not take the connection in time.', { cause: error });
+  }
+  return when === 'before'
+    ? new Problem('upstream_failed', 'upstream_failed', 'The model provider could not be reached.', { cause: error })
+    : new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.', { cause: error });
+}
+
+function mediaTypeOf(header: string | string[] | undefined): string {
+  const text = Array.isArray(header) ? (header[0] ?? '') : (header ?? '');
+  return (text.split(';')[0] ?? '').trim().toLowerCase();
+}
+
+function withoutParts(text: string, parts: readonly (string | undefined)[]): string {
+  let clean = text;
+  for (const part of parts) if (part !== undefined && part.length >= 4) clean = clean.replaceAll(part, '[redacted]');
+  return clean;
+}

@@ -1,0 +1,154 @@
+// Server-sent events of a provider at the level of bytes: whole events out of whatever pieces the network makes,
+// each still the bytes that came, and the one rule for all of them: a stream without `[DONE]` did not end well.
+import { isUtf8 } from 'node:buffer';
+import { Problem } from '../../../kernel/problem.ts';
+import { topLevelMembers, type Member } from './json-members.ts';
+
+/** One event of a chat-completions stream. */
+export interface ChatEvent {
+  /** All its bytes, the empty line that ends it included. */
+  bytes: Buffer;
+  /** What it carries: a JSON object by its members, the end of the stream, or nothing (a comment). */
+  data: { kind: 'object'; members: Member[] } | { kind: 'done' } | { kind: 'none' };
+}
+
+/** Whole events out of pieces; what is unfinished is kept for the next piece. */
+export interface EventSplitter {
+  feed(piece: Uint8Array): Buffer[];
+  /** How much of an unfinished event is held. */
+  heldBytes(): number;
+}
+
+const lf = 0x0a;
+const cr = 0x0d;
+
+export function createEventSplitter(): EventSplitter {
+  // Unfinished pieces stay apart until their event is whole: joining them at each piece would be quadratic.
+  let held: Buffer[] = [];
+  let heldBytes = 0;
+  let lineIsEmpty = true;
+  let lastWasCr = false;
+
+  return {
+    feed(piece) {
+      const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
+      const events: Buffer[] = [];
+      let start = 0;
+      for (let at = 0; at < bytes.length; at += 1) {
+        const byte = bytes[at];
+        if (byte === lf && lastWasCr) {
+          // The second half of a CRLF whose first half has already ended the line.
+          lastWasCr = false;
+          continue;
+        }
+        lastWasCr = byte === cr;
+        if (byte !== lf && byte !== cr) {
+          lineIsEmpty = false;
+          continue;
+        }
+        if (!lineIsEmpty) {
+          lineIsEmpty = true;
+          continue;
+        }
+        // An empty line ends the event; the LF of its CRLF belongs to it where it is already here.
+        const end = byte === cr && bytes[at + 1] === lf ? at + 2 : at + 1;
+        if (end === at + 2) {
+          at += 1;
+          lastWasCr = false;
+        }
+        const tail = bytes.subarray(start, end);
+        events.push(held.length === 0 ? tail : Buffer.concat([...held, tail]));
+        held = [];
+        heldBytes = 0;
+        start = end;
+      }
+      if (start < bytes.length) {
+        held.push(bytes.subarray(start));
+        heldBytes += bytes.length - start;
+      }
+      return events;
+    },
+    heldBytes: () => heldBytes,
+  };
+}
+
+/**
+ * The events of a chat-completions stream, in groups as they arrived, up to `[DONE]`. Throws a Problem for an error
+ * event, for bytes that are not what the format says, and for an end without `[DONE]`.
+ */
+export async function* chatEvents(body: AsyncIterable<Uint8Array>, maxEventBytes: number): AsyncGenerator<ChatEvent[]> {
+  const splitter = createEventSplitter();
+  let first = true;
+  for await (const piece of body) {
+    const events: ChatEvent[] = [];
+    let failure: unknown;
+    try {
+      for (const bytes of splitter.feed(piece)) {
+        const event = readEvent(first ? withoutByteOrderMark(bytes) : bytes);
+        first = false;
+        events.push(event);
+        if (event.data.kind === 'done') break;
+      }
+      if (splitter.heldBytes() > maxEventBytes) throw foreignData('sent an event that is too long');
+    } catch (error) {
+      failure = error;
+    }
+    // What came whole before the fault is still the caller's.
+    if (events.length > 0) yield events;
+    if (events.at(-1)?.data.kind === 'done') return;
+    if (failure !== undefined) throw failure;
+  }
+  throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider ended its answer before it was complete.');
+}
+
+const dataName = Buffer.from('data:');
+const doneText = Buffer.from('[DONE]');
+
+function readEvent(bytes: Buffer): ChatEvent {
+  if (!isUtf8(bytes)) throw foreignData('sent bytes that are not UTF-8');
+  const lines = dataLines(bytes);
+  if (lines.length === 0) return { bytes, data: { kind: 'none' } };
+  if (lines.length > 1) return readEvent(joined(bytes, lines));
+  const [start, end] = lines[0] ?? [0, 0];
+  if (end - start === doneText.length && bytes.compare(doneText, 0, doneText.length, start, end) === 0) {
+    return { bytes, data: { kind: 'done' } };
+  }
+  const object = topLevelMembers(bytes, start, end);
+  if (object === undefined) throw foreignData('sent an event that is not a JSON object');
+  const error = object.members.find((member) => member.name === 'error');
+  if (error !== undefined && bytes.toString('latin1', error.start, error.end) !== 'null') {
+    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider reported an error and ended its answer.');
+  }
+  return { bytes, data: { kind: 'object', members: object.members } };
+}
+
+// The spans of the values of all `data` lines.
+function dataLines(bytes: Buffer): [number, number][] {
+  const spans: [number, number][] = [];
+  let lineStart = 0;
+  for (let at = 0; at < bytes.length; at += 1) {
+    if (bytes[at] !== lf && bytes[at] !== cr) continue;
+    const isData = at - lineStart >= dataName.length && bytes.compare(dataName, 0, dataName.length, lineStart, lineStart + dataName.length) === 0;
+    if (isData) {
+      const value = lineStart + dataName.length;
+      spans.push([bytes[value] === 0x20 ? value + 1 : value, at]);
+    }
+    lineStart = at + 1;
+  }
+  return spans;
+}
+
+// A document over several `data` lines has its line ends between tokens, where a space means the same.
+function joined(bytes: Buffer, lines: readonly [number, number][]): Buffer {
+  const text = lines.map(([start, end]) => bytes.toString('utf8', start, end)).join(' ');
+  return Buffer.from(`data: ${text}\n\n`, 'utf8');
+}
+
+// It may stand before the first event and is no part of it.
+function withoutByteOrderMark(bytes: Buffer): Buffer {
+  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
+}
+
+function foreignData(what: string): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', `The model provider ${what}.`);
+}

@@ -1,0 +1,135 @@
+// The members of a JSON object's top level, by their place in the bytes, so that one of them can be replaced while
+// every other byte stays what it was. It checks no more of the grammar than it needs to be sure of those places.
+
+/** One member: the offsets of its value, white space around it excluded. `end` is exclusive. */
+export interface Member {
+  name: string;
+  start: number;
+  end: number;
+}
+
+export interface Members {
+  members: Member[];
+  /** Just after the opening brace. */
+  bodyStart: number;
+}
+
+/** A change to bytes: what is between the offsets becomes `text`; equal offsets insert. */
+export interface Edit {
+  start: number;
+  end: number;
+  text: string;
+}
+
+const quote = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const colon = 0x3a;
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+const openBracket = 0x5b;
+const closeBracket = 0x5d;
+
+/** The top-level members between the offsets, or undefined when no well-formed object is there and nothing else. */
+export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Members | undefined {
+  let at = skipSpace(bytes, from, to);
+  if (bytes[at] !== openBrace || at >= to) return undefined;
+  const bodyStart = at + 1;
+  const members: Member[] = [];
+  at = skipSpace(bytes, bodyStart, to);
+  if (at < to && bytes[at] === closeBrace) return skipSpace(bytes, at + 1, to) === to ? { members, bodyStart } : undefined;
+  for (;;) {
+    if (at >= to || bytes[at] !== quote) return undefined;
+    const nameEnd = stringEnd(bytes, at, to);
+    if (nameEnd < 0) return undefined;
+    const name = memberName(bytes, at, nameEnd);
+    if (name === undefined) return undefined;
+    at = skipSpace(bytes, nameEnd, to);
+    if (at >= to || bytes[at] !== colon) return undefined;
+    const start = skipSpace(bytes, at + 1, to);
+    const end = valueEnd(bytes, start, to);
+    if (end < 0) return undefined;
+    members.push({ name, start, end });
+    at = skipSpace(bytes, end, to);
+    if (at >= to) return undefined;
+    if (bytes[at] === closeBrace) return skipSpace(bytes, at + 1, to) === to ? { members, bodyStart } : undefined;
+    if (bytes[at] !== comma) return undefined;
+    at = skipSpace(bytes, at + 1, to);
+  }
+}
+
+/** The bytes with the edits made; edits must not overlap. */
+export function edited(bytes: Buffer, edits: readonly Edit[]): Buffer {
+  if (edits.length === 0) return bytes;
+  const pieces: Buffer[] = [];
+  let done = 0;
+  for (const edit of [...edits].sort((a, b) => a.start - b.start)) {
+    pieces.push(bytes.subarray(done, edit.start), Buffer.from(edit.text, 'utf8'));
+    done = edit.end;
+  }
+  pieces.push(bytes.subarray(done));
+  return Buffer.concat(pieces);
+}
+
+function skipSpace(bytes: Buffer, from: number, to: number): number {
+  let at = from;
+  while (at < to) {
+    const byte = bytes[at];
+    if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) break;
+    at += 1;
+  }
+  return at;
+}
+
+// From the opening quote to just after the closing one, or -1.
+function stringEnd(bytes: Buffer, from: number, to: number): number {
+  for (let at = from + 1; at < to; at += 1) {
+    const byte = bytes[at];
+    if (byte === backslash) at += 1;
+    else if (byte === quote) return at + 1;
+  }
+  return -1;
+}
+
+// Just after the value that begins here, or -1. Inside, only strings and brackets are looked at.
+function valueEnd(bytes: Buffer, from: number, to: number): number {
+  const first = bytes[from];
+  if (from >= to) return -1;
+  if (first === quote) return stringEnd(bytes, from, to);
+  if (first === openBrace || first === openBracket) {
+    let depth = 0;
+    for (let at = from; at < to; at += 1) {
+      const byte = bytes[at];
+      if (byte === quote) {
+        at = stringEnd(bytes, at, to) - 1;
+        if (at < 0) return -1;
+      } else if (byte === openBrace || byte === openBracket) {
+        depth += 1;
+      } else if (byte === closeBrace || byte === closeBracket) {
+        depth -= 1;
+        if (depth === 0) return at + 1;
+      }
+    }
+    return -1;
+  }
+  let at = from;
+  while (at < to) {
+    const byte = bytes[at] ?? 0;
+    if (byte === comma || byte === closeBrace || byte <= 0x20) break;
+    // No literal has these; the document is not what it seems.
+    if (byte === quote || byte === colon || byte === openBrace || byte === openBracket || byte === closeBracket) return -1;
+    at += 1;
+  }
+  return at === from ? -1 : at;
+}
+
+// Names are short and hardly ever escaped; one that is goes through the real parser.
+function memberName(bytes: Buffer, from: number, end: number): string | undefined {
+  const text = bytes.toString('utf8', from + 1, end - 1);
+  if (!text.includes('\\')) return text;
+  try {
+    return JSON.parse(`"${text}"`) as string;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,68 @@
+// The gateway's settings: one table, read once at start from flags and environment and then passed on as values.
+import {
+  SettingError,
+  choice,
+  integer,
+  list,
+  optionalSwitch,
+  optionalText,
+  readSettings,
+  secretText,
+  text,
+} from '../kernel/settings.ts';
+
+const day = 24 * 60 * 60 * 1000;
+const deadline = { min: 1, max: day };
+
+/** Every setting of `townhall gateway`; `--help` is made from it. */
+export const gatewaySettings = {
+  host: text('HOST', '0.0.0.0', 'Address to listen on.'),
+  port: integer('PORT', 43127, 'Port to listen on; 0 takes any free one.', { min: 0, max: 65535 }),
+  // The address of a database carries its password, so it has no flag.
+  databaseUrl: secretText('DATABASE_URL', 'PostgreSQL to use instead of the embedded database.'),
+  databasePath: text('DATABASE_PATH', './data/townhall.db', 'Folder of the embedded database.'),
+  databasePrepare: optionalSwitch('DATABASE_PREPARE', 'Prepared statements; false behind a transaction-mode pooler.'),
+  adminId: optionalText('ADMIN_ID', 'First administrator; used only while there is none.'),
+  adminPassword: secretText('ADMIN_PASSWORD', "The first administrator's password, 12 characters or more."),
+  localLogin: optionalSwitch('LOCAL_LOGIN', 'false turns the login without credentials of the local edition off.'),
+  modelsFile: optionalText('MODELS_FILE', 'JSON file with providers and models of your own; read again on change.'),
+  cityBaseUrl: optionalText('TOWNHALL_CITY_BASE_URL', 'The address under which users reach this server.'),
+  corsOrigins: list('CORS_ORIGINS', 'Origins whose pages may call this server, separated by commas.'),
+  trustedProxies: list('TRUSTED_PROXIES', 'Addresses or networks of proxies whose X-Forwarded-For is believed.'),
+  logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
+  connectMs: integer('TIMEOUT_CONNECT_MS', 5_000, 'Deadline for a connection to a model provider.', deadline),
+  firstByteMs: integer('TIMEOUT_FIRST_BYTE_MS', 60_000, "Deadline for a streamed answer's first byte.", deadline),
+  answerMs: integer('TIMEOUT_ANSWER_MS', 600_000, "Deadline for a whole answer's first byte.", deadline),
+  idleMs: integer('TIMEOUT_IDLE_MS', 60_000, 'Longest silence between two pieces of a streamed answer.', deadline),
+  streamMs: integer('TIMEOUT_STREAM_MS', 1_800_000, 'Longest streamed answer.', deadline),
+  headersMs: integer('TIMEOUT_HEADERS_MS', 10_000, "Deadline for a request's headers.", deadline),
+  requestMs: integer('TIMEOUT_REQUEST_MS', 30_000, 'Deadline for a whole request.', deadline),
+  stalledMs: integer('TIMEOUT_STALLED_MS', 60_000, 'A reader that takes nothing for so long is dropped.', deadline),
+  heartbeatMs: integer('TIMEOUT_HEARTBEAT_MS', 15_000, 'Time between two comments on a silent stream.', deadline),
+  drainMs: integer('TIMEOUT_DRAIN_MS', 25_000, 'How long running answers may take after a stop was asked for.', deadline),
+};
+
+/** What the gateway runs with. Times in milliseconds. */
+export type GatewayConfig = ReturnType<typeof readSettings<typeof gatewaySettings>>;
+
+/** Reads and checks the settings. Throws a SettingError that names the one at fault. */
+export function readGatewayConfig(
+  flags: Readonly<Record<string, string | undefined>>,
+  env: Readonly<Record<string, string | undefined>>,
+): GatewayConfig {
+  const config = readSettings(gatewaySettings, flags, env);
+  if ((config.adminId === undefined) !== (config.adminPassword === undefined)) {
+    throw new SettingError('ADMIN_ID and ADMIN_PASSWORD go together; give both or neither.');
+  }
+  if (config.databaseUrl !== undefined && config.localLogin === true) {
+    throw new SettingError('LOCAL_LOGIN=true works only with the embedded database, not with DATABASE_URL.');
+  }
+  if (config.cityBaseUrl !== undefined) requireBaseUrl(config.cityBaseUrl);
+  return config;
+}
+
+function requireBaseUrl(given: string): void {
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  const usable = url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.hash === '';
+  if (!usable) throw new SettingError(`TOWNHALL_CITY_BASE_URL takes an http or https address, not "${given}".`);
+}

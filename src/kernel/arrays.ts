@@ -1,0 +1,63 @@
+// PostgreSQL arrays as text, both ways. postgres.js can do this only after it has asked the server for its
+// types on every new connection, and a connection lost at that moment is an unhandled rejection in it.
+
+type Element = string | null | Element[];
+
+/** The elements of `{a,"b c",NULL,{d}}`, each through `parse`. */
+export function parseArray<T>(text: string, parse: (element: string) => T): unknown[] {
+  let at = 0;
+  // Lower bounds other than one are written in front: `[0:1]={…}`.
+  if (text.startsWith('[')) at = text.indexOf('=') + 1;
+  return list().map(convert);
+
+  function convert(element: Element): unknown {
+    return Array.isArray(element) ? element.map(convert) : element === null ? null : parse(element);
+  }
+
+  function list(): Element[] {
+    const elements: Element[] = [];
+    at += 1;
+    while (at < text.length && text[at] !== '}') {
+      if (text[at] === ',') at += 1;
+      else if (text[at] === '{') elements.push(list());
+      else if (text[at] === '"') elements.push(quoted());
+      else elements.push(bare());
+    }
+    at += 1;
+    return elements;
+  }
+
+  function quoted(): string {
+    let value = '';
+    for (at += 1; at < text.length && text[at] !== '"'; at += 1) {
+      if (text[at] === '\\') at += 1;
+      value += text[at];
+    }
+    at += 1;
+    return value;
+  }
+
+  function bare(): string | null {
+    const start = at;
+    while (at < text.length && text[at] !== ',' && text[at] !== '}') at += 1;
+    const value = text.slice(start, at);
+    return value === 'NULL' ? null : value;
+  }
+}
+
+/** The literal of a list; `null` and `undefined` become NULL, nested lists nested arrays. */
+export function formatArray(list: readonly unknown[], isJson = false): string {
+  const elements = list.map((element) => {
+    if (element === null || element === undefined) return 'NULL';
+    if (Array.isArray(element) && !isJson) return formatArray(element);
+    return `"${formatElement(element, isJson).replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
+  });
+  return `{${elements.join(',')}}`;
+}
+
+function formatElement(element: unknown, isJson: boolean): string {
+  if (isJson) return JSON.stringify(element);
+  if (element instanceof Date) return element.toISOString();
+  if (element instanceof Uint8Array) return `\\x${Buffer.from(element).toString('hex')}`;
+  return String(element);
+}

@@ -1,0 +1,98 @@
+// Reads a request's body within its limits, once it is known that somebody wants it. The rule it keeps: the
+// exact bytes stay available, no more than the limit is taken off the wire, and what is not declared is refused.
+import type { IncomingMessage } from 'node:http';
+import type { OperationFacts, ReceivedBody } from './contract.ts';
+import { parseJson } from './json.ts';
+import { Problem } from './problem.ts';
+
+const nothing = new Uint8Array(0);
+const absent: ReceivedBody = { raw: nothing, present: false, json: undefined };
+
+export interface BodyLimits {
+  /** For operations that do not name their own `x-max-body-bytes`. */
+  maxBytes: number;
+}
+
+/** Whether the request announces a body at all. */
+export function announcesBody(request: IncomingMessage): boolean {
+  const length = request.headers['content-length'];
+  return request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
+}
+
+export function receiveBody(request: IncomingMessage, operation: OperationFacts, limits: BodyLimits): ReceivedBody | Promise<ReceivedBody> {
+  if (!announcesBody(request)) return absent;
+  const maximum = operation.maxBodyBytes ?? limits.maxBytes;
+  refuseEncoding(request);
+  const mediaType = operation.body === null ? null : declaredMediaType(request, operation.body.mediaTypes);
+  if (Number(request.headers['content-length'] ?? 0) > maximum) throw tooLarge(maximum);
+  return collect(request, maximum).then((raw) => {
+    if (mediaType === null) {
+      // Many clients send an empty object where nothing is asked for; anything more is a misunderstanding.
+      if (!/^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1', 0, 64)) || raw.byteLength > 64) {
+        throw new Problem('bad_request', 'invalid_request', 'This operation takes no body.');
+      }
+      return absent;
+    }
+    if (raw.byteLength === 0) return absent;
+    return { raw, present: true, json: mediaType === 'application/json' ? parseJson(raw) : undefined };
+  });
+}
+
+function refuseEncoding(request: IncomingMessage): void {
+  const encoding = request.headers['content-encoding'];
+  if (encoding === undefined || encoding.trim().toLowerCase() === 'identity') return;
+  throw new Problem('unsupported_media', 'unsupported_media_type', 'The body must not be compressed.', {
+    param: 'content-encoding',
+  });
+}
+
+function declaredMediaType(request: IncomingMessage, mediaTypes: readonly string[]): string {
+  const [essence = '', ...parameters] = (request.headers['content-type'] ?? '').split(';');
+  const mediaType = essence.trim().toLowerCase();
+  if (!mediaTypes.includes(mediaType)) {
+    throw new Problem('unsupported_media', 'unsupported_media_type', `The body must be sent as ${mediaTypes.join(' or ')}.`, {
+      param: 'content-type',
+    });
+  }
+  for (const parameter of parameters) {
+    const [name = '', value = ''] = parameter.split('=');
+    if (name.trim().toLowerCase() === 'charset' && !/^\s*"?utf-?8"?\s*$/i.test(value)) {
+      throw new Problem('unsupported_media', 'unsupported_media_type', 'The body must be in UTF-8.', { param: 'content-type' });
+    }
+  }
+  return mediaType;
+}
+
+function tooLarge(maximum: number): Problem {
+  return new Problem('too_large', 'request_too_large', `The body may have ${maximum} bytes at most.`);
+}
+
+function collect(request: IncomingMessage, maximum: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    const release = () => {
+      request.off('data', take).off('end', end).off('close', cut).off('error', cut);
+    };
+    const take = (chunk: Buffer) => {
+      size += chunk.byteLength;
+      if (size > maximum) {
+        release();
+        // What is still to come stays on the wire; the server closes the connection after its answer.
+        request.pause();
+        reject(tooLarge(maximum));
+        return;
+      }
+      chunks.push(chunk);
+    };
+    const end = () => {
+      release();
+      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size));
+    };
+    const cut = () => {
+      release();
+      reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));
+    };
+    request.on('data', take).on('end', end).on('close', cut).on('error', cut);
+  });
+}

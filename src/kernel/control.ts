@@ -1,0 +1,152 @@
+// The 0600 socket beside the data, through which commands talk to a server that holds the embedded
+// database. Whoever may read the folder may use it; it carries one JSON line each way a connection.
+import { once } from 'node:events';
+import { chmod, rm } from 'node:fs/promises';
+import { connect, createServer, type Socket } from 'node:net';
+import type { Log } from './log.ts';
+import { Problem } from './problem.ts';
+
+export type ControlHandler = (input: unknown) => Promise<unknown>;
+
+export interface Control {
+  /** Answers what it has begun, then removes the socket. */
+  close(): Promise<void>;
+}
+
+type ControlAnswer =
+  | { ok: true; result: unknown }
+  | { ok: false; error: { kind: Problem['kind']; code: Problem['code']; message: string } };
+
+const maximumLine = 16 * 1024 * 1024;
+// A restore or an export may take its time; a peer that says nothing at all may not.
+const requestMs = 10_000;
+
+/**
+ * Serves the handlers at `path`. A socket left by a killed server is replaced; one that answers is a live
+ * server's and makes this throw.
+ */
+export async function serveControl(path: string, handlers: Readonly<Record<string, ControlHandler>>, { log }: { log: Log }): Promise<Control> {
+  await removeStale(path);
+  const known = new Map(Object.entries(handlers));
+  const open = new Set<Promise<void>>();
+  const server = createServer((socket) => {
+    const served = answerOne(socket, known, log).finally(() => open.delete(served));
+    open.add(served);
+  });
+  const listening = once(server, 'listening');
+  // bind happens within listen(), so nothing else is made under this umask; the socket is never open to others.
+  const previous = process.umask(0o177);
+  try {
+    server.listen(path);
+  } finally {
+    process.umask(previous);
+  }
+  await listening;
+  await chmod(path, 0o600);
+  return {
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      await Promise.allSettled(open);
+      await closed;
+      await rm(path, { force: true });
+    },
+  };
+}
+
+/** Asks the server at `path`. Throws the Problem that its handler threw, and `not_ready` when no server is there. */
+export async function callControl(path: string, name: string, input: unknown): Promise<unknown> {
+  const socket = await dial(path);
+  if (!socket) throw new Problem('unavailable', 'not_ready', 'No running server listens at the control socket.');
+  try {
+    socket.write(`${JSON.stringify({ name, input: input ?? null })}\n`);
+    const line = await readLine(socket);
+    if (line === undefined) throw new Error('The server closed the control socket without an answer.');
+    const answer = JSON.parse(line) as ControlAnswer;
+    if (answer.ok) return answer.result;
+    throw new Problem(answer.error.kind, answer.error.code, answer.error.message);
+  } finally {
+    socket.destroy();
+  }
+}
+
+async function answerOne(socket: Socket, handlers: ReadonlyMap<string, ControlHandler>, log: Log): Promise<void> {
+  // A command that was interrupted is no trouble of ours.
+  socket.on('error', () => undefined);
+  const timer = setTimeout(() => socket.destroy(), requestMs);
+  try {
+    const line = await readLine(socket);
+    clearTimeout(timer);
+    if (line === undefined) return;
+    const answer = await handle(line, handlers, log);
+    await new Promise<void>((resolve) => {
+      socket.once('close', () => resolve());
+      socket.end(`${JSON.stringify(answer)}\n`, () => resolve());
+    });
+  } catch (error) {
+    log.debug({ error }, 'a control connection broke');
+  } finally {
+    clearTimeout(timer);
+    socket.destroy();
+  }
+}
+
+async function handle(line: string, handlers: ReadonlyMap<string, ControlHandler>, log: Log): Promise<ControlAnswer> {
+  try {
+    const { name, input } = readRequest(line);
+    const handler = handlers.get(name);
+    if (!handler) throw new Problem('not_found', 'route_not_found', `The server has no control "${name}".`);
+    return { ok: true, result: (await handler(input)) ?? null };
+  } catch (error) {
+    if (error instanceof Problem) return { ok: false, error: { kind: error.kind, code: error.code, message: error.message } };
+    log.error({ error }, 'a control failed');
+    return { ok: false, error: { kind: 'internal', code: 'internal_error', message: 'The server failed at this; its log says why.' } };
+  }
+}
+
+function readRequest(line: string): { name: string; input: unknown } {
+  let request: unknown;
+  try {
+    request = JSON.parse(line);
+  } catch (cause) {
+    throw new Problem('bad_request', 'invalid_request', 'A control is one line of JSON.', { cause });
+  }
+  if (typeof request !== 'object' || request === null || !('name' in request) || typeof request.name !== 'string') {
+    throw new Problem('bad_request', 'invalid_request', 'A control needs a name.');
+  }
+  return { name: request.name, input: 'input' in request ? request.input : null };
+}
+
+/** The first line, or undefined when the other side closes before its end. */
+async function readLine(socket: Socket): Promise<string | undefined> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    const end = piece.indexOf(0x0a);
+    pieces.push(end < 0 ? piece : piece.subarray(0, end));
+    bytes += piece.length;
+    if (end >= 0) return Buffer.concat(pieces).toString('utf8');
+    if (bytes > maximumLine) throw new Problem('too_large', 'request_too_large', 'The line on the control socket is too long.');
+  }
+  return undefined;
+}
+
+async function removeStale(path: string): Promise<void> {
+  const socket = await dial(path);
+  if (socket) {
+    socket.destroy();
+    throw new Error(`A running server listens at ${path}.`);
+  }
+  await rm(path, { force: true });
+}
+
+/** Undefined when nobody listens there. */
+function dial(path: string): Promise<Socket | undefined> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(path);
+    socket.once('connect', () => resolve(socket));
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED') resolve(undefined);
+      else reject(error);
+    });
+  });
+}

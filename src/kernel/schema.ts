@@ -1,0 +1,46 @@
+// JSON Schemas that are not the contract's: those of plugin actions and their like. It hides the validator; a
+// schema is compiled once, at start, so that a wrong one stops the start and not a call.
+import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
+import type { ProblemDetail } from './problem.ts';
+
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+export type SchemaVerdict = { ok: true } | { ok: false; details: ProblemDetail[] };
+
+/** Says whether a value fits; the value is never changed. */
+export type SchemaCheck = (value: unknown) => SchemaVerdict;
+
+// More than this says nothing new to whoever has to repair the value.
+const maximumDetails = 16;
+
+/** Compiles a schema of draft 2020-12. Throws when it is not one, with the reason in the message. */
+export function compileSchema(schema: JsonSchema): SchemaCheck {
+  // One validator a schema: two schemas may use one `$id`.
+  const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true, logger: false });
+  formats.default(ajv);
+  const validate = ajv.compile(schema);
+  return (value) => {
+    if (validate(value)) return { ok: true };
+    return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(detail) };
+  };
+}
+
+function detail(error: ErrorObject): ProblemDetail {
+  const parent = error.instancePath
+    .split('/')
+    .slice(1)
+    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const { missingProperty, additionalProperty } = error.params as { missingProperty?: string; additionalProperty?: string };
+  if (missingProperty !== undefined) return { path: shown([...parent, missingProperty]), message: 'is required' };
+  if (additionalProperty !== undefined) return { path: shown([...parent, additionalProperty]), message: 'is not known here' };
+  return { path: shown(parent), message: error.message ?? 'is not valid' };
+}
+
+// As a caller would write it: `items[0].name`.
+function shown(segments: string[]): string {
+  return segments
+    .map((segment, index) => (/^\d+$/.test(segment) ? `[${segment}]` : `${index === 0 ? '' : '.'}${segment}`))
+    .join('')
+    .slice(0, 256);
+}

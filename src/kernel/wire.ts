@@ -1,0 +1,116 @@
+// The byte stream under one database connection: dialing a PostgreSQL server, with TLS where asked, and
+// the client's own deadline. postgres.js has none, so without this file a frozen server holds a caller for ever.
+import { once } from 'node:events';
+import { connect as connectSocket, isIP, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { connect as connectTls, type ConnectionOptions } from 'node:tls';
+
+export interface DialTarget {
+  hosts: readonly string[];
+  /** One for each host. */
+  ports: readonly number[];
+  /** A unix socket; it wins over hosts. */
+  path?: string | undefined;
+  /** libpq's names: `require`, `prefer`, `allow`, `verify-ca`, `verify-full`; false or `disable` for none. */
+  tls: string | boolean | object;
+}
+
+/** A stream of which the server has stopped answering; it is destroyed with this error. */
+export class Frozen extends Error {
+  override readonly name = 'Frozen';
+}
+
+/** Connects to the first host that takes the connection. Throws the last host's error. */
+export async function dial(target: DialTarget, connectMs: number): Promise<Duplex> {
+  if (target.path) return open({ path: target.path }, connectMs);
+  let failure: unknown;
+  for (const [index, host] of target.hosts.entries()) {
+    try {
+      const socket = await open({ host, port: target.ports[index] ?? target.ports[0] ?? 5432 }, connectMs);
+      return await secure(socket, { host, tls: target.tls, connectMs });
+    } catch (error) {
+      failure = error;
+    }
+  }
+  throw failure;
+}
+
+async function open(address: { path: string } | { host: string; port: number }, connectMs: number): Promise<Socket> {
+  const socket = connectSocket({ ...address, noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 });
+  await within(socket, connectMs, once(socket, 'connect'));
+  return socket;
+}
+
+async function secure(socket: Socket, { host, tls, connectMs }: { host: string; tls: DialTarget['tls']; connectMs: number }): Promise<Duplex> {
+  if (!tls || tls === 'disable') return socket;
+  // SSLRequest: length 8, code 80877103. The server answers with one byte, before any of its own protocol.
+  socket.write(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]));
+  const [answer] = (await within(socket, connectMs, once(socket, 'data'))) as [Buffer];
+  if (answer.length !== 1 || answer[0] !== 0x53) {
+    if (answer[0] === 0x4e && (tls === 'prefer' || tls === 'allow')) return socket;
+    socket.destroy();
+    throw new Error('The database server does not offer TLS.');
+  }
+  const mustVerify = typeof tls === 'object' || tls === true || String(tls).startsWith('verify');
+  const options: ConnectionOptions = { socket, rejectUnauthorized: mustVerify, ...(typeof tls === 'object' ? tls : {}) };
+  if (!isIP(host)) options.servername = host;
+  // verify-ca asks for a known issuer only, whatever name the certificate bears.
+  if (tls === 'verify-ca') options.checkServerIdentity = () => undefined;
+  const secured = connectTls(options);
+  await within(secured, connectMs, once(secured, 'secureConnect'));
+  return secured;
+}
+
+async function within<T>(stream: Duplex, limitMs: number, happening: Promise<T>): Promise<T> {
+  const timer = setTimeout(() => stream.destroy(new Frozen('The database server did not take the connection in time.')), limitMs);
+  try {
+    return await happening;
+  } catch (error) {
+    stream.destroy();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * Destroys the stream when something was written and no progress towards its answer was seen for
+ * `deadlineMs`. Holds for connections that carry one query at a time.
+ */
+export function watch(stream: Duplex, deadlineMs: number): Duplex {
+  let timer: NodeJS.Timeout | undefined;
+  let tail: Buffer = Buffer.alloc(0);
+  const write = stream.write;
+  const arm = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => stream.destroy(new Frozen(`The database gave no answer for ${deadlineMs} ms.`)), deadlineMs);
+  };
+  stream.write = function watched(this: Duplex, ...parameters: Parameters<typeof write>) {
+    arm();
+    return write.apply(this, parameters);
+  } as typeof write;
+  stream.on('data', (bytes: Buffer) => {
+    // The last message may arrive in two pieces.
+    tail = Buffer.concat([tail, bytes.subarray(-6)]).subarray(-6);
+    if (timer === undefined) return;
+    if (endsAnswer(tail)) {
+      clearTimeout(timer);
+      timer = undefined;
+    } else {
+      arm();
+    }
+  });
+  stream.on('close', () => clearTimeout(timer));
+  return stream;
+}
+
+/**
+ * Whether these last six bytes end an answer: ReadyForQuery, or PortalSuspended of a cursor. Looking at the
+ * tail is enough, because rows are in the text format, which has no zero bytes outside of lengths.
+ */
+function endsAnswer(tail: Buffer): boolean {
+  if (tail.length < 6) return false;
+  const isReady = tail[0] === 0x5a && tail.readUInt32BE(1) === 5;
+  const isSuspended = tail[1] === 0x73 && tail.readUInt32BE(2) === 4;
+  return isReady || isSuspended;
+}

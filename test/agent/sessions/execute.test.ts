@@ -1,0 +1,323 @@
+// `sessions.execute` against a scripted gateway: the tool loop, what tools can do wrong, what the log holds.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { AgentError } from '@townhall/agent';
+import { definePlugin } from '../../../src/agent/plugins/index.ts';
+import { startAgent, type AgentOptions, type TestAgent } from '../../support/agent.ts';
+import { calls, says, scriptedGateway, toolResults, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+
+const trouble = definePlugin<{ throw: object; hang: object; rubbish: object; huge: object; echo: { text: string } }>({
+  name: 'trouble',
+  title: 'Trouble',
+  description: 'Does what a tool should not do.',
+  actions: {
+    throw: { description: 'Throws.', input: { type: 'object' }, run: () => Promise.reject(new Error('secret sk-live-123 at /etc/passwd')) },
+    hang: { description: 'Never ends.', input: { type: 'object' }, run: () => new Promise(() => {}) },
+    rubbish: {
+      description: 'Returns what is no JSON.',
+      input: { type: 'object' },
+      run: async () => {
+        const loop: Record<string, unknown> = {};
+        loop['loop'] = loop;
+        return loop;
+      },
+    },
+    huge: { description: 'Returns too much.', input: { type: 'object' }, run: async () => 'x'.repeat(600 * 1024) },
+    echo: {
+      description: 'Gives its text back.',
+      input: { type: 'object', required: ['text'], properties: { text: { type: 'string', maxLength: 50 } }, additionalProperties: false },
+      run: async ({ text }) => ({ text }),
+    },
+  },
+});
+
+describe('sessions.execute', () => {
+  let gateway: ScriptedGateway;
+  const agents: TestAgent[] = [];
+  const start = async (options: Partial<AgentOptions> = {}) => {
+    const agent = await startAgent({ gatewayUrl: gateway.url, model: 'local/echo', needs: { plugins: [trouble] }, ...options });
+    agents.push(agent);
+    return agent;
+  };
+  beforeEach(async () => {
+    gateway = await scriptedGateway();
+  });
+  afterEach(async () => {
+    await Promise.all(agents.splice(0).map((agent) => agent.close()));
+    await gateway.close();
+  });
+
+  const execute = (agent: TestAgent, body: unknown) =>
+    agent.fetch('/api/execute', {
+      method: 'POST',
+      headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  const events = async (agent: TestAgent, sessionId: string) =>
+    (await agent.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
+      select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`).map((row) => ({ ...row }));
+
+  test('writes and reads real files and answers with the text of the last step', async () => {
+    const agent = await start();
+    gateway.answer((_, index) => {
+      if (index === 0) return calls({ name: 'files_write', input: { path: 'notes/day.md', content: 'Sunny.' } });
+      if (index === 1) return calls({ name: 'files_read', input: { path: 'notes/day.md' } }, { name: 'files_list', input: {} });
+      return says('It was sunny.');
+    });
+    const result = await agent.client.sessions.execute({ instructions: 'Note the weather.' });
+    expect(result).toMatchObject({
+      success: true,
+      queued: false,
+      text: 'It was sunny.',
+      finishReason: 'stop',
+      usage: { inputTokens: 30, outputTokens: 9 },
+      message: { role: 'assistant', metadata: { status: 'completed', model: 'local/echo' } },
+    });
+    expect(await readFile(join(agent.workspace, 'notes/day.md'), 'utf8')).toBe('Sunny.');
+    const [, , third] = gateway.requests;
+    expect(toolResults(third as never).map(({ toolName, output }) => [toolName, output.value])).toEqual([
+      ['files_write', { path: 'notes/day.md', bytes: 6, created: true }],
+      ['files_read', { path: 'notes/day.md', bytes: 6, content: 'Sunny.' }],
+      ['files_list', { path: '.', entries: [{ name: 'notes', type: 'folder' }] }],
+    ]);
+    expect('message' in result && result.message.parts.map((part) => part.type)).toEqual([
+      'step-start', 'dynamic-tool', 'step-start', 'dynamic-tool', 'dynamic-tool', 'step-start', 'text',
+    ]);
+  });
+
+  test('keeps a gapless log in which each event stands before what it led to', async () => {
+    const agent = await start();
+    gateway.answer((_, index) => (index === 0 ? calls({ name: 'files_list', input: {} }) : says('Empty.')));
+    const { sessionId, runId } = await agent.client.sessions.execute({ instructions: 'Look around.' });
+    const log = await events(agent, sessionId);
+    expect(log.map(({ seq }) => seq)).toEqual(log.map((_, index) => index + 1));
+    expect(log.map(({ type }) => type)).toEqual([
+      'session.created',
+      'message.created', 'message.completed',
+      'run.started', 'message.created',
+      'run.step.started', 'tool.started', 'tool.output', 'run.step.ended',
+      'run.step.started', 'run.step.ended',
+      'message.completed', 'run.settled',
+    ]);
+    expect(log.at(-1)?.data).toMatchObject({ outcome: 'completed', finishReason: 'stop', error: null });
+    const [run] = await agent.sql`select status, usage, settled_at is not null as settled from agent.sessions_runs where run_id = ${runId}`;
+    expect(run).toMatchObject({ status: 'completed', settled: true, usage: { inputTokens: 20, outputTokens: 6 } });
+    const [session] = await agent.sql`select kind, head_seq, active_run_id from agent.sessions_sessions where session_id = ${sessionId}`;
+    expect({ ...session }).toEqual({ kind: 'execute', head_seq: log.length, active_run_id: null });
+  });
+
+  test('tells the model of tools that throw, hang, return rubbish or too much, and goes on', async () => {
+    const agent = await start({ settings: { toolTimeoutMs: 200 } });
+    const names = ['throw', 'hang', 'rubbish', 'huge'];
+    gateway.answer((_, index) =>
+      index === 0
+        ? calls(...names.map((name) => ({ name: `trouble_${name}`, input: {}, id: name })), { name: 'trouble_echo', input: { text: 'fine' }, id: 'echo' })
+        : says('One of five.'),
+    );
+    const result = await agent.client.sessions.execute({ instructions: 'Try all.' });
+    expect(result).toMatchObject({ text: 'One of five.' });
+    const shown = Object.fromEntries(toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]));
+    expect(shown).toEqual({
+      throw: { type: 'error-text', value: 'The action failed.' },
+      hang: { type: 'error-text', value: 'The action did not end within 0.2 seconds.' },
+      rubbish: { type: 'error-text', value: 'The action failed.' },
+      huge: { type: 'error-text', value: 'The result of the action is larger than 512 KiB.' },
+      echo: { type: 'json', value: { text: 'fine' } },
+    });
+    expect(JSON.stringify(await events(agent, result.sessionId))).not.toContain('sk-live');
+  });
+
+  test('tells the model of a tool that is not there and of input that does not fit, and runs neither', async () => {
+    const agent = await start();
+    gateway.answer((_, index) =>
+      index === 0
+        ? calls(
+            { name: 'constructor', input: {}, id: 'unknown' },
+            { name: 'trouble_echo', input: { text: 'a', more: 1 }, id: 'more' },
+            { name: 'trouble_echo', input: {}, id: 'less' },
+            { name: 'trouble_echo', input: '{not json', id: 'broken' },
+          )
+        : says('None of them.'),
+    );
+    const { sessionId } = await agent.client.sessions.execute({ instructions: 'Misuse the tools.' });
+    const shown = Object.fromEntries(toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]));
+    expect(shown['unknown']).toMatchObject({ type: 'error-text', value: expect.stringContaining('constructor') });
+    expect(shown['more']).toEqual({ type: 'error-text', value: 'The input does not fit: more is not known here.' });
+    expect(shown['less']).toEqual({ type: 'error-text', value: 'The input does not fit: text is required.' });
+    expect(shown['broken']?.type).toBe('error-text');
+    const failed = (await events(agent, sessionId)).filter(({ type }) => type === 'tool.failed');
+    expect(failed.map(({ data }) => data['toolCallId']).sort()).toEqual(['broken', 'less', 'more', 'unknown']);
+  });
+
+  test('ends a run that still asks for tools at the step limit as failed', async () => {
+    const agent = await start({ settings: { maxSteps: 3 } });
+    gateway.answer(() => calls({ name: 'files_list', input: {} }));
+    await expect(agent.client.sessions.execute({ instructions: 'Go on for ever.' })).rejects.toMatchObject({ status: 422, code: 'step_limit_reached' });
+    expect(gateway.requests).toHaveLength(3);
+    const [run] = await agent.sql`select status, error from agent.sessions_runs`;
+    expect(run).toMatchObject({ status: 'failed', error: { code: 'step_limit_reached' } });
+  });
+
+  test('stores what PostgreSQL cannot keep in a string as a replacement character', async () => {
+    const agent = await start();
+    gateway.answer(() => says('a\u0000b \\u0000 \ud83d\ude00'));
+    const result = await agent.client.sessions.execute({ instructions: 'Speak \u0000 oddly.' });
+    expect(result).toMatchObject({ text: 'a\u0000b \\u0000 \ud83d\ude00' });
+    const log = await events(agent, result.sessionId);
+    expect(log.find(({ type }) => type === 'message.completed')?.data).toMatchObject({ message: { parts: [{ text: 'Speak \ufffd oddly.' }] } });
+    expect(log.findLast(({ type }) => type === 'message.completed')?.data).toMatchObject({
+      message: { parts: [{ type: 'step-start' }, { text: 'a\ufffdb \\u0000 \ud83d\ude00' }] },
+    });
+  });
+
+  test('uses the model that the instructions name, and the token of the agent', async () => {
+    const agent = await start({ gatewayToken: 'th_usr_of-the-agent' });
+    gateway.answer(() => says('Done.'));
+    await agent.client.sessions.execute({ instructions: 'Speak.', model: 'acme/fast' });
+    expect(gateway.requests[0]).toMatchObject({ model: 'acme/fast', authorization: 'Bearer th_usr_of-the-agent' });
+    expect(gateway.requests[0]?.tools?.map(({ name }) => name)).toEqual(expect.arrayContaining(['files_list', 'files_read', 'files_write']));
+    expect(JSON.stringify(gateway.requests[0]?.prompt)).not.toContain(agent.workspace);
+  });
+
+  test('reads the gateway token file again, and answers 503 while it holds none', async () => {
+    const file = join((await start()).dataDir, 'gateway.token');
+    const agent = await start({ gatewayTokenFile: file });
+    gateway.answer(() => says('Done.'));
+    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 503, code: 'not_ready' });
+    await writeFile(file, 'th_usr_first\n');
+    await agent.client.sessions.execute({ instructions: 'Speak.' });
+    await writeFile(file, 'th_usr_second\n');
+    await agent.client.sessions.execute({ instructions: 'Speak.' });
+    expect(gateway.requests.map(({ authorization }) => authorization)).toEqual(['Bearer th_usr_first', 'Bearer th_usr_second']);
+  });
+
+  test.each([
+    [401, { code: 'invalid_token', type: 'authentication_error' }, 502, 'provider_credentials'],
+    [402, { code: 'insufficient_credits', type: 'insufficient_credits' }, 402, 'insufficient_credits'],
+    [404, { code: 'model_not_found' }, 404, 'model_not_found'],
+    [400, { code: 'context_length_exceeded', message: 'This model takes 8192 tokens.' }, 422, 'upstream_refused'],
+    [422, { code: 'unsupported_by_model' }, 422, 'unsupported_by_model'],
+    [429, { code: 'rate_limited', type: 'rate_limit_error' }, 429, 'rate_limited'],
+    [500, { code: 'internal_error', type: 'server_error' }, 502, 'upstream_failed'],
+    [502, { code: 'upstream_failed', type: 'upstream_error' }, 502, 'upstream_failed'],
+    [503, { code: 'draining', type: 'server_error' }, 503, 'not_ready'],
+    [504, { code: 'upstream_timeout', type: 'upstream_error' }, 504, 'upstream_timeout'],
+  ])('a gateway that answers %i is told as a failed run, without addresses or tokens', async (status, error, expected, code) => {
+    const agent = await start();
+    gateway.answer(() => ({ status, error }));
+    const response = await execute(agent, { instructions: 'Speak.' });
+    const body = await response.text();
+    expect([response.status, JSON.parse(body)]).toMatchObject([expected, { success: false, error: { code } }]);
+    expect(body).not.toContain(gateway.url);
+    expect(body).not.toContain('th_usr_test');
+    const [run] = await agent.sql<{ run_id: string; status: string }[]>`select run_id, status from agent.sessions_runs`;
+    expect(run?.status).toBe('failed');
+    expect(body).toContain(run?.run_id);
+  });
+
+  test('a gateway that is not there, cuts its answer off or fails midway is 502', async () => {
+    const agent = await start();
+    gateway.answer((_, index) =>
+      index === 0
+        ? { respond: async (response) => void response.writeHead(200, { 'content-type': 'text/event-stream' }).end('data: {"type":"text-start","id":"t"}\n\n') }
+        : { parts: [{ type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'It broke.' } }, { type: 'finish', finishReason: { unified: 'error' }, usage: { inputTokens: {}, outputTokens: {} } }] },
+    );
+    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 502, code: 'upstream_truncated' });
+    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 502, code: 'upstream_failed' });
+    const alone = await start({ gatewayUrl: 'http://127.0.0.1:1' });
+    await expect(alone.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 502, code: 'upstream_failed' });
+  });
+
+  test('answers 202 when the run takes longer than the caller is let wait, and the run goes on', async () => {
+    const agent = await start({ settings: { executeWaitMs: 100 } });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    gateway.answer(() => ({
+      async respond(response) {
+        await promise;
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        for (const part of (says('Late.') as { parts: object[] }).parts) response.write(`data: ${JSON.stringify(part)}\n\n`);
+        response.end('data: [DONE]\n\n');
+      },
+    }));
+    const response = await execute(agent, { instructions: 'Take your time.' });
+    const receipt = (await response.json()) as { runId: string };
+    expect([response.status, receipt]).toMatchObject([202, { success: true, queued: false }]);
+    resolve();
+    await settled(agent, receipt.runId, 'completed');
+  });
+
+  test('goes on when the caller hangs up', async () => {
+    const agent = await start();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    gateway.answer((_, index) => {
+      if (index > 0) return says('Nobody listens.');
+      return {
+        async respond(response) {
+          asked.resolve();
+          await promise;
+          response.writeHead(200, { 'content-type': 'text/event-stream' });
+          for (const part of (calls({ name: 'files_write', input: { path: 'alone.txt', content: 'still here' } }) as { parts: object[] }).parts) response.write(`data: ${JSON.stringify(part)}\n\n`);
+          response.end('data: [DONE]\n\n');
+        },
+      };
+    });
+    const hangUp = new AbortController();
+    const call = agent.client.sessions.execute({ instructions: 'Write.' }, { signal: hangUp.signal });
+    call.catch(() => {});
+    await asked.promise;
+    hangUp.abort();
+    await expect(call).rejects.toThrow();
+    resolve();
+    const [run] = await agent.sql<{ run_id: string }[]>`select run_id from agent.sessions_runs`;
+    await settled(agent, run?.run_id as string, 'completed');
+    expect(await readFile(join(agent.workspace, 'alone.txt'), 'utf8')).toBe('still here');
+  });
+
+  test('a run that a stop cuts off is told to its caller and settled as interrupted', async () => {
+    const agent = await start({ settings: { drainMs: 1_200 } });
+    const asked = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => asked.resolve()) }));
+    const call = agent.client.sessions.execute({ instructions: 'Wait.' });
+    call.catch(() => {});
+    await asked.promise;
+    const database = agent.database;
+    const closing = agent.close === undefined ? undefined : agents.splice(agents.indexOf(agent), 1);
+    const outcome = Promise.allSettled([call]);
+    const [run] = await database.sql<{ run_id: string }[]>`select run_id from agent.sessions_runs`;
+    const stopped = closing?.[0]?.close();
+    const [told] = await outcome;
+    expect(told).toMatchObject({ status: 'rejected', reason: { status: 503, code: 'run_interrupted' } });
+    expect(AgentError.isInstance((told as PromiseRejectedResult).reason)).toBe(true);
+    expect(String((told as PromiseRejectedResult).reason.message)).toContain(run?.run_id);
+    await stopped;
+  });
+
+  test('refuses more runs at one time than it was given', async () => {
+    const agent = await start({ settings: { maxRuns: 1, drainMs: 0 } });
+    const asked = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => asked.resolve()) }));
+    const first = agent.client.sessions.execute({ instructions: 'Wait.' });
+    first.catch(() => {});
+    await asked.promise;
+    await expect(agent.client.sessions.execute({ instructions: 'Me too.' })).rejects.toMatchObject({ status: 429, code: 'rate_limited' });
+  });
+
+  test.each([
+    ['no instructions', {}],
+    ['empty instructions', { instructions: '' }],
+    ['an unknown member', { instructions: 'a', chatID: 'b' }],
+    ['a wrong type', { instructions: ['a'] }],
+    ['a model that is none', { instructions: 'a', model: '../../etc' + '\n' }],
+  ])('refuses a body with %s, and no run is made', async (_, body) => {
+    const agent = await start();
+    const response = await execute(agent, body);
+    expect([response.status, await response.json()]).toMatchObject([400, { success: false, error: { code: 'invalid_request' } }]);
+    expect(await agent.sql`select 1 from agent.sessions_runs`).toHaveLength(0);
+  });
+});
+
+async function settled(agent: TestAgent, runId: string, status: string): Promise<void> {
+  await expect.poll(async () => (await agent.sql`select status from agent.sessions_runs where run_id = ${runId}`)[0]?.['status'], { timeout: 5_000, interval: 20 }).toBe(status);
+}

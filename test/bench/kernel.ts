@@ -1,0 +1,123 @@
+// What the kernel costs: a bare node:http echo against the kernel (bearer, identity, validation, JSON out, one
+// log line a request) with a contract of 130 paths, in alternating rounds of the same run. Both servers and
+// the load are processes of their own. Prints each round and the ratio; exits 1 below the promised 0.45.
+import { type ChildProcess, fork, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
+import { createServer as createBareServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { createContract } from '../../src/kernel/contract.ts';
+import { createLog } from '../../src/kernel/log.ts';
+import { createRedactor } from '../../src/kernel/secret.ts';
+import { createServer } from '../../src/kernel/server.ts';
+import { benchDocument, benchedOperation } from './document.ts';
+
+const promised = 0.45;
+const connections = 32;
+const self = fileURLToPath(import.meta.url);
+const [mode, ...rest] = process.argv.slice(2);
+
+// A server tells its processor time when it is asked: unlike the rate it does not depend on the neighbours.
+process.on('message', () => process.send?.(spentMicroseconds()));
+
+if (mode === 'bare') serveBare();
+else if (mode === 'kernel') await serveKernel();
+else await compare(Number(mode ?? 6), Number(rest[0] ?? 2));
+
+function serveBare(): void {
+  const server = createBareServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const body = JSON.stringify({ echo: JSON.parse(Buffer.concat(chunks).toString('utf8')) });
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) });
+    response.end(body);
+  });
+  server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port));
+}
+
+async function serveKernel(): Promise<void> {
+  const { document, operationIds } = benchDocument();
+  const users = new Map([['th_usr_0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi', { kind: 'user' as const, userId: 'usr_1' }]]);
+  const handlers = Object.fromEntries(operationIds.map((operationId) => [operationId, async () => ({ status: 200, body: {} })]));
+  handlers[benchedOperation] = (async (call: { body: unknown }) => ({ status: 200, body: { echo: call.body } })) as never;
+  const contract = createContract<{ kind: string }>({
+    definition: document,
+    handlers,
+    identities: { userToken: 'user', adminSession: 'admin' },
+    identify: async (bearer) => users.get(bearer) ?? null,
+    guest: { kind: 'guest' },
+  });
+  const log = createLog({ level: 'info', redactor: createRedactor() });
+  const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
+  const { port } = await server.listen({ host: '127.0.0.1', port: 0 });
+  process.send?.(port);
+}
+
+async function compare(rounds: number, seconds: number): Promise<void> {
+  // The log lines are really written, to where a supervisor's pipe would be.
+  const sink = openSync('/dev/null', 'w');
+  const servers = ['bare', 'kernel'].map((which) => ({ which, child: fork(self, [which], { stdio: ['ignore', sink, 'inherit', 'ipc'] }) }));
+  try {
+    const ports = await Promise.all(servers.map(({ child }) => firstMessage(child)));
+    const rates: Record<string, number[]> = { bare: [], kernel: [] };
+    const costs: Record<string, number[]> = { bare: [], kernel: [] };
+    for (const port of ports) await load(port, 3);
+    for (let round = 0; round < rounds; round += 1) {
+      for (const [index, { which, child }] of servers.entries()) {
+        const before = await ask(child);
+        const { perSecond, failures, answers } = await load(ports[index] as number, seconds);
+        costs[which]?.push(Math.round(((await ask(child)) - before) / answers));
+        if (failures > 0) throw new Error(`${which} failed ${failures} requests`);
+        rates[which]?.push(perSecond);
+      }
+      process.stdout.write(`round ${round + 1}: bare ${rates.bare?.at(-1)}/s, kernel ${rates.kernel?.at(-1)}/s; processor time a request ${costs.bare?.at(-1)} and ${costs.kernel?.at(-1)} µs\n`);
+    }
+    const [bare, kernel] = [median(rates.bare ?? []), median(rates.kernel ?? [])];
+    const ratio = kernel / bare;
+    process.stdout.write(`processor time a request: bare ${median(costs.bare ?? [])} µs, kernel ${median(costs.kernel ?? [])} µs\n`);
+    process.stdout.write(`median: bare ${bare}/s, kernel ${kernel}/s, ratio ${ratio.toFixed(2)} (promised ${promised})\n`);
+    process.exitCode = ratio >= promised ? 0 : 1;
+  } finally {
+    for (const { child } of servers) child.kill();
+    closeSync(sink);
+  }
+}
+
+function spentMicroseconds(): number {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+}
+
+async function ask(child: ChildProcess): Promise<number> {
+  child.send('cpu');
+  return firstMessage(child);
+}
+
+async function firstMessage(child: ChildProcess): Promise<number> {
+  const [port] = await once(child, 'message');
+  return port as number;
+}
+
+async function load(port: number, seconds: number): Promise<Load> {
+  const script = fileURLToPath(new URL('./load.ts', import.meta.url));
+  const child = spawn(process.execPath, [script, String(port), String(seconds), String(connections)], { stdio: ['ignore', 'pipe', 'inherit'] });
+  let output = '';
+  child.stdout.on('data', (chunk: Buffer) => {
+    output += chunk.toString('utf8');
+  });
+  await once(child, 'close');
+  return JSON.parse(output) as Load;
+}
+
+interface Load {
+  answers: number;
+  failures: number;
+  perSecond: number;
+}
+
+function median(values: number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? 0;
+}

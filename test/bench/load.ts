@@ -1,0 +1,63 @@
+// Keeps a fixed number of kept-alive connections busy with one request each and counts the answers. Run as
+// `load.ts PORT SECONDS CONNECTIONS`; prints one JSON object. It speaks the least HTTP it can, so that what
+// is measured is the server.
+import { connect } from 'node:net';
+import { benchedPath } from './document.ts';
+
+const [port = 0, seconds = 1, connections = 1] = process.argv.slice(2).map(Number);
+const body = JSON.stringify({
+  model: 'local/echo',
+  messages: [
+    { role: 'system', content: 'You answer in one sentence.' },
+    { role: 'user', content: 'What does a town hall keep under its floor?' },
+  ],
+  max_output_tokens: 256,
+});
+const request = Buffer.from(
+  [
+    `POST ${benchedPath} HTTP/1.1`,
+    `host: 127.0.0.1:${port}`,
+    'authorization: Bearer th_usr_0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi',
+    'content-type: application/json',
+    'accept: application/json',
+    'user-agent: bench',
+    `content-length: ${Buffer.byteLength(body)}`,
+    '',
+    body,
+  ].join('\r\n'),
+);
+
+let answers = 0;
+let failures = 0;
+let running = true;
+
+function converse(): Promise<void> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write(request));
+    let held = '';
+    socket.setNoDelay(true);
+    socket.on('data', (chunk) => {
+      held += chunk.toString('latin1');
+      const end = held.indexOf('\r\n\r\n');
+      if (end < 0) return;
+      const length = Number(/content-length: (\d+)/i.exec(held)?.[1] ?? 0);
+      if (held.length < end + 4 + length) return;
+      if (held.startsWith('HTTP/1.1 200 ')) answers += 1;
+      else failures += 1;
+      held = '';
+      if (running) socket.write(request);
+      else socket.end();
+    });
+    socket.on('error', () => {
+      failures += 1;
+    });
+    socket.on('close', () => resolve());
+  });
+}
+
+const started = performance.now();
+setTimeout(() => {
+  running = false;
+}, seconds * 1_000);
+await Promise.all(Array.from({ length: connections }, converse));
+process.stdout.write(JSON.stringify({ answers, failures, perSecond: Math.round((answers / (performance.now() - started)) * 1_000) }));

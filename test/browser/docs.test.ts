@@ -1,0 +1,197 @@
+// Builds the reference portal and reads it as a person would, in a real Chromium that reaches nothing but this machine.
+// Where there is no Chromium the browser's part is skipped, loudly.
+
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { type Server, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { type Browser, type Page, chromium } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { findForeignAssets, sealPage } from '../../scripts/docs/seal.ts';
+import { type Document, operationsOf } from '../../scripts/generate/document.ts';
+
+const root = path.join(import.meta.dirname, '../..');
+const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
+const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-'));
+const names = ['gateway', 'agent', 'agent-classic'];
+let server: Server;
+let origin = '';
+
+beforeAll(async () => {
+  await promisify(execFile)(process.execPath, [path.join(root, 'scripts/docs.ts'), '--output', folder], {
+    timeout: 60_000,
+  });
+  server = createServer((request, response) => {
+    const file = path.join(folder, path.basename(new URL(request.url ?? '/', 'http://localhost').pathname));
+    const found = existsSync(file) && file.endsWith('.html');
+    response.writeHead(found ? 200 : 404, { 'content-type': 'text/html; charset=utf-8' });
+    response.end(found ? readFileSync(file) : '');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}, 90_000);
+
+afterAll(() => {
+  server?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe('a page of the portal', () => {
+  test('loads nothing from another host, as far as its text can tell', () => {
+    for (const page of ['index', ...names])
+      expect(findForeignAssets(readFileSync(path.join(folder, `${page}.html`), 'utf8'))).toEqual([]);
+  });
+
+  test('carries a policy that lets the browser refuse the rest', () => {
+    for (const page of ['index', ...names]) {
+      const html = readFileSync(path.join(folder, `${page}.html`), 'utf8');
+      expect(html).toMatch(/<head><meta http-equiv="Content-Security-Policy" content="default-src 'none'/);
+    }
+  });
+
+  test('lies beside the document that it shows', () => {
+    for (const name of names) {
+      expect(readFileSync(path.join(folder, `${name}.json`), 'utf8')).toBe(
+        readFileSync(path.join(root, 'src/contract', name, 'bundle.json'), 'utf8'),
+      );
+    }
+  });
+
+  test('is refused when it would load from another host', () => {
+    const bad = [
+      '<script src="https://a.test/x.js">',
+      '<img alt="" src=http://a.test/x.png>',
+      '<link rel="stylesheet" href="//a.test/x.css">',
+      '@import "https://a.test/x.css"',
+      'url(https://a.test/f.woff2)',
+      'src:e?`https://a.test/l.svg`:``',
+    ];
+    for (const html of bad) expect(findForeignAssets(html), html).toHaveLength(1);
+    expect(findForeignAssets('<a href="https://a.test/">a link is followed by a person alone</a>')).toEqual([]);
+  });
+
+  test('is refused when the tool that makes it has changed, or reports its use', () => {
+    const page = '<head></head>`https://cdn.redoc.ly/redoc/logo-mini.svg` API docs by {"disableTelemetry":true}';
+    expect(sealPage(page)).toContain('API docs by Redoc');
+    expect(() => sealPage(page.replace('logo-mini', 'logo'))).toThrow(/the logo was not found/);
+    expect(() => sealPage(page.replace('true', 'false'))).toThrow(/telemetry is not off/);
+  });
+});
+
+describe.skipIf(isAbsent())('the portal in a browser', () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await chromium.launch({
+      executablePath,
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+      ],
+    });
+  }, 30_000);
+  afterAll(() => browser?.close());
+
+  test('leads from its first page to every document', async () => {
+    const { page, outside, complaints } = await open(browser);
+    await page.goto(`${origin}/index.html`);
+    expect(await page.locator('h1').innerText()).toBe('Townhall');
+    expect(await page.locator('h2 a').evaluateAll((links) => links.map((link) => link.getAttribute('href')))).toEqual(
+      names.map((name) => `${name}.html`),
+    );
+    await page.locator('h2 a').first().click();
+    await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
+    expect(page.url()).toBe(`${origin}/gateway.html`);
+    await page.close();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  }, 30_000);
+
+  test.each(names)(
+    'shows every operation of %s and asks for nothing elsewhere',
+    async (name) => {
+      const { page, outside, complaints } = await open(browser);
+      const operations = operationsOf(JSON.parse(readFileSync(path.join(folder, `${name}.json`), 'utf8')) as Document);
+      await page.goto(`${origin}/${name}.html`);
+      // The overview of each tag lists its operations, each a link to its own place.
+      await page.getByText('Operations', { exact: true }).first().waitFor();
+      const missing = async () => {
+        const text = (await page.innerText('body')).replaceAll(/\s+/g, ' ');
+        return operations
+          .map(({ method, path: template }) => `${method.toUpperCase()} ${template} `)
+          .filter((line) => !text.includes(line));
+      };
+      // The page fills itself from top to bottom.
+      await expect.poll(missing, { timeout: 10_000 }).toEqual([]);
+      const last = operations.at(-1);
+      await page
+        .getByText(last?.path ?? '', { exact: true })
+        .last()
+        .click();
+      await page.getByText('Responses', { exact: true }).first().waitFor();
+      expect(page.url().toLowerCase()).toContain(`/${last?.id.toLowerCase()}`);
+      // Leaving the page is when a page would send what it has gathered.
+      await page.goto('about:blank');
+      expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+      await page.close();
+    },
+    30_000,
+  );
+
+  test('finds an operation by a word', async () => {
+    const { page, outside, complaints } = await open(browser);
+    await page.goto(`${origin}/gateway.html`);
+    await page.getByText('Operations', { exact: true }).first().waitFor();
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('completion');
+    await page.getByText('Create a chat completion').first().waitFor();
+    await page.close();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  }, 30_000);
+
+  test('would be caught asking elsewhere', async () => {
+    const { page, outside } = await open(browser);
+    await page.setContent('<img src="http://elsewhere.test/logo.svg">', { waitUntil: 'load' });
+    await page.close();
+    expect(outside).toEqual(['http://elsewhere.test/logo.svg']);
+  }, 30_000);
+});
+
+interface OpenPage {
+  page: Page;
+  /** Every address off this machine that was asked for; the request itself is refused. */
+  outside: string[];
+  /** Errors of the page and of the browser about it, such as what its policy refused. */
+  complaints: string[];
+}
+
+async function open(browser: Browser): Promise<OpenPage> {
+  const page = await browser.newPage();
+  const outside: string[] = [];
+  const complaints: string[] = [];
+  await page.context().route('**/*', (route) => {
+    const { hostname, href } = new URL(route.request().url());
+    if (hostname === '127.0.0.1') return route.continue();
+    outside.push(href);
+    return route.abort();
+  });
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('console', (message) => {
+    if (message.type() === 'error') complaints.push(message.text());
+  });
+  return { page, outside, complaints };
+}
+
+function isAbsent(): boolean {
+  if (existsSync(executablePath)) return false;
+  console.warn(
+    `SKIPPED: there is no Chromium at ${executablePath}, so nobody looks at the portal; install it or set CHROMIUM_PATH`,
+  );
+  return true;
+}

@@ -1,0 +1,287 @@
+// `client.model()` under the AI SDK, over real sockets: what the SDK gives goes out as the contract says, and what the
+// contract sends comes back as the SDK wants it.
+
+import type { LanguageModelV3, LanguageModelV3CallOptions } from '@ai-sdk/provider';
+import { APICallError, generateText, isStepCount, jsonSchema, Output, streamText, tool } from 'ai';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { createGatewayClient, type GatewayClient, GatewayError, type StreamRequest } from '../../clients/gateway/src/index.ts';
+import { finishPart, problem, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
+
+let server: ScriptedServer;
+let client: GatewayClient;
+let model: LanguageModelV3;
+
+beforeAll(async () => {
+  server = await startScriptedServer();
+  client = createGatewayClient({ baseUrl: server.baseUrl, token: 'th_usr_x' });
+  model = client.model('local/echo');
+});
+afterEach(() => server.requests.splice(0));
+afterAll(() => server.close());
+
+/** Answers the calls with these streams, one after the other. */
+function answerWith(...streams: unknown[][]): void {
+  server.script((_request, response) => {
+    startEvents(response);
+    writeEvents(response, [...(streams.shift() ?? []), '[DONE]']);
+    response.end();
+  });
+}
+
+function sent(index = 0): StreamRequest {
+  return server.requests[index]?.json as StreamRequest;
+}
+
+const hello: LanguageModelV3CallOptions = { prompt: [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }] };
+const start = { type: 'stream-start', warnings: [] };
+
+describe('under the AI SDK', () => {
+  test('generateText gives text, usage and what the model said of itself', async () => {
+    answerWith(textParts('Good morning'));
+    const result = await generateText({ model, prompt: 'Good morning', maxOutputTokens: 50, temperature: 0.5 });
+    expect(result.text).toBe('Good morning');
+    expect(result.finishReason).toBe('stop');
+    expect(result.usage).toMatchObject({ inputTokens: 3, outputTokens: 2 });
+    expect(result.response).toMatchObject({ id: 'msg_1', modelId: 'local/echo', timestamp: new Date('2026-11-20T09:00:00.000Z') });
+    expect(sent()).toEqual({ model: 'local/echo', prompt: [{ role: 'user', content: [{ type: 'text', text: 'Good morning' }] }], maxOutputTokens: 50, temperature: 0.5 });
+  });
+
+  test('streamText gives the text as it comes', async () => {
+    answerWith(textParts('one two three'));
+    const chunks = await readAll(streamText({ model, prompt: 'Count.' }).textStream);
+    expect(chunks).toEqual(['one ', 'two ', 'three']);
+  });
+
+  test('tools are called and their results go back, over several steps', async () => {
+    answerWith(
+      [
+        start,
+        { type: 'reasoning-start', id: 'r' },
+        { type: 'reasoning-delta', id: 'r', delta: 'I shall look.' },
+        { type: 'reasoning-end', id: 'r', providerMetadata: { acme: { signature: 's' } } },
+        { type: 'tool-input-start', id: 'call_1', toolName: 'weather' },
+        { type: 'tool-input-delta', id: 'call_1', delta: '{"city":"Oslo"}' },
+        { type: 'tool-input-end', id: 'call_1' },
+        { type: 'tool-call', toolCallId: 'call_1', toolName: 'weather', input: '{"city":"Oslo"}' },
+        finishPart('tool-calls'),
+      ],
+      textParts('It snows.'),
+    );
+    const weather = tool({
+      description: 'The weather of a city.',
+      inputSchema: jsonSchema<{ city: string }>({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }),
+      execute: ({ city }) => ({ city, sky: 'snow' }),
+    });
+    const result = await generateText({ model, prompt: 'How is Oslo?', tools: { weather }, stopWhen: isStepCount(3) });
+    expect(result.text).toBe('It snows.');
+    expect(result.steps[0]?.reasoningText).toBe('I shall look.');
+    expect(sent(0)).toMatchObject({ tools: [{ type: 'function', name: 'weather', inputSchema: { required: ['city'] } }], toolChoice: { type: 'auto' } });
+    expect(sent(1).prompt.slice(1)).toEqual([
+      {
+        role: 'assistant',
+        content: [
+          { type: 'reasoning', text: 'I shall look.', providerOptions: { acme: { signature: 's' } } },
+          { type: 'tool-call', toolCallId: 'call_1', toolName: 'weather', input: { city: 'Oslo' } },
+        ],
+      },
+      { role: 'tool', content: [{ type: 'tool-result', toolCallId: 'call_1', toolName: 'weather', output: { type: 'json', value: { city: 'Oslo', sky: 'snow' } } }] },
+    ]);
+  });
+
+  test('an object comes by a schema', async () => {
+    answerWith(textParts('{"city":"Oslo"}'));
+    const schema = jsonSchema<{ city: string }>({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false });
+    const result = await generateText({ model, prompt: 'Where?', output: Output.object({ schema }) });
+    expect(result.output).toEqual({ city: 'Oslo' });
+    expect(sent().responseFormat).toMatchObject({ type: 'json', schema: { required: ['city'] } });
+  });
+
+  test('a refusal that may pass is retried by the SDK after the time that the server asks for', async () => {
+    const script = [() => false, () => true];
+    server.script((_request, response) => {
+      if (!script.shift()?.()) return sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': '0' });
+      startEvents(response);
+      writeEvents(response, [...textParts('Back'), '[DONE]']);
+      response.end();
+    });
+    expect((await generateText({ model, prompt: 'Hi' })).text).toBe('Back');
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test('a refusal for good is not retried and stays our typed error', async () => {
+    server.script((_request, response) => sendJson(response, 401, problem('authentication_error', 'invalid_token')));
+    const error: unknown = await generateText({ model, prompt: 'A secret prompt' }).catch((caught: unknown) => caught);
+    expect(GatewayError.isInstance(error)).toBe(true);
+    expect(error).toMatchObject({ status: 401, code: 'invalid_token' });
+    expect(APICallError.isInstance(error)).toBe(true);
+    const call = error as APICallError;
+    expect(call).toMatchObject({ statusCode: 401, isRetryable: false });
+    expect(call.url).toContain('/v1/ai/stream');
+    expect(call.responseHeaders?.['content-type']).toContain('json');
+    expect(call.requestBodyValues).toEqual(sent());
+    expect(JSON.stringify(error)).not.toContain('A secret prompt');
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('an answer that was cut off is an error and is not paid for twice', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, textParts('Good morning').slice(0, 4));
+      response.end();
+    });
+    await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({ code: 'stream_truncated' });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('a failure of the model midway is thrown by generateText and told by streamText', async () => {
+    const failing = [start, { type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'The model failed.' } }, finishPart('error')];
+    answerWith(failing, failing);
+    await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({ code: 'upstream_failed', message: 'The model failed.' });
+    const errors: unknown[] = [];
+    await streamText({ model, prompt: 'Hi', onError: ({ error }) => void errors.push(error) }).consumeStream();
+    expect(errors.map((error) => GatewayError.isInstance(error) && error.code)).toEqual(['upstream_failed']);
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test('an abort closes the socket within 50 ms', async () => {
+    const abort = new AbortController();
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, textParts('Good morning').slice(0, 4));
+    });
+    let aborted = false;
+    const result = streamText({ model, prompt: 'Hi', abortSignal: abort.signal, onAbort: () => void (aborted = true) });
+    let started = Infinity;
+    for await (const part of result.stream) {
+      if (part.type !== 'text-delta') continue;
+      started = performance.now();
+      abort.abort();
+    }
+    expect(((await server.requests[0]?.cut) ?? Infinity) - started).toBeLessThan(50);
+    expect(aborted).toBe(true);
+  });
+
+  test('reasoning becomes the effort, and what the common option says stands above the model', async () => {
+    answerWith(textParts('a'), textParts('b'), textParts('c'), textParts('d'));
+    const thoughtful = client.model('local/echo', { reasoningEffort: 'low' });
+    await generateText({ model: thoughtful, prompt: 'Hi' });
+    await generateText({ model: thoughtful, prompt: 'Hi', reasoning: 'high' });
+    await generateText({ model: thoughtful, prompt: 'Hi', providerOptions: { townhall: { reasoningEffort: 'xhigh' }, acme: { a: 1 } } });
+    await generateText({ model, prompt: 'Hi' });
+    expect([0, 1, 2, 3].map((index) => sent(index).reasoning_effort)).toEqual(['low', 'high', 'xhigh', undefined]);
+    expect(sent(2).providerOptions).toEqual({ acme: { a: 1 } });
+  });
+});
+
+describe('the model', () => {
+  test('says what it is', () => {
+    expect(model).toMatchObject({ specificationVersion: 'v3', provider: 'townhall', modelId: 'local/echo', supportedUrls: {} });
+  });
+
+  test('sends bytes as base64 and addresses as text, and leaves the prompt of the caller as it was', async () => {
+    answerWith(textParts('Seen.'));
+    const bytes = Uint8Array.from({ length: 100_000 }, (_, index) => index % 251);
+    const prompt: LanguageModelV3CallOptions['prompt'] = [
+      {
+        role: 'user',
+        content: [
+          { type: 'file', mediaType: 'image/png', data: bytes },
+          { type: 'file', mediaType: 'image/png', data: new URL('https://example.com/a.png') },
+          { type: 'file', mediaType: 'image/png', data: 'AAEC' },
+        ],
+      },
+    ];
+    await model.doGenerate({ prompt });
+    expect(sent().prompt).toEqual([
+      {
+        role: 'user',
+        content: [
+          { type: 'file', mediaType: 'image/png', data: Buffer.from(bytes).toString('base64') },
+          { type: 'file', mediaType: 'image/png', data: 'https://example.com/a.png' },
+          { type: 'file', mediaType: 'image/png', data: 'AAEC' },
+        ],
+      },
+    ]);
+    expect(prompt[0]).toMatchObject({ content: [{ data: bytes }, { data: expect.any(URL) }, { data: 'AAEC' }] });
+  });
+
+  test('gives files, sources and tool calls in the order in which they came', async () => {
+    const file = { type: 'file', mediaType: 'image/png', data: 'AAEC' };
+    const source = { type: 'source', sourceType: 'url', id: 's', url: 'https://example.com', title: 'Example' };
+    const call = { type: 'tool-call', toolCallId: 'c', toolName: 't', input: '{}' };
+    answerWith([
+      start,
+      { type: 'text-start', id: 'a' },
+      { type: 'text-start', id: 'b' },
+      { type: 'text-delta', id: 'b', delta: 'two' },
+      file,
+      { type: 'text-delta', id: 'a', delta: 'one' },
+      { type: 'text-end', id: 'b' },
+      { type: 'text-end', id: 'a' },
+      { type: 'text-start', id: 'empty' },
+      { type: 'text-end', id: 'empty' },
+      source,
+      call,
+      finishPart('tool-calls'),
+    ]);
+    const { content, finishReason } = await model.doGenerate(hello);
+    expect(content).toEqual([{ type: 'text', text: 'one' }, { type: 'text', text: 'two' }, file, source, call]);
+    expect(finishReason).toEqual({ unified: 'tool-calls', raw: undefined });
+  });
+
+  test('revives dates and the members that JSON leaves out', async () => {
+    answerWith(textParts('Hi'));
+    const { stream, response } = await model.doStream(hello);
+    const parts = await readAll(stream);
+    expect(parts[1]).toMatchObject({ type: 'response-metadata', timestamp: new Date('2026-11-20T09:00:00.000Z') });
+    const finish = parts.at(-1);
+    expect(finish).toStrictEqual({
+      type: 'finish',
+      finishReason: { unified: 'stop', raw: undefined },
+      usage: { inputTokens: { total: 3, noCache: 3, cacheRead: undefined, cacheWrite: undefined }, outputTokens: { total: 2, text: 2, reasoning: undefined }, raw: undefined },
+    });
+    expect(response?.headers?.['x-request-id']).toBe('req_stream');
+  });
+
+  test('warns of the tools that it does not send, beside the warnings of the gateway', async () => {
+    const warning = { type: 'other', message: 'A warning.' };
+    answerWith([{ type: 'stream-start', warnings: [warning] }, ...textParts('Hi').slice(1)]);
+    const { warnings } = await model.doGenerate({ ...hello, tools: [{ type: 'provider', id: 'acme.search', name: 'search', args: {} }], toolChoice: { type: 'auto' } });
+    expect(warnings).toEqual([expect.objectContaining({ type: 'unsupported', feature: 'tool search' }), warning]);
+    expect(sent()).not.toHaveProperty('tools');
+    expect(sent()).not.toHaveProperty('toolChoice');
+  });
+
+  test('sends the headers of a call, but for those of the credential and the connection', async () => {
+    answerWith(textParts('Hi'));
+    await model.doGenerate({ ...hello, headers: { 'x-trace': '1', Authorization: 'Bearer other', Cookie: 'a=b', Host: 'evil.example', 'Content-Type': 'text/plain', 'x-none': undefined } });
+    const { headers } = server.requests[0] ?? {};
+    expect(headers).toMatchObject({ 'x-trace': '1', authorization: 'Bearer th_usr_x', 'content-type': 'application/json', host: new URL(server.baseUrl).host });
+    expect(headers).not.toHaveProperty('cookie');
+    expect(headers).not.toHaveProperty('x-none');
+  });
+
+  test('closes the socket when its stream is cancelled, even while a part is awaited', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, [start]);
+    });
+    const { stream } = await model.doStream(hello);
+    const reader = stream.getReader();
+    await reader.read();
+    void reader.read();
+    const started = performance.now();
+    await reader.cancel();
+    expect(((await server.requests[0]?.cut) ?? Infinity) - started).toBeLessThan(50);
+  });
+
+  test('fails its stream when it is cut off', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, [start]);
+      response.end();
+    });
+    const { stream } = await model.doStream(hello);
+    await expect(readAll(stream)).rejects.toMatchObject({ code: 'stream_truncated', isRetryable: false });
+  });
+});

@@ -1,0 +1,107 @@
+// A server that answers as a test scripts it, over real sockets, and remembers what it was sent. It stands in for a
+// gateway or an agent where a test needs bytes that a healthy one never sends.
+
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export interface SeenRequest {
+  method: string;
+  url: string;
+  headers: IncomingHttpHeaders;
+  text: string;
+  json: unknown;
+  /** Settles with `performance.now()` when the client has closed the connection before the answer was complete. */
+  cut: Promise<number>;
+}
+
+export type Script = (request: SeenRequest, response: ServerResponse) => void | Promise<void>;
+
+export interface ScriptedServer {
+  baseUrl: string;
+  requests: SeenRequest[];
+  connections: () => number;
+  script: (script: Script) => void;
+  close: () => Promise<void>;
+}
+
+export async function startScriptedServer(): Promise<ScriptedServer> {
+  const requests: SeenRequest[] = [];
+  let connections = 0;
+  let current: Script = (_request, response) => void response.writeHead(500).end();
+
+  async function answer(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    const cut = new Promise<number>((resolve) => {
+      response.on('close', () => {
+        if (!response.writableFinished) resolve(performance.now());
+      });
+    });
+    const chunks: Buffer[] = [];
+    for await (const chunk of message) chunks.push(chunk as Buffer);
+    const text = Buffer.concat(chunks).toString();
+    const seen = { method: message.method ?? '', url: message.url ?? '', headers: message.headers, text, json: text === '' ? undefined : JSON.parse(text), cut };
+    requests.push(seen);
+    await current(seen, response);
+  }
+
+  const server = createServer((message, response) => {
+    answer(message, response).catch((error: unknown) => response.destroy(error as Error));
+  });
+  server.on('connection', () => connections++);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests,
+    connections: () => connections,
+    script: (script) => {
+      current = script;
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+export function sendJson(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
+  response.writeHead(status, { 'content-type': 'application/json; charset=utf-8', ...headers }).end(JSON.stringify(body));
+}
+
+export function startEvents(response: ServerResponse): void {
+  response.writeHead(200, { 'content-type': 'text/event-stream', 'x-request-id': 'req_stream' });
+  response.flushHeaders();
+}
+
+/** Writes each value as an event, and `[DONE]` for the string of that name. */
+export function writeEvents(response: ServerResponse, events: readonly unknown[]): void {
+  for (const event of events) response.write(`data: ${event === '[DONE]' ? event : JSON.stringify(event)}\n\n`);
+}
+
+export function problem(type: string, code: string, extra: Record<string, unknown> = {}): unknown {
+  return { error: { type, code, message: `It is ${code}.`, param: null, request_id: 'req_body', ...extra } };
+}
+
+/** All events of a stream. */
+export async function readAll<Event>(events: AsyncIterable<Event>): Promise<Event[]> {
+  const all: Event[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+const usage = { inputTokens: { total: 3, noCache: 3 }, outputTokens: { total: 2, text: 2 } };
+
+/** The parts of a short answer in the contract's order. */
+export function textParts(text: string, unified = 'stop'): Record<string, unknown>[] {
+  return [
+    { type: 'stream-start', warnings: [] },
+    { type: 'response-metadata', id: 'msg_1', modelId: 'local/echo', timestamp: '2026-11-20T09:00:00.000Z' },
+    { type: 'text-start', id: '0' },
+    ...text.split(/(?<= )/).map((delta) => ({ type: 'text-delta', id: '0', delta })),
+    { type: 'text-end', id: '0' },
+    finishPart(unified),
+  ];
+}
+
+export function finishPart(unified = 'stop'): Record<string, unknown> {
+  return { type: 'finish', finishReason: { unified }, usage };
+}

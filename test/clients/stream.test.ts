@@ -1,0 +1,258 @@
+// The streams of the clients, byte by byte and over real sockets.
+
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { createGatewayClient, type GatewayClient, GatewayError } from '../../clients/gateway/src/index.ts';
+import { createLifeline } from '../../clients/shared/src/lifeline.ts';
+import { readEvents } from '../../clients/shared/src/stream.ts';
+import { problem, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
+
+const encoder = new TextEncoder();
+
+async function readChunks(chunks: readonly Uint8Array[], options: { maxEventChars?: number } = {}): Promise<string[]> {
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      for (const chunk of chunks) controller.enqueue(chunk);
+      controller.close();
+    },
+  });
+  const events: string[] = [];
+  const reading = { lifeline: createLifeline(undefined), idleTimeoutMs: 1000, fail: (failure: ConstructorParameters<typeof GatewayError>[0]) => new GatewayError(failure), ...options };
+  for await (const data of readEvents(new Response(body), reading)) events.push(data);
+  return events;
+}
+
+async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
+  const error = await work.then(
+    () => undefined,
+    (caught: unknown) => caught,
+  );
+  if (!GatewayError.isInstance(error)) throw new Error(`expected a GatewayError, got ${String(error)}`);
+  return error;
+}
+
+describe('the bytes of a stream', () => {
+  const sample = '\uFEFF: hb\r\ndata: {"text":"grüße 🌳"}\r\n\r\nevent: x\rdata: two\r\rid: 7\ndata: three\n\ndata: [DONE]\n\n';
+  const expected = ['{"text":"grüße 🌳"}', 'two', 'three'];
+
+  test('read the same however they are split in two', async () => {
+    const bytes = encoder.encode(sample);
+    for (let at = 0; at <= bytes.length; at++) {
+      expect(await readChunks([bytes.subarray(0, at), bytes.subarray(at)]), `split at ${at}`).toEqual(expected);
+    }
+  });
+
+  test('read the same one by one', async () => {
+    expect(await readChunks(Array.from(encoder.encode(sample), (byte) => Uint8Array.of(byte)))).toEqual(expected);
+  });
+
+  test('behind [DONE] are not read', async () => {
+    expect(await readChunks([encoder.encode('data: 1\n\ndata: [DONE]\n\ndata: 2\n\n')])).toEqual(['1']);
+  });
+
+  test.each(['', 'data: 1\n\n', 'data: 1\n\ndata: [DONE]', 'data: [DO'])('are an error when they end as %j', async (text) => {
+    expect((await failureOf(readChunks([encoder.encode(text)]))).code).toBe('stream_truncated');
+  });
+
+  test('of one event may not exceed the cap', async () => {
+    const piece = encoder.encode('x'.repeat(600));
+    const error = await failureOf(readChunks([encoder.encode('data: '), piece, piece, encoder.encode('\n\ndata: [DONE]\n\n')], { maxEventChars: 1000 }));
+    expect(error.code).toBe('stream_event_too_large');
+  });
+});
+
+describe('a stream over a socket', () => {
+  let server: ScriptedServer;
+  let client: GatewayClient;
+  const request = { model: 'local/echo', prompt: [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'Hi' }] }] };
+  const chat = { model: 'local/echo', messages: [{ role: 'user' as const, content: 'Hi' }], stream: true as const };
+
+  beforeAll(async () => {
+    server = await startScriptedServer();
+    client = createGatewayClient({ baseUrl: server.baseUrl, token: 'th_usr_x' });
+  });
+  afterEach(() => server.requests.splice(0));
+  afterAll(() => server.close());
+
+  test('gives the parts in order, asks in the version it speaks, and leaves the connection usable', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, [...textParts('Good morning'), '[DONE]']);
+      response.end();
+    });
+    const before = server.connections();
+    expect(await readAll(client.ai.streamText(request))).toEqual(textParts('Good morning'));
+    for (let again = 0; again < 7; again++) await readAll(client.ai.streamText(request));
+    expect(server.requests[0]).toMatchObject({
+      method: 'POST',
+      url: '/v1/ai/stream',
+      json: request,
+      headers: { 'ai-language-model-specification-version': '3', accept: 'text/event-stream', authorization: 'Bearer th_usr_x' },
+    });
+    // Fetch may open a second one while the first is being given back; eight would mean that none was.
+    expect(server.connections() - before).toBeLessThan(4);
+  });
+
+  test('that is refused throws the typed error of its body, and is not sent again', async () => {
+    server.script((_request, response) => sendJson(response, 401, problem('authentication_error', 'invalid_token')));
+    const error = await failureOf(readAll(client.ai.streamText(request)));
+    expect(error).toMatchObject({ status: 401, code: 'invalid_token', type: 'authentication_error', requestId: 'req_body', retryable: false });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('without its finish part is cut off, even with [DONE]', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, [...textParts('Hi').slice(0, -1), '[DONE]']);
+      response.end();
+    });
+    expect(await failureOf(readAll(client.ai.streamText(request)))).toMatchObject({ code: 'stream_truncated', status: 200, requestId: 'req_stream', retryable: false });
+  });
+
+  test('without [DONE] is cut off, and is not sent again', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, textParts('Hi'));
+      response.end();
+    });
+    const events = client.ai.streamText(request)[Symbol.asyncIterator]();
+    for (const part of textParts('Hi')) expect((await events.next()).value).toEqual(part);
+    expect((await failureOf(events.next())).code).toBe('stream_truncated');
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('whose connection breaks midway fails once and for good', async () => {
+    server.script(async (_request, response) => {
+      startEvents(response);
+      await new Promise((resolve) => response.write('data: {"type":"text-start","id":"0"}\n\n', resolve));
+      response.socket?.resetAndDestroy();
+    });
+    expect(await failureOf(readAll(client.ai.streamText(request)))).toMatchObject({ code: 'connection_failed', status: 200, retryable: false });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('gives an error part of the model as a part', async () => {
+    const parts = [{ type: 'stream-start', warnings: [] }, { type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'No.' } }, textParts('').at(-1)];
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, [...parts, '[DONE]']);
+      response.end();
+    });
+    expect(await readAll(client.ai.streamText(request))).toEqual(parts);
+  });
+
+  test('of a chat completion gives its chunks, and throws the error that is told midway', async () => {
+    const chunk = { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'local/echo', choices: [{ index: 0, delta: { content: 'Hi' } }] };
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, [chunk, problem('upstream_error', 'upstream_failed')]);
+      response.end();
+    });
+    const events = client.ai.createChatCompletion(chat)[Symbol.asyncIterator]();
+    expect((await events.next()).value).toEqual(chunk);
+    expect(await failureOf(events.next())).toMatchObject({ code: 'upstream_failed', type: 'upstream_error', status: 200, retryable: false });
+    expect(server.requests[0]).toMatchObject({ url: '/v1/ai/chat/completions', json: chat });
+  });
+
+  test('with an event that is not JSON fails with invalid_response', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      response.end('data: {"type"\n\ndata: [DONE]\n\n');
+    });
+    expect((await failureOf(readAll(client.ai.streamText(request)))).code).toBe('invalid_response');
+  });
+
+  test('that turns out to be a page fails with invalid_response', async () => {
+    server.script((_request, response) => void response.writeHead(200, { 'content-type': 'text/html' }).end('<html>'));
+    expect((await failureOf(readAll(client.ai.streamText(request)))).code).toBe('invalid_response');
+  });
+
+  test('that is aborted closes the socket within 50 ms and rejects with the AbortError', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, textParts('Hi').slice(0, 3));
+    });
+    const abort = new AbortController();
+    const events = client.ai.streamText(request, { signal: abort.signal })[Symbol.asyncIterator]();
+    await events.next();
+    await events.next();
+    await events.next();
+    const waiting = events.next();
+    const started = performance.now();
+    abort.abort();
+    await expect(waiting).rejects.toMatchObject({ name: 'AbortError' });
+    expect(((await server.requests[0]?.cut) ?? Infinity) - started).toBeLessThan(50);
+  });
+
+  test('that is left with break closes the socket within 50 ms', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, textParts('Hi').slice(0, 3));
+    });
+    let started = Infinity;
+    for await (const part of client.ai.streamText(request)) {
+      if (part.type !== 'text-start') continue;
+      started = performance.now();
+      break;
+    }
+    expect(((await server.requests[0]?.cut) ?? Infinity) - started).toBeLessThan(50);
+  });
+
+  test('that is returned from while an event is awaited closes the socket too', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, textParts('Hi').slice(0, 1));
+    });
+    const events = client.ai.streamText(request)[Symbol.asyncIterator]();
+    await events.next();
+    const waiting = events.next();
+    await events.return?.();
+    expect(await waiting).toMatchObject({ done: true });
+    expect(await server.requests[0]?.cut).toBeGreaterThan(0);
+  });
+
+  test('that was aborted before is not sent', async () => {
+    await expect(readAll(client.ai.streamText(request, { signal: AbortSignal.abort() }))).rejects.toMatchObject({ name: 'AbortError' });
+    expect(server.requests).toHaveLength(0);
+  });
+
+  test('that falls silent fails with timeout, while heartbeats keep it', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, textParts('Hi').slice(0, 3));
+      let beats = 0;
+      const timer = setInterval(() => (beats++ < 6 ? response.write(': hb\n\n') : clearInterval(timer)), 50);
+    });
+    const started = performance.now();
+    const error = await failureOf(readAll(client.ai.streamText(request, { idleTimeoutMs: 200 })));
+    expect(error).toMatchObject({ code: 'timeout', status: 200, retryable: false });
+    expect(performance.now() - started).toBeGreaterThan(450);
+    expect(await server.requests[0]?.cut).toBeGreaterThan(0);
+  });
+
+  test('may be read slowly: only the silence of the server counts', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, [...textParts('Hi'), '[DONE]']);
+      response.end();
+    });
+    const parts = [];
+    for await (const part of client.ai.streamText(request, { idleTimeoutMs: 30 })) {
+      parts.push(part);
+      // The reader is slow on purpose: longer than the idle limit for the first part.
+      if (parts.length === 1) await new Promise((resolve) => setTimeout(resolve, 80));
+    }
+    expect(parts).toHaveLength(textParts('Hi').length);
+  });
+
+  test('is one answer: reading it again throws instead of sending it again', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      writeEvents(response, [...textParts('Hi'), '[DONE]']);
+      response.end();
+    });
+    const events = client.ai.streamText(request);
+    await readAll(events);
+    expect(() => events[Symbol.asyncIterator]()).toThrow(TypeError);
+    expect(server.requests).toHaveLength(1);
+  });
+});

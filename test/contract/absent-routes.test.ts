@@ -1,0 +1,48 @@
+// Shows that the lint of absent routes tells a route that is there from one that is absent or has the wrong method.
+
+import { describe, expect, test } from 'vitest';
+import { compareRoutes, specifiedRoutes } from '../../scripts/absent-routes.ts';
+import type { Document } from '../../scripts/generate/document.ts';
+
+function serving(...lines: string[]): Document {
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const line of lines) {
+    const [method = '', path = ''] = line.split(' ');
+    paths[path] = { ...paths[path], [method.toLowerCase()]: { operationId: `sample.get${Object.keys(paths).length}` } };
+  }
+  return { paths };
+}
+
+describe('the lint of absent routes', () => {
+  test('knows every route of both parts once for each document', () => {
+    const labels = specifiedRoutes.flatMap((route) =>
+      route.documents.map((name) => `${name} ${route.method} ${route.path}`),
+    );
+    expect(new Set(labels).size).toBe(labels.length);
+    expect(labels.filter((label) => label.startsWith('gateway '))).toHaveLength(30);
+    expect(labels.filter((label) => label.startsWith('agent '))).toHaveLength(20);
+    expect(labels.filter((label) => label.startsWith('agent-classic '))).toHaveLength(19);
+  });
+
+  test('finds a route whatever its path parameters are called', () => {
+    const found = compareRoutes({ agent: serving('POST /api/sdk/sessions/{id}/fork') });
+    expect(found.present).toEqual(['agent: POST /api/sdk/sessions/{sessionId}/fork']);
+    expect(found.absent).toContain('agent-classic: POST /api/sdk/sessions/{sessionId}/fork');
+  });
+
+  test('calls a route that is there under another method wrong, not absent', () => {
+    const found = compareRoutes({ gateway: serving('GET /v1/ai/text') });
+    expect(found.wrongMethod).toEqual(['gateway: POST /v1/ai/text (has GET)']);
+    expect(found.absent).not.toContain('gateway: POST /v1/ai/text');
+  });
+
+  test('takes further methods on a path, and half of a path with two routes, for what they are', () => {
+    const found = compareRoutes({
+      gateway: serving('POST /v1/ai/video', 'GET /v1/ai/video'),
+      agent: serving('GET /api/sdk/sessions'),
+    });
+    expect(found.wrongMethod).toEqual([]);
+    expect(found.present).toEqual(['gateway: POST /v1/ai/video', 'agent: GET /api/sdk/sessions']);
+    expect(found.absent).toContain('agent: POST /api/sdk/sessions');
+  });
+});

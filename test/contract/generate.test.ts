@@ -1,0 +1,242 @@
+// Shows that the generator says no where its tools would say nothing: a document it cannot type handlers by, a
+// reference that leads nowhere, a client that lacks what its bundle holds.
+
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Document, type Operation, checkReferences } from '../../scripts/generate/document.ts';
+import { digest, filesBelow, publish } from '../../scripts/generate/files.ts';
+import { findGaps, generateClient } from '../../scripts/generate/hey-api.ts';
+import { writeOperations } from '../../scripts/generate/operations.ts';
+import { writeProblemCodes } from '../../scripts/generate/problem-codes.ts';
+import { type Surface, surfaces } from '../../scripts/generate/surfaces.ts';
+
+const gateway = surfaces[0] as Surface;
+const folder = mkdtempSync(path.join(tmpdir(), 'townhall-generate-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const thing = { $ref: '#/components/schemas/Thing' };
+const json = { content: { 'application/json': { schema: thing } } };
+
+function documentWith(operation: Partial<Operation>, schemas: Record<string, object> = {}): Document {
+  return {
+    openapi: '3.1.1',
+    info: { title: 'Sample', version: '1.0.0' },
+    paths: {
+      '/v1/things': {
+        post: {
+          operationId: 'things.createThing',
+          security: [{ userToken: [] }],
+          responses: { '201': { description: 'Made.', ...json } },
+          ...operation,
+        },
+      },
+    },
+    components: { schemas: { Thing: { type: 'object', properties: { name: { type: 'string' } } }, ...schemas } },
+  } as Document;
+}
+
+function entryOf(operation: Partial<Operation>, schemas?: Record<string, object>): string {
+  return writeOperations(documentWith(operation, schemas), gateway);
+}
+
+describe('the Operations map', () => {
+  test('takes the identities from the security of each operation', () => {
+    expect(entryOf({ security: [{ userToken: [] }, { adminSession: [] }] })).toContain("identity: 'user' | 'admin';");
+    expect(entryOf({ security: [] })).toContain("identity: 'guest' | 'user' | 'admin';");
+    expect(writeOperations(documentWith({ security: [{ agentToken: [] }] }), surfaces[1] as Surface)).toContain(
+      "identity: 'agent';",
+    );
+  });
+
+  test('refuses an operation without security of its own, and an unknown scheme', () => {
+    expect(() => entryOf({ security: undefined })).toThrow(/POST \/v1\/things .* has no security/);
+    expect(() => entryOf({ security: [{ apiKey: [] }] })).toThrow(/apiKey, which proves no identity/);
+  });
+
+  test('gives each success its kind: JSON, events, bytes, nothing', () => {
+    const text = entryOf(
+      {
+        responses: {
+          '200': {
+            content: {
+              'application/json': { schema: thing },
+              'text/event-stream': { schema: { $ref: '#/components/schemas/Event' } },
+              'audio/mpeg': {},
+              'image/*': {},
+            },
+          },
+          '204': {},
+          '303': {},
+          '400': json,
+        },
+      },
+      { Event: { type: 'object' } },
+    );
+    expect(text).toContain(
+      "reply: { status: 200; json: Thing } | { status: 200; events: Event } | { status: 200; media: 'audio/mpeg' } | { status: 200; media: `image/${string}` } | { status: 204 } | { status: 303 };",
+    );
+  });
+
+  test('lets a handler answer a page that tells of a failure, but throw a problem', () => {
+    expect(entryOf({ responses: { '200': json, '400': { content: { 'text/html': {} } }, '404': json } })).toContain(
+      "reply: { status: 200; json: Thing } | { status: 400; media: 'text/html' };",
+    );
+  });
+
+  test('gives a multipart body its files as the server reads them', () => {
+    const upload = {
+      type: 'object',
+      properties: { file: { type: 'string', format: 'binary' }, model: { type: 'string' } },
+    };
+    const text = entryOf(
+      {
+        requestBody: {
+          required: true,
+          content: {
+            'multipart/form-data': { schema: { $ref: '#/components/schemas/Upload' } },
+            'application/json': { schema: thing },
+          },
+        },
+      },
+      { Upload: upload },
+    );
+    expect(text).toContain("body: Multipart<Upload, 'file'> | Thing;");
+    expect(text).toContain('export interface UploadedFile');
+  });
+
+  test('says that an optional body may be absent', () => {
+    expect(entryOf({ requestBody: json })).toContain('body: Thing | undefined;');
+    expect(entryOf({})).toContain('body: undefined;');
+  });
+
+  test('marks what is passed through', () => {
+    expect(entryOf({ 'x-passthrough': true })).toContain('passthrough: true;');
+    expect(entryOf({})).toContain('passthrough: false;');
+  });
+
+  test('refuses a status that is no number, and one of several schemas without a name', () => {
+    expect(() => entryOf({ responses: { default: json } })).toThrow(/name each status by its number/);
+    expect(() =>
+      entryOf({
+        responses: {
+          '200': {
+            content: { 'application/json': { schema: thing }, 'text/event-stream': { schema: { type: 'object' } } },
+          },
+        },
+      }),
+    ).toThrow(/text\/event-stream of status 200 needs a schema in a file of its own/);
+  });
+});
+
+describe('the bundle', () => {
+  test('is refused for a reference that leads nowhere or outside', () => {
+    const document = documentWith({});
+    expect(() => checkReferences(document, gateway)).not.toThrow();
+    expect(() => checkReferences({ ...document, components: { schemas: {} } }, gateway)).toThrow(
+      /leads nowhere: #\/components\/schemas\/Thing/,
+    );
+    expect(() => checkReferences(documentWith({ requestBody: { $ref: './other.yaml' } }), gateway)).toThrow(
+      /leads nowhere: .\/other.yaml/,
+    );
+  });
+});
+
+describe('the problem codes', () => {
+  const listed = (codes: string[]) => ({ components: { schemas: { ProblemCode: { type: 'string', enum: codes } } } });
+  test('are one list for all surfaces', () => {
+    expect(
+      writeProblemCodes([
+        { name: 'gateway', document: listed(['a', 'b']) },
+        { name: 'agent', document: {} },
+      ]),
+    ).toContain("  | 'a'\n  | 'b';");
+    expect(() =>
+      writeProblemCodes([
+        { name: 'gateway', document: listed(['a']) },
+        { name: 'agent', document: listed(['b']) },
+      ]),
+    ).toThrow(/different problem codes/);
+    expect(() => writeProblemCodes([{ name: 'gateway', document: {} }])).toThrow(/there are no problem codes/);
+  });
+});
+
+describe('the generated client', () => {
+  const bundle = path.join(folder, 'bundle.json');
+  const output = path.join(folder, 'client');
+  beforeEach(() => rmSync(output, { recursive: true, force: true }));
+
+  test('holds what its bundle promises', async () => {
+    writeFileSync(bundle, JSON.stringify(documentWith({})));
+    await generateClient(gateway, { bundle, output, root: folder });
+    expect(findGaps(documentWith({}), gateway, (file) => readFileSync(path.join(output, file), 'utf8'))).toEqual([]);
+  }, 20_000);
+
+  test('is refused when its bundle has a reference that leads nowhere, though the tool exits 0', async () => {
+    writeFileSync(
+      bundle,
+      JSON.stringify(
+        documentWith({
+          requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Absent' } } } },
+        }),
+      ),
+    );
+    await expect(generateClient(gateway, { bundle, output, root: folder })).rejects.toThrow(/hey-api on gateway/);
+  }, 20_000);
+
+  test('is refused when its bundle is absent', async () => {
+    await expect(
+      generateClient(gateway, { bundle: path.join(folder, 'absent.json'), output, root: folder }),
+    ).rejects.toThrow(/hey-api on gateway/);
+  }, 20_000);
+
+  test('is held against the bundle: files, types, methods, schemas, container', () => {
+    const whole: Record<string, string> = {
+      'index.ts': 'x',
+      'client.gen.ts': 'x',
+      'client/client.gen.ts': 'x',
+      'client/index.ts': 'x',
+      'core/types.gen.ts': 'x',
+      'types.gen.ts':
+        'export type Thing = {};\nexport type ThingsCreateThingData = {};\nexport type ThingsCreateThingResponses = {};\n',
+      'sdk.gen.ts': 'public createThing<T>() {}\nexport class GatewayOperations extends Base {}',
+    };
+    const gaps = (changed: Record<string, string>) =>
+      findGaps(documentWith({}), gateway, (file) => ({ ...whole, ...changed })[file]);
+    expect(gaps({})).toEqual([]);
+    expect(gaps({ 'index.ts': ' ' })).toEqual(['index.ts is absent or empty']);
+    expect(gaps({ 'types.gen.ts': 'export type Thing = {};' })).toHaveLength(2);
+    expect(gaps({ 'sdk.gen.ts': 'export class GatewayOperations extends Base {}' })).toEqual([
+      'sdk.gen.ts has no method for things.createThing',
+    ]);
+    expect(gaps({ 'sdk.gen.ts': 'public createThing<T>() {}' })).toEqual(['sdk.gen.ts has no class GatewayOperations']);
+  });
+});
+
+describe('publishing', () => {
+  test('leaves what is equal untouched, writes what differs, removes what is no longer made', () => {
+    const [source, target] = [path.join(folder, 'source'), path.join(folder, 'target')];
+    for (const place of [source, target]) mkdirSync(path.join(place, 'inner'), { recursive: true });
+    writeFileSync(path.join(source, 'same.ts'), 'same');
+    writeFileSync(path.join(source, 'inner/new.ts'), 'new');
+    writeFileSync(path.join(target, 'same.ts'), 'same');
+    writeFileSync(path.join(target, 'inner/stale.ts'), 'stale');
+    const long = new Date('2020-01-01T00:00:00Z');
+    utimesSync(path.join(target, 'same.ts'), long, long);
+    expect(publish(source, target)).toBe(2);
+    expect(filesBelow(target, '.')).toEqual(['inner/new.ts', 'same.ts']);
+    expect(statSync(path.join(target, 'same.ts')).mtime).toEqual(long);
+    expect(publish(source, target)).toBe(0);
+  });
+
+  test('tells names and bytes of its inputs apart', () => {
+    mkdirSync(path.join(folder, 'inputs'));
+    writeFileSync(path.join(folder, 'inputs/a.yaml'), 'one');
+    const before = digest(folder, ['inputs']);
+    expect(digest(folder, ['inputs'])).toBe(before);
+    writeFileSync(path.join(folder, 'inputs/a.yaml'), 'two');
+    expect(digest(folder, ['inputs'])).not.toBe(before);
+    expect(digest(folder, ['inputs'], ['tool@2'])).not.toBe(digest(folder, ['inputs'], ['tool@1']));
+  });
+});

@@ -1,0 +1,504 @@
+// Shows of every lint rule of the contract that it speaks on a bad document and is silent on a good one. All samples
+// are linted in one run of the real tool under the project's own redocly.yaml, so a rule that was switched off fails.
+
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { runRedocly } from '../../scripts/generate/tools.ts';
+
+type Json = string | number | boolean | null | Json[] | { [member: string]: Json };
+type Files = Record<string, Json>;
+interface Finding {
+  ruleId: string;
+  message: string;
+}
+
+const repository = path.join(import.meta.dirname, '../..');
+const folder = mkdtempSync(path.join(tmpdir(), 'townhall-lint-'));
+const samples = new Map<string, Files>();
+const findings = new Map<string, Finding[]>();
+
+beforeAll(async () => {
+  const roots = [...samples.keys()].map(
+    (name) => `  ${name}:\n    root: ${name}/${samples.get(name)?.root as string}\n`,
+  );
+  for (const [name, files] of samples) {
+    findings.set(name, []);
+    for (const [file, content] of Object.entries(files)) {
+      if (file === 'root') continue;
+      const target = path.join(folder, name, file);
+      mkdirSync(path.dirname(target), { recursive: true });
+      writeFileSync(target, JSON.stringify(content));
+    }
+  }
+  const config = readFileSync(path.join(repository, 'redocly.yaml'), 'utf8');
+  const ours = config
+    .replace(/^apis:\n(?: .*\n)+/m, `apis:\n${roots.join('')}`)
+    .replace('openapi/rules/plugin.js', path.join(repository, 'openapi/rules/plugin.js'));
+  writeFileSync(path.join(folder, 'redocly.yaml'), ours);
+  const { stdout, stderr } = await runRedocly(folder, ['lint', '--format=json', '--max-problems=1000']);
+  const linted = Array.from(stderr.matchAll(/using lint rules for api '([\w-]+)'/g), (match) => match[1]);
+  expect(
+    linted.toSorted((a, b) => String(a).localeCompare(String(b))),
+    stderr,
+  ).toEqual([...samples.keys()].toSorted((a, b) => a.localeCompare(b)));
+  // One JSON document after another, the brace of one against the brace of the next.
+  for (const report of stdout.replaceAll(/^\}\{$/gm, '}\0{').split('\0')) {
+    for (const problem of (
+      JSON.parse(report) as { problems: (Finding & { location: { source: { ref: string } }[] })[] }
+    ).problems) {
+      const sample = problem.location[0]?.source.ref.split('/')[0] ?? '';
+      findings.get(sample)?.push({ ruleId: problem.ruleId, message: problem.message });
+    }
+  }
+}, 30_000);
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A document without a finding; each bad sample is this one with a little changed. */
+function goodFiles(): Files {
+  const problem = { $ref: '../../shared/responses/Refused.yaml' };
+  return {
+    root: 'openapi/gateway/openapi.yaml',
+    'openapi/gateway/openapi.yaml': {
+      openapi: '3.1.1',
+      info: {
+        title: 'Sample',
+        version: '1.0.0',
+        description: 'A sample.',
+        license: { name: 'MIT', identifier: 'MIT' },
+      },
+      servers: [{ url: 'http://127.0.0.1:1', description: 'Here.' }],
+      tags: [{ name: 'bureaus', description: 'Bureaus.' }],
+      paths: {
+        '/v1/bureaus/pause': { $ref: './bureaus/pause.yaml' },
+        '/v1/bureaus/events': { $ref: './bureaus/events.yaml' },
+      },
+      components: {
+        securitySchemes: { adminSession: { type: 'http', scheme: 'bearer', description: 'An administrator.' } },
+      },
+    },
+    'openapi/gateway/bureaus/pause.yaml': {
+      post: {
+        operationId: 'bureaus.pauseBureau',
+        summary: 'Pause a Bureau',
+        description: 'Pauses it.',
+        tags: ['bureaus'],
+        security: [{ adminSession: [] }],
+        parameters: [
+          { name: 'Idempotency-Key', in: 'header', description: 'A key.', schema: { type: 'string' }, example: 'k1' },
+        ],
+        requestBody: {
+          required: true,
+          content: {
+            'application/json': {
+              schema: { $ref: './schemas/PauseRequest.yaml' },
+              examples: { one: { value: { bureau_id: 'b1' } } },
+            },
+          },
+        },
+        responses: {
+          '200': {
+            description: 'Paused.',
+            content: { 'application/json': { schema: { $ref: './schemas/Bureau.yaml' } } },
+          },
+          '400': problem,
+          '401': problem,
+          '403': problem,
+          '500': problem,
+        },
+      },
+    },
+    'openapi/gateway/bureaus/events.yaml': {
+      get: {
+        operationId: 'bureaus.followEvents',
+        summary: 'Follow events',
+        description: 'Follows them.',
+        tags: ['bureaus'],
+        security: [],
+        parameters: [
+          {
+            name: 'after_event',
+            in: 'query',
+            description: 'Where to begin.',
+            schema: { type: 'string' },
+            example: 'e1',
+          },
+        ],
+        responses: {
+          '200': {
+            description: 'Events.',
+            content: { 'text/event-stream': { schema: { $ref: './schemas/BureauEvent.yaml' } } },
+          },
+          '404': problem,
+          '500': problem,
+        },
+      },
+    },
+    'openapi/gateway/bureaus/schemas/PauseRequest.yaml': {
+      type: 'object',
+      required: ['bureau_id'],
+      properties: { bureau_id: { type: 'string' } },
+      additionalProperties: false,
+    },
+    'openapi/gateway/bureaus/schemas/Bureau.yaml': {
+      type: 'object',
+      properties: { bureau_id: { type: 'string' }, raw: { $ref: './ForeignThing.yaml' } },
+      example: { bureau_id: 'b1' },
+    },
+    'openapi/gateway/bureaus/schemas/ForeignThing.yaml': {
+      type: 'object',
+      'x-foreign': true,
+      properties: { finishReason: { type: 'object', properties: { theInner: { type: 'string' } } } },
+    },
+    'openapi/gateway/bureaus/schemas/BureauEvent.yaml': {
+      oneOf: [{ $ref: './BureauPaused.yaml' }, { $ref: './BureauOther.yaml' }],
+    },
+    'openapi/gateway/bureaus/schemas/BureauPaused.yaml': {
+      type: 'object',
+      required: ['type'],
+      properties: { type: { const: 'paused' } },
+    },
+    'openapi/gateway/bureaus/schemas/BureauOther.yaml': {
+      allOf: [
+        {
+          type: 'object',
+          required: ['type'],
+          properties: { type: { type: 'string', enum: ['archived', 'activated'] } },
+        },
+        { type: 'object', properties: { bureau_id: { type: 'string' } } },
+      ],
+    },
+    'openapi/shared/responses/Refused.yaml': {
+      description: 'Refused.',
+      content: {
+        'application/json': {
+          schema: { $ref: '../schemas/Problem.yaml' },
+          examples: { one: { value: { request_id: 'r1' } } },
+        },
+      },
+    },
+    'openapi/shared/schemas/Problem.yaml': { type: 'object', properties: { request_id: { type: 'string' } } },
+  };
+}
+
+/** A document of the agent without a finding, in the spelling of the agent. */
+function goodAgentFiles(): Files {
+  const files = goodFiles();
+  files.root = 'openapi/agent/openapi.yaml';
+  for (const [file, content] of Object.entries(files)) {
+    if (!file.startsWith('openapi/gateway/')) continue;
+    delete files[file];
+    files[file.replace('openapi/gateway/', 'openapi/agent/')] = content;
+  }
+  return JSON.parse(
+    JSON.stringify(files).replaceAll('bureau_id', 'plugin_name').replaceAll('after_event', 'afterEvent'),
+  ) as Files;
+}
+
+/** Changes one member of a sample, found by file and path; undefined removes it. */
+function change(files: Files, file: string, members: (string | number)[], value: Json | undefined): Files {
+  let node = files[file] as Record<string | number, Json>;
+  for (const member of members.slice(0, -1)) node = node[member] as Record<string | number, Json>;
+  const last = members.at(-1) as string | number;
+  if (value === undefined) delete node[last];
+  else node[last] = value;
+  return files;
+}
+
+/** Names a sample while the tests are collected; they are all linted together before the first test runs. */
+function sample(name: string, files: Files): () => Finding[] {
+  samples.set(name, files);
+  return () => findings.get(name) ?? [];
+}
+
+const pause = 'openapi/gateway/bureaus/pause.yaml';
+const events = 'openapi/gateway/bureaus/events.yaml';
+const schemas = 'openapi/gateway/bureaus/schemas';
+const document = 'openapi/gateway/openapi.yaml';
+
+function refuses(title: string, ruleId: string, message: RegExp, name: string, files: Files): void {
+  const read = sample(name, files);
+  test(title, () => {
+    const found = read();
+    expect(found.map((finding) => finding.ruleId)).toContain(ruleId);
+    expect(new Set(found.map((finding) => finding.ruleId)).size, JSON.stringify(found)).toBe(1);
+    expect(found.map((finding) => finding.message).join('\n')).toMatch(message);
+  });
+}
+
+describe('a good document', () => {
+  const gateway = sample('good-gateway', goodFiles());
+  const agent = sample('good-agent', goodAgentFiles());
+  test('has no finding at the gateway', () => expect(gateway()).toEqual([]));
+  test('has no finding at the agent', () => expect(agent()).toEqual([]));
+});
+
+describe('townhall/operation-name', () => {
+  const named = (name: string) => change(goodFiles(), pause, ['post', 'operationId'], name);
+  const rule = 'townhall/operation-name';
+  refuses(
+    'refuses an operationId without a service',
+    rule,
+    /shape service.verbNoun/,
+    'name-shape',
+    named('pauseBureau'),
+  );
+  refuses(
+    'refuses an operationId with a digit or an underscore',
+    rule,
+    /shape service.verbNoun/,
+    'name-letters',
+    named('bureaus.pause_bureau2'),
+  );
+  refuses('refuses a service that is not the tag', rule, /one word/, 'name-tag', named('tenants.pauseBureau'));
+  refuses(
+    'refuses a verb that is not in the table',
+    rule,
+    /"freeze".*verbs.js/,
+    'name-verb',
+    named('bureaus.freezeBureau'),
+  );
+  refuses(
+    'refuses a verb that does not fit the method',
+    rule,
+    /is a POST, but "list"/,
+    'name-method',
+    named('bureaus.listBureaus'),
+  );
+  test('knows one meaning a verb', async () => {
+    const { verbs } = (await import(path.join(repository, 'openapi/rules/verbs.js'))) as {
+      verbs: Record<string, { meaning: string; methods: string[] }>;
+    };
+    const meanings = Object.values(verbs).map(({ meaning }) => meaning);
+    expect(new Set(meanings).size).toBe(meanings.length);
+    expect(Object.keys(verbs).every((verb) => /^[a-z]+$/.test(verb))).toBe(true);
+  });
+});
+
+describe('townhall/own-security', () => {
+  const rule = 'townhall/own-security';
+  refuses(
+    'refuses a default for the whole document',
+    rule,
+    /no security of its own; each operation/,
+    'security-default',
+    change(goodFiles(), document, ['security'], [{ adminSession: [] }]),
+  );
+  refuses(
+    'refuses a requirement that names no scheme',
+    rule,
+    /exactly one scheme/,
+    'security-empty',
+    change(goodFiles(), pause, ['post', 'security'], [{ adminSession: [] }, {}]),
+  );
+  const without = sample('security-absent', change(goodFiles(), pause, ['post', 'security'], undefined));
+  test('refuses an operation that does not say who may call it', () => {
+    expect(without().map((finding) => finding.ruleId)).toContain(rule);
+  });
+});
+
+describe('townhall/error-responses', () => {
+  const rule = 'townhall/error-responses';
+  for (const status of ['400', '401', '403', '500']) {
+    refuses(
+      `refuses an operation with an identity and without ${status}`,
+      rule,
+      new RegExp(`does not list ${status}`),
+      `errors-${status}`,
+      change(goodFiles(), pause, ['post', 'responses', status], undefined),
+    );
+  }
+  refuses(
+    'refuses an open operation without 500',
+    rule,
+    /does not list 500/,
+    'errors-open',
+    change(goodFiles(), events, ['get', 'responses', '500'], undefined),
+  );
+  refuses(
+    'refuses a range in the place of a number',
+    rule,
+    /lists "5XX"/,
+    'errors-range',
+    change(goodFiles(), events, ['get', 'responses', '5XX'], { $ref: '../../shared/responses/Refused.yaml' }),
+  );
+});
+
+describe('townhall/example-required', () => {
+  const rule = 'townhall/example-required';
+  refuses(
+    'refuses a request body without an example',
+    rule,
+    /the request body has no example/,
+    'example-request',
+    change(goodFiles(), pause, ['post', 'requestBody', 'content', 'application/json', 'examples'], undefined),
+  );
+  refuses(
+    'refuses an answer without an example',
+    rule,
+    /status 200 has no example/,
+    'example-answer',
+    change(goodFiles(), `${schemas}/Bureau.yaml`, ['example'], undefined),
+  );
+  refuses(
+    'refuses an error without an example',
+    rule,
+    /status 403 has no example/,
+    'example-error',
+    change(
+      goodFiles(),
+      'openapi/shared/responses/Refused.yaml',
+      ['content', 'application/json', 'examples'],
+      undefined,
+    ),
+  );
+});
+
+describe('townhall/component-file-unique', () => {
+  const twice = goodFiles();
+  twice['openapi/agent/sessions/schemas/Bureau.yaml'] = { type: 'object' };
+  refuses(
+    'refuses one name on two surfaces',
+    'townhall/component-file-unique',
+    /schemas\/Bureau is used 2 times: agent\/.*, gateway\//,
+    'unique-twice',
+    twice,
+  );
+});
+
+describe('townhall/event-union', () => {
+  const rule = 'townhall/event-union';
+  refuses(
+    'refuses a stream of anything but a union',
+    rule,
+    /neither a oneOf nor marked/,
+    'events-plain',
+    change(
+      goodFiles(),
+      events,
+      ['get', 'responses', '200', 'content', 'text/event-stream', 'schema', '$ref'],
+      './schemas/BureauPaused.yaml',
+    ),
+  );
+  refuses(
+    'refuses a schema without a file',
+    rule,
+    /no schema in a file of its own/,
+    'events-inline',
+    change(goodFiles(), events, ['get', 'responses', '200', 'content', 'text/event-stream', 'schema'], {
+      oneOf: [{ $ref: './schemas/BureauPaused.yaml' }, { $ref: './schemas/BureauOther.yaml' }],
+    }),
+  );
+  refuses(
+    'refuses a member without a const type',
+    rule,
+    /member 1 .* no required `type`/,
+    'events-untyped',
+    change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'type'], { type: 'string' }),
+  );
+  refuses(
+    'refuses a member whose type may be absent',
+    rule,
+    /member 1 .* no required `type`/,
+    'events-optional',
+    change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['required'], []),
+  );
+  refuses(
+    'refuses two members of one type',
+    rule,
+    /two members .* "archived"/,
+    'events-same',
+    change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'type', 'const'], 'archived'),
+  );
+  const foreign = sample(
+    'events-foreign',
+    change(
+      change(
+        goodFiles(),
+        events,
+        ['get', 'responses', '200', 'content', 'text/event-stream', 'schema', '$ref'],
+        './schemas/BureauPaused.yaml',
+      ),
+      `${schemas}/BureauPaused.yaml`,
+      ['x-foreign'],
+      true,
+    ),
+  );
+  test('lets a foreign format stream what it does', () => expect(foreign()).toEqual([]));
+});
+
+describe('townhall/wire-names', () => {
+  const rule = 'townhall/wire-names';
+  refuses(
+    'refuses camelCase at the gateway',
+    rule,
+    /member bureauId is not in snake_case/,
+    'names-gateway',
+    change(goodFiles(), `${schemas}/Bureau.yaml`, ['properties', 'bureauId'], { type: 'string' }),
+  );
+  refuses(
+    'refuses camelCase in a query',
+    rule,
+    /parameter afterEvent is not in snake_case/,
+    'names-query',
+    change(goodFiles(), events, ['get', 'parameters', 0, 'name'], 'afterEvent'),
+  );
+  refuses(
+    'refuses snake_case at the agent',
+    rule,
+    /member session_id is not in camelCase/,
+    'names-agent',
+    change(goodAgentFiles(), 'openapi/agent/bureaus/schemas/Bureau.yaml', ['properties', 'session_id'], {
+      type: 'string',
+    }),
+  );
+  refuses(
+    'refuses camelCase in what both share',
+    rule,
+    /member requestId is not in snake_case/,
+    'names-shared',
+    change(goodFiles(), 'openapi/shared/schemas/Problem.yaml', ['properties', 'requestId'], { type: 'string' }),
+  );
+  refuses(
+    'sees a foreign schema no longer excused once its mark is gone',
+    rule,
+    /member finishReason/,
+    'names-unmarked',
+    change(goodFiles(), `${schemas}/ForeignThing.yaml`, ['x-foreign'], undefined),
+  );
+});
+
+describe("redocly's own rules", () => {
+  refuses(
+    'refuse an example that breaks its schema',
+    'no-invalid-media-type-examples',
+    /bureau_id|additional|type/,
+    'built-in-example',
+    change(goodFiles(), pause, ['post', 'requestBody', 'content', 'application/json', 'examples', 'one', 'value'], {
+      bureau_id: 7,
+    }),
+  );
+  refuses(
+    'refuse a component that nothing uses',
+    'no-unused-components',
+    /never used/,
+    'built-in-unused',
+    change(goodFiles(), document, ['components', 'schemas'], { Spare: { type: 'object' } }),
+  );
+  refuses(
+    'refuse a tag without a description',
+    'tag-description',
+    /description/,
+    'built-in-tag',
+    change(goodFiles(), document, ['tags', 0, 'description'], undefined),
+  );
+  refuses(
+    'refuse a reference that leads nowhere',
+    'no-unresolved-refs',
+    /resolve/,
+    'built-in-reference',
+    change(goodFiles(), events, ['get', 'responses', '404', '$ref'], './none.yaml'),
+  );
+});

@@ -1,0 +1,70 @@
+// The rule of the login without credentials, by itself: who is at this machine, and which servers have it.
+import { describe, expect, test } from 'vitest';
+import { mayLogInLocally } from '../../../src/gateway/accounts/index.ts';
+import { localLogin } from '../../../src/gateway/accounts/local-login.ts';
+import { openToken, newLoginId, sealToken } from '../../../src/gateway/accounts/login-secret.ts';
+import { startWorld } from './world.ts';
+
+const neighbour = { bureauId: 'local', remoteAddress: '127.0.0.1', host: '127.0.0.1:43127', origin: undefined };
+
+describe('the local login', () => {
+  test.each([
+    ['IPv4', {}],
+    ['IPv6', { remoteAddress: '::1', host: '[::1]:43127' }],
+    ['IPv4 mapped into IPv6', { remoteAddress: '::ffff:127.0.0.1', host: 'localhost:43127' }],
+  ])('is there for a caller on this machine over %s', (_name, part) => {
+    expect(localLogin.available({ ...neighbour, ...part })).toBe(true);
+  });
+
+  test.each([
+    ['from another machine', { remoteAddress: '192.168.1.7' }],
+    ['from another machine under the name of this one', { remoteAddress: '::ffff:192.168.1.7', host: 'localhost' }],
+    ['from an address that only looks close', { remoteAddress: '128.0.0.1' }],
+    ['under a foreign Host', { host: 'townhall.example' }],
+    ['without a Host', { host: '' }],
+    ['from a web page', { origin: 'http://127.0.0.1:43127' }],
+    ['into another Bureau', { bureauId: 'shop' }],
+  ])('is not there %s', (_name, part) => {
+    expect(localLogin.available({ ...neighbour, ...part })).toBe(false);
+  });
+});
+
+describe('a server', () => {
+  const alone = { engine: 'embedded', localLogin: undefined, cityBaseUrl: undefined, trustedProxies: [] } as const;
+
+  test('has the local login when it is the local edition and nothing stands in front of it', () => {
+    expect(mayLogInLocally(alone)).toBe(true);
+    expect(mayLogInLocally({ ...alone, localLogin: true, cityBaseUrl: 'http://localhost:43127' })).toBe(true);
+  });
+
+  test.each([
+    ['with PostgreSQL', { engine: 'postgres' }],
+    ['with LOCAL_LOGIN=false', { localLogin: false }],
+    ['with a public address', { cityBaseUrl: 'https://gateway.example' }],
+    ['behind a proxy', { trustedProxies: ['127.0.0.1'] }],
+  ] as const)('does not have it %s', (_name, part) => {
+    expect(mayLogInLocally({ ...alone, ...part })).toBe(false);
+  });
+
+  test('answers 404 to the local login where it is off', async () => {
+    const world = await startWorld({ localLogin: false });
+    try {
+      const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local', bureau_id: 'local' } });
+      expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
+      expect((await world.call('GET', '/v1/accounts/providers?bureau_id=local')).body).toEqual({ items: [] });
+    } finally {
+      await world.close();
+    }
+  });
+});
+
+describe('a sealed token', () => {
+  test('opens with its own login_id alone', () => {
+    const loginId = newLoginId();
+    const sealed = sealToken(loginId, 'th_usr_secret');
+    expect(openToken(loginId, sealed)).toBe('th_usr_secret');
+    expect(() => openToken(newLoginId(), sealed)).toThrow();
+    sealed[20] = (sealed[20] ?? 0) ^ 1;
+    expect(() => openToken(loginId, sealed)).toThrow();
+  });
+});

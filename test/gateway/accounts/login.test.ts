@@ -1,0 +1,212 @@
+// The local login from the start of an attempt to its token, and how long what it gave can be read.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startWorld, type World } from './world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld({ maxConnections: 1 });
+});
+beforeEach(() => world.shiftClock('0'));
+afterAll(() => world.close());
+
+const local = { provider: 'local', bureau_id: 'local' };
+
+async function startLogin(): Promise<string> {
+  const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
+  expect(status).toBe(200);
+  return body.login_id;
+}
+const readResult = (loginId: string) => world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
+
+async function setBureauState(state: 'active' | 'paused' | 'archived'): Promise<void> {
+  await world.database.sql`
+    update gateway.bureaus_records
+    set state = ${state}, archived_at = case when ${state} = 'archived' then gateway.townhall_now() end
+    where bureau_id = 'local'`;
+}
+
+describe('accounts.listProviders', () => {
+  test('lists the local login to a caller on this machine', async () => {
+    const { status, body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
+    expect(status).toBe(200);
+    expect(body).toEqual({ items: [{ id: 'local', label: 'This machine', kind: 'instant', inputs: [] }] });
+  });
+
+  test('lists nothing to a caller under a foreign Host', async () => {
+    const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', { headers: { host: 'rebound.example' } });
+    expect(body).toEqual({ items: [] });
+  });
+
+  test('names the missing and the malformed bureau_id', async () => {
+    for (const path of ['/v1/accounts/providers', '/v1/accounts/providers?bureau_id=%2e%2e']) {
+      const { status, body } = await world.call('GET', path);
+      expect([status, body.error.param]).toEqual([400, 'bureau_id']);
+    }
+  });
+
+  test('says that there is no such Bureau', async () => {
+    const { status, body } = await world.call('GET', '/v1/accounts/providers?bureau_id=nobody');
+    expect([status, body.error.code]).toEqual([404, 'bureau_not_found']);
+  });
+
+  test('refuses a credential that is nobody’s', async () => {
+    const { status, body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', { token: 'nonsense' });
+    expect([status, body.error.code]).toEqual([401, 'invalid_token']);
+  });
+});
+
+describe('accounts.startLogin', () => {
+  test('is done at once with the local login', async () => {
+    const { status, headers, body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
+    expect(status).toBe(200);
+    expect(body).toEqual({ login_id: expect.stringMatching(/^lgn_[0-9A-Za-z]{43}$/), provider: 'local', outcome: 'done' });
+    expect(headers['cache-control']).toBe('no-store');
+  });
+
+  test.each([
+    ['a foreign Host', { host: 'rebound.example' }],
+    ['a Host that only begins like this machine', { host: 'localhost.example' }],
+    ['an Origin', { origin: 'https://evil.example' }],
+    ['the Origin of this machine', { origin: 'http://localhost:3000' }],
+    ['the Origin null', { origin: 'null' }],
+  ])('has no local login for a caller with %s', async (_name, headers) => {
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: local, headers });
+    expect([status, body.error.code, body.error.param]).toEqual([404, 'provider_not_found', 'provider']);
+  });
+
+  test('has the local login under every name of this machine', async () => {
+    for (const host of ['localhost', 'LOCALHOST:80', '127.0.0.1:1', '[::1]:43127']) {
+      const { status } = await world.call('POST', '/v1/accounts/login/start', { body: local, headers: { host } });
+      expect([host, status]).toEqual([host, 200]);
+    }
+  });
+
+  test('does not know a provider that is not there', async () => {
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { ...local, provider: 'github' } });
+    expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
+  });
+
+  test('says that there is no such Bureau', async () => {
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { ...local, bureau_id: 'nobody' } });
+    expect([status, body.error.code]).toEqual([404, 'bureau_not_found']);
+  });
+
+  test('names missing and unknown members', async () => {
+    const missing = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local' } });
+    expect([missing.status, missing.body.error.param]).toEqual([400, 'bureau_id']);
+    const unknown = await world.call('POST', '/v1/accounts/login/start', { body: { ...local, user_id: 'usr_1' } });
+    expect([unknown.status, unknown.body.error.param]).toEqual([400, 'user_id']);
+  });
+
+  test('refuses a paused and an archived Bureau', async () => {
+    try {
+      for (const state of ['paused', 'archived'] as const) {
+        await setBureauState(state);
+        const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
+        expect([status, body.error.code]).toEqual([403, `bureau_${state}`]);
+      }
+    } finally {
+      await setBureauState('active');
+    }
+  });
+
+  test('leads every login of the local edition to one user', async () => {
+    const ids = await Promise.all([1, 2, 3].map(async () => (await readResult(await startLogin())).body.user.user_id));
+    expect(new Set(ids).size).toBe(1);
+  });
+});
+
+describe('accounts.getLoginResult', () => {
+  test('gives a token of thirty days that works', async () => {
+    const loginId = await startLogin();
+    const { status, headers, body } = await readResult(loginId);
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ login_id: loginId, status: 'done', user: { email: null, display_name: 'Local user', metadata: {} } });
+    expect(headers['cache-control']).toBe('no-store');
+    const days = (Date.parse(body.expires_at) - Date.now()) / 86_400_000;
+    expect(days).toBeGreaterThan(29.99);
+    expect(days).toBeLessThan(30.01);
+    const me = await world.call('GET', '/v1/accounts/me', { token: body.user_token });
+    expect([me.status, me.body.user.user_id]).toEqual([200, body.user.user_id]);
+  });
+
+  test('gives the same token again within a minute, and never another', async () => {
+    const loginId = await startLogin();
+    const first = await readResult(loginId);
+    await world.shiftClock('59 seconds');
+    const second = await readResult(loginId);
+    expect(second.body).toEqual(first.body);
+  });
+
+  test('gives one token to many readers at once', async () => {
+    const loginId = await startLogin();
+    const answers = await Promise.all(Array.from({ length: 5 }, () => readResult(loginId)));
+    expect(new Set(answers.map(({ body }) => body.user_token)).size).toBe(1);
+  });
+
+  test('is spent a minute after the first read, and the sealed token is gone', async () => {
+    const loginId = await startLogin();
+    await readResult(loginId);
+    await world.shiftClock('61 seconds');
+    for (let read = 0; read < 2; read += 1) {
+      const { status, body } = await readResult(loginId);
+      expect([status, body.error.code]).toEqual([410, 'login_spent']);
+    }
+    const left = await world.database.sql`
+      select 1 from gateway.accounts_login_attempts
+      where sealed_token is not null and first_read_at < gateway.townhall_now() - interval '60 seconds' and digest = sha256(${Buffer.from(loginId)})`;
+    expect(left).toHaveLength(0);
+  });
+
+  test('expires unread after ten minutes', async () => {
+    const loginId = await startLogin();
+    await world.shiftClock('601 seconds');
+    const { status, body } = await readResult(loginId);
+    expect([status, body]).toEqual([200, { login_id: loginId, status: 'expired' }]);
+  });
+
+  test('does not know an attempt that never was', async () => {
+    const { status, body } = await readResult(`lgn_${'0'.repeat(43)}`);
+    expect([status, body.error.code]).toEqual([404, 'login_not_found']);
+  });
+
+  test('refuses a malformed login_id without repeating it', async () => {
+    const { status, body } = await readResult('lgn_short');
+    expect([status, body.error.param]).toEqual([400, 'login_id']);
+    expect(JSON.stringify(body)).not.toContain('lgn_short');
+  });
+
+  test('fails for a user who was blocked meanwhile, and the Bureau’s pause stands before it', async () => {
+    const loginId = await startLogin();
+    await world.database.sql`update gateway.accounts_users set state = 'blocked'`;
+    try {
+      expect((await readResult(loginId)).body).toEqual({ login_id: loginId, status: 'failed' });
+      await setBureauState('paused');
+      expect((await readResult(loginId)).status).toBe(403);
+    } finally {
+      await setBureauState('active');
+      await world.database.sql`update gateway.accounts_users set state = 'active'`;
+    }
+  });
+
+  test('forgets attempts a day after their end', async () => {
+    const loginId = await startLogin();
+    await world.shiftClock('1 day 11 minutes');
+    await startLogin();
+    await expect.poll(async () => (await readResult(loginId)).status, { timeout: 5_000 }).toBe(404);
+  });
+});
+
+test('keeps no token and no login_id in the database or the log', async () => {
+  const loginId = await startLogin();
+  const { body } = await readResult(loginId);
+  await world.call('GET', '/v1/accounts/me', { token: body.user_token });
+  const kept = (await world.dump()) + world.logLines.join('');
+  expect(kept).toContain(body.user.user_id);
+  for (const secret of [loginId, body.user_token]) {
+    const payload = secret.replace(/^(th_usr|lgn)_/, '');
+    for (const form of [secret, payload, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64')]) {
+      expect(kept.includes(form)).toBe(false);
+    }
+  }
+});

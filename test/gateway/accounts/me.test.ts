@@ -1,0 +1,159 @@
+// What a user token stands for, and when it stands for nothing any more.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { localPerson } from '../../../src/gateway/accounts/index.ts';
+import { token as mintToken } from '../../../src/kernel/secret.ts';
+import { startWorld, type World } from './world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld({ maxConnections: 1 });
+  await world.admin.setup('admin', 'a rather long secret');
+});
+beforeEach(() => world.shiftClock('0'));
+afterAll(() => world.close());
+
+const issue = (ttlSeconds?: number) =>
+  world.accounts.issueUserToken({ bureauId: 'local', person: localPerson, name: 'shell', ...(ttlSeconds ? { ttlSeconds } : {}) });
+const me = (token?: string) => world.call('GET', '/v1/accounts/me', token === undefined ? {} : { token });
+
+describe('accounts.getMe', () => {
+  test('reads the user, the Bureau and the token', async () => {
+    const issued = await issue();
+    const { status, body } = await me(issued.userToken);
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      user: {
+        user_id: issued.userId,
+        email: null,
+        display_name: 'Local user',
+        avatar_url: null,
+        metadata: {},
+        created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      },
+      bureau: { bureau_id: 'local', name: 'Local', state: 'active', server_url: world.url },
+      token: { token_id: issued.tokenId, name: 'shell', expires_at: issued.expiresAt.toISOString() },
+    });
+  });
+
+  test('asks a guest for a credential', async () => {
+    const { status, headers, body } = await me();
+    expect([status, body.error.code]).toEqual([401, 'authentication_required']);
+    expect(headers['www-authenticate']).toBeDefined();
+  });
+
+  test('is not for an administrator', async () => {
+    const login = await world.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password: 'a rather long secret' } });
+    const { status, body } = await me(login.body.session_token);
+    expect([status, body.error.code]).toEqual([403, 'forbidden_for_identity']);
+  });
+
+  test('tolerates no query', async () => {
+    const { userToken } = await issue();
+    const { status, body } = await world.call('GET', '/v1/accounts/me?user_id=usr_1', { token: userToken });
+    expect([status, body.error.param]).toEqual([400, 'user_id']);
+  });
+
+  test('believes the token alone about who is asking', async () => {
+    const issued = await issue();
+    const headers = { 'x-user-id': 'usr_somebody', 'x-bureau-id': 'other', 'x-user-token': mintToken('usr'), 'x-forwarded-for': '10.0.0.1' };
+    const { body } = await world.call('GET', '/v1/accounts/me', { token: issued.userToken, headers });
+    expect([body.user.user_id, body.bureau.bureau_id]).toEqual([issued.userId, 'local']);
+  });
+
+  test.each([
+    ['garbage', () => 'garbage'],
+    ['a token that was never issued', () => mintToken('usr')],
+    ['a session that was never opened', () => mintToken('adm')],
+    ['an agent’s token', () => mintToken('agt')],
+    ['a token with a typing error', async () => flipLast((await issue()).userToken)],
+    ['a token of another kind with the same characters', async () => (await issue()).userToken.replace('th_usr_', 'th_adm_')],
+  ])('refuses %s', async (_name, make) => {
+    const { status, headers, body } = await me(await make());
+    expect([status, body.error.code]).toEqual([401, 'invalid_token']);
+    expect(headers['www-authenticate']).toContain('invalid_token');
+  });
+
+  test('refuses a revoked token at once', async () => {
+    const { userToken, tokenId } = await issue();
+    expect((await me(userToken)).status).toBe(200);
+    await world.database.sql`update gateway.accounts_tokens set revoked_at = gateway.townhall_now() where token_id = ${tokenId}`;
+    expect((await me(userToken)).status).toBe(401);
+  });
+
+  test('refuses an expired token, by the clock of the database', async () => {
+    const { userToken } = await issue(60);
+    await world.shiftClock('59 seconds');
+    expect((await me(userToken)).status).toBe(200);
+    await world.shiftClock('60 seconds');
+    expect((await me(userToken)).status).toBe(401);
+  });
+
+  test('refuses the token of a blocked user', async () => {
+    const { userToken, userId } = await issue();
+    await world.database.sql`update gateway.accounts_users set state = 'blocked' where user_id = ${userId}`;
+    try {
+      expect((await me(userToken)).status).toBe(401);
+      await expect(issue()).rejects.toMatchObject({ code: 'conflict' });
+    } finally {
+      await world.database.sql`update gateway.accounts_users set state = 'active'`;
+    }
+  });
+
+  test('says of a paused and of an archived Bureau what it is', async () => {
+    const { userToken } = await issue();
+    const set = (state: string) => world.database.sql`
+      update gateway.bureaus_records
+      set state = ${state}, archived_at = case when ${state} = 'archived' then gateway.townhall_now() end`;
+    try {
+      for (const state of ['paused', 'archived']) {
+        await set(state);
+        const { status, headers, body } = await me(userToken);
+        expect([status, body.error.code]).toEqual([403, `bureau_${state}`]);
+        expect(headers['www-authenticate']).toBeUndefined();
+        await expect(issue()).rejects.toMatchObject({ code: `bureau_${state}` });
+      }
+    } finally {
+      await set('active');
+    }
+  });
+
+  test('notes the last use of a token, at most once a minute', async () => {
+    const { userToken, tokenId } = await issue();
+    const lastUse = async () => {
+      const [row] = await world.database.sql<{ at: Date | null }[]>`
+        select last_used_at as at from gateway.accounts_tokens where token_id = ${tokenId}`;
+      return row?.at?.getTime() ?? null;
+    };
+    expect(await lastUse()).toBeNull();
+    await me(userToken);
+    await expect.poll(lastUse, { timeout: 5_000 }).not.toBeNull();
+    const first = await lastUse();
+    await world.shiftClock('30 seconds');
+    await me(userToken);
+    await world.shiftClock('90 seconds');
+    expect(await lastUse()).toBe(first);
+    await me(userToken);
+    await expect.poll(lastUse, { timeout: 5_000 }).toBeGreaterThan((first ?? 0) + 60_000);
+  });
+});
+
+describe('identify', () => {
+  test('does not ask the database about what is not a token', async () => {
+    const statements: string[] = [];
+    const { accounts } = await import('../../../src/gateway/accounts/index.ts');
+    const store = new Proxy({}, { get: (_target, name) => () => statements.push(String(name)) });
+    const slice = accounts({
+      store: store as never,
+      bureaus: world.bureaus,
+      log: { debug() {}, info() {}, warn() {}, error() {}, child: () => ({}) as never },
+      localLogin: false,
+    });
+    for (const text of ['', 'x'.repeat(200), `th_usr_${'0'.repeat(49)}`, mintToken('adm')]) expect(await slice.identify(text)).toBeNull();
+    expect(statements).toEqual([]);
+  });
+});
+
+/** Another character of the alphabet at the end, so that only the checksum is wrong. */
+function flipLast(token: string): string {
+  return token.slice(0, -1) + (token.endsWith('0') ? '1' : '0');
+}

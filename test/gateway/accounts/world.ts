@@ -1,0 +1,153 @@
+// A server with the slices that say who is who: Bureaus, accounts, administrators and the directory, over a
+// database of its own. The contract is cut down to their operations; everything else is as it runs.
+import { readFile } from 'node:fs/promises';
+import { request as httpRequest } from 'node:http';
+import { accounts, accountsStore, type Accounts } from '../../../src/gateway/accounts/index.ts';
+import { admin, adminStore, type Admin, type AdminNeeds } from '../../../src/gateway/admin/index.ts';
+import { bureaus, bureausStore, type Bureaus } from '../../../src/gateway/bureaus/index.ts';
+import { directory } from '../../../src/gateway/directory/index.ts';
+import type { Identity } from '../../../src/gateway/identity.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { createContract } from '../../../src/kernel/contract.ts';
+import type { Database } from '../../../src/kernel/database.ts';
+import { createLog } from '../../../src/kernel/log.ts';
+import { createRedactor, parseToken } from '../../../src/kernel/secret.ts';
+import { createServer } from '../../../src/kernel/server.ts';
+import { testDatabase } from '../../support/databases.ts';
+
+/** A member of an answer, readable as a text and as an object: what it is, the tests say, and fail where it is not. */
+export type Json = string & { readonly [name: string]: Json };
+
+export interface Answer {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  body: Json;
+}
+
+export interface World {
+  url: string;
+  database: Database;
+  bureaus: Bureaus;
+  accounts: Accounts;
+  admin: Admin;
+  /** Every line of the log so far. */
+  logLines: string[];
+  call(method: string, path: string, options?: { token?: string; body?: unknown; headers?: Record<string, string> }): Promise<Answer>;
+  /** Shifts the database's time; only in a world with one connection. */
+  shiftClock(interval: string): Promise<void>;
+  /** The text of every text and binary column of every table, binary ones in hexadecimal, base64 and as text. */
+  dump(): Promise<string>;
+  close(): Promise<void>;
+}
+
+export interface WorldOptions {
+  /** One connection is what `shiftClock` needs. */
+  maxConnections?: number;
+  localLogin?: boolean;
+  admin?: Omit<AdminNeeds, 'store' | 'log'>;
+  ready?: () => Promise<void>;
+}
+
+const prefixes = ['accounts.', 'admin.', 'directory.'];
+
+export async function startWorld(options: WorldOptions = {}): Promise<World> {
+  const limits = options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections };
+  const place = await testDatabase({ limits });
+  const { database } = place;
+  const logLines: string[] = [];
+  const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => logLines.push(line) });
+
+  const bureauSlice = bureaus({ store: bureausStore(database), log });
+  const accountSlice = accounts({
+    store: accountsStore(database, bureauSlice),
+    bureaus: bureauSlice,
+    log,
+    localLogin: options.localLogin ?? true,
+  });
+  const adminSlice = admin({ store: adminStore(database), log, ...options.admin });
+  const listed = [bureauSlice, accountSlice, adminSlice].map(({ name, title, env }) => ({ id: name, title, env }));
+  const directorySlice = directory({ services: () => listed, ready: options.ready ?? (() => database.ping()) });
+
+  const contract = createContract<Identity>({
+    definition: await definition(),
+    handlers: { ...accountSlice.handlers, ...adminSlice.handlers, ...directorySlice.handlers },
+    identities: { userToken: 'user', adminSession: 'admin' },
+    identify: async (bearer) => (parseToken(bearer) === 'adm' ? adminSlice.identify(bearer) : accountSlice.identify(bearer)),
+    guest: { kind: 'guest' },
+    validateResponses: true,
+  });
+  const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
+  const { url, port } = await server.listen({ host: '127.0.0.1', port: 0 });
+  await bureauSlice.ensureLocal(url);
+
+  return {
+    url,
+    database,
+    bureaus: bureauSlice,
+    accounts: accountSlice,
+    admin: adminSlice,
+    logLines,
+    call: (method, path, { token, body, headers = {} } = {}) =>
+      new Promise((resolve, reject) => {
+        const sent = typeof body === 'string' || body === undefined ? body : JSON.stringify(body);
+        const request = httpRequest(
+          {
+            host: '127.0.0.1',
+            port,
+            method,
+            path,
+            headers: {
+              ...(sent === undefined ? {} : { 'content-type': 'application/json' }),
+              ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+              ...headers,
+            },
+          },
+          (response) => {
+            let text = '';
+            response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+            response.once('error', reject).once('end', () => {
+              resolve({ status: response.statusCode ?? 0, headers: response.headers, body: text === '' ? {} : JSON.parse(text) });
+            });
+          },
+        );
+        request.once('error', reject);
+        request.end(sent);
+      }),
+    async shiftClock(interval) {
+      if (options.maxConnections !== 1) throw new Error('The clock is a connection’s own; this world has several.');
+      await database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
+    },
+    dump: () => dump(database),
+    async close() {
+      await server.close({ drainMs: 1_000 });
+      await accountSlice.close?.();
+      await adminSlice.close?.();
+      await place.close();
+    },
+  };
+}
+
+async function definition(): Promise<object> {
+  const file = new URL('../../../src/contract/gateway/bundle.json', import.meta.url);
+  const bundle = JSON.parse(await readFile(file, 'utf8')) as { paths: Record<string, Record<string, { operationId?: string }>> };
+  const own = Object.entries(bundle.paths).filter(([, item]) =>
+    Object.values(item).some(({ operationId = '' }) => prefixes.some((prefix) => operationId.startsWith(prefix))),
+  );
+  return { ...bundle, paths: Object.fromEntries(own) };
+}
+
+async function dump({ sql }: Database): Promise<string> {
+  const tables = await sql<{ name: string }[]>`
+    select format('%I.%I', table_schema, table_name) as name
+    from information_schema.tables where table_schema = 'gateway' and table_type = 'BASE TABLE'`;
+  const texts: string[] = [];
+  for (const { name } of tables) {
+    for (const row of await sql.unsafe(`select * from ${name}`)) {
+      for (const value of Object.values(row)) {
+        if (Buffer.isBuffer(value)) texts.push(value.toString('hex'), value.toString('base64'), value.toString('latin1'));
+        else texts.push(typeof value === 'string' ? value : (JSON.stringify(value, (_key, inner) => (typeof inner === 'bigint' ? `${inner}` : inner)) ?? ''));
+      }
+    }
+  }
+  return texts.join('\n');
+}

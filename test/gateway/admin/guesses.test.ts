@@ -1,0 +1,190 @@
+// Guessing an administrator's password: how many guesses are looked at, and who still gets in meanwhile.
+import { afterEach, describe, expect, test } from 'vitest';
+import { defaultGuessBudgets as budgets, judgeGuess, type Counters } from '../../../src/gateway/admin/guess-budget.ts';
+import { adminStore } from '../../../src/gateway/admin/index.ts';
+import { createTurnstile } from '../../../src/gateway/admin/turnstile.ts';
+import { startWorld, type World, type WorldOptions } from '../accounts/world.ts';
+
+const password = 'a rather long secret';
+
+let world: World | undefined;
+afterEach(async () => {
+  await world?.close();
+  world = undefined;
+});
+async function begin(options: WorldOptions = {}): Promise<World> {
+  world = await startWorld(options);
+  await world.admin.setup('admin', password);
+  return world;
+}
+const login = (at: World, secret: string, adminId = 'admin') =>
+  at.call('POST', '/v1/admin/login', { body: { admin_id: adminId, password: secret } });
+
+describe('admin.login', () => {
+  test('looks at no more of fifty wrong passwords at once than are free', async () => {
+    const at = await begin();
+    const answers = await Promise.all(Array.from({ length: 50 }, (_, index) => login(at, `wrong secret ${index}`)));
+    const evaluated = answers.filter(({ status }) => status === 401);
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(evaluated.length + refused.length).toBe(50);
+    expect(evaluated.length).toBeLessThanOrEqual(5);
+    expect(evaluated.length).toBeGreaterThan(0);
+    for (const { headers, body } of refused) {
+      expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1);
+      expect({ ...body.error, request_id: '' }).toEqual({ ...refused[0]?.body.error, request_id: '' });
+    }
+  });
+
+  test('counts no more at once than are free, over many connections', async () => {
+    const at = await begin();
+    const store = adminStore(at.database);
+    const counted = await Promise.all(
+      Array.from({ length: 40 }, () => store.countGuess({ adminId: 'admin', network: '10.0.0.1' }, budgets)),
+    );
+    expect(counted.filter((outcome) => outcome === 'counted')).toHaveLength(5);
+  });
+
+  test('makes the right password wait too, and lets it in after the delay', async () => {
+    const at = await begin({ maxConnections: 1 });
+    for (let guess = 0; guess < 5; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
+    const early = await login(at, password);
+    expect([early.status, early.headers['retry-after']]).toEqual([429, '1']);
+    await at.shiftClock('2 seconds');
+    expect((await login(at, 'wrong secret')).status).toBe(401);
+    expect((await login(at, password)).headers['retry-after']).toBe('2');
+    await at.shiftClock('5 seconds');
+    expect((await login(at, password)).status).toBe(200);
+    // The login forgave the guesses before it.
+    for (let guess = 0; guess < 5; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
+    expect((await login(at, 'wrong secret')).status).toBe(429);
+  });
+
+  test('says the same of an ID that does not exist', async () => {
+    const at = await begin();
+    const known = [];
+    const unknown = [];
+    for (let guess = 0; guess < 6; guess += 1) {
+      known.push(await login(at, 'wrong secret'));
+      unknown.push(await login(at, 'wrong secret', 'nobody'));
+    }
+    expect(known.map(({ status }) => status)).toEqual([401, 401, 401, 401, 401, 429]);
+    expect(unknown.map(({ status }) => status)).toEqual(known.map(({ status }) => status));
+    expect(unknown[5]?.body.error.message).toBe(known[5]?.body.error.message);
+  });
+
+  test('lets one network try so many IDs and no more', async () => {
+    const at = await begin({ admin: { guesses: { addressTries: 4 } } });
+    const answers = [];
+    for (let guess = 0; guess < 6; guess += 1) answers.push(await login(at, 'wrong secret', `nobody-${guess}`));
+    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 429, 429]);
+    expect(Number(answers[4]?.headers['retry-after'])).toBeGreaterThan(500);
+  });
+
+  test('does not count a login against its network', async () => {
+    const at = await begin({ admin: { guesses: { addressTries: 3, strangerTries: 3 } } });
+    for (let count = 0; count < 6; count += 1) expect((await login(at, password)).status).toBe(200);
+  });
+
+  test('lets nobody lock out a network that logged in before', async () => {
+    const at = await begin({ maxConnections: 1 });
+    expect((await login(at, password)).status).toBe(200);
+    const store = adminStore(at.database);
+    const outcomes = [];
+    for (let network = 0; network < 22; network += 1) {
+      outcomes.push(await store.countGuess({ adminId: 'admin', network: `10.0.0.${network}` }, budgets));
+    }
+    expect(outcomes.slice(0, 20).every((outcome) => outcome === 'counted')).toBe(true);
+    expect(outcomes[20]).toEqual({ retryAfterSeconds: 30 });
+    expect((await login(at, password)).status).toBe(200);
+    // The strangers have one try an interval.
+    await at.shiftClock('31 seconds');
+    expect(await store.countGuess({ adminId: 'admin', network: '10.0.1.1' }, budgets)).toBe('counted');
+    expect(await store.countGuess({ adminId: 'admin', network: '10.0.1.2' }, budgets)).not.toBe('counted');
+  });
+
+  test('remembers the guesses over a restart, and forgets them after a day', async () => {
+    const at = await begin({ maxConnections: 1 });
+    for (let guess = 0; guess < 5; guess += 1) await login(at, 'wrong secret');
+    const again = adminStore(at.database);
+    expect(await again.countGuess({ adminId: 'admin', network: '127.0.0.1' }, budgets)).toEqual({ retryAfterSeconds: 1 });
+    await at.shiftClock('25 hours');
+    for (let guess = 0; guess < 5; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
+    await at.shiftClock('50 hours');
+    await at.database.sql`select 1`;
+    await again.forgetOldGuesses(budgets.forgetSeconds);
+    expect(await at.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
+  });
+
+  test('sends away at once whoever comes while all places are taken', async () => {
+    const at = await begin({ admin: { checks: { running: 1, waiting: 1 }, guesses: { freeTries: 100 } } });
+    const answers = await Promise.all(Array.from({ length: 8 }, () => login(at, password)));
+    const statuses = answers.map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(1);
+    expect(statuses.filter((status) => status === 429).length).toBeGreaterThanOrEqual(1);
+    // The places are free again.
+    expect((await login(at, password)).status).toBe(200);
+  });
+});
+
+describe('the budgets', () => {
+  const none = { tries: 0, ageSeconds: 0, idleSeconds: 0, hasSucceeded: false };
+  const with_ = (part: Partial<Counters>): Counters => ({ address: none, id: none, pair: none, ...part });
+
+  test('double the delay of a pair with each try, up to a quarter of an hour', () => {
+    const waits = [4, 5, 6, 7, 14, 15, 40].map((tries) => {
+      const verdict = judgeGuess(with_({ pair: { ...none, tries } }), budgets);
+      return verdict.admitted ? 0 : verdict.retryAfterSeconds;
+    });
+    expect(waits).toEqual([0, 1, 2, 4, 512, 900, 900]);
+  });
+
+  test('evaluate at most ten guesses of a pair in its first minute', () => {
+    let tries = 0;
+    let last = 0;
+    let evaluated = 0;
+    for (let second = 0; second < 60; second += 1) {
+      for (let burst = 0; burst < 20; burst += 1) {
+        const verdict = judgeGuess(with_({ pair: { ...none, tries, idleSeconds: second - last } }), budgets);
+        if (!verdict.admitted) continue;
+        tries = verdict.tries.pair;
+        last = second;
+        evaluated += 1;
+      }
+    }
+    expect(evaluated).toBe(10);
+  });
+
+  test('do not count a known network among the strangers', () => {
+    const verdict = judgeGuess(with_({ id: { ...none, tries: 20 }, pair: { ...none, hasSucceeded: true } }), budgets);
+    expect(verdict).toMatchObject({ admitted: true, tries: { id: 20, pair: 1 } });
+  });
+
+  test('open a new window for an address when its last is over', () => {
+    const full = { ...none, tries: 30 };
+    expect(judgeGuess(with_({ address: { ...full, ageSeconds: 100.2 } }), budgets)).toEqual({ admitted: false, retryAfterSeconds: 500 });
+    expect(judgeGuess(with_({ address: { ...full, ageSeconds: 600 } }), budgets)).toMatchObject({
+      admitted: true,
+      opensWindow: true,
+      tries: { address: 1 },
+    });
+  });
+});
+
+describe('the turnstile', () => {
+  test('runs two, lets sixteen wait in their order, and takes nobody beyond', async () => {
+    const turnstile = createTurnstile({ running: 2, waiting: 16 });
+    const places = Array.from({ length: 18 }, () => turnstile.enter());
+    expect(places.every((place) => place !== null)).toBe(true);
+    expect(turnstile.enter()).toBeNull();
+    const order: number[] = [];
+    const turns = places.map((place, index) => place?.turn().then(() => order.push(index)));
+    await Promise.all(turns.slice(0, 2));
+    expect(order).toEqual([0, 1]);
+    places[1]?.leave();
+    places[1]?.leave();
+    await turns[2];
+    expect(order).toEqual([0, 1, 2]);
+    expect(turnstile.enter()).not.toBeNull();
+    expect(turnstile.enter()).toBeNull();
+  });
+});

@@ -1,0 +1,180 @@
+// The administrator's session from its login to its end, and the credentials behind it.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startWorld, type World } from '../accounts/world.ts';
+
+const adminId = 'Ada.Admin@example-1';
+const password = 'CANARY pass phrase 7f3';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld({ maxConnections: 1, admin: { guesses: { freeTries: 1_000, addressTries: 1_000, strangerTries: 1_000 } } });
+  await world.admin.setup(adminId, password);
+});
+beforeEach(() => world.shiftClock('0'));
+afterAll(() => world.close());
+
+const login = (body: unknown = { admin_id: adminId, password }) => world.call('POST', '/v1/admin/login', { body });
+const session = (token?: string) => world.call('GET', '/v1/admin/session', token === undefined ? {} : { token });
+async function open(): Promise<string> {
+  const { status, body } = await login();
+  expect(status).toBe(200);
+  return body.session_token;
+}
+
+describe('admin.login', () => {
+  test('opens a session of twelve hours', async () => {
+    const { status, headers, body } = await login();
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      admin_id: adminId,
+      session_token: expect.stringMatching(/^th_adm_[0-9A-Za-z]{49}$/),
+      expires_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    });
+    expect(Math.abs(Date.parse(body.expires_at) - Date.now() - 12 * 3_600_000)).toBeLessThan(60_000);
+    expect(headers['cache-control']).toBe('no-store');
+  });
+
+  test('answers a wrong ID and a wrong password alike', async () => {
+    const answers = [
+      await login({ admin_id: adminId, password: 'not the password' }),
+      await login({ admin_id: 'nobody', password: 'not the password' }),
+      await login({ admin_id: adminId.toLowerCase(), password }),
+    ];
+    for (const { status, headers, body } of answers) {
+      expect([status, body.error.code, body.error.param]).toEqual([401, 'invalid_credentials', null]);
+      expect({ ...body.error, request_id: '' }).toEqual({ ...answers[0]?.body.error, request_id: '' });
+      expect(Object.keys(headers)).toEqual(Object.keys(answers[0]?.headers ?? {}));
+    }
+  });
+
+  test('names the members at fault', async () => {
+    const cases: [unknown, string][] = [
+      [{ admin_id: adminId }, 'password'],
+      [{ admin_id: 'two words', password }, 'admin_id'],
+      [{ admin_id: adminId, password: 'x'.repeat(1_025) }, 'password'],
+      [{ admin_id: adminId, password: 7 }, 'password'],
+      [{ admin_id: adminId, password, role: 'owner' }, 'role'],
+    ];
+    for (const [body, param] of cases) {
+      const answer = await login(body);
+      expect([answer.status, answer.body.error.param]).toEqual([400, param]);
+      expect(JSON.stringify(answer.body)).not.toContain(password);
+    }
+  });
+
+  test('keeps five sessions and revokes the oldest beyond', async () => {
+    const tokens: string[] = [];
+    for (let count = 0; count < 7; count += 1) tokens.push(await open());
+    const statuses = await Promise.all(tokens.map(async (token) => (await session(token)).status));
+    expect(statuses).toEqual([401, 401, 200, 200, 200, 200, 200]);
+  });
+
+  test('renews a digest that has fewer rounds than today’s', async () => {
+    const stronger = await startWorld({ admin: { passwordRounds: 700_000 } });
+    try {
+      const digest = async () => (await stronger.database.sql`select password_digest from gateway.admin_administrators`)[0]?.['password_digest'];
+      await stronger.admin.setup('admin', password);
+      expect(await digest()).toMatch(/^\$pbkdf2-sha256\$i=700000\$/);
+      const [{ password_digest: older } = {}] = await world.database.sql`select password_digest from gateway.admin_administrators`;
+      expect(older).toMatch(/^\$pbkdf2-sha256\$i=600000\$/);
+      await stronger.database.sql`update gateway.admin_administrators set password_digest = ${String(older)}`;
+      const answer = await stronger.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password } });
+      expect(answer.status).toBe(200);
+      expect(await digest()).toMatch(/^\$pbkdf2-sha256\$i=700000\$/);
+      expect((await stronger.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password } })).status).toBe(200);
+    } finally {
+      await stronger.close();
+    }
+  });
+});
+
+describe('admin.getSession', () => {
+  test('reads the session in use', async () => {
+    const opened = await login();
+    const { status, body } = await session(opened.body.session_token);
+    expect(status).toBe(200);
+    expect(body).toEqual({ admin_id: adminId, expires_at: opened.body.expires_at, created_at: expect.stringMatching(/\.\d{3}Z$/) });
+  });
+
+  test('asks a guest for a credential', async () => {
+    const { status, body } = await session();
+    expect([status, body.error.code]).toEqual([401, 'authentication_required']);
+  });
+
+  test('is not for a user', async () => {
+    const { localPerson } = await import('../../../src/gateway/accounts/index.ts');
+    const { userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });
+    const { status, body } = await session(userToken);
+    expect([status, body.error.code]).toEqual([403, 'forbidden_for_identity']);
+  });
+
+  test('tolerates no query', async () => {
+    const { status, body } = await world.call('GET', '/v1/admin/session?admin_id=x', { token: await open() });
+    expect([status, body.error.param]).toEqual([400, 'admin_id']);
+  });
+
+  test('ends after two hours without use', async () => {
+    const token = await open();
+    await world.shiftClock('1 hour 59 minutes');
+    expect((await session(token)).status).toBe(200);
+    // The use that was just noted counts from here.
+    await expect
+      .poll(async () => {
+        const [row] = await world.database.sql`
+          select max(last_used_at) > gateway.townhall_now() - interval '1 minute' as noted from gateway.admin_sessions`;
+        return row?.['noted'];
+      })
+      .toBe(true);
+    await world.shiftClock('3 hours 58 minutes');
+    expect((await session(token)).status).toBe(200);
+    await world.shiftClock('7 hours');
+    const { status, body } = await session(token);
+    expect([status, body.error.code]).toEqual([401, 'invalid_token']);
+  });
+
+  test('ends after twelve hours whatever its use', async () => {
+    const token = await open();
+    await world.database.sql`update gateway.admin_sessions set last_used_at = gateway.townhall_now() + interval '11 hours 59 minutes'`;
+    await world.shiftClock('11 hours 59 minutes');
+    expect((await session(token)).status).toBe(200);
+    await world.shiftClock('12 hours');
+    expect((await session(token)).status).toBe(401);
+  });
+});
+
+describe('admin.logout', () => {
+  test('ends the session in use and no other', async () => {
+    const [first, second] = [await open(), await open()];
+    const { status, body } = await world.call('POST', '/v1/admin/logout', { token: first });
+    expect([status, body]).toEqual([200, { revoked: true }]);
+    expect((await session(first)).status).toBe(401);
+    expect((await session(second)).status).toBe(200);
+    expect((await world.call('POST', '/v1/admin/logout', { token: first })).status).toBe(401);
+  });
+
+  test('asks a guest for a credential', async () => {
+    expect((await world.call('POST', '/v1/admin/logout')).status).toBe(401);
+  });
+
+  test('takes no query', async () => {
+    const token = await open();
+    const { status } = await world.call('POST', '/v1/admin/logout?all=true', { token });
+    expect(status).toBe(400);
+    expect((await session(token)).status).toBe(200);
+  });
+});
+
+test('keeps no password and no session token in the database or the log', async () => {
+  const wrong = 'CANARY wrong guess 9c1';
+  await login({ admin_id: adminId, password: wrong });
+  await login({ admin_id: 'CANARYtypedintothewrongfield', password: wrong });
+  const token = await open();
+  await session(token);
+  const kept = (await world.dump()) + world.logLines.join('');
+  expect(kept).toContain(adminId);
+  for (const secret of [password, wrong, token, 'CANARYtypedintothewrongfield', token.slice('th_adm_'.length)]) {
+    for (const form of [secret, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64').replace(/=+$/, '')]) {
+      expect(kept.includes(form)).toBe(false);
+    }
+  }
+});

@@ -1,0 +1,106 @@
+// What the server says of itself: that it lives, whether it can work, and which services it has.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { localPerson } from '../../../src/gateway/accounts/index.ts';
+import { directory } from '../../../src/gateway/directory/index.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
+import { startWorld, type World } from '../accounts/world.ts';
+
+let world: World;
+let ready: () => Promise<void>;
+beforeAll(async () => {
+  world = await startWorld({ ready: () => ready() });
+  ready = () => world.database.ping();
+});
+afterAll(() => world.close());
+
+describe('directory.getHealth', () => {
+  test('names the services that there are, without looking at a credential', async () => {
+    for (const headers of [{}, { authorization: 'Bearer nonsense' }]) {
+      const { status, body } = await world.call('GET', '/health', { headers });
+      expect([status, body]).toEqual([200, { ok: true, services: ['bureaus', 'accounts', 'admin'] }]);
+    }
+  });
+
+  test('answers while the database does not', async () => {
+    const gate = Promise.withResolvers<void>();
+    const held = world.database.tx(async (tx) => {
+      await tx`select 1`;
+      await gate.promise;
+    });
+    // The embedded engine has one session, so whoever asked the database now would wait.
+    const answer = await world.call('GET', '/health');
+    gate.resolve();
+    await held;
+    expect(answer.status).toBe(200);
+  });
+
+  test('takes no query and no other method', async () => {
+    expect((await world.call('GET', '/health?verbose=1')).status).toBe(400);
+    const { status, headers } = await world.call('POST', '/health', { body: {} });
+    expect([status, headers['allow']]).toEqual([405, expect.stringContaining('GET')]);
+  });
+});
+
+describe('directory.getReadiness', () => {
+  test('is ready while the database answers', async () => {
+    const { status, body } = await world.call('GET', '/ready');
+    expect([status, body]).toEqual([200, { ready: true }]);
+  });
+
+  test.each([
+    ['the database is away', new Problem('unavailable', 'database_unavailable', 'Away.', { headers: { 'retry-after': '2' } }), 'database_unavailable', '2'],
+    ['the server drains', new Problem('unavailable', 'draining', 'Going.', { headers: { 'retry-after': '1' } }), 'draining', '1'],
+    ['something else is wrong', new Error('secret detail'), 'not_ready', '1'],
+  ])('is 503 while %s', async (_name, thrown, code, retryAfter) => {
+    const before = ready;
+    ready = async () => {
+      throw thrown;
+    };
+    try {
+      const { status, headers, body } = await world.call('GET', '/ready');
+      expect([status, body.error.code, headers['retry-after']]).toEqual([503, code, retryAfter]);
+      expect(JSON.stringify(body)).not.toContain('secret detail');
+    } finally {
+      ready = before;
+    }
+  });
+
+  test('takes no query', async () => {
+    expect((await world.call('GET', '/ready?x=1')).status).toBe(400);
+  });
+});
+
+describe('directory.listServices', () => {
+  test('lists every service for a user and for an administrator', async () => {
+    const { userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });
+    await world.admin.setup('admin', 'a rather long secret');
+    const login = await world.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password: 'a rather long secret' } });
+    for (const token of [userToken, login.body.session_token]) {
+      const { status, body } = await world.call('GET', '/v1/services', { token });
+      expect(status).toBe(200);
+      expect(body).toEqual({
+        items: [
+          { id: 'bureaus', name: 'Bureaus', env: [] },
+          { id: 'accounts', name: 'Accounts', env: [] },
+          { id: 'admin', name: 'Administration', env: [] },
+        ],
+      });
+    }
+  });
+
+  test('shows what a service declares, and nothing else of it', async () => {
+    const env = [{ key: 'ACME_API_KEY', description: 'Key of Acme.', required: true, value: 'secret' }];
+    const slice = directory({ services: () => [{ id: 'ai', title: 'Models', env }], ready: async () => {} });
+    const reply = await slice.handlers['directory.listServices']({} as never);
+    expect(reply.body).toEqual({
+      items: [{ id: 'ai', name: 'Models', env: [{ key: 'ACME_API_KEY', description: 'Key of Acme.', required: true }] }],
+    });
+  });
+
+  test('asks a guest for a credential and takes no query', async () => {
+    const guest = await world.call('GET', '/v1/services');
+    expect([guest.status, guest.body.error.code]).toEqual([401, 'authentication_required']);
+    const { userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });
+    expect((await world.call('GET', '/v1/services?id=ai', { token: userToken })).status).toBe(400);
+  });
+});

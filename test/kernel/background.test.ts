@@ -1,0 +1,40 @@
+// Work that nobody waits for: once at a time, and never anybody's failure.
+import { expect, test } from 'vitest';
+import { createBackground } from '../../src/kernel/background.ts';
+import type { Log } from '../../src/kernel/log.ts';
+
+function listen(): { log: Log; warnings: object[] } {
+  const warnings: object[] = [];
+  const log: Log = { debug() {}, info() {}, warn: (fields) => warnings.push(fields), error() {}, child: () => log };
+  return { log, warnings };
+}
+
+test('runs work of one name once at a time, and again afterwards', async () => {
+  const background = createBackground(listen().log);
+  const gate = Promise.withResolvers<void>();
+  let runs = 0;
+  const work = async () => {
+    runs += 1;
+    await gate.promise;
+  };
+  background.run('a', work);
+  background.run('a', work);
+  background.run('b', work);
+  gate.resolve();
+  await background.settled();
+  expect(runs).toBe(2);
+  background.run('a', work);
+  await background.settled();
+  expect(runs).toBe(3);
+});
+
+test('logs what fails and goes on', async () => {
+  const { log, warnings } = listen();
+  const background = createBackground(log);
+  background.run('a', () => Promise.reject(new Error('away')));
+  background.run('b', () => {
+    throw new Error('at once');
+  });
+  await background.settled();
+  expect(warnings).toHaveLength(2);
+});

@@ -1,0 +1,376 @@
+// Holds the house to its plan: who imports whom, one door a dependency, no loops, no names that say nothing, nothing
+// ambient below the composition roots. Every rule is also shown a sample that it must refuse.
+
+import { globSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { type Violation, findViolations } from './structure/rules.ts';
+import { readSource } from './structure/source.ts';
+
+const root = path.join(import.meta.dirname, '..');
+
+describe('the house', () => {
+  const files = [
+    'src/**/*.ts',
+    'clients/*/src/**/*.ts',
+    'test/**/*.ts',
+    'scripts/**/*.ts',
+    'examples/**/*.ts',
+    'openapi/rules/*.js',
+  ]
+    .flatMap((pattern) => globSync(pattern, { cwd: root }))
+    .map((file) => file.split(path.sep).join('/'))
+    .filter((file) => !/^src\/contract\/|\/generated\/|\/node_modules\//.test(file))
+    .sort();
+  const sources = files.map((file) => readSource(file, readFileSync(path.join(root, file), 'utf8')));
+
+  test('is seen whole', () => {
+    for (const room of ['src/kernel/', 'src/gateway/', 'src/agent/', 'scripts/', 'test/'])
+      expect(files.filter((file) => file.startsWith(room)).length, room).toBeGreaterThan(3);
+    expect(sources.flatMap(({ imports }) => imports).length).toBeGreaterThan(100);
+  });
+
+  test('follows its plan', () => {
+    // The one default export that a foreign interface asks for: redocly's of a plugin.
+    const found = findViolations(sources).filter(
+      ({ place, rule }) => !(rule === 'unwanted' && place.startsWith('openapi/rules/plugin.js:')),
+    );
+    expect(found.map(({ place, message }) => `${place} ${message}`)).toEqual([]);
+  });
+});
+
+/** The violations of a house made of the given files. */
+function inspect(files: Record<string, string>): Violation[] {
+  return findViolations(Object.entries(files).map(([file, text]) => readSource(file, text)));
+}
+
+function accepts(title: string, files: Record<string, string>): void {
+  test(title, () => expect(inspect(files)).toEqual([]));
+}
+
+function refuses(title: string, rule: string, file: string, text: string, more: Record<string, string> = {}): void {
+  test(title, () => {
+    const found = inspect({ [file]: text, ...more });
+    expect(found.map((violation) => violation.rule)).toEqual([rule]);
+    expect([file, ...Object.keys(more)]).toContain(found[0]?.place.split(':')[0]);
+  });
+}
+
+describe('who may import whom', () => {
+  accepts('lets the kernel use node, packages and itself', {
+    'src/kernel/a.ts': "import fs from 'node:fs';\nimport x from 'undici';\nimport { b } from './b.ts';",
+    'src/kernel/b.ts': 'export const b = 1;',
+  });
+  accepts('lets the kernel name the problem codes as a type', {
+    'src/kernel/problem.ts': "import type { ProblemCode } from '../contract/problem-code.gen.ts';",
+  });
+  refuses(
+    'keeps the kernel from loading the problem codes',
+    'imports',
+    'src/kernel/problem.ts',
+    "import { ProblemCode } from '../contract/problem-code.gen.ts';",
+  );
+  refuses(
+    'sees that a type among named imports still loads the module',
+    'imports',
+    'src/kernel/problem.ts',
+    "import { type ProblemCode } from '../contract/problem-code.gen.ts';",
+  );
+  refuses(
+    'keeps the kernel from a service',
+    'imports',
+    'src/kernel/a.ts',
+    "import { b } from '../gateway/service.ts';",
+  );
+  refuses('keeps the kernel from a client', 'imports', 'src/kernel/a.ts', "import { b } from '@townhall/gateway';");
+
+  accepts(
+    'lets a slice use the kernel, what all slices share, the contract as types, another slice as a type, and itself',
+    {
+      'src/gateway/ai/ai.ts': [
+        "import { Problem } from '../../kernel/problem.ts';",
+        "import type { Service } from '../service.ts';",
+        "import type { Operations } from '../../contract/gateway/operations.gen.ts';",
+        "import type { Credits } from '../credits/index.ts';",
+        "import { rule } from './rule.ts';",
+      ].join('\n'),
+    },
+  );
+  refuses(
+    'keeps a slice from loading another',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "import { hold } from '../credits/index.ts';",
+  );
+  refuses(
+    'keeps a slice from the inside of another, even as a type',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "import type { Hold } from '../credits/hold.ts';",
+  );
+  refuses(
+    'keeps a slice from the composition root',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "import { createGateway } from '../compose.ts';",
+  );
+  refuses(
+    'keeps a slice from the bundle of the contract',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "import bundle from '../../contract/gateway/bundle.json' with { type: 'json' };",
+  );
+  refuses(
+    'keeps what all slices share from knowing one',
+    'imports',
+    'src/gateway/service.ts',
+    "import type { A } from './ai/index.ts';",
+  );
+  refuses(
+    'sees an import that is made at run time',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "const late = () => import('../credits/index.ts');",
+  );
+  refuses(
+    'sees an import in a re-export',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "export { hold } from '../credits/index.ts';",
+  );
+  refuses(
+    'sees an import in a type',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "type Hold = import('../credits/hold.ts').Hold;",
+  );
+
+  accepts('lets a composition root take every index and the bundle', {
+    'src/gateway/compose.ts':
+      "import { ai } from './ai/index.ts';\nimport { read } from './config.ts';\nimport bundle from '../contract/gateway/bundle.json' with { type: 'json' };",
+  });
+  refuses(
+    'keeps a composition root from the inside of a slice',
+    'imports',
+    'src/gateway/compose.ts',
+    "import { text } from './ai/text.ts';",
+  );
+  refuses(
+    'keeps the agent from the gateway',
+    'imports',
+    'src/agent/sessions/turn.ts',
+    "import { Service } from '../../gateway/service.ts';",
+  );
+  refuses(
+    'keeps the gateway from the agent',
+    'imports',
+    'src/gateway/compose.ts',
+    "import { plugins } from '../agent/plugins/index.ts';",
+  );
+  refuses(
+    "keeps a surface from the other's contract",
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "import type { Operations } from '../../contract/agent/operations.gen.ts';",
+  );
+  accepts("lets the agent use the gateway's client and its own rooms by their index", {
+    'src/agent/sessions/turn.ts':
+      "import { createGatewayClient } from '@townhall/gateway';\nimport { call } from '../plugins/index.ts';",
+  });
+  refuses(
+    "keeps the agent's rooms from the inside of one another",
+    'imports',
+    'src/agent/sessions/turn.ts',
+    "import { call } from '../plugins/call.ts';",
+  );
+  refuses(
+    'keeps the gateway from its own client',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "import { createGatewayClient } from '@townhall/gateway';",
+  );
+
+  accepts('lets the cli call rooms by their doors', {
+    'src/cli/gateway.ts':
+      "import { createGateway } from '../gateway/compose.ts';\nimport { deploy } from '../deploy/index.ts';\nimport { id } from '../kernel/ids.ts';",
+  });
+  refuses(
+    'keeps the cli from the inside of a room',
+    'imports',
+    'src/cli/gateway.ts',
+    "import { text } from '../gateway/ai/text.ts';",
+  );
+  accepts('lets a client use its own code and the event parser', {
+    'clients/gateway/src/client.ts':
+      "import { a } from './generated/index.ts';\nimport { createParser } from 'eventsource-parser';",
+  });
+  refuses(
+    'keeps a client from src',
+    'imports',
+    'clients/gateway/src/client.ts',
+    "import type { Problem } from '../../../src/kernel/problem.ts';",
+  );
+  accepts('lets a client use what the clients share, and the types of the AI SDK', {
+    'clients/gateway/src/client.ts':
+      "import { send } from '../../shared/src/transport.ts';\nimport type { LanguageModelV3 } from '@ai-sdk/provider';",
+  });
+  refuses(
+    'keeps a client from another client',
+    'imports',
+    'clients/agent/src/client.ts',
+    "import { a } from '../../gateway/src/client.ts';",
+  );
+  refuses(
+    'keeps a client from loading the AI SDK',
+    'imports',
+    'clients/gateway/src/client.ts',
+    "import { APICallError } from '@ai-sdk/provider';",
+  );
+  refuses(
+    'keeps what the clients share from each of them',
+    'imports',
+    'clients/shared/src/transport.ts',
+    "import { a } from '../../gateway/src/client.ts';",
+  );
+  refuses('keeps a client from further packages', 'imports', 'clients/gateway/src/client.ts', "import ky from 'ky';");
+  refuses(
+    'keeps an example from src',
+    'imports',
+    'examples/chat.ts',
+    "import { createGateway } from '../src/gateway/compose.ts';",
+  );
+  refuses(
+    'keeps src from the tests',
+    'imports',
+    'src/gateway/ai/ai.ts',
+    "import { startGateway } from '../../../test/support/gateway.ts';",
+  );
+  accepts("lets a test see its own slice's files", {
+    'test/gateway/ai/reasoning.test.ts':
+      "import { check } from '../../../src/gateway/ai/reasoning.ts';\nimport { startGateway } from '../../support/gateway.ts';",
+  });
+  refuses(
+    "keeps a test from another slice's files",
+    'imports',
+    'test/gateway/ai/reasoning.test.ts',
+    "import { hold } from '../../../src/gateway/credits/hold.ts';",
+  );
+});
+
+describe('one door a dependency', () => {
+  accepts('lets the door use its dependency', {
+    'src/kernel/server.ts': "import express from 'express';",
+    'src/kernel/embedded-worker.ts': "import { NodeFS } from '@electric-sql/pglite/nodefs';",
+  });
+  for (const name of [
+    'express',
+    'openapi-backend',
+    'ajv/dist/2020.js',
+    'postgres',
+    '@electric-sql/pglite',
+    'pg-boss',
+    'pino',
+    'eventsource-parser',
+  ]) {
+    refuses(`keeps ${name} behind its door`, 'doors', 'src/gateway/ai/ai.ts', `import type { X } from '${name}';`);
+  }
+});
+
+describe('loops', () => {
+  refuses('are seen in two files', 'loops', 'src/kernel/a.ts', "import { b } from './b.ts';", {
+    'src/kernel/b.ts': "import { a } from './a.ts';",
+  });
+  test('are seen through three files and through types', () => {
+    const found = inspect({
+      'src/kernel/a.ts': "import type { B } from './b.ts';",
+      'src/kernel/b.ts': "import type { C } from './c.ts';",
+      'src/kernel/c.ts': "export type { A } from './a.ts';",
+    });
+    expect(found).toEqual([
+      {
+        rule: 'loops',
+        place: 'src/kernel/c.ts',
+        message: 'src/kernel/a.ts -> src/kernel/b.ts -> src/kernel/c.ts -> src/kernel/a.ts',
+      },
+    ]);
+  });
+  accepts('are not two ways to one file', {
+    'src/kernel/a.ts': "import './b.ts';\nimport './c.ts';",
+    'src/kernel/b.ts': "import './c.ts';",
+    'src/kernel/c.ts': '',
+  });
+});
+
+describe('tables', () => {
+  accepts("are named by their slice's store", {
+    'src/gateway/accounts/store.ts':
+      'const find = (sql) => sql`select * from gateway.accounts_users where created_at < gateway.townhall_now()`;',
+  });
+  accepts('may be spoken of in comments', {
+    'src/gateway/ai/ai.ts': '// The row of gateway.accounts_users is not touched.',
+  });
+  refuses(
+    'are not named elsewhere',
+    'tables',
+    'src/gateway/accounts/accounts.ts',
+    'const find = (sql, id) => sql`select * from gateway.accounts_users where id = ${id}`;',
+  );
+  refuses(
+    'are not named by another store',
+    'tables',
+    'src/gateway/ai/store.ts',
+    "const text = 'delete from gateway.accounts_users';",
+  );
+  refuses(
+    'are not named by the kernel',
+    'tables',
+    'src/kernel/jobs.ts',
+    "const text = 'delete from agent.sessions_events';",
+  );
+});
+
+describe('names', () => {
+  for (const name of ['utils', 'helpers', 'common', 'manager', 'misc', 'types'])
+    refuses(`"${name}" says nothing`, 'names', `src/kernel/${name}.ts`, '');
+  refuses('of folders say something too', 'names', 'src/gateway/utils/price.ts', '');
+  refuses('are in kebab-case', 'names', 'src/kernel/rateLimits.ts', '');
+});
+
+describe('what is ambient', () => {
+  accepts('is read by the roots and the one clock', {
+    'src/cli/main.ts': 'process.env.PORT; Date.now();',
+    'src/gateway/compose.ts': 'fetch("http://127.0.0.1");',
+    'src/kernel/clock.ts': 'export const clock = { now: () => new Date(), ms: () => Date.now() };',
+  });
+  accepts('may be passed in', {
+    'src/gateway/ai/provider.ts': 'export const call = ({ fetch }) => fetch("/x");\nconst at = new Date(0);',
+  });
+  for (const text of [
+    'process.env.PORT',
+    'process.env',
+    'Date.now()',
+    'new Date()',
+    'fetch("/x")',
+    'globalThis.fetch("/x")',
+  ]) {
+    refuses(`is not reached for by ${text}`, 'ambient', 'src/gateway/ai/ai.ts', `const x = () => ${text};`);
+  }
+  refuses('is not reached for by the clock, but for time', 'ambient', 'src/kernel/clock.ts', 'process.env.TZ;');
+});
+
+describe('what the language has and the house does not', () => {
+  for (const text of [
+    'export default 1;',
+    'export default function f() {}',
+    'export default class A {}',
+    'const a = 1; export { a as default };',
+    'enum A { b }',
+    'const enum A { b }',
+    'namespace A { export const b = 1; }',
+  ]) {
+    refuses(`is refused: ${text}`, 'unwanted', 'src/kernel/a.ts', text);
+  }
+  accepts('does not mean descriptions of what others made', {
+    'src/kernel/a.ts': "declare global { interface Window { a: 1 } }\ndeclare module 'x' { export const a: number; }",
+  });
+});

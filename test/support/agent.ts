@@ -1,0 +1,80 @@
+// One agent of its own for a test: its data, its workspace, its token and a client that holds it.
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type AgentClient, createAgentClient } from '@townhall/agent';
+import { readAgentConfig, type AgentConfig } from '../../src/agent/config.ts';
+import { type AgentNeeds, createAgent } from '../../src/agent/compose.ts';
+import type { Database, Sql } from '../../src/kernel/database.ts';
+import { createRedactor } from '../../src/kernel/secret.ts';
+import { silentLog, testDatabase } from './databases.ts';
+
+export interface AgentOptions {
+  gatewayUrl: string;
+  gatewayToken?: string;
+  gatewayTokenFile?: string;
+  model?: string;
+  variant?: 'current' | 'classic';
+  name?: string;
+  /** A folder that stays; without it the agent has a fresh one. */
+  dataDir?: string;
+  workspace?: string;
+  /** An open database that stays; without it the agent has a fresh one on the engine of the run. */
+  database?: Database;
+  settings?: Partial<AgentConfig>;
+  needs?: Partial<AgentNeeds>;
+}
+
+export interface TestAgent {
+  url: string;
+  token: string;
+  tokenFile: string;
+  workspace: string;
+  dataDir: string;
+  client: AgentClient;
+  database: Database;
+  sql: Sql;
+  /** Calls a route with exactly these headers and no others. */
+  fetch(path: string, init?: RequestInit): Promise<Response>;
+  close(): Promise<void>;
+}
+
+export async function startAgent(options: AgentOptions): Promise<TestAgent> {
+  const folder = options.dataDir === undefined ? await mkdtemp(join(tmpdir(), 'townhall-agent-')) : undefined;
+  const dataDir = options.dataDir ?? (folder as string);
+  const own = options.database === undefined ? await testDatabase() : undefined;
+  const database = options.database ?? (own as { database: Database }).database;
+  const flags = {
+    'data-dir': dataDir,
+    'gateway-url': options.gatewayUrl,
+    port: '0',
+    ...(options.workspace === undefined ? {} : { workspace: options.workspace }),
+    ...(options.model === undefined ? {} : { model: options.model }),
+    ...(options.variant === undefined ? {} : { variant: options.variant }),
+    ...(options.name === undefined ? {} : { name: options.name }),
+    ...(options.gatewayTokenFile === undefined ? {} : { 'gateway-token-file': options.gatewayTokenFile }),
+  };
+  const config = readAgentConfig(flags, { AGENT_GATEWAY_TOKEN: options.gatewayToken ?? 'th_usr_test' });
+  const agent = await createAgent(
+    { ...config, modelRetries: 0, drainMs: 2_000, ...options.settings },
+    { log: silentLog, redactor: createRedactor(), validateResponses: true, database, ...options.needs },
+  );
+  const { url } = await agent.listen();
+  const token = (await readFile(agent.tokenFile, 'utf8')).trim();
+  return {
+    url,
+    token,
+    tokenFile: agent.tokenFile,
+    workspace: options.workspace ?? join(dataDir, 'workspace'),
+    dataDir,
+    client: createAgentClient({ baseUrl: url, token }),
+    database,
+    sql: database.sql,
+    fetch: (path, init) => fetch(`${url}${path}`, init),
+    async close() {
+      await agent.close();
+      await own?.close();
+      if (folder !== undefined) await rm(folder, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,81 @@
+// A database for one world, on whichever engine the run is about. Nothing is shared between two worlds.
+import { randomBytes } from 'node:crypto';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inject } from 'vitest';
+import { connect, type ConnectOptions, type Database, type DatabaseLimits } from '../../src/kernel/database.ts';
+import { databaseUrl, migrateAll, silentLog, type DatabaseSource } from './template.ts';
+
+export { silentLog };
+
+export interface TestDatabase {
+  database: Database;
+  engine: Database['engine'];
+  /** What connect() takes: for a server in another process. The embedded engine must be closed here first. */
+  options: ConnectOptions;
+  /** Closes the connection and removes the data. */
+  close(): Promise<void>;
+}
+
+export interface TestDatabaseOptions {
+  /** Without the schemas of the surfaces. */
+  isEmpty?: boolean;
+  limits?: Partial<DatabaseLimits>;
+}
+
+export interface DatabasePlace {
+  options: ConnectOptions;
+  remove(): Promise<void>;
+}
+
+/** Where a world's data is, not opened yet. */
+export async function makeDatabase({ isEmpty = false, limits = {} }: TestDatabaseOptions = {}): Promise<DatabasePlace> {
+  const source = inject('databaseSource');
+  if (source?.engine === 'postgres') return makeClone(source, isEmpty, limits);
+  return makeFolder(isEmpty ? source?.emptyFolder : source?.migratedFolder, limits);
+}
+
+/** A fresh database with the schemas of both surfaces, open. */
+export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
+  const place = await makeDatabase(options);
+  const database = await connect(place.options, { log: silentLog });
+  // Where no template was made this does the work, elsewhere it finds it done.
+  if (!options.isEmpty) await migrateAll(database);
+  return {
+    database,
+    engine: database.engine,
+    options: place.options,
+    async close() {
+      await database.close();
+      await place.remove();
+    },
+  };
+}
+
+async function makeFolder(template: string | undefined, limits: Partial<DatabaseLimits>): Promise<DatabasePlace> {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-world-'));
+  const path = join(folder, 'townhall.db');
+  if (template) await cp(template, path, { recursive: true });
+  return { options: { path, limits }, remove: () => rm(folder, { recursive: true, force: true }) };
+}
+
+async function makeClone(source: DatabaseSource & { engine: 'postgres' }, isEmpty: boolean, limits: Partial<DatabaseLimits>): Promise<DatabasePlace> {
+  const name = `townhall_world_${randomBytes(6).toString('hex')}`;
+  await administer(source.url, `create database ${name} template ${isEmpty ? 'template1' : source.migratedTemplate}`);
+  return {
+    options: { url: databaseUrl(source.url, name), limits },
+    remove: () => administer(source.url, `drop database if exists ${name} with (force)`),
+  };
+}
+
+async function administer(url: string, statement: string): Promise<void> {
+  const admin = await connect({ url, limits: { maxConnections: 1 } }, { log: silentLog });
+  const session = admin.session({ deadlineMs: 60_000 });
+  try {
+    await session.sql.unsafe(statement);
+  } finally {
+    await session.close();
+    await admin.close();
+  }
+}

@@ -1,0 +1,26 @@
+// A process of its own on an embedded data folder, for tests that kill or count it:
+// `node embedded-child.ts PATH hold | insert | commits N`. It speaks in lines on standard output.
+import { connect } from '../../src/kernel/database.ts';
+import { silentLog } from './template.ts';
+
+const [path = '', mode, count = '0'] = process.argv.slice(2);
+try {
+  const database = await connect({ path }, { log: silentLog });
+  console.log('open');
+  if (mode === 'insert') {
+    await database.sql`create table if not exists acknowledged (n int primary key)`;
+    for (let n = 1; ; n += 1) {
+      await database.sql`insert into acknowledged (n) values (${n})`;
+      console.log(`row ${n}`);
+    }
+  } else if (mode === 'commits') {
+    await database.sql`create table commits (n int)`;
+    for (let n = 0; n < Number(count); n += 1) await database.sql`insert into commits (n) values (${n})`;
+    await database.close();
+  } else {
+    process.stdin.resume().once('end', () => void database.close());
+  }
+} catch (error) {
+  console.log(`refused ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 1;
+}

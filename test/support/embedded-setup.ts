@@ -1,0 +1,20 @@
+// Once a run: an empty and a migrated data folder, which each world of the embedded engine copies.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestProject } from 'vitest/node';
+import { connect } from '../../src/kernel/database.ts';
+import { migrateAll, silentLog } from './template.ts';
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-embedded-'));
+  const emptyFolder = join(folder, 'empty');
+  const migratedFolder = join(folder, 'migrated');
+  await (await connect({ path: emptyFolder }, { log: silentLog })).close();
+  const database = await connect({ path: migratedFolder }, { log: silentLog });
+  console.log(`[${project.name}] runs on ${database.version}`);
+  await migrateAll(database);
+  await database.close();
+  project.provide('databaseSource', { engine: 'embedded', emptyFolder, migratedFolder });
+  return () => rm(folder, { recursive: true, force: true });
+}

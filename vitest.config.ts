@@ -1,0 +1,46 @@
+// Everything that touches the database runs twice, on the embedded engine and on a real PostgreSQL server;
+// everything else runs once. A test file that no list names lands in `once`, so none is forgotten.
+import { defineConfig } from 'vitest/config';
+
+const onBothEngines = ['test/{gateway,agent,clients,cli,deploy,faults}/**/*.test.ts', 'test/kernel/{database,migrate,jobs}.test.ts'];
+const onEmbeddedAlone = ['test/kernel/embedded.test.ts'];
+
+// Starting a world takes a second on a busy machine, and two workers share two cores with a database server.
+const shared = {
+  setupFiles: ['test/support/setup.ts'],
+  testTimeout: 20_000,
+  hookTimeout: 60_000,
+  pool: 'forks' as const,
+};
+
+export default defineConfig({
+  test: {
+    maxWorkers: 2,
+    projects: [
+      {
+        test: {
+          ...shared,
+          name: 'embedded',
+          include: [...onBothEngines, ...onEmbeddedAlone],
+          globalSetup: ['test/support/embedded-setup.ts'],
+        },
+      },
+      {
+        test: {
+          ...shared,
+          name: 'postgres',
+          include: onBothEngines,
+          globalSetup: ['test/support/postgres-setup.ts'],
+        },
+      },
+      {
+        test: {
+          ...shared,
+          name: 'once',
+          include: ['test/**/*.test.ts'],
+          exclude: [...onBothEngines, ...onEmbeddedAlone],
+        },
+      },
+    ],
+  },
+});
