@@ -8,7 +8,7 @@ const onEmbeddedAlone = ['test/kernel/embedded.test.ts'];
 // Starting a world takes a second on a busy machine, and two workers share two cores with a database server.
 const shared = {
   setupFiles: ['test/support/setup.ts'],
-  testTimeout: 20_000,
+  testTimeout: 30_000,
   hookTimeout: 60_000,
   pool: 'forks' as const,
 };

@@ -1,16 +1,18 @@
-// Builds the published packages of clients/ with tsc: ESM, types and maps into each `dist`, the shared source compiled
-// into both, so that neither package needs another. A failed build leaves the last good one in place.
+// Builds the published packages of clients/ with tsc: ESM, types and maps into each `dist`, what the clients share
+// compiled into both, so that neither package needs another. A failed build leaves the last good one in place.
 //
-//   node scripts/build-clients.ts
+//   node scripts/build-clients.ts [--into DIR]
+//
+// --into puts whole packages into DIR instead, as they would be published, and leaves clients/ alone.
 
 import { execFile } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { promisify } from 'node:util';
+import { parseArgs, promisify } from 'node:util';
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, '..');
-const compiler = path.join(root, 'node_modules/typescript/bin/tsc');
+const { values: options } = parseArgs({ options: { into: { type: 'string' } } });
 
 const started = performance.now();
 try {
@@ -23,17 +25,23 @@ try {
 }
 
 async function build(name: string): Promise<void> {
-  const folder = path.join(root, 'clients', name);
+  const source = path.join(root, 'clients', name);
+  const folder = options.into === undefined ? source : path.join(path.resolve(options.into), name);
   mkdirSync(path.join(root, 'build'), { recursive: true });
   const staging = mkdtempSync(path.join(root, 'build/client-'));
   try {
-    await run(process.execPath, [compiler, '-p', folder, '--outDir', path.join(staging, 'dist')]);
-    const entry = path.join(staging, 'dist', name, 'src/index.js');
-    if (!existsSync(entry)) throw new Error(`tsc wrote no entry for ${name}`);
+    const compiled = path.join(staging, 'dist');
+    await run(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', source, '--outDir', compiled]);
+    if (!existsSync(path.join(compiled, name, 'src/index.js'))) throw new Error(`tsc wrote no entry for ${name}`);
+    if (options.into !== undefined) {
+      for (const file of ['package.json', 'README.md']) cpSync(path.join(source, file), path.join(folder, file));
+      cpSync(compiled, path.join(folder, 'dist'), { recursive: true });
+      return;
+    }
     // Set aside before it is removed, so that a program that starts now misses the folder for an instant only.
     const current = path.join(folder, 'dist');
     if (existsSync(current)) renameSync(current, path.join(staging, 'previous'));
-    renameSync(path.join(staging, 'dist'), current);
+    renameSync(compiled, current);
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }

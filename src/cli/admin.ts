@@ -17,7 +17,6 @@ import { lineFromTerminal, passwordFromPipe, passwordFromTerminal } from './pass
 type Action = 'setup' | 'reset';
 
 export const adminCommand: Command = {
-  summary: "Set up or reset the administrator's credentials.",
   help: () =>
     [
       'Usage: townhall admin setup [OPTIONS]    makes the first administrator',

@@ -9,7 +9,6 @@ import type { Command } from './command.ts';
 import { untilStopped } from './until-stopped.ts';
 
 export const agentCommand: Command = {
-  summary: 'Run an agent that works through a gateway.',
   help: () =>
     [
       'Usage: townhall agent [OPTIONS]',

@@ -4,8 +4,6 @@ import { SettingError } from '../kernel/settings.ts';
 
 /** One command of `townhall`. */
 export interface Command {
-  /** One line for the list of commands. */
-  summary: string;
   /** The whole text of `--help`. */
   help(): string;
   /** Runs to the end and gives the exit code; a server runs until it is told to stop. */

@@ -1,13 +1,27 @@
-// The one list of commands.
-import { adminCommand } from './admin.ts';
-import { agentCommand } from './agent.ts';
+// The one list of commands. Each is loaded only when it is asked for, so that `--help` does not wait for a server's code.
 import type { Command } from './command.ts';
-import { gatewayCommand } from './gateway.ts';
-import { startCommand } from './start.ts';
 
-export const commands: Readonly<Record<string, Command>> = {
-  start: startCommand,
-  gateway: gatewayCommand,
-  agent: agentCommand,
-  admin: adminCommand,
+/** A command's line in the overview, and how to get at the rest. */
+export interface CommandEntry {
+  summary: string;
+  load(): Promise<Command>;
+}
+
+export const commands: Readonly<Record<string, CommandEntry>> = {
+  start: {
+    summary: 'Run the local edition: a gateway and an agent beside it.',
+    load: async () => (await import('./start.ts')).startCommand,
+  },
+  gateway: {
+    summary: 'Run the gateway.',
+    load: async () => (await import('./gateway.ts')).gatewayCommand,
+  },
+  agent: {
+    summary: 'Run an agent that works through a gateway.',
+    load: async () => (await import('./agent.ts')).agentCommand,
+  },
+  admin: {
+    summary: "Set up or reset the administrator's credentials.",
+    load: async () => (await import('./admin.ts')).adminCommand,
+  },
 };

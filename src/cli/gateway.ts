@@ -10,7 +10,6 @@ import type { Command } from './command.ts';
 import { untilStopped } from './until-stopped.ts';
 
 export const gatewayCommand: Command = {
-  summary: 'Run the gateway.',
   help: () =>
     [
       'Usage: townhall gateway [OPTIONS]',

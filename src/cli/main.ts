@@ -31,11 +31,12 @@ async function main(given: readonly string[]): Promise<number> {
     print(version);
     return 0;
   }
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
-  if (command === undefined) {
+  const entry = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (entry === undefined) {
     complain(`townhall: there is no command "${name}"; townhall --help lists them.`);
     return 2;
   }
+  const command = await entry.load();
   if (rest.includes('--help') || rest.includes('-h')) {
     print(command.help());
     return 0;

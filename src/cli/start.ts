@@ -20,7 +20,6 @@ import { version } from './version.ts';
 import { welcome } from './welcome.ts';
 
 export const startCommand: Command = {
-  summary: 'Run the local edition: a gateway and an agent beside it.',
   help: () =>
     [
       'Usage: townhall start [OPTIONS]',

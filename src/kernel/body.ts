@@ -71,28 +71,22 @@ function collect(request: IncomingMessage, maximum: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
-    const release = () => {
-      request.off('data', take).off('end', end).off('close', cut).off('error', cut);
-    };
     const take = (chunk: Buffer) => {
       size += chunk.byteLength;
-      if (size > maximum) {
-        release();
-        // What is still to come stays on the wire; the server closes the connection after its answer.
-        request.pause();
-        reject(tooLarge(maximum));
+      if (size <= maximum) {
+        chunks.push(chunk);
         return;
       }
-      chunks.push(chunk);
+      // What is still to come stays on the wire; the server closes the connection after its answer.
+      request.off('data', take);
+      request.pause();
+      reject(tooLarge(maximum));
     };
-    const end = () => {
-      release();
-      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size));
-    };
-    const cut = () => {
-      release();
-      reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));
-    };
-    request.on('data', take).on('end', end).on('close', cut).on('error', cut);
+    request.on('data', take);
+    request.on('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size)));
+    // Comes after the end as well, when it changes nothing any more.
+    request.on('close', () => {
+      if (!request.complete) reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));
+    });
   });
 }

@@ -103,7 +103,12 @@ interface ContractOperation {
   operationId: string;
   method: string;
   path: string;
+  /** As the document has it; undefined is refused at start. */
+  declaredSecurity: Record<string, string[]>[] | undefined;
+  /** What the pipeline is told: nothing for an operation that anyone may call, else the one requirement. */
   security: Record<string, string[]>[];
+  /** The identity kinds that may call it. */
+  admits: ReadonlySet<string>;
   parameters: Parameter[];
   requestBody?: Any;
   responses: Record<string, Any>;
@@ -139,6 +144,9 @@ interface ContractRequest {
 
 // Where the document lives for ajv, so that its `$ref`s are compiled once and shared by all operations.
 const documentKey = 'contract.json';
+// The pipeline runs a chain of promises for each scheme of an operation. All of ours come down to one
+// question, so the operations are handed to it with this one requirement in place of theirs.
+const listed = 'an identity that the operation lists';
 const methods = ['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'];
 const nothing = new Uint8Array(0);
 // Explaining every fault costs more than finding the first; beyond this size the first has to do.
@@ -153,14 +161,11 @@ const bearerShape = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
  */
 export function createContract<Identity extends { kind: string }>(options: ContractOptions<Identity>): Contract {
   const document = options.definition as Any;
-  const operations = readOperations(document);
+  const operations = readOperations(document, options.identities);
   refuseDisagreement(document, operations, options);
   const byId = new Map(operations.map((operation) => [operation.operationId, operation]));
   const router = new ContractRouter(document, operations, byId);
   const validator = new ContractValidator(document, router);
-  const admitted = new Map(
-    operations.map((operation) => [operation.operationId, operation.security.flatMap((requirement) => Object.keys(requirement))]),
-  );
 
   const backend = new OpenAPIBackend({ definition: document, strict: true, quick: true });
   // What `init` would do, but with our router and validator and without copying the document.
@@ -202,10 +207,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       throw new Error('An operation without a handler passed the check at start.');
     },
   });
-  for (const scheme of Object.keys(document.components?.securitySchemes ?? {})) {
-    const kind = options.identities[scheme];
-    backend.registerSecurityHandler(scheme, (_context: Any, { exchange }: ContractRequest) => exchange.identity?.kind === kind);
-  }
+  backend.securityHandlers[listed] = (context: Any, { exchange }: ContractRequest) =>
+    (context.operation as ContractOperation).admits.has(exchange.identity?.kind ?? '');
   for (const [operationId, handler] of Object.entries(options.handlers)) {
     backend.register(operationId, (_context: Any, request: ContractRequest) => {
       request.exchange.handled = true;
@@ -213,23 +216,25 @@ export function createContract<Identity extends { kind: string }>(options: Contr
     });
   }
 
-  async function settleIdentity(operation: ContractOperation, exchange: Exchange): Promise<void> {
+  function settleIdentity(operation: ContractOperation, exchange: Exchange): void | Promise<void> {
     exchange.operation = operation.facts;
     exchange.identity = options.guest;
     const presented = exchange.headers.authorization;
     if (presented === undefined || operation.ignoresCredential) return;
     const bearer = typeof presented === 'string' && presented.length <= maximumBearerLength ? bearerShape.exec(presented)?.[1] : undefined;
-    const identity = bearer === undefined ? null : await options.identify(bearer);
-    if (identity === null) {
-      throw new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
-        headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
-      });
-    }
-    exchange.identity = identity;
+    if (bearer === undefined) throw invalidToken();
+    return options.identify(bearer).then((identity) => {
+      if (identity === null) throw invalidToken();
+      exchange.identity = identity;
+    });
   }
 
-  async function receiveBody(operation: ContractOperation, request: ContractRequest): Promise<void> {
-    const received = await request.exchange.readBody(operation.facts);
+  function receiveBody(operation: ContractOperation, request: ContractRequest): void | Promise<void> {
+    const received = request.exchange.readBody(operation.facts);
+    return received instanceof Promise ? received.then((body) => takeBody(operation, request, body)) : takeBody(operation, request, received);
+  }
+
+  function takeBody(operation: ContractOperation, request: ContractRequest, received: ReceivedBody): void {
     if (operation.facts.body?.required && !received.present) {
       throw new Problem('bad_request', 'invalid_request', 'This operation needs a body.');
     }
@@ -239,8 +244,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
   }
 
   return {
-    operationIds: [...admitted.keys()],
-    async dispatch(exchange) {
+    operationIds: [...byId.keys()],
+    dispatch(exchange) {
       const request: ContractRequest = {
         method: exchange.method.toLowerCase(),
         path: exchange.path,
@@ -251,9 +256,12 @@ export function createContract<Identity extends { kind: string }>(options: Contr
         failure: undefined,
         params: {},
       };
-      const reply = (await backend.handleRequest(request as Any, request)) as AnyReply;
-      if (!options.validateResponses || !exchange.operation || !exchange.handled) return reply;
-      return validator.checkedReply(byId.get(exchange.operation.operationId) as ContractOperation, reply);
+      const replied = backend.handleRequest(request as Any, request) as Promise<AnyReply>;
+      if (!options.validateResponses) return replied;
+      return replied.then((reply) => {
+        const operation = exchange.handled && exchange.operation ? byId.get(exchange.operation.operationId) : undefined;
+        return operation ? validator.checkedReply(operation, reply) : reply;
+      });
     },
     problemMismatch(exchange, status, body) {
       const operation = exchange.operation && byId.get(exchange.operation.operationId);
@@ -277,6 +285,12 @@ export function createContract<Identity extends { kind: string }>(options: Contr
   };
 }
 
+function invalidToken(): Problem {
+  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
+    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
+  });
+}
+
 function callOf(operationId: string, { exchange, parsed }: ContractRequest): object {
   const { params, query, headers, requestBody, raw } = parsed as ParsedRequest;
   const { host, origin } = exchange.headers;
@@ -291,7 +305,7 @@ function callOf(operationId: string, { exchange, parsed }: ContractRequest): obj
     requestId: exchange.requestId,
     remoteAddress: exchange.remoteAddress,
     request: { host: host ?? '', origin, headers: exchange.headers },
-    timing: exchange.timing,
+    timing: (name: string, durationMs: number) => exchange.timing(name, durationMs),
     // Made when they are asked for: many handlers need neither.
     get signal() {
       return exchange.signal;
@@ -302,7 +316,7 @@ function callOf(operationId: string, { exchange, parsed }: ContractRequest): obj
   };
 }
 
-function readOperations(document: Any): ContractOperation[] {
+function readOperations(document: Any, identities: Record<string, string>): ContractOperation[] {
   const operations: ContractOperation[] = [];
   for (const [path, item] of Object.entries<Any>(document.paths ?? {})) {
     for (const method of methods) {
@@ -314,7 +328,10 @@ function readOperations(document: Any): ContractOperation[] {
         operationId: own.operationId ?? '',
         method,
         path,
-        security: own.security,
+        declaredSecurity: own.security,
+        // An empty requirement among others admits anyone just as an empty list does.
+        security: schemesOf(own.security).length === 0 || own.security.some((one: object) => Object.keys(one).length === 0) ? [] : [{ [listed]: [] }],
+        admits: new Set(schemesOf(own.security).map((scheme) => identities[scheme] ?? '')),
         parameters,
         requestBody: body,
         responses: Object.fromEntries(
@@ -348,17 +365,24 @@ function readOperations(document: Any): ContractOperation[] {
   return operations;
 }
 
+function schemesOf(security: Record<string, string[]>[] | undefined): string[] {
+  return Array.isArray(security) ? security.flatMap((requirement) => Object.keys(requirement)) : [];
+}
+
 function refuseDisagreement(document: Any, operations: ContractOperation[], options: ContractOptions<{ kind: string }>): void {
   const faults: string[] = [];
   const seen = new Set<string>();
   const used = new Set(Object.keys(document.components?.securitySchemes ?? {}));
-  for (const { operationId, method, path, security } of operations) {
+  for (const { operationId, method, path, declaredSecurity } of operations) {
     const name = operationId === '' ? `${method.toUpperCase()} ${path}` : operationId;
     if (operationId === '') faults.push(`${name} has no operationId`);
     else if (seen.has(operationId)) faults.push(`${name} is the id of two operations`);
     seen.add(operationId);
-    if (!Array.isArray(security)) faults.push(`${name} has no security of its own`);
-    else for (const scheme of security.flatMap((requirement) => Object.keys(requirement))) used.add(scheme);
+    if (!Array.isArray(declaredSecurity)) faults.push(`${name} has no security of its own`);
+    for (const scheme of schemesOf(declaredSecurity)) used.add(scheme);
+    if (declaredSecurity?.some?.((requirement) => Object.keys(requirement).length > 1)) {
+      faults.push(`${name} asks for two credentials at once`);
+    }
     if (operationId !== '' && !Object.hasOwn(options.handlers, operationId)) faults.push(`${name} has no handler`);
   }
   for (const operationId of Object.keys(options.handlers)) {

@@ -1,7 +1,7 @@
 // The 0600 socket beside the data, through which commands talk to a server that holds the embedded
 // database. Whoever may read the folder may use it; it carries one JSON line each way a connection.
 import { once } from 'node:events';
-import { chmod, rm } from 'node:fs/promises';
+import { chmod, lstat, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
 import type { Log } from './log.ts';
 import { Problem } from './problem.ts';
@@ -131,6 +131,10 @@ async function readLine(socket: Socket): Promise<string | undefined> {
 }
 
 async function removeStale(path: string): Promise<void> {
+  const found = await lstat(path).catch(() => undefined);
+  if (!found) return;
+  // A refused connection looks the same on a plain file.
+  if (!found.isSocket()) throw new Error(`${path} is there already and is no socket.`);
   const socket = await dial(path);
   if (socket) {
     socket.destroy();

@@ -82,7 +82,7 @@ export const defaultLimits: DatabaseLimits = {
  * `prepare: false` is for a pooler in transaction mode (`?prepare=false` in the URL does the same): no named
  * statements, and the timeouts are set inside of transactions instead of at the connection's start.
  */
-export type ConnectOptions = ({ url: string; prepare?: boolean } | { path: string; seed?: string }) & {
+export type ConnectOptions = ({ url: string; prepare?: boolean } | { path: string; seed?: string; checkpointEveryMs?: number }) & {
   limits?: Partial<DatabaseLimits>;
 };
 
@@ -138,7 +138,7 @@ async function connectServer(options: { url: string; prepare?: boolean }, limits
   }
 }
 
-async function connectEmbedded(options: { path: string; seed?: string }, limits: DatabaseLimits, log: Log): Promise<Database> {
+async function connectEmbedded(options: { path: string; seed?: string; checkpointEveryMs?: number }, limits: DatabaseLimits, log: Log): Promise<Database> {
   const engine = await openEmbedded({ ...options, idleInTransactionMs: limits.idleInTransactionMs, log });
   const make = (isPatient: boolean, deadlineMs: number): Connections => ({
     maxConnections: 1,

@@ -1,7 +1,7 @@
 // The thread in which the embedded PostgreSQL lives. PGlite has one session and answers synchronously,
 // so it is kept off the server's event loop; peers take turns, and one that is inside a transaction keeps
 // its turn until the transaction ends. A commit is on the disk before its answer leaves this file.
-import { closeSync, createReadStream, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { closeSync, createReadStream, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { createGunzip } from 'node:zlib';
@@ -15,6 +15,8 @@ export interface EmbeddedStart {
   /** A gzipped tar of an initialized cluster, or null: then initdb runs, which takes seconds. */
   seed: string | null;
   idleInTransactionMs: number;
+  /** How often the size of the log since the last checkpoint is looked at. */
+  checkpointEveryMs: number;
 }
 
 /** `query` carries whole protocol messages up to a Sync, Flush or simple Query; each gets one `answer`. */
@@ -81,8 +83,8 @@ interface EmscriptenModule {
 
 // In its single-user mode PostgreSQL never makes a checkpoint by itself, so the log would grow for ever and
 // a start after a crash would read all of it. This is looked at while nobody is inside a transaction.
-const checkpointEveryMs = 30_000;
 const checkpointAboveBytes = 32 * 1024 * 1024;
+const askWhetherDue = `select from pg_control_checkpoint() where pg_current_wal_insert_lsn() - redo_lsn > ${checkpointAboveBytes}`;
 
 const sync = Uint8Array.of(0x53, 0, 0, 0, 4);
 
@@ -93,7 +95,7 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
   const waiting: { peer: number; bytes: Uint8Array }[] = [];
   let holder: number | null = null;
   let idleTimer: NodeJS.Timeout | undefined;
-  const checkpointTimer = setInterval(checkpointWhenDue, checkpointEveryMs);
+  const checkpointTimer = setInterval(checkpointWhenDue, start.checkpointEveryMs);
 
   port.on('message', (message: ToWorker) => {
     if (message.kind === 'query') {
@@ -123,8 +125,8 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
       if (!next) break;
       const bytes = run(next.bytes);
       holder = isIdle(bytes) ? null : next.peer;
-      const news = notifications(bytes);
-      if (news) send({ kind: 'notify', peer: next.peer, bytes: news });
+      // NotificationResponse is for every peer, since all share one session.
+      for (const news of messages(bytes, 'A')) send({ kind: 'notify', peer: next.peer, bytes: news });
       send({ kind: 'answer', peer: next.peer, bytes });
     }
     clearTimeout(idleTimer);
@@ -157,7 +159,9 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
   }
 
   function checkpointWhenDue(): void {
-    if (holder === null && logBytes(start.cluster) > checkpointAboveBytes) run(simpleQuery('checkpoint'));
+    if (holder !== null) return;
+    const isDue = messages(run(simpleQuery(askWhetherDue)), 'D').length > 0;
+    if (isDue) run(simpleQuery('checkpoint'));
   }
 
   async function dump(): Promise<void> {
@@ -257,11 +261,6 @@ async function initialize(cluster: string): Promise<void> {
   syncPath(dirname(cluster));
 }
 
-function logBytes(cluster: string): number {
-  const folder = join(cluster, 'pg_wal');
-  return readdirSync(folder).reduce((sum, name) => sum + (statSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0), 0);
-}
-
 function syncPath(path: string): void {
   const file = openSync(path, 'r');
   try {
@@ -284,16 +283,16 @@ function isIdle(answer: Uint8Array): boolean {
   return answer.at(-6) === 0x5a && answer.at(-1) === 0x49;
 }
 
-/** The NotificationResponse messages of an answer. They are for every peer, since all share one session. */
-function notifications(answer: Uint8Array): Uint8Array | undefined {
+/** The messages of one type within an answer. */
+function messages(answer: Uint8Array, type: string): Uint8Array[] {
   const view = new DataView(answer.buffer, answer.byteOffset, answer.byteLength);
   const found: Uint8Array[] = [];
   for (let at = 0; at + 5 <= answer.length; ) {
     const end = at + 1 + view.getUint32(at + 1);
-    if (answer[at] === 0x41) found.push(answer.slice(at, end));
+    if (answer[at] === type.charCodeAt(0)) found.push(answer.slice(at, end));
     at = end;
   }
-  return found.length > 0 ? new Uint8Array(Buffer.concat(found)) : undefined;
+  return found;
 }
 
 function simpleQuery(text: string): Uint8Array {

@@ -17,6 +17,8 @@ export interface EmbeddedOptions {
   /** What a first start is made from: a gzipped tar of a cluster. The one that `prepare` built when absent. */
   seed?: string | undefined;
   idleInTransactionMs: number;
+  /** 30 seconds when absent. */
+  checkpointEveryMs?: number | undefined;
   log: Log;
 }
 
@@ -44,6 +46,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     cluster: join(folder, 'pg'),
     seed: options.seed ?? builtSeed(),
     idleInTransactionMs: options.idleInTransactionMs,
+    checkpointEveryMs: options.checkpointEveryMs ?? 30_000,
   };
   if (!existsSync(start.cluster)) {
     options.log.info({ folder, from: start.seed ? 'seed' : 'initdb' }, 'making the embedded database');

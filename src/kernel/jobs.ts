@@ -217,13 +217,18 @@ function oneByOne(sql: Sql): ExecuteSql {
 
 function executor(sql: Sql): ExecuteSql {
   return async (text, values = []) => {
-    // pg-boss makes JSON itself, which postgres.js would do once more for a parameter of a json type.
+    // pg-boss makes most JSON itself, and postgres.js would do it once more for a parameter of a json type.
     const statement = text.replaceAll(/(\$\d+)::(jsonb?)\b/g, '$1::text::$2');
-    const result = await sql.unsafe<Record<string, unknown>[]>(statement, values as never[]);
+    const parameters = values.map((value) => (isPlainObject(value) ? JSON.stringify(value) : value));
+    const result = await sql.unsafe<Record<string, unknown>[]>(statement, parameters as never[]);
     // Several statements in one text give a list of results.
     const rows = result.some((row) => Array.isArray(row)) ? (result as unknown as Record<string, unknown>[][]).flat() : [...result];
     return { rows: rows.map(withoutBigints) };
   };
+}
+
+function isPlainObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 }
 
 /** pg-boss expects int8 as its own driver gives it, as text. */

@@ -7,16 +7,14 @@ import { Problem } from './problem.ts';
 /** More nesting than any honest body has, and far below what would exhaust the stack. */
 const maximumDepth = 64;
 
-const quote = 0x22;
-const backslash = 0x5c;
-
 /** The value of a JSON document; throws a 400 Problem that names what is wrong. */
 export function parseJson(bytes: Buffer): unknown {
   refuseForeignEncoding(bytes);
-  const suspects = scan(bytes);
+  const text = bytes.toString('utf8');
+  const suspects = scan(text);
   let value: unknown;
   try {
-    value = JSON.parse(bytes.toString('utf8'));
+    value = JSON.parse(text);
   } catch (cause) {
     throw new Problem('bad_request', 'invalid_json', 'The body is not valid JSON.', { cause });
   }
@@ -25,38 +23,36 @@ export function parseJson(bytes: Buffer): unknown {
 }
 
 function refuseForeignEncoding(bytes: Buffer): void {
-  const [first, second, third] = bytes;
+  const [first, second, third] = [bytes[0], bytes[1], bytes[2]];
   const utf8Mark = first === 0xef && second === 0xbb && third === 0xbf;
-  const utf16Mark = (first === 0xfe && second === 0xff) || (first === 0xff && second === 0xfe);
-  if (utf8Mark || utf16Mark || first === 0 || second === 0 || !isUtf8(bytes)) {
+  // Two bytes a character show in a zero among the first two; their byte order mark is not UTF-8 at all.
+  if (utf8Mark || first === 0 || second === 0 || !isUtf8(bytes)) {
     throw new Problem('bad_request', 'invalid_json', 'The body must be JSON in UTF-8 without a byte order mark.');
   }
 }
 
 /**
- * One pass over the bytes before they are parsed: depth, and the members of the top level. It trusts that
+ * One pass over the text before it is parsed: depth, and the members of the top level. It trusts that
  * JSON.parse refuses whatever is malformed, so it only has to be right about documents that are well-formed.
- * Returns whether the document may hold numbers or characters that have to be looked at again.
+ * Returns whether the document may hold numbers, characters or names that have to be looked at again.
  */
-function scan(bytes: Buffer): boolean {
+function scan(text: string): boolean {
   let depth = 0;
-  // The name itself, or its underscore in escaped form.
-  let suspects = bytes.includes('__proto__') || bytes.includes('\\u005');
+  const escapes = text.includes('\\');
+  // A name that is dangerous as it is or with its underscores escaped; half a surrogate pair is always escaped.
+  let suspects = text.includes('__proto__') || (escapes && /\\u(?:005f|d[89a-f])/i.test(text));
   let topIsObject = false;
   let expectsName = false;
   let scalarStart = 0;
-  const names = new Set<string>();
-  for (let at = 0; at < bytes.length; at += 1) {
-    switch (bytes[at]) {
-      case quote: {
-        const end = closingQuote(bytes, at + 1);
-        const escaped = end < 0 ? -1 : bytes.indexOf(backslash, at + 1);
-        const hasEscape = escaped >= 0 && escaped < end;
-        // An escaped surrogate may be without its other half.
-        if (hasEscape && !suspects) suspects = hasSurrogateEscape(bytes, escaped, end);
+  const names: Names = { list: [], set: undefined };
+  for (let at = 0; at < text.length; at += 1) {
+    switch (text.charCodeAt(at)) {
+      case 0x22: {
+        // "
+        const end = closingQuote(text, at + 1, escapes);
         if (end < 0) return suspects;
         if (expectsName) {
-          refuseDuplicate(bytes.toString('utf8', at, end + 1), hasEscape, names);
+          refuseDuplicate(text.slice(at, end + 1), names);
           expectsName = false;
         }
         at = end;
@@ -69,7 +65,7 @@ function scan(bytes: Buffer): boolean {
         if (depth > maximumDepth) {
           throw new Problem('bad_request', 'invalid_json', `The body is nested more than ${maximumDepth} levels deep.`);
         }
-        if (depth === 1) topIsObject = expectsName = bytes[at] === 0x7b;
+        if (depth === 1) topIsObject = expectsName = text.charCodeAt(at) === 0x7b;
         scalarStart = at;
         break;
       case 0x7d: // }
@@ -88,36 +84,32 @@ function scan(bytes: Buffer): boolean {
         scalarStart = at;
         break;
       case 0x45: // E
-      case 0x65: { // e
-        const before = bytes[at - 1] ?? 0;
-        // Only a number has its `e` after a digit or a dot; `true` and `false` have not.
-        if ((before >= 0x30 && before <= 0x39) || before === 0x2e) suspects = true;
+      case 0x65: {
+        // e: only a number has it after a digit; `true` and `false` have not.
+        const before = text.charCodeAt(at - 1);
+        if (before >= 0x30 && before <= 0x39) suspects = true;
         break;
       }
     }
   }
-  return suspects || bytes.length - scalarStart > 300;
+  return suspects || text.length - scalarStart > 300;
 }
 
-function closingQuote(bytes: Buffer, from: number): number {
-  for (let end = bytes.indexOf(quote, from); end >= 0; end = bytes.indexOf(quote, end + 1)) {
+function closingQuote(text: string, from: number, escapes: boolean): number {
+  let end = text.indexOf('"', from);
+  while (escapes && end >= 0) {
     let slashes = 0;
-    while (end - 1 - slashes >= from && bytes[end - 1 - slashes] === backslash) slashes += 1;
+    while (end - 1 - slashes >= from && text.charCodeAt(end - 1 - slashes) === 0x5c) slashes += 1;
     if (slashes % 2 === 0) return end;
+    end = text.indexOf('"', end + 1);
   }
-  return -1;
+  return end;
 }
 
-function hasSurrogateEscape(bytes: Buffer, from: number, end: number): boolean {
-  for (let at = bytes.indexOf(backslash, from); at >= 0 && at < end; at = bytes.indexOf(backslash, at + 2)) {
-    if (bytes[at + 1] === 0x75 && (bytes[at + 2] === 0x64 || bytes[at + 2] === 0x44)) return true;
-  }
-  return false;
-}
-
-function refuseDuplicate(literal: string, hasEscape: boolean, names: Set<string>): void {
+// A list serves the few members that bodies have; a body of thousands is looked up in a set.
+function refuseDuplicate(literal: string, seen: Names): void {
   let name = literal.slice(1, -1);
-  if (hasEscape) {
+  if (name.includes('\\')) {
     try {
       name = JSON.parse(literal) as string;
     } catch {
@@ -125,14 +117,20 @@ function refuseDuplicate(literal: string, hasEscape: boolean, names: Set<string>
       return;
     }
   }
-  if (names.has(name)) {
+  if (seen.set ? seen.set.has(name) : seen.list.includes(name)) {
     const shown = name.toWellFormed().slice(0, 128);
     throw new Problem('bad_request', 'duplicate_member', `The member ${JSON.stringify(shown)} appears more than once.`, {
       param: shown,
       details: [{ path: shown, message: 'appears more than once' }],
     });
   }
-  names.add(name);
+  if (seen.set) seen.set.add(name);
+  else if (seen.list.push(name) > 16) seen.set = new Set(seen.list);
+}
+
+interface Names {
+  list: string[];
+  set: Set<string> | undefined;
 }
 
 // Depth was bounded by the scan, so recursion is safe.

@@ -34,7 +34,7 @@ const maximumEntries = 200;
 
 // Lines are written a few milliseconds late and many at once: a write for each would cost every request a
 // turn in the thread pool. What is left is written when the process exits.
-const behind = { fd: 1, sync: false, minLength: 8 * 1024, periodicFlush: 20 };
+const behind = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024, periodicFlush: 20 };
 
 export function createLog(options: LogOptions): Log {
   const { redactor, write } = options;

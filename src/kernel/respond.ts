@@ -19,7 +19,7 @@ export interface ResponderOptions {
 }
 
 export interface Responder {
-  reply(visit: Visit, reply: AnyReply): Promise<void>;
+  reply(visit: Visit, reply: AnyReply): void | Promise<void>;
   problem(visit: Visit, thrown: unknown): void;
   /** The headers that also an answer from a folder of pages has. */
   commonHeaders(visit: Visit): Record<string, string>;
@@ -47,7 +47,7 @@ export function createResponder(options: ResponderOptions): Responder {
     // Answers depend on the credential, so nothing keeps them unless the operation says otherwise.
     headers['cache-control'] = 'no-store';
     const spent = `app;dur=${(clock.monotonicMs() - visit.startedMs).toFixed(1)}`;
-    headers['server-timing'] = visit.timings.length === 0 ? spent : [...visit.timings, spent].join(', ');
+    headers['server-timing'] = visit.timings ? [...visit.timings, spent].join(', ') : spent;
     Object.assign(headers, own);
     if (reply.headers) for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
     if (headers.connection === 'close' && leavesBodyUnread(visit)) lingerAfterAnswer(visit);
@@ -108,7 +108,7 @@ export function createResponder(options: ResponderOptions): Responder {
 
   return {
     commonHeaders,
-    async reply(visit, reply) {
+    reply(visit, reply) {
       const produced = reply.events ?? (reply.content instanceof Uint8Array ? undefined : reply.content);
       if (visit.response.destroyed || visit.clientGone) {
         if (produced) discard(produced);
@@ -119,9 +119,9 @@ export function createResponder(options: ResponderOptions): Responder {
         head(visit, reply, { 'content-type': reply.events ? 'text/event-stream; charset=utf-8' : (reply.mediaType ?? '') });
         visit.response.end();
       } else if (reply.events !== undefined) {
-        await events(visit, reply);
+        return events(visit, reply);
       } else if (reply.content !== undefined) {
-        await content(visit, reply);
+        return content(visit, reply);
       } else if ('body' in reply) {
         json(visit, reply, reply.body);
       } else {
@@ -155,7 +155,7 @@ export function createResponder(options: ResponderOptions): Responder {
 // A producer that was stopped because the server is going down throws whatever it likes; what the client
 // should hear is why it was stopped.
 function stopReason(visit: Visit): Problem | undefined {
-  return visit.signal.aborted && visit.signal.reason instanceof Problem ? visit.signal.reason : undefined;
+  return visit.stopReason instanceof Problem ? visit.stopReason : undefined;
 }
 
 function noteOutcome(visit: Visit, outcome: StreamOutcome): void {

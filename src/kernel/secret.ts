@@ -67,7 +67,7 @@ const hidden = '[redacted]';
 const minimumHeldLength = 6;
 // The shapes that are secrets whether or not anybody holds them. The checksum is not looked at, because a
 // token with a typing error still gives most of a secret away.
-const knownShapes = 'th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|(?<=\\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}';
+const knownShapes = 'th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lgn_[0-9A-Za-z]{20,}|(\\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}';
 
 export function createRedactor(): Redactor {
   const holders = new Map<string, number>();
@@ -78,6 +78,7 @@ export function createRedactor(): Redactor {
     for (const value of holders.keys()) for (const form of formsOf(value)) forms.add(form);
     // Longest first, so that a secret which begins with another one is hidden whole.
     const alternatives = [...forms].sort((a, b) => b.length - a.length).map((form) => escapePattern(form));
+    // The one group is the word that stays in front of a credential.
     return new RegExp([...alternatives, knownShapes].join('|'), 'g');
   }
 
@@ -99,7 +100,7 @@ export function createRedactor(): Redactor {
     hide(text) {
       if (text.length < minimumHeldLength) return text;
       pattern ??= compile();
-      return text.replace(pattern, hidden);
+      return text.replace(pattern, `$1${hidden}`);
     },
   };
 }

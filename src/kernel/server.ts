@@ -10,7 +10,7 @@ import { id } from './ids.ts';
 import type { Log } from './log.ts';
 import { Problem, renderProblem } from './problem.ts';
 import { createResponder } from './respond.ts';
-import { openVisit, type Visit } from './visit.ts';
+import { Visit } from './visit.ts';
 
 export interface ServerTimeouts {
   /** For the head of a request. */
@@ -107,7 +107,7 @@ export function createServer(options: ServerOptions): Server {
 
   function admit(request: Visited, response: ServerResponse): Visit {
     fresh.delete(request.socket);
-    const visit = openVisit(request, response, {
+    const visit = new Visit(request, response, {
       requestId: id('req'),
       log,
       nowMs: clock.monotonicMs(),
@@ -147,21 +147,21 @@ export function createServer(options: ServerOptions): Server {
     if (draining) setImmediate(() => http.closeIdleConnections());
   }
 
-  const serve: RequestHandler = async (request, response, next) => {
+  const serve: RequestHandler = (request, response, next) => {
     const visit = admit(request, response);
-    const page = pages.find(({ prefix }) => visit.path === prefix || visit.path.startsWith(`${prefix}/`));
+    const page = pages.length > 0 && pages.find(({ prefix }) => visit.path === prefix || visit.path.startsWith(`${prefix}/`));
     if (page && (visit.method === 'GET' || visit.method === 'HEAD')) {
       for (const [name, value] of Object.entries(responder.commonHeaders(visit))) response.setHeader(name, value);
       next();
-    } else {
-      await responder.reply(visit, await contract.dispatch(visit));
+      return undefined;
     }
+    return contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
   };
 
   // What no page answered is for the contract to refuse.
-  const serveAfterPages: RequestHandler = async (request) => {
+  const serveAfterPages: RequestHandler = (request) => {
     const visit = (request as Visited)[visitKey] as Visit;
-    await responder.reply(visit, await contract.dispatch(visit));
+    return contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
   };
 
   // Express knows an error handler by its four parameters.

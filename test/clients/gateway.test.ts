@@ -86,7 +86,7 @@ describe('the methods', () => {
     const seen: string[] = [];
     const given = connect({
       fetch: (input, init) => {
-        seen.push(`${init?.method} ${String(input)}`);
+        seen.push(`${init?.method} ${typeof input === 'string' ? input : ''}`);
         return Promise.resolve(Response.json({ ok: true }));
       },
     });

@@ -42,7 +42,7 @@ describe('under the AI SDK', () => {
     expect(result.text).toBe('Good morning');
     expect(result.finishReason).toBe('stop');
     expect(result.usage).toMatchObject({ inputTokens: 3, outputTokens: 2 });
-    expect(result.response).toMatchObject({ id: 'msg_1', modelId: 'local/echo', timestamp: new Date('2026-11-20T09:00:00.000Z') });
+    expect(result.finalStep.response).toMatchObject({ id: 'msg_1', modelId: 'local/echo', timestamp: new Date('2026-11-20T09:00:00.000Z') });
     expect(sent()).toEqual({ model: 'local/echo', prompt: [{ role: 'user', content: [{ type: 'text', text: 'Good morning' }] }], maxOutputTokens: 50, temperature: 0.5 });
   });
 
@@ -116,7 +116,7 @@ describe('under the AI SDK', () => {
     expect(APICallError.isInstance(error)).toBe(true);
     const call = error as APICallError;
     expect(call).toMatchObject({ statusCode: 401, isRetryable: false });
-    expect(call.url).toContain('/v1/ai/stream');
+    expect(call.url).toBe(`${server.baseUrl}/v1/ai/stream`);
     expect(call.responseHeaders?.['content-type']).toContain('json');
     expect(call.requestBodyValues).toEqual(sent());
     expect(JSON.stringify(error)).not.toContain('A secret prompt');

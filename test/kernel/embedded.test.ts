@@ -149,6 +149,16 @@ describe('the engine', () => {
     await database.close();
   });
 
+  it('makes checkpoints, so that its log does not grow for ever', { timeout: 60_000 }, async () => {
+    const database = await connect({ path, checkpointEveryMs: 100 }, { log: silentLog });
+    await database.sql`create table big (v text)`;
+    const redo = async () => (await database.sql`select redo_lsn::text as redo from pg_control_checkpoint()`)[0]?.['redo'];
+    const before = await redo();
+    for (let n = 0; n < 10; n += 1) await database.sql`insert into big select repeat(md5(n::text), 30) from generate_series(1, 5000) n`;
+    await expect.poll(redo, { timeout: 20_000 }).not.toBe(before);
+    await database.close();
+  });
+
   it('gives its whole data as a seed for another folder', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'townhall-dump-'));
     const database = await connect({ path }, { log: silentLog });

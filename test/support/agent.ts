@@ -26,6 +26,7 @@ export interface AgentOptions {
 }
 
 export interface TestAgent {
+  name: string;
   url: string;
   token: string;
   tokenFile: string;
@@ -62,6 +63,7 @@ export async function startAgent(options: AgentOptions): Promise<TestAgent> {
   const { url } = await agent.listen();
   const token = (await readFile(agent.tokenFile, 'utf8')).trim();
   return {
+    name: config.name,
     url,
     token,
     tokenFile: agent.tokenFile,

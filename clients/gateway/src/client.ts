@@ -7,10 +7,9 @@ import { GatewayError } from './errors.ts';
 import { createClient, createConfig } from './generated/client/index.ts';
 import { GatewayOperations } from './generated/sdk.gen.ts';
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest, StreamPart, StreamRequest } from './generated/types.gen.ts';
-// An optional peer: without the package these types are `any`, and everything else compiles as before.
-/** @ts-ignore */
+/** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { LanguageModelV3 } from '@ai-sdk/provider';
-import { createLanguageModel } from './language-model.ts';
+import { createLanguageModel, type ModelRoute } from './language-model.ts';
 import type { ModelSettings } from './model-call.ts';
 
 export interface GatewayClientOptions extends ConnectionOptions {}
@@ -54,8 +53,10 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
 
   const streamTarget = targetOf(generated.ai, 'streamText');
   const chatTarget = targetOf(generated.ai, 'createChatCompletion');
-  const openParts = (request: StreamRequest, call: StreamCallOptions) =>
-    transport.openStream<StreamPart>(streamTarget, request, withVersion(call), partRule);
+  const modelRoute: ModelRoute = {
+    url: addresses.buildUrl({ url: streamTarget.url }),
+    open: (request, call) => transport.openStream(streamTarget, request, withVersion(call), partRule),
+  };
 
   const ai = {
     ...services.ai,
@@ -64,7 +65,7 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
       request.stream === true ? createEventStream(transport, chatTarget, request, call, chunkRule) : transport.call(chatTarget, request, call),
   } as AiMethods;
 
-  return { ...services, ai, model: (modelId, settings = {}) => createLanguageModel(modelId, settings, openParts) };
+  return { ...services, ai, model: (modelId, settings = {}) => createLanguageModel(modelId, settings, modelRoute) };
 }
 
 const partRule: StreamRule<StreamPart> = { isLast: (part) => part.type === 'finish' };

@@ -6,20 +6,24 @@ import { GatewayError } from './errors.ts';
 import type { StreamPart, StreamRequest } from './generated/types.gen.ts';
 import { type ModelSettings, writeModelCall } from './model-call.ts';
 import { collectParts, revivePart } from './model-parts.ts';
-/** @ts-ignore */
+/** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from '@ai-sdk/provider';
 
-type OpenParts = (request: StreamRequest, options: StreamCallOptions) => Promise<OpenedStream<StreamPart>>;
+/** How a model reaches its gateway. */
+export interface ModelRoute {
+  url: string;
+  open: (request: StreamRequest, options: StreamCallOptions) => Promise<OpenedStream<StreamPart>>;
+}
 
-export function createLanguageModel(modelId: string, settings: ModelSettings, openParts: OpenParts): LanguageModelV3 {
+export function createLanguageModel(modelId: string, settings: ModelSettings, route: ModelRoute): LanguageModelV3 {
   async function open(options: LanguageModelV3CallOptions) {
     const { request, warnings } = writeModelCall(modelId, settings, options);
     const headers = passableHeaders(options.headers);
     try {
-      const opened = await openParts(request, { signal: options.abortSignal, headers });
+      const opened = await route.open(request, { signal: options.abortSignal, headers });
       return { opened, request, warnings };
     } catch (error) {
-      throw markCallError(error, request);
+      throw markCallError(error, request, route.url);
     }
   }
 
@@ -41,7 +45,7 @@ export function createLanguageModel(modelId: string, settings: ModelSettings, op
           response: { ...collected.response, headers: opened.headers },
         };
       } catch (error) {
-        throw markCallError(error, request, opened.url);
+        throw markCallError(error, request, route.url);
       } finally {
         opened.close();
       }
@@ -57,7 +61,7 @@ export function createLanguageModel(modelId: string, settings: ModelSettings, op
             const part = revivePart(next.value);
             controller.enqueue(part.type === 'stream-start' ? { ...part, warnings: [...warnings, ...part.warnings] } : part);
           } catch (error) {
-            controller.error(markCallError(error, request, opened.url));
+            controller.error(markCallError(error, request, route.url));
           }
         },
         cancel: () => opened.close(),
@@ -78,7 +82,7 @@ function passableHeaders(headers: Readonly<Record<string, string | undefined>> =
  * Gives one of our errors the marks of the AI SDK's `APICallError`, by which the SDK decides whether to retry; an abort
  * stays what it is. The request is not enumerable, so that a logged error does not carry the prompt.
  */
-function markCallError(error: unknown, request: StreamRequest, url = '/v1/ai/stream'): unknown {
+function markCallError(error: unknown, request: StreamRequest, url: string): unknown {
   if (!GatewayError.isInstance(error)) return error;
   const marks: Record<PropertyKey, unknown> = {
     [Symbol.for('vercel.ai.error')]: true,

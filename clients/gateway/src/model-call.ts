@@ -2,7 +2,7 @@
 // so in a warning where it leaves something out, and never changes the caller's own objects.
 
 import type { StreamRequest } from './generated/types.gen.ts';
-/** @ts-ignore */
+/** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { LanguageModelV3CallOptions, LanguageModelV3Message, SharedV3Warning } from '@ai-sdk/provider';
 
 export interface ModelSettings {

@@ -3,7 +3,7 @@
 import { problemIn } from '../../shared/src/client-error.ts';
 import { GatewayError } from './errors.ts';
 import type { StreamPart, StreamUsage } from './generated/types.gen.ts';
-/** @ts-ignore */
+/** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { LanguageModelV3Content, LanguageModelV3GenerateResult, LanguageModelV3StreamPart, LanguageModelV3Usage } from '@ai-sdk/provider';
 
 /** What JSON cannot carry is made again: dates, the members that are `undefined` rather than absent, and errors. */
@@ -79,6 +79,12 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
         throw part.error;
       case 'finish':
         finish = part;
+        break;
+      // The input of a tool comes whole in its `tool-call`, and raw parts are for those who stream.
+      case 'tool-input-start':
+      case 'tool-input-delta':
+      case 'tool-input-end':
+      case 'raw':
         break;
     }
   }

@@ -78,8 +78,12 @@ export function createEventStream<Event>(
       };
 
       async function* read(): AsyncGenerator<Event, void, undefined> {
-        const opened = await transport.openStream(target, members, options, rule, lifeline);
-        yield* opened.events;
+        try {
+          const opened = await transport.openStream(target, members, options, rule, lifeline);
+          yield* opened.events;
+        } finally {
+          lifeline.close();
+        }
       }
     },
   };
@@ -127,9 +131,9 @@ function namesOf(generated: object): string[] {
 
 /** The base address without its trailing slash; throws a TypeError when it is none. */
 export function readBaseUrl(baseUrl: string): string {
-  const { origin, protocol, pathname, username, password, search, hash } = new URL(baseUrl);
-  if (!/^https?:$/.test(protocol) || username || password || search || hash) {
-    throw new TypeError('baseUrl must be an http or https address without credentials, query or fragment.');
+  const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
+    throw new TypeError('baseUrl must be a whole http or https address without credentials, query or fragment.');
   }
-  return origin + pathname.replace(/\/+$/, '');
+  return url.origin + url.pathname.replace(/\/+$/, '');
 }

@@ -57,7 +57,6 @@ export interface StreamRule<Event> {
 }
 
 export interface OpenedStream<Event> {
-  url: string;
   headers: Readonly<Record<string, string>>;
   events: AsyncGenerator<Event, void, undefined>;
   /** Closes the connection now; the events then end without an error. */
@@ -167,7 +166,7 @@ export function createTransport(settings: TransportOptions): Transport {
         if (describeMediaType(response) !== 'text/event-stream') {
           throw fail({ ...origin(response), code: 'invalid_response', message: `The server answered with ${describeMediaType(response)} where a stream was expected.` });
         }
-        return { url, headers: Object.fromEntries(response.headers), events: events(response), close: lifeline.close };
+        return { headers: Object.fromEntries(response.headers), events: events(response), close: lifeline.close };
       } catch (error) {
         lifeline.close();
         throw translate(error, lifeline, options.signal, opened);

@@ -12,12 +12,13 @@ export function modelProblem(thrown: unknown): Problem {
   if (!GatewayError.isInstance(error)) {
     return new Problem('internal', 'internal_error', 'The run failed on our side; the log says why.', { cause: thrown });
   }
+  // What went wrong on the way is told by its code alone; a status may have come before it.
+  const lost = onTheWay(error);
+  if (lost) return lost;
   // An error told inside of a stream has the status of the stream, so its type has to stand for the status.
   const status = error.status === 200 ? (statusOfType[error.type] ?? 502) : error.status;
   const extra = { cause: error };
   switch (status) {
-    case 0:
-      return withoutAnswer(error);
     case 401:
     case 403:
       return new Problem('upstream_failed', 'provider_credentials', "The gateway refuses this agent's token; give the agent another one.", extra);
@@ -56,10 +57,17 @@ const refusalCodes = new Map<string, ProblemCode>([
   ['unsupported_reasoning_effort', 'unsupported_reasoning_effort'],
 ]);
 
-function withoutAnswer(error: GatewayError): Problem {
-  if (error.code === 'timeout') return new Problem('upstream_timeout', 'upstream_timeout', 'The gateway did not answer in time.', { cause: error });
-  if (error.code === 'stream_truncated') return failed('upstream_truncated', "The model's answer was cut off.", error);
-  return failed('upstream_failed', 'The gateway cannot be reached.', error);
+function onTheWay(error: GatewayError): Problem | null {
+  switch (error.code) {
+    case 'timeout':
+      return new Problem('upstream_timeout', 'upstream_timeout', 'The gateway did not answer in time.', { cause: error });
+    case 'stream_truncated':
+      return failed('upstream_truncated', "The model's answer was cut off.", error);
+    case 'connection_failed':
+      return failed('upstream_failed', 'The gateway cannot be reached.', error);
+    default:
+      return null;
+  }
 }
 
 function failed(code: ProblemCode, message: string, cause: GatewayError): Problem {

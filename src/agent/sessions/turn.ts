@@ -167,9 +167,11 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
   }
 }
 
-/** Carries the reason of a failed action to the model; that it was one of ours is what its class says. */
+/** Carries the reason of a failed action to the model, which is shown the error as text; its class says that it was ours. */
 class ActionFailed extends Error {
-  override readonly name = 'ActionFailed';
+  override toString(): string {
+    return this.message;
+  }
 }
 
 function toolSet(needs: TurnNeeds, record: (events: SessionEvent[]) => Promise<void>): ToolSet {

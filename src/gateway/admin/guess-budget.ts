@@ -6,6 +6,7 @@
 export interface GuessBudgets {
   /** Tries of one ID from one network before each further one has to wait, twice as long each time. */
   freeTries: number;
+  firstDelaySeconds: number;
   maximumDelaySeconds: number;
   /** Tries of one ID from networks that never logged in, before there is one an interval. */
   strangerTries: number;
@@ -19,6 +20,7 @@ export interface GuessBudgets {
 
 export const defaultGuessBudgets: GuessBudgets = {
   freeTries: 5,
+  firstDelaySeconds: 1,
   maximumDelaySeconds: 15 * 60,
   strangerTries: 20,
   strangerIntervalSeconds: 30,
@@ -62,7 +64,7 @@ export function judgeGuess(counters: Counters, budgets: GuessBudgets): Verdict {
 
   const pairTries = fresh(pair);
   const over = pairTries - budgets.freeTries;
-  const pairWait = over < 0 ? 0 : Math.min(2 ** over, budgets.maximumDelaySeconds) - pair.idleSeconds;
+  const pairWait = over < 0 ? 0 : Math.min(budgets.firstDelaySeconds * 2 ** over, budgets.maximumDelaySeconds) - pair.idleSeconds;
 
   const wait = Math.max(addressWait, idWait, pairWait);
   if (wait > 0) return { admitted: false, retryAfterSeconds: Math.ceil(wait) };

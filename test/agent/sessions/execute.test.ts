@@ -1,10 +1,12 @@
 // `sessions.execute` against a scripted gateway: the tool loop, what tools can do wrong, what the log holds.
+import { randomUUID } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { AgentError } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { startAgent, type AgentOptions, type TestAgent } from '../../support/agent.ts';
+import { testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { calls, says, scriptedGateway, toolResults, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
 const trouble = definePlugin<{ throw: object; hang: object; rubbish: object; huge: object; echo: { text: string } }>({
@@ -33,13 +35,20 @@ const trouble = definePlugin<{ throw: object; hang: object; rubbish: object; hug
 });
 
 describe('sessions.execute', () => {
+  let world: TestDatabase;
   let gateway: ScriptedGateway;
   const agents: TestAgent[] = [];
+  // All on one database, each an agent of its own.
   const start = async (options: Partial<AgentOptions> = {}) => {
-    const agent = await startAgent({ gatewayUrl: gateway.url, model: 'local/echo', needs: { plugins: [trouble] }, ...options });
+    const name = `agent-${randomUUID()}`;
+    const agent = await startAgent({ gatewayUrl: gateway.url, name, model: 'local/echo', database: world.database, needs: { plugins: [trouble] }, ...options });
     agents.push(agent);
     return agent;
   };
+  beforeAll(async () => {
+    world = await testDatabase();
+  });
+  afterAll(() => world.close());
   beforeEach(async () => {
     gateway = await scriptedGateway();
   });
@@ -57,6 +66,10 @@ describe('sessions.execute', () => {
   const events = async (agent: TestAgent, sessionId: string) =>
     (await agent.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
       select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`).map((row) => ({ ...row }));
+
+  const runsOf = async (agent: TestAgent) =>
+    agent.sql<{ run_id: string; status: string; error: unknown }[]>`
+      select run_id, status, error from agent.sessions_runs join agent.tokens_agents using (agent_id) where name = ${agent.name}`;
 
   test('writes and reads real files and answers with the text of the last step', async () => {
     const agent = await start();
@@ -155,7 +168,7 @@ describe('sessions.execute', () => {
     gateway.answer(() => calls({ name: 'files_list', input: {} }));
     await expect(agent.client.sessions.execute({ instructions: 'Go on for ever.' })).rejects.toMatchObject({ status: 422, code: 'step_limit_reached' });
     expect(gateway.requests).toHaveLength(3);
-    const [run] = await agent.sql`select status, error from agent.sessions_runs`;
+    const [run] = await runsOf(agent);
     expect(run).toMatchObject({ status: 'failed', error: { code: 'step_limit_reached' } });
   });
 
@@ -211,7 +224,7 @@ describe('sessions.execute', () => {
     expect([response.status, JSON.parse(body)]).toMatchObject([expected, { success: false, error: { code } }]);
     expect(body).not.toContain(gateway.url);
     expect(body).not.toContain('th_usr_test');
-    const [run] = await agent.sql<{ run_id: string; status: string }[]>`select run_id, status from agent.sessions_runs`;
+    const [run] = await runsOf(agent);
     expect(run?.status).toBe('failed');
     expect(body).toContain(run?.run_id);
   });
@@ -270,7 +283,7 @@ describe('sessions.execute', () => {
     hangUp.abort();
     await expect(call).rejects.toThrow();
     resolve();
-    const [run] = await agent.sql<{ run_id: string }[]>`select run_id from agent.sessions_runs`;
+    const [run] = await runsOf(agent);
     await settled(agent, run?.run_id as string, 'completed');
     expect(await readFile(join(agent.workspace, 'alone.txt'), 'utf8')).toBe('still here');
   });
@@ -282,16 +295,15 @@ describe('sessions.execute', () => {
     const call = agent.client.sessions.execute({ instructions: 'Wait.' });
     call.catch(() => {});
     await asked.promise;
-    const database = agent.database;
-    const closing = agent.close === undefined ? undefined : agents.splice(agents.indexOf(agent), 1);
+    const [run] = await runsOf(agent);
     const outcome = Promise.allSettled([call]);
-    const [run] = await database.sql<{ run_id: string }[]>`select run_id from agent.sessions_runs`;
-    const stopped = closing?.[0]?.close();
+    agents.splice(agents.indexOf(agent), 1);
+    await agent.close();
     const [told] = await outcome;
     expect(told).toMatchObject({ status: 'rejected', reason: { status: 503, code: 'run_interrupted' } });
     expect(AgentError.isInstance((told as PromiseRejectedResult).reason)).toBe(true);
     expect(String((told as PromiseRejectedResult).reason.message)).toContain(run?.run_id);
-    await stopped;
+    expect(await runsOf(agent)).toMatchObject([{ status: 'interrupted', error: { code: 'run_interrupted' } }]);
   });
 
   test('refuses more runs at one time than it was given', async () => {
@@ -314,7 +326,7 @@ describe('sessions.execute', () => {
     const agent = await start();
     const response = await execute(agent, body);
     expect([response.status, await response.json()]).toMatchObject([400, { success: false, error: { code: 'invalid_request' } }]);
-    expect(await agent.sql`select 1 from agent.sessions_runs`).toHaveLength(0);
+    expect(await runsOf(agent)).toHaveLength(0);
   });
 });
 

@@ -1,9 +1,9 @@
 // The rule of the login without credentials, by itself: who is at this machine, and which servers have it.
-import { describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mayLogInLocally } from '../../../src/gateway/accounts/index.ts';
 import { localLogin } from '../../../src/gateway/accounts/local-login.ts';
 import { openToken, newLoginId, sealToken } from '../../../src/gateway/accounts/login-secret.ts';
-import { startWorld } from './world.ts';
+import { startWorld, type World } from './world.ts';
 
 const neighbour = { bureauId: 'local', remoteAddress: '127.0.0.1', host: '127.0.0.1:43127', origin: undefined };
 
@@ -58,13 +58,37 @@ describe('a server', () => {
   });
 });
 
+describe('many at once', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await startWorld();
+  });
+  afterAll(() => world.close());
+  const local = { provider: 'local', bureau_id: 'local' };
+
+  test('first logins of one person make one user', async () => {
+    const starts = await Promise.all(Array.from({ length: 8 }, () => world.call('POST', '/v1/accounts/login/start', { body: local })));
+    expect(starts.map(({ status }) => status)).toEqual(Array(8).fill(200));
+    expect(await world.database.sql`select 1 from gateway.accounts_users`).toHaveLength(1);
+  });
+
+  test('first reads of one attempt give one token', async () => {
+    const { body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
+    const path = `/v1/accounts/login/result?login_id=${body.login_id}`;
+    const before = (await world.database.sql`select 1 from gateway.accounts_tokens`).length;
+    const reads = await Promise.all(Array.from({ length: 8 }, () => world.call('GET', path)));
+    expect(new Set(reads.map((read) => read.body.user_token)).size).toBe(1);
+    expect(await world.database.sql`select 1 from gateway.accounts_tokens`).toHaveLength(before + 1);
+  });
+});
+
 describe('a sealed token', () => {
   test('opens with its own login_id alone', () => {
     const loginId = newLoginId();
     const sealed = sealToken(loginId, 'th_usr_secret');
     expect(openToken(loginId, sealed)).toBe('th_usr_secret');
-    expect(() => openToken(newLoginId(), sealed)).toThrow();
+    expect(() => openToken(newLoginId(), sealed)).toThrow('unable to authenticate');
     sealed[20] = (sealed[20] ?? 0) ^ 1;
-    expect(() => openToken(loginId, sealed)).toThrow();
+    expect(() => openToken(loginId, sealed)).toThrow('unable to authenticate');
   });
 });

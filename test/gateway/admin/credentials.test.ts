@@ -1,9 +1,11 @@
 // Which credentials are accepted, who may set them, and what a reset ends.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { checkPassword, digestPassword, dummyDigest, passwordFault } from '../../../src/gateway/admin/password.ts';
 import { startWorld, type World } from '../accounts/world.ts';
 
 const fitPassword = 'a rather long secret';
+// Digesting a password is slow on purpose, and slower on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
 
 describe('a password', () => {
   test.each([
@@ -59,7 +61,7 @@ describe('a password', () => {
 describe('setup and reset', () => {
   let world: World;
   beforeAll(async () => {
-    world = await startWorld();
+    world = await startWorld({ admin: { guesses: { firstDelaySeconds: 600 } } });
   });
   afterAll(() => world.close());
   const login = (adminId: string, password: string) =>

@@ -1,11 +1,15 @@
 // Guessing an administrator's password: how many guesses are looked at, and who still gets in meanwhile.
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { defaultGuessBudgets as budgets, judgeGuess, type Counters } from '../../../src/gateway/admin/guess-budget.ts';
 import { adminStore } from '../../../src/gateway/admin/index.ts';
 import { createTurnstile } from '../../../src/gateway/admin/turnstile.ts';
-import { startWorld, type World, type WorldOptions } from '../accounts/world.ts';
+import { startWorld, type Answer, type Json, type World, type WorldOptions } from '../accounts/world.ts';
 
 const password = 'a rather long secret';
+// Checking a password is slow on purpose, and slower on a busy machine; so the delays here are too long for
+// the machine to get past one of them.
+vi.setConfig({ testTimeout: 60_000 });
+const slow = { firstDelaySeconds: 600 };
 
 let world: World | undefined;
 afterEach(async () => {
@@ -19,19 +23,20 @@ async function begin(options: WorldOptions = {}): Promise<World> {
 }
 const login = (at: World, secret: string, adminId = 'admin') =>
   at.call('POST', '/v1/admin/login', { body: { admin_id: adminId, password: secret } });
+/** An error without the id of its request, which is never the same. */
+const said = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
 
 describe('admin.login', () => {
   test('looks at no more of fifty wrong passwords at once than are free', async () => {
-    const at = await begin();
+    const at = await begin({ admin: { guesses: slow } });
     const answers = await Promise.all(Array.from({ length: 50 }, (_, index) => login(at, `wrong secret ${index}`)));
     const evaluated = answers.filter(({ status }) => status === 401);
     const refused = answers.filter(({ status }) => status === 429);
     expect(evaluated.length + refused.length).toBe(50);
-    expect(evaluated.length).toBeLessThanOrEqual(5);
-    expect(evaluated.length).toBeGreaterThan(0);
+    expect(evaluated).toHaveLength(5);
     for (const { headers, body } of refused) {
       expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1);
-      expect({ ...body.error, request_id: '' }).toEqual({ ...refused[0]?.body.error, request_id: '' });
+      expect(said(body)).toEqual(said(refused[0]?.body));
     }
   });
 
@@ -39,45 +44,46 @@ describe('admin.login', () => {
     const at = await begin();
     const store = adminStore(at.database);
     const counted = await Promise.all(
-      Array.from({ length: 40 }, () => store.countGuess({ adminId: 'admin', network: '10.0.0.1' }, budgets)),
+      Array.from({ length: 40 }, () => store.countGuess({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slow })),
     );
     expect(counted.filter((outcome) => outcome === 'counted')).toHaveLength(5);
   });
 
   test('makes the right password wait too, and lets it in after the delay', async () => {
-    const at = await begin({ maxConnections: 1 });
-    for (let guess = 0; guess < 5; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
+    const at = await begin({ maxConnections: 1, admin: { guesses: { ...slow, freeTries: 2 } } });
+    for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
     const early = await login(at, password);
-    expect([early.status, early.headers['retry-after']]).toEqual([429, '1']);
-    await at.shiftClock('2 seconds');
+    expect(early.status).toBe(429);
+    expect(Number(early.headers['retry-after'])).toBeGreaterThan(500);
+    await at.shiftClock('10 minutes');
     expect((await login(at, 'wrong secret')).status).toBe(401);
-    expect((await login(at, password)).headers['retry-after']).toBe('2');
-    await at.shiftClock('5 seconds');
+    expect((await login(at, password)).status).toBe(429);
+    await at.shiftClock('25 minutes');
     expect((await login(at, password)).status).toBe(200);
     // The login forgave the guesses before it.
-    for (let guess = 0; guess < 5; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
+    for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
     expect((await login(at, 'wrong secret')).status).toBe(429);
   });
 
   test('says the same of an ID that does not exist', async () => {
-    const at = await begin();
-    const known = [];
-    const unknown = [];
-    for (let guess = 0; guess < 6; guess += 1) {
+    const at = await begin({ admin: { guesses: { ...slow, freeTries: 2 } } });
+    const known: Answer[] = [];
+    const unknown: Answer[] = [];
+    for (let guess = 0; guess < 3; guess += 1) {
       known.push(await login(at, 'wrong secret'));
       unknown.push(await login(at, 'wrong secret', 'nobody'));
     }
-    expect(known.map(({ status }) => status)).toEqual([401, 401, 401, 401, 401, 429]);
+    expect(known.map(({ status }) => status)).toEqual([401, 401, 429]);
     expect(unknown.map(({ status }) => status)).toEqual(known.map(({ status }) => status));
-    expect(unknown[5]?.body.error.message).toBe(known[5]?.body.error.message);
+    for (const at of [0, 2]) expect(said(unknown[at]?.body)).toEqual(said(known[at]?.body));
   });
 
   test('lets one network try so many IDs and no more', async () => {
-    const at = await begin({ admin: { guesses: { addressTries: 4 } } });
-    const answers = [];
+    const at = await begin({ admin: { guesses: { addressTries: 4, addressWindowSeconds: 6_000 } } });
+    const answers: Answer[] = [];
     for (let guess = 0; guess < 6; guess += 1) answers.push(await login(at, 'wrong secret', `nobody-${guess}`));
     expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 429, 429]);
-    expect(Number(answers[4]?.headers['retry-after'])).toBeGreaterThan(500);
+    expect(Number(answers[4]?.headers['retry-after'])).toBeGreaterThan(5_000);
   });
 
   test('does not count a login against its network', async () => {
@@ -89,29 +95,32 @@ describe('admin.login', () => {
     const at = await begin({ maxConnections: 1 });
     expect((await login(at, password)).status).toBe(200);
     const store = adminStore(at.database);
-    const outcomes = [];
+    const patient = { ...budgets, strangerIntervalSeconds: 600 };
+    const outcomes: unknown[] = [];
     for (let network = 0; network < 22; network += 1) {
-      outcomes.push(await store.countGuess({ adminId: 'admin', network: `10.0.0.${network}` }, budgets));
+      outcomes.push(await store.countGuess({ adminId: 'admin', network: `10.0.0.${network}` }, patient));
     }
     expect(outcomes.slice(0, 20).every((outcome) => outcome === 'counted')).toBe(true);
-    expect(outcomes[20]).toEqual({ retryAfterSeconds: 30 });
+    expect(outcomes[20]).toEqual({ retryAfterSeconds: expect.any(Number) });
     expect((await login(at, password)).status).toBe(200);
     // The strangers have one try an interval.
-    await at.shiftClock('31 seconds');
-    expect(await store.countGuess({ adminId: 'admin', network: '10.0.1.1' }, budgets)).toBe('counted');
-    expect(await store.countGuess({ adminId: 'admin', network: '10.0.1.2' }, budgets)).not.toBe('counted');
+    await at.shiftClock('10 minutes');
+    expect(await store.countGuess({ adminId: 'admin', network: '10.0.1.1' }, patient)).toBe('counted');
+    expect(await store.countGuess({ adminId: 'admin', network: '10.0.1.2' }, patient)).not.toBe('counted');
   });
 
-  test('remembers the guesses over a restart, and forgets them after a day', async () => {
-    const at = await begin({ maxConnections: 1 });
-    for (let guess = 0; guess < 5; guess += 1) await login(at, 'wrong secret');
-    const again = adminStore(at.database);
-    expect(await again.countGuess({ adminId: 'admin', network: '127.0.0.1' }, budgets)).toEqual({ retryAfterSeconds: 1 });
+  test('remembers the guesses in the database, and forgets them after a day', async () => {
+    const at = await begin({ maxConnections: 1, admin: { guesses: { ...slow, freeTries: 2 } } });
+    for (let guess = 0; guess < 2; guess += 1) await login(at, 'wrong secret');
+    // As another replica, or this one after a restart, sees them.
+    const other = adminStore(at.database);
+    const patient = { ...budgets, ...slow, freeTries: 2 };
+    expect(await other.countGuess({ adminId: 'admin', network: '127.0.0.1' }, patient)).not.toBe('counted');
     await at.shiftClock('25 hours');
-    for (let guess = 0; guess < 5; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
+    for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
+    expect((await login(at, 'wrong secret')).status).toBe(429);
     await at.shiftClock('50 hours');
-    await at.database.sql`select 1`;
-    await again.forgetOldGuesses(budgets.forgetSeconds);
+    await other.forgetOldGuesses(patient.forgetSeconds);
     expect(await at.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
   });
 
@@ -173,11 +182,11 @@ describe('the budgets', () => {
 describe('the turnstile', () => {
   test('runs two, lets sixteen wait in their order, and takes nobody beyond', async () => {
     const turnstile = createTurnstile({ running: 2, waiting: 16 });
-    const places = Array.from({ length: 18 }, () => turnstile.enter());
-    expect(places.every((place) => place !== null)).toBe(true);
+    const places = Array.from({ length: 18 }, () => turnstile.enter()).filter((place) => place !== null);
+    expect(places).toHaveLength(18);
     expect(turnstile.enter()).toBeNull();
     const order: number[] = [];
-    const turns = places.map((place, index) => place?.turn().then(() => order.push(index)));
+    const turns = places.map((place, index) => place.turn().then(() => order.push(index)));
     await Promise.all(turns.slice(0, 2));
     expect(order).toEqual([0, 1]);
     places[1]?.leave();

@@ -1,9 +1,12 @@
 // The administrator's session from its login to its end, and the credentials behind it.
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startWorld, type World } from '../accounts/world.ts';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { startWorld, type Json, type World } from '../accounts/world.ts';
 
 const adminId = 'Ada.Admin@example-1';
 const password = 'CANARY pass phrase 7f3';
+
+// Checking a password is slow on purpose, and slower on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
 
 let world: World;
 beforeAll(async () => {
@@ -14,6 +17,8 @@ beforeEach(() => world.shiftClock('0'));
 afterAll(() => world.close());
 
 const login = (body: unknown = { admin_id: adminId, password }) => world.call('POST', '/v1/admin/login', { body });
+/** An error without the id of its request, which is never the same. */
+const said = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
 const session = (token?: string) => world.call('GET', '/v1/admin/session', token === undefined ? {} : { token });
 async function open(): Promise<string> {
   const { status, body } = await login();
@@ -42,7 +47,7 @@ describe('admin.login', () => {
     ];
     for (const { status, headers, body } of answers) {
       expect([status, body.error.code, body.error.param]).toEqual([401, 'invalid_credentials', null]);
-      expect({ ...body.error, request_id: '' }).toEqual({ ...answers[0]?.body.error, request_id: '' });
+      expect(said(body)).toEqual(said(answers[0]?.body));
       expect(Object.keys(headers)).toEqual(Object.keys(answers[0]?.headers ?? {}));
     }
   });

@@ -15,8 +15,8 @@ afterAll(() => world.close());
 
 describe('directory.getHealth', () => {
   test('names the services that there are, without looking at a credential', async () => {
-    for (const headers of [{}, { authorization: 'Bearer nonsense' }]) {
-      const { status, body } = await world.call('GET', '/health', { headers });
+    for (const token of [undefined, 'nonsense']) {
+      const { status, body } = await world.call('GET', '/health', token === undefined ? {} : { token });
       expect([status, body]).toEqual([200, { ok: true, services: ['bureaus', 'accounts', 'admin'] }]);
     }
   });

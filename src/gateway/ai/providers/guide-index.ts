@@ -47,6 +47,7 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
   }
   const index = new MiniSearch<Section>({
     fields: ['heading', 'page', 'body'],
+    extractField: (section, field) => (field === 'id' ? section.id : plainWords(String(section[field as keyof Section]))),
     processTerm: (term) => {
       const plain = term.toLowerCase();
       return stopWords.has(plain) ? null : stem(plain);
@@ -56,8 +57,8 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
   index.addAll(sections);
   return {
     search(question) {
-      const asked = new Set((question.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((term) => !stopWords.has(term)));
-      const found = index.search(question.slice(0, 1000));
+      const asked = new Set((plainWords(question).toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((term) => !stopWords.has(term)));
+      const found = index.search(plainWords(question.slice(0, 1000)));
       // Half of what is asked about must be there: a single word in common is no answer.
       const needed = Math.max(1, Math.ceil(asked.size / 2));
       return found.flatMap(({ id, score, queryTerms }) => {
@@ -92,6 +93,11 @@ function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
   }
   close();
   return sections;
+}
+
+// One word however it is written, as the first part of it alone means something else.
+function plainWords(text: string): string {
+  return text.replace(/\b(?:log|sign)(?:ging|ged|s)?[ -]in(?:to)?\b/gi, 'login').replace(/\bset[ -]up\b/gi, 'setup');
 }
 
 // Enough of English endings that `tokens` finds `token` and `streaming` finds `stream`.

@@ -1,6 +1,8 @@
 // The one way out to model providers over HTTP: deadlines, size limits, no redirects, and a call that ends at once
 // when our own caller is gone. What it gives back is a success; everything else is thrown as a Problem.
-import { Agent, EnvHttpProxyAgent, interceptors, request, type Dispatcher } from 'undici';
+import { pipeline, type Readable } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { Agent, EnvHttpProxyAgent, request, type Dispatcher } from 'undici';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { refusalProblem } from './refusal.ts';
@@ -78,9 +80,7 @@ const restMs = 500;
 
 export function createUpstream(needs: UpstreamNeeds): Upstream {
   const { timeouts, clock, hide } = needs;
-  const agent = createAgent(needs);
-  // Providers that compress although they were asked not to.
-  const dispatcher = agent.compose(interceptors.decompress());
+  const dispatcher = createAgent(needs);
 
   async function send(sent: UpstreamRequest): Promise<UpstreamAnswer> {
     sent.signal.throwIfAborted();
@@ -112,7 +112,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
       response.body.on('error', () => {});
       if (response.statusCode < 200 || response.statusCode > 299) throw await refusal(response, sent);
       const idleMs = sent.idleMs ?? timeouts.idleMs;
-      const body = pieces(response.body, { cut, first, idleMs, release });
+      const body = pieces(response, { cut, first, idleMs, release });
       return { mediaType: mediaTypeOf(response.headers['content-type']), body, abort: () => cut.abort(new Error('given up')) };
     } catch (error) {
       release();
@@ -132,7 +132,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
     });
   }
 
-  return { send, close: () => agent.destroy() };
+  return { send, close: () => dispatcher.destroy() };
 }
 
 function createAgent({ timeouts, proxies }: UpstreamNeeds): Dispatcher {
@@ -168,12 +168,13 @@ interface Reading {
   release: () => void;
 }
 
-async function* pieces(body: Dispatcher.ResponseData['body'], { cut, first, idleMs, release }: Reading): AsyncGenerator<Uint8Array> {
+async function* pieces({ body, headers }: Dispatcher.ResponseData, { cut, first, idleMs, release }: Reading): AsyncGenerator<Uint8Array> {
+  const decoded = decodedBody(body, headers['content-encoding']);
   // Only silence counts while we wait for the provider; a slow reader of ours is not its fault.
   let waiting = true;
   let idle: NodeJS.Timeout | undefined;
   let ended = false;
-  const iterator = body.iterator({ destroyOnReturn: false });
+  const iterator = decoded.iterator({ destroyOnReturn: false });
   try {
     for (;;) {
       waiting = true;
@@ -198,8 +199,18 @@ async function* pieces(body: Dispatcher.ResponseData['body'], { cut, first, idle
   } finally {
     clearTimeout(idle);
     release();
-    if (!ended && !body.destroyed) body.dump({ limit: restBytes, signal: AbortSignal.timeout(restMs) }).catch(() => body.destroy());
+    if (!ended && !body.destroyed) {
+      if (decoded !== body) body.destroy();
+      else body.dump({ limit: restBytes, signal: AbortSignal.timeout(restMs) }).catch(() => body.destroy());
+    }
   }
+}
+
+// Some providers compress although they were asked not to.
+function decodedBody(body: Dispatcher.ResponseData['body'], encoding: string | string[] | undefined): Readable {
+  const decoder = { gzip: createGunzip, 'x-gzip': createGunzip, deflate: createInflate, br: createBrotliDecompress }[String(encoding ?? '').toLowerCase()];
+  // The reader of the decoded bytes hears of any failure; here there is nobody to tell.
+  return decoder === undefined ? body : pipeline(body, decoder(), () => {});
 }
 
 /** A whole body. Throws a Problem when it is larger than the limit. */

@@ -1,0 +1,263 @@
+// Who may reach the agent: Host and Origin before anything else, then the one exact bearer, in both variants.
+import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { request } from 'node:http';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseToken, token as mintToken } from '../../src/kernel/secret.ts';
+import { startAgent, type TestAgent } from '../support/agent.ts';
+import { testDatabase, type TestDatabase } from '../support/databases.ts';
+import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
+
+const routes = [
+  ['GET', '/health'],
+  ['GET', '/api/status'],
+  ['POST', '/api/execute'],
+  ['GET', '/nowhere'],
+  ['OPTIONS', '/api/execute'],
+] as const;
+
+let world: TestDatabase;
+let gateway: ScriptedGateway;
+beforeAll(async () => {
+  world = await testDatabase();
+  gateway = await scriptedGateway();
+  gateway.answer(() => says('Done.'));
+});
+afterAll(async () => {
+  await gateway.close();
+  await world.close();
+});
+
+describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
+  let agent: TestAgent;
+  let other: TestAgent;
+  beforeAll(async () => {
+    agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `mine-${variant}` });
+    other = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `theirs-${variant}` });
+  });
+  afterAll(async () => {
+    await agent.close();
+    await other.close();
+  });
+
+  const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+  const executed = () => gateway.requests.length;
+
+  test('answers health without a token, with nothing but status and timestamp', async () => {
+    const response = await agent.fetch('/health');
+    const body = (await response.json()) as Record<string, unknown>;
+    expect(response.status).toBe(200);
+    expect(body).toEqual({ status: 'ok', timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:]+\.\d{3}Z$/) });
+    expect((await agent.fetch('/health', { headers: bearer('nonsense') })).status).toBe(200);
+  });
+
+  test('answers its name and status, and executes, under its own token', async () => {
+    expect(await agent.client.status.getStatus()).toMatchObject({ name: `mine-${variant}`, status: 'running' });
+    expect(await agent.client.sessions.execute({ instructions: 'Speak.' })).toMatchObject({ success: true, text: 'Done.' });
+  });
+
+  test('takes no other credential, wherever it stands', async () => {
+    const { token } = agent;
+    const swapped = token.replace(/[a-z](?=[^a-z]*$)/, (letter) => letter.toUpperCase());
+    const credentials: Record<string, Record<string, string>> = {
+      none: {},
+      basic: { authorization: `Basic ${Buffer.from(`agent:${token}`).toString('base64')}` },
+      'token scheme': { authorization: `Token ${token}` },
+      bare: { authorization: token },
+      'other case': bearer(swapped),
+      'all upper': bearer(token.toUpperCase()),
+      prefix: bearer(token.slice(0, -1)),
+      suffix: bearer(`${token}A`),
+      twice: bearer(`${token}, ${token}`),
+      quoted: bearer(`"${token}"`),
+      'user token': bearer(mintToken('usr')),
+      'admin token': bearer(mintToken('adm')),
+      'an agent token that nobody has': bearer(mintToken('agt')),
+      'another agent’s token': bearer(other.token),
+      cookie: { cookie: `token=${token}; agent=${token}` },
+      'x-api-key': { 'x-api-key': token },
+      'ten kilobytes': bearer('a'.repeat(10_000)),
+      injection: bearer("' OR 1=1--"),
+    };
+    const before = executed();
+    for (const [name, headers] of Object.entries(credentials)) {
+      for (const [method, path] of [['GET', '/api/status'], ['POST', '/api/execute']] as const) {
+        const body = method === 'POST' ? { body: '{"instructions":"a"}' } : {};
+        const response = await agent.fetch(path, { method, headers: { 'content-type': 'application/json', ...headers }, ...body });
+        expect([name, path, response.status, await response.json()]).toMatchObject([name, path, 401, { success: false, error: { type: 'authentication_error' } }]);
+        expect(response.headers.get('www-authenticate')).toMatch(/^Bearer/);
+      }
+    }
+    expect((await agent.fetch(`/api/status?token=${token}&access_token=${token}`)).status).toBe(401);
+    expect(executed()).toBe(before);
+  });
+
+  test('refuses a foreign Host or Origin and a cross-site request on every route, before the token', async () => {
+    const { port } = new URL(agent.url);
+    const own = `127.0.0.1:${port}`;
+    const foreign: Record<string, [string, string][]> = {
+      'foreign host': [['Host', 'evil.test']],
+      'foreign host with our port': [['Host', `evil.test:${port}`]],
+      'a name below ours': [['Host', `localhost.evil.test:${port}`]],
+      'a resolving name': [['Host', `127.0.0.1.nip.io:${port}`]],
+      'another port': [['Host', '127.0.0.1:1']],
+      'no port': [['Host', '127.0.0.1']],
+      'the address of all': [['Host', `0.0.0.0:${port}`]],
+      'with credentials': [['Host', `a@${own}`]],
+      'two hosts': [['Host', own], ['Host', 'evil.test']],
+      'two of ours': [['Host', own], ['Host', own]],
+      'null origin': [['Host', own], ['Origin', 'null']],
+      'evil origin': [['Host', own], ['Origin', 'https://evil.test']],
+      'another local page': [['Host', own], ['Origin', 'http://localhost:1']],
+      'ours as https': [['Host', own], ['Origin', `https://${own}`]],
+      'a longer origin': [['Host', own], ['Origin', `http://${own}.evil.test`]],
+      'cross-site': [['Host', own], ['Sec-Fetch-Site', 'cross-site']],
+    };
+    const before = executed();
+    for (const [name, headers] of Object.entries(foreign)) {
+      for (const [method, path] of routes) {
+        const answer = await raw(agent, method, path, [...headers, ['Authorization', `Bearer ${agent.token}`], ['Content-Type', 'application/json']]);
+        expect([name, method, path, answer.status]).toEqual([name, method, path, 403]);
+        expect(answer.headers['access-control-allow-origin']).toBeUndefined();
+        expect(JSON.parse(answer.body)).toMatchObject({ success: false, error: { type: 'permission_error' } });
+      }
+    }
+    expect(executed()).toBe(before);
+  });
+
+  test('refuses a target in absolute form that names another host, and HTTP/1.0 without a Host', async () => {
+    const { port } = new URL(agent.url);
+    expect(await bytes(agent, `GET http://evil.test/health HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\n\r\n`)).toMatch(/^HTTP\/1\.1 403 /);
+    expect(await bytes(agent, 'GET /health HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 403 /);
+  });
+
+  test('answers under each loopback name and to its own origin', async () => {
+    const { port } = new URL(agent.url);
+    for (const name of ['127.0.0.1', 'localhost', 'LocalHost', '[::1]']) {
+      expect((await raw(agent, 'GET', '/health', [['Host', `${name}:${port}`]])).status).toBe(200);
+    }
+    const same = await raw(agent, 'GET', '/health', [['Host', `localhost:${port}`], ['Origin', `http://localhost:${port}`], ['Sec-Fetch-Site', 'same-origin']]);
+    expect([same.status, same.headers['access-control-allow-origin']]).toEqual([200, undefined]);
+  });
+
+  test('tells an unknown path and a wrong method apart, with success: false', async () => {
+    const unknown = await agent.fetch('/nowhere', { headers: bearer(agent.token) });
+    expect([unknown.status, await unknown.json()]).toMatchObject([404, { success: false, error: { code: 'route_not_found' } }]);
+    const wrong = await agent.fetch('/api/execute', { headers: bearer(agent.token) });
+    expect([wrong.status, wrong.headers.get('allow'), await wrong.json()]).toMatchObject([405, expect.stringContaining('POST'), { success: false, error: { code: 'method_not_allowed' } }]);
+  });
+
+  test('refuses bodies that are no JSON object of the contract', async () => {
+    const post = (body: string, type = 'application/json') =>
+      agent.fetch('/api/execute', { method: 'POST', headers: { ...bearer(agent.token), 'content-type': type }, body });
+    expect((await post('{"instructions":"a"}', 'text/plain')).status).toBe(415);
+    expect((await post('{"instructions":')).status).toBe(400);
+    expect((await post('[]')).status).toBe(400);
+    expect((await post('{"instructions":"a","instructions":"b"}')).status).toBe(400);
+    expect((await post(JSON.stringify({ instructions: 'a'.repeat(17 * 1024 * 1024) }))).status).toBe(413);
+  });
+});
+
+test('an allowed host and an allowed origin are answered, exactly these', async () => {
+  const settings = { allowHost: ['agent.internal:8443'], allowOrigin: ['http://localhost:3000'] };
+  const agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, name: 'allowing', settings });
+  try {
+    expect((await raw(agent, 'GET', '/health', [['Host', 'agent.internal:8443']])).status).toBe(200);
+    expect((await raw(agent, 'GET', '/health', [['Host', 'agent.internal']])).status).toBe(403);
+    const { host } = new URL(agent.url);
+    const allowed = await raw(agent, 'GET', '/health', [['Host', host], ['Origin', 'http://localhost:3000'], ['Sec-Fetch-Site', 'cross-site']]);
+    expect([allowed.status, allowed.headers['access-control-allow-origin']]).toEqual([200, 'http://localhost:3000']);
+    expect((await raw(agent, 'GET', '/health', [['Host', host], ['Origin', 'http://localhost:30000']])).status).toBe(403);
+  } finally {
+    await agent.close();
+  }
+});
+
+describe('the token file', () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-tokens-'));
+  });
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+  const start = (dataDir: string, name: string) => startAgent({ gatewayUrl: gateway.url, database: world.database, dataDir: join(folder, dataDir), name });
+  const statusOf = async (agent: TestAgent, token: string) => (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
+
+  test('holds the token and a newline, is for its owner alone, and outlives a restart', async () => {
+    const first = await start('a', 'keeper');
+    expect((await stat(first.tokenFile)).mode & 0o777).toBe(0o600);
+    const text = await readFile(first.tokenFile, 'utf8');
+    expect([text, parseToken(text.trim())]).toEqual([`${first.token}\n`, 'agt']);
+    await first.close();
+    const second = await start('a', 'keeper');
+    expect(second.token).toBe(first.token);
+    expect(await statusOf(second, first.token)).toBe(200);
+    await second.close();
+    const stored = await world.database.sql`select * from agent.tokens_tokens`;
+    expect(JSON.stringify(stored)).not.toContain(first.token);
+  });
+
+  test('is adopted by a database that does not know it, and closed to others', async () => {
+    const token = mintToken('agt');
+    const early = await start('b', 'adopter');
+    await early.close();
+    await writeFile(early.tokenFile, `${token}\n`);
+    await chmod(early.tokenFile, 0o644);
+    const agent = await start('b', 'adopter');
+    expect(await statusOf(agent, token)).toBe(200);
+    expect((await stat(agent.tokenFile)).mode & 0o777).toBe(0o600);
+    await agent.close();
+  });
+
+  test('with a revoked token gets a new one; the revoked one is dead within a second of a running agent', async () => {
+    const agent = await start('c', 'revoker');
+    expect(await statusOf(agent, agent.token)).toBe(200);
+    await world.database.sql`update agent.tokens_tokens set revoked_at = now() where last4 = ${agent.token.slice(-4)}`;
+    await expect.poll(() => statusOf(agent, agent.token), { timeout: 1_000, interval: 50 }).toBe(401);
+    await agent.close();
+    const again = await start('c', 'revoker');
+    expect(again.token).not.toBe(agent.token);
+    expect([await statusOf(again, again.token), await statusOf(again, agent.token)]).toEqual([200, 401]);
+    await again.close();
+  });
+
+  test('with something else in it, or with another agent’s token, stops the start and is left as it is', async () => {
+    const agent = await start('d', 'owner');
+    await agent.close();
+    await expect(start('d', 'thief')).rejects.toThrow(/belongs to another agent/);
+    await writeFile(agent.tokenFile, 'my shopping list\n');
+    await expect(start('d', 'owner')).rejects.toThrow(/does not hold an agent's token/);
+    expect(await readFile(agent.tokenFile, 'utf8')).toBe('my shopping list\n');
+  });
+});
+
+interface RawAnswer {
+  status: number;
+  headers: Record<string, unknown>;
+  body: string;
+}
+
+// node:http, because fetch sets Host and Origin by itself and sends no header twice.
+function raw(agent: TestAgent, method: string, path: string, headers: [string, string][]): Promise<RawAnswer> {
+  const { hostname, port } = new URL(agent.url);
+  return new Promise((resolve, reject) => {
+    const sent = request({ hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never }, (response) => {
+      let body = '';
+      response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+}
+
+function bytes(agent: TestAgent, text: string): Promise<string> {
+  const { hostname, port } = new URL(agent.url);
+  return new Promise((resolve, reject) => {
+    let answer = '';
+    const socket = connect(Number(port), hostname, () => socket.write(text));
+    socket.setEncoding('utf8').on('data', (chunk: string) => (answer += chunk));
+    socket.on('error', reject).on('close', () => resolve(answer));
+  });
+}

@@ -1,0 +1,92 @@
+// What every command promises: help, usage errors with 2, failures with 1, and the listening line.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { commands } from '../../src/cli/commands.ts';
+import { makeDatabase } from '../support/databases.ts';
+import type { DatabasePlace } from '../support/databases.ts';
+import { townhall } from './townhall.ts';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-cli-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+describe('the command line', () => {
+  test.each(Object.keys(commands))('explains %s with --help', async (name) => {
+    const run = townhall([name, '--help'], { cwd: folder });
+    expect(await run.ended).toBe(0);
+    expect(run.screen()).toContain(`townhall ${name}`);
+  });
+
+  test.each([
+    [['nonsense'], 'nonsense'],
+    [['gateway', '--nonsense', '1'], '--nonsense'],
+    [['gateway', '--port', 'many'], 'PORT'],
+    [['gateway', '--admin-password', 'secret secret'], '--admin-password'],
+    [['agent'], '--gateway-token-file'],
+    [['agent', '--variant', 'ancient'], 'AGENT_VARIANT'],
+    [['admin', 'promote'], 'townhall admin setup'],
+    [[], 'Usage'],
+  ])('refuses %j with 2 and names the fault', async (given, named) => {
+    const run = townhall(given, { cwd: folder });
+    expect(await run.ended).toBe(2);
+    expect(run.screen()).toContain(named);
+    expect(run.screen()).not.toContain('    at ');
+  });
+});
+
+describe('townhall gateway', () => {
+  let place: DatabasePlace;
+  let where: Record<string, string>;
+  beforeAll(async () => {
+    place = await makeDatabase();
+    where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  });
+  afterAll(() => place?.remove());
+
+  test('logs exactly one listening line, as JSON, and ends with 0 on SIGTERM', async () => {
+    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
+    const [, url] = await run.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
+    expect((await fetch(`${url}/ready`)).status).toBe(200);
+    run.process.kill('SIGTERM');
+    expect(await run.ended).toBe(0);
+    const lines = run.screen().trim().split('\n').map((line) => JSON.parse(line) as { msg: string; url?: string });
+    expect(lines.filter(({ msg }) => msg === 'listening')).toEqual([expect.objectContaining({ url })]);
+  });
+
+  test('takes an administrator from a pipe, beside a running server and without one', async () => {
+    const setup = townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin', '--json'], {
+      cwd: folder, env: where, input: 'twelve chars\n',
+    });
+    expect(await setup.ended, setup.screen()).toBe(0);
+    expect(setup.screen()).toContain('{"action":"setup","admin_id":"root"}');
+
+    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
+    const [, url] = await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
+    const logIn = async (password: string): Promise<number> => {
+      const body = JSON.stringify({ admin_id: 'root', password });
+      return (await fetch(`${url}/v1/admin/login`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).status;
+    };
+    expect(await logIn('twelve chars')).toBe(200);
+    const reset = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
+      cwd: folder, env: where, input: 'another twelve characters\n',
+    });
+    expect(await reset.ended, reset.screen()).toBe(0);
+    expect(await logIn('twelve chars')).toBe(401);
+    expect(await logIn('another twelve characters')).toBe(200);
+    server.process.kill('SIGTERM');
+    expect(await server.ended).toBe(0);
+  });
+
+  test('refuses a password of eleven characters and a second setup, and changes nothing', async () => {
+    const short = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], { cwd: folder, env: where, input: 'eleven char' });
+    expect(await short.ended).toBe(1);
+    expect(short.screen()).toContain('12');
+    const again = townhall(['admin', 'setup', '--admin-id', 'other', '--password-stdin'], { cwd: folder, env: where, input: 'a long enough one' });
+    expect(await again.ended).toBe(1);
+    expect(again.screen()).not.toContain('    at ');
+  });
+});

@@ -1,0 +1,88 @@
+// The newcomer's door: one command, and what its screen says to paste.
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { townhall } from './townhall.ts';
+import type { Run } from './townhall.ts';
+
+const shell = promisify(execFile);
+const hasCurl = existsSync('/usr/bin/curl');
+
+// The local edition is the embedded database; a PostgreSQL has nothing to add here.
+describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start', () => {
+  let folder: string;
+  let run: Run;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
+    run = townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0' } });
+    await run.waitFor(/Ctrl-C ends it/);
+  });
+  afterAll(async () => {
+    run?.process.kill('SIGKILL');
+    await run?.ended;
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test('says what it is busy with before it serves', () => {
+    expect(run.screen()).toMatch(/opening the embedded database …[\s\S]*starting the agent …[\s\S]*Paste these/);
+  });
+
+  test.skipIf(!hasCurl)('shows calls that work as pasted', async () => {
+    const lines = run.screen().split('\n');
+    const calls = lines.filter((line) => line.startsWith('curl '));
+    const names = lines.filter((line) => /^(TOKEN|AGENT)=/.test(line)).join('\n');
+    expect(calls).toHaveLength(5);
+    const answers = await Promise.all(
+      calls.map(async (call) => (await shell('bash', ['-c', `${names}\n${call.replace(/^curl/, 'curl -sS --fail-with-body')}`])).stdout),
+    );
+    expect(JSON.parse(answers[0] ?? '')).toMatchObject({ ok: true });
+    expect(JSON.parse(answers[1] ?? '').items.map(({ id }: { id: string }) => id)).toContain('local/guide');
+    expect(JSON.parse(answers[2] ?? '').parts.at(-1).text).toContain('MODELS_FILE');
+    expect(answers[3]).toMatch(/^data: \{[\s\S]*data: \[DONE\]\n\n$/);
+    expect(JSON.parse(answers[4] ?? '')).toMatchObject({ success: true, finishReason: 'stop' });
+  });
+
+  test('keeps the tokens in files for their owner alone', async () => {
+    const tokens = { 'local.token': /TOKEN=(\S+)/, 'agent/agent.token': /AGENT=(\S+)/ };
+    for (const [name, pattern] of Object.entries(tokens)) {
+      const path = join(folder, 'data', name);
+      expect((await stat(path)).mode & 0o777, name).toBe(0o600);
+      expect(await readFile(path, 'utf8')).toBe(`${run.screen().match(pattern)?.[1]}\n`);
+    }
+  });
+
+  test('makes the first administrator once, and one that can log in', async () => {
+    const [, url] = await run.waitFor(/gateway +(http\S+)/);
+    const [, adminId, password] = await run.waitFor(/administrator +(\S+), password (\S+) /);
+    const answer = await fetch(`${url}/v1/admin/login`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ admin_id: adminId, password }),
+    });
+    expect(answer.status).toBe(200);
+  });
+
+  test('ends with 0 on an interrupt, keeps its data, and comes back with the same token', async () => {
+    const before = run.screen().match(/TOKEN=(\S+)/)?.[1];
+    run.process.kill('SIGINT');
+    expect(await run.ended).toBe(0);
+    run = townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0' } });
+    await run.waitFor(/Ctrl-C ends it/);
+    expect(run.screen().match(/TOKEN=(\S+)/)?.[1]).toBe(before);
+    expect(run.screen()).not.toContain('administrator');
+  });
+
+  test('says which port is taken and ends with 1', async () => {
+    const [, port] = await run.waitFor(/gateway +http:\/\/\S+:(\d+)/);
+    const second = await mkdtemp(join(tmpdir(), 'townhall-start-'));
+    const refused = townhall(['start'], { cwd: second, env: { PORT: port ?? '', AGENT_PORT: '0' } });
+    expect(await refused.ended).toBe(1);
+    expect(refused.screen()).toContain(port);
+    expect(refused.screen()).not.toContain('    at ');
+    await rm(second, { recursive: true, force: true });
+  });
+});

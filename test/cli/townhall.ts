@@ -1,0 +1,61 @@
+// Runs the command line as its user does: another process, its screen, its exit code.
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+
+export interface Run {
+  process: ChildProcess;
+  /** All of standard output and standard error so far. */
+  screen(): string;
+  /** Resolves with the match once standard output has it; rejects when the process ends first or the time is up. */
+  waitFor(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
+  /** The exit code, or the signal's name. */
+  ended: Promise<number | string>;
+}
+
+/** Starts `townhall …` in a folder, with nothing of the test's own environment but the path. */
+export function townhall(given: readonly string[], options: { cwd: string; env?: Record<string, string>; input?: string }): Run {
+  const child = spawn(process.execPath, [entry, ...given], {
+    cwd: options.cwd,
+    env: { PATH: process.env['PATH'] ?? '', HOME: options.cwd, ...options.env },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+  child.stdin.end(options.input ?? '');
+  let screen = '';
+  const listeners = new Set<() => void>();
+  const take = (piece: Buffer): void => {
+    screen += piece.toString('utf8');
+    for (const listener of listeners) listener();
+  };
+  child.stdout.on('data', take);
+  child.stderr.on('data', take);
+  const ended = new Promise<number | string>((resolve) => {
+    child.on('close', (code, signal) => resolve(code ?? signal ?? 'unknown'));
+  });
+  return {
+    process: child,
+    screen: () => screen,
+    ended,
+    async waitFor(pattern, timeoutMs = 30_000) {
+      const found = new Promise<RegExpMatchArray>((resolve, reject) => {
+        const look = (): void => {
+          const match = screen.match(pattern);
+          if (match === null) return;
+          listeners.delete(look);
+          clearTimeout(timer);
+          resolve(match);
+        };
+        const timer = setTimeout(() => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)), timeoutMs);
+        listeners.add(look);
+        void ended.then((code) => {
+          clearTimeout(timer);
+          reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`));
+        });
+        look();
+      });
+      return found;
+    },
+  };
+}

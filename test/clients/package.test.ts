@@ -1,0 +1,147 @@
+// The two packages as they would be published: built anew into a folder of their own, examined, and used by a project
+// that has nothing else.
+
+import { execFile, spawnSync } from 'node:child_process';
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { publint } from 'publint';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const run = promisify(execFile);
+const root = path.join(import.meta.dirname, '../..');
+const modules = path.join(root, 'node_modules');
+const names = ['gateway', 'agent'];
+let folder: string;
+let packages: string;
+
+beforeAll(async () => {
+  folder = mkdtempSync(path.join(tmpdir(), 'townhall-packages-'));
+  packages = path.join(folder, 'node_modules/@townhall');
+  await run(process.execPath, [path.join(root, 'scripts/build-clients.ts'), '--into', packages]);
+  symlinkSync(path.join(modules, 'eventsource-parser'), path.join(folder, 'node_modules/eventsource-parser'));
+  writeFileSync(path.join(folder, 'package.json'), '{"type":"module"}');
+}, 90_000);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe.each(names)('the package @townhall/%s', (name) => {
+  test('has nothing that publint finds', async () => {
+    const { messages } = await publint({ pkgDir: path.join(packages, name), strict: true, pack: 'npm' });
+    expect(messages).toEqual([]);
+  });
+
+  test('has types that resolve for every ESM consumer', async () => {
+    const attw = path.join(modules, '@arethetypeswrong/cli/dist/index.js');
+    const { stdout } = await run(process.execPath, [attw, '--pack', path.join(packages, name), '--profile', 'esm-only', '--format', 'json'], { maxBuffer: 1 << 26 });
+    const { analysis } = JSON.parse(stdout) as { analysis: { problems: { kind: string; resolutionKind?: string }[]; entrypoints: object } };
+    // A package that is ESM alone cannot be resolved by the two old ways, and says so.
+    expect(analysis.problems.filter(({ resolutionKind }) => resolutionKind !== 'node10' && resolutionKind !== 'node16-cjs')).toEqual([]);
+    expect(Object.keys(analysis.entrypoints)).toContain('.');
+  }, 90_000);
+
+  test('needs nothing of Node and no package but eventsource-parser', () => {
+    const files = globSync('dist/**/*.js', { cwd: path.join(packages, name) });
+    const imports = files.flatMap((file) => Array.from(readFileSync(path.join(packages, name, file), 'utf8').matchAll(/(?:from|import)\s*\(?\s*'([^'.][^']*)'/g), (match) => match[1]));
+    expect(files.length).toBeGreaterThan(10);
+    expect(new Set(imports)).toEqual(new Set(['eventsource-parser']));
+    expect(JSON.parse(readFileSync(path.join(packages, name, 'package.json'), 'utf8'))).toMatchObject({ dependencies: { 'eventsource-parser': expect.any(String) }, sideEffects: false, license: 'MIT' });
+  });
+
+  test('ships no source, no test and no path of the machine it was built on', () => {
+    const files = globSync('**/*', { cwd: path.join(packages, name), withFileTypes: true }).filter((entry) => entry.isFile());
+    for (const entry of files) {
+      expect(entry.name).toMatch(/\.(?:js|js\.map|d\.ts)$|^package\.json$|^README\.md$/);
+      expect(readFileSync(path.join(entry.parentPath, entry.name), 'utf8')).not.toContain(root);
+    }
+  });
+});
+
+describe('a project that installs them', () => {
+  const program = `
+    import { createGatewayClient, GatewayError, type Model } from '@townhall/gateway';
+    import { createAgentClient } from '@townhall/agent';
+    import { createAgentClient as createClassicClient } from '@townhall/agent/classic';
+    export async function main(): Promise<string | undefined> {
+      const client = createGatewayClient({ baseUrl: 'http://127.0.0.1:1', token: async () => 'x' });
+      const model: Model = await client.ai.getModel({ model_id: 'local/echo' });
+      const answer = await client.ai.generateText({ model: model.id, prompt: 'Hi' }, { signal: AbortSignal.timeout(1) });
+      // @ts-expect-error the model is required
+      await client.ai.generateText({ prompt: 'Hi' });
+      // @ts-expect-error the id is required
+      await client.ai.getModel();
+      // @ts-expect-error there is no such operation
+      client.ai.generateSong;
+      for await (const part of client.ai.streamText({ model: model.id, prompt: [] })) if (part.type === 'finish') part.usage.inputTokens.total?.toFixed();
+      for await (const chunk of client.ai.createChatCompletion({ model: model.id, messages: [], stream: true })) chunk.choices[0]?.delta;
+      (await client.ai.createChatCompletion({ model: model.id, messages: [] })).choices[0]?.message.content?.trim();
+      await client.directory.getHealth();
+      const { login_id } = await client.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
+      await client.admin.logout();
+      const result = await createAgentClient({ baseUrl: 'http://127.0.0.1:1', token: 'x' }).sessions.execute({ instructions: login_id });
+      const { name } = await createClassicClient({ baseUrl: 'http://127.0.0.1:1' }).status.getStatus();
+      const error: unknown = answer;
+      if (GatewayError.isInstance(error)) return error.code satisfies string;
+      return 'text' in result ? result.text : name;
+    }
+    export const model = createGatewayClient({ baseUrl: 'http://127.0.0.1:1' }).model('local/echo');
+  `;
+
+  async function compile(project: string, extra: string): Promise<string> {
+    const directory = path.join(folder, project);
+    mkdirSync(directory);
+    writeFileSync(path.join(directory, 'main.ts'), program + extra);
+    const compilerOptions = { target: 'es2022', module: 'nodenext', lib: ['es2022', 'dom', 'dom.iterable'], types: [], strict: true, noEmit: true, skipLibCheck: false };
+    writeFileSync(path.join(directory, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['main.ts'] }));
+    return run(process.execPath, [path.join(modules, 'typescript/bin/tsc'), '-p', directory]).then(
+      () => '',
+      (error: unknown) => (error as { stdout: string }).stdout,
+    );
+  }
+
+  test('compiles without the AI SDK, declarations checked too', async () => {
+    expect(await compile('without', '')).toBe('');
+  }, 90_000);
+
+  test('compiles with its types, and the model is one of them', async () => {
+    mkdirSync(path.join(folder, 'node_modules/@ai-sdk'), { recursive: true });
+    for (const name of ['@ai-sdk/provider', 'json-schema']) symlinkSync(path.join(modules, name), path.join(folder, 'node_modules', name));
+    const extra = `
+      import type { LanguageModelV3 } from '@ai-sdk/provider';
+      export const typed: LanguageModelV3 = model;
+      // @ts-expect-error it is not just any
+      export const wrong: number = model;
+    `;
+    expect(await compile('with', extra)).toBe('');
+  }, 90_000);
+
+  const old = ['/usr/bin/node', '/usr/local/bin/node'].map((file) => ({ file, version: spawnSync(file, ['--version']).stdout?.toString().trim() ?? '' })).find(({ version }) => /^v2[0-3]\./.test(version));
+
+  test.skipIf(old === undefined)(`runs on an older Node (${old?.version ?? 'none on this machine: skipped'})`, async () => {
+    const file = path.join(folder, 'old.mjs');
+    writeFileSync(
+      file,
+      `import { createServer } from 'node:http';
+       import { createGatewayClient, GatewayError } from '@townhall/gateway';
+       import { createAgentClient } from '@townhall/agent';
+       const part = (part) => 'data: ' + JSON.stringify(part) + '\\n\\n';
+       const server = createServer((request, response) => {
+         if (request.url !== '/v1/ai/stream') return response.writeHead(404, { 'content-type': 'text/html' }).end('no');
+         response.writeHead(200, { 'content-type': 'text/event-stream' });
+         response.end(part({ type: 'text-delta', id: '0', delta: 'Hi' }) + part({ type: 'finish', finishReason: { unified: 'stop' }, usage: { inputTokens: {}, outputTokens: {} } }) + 'data: [DONE]\\n\\n');
+       });
+       await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+       const baseUrl = 'http://127.0.0.1:' + server.address().port;
+       const client = createGatewayClient({ baseUrl, token: 'x' });
+       const seen = [];
+       for await (const part of client.ai.streamText({ model: 'x', prompt: [] })) seen.push(part.type);
+       const { content } = await client.model('x').doGenerate({ prompt: [] });
+       seen.push(content.length, await client.ai.listModels().catch((error) => GatewayError.isInstance(error) && error.status));
+       seen.push(await createAgentClient({ baseUrl }).status.getHealth().catch((error) => error.name));
+       console.log(JSON.stringify(seen));
+       server.close(() => process.exit(0));`,
+    );
+    const { stdout } = await run(old?.file ?? '', [file], { timeout: 10_000 });
+    expect(JSON.parse(stdout)).toEqual(['text-delta', 'finish', 0, 404, 'AgentError']);
+  });
+});

@@ -1,0 +1,53 @@
+import { request } from 'node:http';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { startAi, userToken, type World } from './world.ts';
+
+const messages = [{ role: 'user', content: 'hi' }];
+const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
+
+describe('a client that goes away', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    world = await startAi({ models: provider.modelsFile({ slow: 'ok?chunks=500&gap=20', never: 'never-headers', silence: 'silence?chunks=2' }) });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+
+  /** Sends the call, goes away as soon as `when` says, and returns how long the provider's socket lived on. */
+  async function lived(path: string, body: object, when: 'called' | 'first byte'): Promise<number> {
+    provider.reset();
+    const outgoing = request(`${world.url}${path}`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${userToken}` } });
+    outgoing.on('error', () => {});
+    const firstByte = new Promise<void>((resolve) => outgoing.on('response', (response) => response.once('data', () => resolve())));
+    outgoing.end(JSON.stringify(body));
+    await provider.until((calls) => calls.length === 1);
+    if (when === 'first byte') await firstByte;
+    const left = performance.now();
+    outgoing.destroy();
+    await provider.until((calls) => calls[0]?.abortedAt !== undefined);
+    return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - left;
+  }
+
+  test.each<[string, string, object, 'called' | 'first byte']>([
+    ['chat, streamed, midway', '/v1/ai/chat/completions', { model: 'acme/slow', messages, stream: true }, 'first byte'],
+    ['chat, streamed, in a silence', '/v1/ai/chat/completions', { model: 'acme/silence', messages, stream: true }, 'first byte'],
+    ['chat, streamed, before the first byte', '/v1/ai/chat/completions', { model: 'acme/never', messages, stream: true }, 'called'],
+    ['chat, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages }, 'called'],
+    ['text', '/v1/ai/text', { model: 'acme/never', prompt: 'hi' }, 'called'],
+    ['stream, midway', '/v1/ai/stream', { model: 'acme/slow', prompt }, 'first byte'],
+    ['stream, before the first byte', '/v1/ai/stream', { model: 'acme/never', prompt }, 'called'],
+  ])("takes the provider's socket with it within 50 ms: %s", async (_name, path, body, when) => {
+    // The first call of a kind also compiles code; the promise is about the server as it runs.
+    await lived(path, body, when);
+    expect(await lived(path, body, when)).toBeLessThan(50);
+  });
+
+  test('is no error in the log', () => {
+    expect(world.logged.filter((line) => /"level":"(error|warn)"/.test(line))).toEqual([]);
+  });
+});

@@ -1,0 +1,212 @@
+import { rename, writeFile } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { priceLines } from '../../../src/gateway/ai/price.ts';
+import { adminToken, errorOf, startAi, type World } from './world.ts';
+
+const example = {
+  providers: [
+    {
+      id: 'acme',
+      name: 'Acme',
+      kind: 'openai-compatible',
+      base_url: 'https://models.example.com/v1/',
+      api_key_env: 'ACME_API_KEY',
+      usage: 'ask',
+      output_limit_member: 'max_tokens',
+      unpriced_members: ['service_tier'],
+    },
+    { id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' },
+  ],
+  models: [
+    {
+      id: 'acme/fast',
+      name: 'Acme Fast',
+      description: '',
+      provider: 'acme',
+      upstream_model: 'fast-1',
+      modalities: ['text', 'stream', 'openai'],
+      tags: ['quick'],
+      context_window: 128000,
+      max_output_tokens: 8192,
+      inputs: ['text', 'image'],
+      idle_timeout_s: 60,
+      rates: { input: 150000, cached_input: 15000, cache_write: 187500, output: 600000, reasoning: 600000, image: 40000, video_second: 100000, speech_character: 15, audio_second: 100 },
+      tiers: [{ above_input_tokens: 200000, rates: { input: 300000, output: 900000 } }],
+      reasoning: { efforts: [{ id: 'low', name: 'Low' }, { id: 'high', name: 'High' }], default_effort: 'low' },
+      fallbacks: ['acme/slow'],
+    },
+    { id: 'acme/slow', provider: 'acme', rates: { input: 150, output: 1 }, modalities: ['text'] },
+    { id: 'home/free', provider: 'home', rates: null },
+    { id: 'paid/echo', provider: 'local', upstream_model: 'echo', rates: { input: 1000, output: 2000 } },
+  ],
+};
+
+type Item = Record<string, unknown> & { id: string };
+const items = async (response: Response) => ((await response.json()) as { items: Item[] }).items;
+const ids = async (world: World) => (await items(await world.get('/v1/ai/models'))).map((item) => item.id);
+
+describe('ai.listModels', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await startAi({ models: JSON.stringify(example), env: {} });
+  });
+  afterAll(() => world.close());
+
+  test('shows a user only what can be called now, each with its reasoning and without env_requirements', async () => {
+    const before = await items(await world.get('/v1/ai/models'));
+    expect(before.map((item) => item.id)).toEqual(['local/echo', 'local/guide', 'home/free', 'paid/echo']);
+    world.env.set('ACME_API_KEY', 'k');
+    const after = await items(await world.get('/v1/ai/models'));
+    expect(after.map((item) => item.id)).toEqual(['local/echo', 'local/guide', 'acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
+    expect(after.find((item) => item.id === 'acme/fast')?.reasoning).toEqual(example.models[0]?.reasoning);
+    expect(after.find((item) => item.id === 'acme/slow')).not.toHaveProperty('reasoning');
+    expect(after.every((item) => !('env_requirements' in item))).toBe(true);
+    world.env.delete('ACME_API_KEY');
+  });
+
+  test('shows an administrator every model with its env_requirements and no reasoning', async () => {
+    const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
+    expect(all.map((item) => item.id)).toEqual(['local/echo', 'local/guide', 'acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
+    expect(all.every((item) => !('reasoning' in item))).toBe(true);
+    expect(all.find((item) => item.id === 'acme/fast')?.env_requirements).toEqual([{ key: 'ACME_API_KEY', description: 'Key of the model provider Acme.', required: true }]);
+    expect(all.find((item) => item.id === 'home/free')?.env_requirements).toEqual([]);
+  });
+
+  test('says the price in lines for people', async () => {
+    const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
+    expect(all.find((item) => item.id === 'acme/fast')?.price).toEqual([
+      '150 credits per 1K input tokens',
+      '15 credits per 1K cached input tokens',
+      '187.5 credits per 1K input tokens written to the cache',
+      '600 credits per 1K output tokens',
+      '600 credits per 1K reasoning tokens',
+      '40000 credits per image',
+      '100000 credits per second of video',
+      '15 credits per character of speech',
+      '100 credits per second of audio',
+      '300 credits per 1K input tokens in calls above 200000 input tokens',
+      '900 credits per 1K output tokens in calls above 200000 input tokens',
+    ]);
+    expect(all.find((item) => item.id === 'acme/slow')?.price).toEqual(['0.15 credits per 1K input tokens', '0.001 credits per 1K output tokens']);
+    expect(all.find((item) => item.id === 'home/free')?.price).toEqual(['free']);
+  });
+
+  test("serves OpenAI's client from the same answer", async () => {
+    const listed: string[] = [];
+    for await (const model of world.openai().models.list()) listed.push(model.id);
+    expect(listed).toEqual(['local/echo', 'local/guide', 'home/free', 'paid/echo']);
+    expect(await world.openai().models.retrieve('local/echo')).toMatchObject({ id: 'local/echo', object: 'model', owned_by: 'local' });
+  });
+
+  test('refuses a guest', async () => {
+    expect((await world.get('/v1/ai/models', { token: null })).status).toBe(401);
+  });
+});
+
+describe('ai.getModel', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await startAi({ models: JSON.stringify(example), env: {} });
+  });
+  afterAll(() => world.close());
+
+  test('reads one model, its slash as it is or encoded', async () => {
+    for (const path of ['/v1/ai/models/local/echo', '/v1/ai/models/local%2Fecho']) {
+      const response = await world.get(path);
+      expect(response.status).toBe(200);
+      expect(await response.json()).toMatchObject({ id: 'local/echo', reasoning: { default_effort: 'low' } });
+    }
+  });
+
+  test('does not tell a user of a model that waits for its key, and tells an administrator', async () => {
+    const hidden = await world.get('/v1/ai/models/acme/fast');
+    const absent = await world.get('/v1/ai/models/acme/none');
+    expect([hidden.status, absent.status]).toEqual([404, 404]);
+    expect((await errorOf(hidden)).message).toBe(String((await errorOf(absent)).message).replace('acme/none', 'acme/fast'));
+    expect(await (await world.get('/v1/ai/models/acme/fast', { token: adminToken })).json()).toMatchObject({ id: 'acme/fast', env_requirements: [{ key: 'ACME_API_KEY' }] });
+  });
+
+  test('tells an administrator which key a call waits for', async () => {
+    const error = await errorOf(await world.post('/v1/ai/text', { model: 'acme/fast', prompt: 'x' }, { token: adminToken }));
+    expect(error).toMatchObject({ code: 'model_not_found', message: expect.stringContaining('ACME_API_KEY') });
+  });
+});
+
+describe('MODELS_FILE', () => {
+  const broken = (change: (file: typeof example) => void) => {
+    const file = structuredClone(example);
+    change(file);
+    return JSON.stringify(file);
+  };
+  const set = (target: object, name: string, value: unknown) => Object.assign(target, { [name]: value });
+
+  test.each<[string, string, string]>([
+    ['not JSON', '{"providers": [', 'is not valid JSON'],
+    ['a rate that is no integer', broken((file) => set(file.models[0]?.rates ?? {}, 'input', 0.5)), 'models[0].rates.input: must be integer'],
+    ['a rate below zero', broken((file) => set(file.models[1]?.rates ?? {}, 'output', -1)), 'models[1].rates.output: must be >= 0'],
+    ['an unknown rate', broken((file) => set(file.models[1]?.rates ?? {}, 'per_call', 1)), 'models[1].rates.per_call: is not known here'],
+    ['a model without rates', broken((file) => delete (file.models[2] as Partial<Record<string, unknown>>).rates), 'models[2].rates: is required'],
+    ['a member that is misspelt', broken((file) => set(file.models[0] ?? {}, 'upstream', 'x')), 'models[0].upstream: is not known here'],
+    ['a kind that this version does not run', broken((file) => set(file.providers[0] ?? {}, 'kind', 'telepathy')), 'providers[0].kind: must match'],
+    ['a provider without an address', broken((file) => delete (file.providers[1] as Partial<Record<string, unknown>>).base_url), 'providers[1].base_url: is required'],
+    ['an address with credentials', broken((file) => set(file.providers[1] ?? {}, 'base_url', 'https://me:secret@example.com/v1')), 'providers[1].base_url: must be an http or https address'],
+    ['a provider twice', broken((file) => set(file.providers[1] ?? {}, 'id', 'acme')), 'providers[1].id: "acme" is declared twice'],
+    ['a provider that is built in', broken((file) => set(file.providers[1] ?? {}, 'id', 'local')), 'providers[1].id: "local" is built in'],
+    ['a model twice', broken((file) => set(file.models[3] ?? {}, 'id', 'acme/fast')), 'models[3].id: "acme/fast" is declared twice'],
+    ['a provider that is not there', broken((file) => set(file.models[1] ?? {}, 'provider', 'nobody')), 'models[1].provider: there is no provider "nobody"'],
+    ['a default effort that is none of the efforts', broken((file) => set(file.models[0]?.reasoning ?? {}, 'default_effort', 'huge')), 'models[0].reasoning.default_effort: must be one of low, high'],
+    ['a fallback that is not there', broken((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/gone'])), 'models[0].fallbacks[0]: there is no other model "acme/gone"'],
+    ['a model that is its own fallback', broken((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/fast'])), 'models[0].fallbacks[0]: there is no other model'],
+    ['a local model that does not exist', broken((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')), 'models[3].upstream_model: must be one of echo, guide'],
+  ])('with %s refuses the start and names the place', async (_name, models, message) => {
+    await expect(startAi({ models })).rejects.toThrow(message);
+  });
+
+  test('is read again when it is replaced; a bad one is logged and the last good one stays', async () => {
+    const world = await startAi({ models: JSON.stringify(example), env: {} });
+    try {
+      const only = (id: string) => JSON.stringify({ providers: [{ id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }], models: [{ id, provider: 'home', rates: null }] });
+      await writeFile(world.modelsFile, only('home/new'));
+      await expect.poll(() => ids(world), { timeout: 5_000 }).toEqual(['local/echo', 'local/guide', 'home/new']);
+
+      await writeFile(world.modelsFile, '{"models":[{"id":"x"}]}');
+      await expect.poll(() => world.logged.some((line) => line.includes('models file refused') && line.includes('models[0].provider')), { timeout: 5_000 }).toBe(true);
+      expect(await ids(world)).toEqual(['local/echo', 'local/guide', 'home/new']);
+
+      // As editors and deployments do it: a new file over the old one.
+      await writeFile(`${world.modelsFile}.next`, only('home/newest'));
+      await rename(`${world.modelsFile}.next`, world.modelsFile);
+      await expect.poll(() => ids(world), { timeout: 5_000 }).toEqual(['local/echo', 'local/guide', 'home/newest']);
+    } finally {
+      await world.close();
+    }
+  });
+
+  test('that is not there refuses the start', async () => {
+    const { ai } = await import('../../../src/gateway/ai/index.ts');
+    const { systemClock } = await import('../../../src/kernel/clock.ts');
+    const log = { debug() {}, info() {}, warn() {}, error() {}, child: () => log };
+    await expect(ai({ env: new Map(), modelsFile: '/nonexistent/models.json', guideDirectory: '.', clock: systemClock, log })).rejects.toThrow('there is no such file');
+  });
+
+  test('may price a local model', async () => {
+    const world = await startAi({ models: JSON.stringify(example), env: {} });
+    try {
+      expect(await (await world.post('/v1/ai/text', { model: 'paid/echo', prompt: 'x' })).json()).toMatchObject({ metadata: { model: 'paid/echo' }, parts: [{ text: 'x' }] });
+    } finally {
+      await world.close();
+    }
+  });
+});
+
+describe('priceLines', () => {
+  test('keeps every digit of a rate and says one credit where it is one', () => {
+    expect(priceLines({ input: 1, output: 1000, reasoning: 9007199254740991, image: 1 }, [])).toEqual([
+      '0.001 credits per 1K input tokens',
+      '1 credit per 1K output tokens',
+      '9007199254740.991 credits per 1K reasoning tokens',
+      '1 credit per image',
+    ]);
+    expect(priceLines({ input: 0 }, [])).toEqual(['0 credits per 1K input tokens']);
+  });
+});

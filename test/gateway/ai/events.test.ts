@@ -1,0 +1,109 @@
+import { describe, expect, test } from 'vitest';
+import { chatEvents, createEventSplitter } from '../../../src/gateway/ai/upstream/events.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
+import { generator } from './generator.ts';
+
+const mebibyte = 1024 * 1024;
+
+async function* pieces(...given: (string | Buffer)[]): AsyncGenerator<Uint8Array> {
+  for (const piece of given) yield typeof piece === 'string' ? Buffer.from(piece) : piece;
+}
+
+async function read(...given: (string | Buffer)[]): Promise<{ texts: string[]; kinds: string[]; problem: Problem | undefined }> {
+  const texts: string[] = [];
+  const kinds: string[] = [];
+  try {
+    for await (const group of chatEvents(pieces(...given), mebibyte)) {
+      for (const event of group) {
+        texts.push(event.bytes.toString('utf8'));
+        kinds.push(event.data.kind);
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    return { texts, kinds, problem: error };
+  }
+  return { texts, kinds, problem: undefined };
+}
+
+describe('createEventSplitter', () => {
+  test.each([
+    ['LF', '\n'],
+    ['CRLF', '\r\n'],
+    ['CR', '\r'],
+  ])('gives the same events wherever the network cuts them (%s)', (_name, newline) => {
+    const source = ['data: {"a":1}', ': comment', 'event: x\ndata: {"b":"ü🌍"}', 'data: [DONE]'].map((event) => `${event.replaceAll('\n', newline)}${newline}${newline}`).join('');
+    const bytes = Buffer.from(source);
+    const random = generator(3);
+    for (let round = 0; round < 300; round += 1) {
+      const splitter = createEventSplitter();
+      const events: Buffer[] = [];
+      for (let at = 0; at < bytes.length; ) {
+        const end = Math.min(bytes.length, at + 1 + random.below(9));
+        events.push(...splitter.feed(bytes.subarray(at, end)));
+        at = end;
+      }
+      // The LF of a last CRLF that is cut in two stays behind, as nothing follows it.
+      const rest = newline === '\r\n' ? [source, source.slice(0, -1)] : [source];
+      expect(rest).toContain(Buffer.concat(events).toString('utf8'));
+      expect(events.map((event) => event.toString('utf8').trim().split(/\r\n|\r|\n/)[0])).toEqual(['data: {"a":1}', ': comment', 'event: x', 'data: [DONE]']);
+    }
+  });
+});
+
+describe('chatEvents', () => {
+  test('ends well at [DONE] and hears nothing after it', async () => {
+    const { texts, problem } = await read('data: {"a":1}\n\n', 'data: [DONE]\n\ndata: {"late":1}\n\n');
+    expect(texts).toEqual(['data: {"a":1}\n\n', 'data: [DONE]\n\n']);
+    expect(problem).toBeUndefined();
+  });
+
+  test('takes data without a space, and events over several lines as one document', async () => {
+    const { texts, kinds } = await read('data:{"a":1}\n\ndata: {"a":\ndata: 2}\n\ndata:[DONE]\n\n');
+    expect(kinds).toEqual(['object', 'object', 'done']);
+    expect(texts[1]).toBe('data: {"a": 2}\n\n');
+  });
+
+  test('drops a byte order mark before the first event, even one that comes alone', async () => {
+    expect((await read(Buffer.of(0xef), Buffer.of(0xbb, 0xbf), 'data: {"a":1}\n\ndata: [DONE]\n\n')).texts[0]).toBe('data: {"a":1}\n\n');
+  });
+
+  test('does not take the end of the stream from inside a text', async () => {
+    const { kinds } = await read('data: {"content":"data: [DONE]\\n\\n"}\n\ndata: [DONE]\n\n');
+    expect(kinds).toEqual(['object', 'done']);
+  });
+
+  test.each([
+    ['an end without [DONE]', ['data: {"a":1}\n\n'], 'upstream_truncated'],
+    ['an end in the middle of an event', ['data: {"a":1}\n\n', 'data: {"b"'], 'upstream_truncated'],
+    ['an end at once', [], 'upstream_truncated'],
+    ['an error event', ['data: {"a":1}\n\n', 'data: {"error":{"message":"x"}}\n\n'], 'upstream_failed'],
+    ['bytes that are not UTF-8', ['data: {"a":1}\n\n', Buffer.concat([Buffer.from('data: {"a":"'), Buffer.of(0xff), Buffer.from('"}\n\n')])], 'upstream_failed'],
+    ['data that is no object', ['data: {"a":1}\n\n', 'data: hello\n\n'], 'upstream_failed'],
+    ['data that is cut', ['data: {"a":1}\n\n', 'data: {"a":"b\n\n'], 'upstream_failed'],
+  ])('throws at %s, after what came whole', async (_name, given, code) => {
+    const { texts, problem } = await read(...given);
+    expect(problem?.code).toBe(code);
+    expect(texts).toEqual(given.length === 0 ? [] : ['data: {"a":1}\n\n']);
+  });
+
+  test('an error member that is null is no error', async () => {
+    expect((await read('data: {"error":null,"choices":[]}\n\ndata: [DONE]\n\n')).problem).toBeUndefined();
+  });
+
+  test('gives up on an event without an end at the limit', async () => {
+    let fed = 0;
+    async function* endless(): AsyncGenerator<Uint8Array> {
+      yield Buffer.from('data: {"a":"');
+      for (;;) {
+        fed += 65_536;
+        yield Buffer.alloc(65_536, 0x78);
+      }
+    }
+    const all = async () => {
+      for await (const _group of chatEvents(endless(), mebibyte));
+    };
+    await expect(all()).rejects.toMatchObject({ code: 'upstream_failed' });
+    expect(fed).toBeLessThanOrEqual(mebibyte + 65_536);
+  });
+});

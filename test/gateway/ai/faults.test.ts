@@ -1,0 +1,170 @@
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { eventsOf, partsOf, providerKey, startAi, type World } from './world.ts';
+
+const messages = [{ role: 'user' as const, content: 'hi' }];
+const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
+
+// Each script with what must come of it: a status before the first byte, or `midway` for a stream that has begun.
+const scripts: Record<string, { script: string; whole: [number, string]; streamed: [number | 'midway', string] }> = {
+  never: { script: 'never-headers', whole: [504, 'upstream_timeout'], streamed: [504, 'upstream_timeout'] },
+  'never-body': { script: 'never-body', whole: [504, 'upstream_timeout'], streamed: [504, 'upstream_timeout'] },
+  'bad-request': { script: 'status?code=400&message=too+long&param=messages&error_code=context_length_exceeded', whole: [400, 'context_length_exceeded'], streamed: [400, 'context_length_exceeded'] },
+  unauthorized: { script: 'status?code=401', whole: [502, 'provider_credentials'], streamed: [502, 'provider_credentials'] },
+  forbidden: { script: 'status?code=403', whole: [502, 'provider_credentials'], streamed: [502, 'provider_credentials'] },
+  payment: { script: 'status?code=402', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  missing: { script: 'status?code=404&error_code=model_gone', whole: [404, 'model_gone'], streamed: [404, 'model_gone'] },
+  'request-timeout': { script: 'status?code=408', whole: [504, 'upstream_timeout'], streamed: [504, 'upstream_timeout'] },
+  conflict: { script: 'status?code=409', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  large: { script: 'status?code=413', whole: [413, 'scripted_code'], streamed: [413, 'scripted_code'] },
+  impossible: { script: 'status?code=422', whole: [422, 'scripted_code'], streamed: [422, 'scripted_code'] },
+  limited: { script: 'status?code=429&retry_after=7', whole: [429, 'rate_limited'], streamed: [429, 'rate_limited'] },
+  broken: { script: 'status?code=500', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  'bad-gateway': { script: 'html?code=502', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  unavailable: { script: 'status?code=503', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  overloaded: { script: 'status?code=529', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  'page-as-answer': { script: 'html?code=200', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  'page-as-refusal': { script: 'html?code=400', whole: [400, 'upstream_refused'], streamed: [400, 'upstream_refused'] },
+  redirect: { script: 'redirect', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  hangup: { script: 'hangup', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  truncated: { script: 'truncated-json', whole: [502, 'upstream_truncated'], streamed: [502, 'upstream_failed'] },
+  'short-length': { script: 'short-length', whole: [502, 'upstream_truncated'], streamed: [502, 'upstream_failed'] },
+  'long-length': { script: 'long-length', whole: [502, 'upstream_truncated'], streamed: [502, 'upstream_failed'] },
+  empty: { script: 'empty', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_truncated'] },
+  huge: { script: 'huge?mb=40', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  'error-first': { script: 'error-first', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  'error-event': { script: 'error-event', whole: [502, 'upstream_failed'], streamed: ['midway', 'upstream_failed'] },
+  reset: { script: 'reset?chunks=3', whole: [502, 'upstream_failed'], streamed: ['midway', 'upstream_truncated'] },
+  'no-done': { script: 'no-done', whole: [200, ''], streamed: ['midway', 'upstream_truncated'] },
+  'no-finish': { script: 'no-finish', whole: [200, ''], streamed: ['midway', 'upstream_truncated'] },
+  silence: { script: 'silence?chunks=2', whole: [504, 'upstream_timeout'], streamed: ['midway', 'upstream_timeout'] },
+  comments: { script: 'comments?gap=20', whole: [200, ''], streamed: [504, 'upstream_timeout'] },
+  drip: { script: 'drip?gap=50', whole: [200, ''], streamed: [504, 'upstream_timeout'] },
+  endless: { script: 'endless?mb=50', whole: [200, ''], streamed: [502, 'upstream_failed'] },
+  'invalid-utf8': { script: 'invalid-utf8', whole: [502, 'upstream_failed'], streamed: ['midway', 'upstream_failed'] },
+  'not-json': { script: 'not-json', whole: [200, ''], streamed: ['midway', 'upstream_failed'] },
+  'no-stream': { script: 'no-stream', whole: [200, ''], streamed: [502, 'upstream_failed'] },
+  'no-usage': { script: 'usage-none', whole: [200, ''], streamed: [200, ''] },
+  'absurd-usage': { script: 'usage-absurd', whole: [200, ''], streamed: [200, ''] },
+};
+
+describe('whatever a provider does, the caller gets a true end', () => {
+  let provider: ScriptedProvider;
+  let second: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    second = await startProvider();
+    const named = Object.fromEntries(Object.entries(scripts).map(([name, { script }]) => [name, script]));
+    const models = JSON.parse(
+      provider.modelsFile({
+        ...named,
+        'to-second': `redirect?to=${encodeURIComponent(`${second.url}/chat/completions`)}`,
+        'key-echo': 'key-echo',
+        ...Object.fromEntries(['1', '-5', '1000000000', 'soon', '2.2'].map((given) => [`after-${given}`, `status?code=429&retry_after=${given}`])),
+        'after-absent': 'status?code=429',
+      }),
+    );
+    models.providers.push({ id: 'nobody', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' });
+    models.models.push({ id: 'nobody/home', provider: 'nobody', rates: null });
+    world = await startAi({ models: JSON.stringify(models), timeouts: { connectMs: 1000, firstByteMs: 400, answerMs: 400, idleMs: 300, streamMs: 1200 } });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+    await second.close();
+  });
+
+  async function expectProblem(response: Response, status: number, code: string): Promise<void> {
+    const text = await response.text();
+    expect([response.status, text]).toEqual([status, expect.stringContaining(`"code":"${code}"`)]);
+    expect(response.headers.get('content-type')).toContain('application/json');
+    expect(text).not.toMatch(/CANARY|html|db01|127\.0\.0\.1/);
+  }
+
+  describe.each(Object.entries(scripts))('%s', (name, { whole: [wholeStatus, wholeCode], streamed: [streamStatus, streamCode] }) => {
+    const model = `acme/${name}`;
+
+    test('chat, whole', async () => {
+      const response = await world.post('/v1/ai/chat/completions', { model, messages });
+      if (wholeStatus === 200) expect(await response.json()).toMatchObject({ model, object: 'chat.completion' });
+      else await expectProblem(response, wholeStatus, wholeCode);
+    });
+
+    test('chat, streamed', async () => {
+      const response = await world.post('/v1/ai/chat/completions', { model, messages, stream: true });
+      if (typeof streamStatus === 'number' && streamStatus !== 200) return expectProblem(response, streamStatus, streamCode);
+      const events = await eventsOf(response);
+      if (streamStatus === 200) {
+        expect(events.at(-1)).toBe('[DONE]');
+        return;
+      }
+      expect(events.filter((event) => event === '[DONE]')).toHaveLength(0);
+      expect(events.filter((event) => 'error' in JSON.parse(event))).toHaveLength(1);
+      expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: streamCode, type: 'upstream_error' } });
+      expect(events.join()).not.toContain('CANARY');
+    });
+
+    test('text', async () => {
+      const response = await world.post('/v1/ai/text', { model, prompt: 'hi' });
+      if (wholeStatus === 200) expect(response.status).toBe(200);
+      // The provider package cannot tell a cut document from a wrong one.
+      else await expectProblem(response, wholeStatus, name === 'truncated' || name === 'short-length' ? 'upstream_failed' : wholeCode);
+    });
+
+    test('stream', async () => {
+      const response = await world.post('/v1/ai/stream', { model, prompt });
+      if (typeof streamStatus === 'number' && streamStatus !== 200) return expectProblem(response, streamStatus, streamCode);
+      const { parts, done } = await partsOf(response);
+      expect(done).toBe(true);
+      expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: streamStatus === 200 ? 'stop' : 'error' } });
+    });
+
+    test("OpenAI's client gets a typed error and never a silent end", async () => {
+      const client = world.openai();
+      const read = async () => {
+        const stream = await client.chat.completions.create({ model, messages, stream: true });
+        for await (const _chunk of stream);
+      };
+      if (streamStatus === 200) await expect(read()).resolves.toBeUndefined();
+      else await expect(read()).rejects.toBeInstanceOf(OpenAI.APIError);
+    });
+  });
+
+  test('a provider that is not there is 502', async () => {
+    await expectProblem(await world.post('/v1/ai/text', { model: 'nobody/home', prompt: 'x' }), 502, 'upstream_failed');
+    await expectProblem(await world.post('/v1/ai/chat/completions', { model: 'nobody/home', messages }), 502, 'upstream_failed');
+  });
+
+  test('a redirect is not followed, so the key never reaches a second host', async () => {
+    await expectProblem(await world.post('/v1/ai/chat/completions', { model: 'acme/to-second', messages }), 502, 'upstream_failed');
+    expect(second.calls).toHaveLength(0);
+  });
+
+  test("a refusal keeps the provider's words, its keys and addresses taken out", async () => {
+    const response = await world.post('/v1/ai/chat/completions', { model: 'acme/key-echo', messages });
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({
+      error: { type: 'invalid_request_error', code: 'context_length_exceeded', param: 'messages', message: 'Bad request with Bearer [redacted] at [redacted] ([redacted])' },
+    });
+  });
+
+  test.each([
+    ['1', '1'],
+    ['-5', '0'],
+    ['1000000000', '60'],
+    ['soon', '1'],
+    ['2.2', '3'],
+    ['absent', '1'],
+  ])('a Retry-After of %s becomes %s', async (given, expected) => {
+    const response = await world.post('/v1/ai/chat/completions', { model: `acme/after-${given}`, messages });
+    expect(response.status).toBe(429);
+    expect(response.headers.get('retry-after')).toBe(expected);
+  });
+
+  test('no log line has the key', () => {
+    expect(world.logged.length).toBeGreaterThan(100);
+    expect(world.logged.join('')).not.toContain(providerKey);
+  });
+});

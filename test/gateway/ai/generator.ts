@@ -1,0 +1,46 @@
+// Random JSON documents from a seed, with the spacing, the escapes and the numbers that real clients send.
+
+export interface Generator {
+  below(limit: number): number;
+  /** A document whose top level is an object, and its value. Names are not repeated. */
+  document(): { text: string; value: Record<string, unknown> };
+}
+
+export function generator(seed: number): Generator {
+  let state = seed >>> 0;
+  // A small generator of 32 bits (mulberry32); the same seed gives the same documents everywhere.
+  const next = () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const below = (limit: number) => Math.floor(next() * limit);
+  const pick = <T>(items: readonly T[]): T => items[below(items.length)] as T;
+  const space = () => pick(['', '', '', ' ', '\n', '\t', '\r\n  ']);
+  const words = ['model', 'messages', 'a', '"', '\\', '}', '{', '[', ',', ':', '世界', '🌍', '\n', 'data: [DONE]', ''];
+  const string = () => {
+    const text = Array.from({ length: below(4) }, () => pick(words)).join('');
+    const plain = JSON.stringify(text);
+    // Letters may be written as escapes too; not where one would become part of another escape.
+    if (plain.includes('\\')) return plain;
+    return plain.replace(/[a-z]/g, (letter) => (below(3) === 0 ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}` : letter));
+  };
+  const scalar = () => pick([string, () => pick(['0', '-1', '12345678901234567890123', '1.50', '1e400', '-0.0', 'true', 'false', 'null'])])();
+  const value = (depth: number): string => {
+    if (depth > 3 || below(2) === 0) return scalar();
+    if (below(2) === 0) return `[${space()}${Array.from({ length: below(4) }, () => value(depth + 1)).join(`${space()},${space()}`)}${space()}]`;
+    return object(depth + 1);
+  };
+  const object = (depth: number): string => {
+    const members = Array.from({ length: below(6) }, (_, index) => `${space()}"m${index}${pick(['', 'odel', '\\u0061'])}"${space()}:${space()}${value(depth)}${space()}`);
+    return `{${members.length === 0 ? space() : members.join(',')}}`;
+  };
+  return {
+    below,
+    document() {
+      const text = space() + object(0) + space();
+      return { text, value: JSON.parse(text) as Record<string, unknown> };
+    },
+  };
+}

@@ -1,0 +1,75 @@
+import { describe, expect, test } from 'vitest';
+import { edited, topLevelMembers } from '../../../src/gateway/ai/upstream/json-members.ts';
+import { generator } from './generator.ts';
+
+function values(text: string): Record<string, string> | undefined {
+  const bytes = Buffer.from(text);
+  return topLevelMembers(bytes) && Object.fromEntries(topLevelMembers(bytes)?.members.map((member) => [member.name, bytes.toString('utf8', member.start, member.end)]) ?? []);
+}
+
+describe('topLevelMembers', () => {
+  test('finds each value where it stands, whatever surrounds it', () => {
+    expect(values(' { "a" :\n1 , "b":"x\\"}, \\\\" ,"c" : [ {"a":2} , "]" ] , "d":{"model":"deep"},"e":-1.5e+10 , "f":null\t} ')).toEqual({
+      a: '1',
+      b: '"x\\"}, \\\\"',
+      c: '[ {"a":2} , "]" ]',
+      d: '{"model":"deep"}',
+      e: '-1.5e+10',
+      f: 'null',
+    });
+  });
+
+  test('reads names that are escaped', () => {
+    expect(values('{"\\u006dodel":"x","a\\nb":1}')).toEqual({ model: '"x"', 'a\nb': '1' });
+  });
+
+  test('finds no members in an empty object, and knows it from none', () => {
+    expect(values('{}')).toEqual({});
+    expect(values(' { } ')).toEqual({});
+  });
+
+  test.each(['', ' ', '[]', '"x"', '{', '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1,}', '{"a":"x}', '{"a":[1}', '{"a":1}x', '{"a":1}{', '{a:1}', '{"a" 1}', '{"a":}', '{"a":1 "b":2}', '{"a":tr"ue}'])(
+    'refuses what is no object: %s',
+    (text) => {
+      expect(topLevelMembers(Buffer.from(text))).toBeUndefined();
+    },
+  );
+
+  test('agrees with JSON.parse on random documents in random spacing', () => {
+    const random = generator(20261120);
+    for (let round = 0; round < 500; round += 1) {
+      const { text, value } = random.document();
+      const bytes = Buffer.from(text);
+      const found = topLevelMembers(bytes);
+      expect(found, text).toBeDefined();
+      const read = (found?.members ?? []).map((member) => [member.name, JSON.parse(bytes.toString('utf8', member.start, member.end))]);
+      expect(read).toEqual(Object.entries(value));
+    }
+  });
+
+  test('changes one value of a random document and no byte of the others', () => {
+    const random = generator(7);
+    for (let round = 0; round < 300; round += 1) {
+      const { text } = random.document();
+      const bytes = Buffer.from(text);
+      const members = topLevelMembers(bytes)?.members ?? [];
+      const target = members[random.below(members.length)];
+      if (target === undefined) continue;
+      const after = edited(bytes, [{ start: target.start, end: target.end, text: '"acme/fast"' }]);
+      expect(after.subarray(0, target.start).equals(bytes.subarray(0, target.start))).toBe(true);
+      expect(after.subarray(target.start + 11).equals(bytes.subarray(target.end))).toBe(true);
+      expect(JSON.parse(after.toString('utf8'))[target.name]).toBe('acme/fast');
+    }
+  });
+});
+
+describe('edited', () => {
+  test('makes several edits in any order, insertions at one place in theirs', () => {
+    const edits = [
+      { start: 3, end: 4, text: 'D' },
+      { start: 1, end: 1, text: '1' },
+      { start: 1, end: 1, text: '2' },
+    ];
+    expect(edited(Buffer.from('abcde'), edits).toString()).toBe('a12bcDe');
+  });
+});

@@ -1,0 +1,194 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { CatalogModel } from '../../../src/gateway/ai/catalog.ts';
+import { outgoing } from '../../../src/gateway/ai/passthrough.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { errorOf, eventsOf, providerKey, startAi, type World } from './world.ts';
+import { generator } from './generator.ts';
+
+const chat = '/v1/ai/chat/completions';
+const messages = [{ role: 'user', content: 'hi' }];
+
+describe('the request of ai.createChatCompletion on its way to a provider', () => {
+  const model = (provider: Partial<CatalogModel['by']> = {}, more: Partial<CatalogModel> = {}) =>
+    ({ id: 'acme/fast', upstream_model: 'fast "1"', max_output_tokens: 8192, ...more, by: { usage: 'none', unpriced_members: [], ...provider } }) as CatalogModel;
+  const sent = (text: string, target: CatalogModel) => outgoing(Buffer.from(text), JSON.parse(text), target).bytes.toString('utf8');
+
+  test('differs in the model alone, whatever the spacing, the escapes and the numbers', () => {
+    const text = ' {\n "messages" : [ {"role":"user","content":"\\u0041 \\"model\\": \\"x\\"","model":"inner"} ] ,"seed":12345678901234567890123,"temperature":1.50,\t"model"\t:\t"acme\\/fast" , "x":{"model":"deep"}, "n":null } ';
+    expect(sent(text, model())).toBe(text.replace('"acme\\/fast"', '"fast \\"1\\""'));
+  });
+
+  test('finds the model also when its name is escaped', () => {
+    expect(sent('{"\\u006dodel":"acme/fast","messages":[]}', model())).toBe('{"\\u006dodel":"fast \\"1\\"","messages":[]}');
+  });
+
+  test('keeps every other byte of random requests', () => {
+    const random = generator(99);
+    for (let round = 0; round < 300; round += 1) {
+      const inner = random.document().text;
+      const [before, after] = [`{"metadata":${inner},`, `,"messages":[{"role":"user","content":${JSON.stringify(inner)}}]}`];
+      expect(sent(`${before}"model":"acme/fast"${after}`, model())).toBe(`${before}"model":"fast \\"1\\""${after}`);
+    }
+  });
+
+  test.each([
+    ['no stream_options', '{"model":"m","stream":true}', '{"stream_options":{"include_usage":true},"model":"fast \\"1\\"","stream":true}'],
+    ['stream_options of null', '{"model":"m","stream":true,"stream_options":null}', '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true}}'],
+    ['empty stream_options', '{"model":"m","stream":true,"stream_options":{ }}', '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true }}'],
+    ['other stream_options', '{"stream_options":{"x":1},"model":"m","stream":true}', '{"stream_options":{"include_usage":true,"x":1},"model":"fast \\"1\\"","stream":true}'],
+    ['include_usage of false', '{"model":"m","stream":true,"stream_options":{"include_usage": false}}', '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage": true}}'],
+    ['include_usage of true', '{"model":"m","stream":true,"stream_options":{"include_usage":true}}', '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true}}'],
+    ['no stream', '{"model":"m"}', '{"model":"fast \\"1\\""}'],
+  ])('asks for usage where the provider has to be asked: %s', (_name, text, expected) => {
+    expect(sent(text, model({ usage: 'ask' }))).toBe(expected);
+  });
+
+  test('adds the output limit where none was sent, and never touches one that was', () => {
+    const limited = model({ output_limit_member: 'max_completion_tokens' });
+    expect(sent('{"model":"m"}', limited)).toBe('{"max_completion_tokens":8192,"model":"fast \\"1\\""}');
+    expect(sent('{"model":"m","max_completion_tokens":null}', limited)).toBe('{"model":"fast \\"1\\"","max_completion_tokens":8192}');
+    for (const own of ['"max_tokens":99999', '"max_completion_tokens":99999']) {
+      expect(sent(`{"model":"m",${own}}`, limited)).toBe(`{"model":"fast \\"1\\"",${own}}`);
+    }
+    expect(sent('{"model":"m"}', model({ output_limit_member: 'max_tokens' }, { max_output_tokens: null }))).toBe('{"model":"fast \\"1\\""}');
+  });
+
+  test('adds a limit and asks for usage in one request', () => {
+    expect(JSON.parse(sent('{"model":"m","stream":true}', model({ usage: 'ask', output_limit_member: 'max_tokens' })))).toEqual({
+      model: 'fast "1"',
+      stream: true,
+      stream_options: { include_usage: true },
+      max_tokens: 8192,
+    });
+  });
+});
+
+describe('ai.createChatCompletion through a provider', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    const scripts = {
+      ok: 'ok', mirror: 'mirror', tools: 'tools', reasoning: 'reasoning', gzip: 'gzip', crlf: 'lines?end=crlf&bom=1', cr: 'lines?end=cr', split: 'split-utf8',
+      forged: 'forged-done', late: 'after-done', 'usage-on-choices': 'usage-on-choices', slow: 'ok?chunks=3&gap=120',
+    };
+    world = await startAi({
+      models: provider.modelsFile(scripts, { provider: { unpriced_members: ['service_tier'] } }),
+      heartbeatMs: 40,
+    });
+  });
+  afterEach(() => provider.reset());
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  const stream = (model: string, more: object = {}) => world.post(chat, { model, messages, stream: true, ...more });
+
+  test('sends the original bytes up, with our credential and none of the caller', async () => {
+    const body = `{ "messages":[{"role":"user","content":"h\\u00ed","x":1e2}],"model" : "acme/mirror","seed":9007199254740993 }`;
+    const response = await world.post(chat, body, { headers: { 'x-api-key': 'mine', cookie: 'a=b' } });
+    const call = provider.lastCall();
+    expect(call.body.toString()).toBe(body.replace('acme/mirror', 'mirror'));
+    expect(call.headers.authorization).toBe(`Bearer ${providerKey}`);
+    expect(JSON.stringify(call.headers)).not.toMatch(/mine|a=b|user-token/);
+    expect(((await response.json()) as { choices: { message: { content: string } }[] }).choices[0]?.message.content).toBe(call.body.toString());
+  });
+
+  test('brings the answer down unchanged but for the model', async () => {
+    const response = await world.post(chat, { model: 'acme/ok', messages });
+    expect(response.headers.get('content-type')).toContain('application/json');
+    expect(await response.text()).toBe(
+      '{"id":"chatcmpl-scripted","object":"chat.completion","created":1700000000,"model":"acme/ok","choices":[{"index":0,"message":{"role":"assistant","content":"Hello from the provider.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":4,"total_tokens":14},"service_tier":"default"}',
+    );
+  });
+
+  test('brings each chunk down unchanged but for the model, and takes out the usage that only we asked for', async () => {
+    const events = await eventsOf(await stream('acme/ok'));
+    expect(events[0]).toBe('{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":1700000000,"model":"acme/ok","choices":[{"index":0,"delta":{"role":"assistant","content":"tok0 "},"logprobs":null,"finish_reason":null}]}');
+    expect(events.at(-1)).toBe('[DONE]');
+    expect(events).toHaveLength(7);
+    expect(events.join()).not.toContain('usage');
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ stream_options: { include_usage: true } });
+  });
+
+  test('keeps the usage chunk for a caller who asked', async () => {
+    const events = await eventsOf(await stream('acme/ok', { stream_options: { include_usage: true } }));
+    expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({ model: 'acme/ok', choices: [], usage: { completion_tokens: 5 } });
+  });
+
+  test('empties a usage that came on a chunk with choices', async () => {
+    const events = await eventsOf(await stream('acme/usage-on-choices'));
+    expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({ usage: null, choices: [{ finish_reason: 'stop' }] });
+  });
+
+  test.each(['acme/crlf', 'acme/cr'])('keeps foreign line ends and still names our model (%s)', async (model) => {
+    const text = await (await stream(model)).text();
+    const data = text.split(/\r\n|\r|\n/).filter((line) => line.startsWith('data: '));
+    expect(data).toHaveLength(7);
+    expect(data.slice(0, -1).every((line) => JSON.parse(line.slice(6)).model === model)).toBe(true);
+    expect(text).not.toContain('\ufeff');
+  });
+
+  test('puts characters together that arrive byte by byte', async () => {
+    expect(JSON.parse((await eventsOf(await stream('acme/split')))[0] ?? '').choices[0].delta.content).toBe('Grüße, 世界 🌍');
+  });
+
+  test('is not fooled by the end of the stream inside a text, and hears nothing after the real one', async () => {
+    expect(await eventsOf(await stream('acme/forged'))).toHaveLength(3);
+    expect((await eventsOf(await stream('acme/late'))).at(-1)).toBe('[DONE]');
+  });
+
+  test('reads an answer that was compressed although nobody asked', async () => {
+    expect(await (await world.post(chat, { model: 'acme/gzip', messages })).json()).toMatchObject({ model: 'acme/gzip' });
+  });
+
+  test('sends comments between events while the provider is silent', async () => {
+    const text = await (await stream('acme/slow')).text();
+    expect(text).toContain('\n\n: hb\n\ndata: ');
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
+  });
+
+  test('keeps tool calls and reasoning as they come', async () => {
+    expect((await eventsOf(await stream('acme/tools'))).map((event) => event.match(/"arguments":"((?:[^"\\]|\\.)*)"/)?.[1]).filter(Boolean).join('')).toBe('{\\"city\\":\\"Oslo\\"}');
+    expect((await eventsOf(await stream('acme/reasoning'))).join()).toContain('"reasoning_content":"Let me think. "');
+  });
+
+  test.each(['api_base', 'base_url', 'api_key', 'headers', 'extra_headers', 'Authorization', 'API-KEY', 'azure_endpoint'])('refuses the member %s and calls nobody', async (member) => {
+    const response = await world.post(chat, { model: 'acme/ok', messages, [member]: 'http://attacker.example' });
+    expect(response.status).toBe(400);
+    expect(await errorOf(response)).toMatchObject({ code: 'invalid_request', param: member });
+    expect(provider.calls).toHaveLength(0);
+  });
+
+  test('refuses such members inside extra_body too', async () => {
+    const response = await world.post(chat, { model: 'acme/ok', messages, extra_body: { api_base: 'http://attacker.example' } });
+    expect(await errorOf(response)).toMatchObject({ param: 'extra_body.api_base' });
+  });
+
+  test('refuses a member without a price', async () => {
+    const response = await world.post(chat, { model: 'acme/ok', messages, service_tier: 'priority' });
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param: 'service_tier' });
+    expect(provider.calls).toHaveLength(0);
+  });
+
+  test('refuses an effort that the model does not have, and sends none of its own', async () => {
+    const response = await world.post(chat, { model: 'acme/ok', messages, reasoning_effort: 'high' });
+    expect(response.status).toBe(422);
+    await world.post(chat, { model: 'acme/ok', messages });
+    expect(provider.lastCall().body.toString()).not.toContain('reasoning_effort');
+  });
+
+  test("works with OpenAI's own client: whole, streamed and with tools", async () => {
+    const client = world.openai();
+    const whole = await client.chat.completions.create({ model: 'acme/ok', messages: [{ role: 'user', content: 'hi' }] });
+    expect(whole.choices[0]?.message.content).toBe('Hello from the provider.');
+    let text = '';
+    for await (const chunk of await client.chat.completions.create({ model: 'acme/ok', messages: [{ role: 'user', content: 'hi' }], stream: true })) {
+      text += chunk.choices[0]?.delta.content ?? '';
+    }
+    expect(text).toBe('tok0 tok1 tok2 tok3 tok4 ');
+    const final = await client.chat.completions.stream({ model: 'acme/tools', messages: [{ role: 'user', content: 'hi' }] }).finalChatCompletion();
+    expect(final.choices[0]?.message.tool_calls?.[0]).toMatchObject({ id: 'call_1', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } });
+  });
+});

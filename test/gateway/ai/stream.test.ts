@@ -1,0 +1,193 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { errorOf, partsOf, startAi, type World } from './world.ts';
+
+const say = (text: string) => [{ role: 'user', content: [{ type: 'text', text }] }];
+type Part = Record<string, unknown>;
+
+/** The promises that hold of every stream: order, balance, one finish, the end. */
+function expectWellFormed({ parts, done }: { parts: Part[]; done: boolean }): void {
+  expect(done).toBe(true);
+  expect(parts[0]?.type).toBe('stream-start');
+  expect(parts[1]?.type).toBe('response-metadata');
+  expect(parts.filter((part) => part.type === 'finish')).toHaveLength(1);
+  expect(parts.at(-1)?.type).toBe('finish');
+  const open = new Set<unknown>();
+  for (const { type, id } of parts) {
+    if (/-start$/.test(String(type)) && type !== 'stream-start') {
+      expect(open.has(id)).toBe(false);
+      open.add(id);
+    } else if (/-delta$/.test(String(type))) expect(open.has(id)).toBe(true);
+    else if (/-end$/.test(String(type))) expect(open.delete(id)).toBe(true);
+  }
+  expect(open.size).toBe(0);
+}
+
+const textOf = (parts: Part[]) => parts.map((part) => (part.type === 'text-delta' ? part.delta : '')).join('');
+
+describe('ai.streamText', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    const scripts = {
+      ok: 'ok', mirror: 'ok', tools: 'tools', reasoning: 'reasoning', none: 'usage-none', zero: 'usage-zero', negative: 'usage-negative', absurd: 'usage-absurd',
+      reset: 'reset?chunks=3', 'no-done': 'no-done', 'no-finish': 'no-finish', error: 'error-event', first: 'error-first', refused: 'status?code=400&error_code=context_length_exceeded',
+      silence: 'silence?chunks=2', utf8: 'invalid-utf8', cut: 'not-json',
+    };
+    world = await startAi({
+      models: provider.modelsFile(scripts, { model: { reasoning: { efforts: [{ id: 'low', name: 'Low' }, { id: 'deep', name: 'Deep' }], default_effort: 'low' } }, provider: { unpriced_members: ['service_tier'] } }),
+      timeouts: { idleMs: 300 },
+    });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  const stream = (body: object, headers: Record<string, string> = {}) => world.post('/v1/ai/stream', body, { headers });
+  const sent = () => JSON.parse(provider.lastCall().body.toString()) as Part;
+
+  test('streams the parts of a local model in the promised order', async () => {
+    const answer = await partsOf(await stream({ model: 'local/echo', prompt: say('Good morning, all') }));
+    expectWellFormed(answer);
+    expect(textOf(answer.parts)).toBe('Good morning, all');
+    expect(answer.parts[1]).toMatchObject({ modelId: 'local/echo', id: expect.stringMatching(/^msg_/), timestamp: expect.stringMatching(/^\d{4}-.*Z$/) });
+    expect(answer.parts.at(-1)).toEqual({
+      type: 'finish',
+      finishReason: { unified: 'stop', raw: 'stop' },
+      usage: { inputTokens: { total: 3, noCache: 3, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 3, text: 3, reasoning: 0 } },
+    });
+  });
+
+  test("streams a provider's parts, with our name of the model", async () => {
+    const answer = await partsOf(await stream({ model: 'acme/ok', prompt: say('x') }));
+    expectWellFormed(answer);
+    expect(textOf(answer.parts)).toBe('tok0 tok1 tok2 tok3 tok4 ');
+    expect(answer.parts[1]).toMatchObject({ modelId: 'acme/ok' });
+    expect(answer.parts.at(-1)).toMatchObject({ finishReason: { unified: 'stop' }, usage: { inputTokens: { total: 10 }, outputTokens: { total: 5 } } });
+    expect(sent()).toMatchObject({ model: 'ok', stream: true, stream_options: { include_usage: true }, reasoning_effort: 'low' });
+  });
+
+  test('streams tool calls with their input', async () => {
+    const answer = await partsOf(await stream({ model: 'acme/tools', prompt: say('x'), tools: [{ type: 'function', name: 'get_weather', inputSchema: { type: 'object' } }] }));
+    expectWellFormed(answer);
+    expect(answer.parts.find((part) => part.type === 'tool-call')).toMatchObject({ toolCallId: 'call_1', toolName: 'get_weather', input: '{"city":"Oslo"}' });
+    expect(answer.parts.at(-1)).toMatchObject({ finishReason: { unified: 'tool-calls' } });
+  });
+
+  test('streams reasoning before the text', async () => {
+    const answer = await partsOf(await stream({ model: 'acme/reasoning', prompt: say('x') }));
+    expectWellFormed(answer);
+    const kinds = answer.parts.map((part) => part.type);
+    expect(kinds.indexOf('reasoning-start')).toBeLessThan(kinds.indexOf('text-start'));
+  });
+
+  test('translates the whole prompt of version 3', async () => {
+    const prompt = [
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: [{ type: 'text', text: 'Look' }, { type: 'file', mediaType: 'image/png', data: 'aGVsbG8=' }, { type: 'file', mediaType: 'image/png', data: 'https://images.example.com/a.png' }] },
+      { role: 'assistant', content: [{ type: 'reasoning', text: 'hm' }, { type: 'text', text: 'I call' }, { type: 'tool-call', toolCallId: 'c1', toolName: 't', input: { a: 1 } }] },
+      { role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c1', toolName: 't', output: { type: 'json', value: { b: 2 } } }] },
+    ];
+    expectWellFormed(await partsOf(await stream({ model: 'acme/mirror', prompt, toolChoice: { type: 'auto' }, responseFormat: { type: 'json', schema: { type: 'object' }, name: 'n' }, maxOutputTokens: 9, stopSequences: ['s'], topP: 0.5 })));
+    expect(sent()).toMatchObject({
+      max_tokens: 9,
+      stop: ['s'],
+      top_p: 0.5,
+      response_format: { type: 'json_schema', json_schema: { name: 'n' } },
+      messages: [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: [{ type: 'text', text: 'Look' }, { type: 'image_url', image_url: { url: 'data:image/png;base64,aGVsbG8=' } }, { type: 'image_url', image_url: { url: 'https://images.example.com/a.png' } }] },
+        { role: 'assistant', content: 'I call', tool_calls: [{ id: 'c1', type: 'function', function: { name: 't', arguments: '{"a":1}' } }] },
+        { role: 'tool', tool_call_id: 'c1', content: '{"b":2}' },
+      ],
+    });
+  });
+
+  test('takes the model from the header when the body does not name it, and refuses two that differ', async () => {
+    expectWellFormed(await partsOf(await stream({ prompt: say('x') }, { 'ai-language-model-id': 'local/echo' })));
+    expect((await stream({ prompt: say('x') })).status).toBe(400);
+    expect((await stream({ model: 'local/guide', prompt: say('x') }, { 'ai-language-model-id': 'local/echo' })).status).toBe(400);
+  });
+
+  test('checks the effort and sends the asked one', async () => {
+    expect((await stream({ model: 'acme/ok', prompt: say('x'), reasoning_effort: 'huge' })).status).toBe(422);
+    await (await stream({ model: 'acme/ok', prompt: say('x'), reasoning_effort: 'deep', providerOptions: { acme: { user: 'u' } } })).text();
+    expect(sent()).toMatchObject({ reasoning_effort: 'deep', user: 'u' });
+  });
+
+  test.each([
+    [{ acme: { model: 'dearer' } }, 400, 'providerOptions.acme.model'],
+    [{ acme: { reasoningEffort: 'deep' } }, 400, 'providerOptions.acme.reasoningEffort'],
+    [{ openaiCompatible: { max_tokens: 1e9 } }, 400, 'providerOptions.openaiCompatible.max_tokens'],
+    [{ acme: { api_base: 'http://attacker.example' } }, 400, 'providerOptions.acme.api_base'],
+    [{ acme: { service_tier: 'priority' } }, 422, 'providerOptions.acme.service_tier'],
+  ])('does not let provider options say what the call decides: %j', async (providerOptions, status, param) => {
+    provider.reset();
+    const response = await stream({ model: 'acme/ok', prompt: say('x'), providerOptions });
+    expect(response.status).toBe(status);
+    expect(await errorOf(response)).toMatchObject({ param });
+    expect(provider.calls).toHaveLength(0);
+  });
+
+  test('hands raw chunks on only where they were asked for', async () => {
+    const asked = await partsOf(await stream({ model: 'acme/ok', prompt: say('x'), includeRawChunks: true }));
+    expectWellFormed(asked);
+    expect(asked.parts.filter((part) => part.type === 'raw').length).toBeGreaterThan(5);
+    expect((await partsOf(await stream({ model: 'acme/ok', prompt: say('x') }))).parts.some((part) => part.type === 'raw')).toBe(false);
+  });
+
+  test.each([
+    ['acme/none', {}],
+    ['acme/zero', { total: 0, text: 0, reasoning: 0 }],
+    ['acme/negative', { text: 0, reasoning: 0 }],
+    ['acme/absurd', { total: 1e15, text: 1e15, reasoning: 0 }],
+  ])('gives the counts that can be counts, and no others (%s)', async (model, outputTokens) => {
+    const answer = await partsOf(await stream({ model, prompt: say('x') }));
+    expectWellFormed(answer);
+    expect((answer.parts.at(-1) as { usage: Part }).usage.outputTokens).toEqual(outputTokens);
+  });
+
+  test.each([
+    ['acme/reset', 'upstream_truncated'],
+    ['acme/no-done', 'upstream_truncated'],
+    ['acme/no-finish', 'upstream_truncated'],
+    ['acme/error', 'upstream_failed'],
+    ['acme/utf8', 'upstream_failed'],
+    ['acme/cut', 'upstream_failed'],
+    ['acme/silence', 'upstream_timeout'],
+  ])('a failure midway is an error part, a finish with reason error and [DONE] (%s)', async (model, code) => {
+    const answer = await partsOf(await stream({ model, prompt: say('x') }));
+    expectWellFormed(answer);
+    expect(answer.parts.at(-2)).toMatchObject({ type: 'error', error: { code, type: 'upstream_error', request_id: expect.stringMatching(/^req_/) } });
+    expect(answer.parts.at(-1)).toMatchObject({ finishReason: { unified: 'error' } });
+    expect(JSON.stringify(answer.parts)).not.toContain('CANARY');
+  });
+
+  test('a failure midway of a local model tells the usage so far', async () => {
+    const answer = await partsOf(await stream({ model: 'local/echo', prompt: say('@fail-after 2\na b c d') }));
+    expectWellFormed(answer);
+    expect(answer.parts.at(-2)).toMatchObject({ type: 'error' });
+    expect(answer.parts.at(-1)).toMatchObject({ finishReason: { unified: 'error' }, usage: { outputTokens: { total: 2 } } });
+  });
+
+  test.each([
+    ['acme/first', 502, 'upstream_failed'],
+    ['acme/refused', 400, 'context_length_exceeded'],
+  ])('a failure before the first part is an answer with a status (%s)', async (model, status, code) => {
+    const response = await stream({ model, prompt: say('x') });
+    expect(response.status).toBe(status);
+    expect(await errorOf(response)).toMatchObject({ code });
+  });
+
+  test('refuses an image for a model that takes text only', async () => {
+    const prompt = [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: 'aGk=' }] }];
+    const response = await stream({ model: 'local/echo', prompt });
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param: 'prompt[0].content[0]' });
+  });
+
+  test('refuses a specification version that it does not speak', async () => {
+    expect((await stream({ model: 'local/echo', prompt: say('x') }, { 'ai-language-model-specification-version': '2' })).status).toBe(400);
+  });
+});

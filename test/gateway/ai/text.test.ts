@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { errorOf, startAi, type World } from './world.ts';
+
+describe('ai.generateText', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    const models = JSON.parse(provider.modelsFile({ ok: 'ok', mirror: 'mirror', reasoning: 'reasoning', cached: 'usage-cached', negative: 'usage-negative', none: 'usage-none', tools: 'tools' }));
+    const reasoning = { efforts: [{ id: 'low', name: 'Low' }, { id: 'deep', name: 'Deep' }], default_effort: 'low' };
+    models.models.push({ id: 'acme/thinker', provider: 'acme', upstream_model: 'mirror', rates: null, reasoning });
+    models.models.push({ id: 'acme/chat-only', provider: 'acme', upstream_model: 'ok', rates: null, modalities: ['openai'] });
+    world = await startAi({ models: JSON.stringify(models) });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  const text = (body: object) => world.post('/v1/ai/text', body);
+  const sent = async (body: object) => {
+    expect((await text(body)).status).toBe(200);
+    return JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
+  };
+
+  test('answers with a message', async () => {
+    const response = await text({ model: 'local/echo', prompt: 'Good morning' });
+    expect(response.status).toBe(200);
+    expect(await response.json()).toEqual({
+      id: expect.stringMatching(/^msg_[0-9a-z]{26}$/),
+      role: 'assistant',
+      parts: [{ type: 'text', text: 'Good morning' }],
+      metadata: { model: 'local/echo', finish_reason: 'stop', usage: { input_tokens: 2, cached_input_tokens: 0, cache_write_tokens: 0, output_tokens: 2, reasoning_tokens: 0 } },
+    });
+  });
+
+  test('asks a provider for what was asked, and names our model in the answer', async () => {
+    const body = await sent({ model: 'acme/mirror', system: 'Be brief.', prompt: 'hi', max_output_tokens: 50, temperature: 0.5, stop: ['x'], seed: 7 });
+    expect(body).toMatchObject({
+      model: 'mirror',
+      max_tokens: 50,
+      temperature: 0.5,
+      stop: ['x'],
+      seed: 7,
+      messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'hi' }],
+    });
+    expect(body).not.toHaveProperty('reasoning_effort');
+    expect((await (await text({ model: 'acme/ok', prompt: 'hi' })).json()) as object).toMatchObject({ metadata: { model: 'acme/ok' } });
+  });
+
+  test('takes a conversation instead of a prompt', async () => {
+    const messages = [{ role: 'user', content: 'a' }, { role: 'assistant', content: 'b' }, { role: 'user', content: 'c' }];
+    expect((await sent({ model: 'acme/mirror', messages })).messages).toEqual(messages);
+  });
+
+  test('sends the default effort where none is asked, and the asked one otherwise', async () => {
+    expect(await sent({ model: 'acme/thinker', prompt: 'x' })).toMatchObject({ reasoning_effort: 'low' });
+    expect(await sent({ model: 'acme/thinker', prompt: 'x', reasoning_effort: 'deep' })).toMatchObject({ reasoning_effort: 'deep' });
+  });
+
+  test.each([
+    ['acme/thinker', 'must be one of low, deep'],
+    ['local/echo', 'must be one of low, high'],
+  ])('refuses a reasoning_effort that %s does not have, naming the allowed ones', async (model, message) => {
+    const response = await text({ model, prompt: 'x', reasoning_effort: 'extreme' });
+    expect(response.status).toBe(422);
+    expect(response.headers.get('x-should-retry')).toBe('false');
+    expect(await errorOf(response)).toMatchObject({ code: 'unsupported_reasoning_effort', param: 'reasoning_effort', details: [{ path: 'reasoning_effort', message }] });
+  });
+
+  test('refuses an effort for a model without levels', async () => {
+    const response = await text({ model: 'acme/ok', prompt: 'x', reasoning_effort: 'low' });
+    expect(response.status).toBe(422);
+    expect((await errorOf(response)).message).toContain('no reasoning efforts');
+  });
+
+  test('brings reasoning as a part of its own', async () => {
+    expect(await (await text({ model: 'acme/reasoning', prompt: 'x' })).json()).toMatchObject({
+      parts: [{ type: 'reasoning', text: 'Let me think. Done.' }, { type: 'text', text: 'Forty-two.' }],
+    });
+  });
+
+  test('counts each token in one kind only', async () => {
+    expect(await (await text({ model: 'acme/cached', prompt: 'x' })).json()).toMatchObject({
+      metadata: { usage: { input_tokens: 40, cached_input_tokens: 60, cache_write_tokens: 0, output_tokens: 10, reasoning_tokens: 20 } },
+    });
+  });
+
+  test.each(['acme/negative', 'acme/none'])('counts nothing where the provider counted nothing that can be (%s)', async (model) => {
+    expect(await (await text({ model, prompt: 'x' })).json()).toMatchObject({ metadata: { usage: { input_tokens: 0, output_tokens: 0 } } });
+  });
+
+  test('says that a model called a tool although none was offered', async () => {
+    expect(await (await text({ model: 'acme/tools', prompt: 'x' })).json()).toMatchObject({ metadata: { finish_reason: 'tool-calls' } });
+  });
+
+  test.each<[string, object, number, string]>([
+    ['a model that is not there', { model: 'acme/none-such', prompt: 'x' }, 404, 'model_not_found'],
+    ['a model that cannot be called so', { model: 'acme/chat-only', prompt: 'x' }, 422, 'unsupported_by_model'],
+    ['no model', { prompt: 'x' }, 400, 'invalid_request'],
+    ['neither prompt nor messages', { model: 'local/echo' }, 400, 'invalid_request'],
+    ['both prompt and messages', { model: 'local/echo', prompt: 'x', messages: [{ role: 'user', content: 'y' }] }, 400, 'invalid_request'],
+    ['an unknown member', { model: 'local/echo', prompt: 'x', api_base: 'http://attacker.example' }, 400, 'invalid_request'],
+  ])('refuses %s', async (_name, body, status, code) => {
+    const response = await text(body);
+    expect(response.status).toBe(status);
+    expect(await errorOf(response)).toMatchObject({ code });
+  });
+
+  test('refuses a guest', async () => {
+    expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: 'x' }, { token: null })).status).toBe(401);
+  });
+});

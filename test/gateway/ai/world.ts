@@ -1,0 +1,124 @@
+// A server with the ai service alone, on the real kernel and the real contract (its other paths left out), every
+// answer held against the contract. The identities are fixed tokens: who may log in how is another service's matter.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI from 'openai';
+import bundle from '../../../src/contract/gateway/bundle.json' with { type: 'json' };
+import { ai, type AiNeeds } from '../../../src/gateway/ai/index.ts';
+import type { Identity } from '../../../src/gateway/identity.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { createContract } from '../../../src/kernel/contract.ts';
+import { createLog } from '../../../src/kernel/log.ts';
+import { createRedactor } from '../../../src/kernel/secret.ts';
+import { createServer } from '../../../src/kernel/server.ts';
+
+export const userToken = 'user-token';
+export const adminToken = 'admin-token';
+export const providerKey = 'CANARY-5b0c7a4e-provider-key';
+
+export interface World {
+  url: string;
+  /** All lines of the log so far. */
+  logged: string[];
+  modelsFile: string;
+  env: Map<string, string>;
+  openai(options?: { token?: string }): OpenAI;
+  post(path: string, body: unknown, options?: { token?: string | null; headers?: Record<string, string>; signal?: AbortSignal }): Promise<Response>;
+  get(path: string, options?: { token?: string | null }): Promise<Response>;
+  close(): Promise<void>;
+}
+
+export interface WorldOptions {
+  /** The text of the models file; without it there is none. */
+  models?: string;
+  env?: Record<string, string>;
+  timeouts?: AiNeeds['timeouts'];
+  heartbeatMs?: number;
+  guideDirectory?: string;
+}
+
+export async function startAi(options: WorldOptions = {}): Promise<World> {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-ai-'));
+  const modelsFile = join(folder, 'models.json');
+  if (options.models !== undefined) await writeFile(modelsFile, options.models);
+  const env = new Map(Object.entries(options.env ?? { ACME_API_KEY: providerKey }));
+  const redactor = createRedactor();
+  const logged: string[] = [];
+  const log = createLog({ level: 'debug', redactor, write: (line) => void logged.push(line) });
+  const service = await ai({
+    env,
+    modelsFile: options.models === undefined ? undefined : modelsFile,
+    guideDirectory: options.guideDirectory ?? new URL('../../../docs', import.meta.url).pathname,
+    clock: systemClock,
+    log,
+    timeouts: options.timeouts ?? {},
+    heartbeatMs: options.heartbeatMs ?? 15_000,
+    hide: redactor.hide,
+  }).catch(async (error: unknown) => {
+    await rm(folder, { recursive: true });
+    throw error;
+  });
+  const contract = createContract<Identity>({
+    definition: onlyAi(),
+    handlers: service.handlers,
+    identities: { userToken: 'user', adminSession: 'admin' },
+    identify: async (bearer) => identities[bearer] ?? null,
+    guest: { kind: 'guest' },
+    validateResponses: true,
+  });
+  const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
+  const { url } = await server.listen({ host: '127.0.0.1', port: 0 });
+
+  const headersFor = (token: string | null) => (token === null ? {} : { authorization: `Bearer ${token}` });
+  return {
+    url,
+    logged,
+    modelsFile,
+    env,
+    openai: ({ token = userToken } = {}) => new OpenAI({ baseURL: `${url}/v1/ai`, apiKey: token, maxRetries: 0 }),
+    post: (path, body, { token = userToken, headers = {}, signal } = {}) =>
+      fetch(`${url}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...headersFor(token), ...headers },
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+        ...(signal ? { signal } : {}),
+      }),
+    get: (path, { token = userToken } = {}) => fetch(`${url}${path}`, { headers: headersFor(token) }),
+    async close() {
+      await server.close({ drainMs: 0 });
+      await service.close?.();
+      await rm(folder, { recursive: true });
+    },
+  };
+}
+
+const identities: Record<string, Identity> = {
+  [userToken]: { kind: 'user', userId: 'usr_1', bureauId: 'bur_1', tokenId: 'tok_1' },
+  [adminToken]: { kind: 'admin', adminId: 'root', tokenId: 'tok_2' },
+};
+
+function onlyAi(): object {
+  return { ...bundle, paths: Object.fromEntries(Object.entries(bundle.paths).filter(([path]) => path.startsWith('/v1/ai/'))) };
+}
+
+/** The `data` of each event of a stream, the comments left out. */
+export async function eventsOf(response: Response): Promise<string[]> {
+  const text = await response.text();
+  return text
+    .split('\n\n')
+    .flatMap((event) => event.split('\n').filter((line) => line.startsWith('data: ')))
+    .map((line) => line.slice(6));
+}
+
+/** The parts of `POST /v1/ai/stream`, and how the stream ended. */
+export async function partsOf(response: Response): Promise<{ parts: Record<string, unknown>[]; done: boolean }> {
+  const events = await eventsOf(response);
+  const done = events.at(-1) === '[DONE]';
+  return { parts: (done ? events.slice(0, -1) : events).map((event) => JSON.parse(event) as Record<string, unknown>), done };
+}
+
+/** The error object of an answer that is an error. */
+export async function errorOf(response: Response): Promise<Record<string, unknown>> {
+  return ((await response.json()) as { error: Record<string, unknown> }).error;
+}

@@ -1,0 +1,67 @@
+// The parts together: the door that every newcomer walks through, on both databases.
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startGateway } from '../support/gateway.ts';
+import type { GatewayWorld } from '../support/gateway.ts';
+
+let world: GatewayWorld;
+beforeAll(async () => {
+  world = await startGateway({ withAdmin: true });
+  console.log(`gateway on ${world.database.version}`);
+});
+afterAll(() => world?.close());
+
+describe('the gateway as a whole', () => {
+  test('names its services in /health, without a credential and with a bad one', async () => {
+    const { ok, services } = await world.guest.directory.getHealth();
+    expect(ok).toBe(true);
+    expect(services).toEqual(['bureaus', 'accounts', 'admin', 'ai']);
+    const answer = await fetch(`${world.url}/health`, { headers: { authorization: 'Bearer nonsense' } });
+    expect(answer.status).toBe(200);
+  });
+
+  test('is ready while its database answers', async () => {
+    await expect(world.guest.directory.getReadiness()).resolves.toEqual({ ready: true });
+  });
+
+  test('tells a user who they are', async () => {
+    const me = await world.user.accounts.getMe();
+    expect(me.bureau).toMatchObject({ bureau_id: 'local', state: 'active' });
+    expect(me.user.display_name).toBe('Local user');
+  });
+
+  test('shows the same models to the OpenAI client as to ours', async () => {
+    const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken });
+    const theirs: string[] = [];
+    for await (const model of openai.models.list()) theirs.push(model.id);
+    const ours = await world.user.ai.listModels();
+    expect(theirs).toEqual(ours.items.map(({ id }) => id));
+    expect(theirs).toContain('local/guide');
+    await expect(openai.models.retrieve('local/echo')).resolves.toMatchObject({ id: 'local/echo', object: 'model' });
+  });
+
+  test('answers the OpenAI client whole and streamed, from its own docs', async () => {
+    const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken });
+    const messages = [{ role: 'user' as const, content: 'How do I add a model provider?' }];
+    const whole = await openai.chat.completions.create({ model: 'local/guide', messages });
+    const text = whole.choices[0]?.message.content ?? '';
+    expect(text).toContain('MODELS_FILE');
+    let streamed = '';
+    for await (const chunk of await openai.chat.completions.create({ model: 'local/guide', messages, stream: true })) {
+      streamed += chunk.choices[0]?.delta.content ?? '';
+    }
+    expect(streamed).toBe(text);
+  });
+
+  test('gives an administrator every model with its requirements and without reasoning', async () => {
+    const { items } = await world.admin.ai.listModels();
+    expect(items.every((item) => item.env_requirements !== undefined && item.reasoning === undefined)).toBe(true);
+  });
+
+  test('logs no token', () => {
+    const log = world.logLines.join('');
+    expect(log).toContain('directory.getHealth');
+    expect(log).not.toContain(world.userToken);
+    expect(log).not.toContain(world.adminToken);
+  });
+});

@@ -1,0 +1,105 @@
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { spawn } from 'node:child_process';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { callControl, serveControl, type Control } from '../../src/kernel/control.ts';
+import { Problem } from '../../src/kernel/problem.ts';
+import { silentLog } from '../support/template.ts';
+
+let folder: string;
+let path: string;
+let control: Control | undefined;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'townhall-control-'));
+  path = join(folder, 'control.sock');
+});
+
+afterEach(async () => {
+  await control?.close();
+  control = undefined;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const handlers = {
+  'echo': async (input: unknown) => ({ heard: input }),
+  'nothing': async () => undefined,
+  'refuse': async () => {
+    throw new Problem('conflict', 'conflict', 'It is so already.');
+  },
+  'break': async () => {
+    throw new Error('a secret detail');
+  },
+};
+
+describe('the control socket', () => {
+  it('answers, and belongs to its owner alone', async () => {
+    control = await serveControl(path, handlers, { log: silentLog });
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    const input = { text: 'line\nbreak ü', list: [1, null] };
+    expect(await callControl(path, 'echo', input)).toEqual({ heard: input });
+    expect(await callControl(path, 'nothing', undefined)).toBeNull();
+    const long = 'x'.repeat(1_000_000);
+    expect(await callControl(path, 'echo', long)).toEqual({ heard: long });
+    expect(await Promise.all([1, 2, 3].map((n) => callControl(path, 'echo', n)))).toEqual([1, 2, 3].map((n) => ({ heard: n })));
+  });
+
+  it('refuses a name that it does not know, those of every object too', async () => {
+    control = await serveControl(path, handlers, { log: silentLog });
+    for (const name of ['unknown', 'constructor', '__proto__', 'toString']) {
+      await expect(callControl(path, name, null)).rejects.toMatchObject({ name: 'Problem', status: 404, message: `The server has no control "${name}".` });
+    }
+  });
+
+  it('gives a Problem as it is and tells nothing of any other failure', async () => {
+    control = await serveControl(path, handlers, { log: silentLog });
+    await expect(callControl(path, 'refuse', null)).rejects.toMatchObject({ kind: 'conflict', code: 'conflict', message: 'It is so already.' });
+    const failure = await callControl(path, 'break', null).catch((error: unknown) => error);
+    expect(failure).toMatchObject({ kind: 'internal', code: 'internal_error' });
+    expect(String(failure)).not.toContain('secret');
+  });
+
+  it('answers 400 to a line that is no request', async () => {
+    control = await serveControl(path, handlers, { log: silentLog });
+    for (const line of ['not json', '[]', '{"name":1}']) {
+      const socket = connect(path);
+      socket.write(`${line}\n`);
+      const [answer] = (await once(socket, 'data')) as [Buffer];
+      expect(JSON.parse(answer.toString())).toMatchObject({ ok: false, error: { kind: 'bad_request' } });
+      socket.destroy();
+    }
+  });
+
+  it('goes away with its server, and then a caller is told so', async () => {
+    control = await serveControl(path, handlers, { log: silentLog });
+    await control.close();
+    control = undefined;
+    expect(existsSync(path)).toBe(false);
+    await expect(callControl(path, 'echo', 1)).rejects.toMatchObject({ status: 503, code: 'not_ready' });
+  });
+
+  it('replaces what a killed server left behind', async () => {
+    const script = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
+    const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
+    await once(child.stdout, 'data');
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    expect(existsSync(path)).toBe(true);
+    await expect(callControl(path, 'echo', 1)).rejects.toMatchObject({ code: 'not_ready' });
+    control = await serveControl(path, handlers, { log: silentLog });
+    expect(await callControl(path, 'echo', 1)).toEqual({ heard: 1 });
+  });
+
+  it('does not push a living server aside, nor a file that is none of ours', async () => {
+    control = await serveControl(path, handlers, { log: silentLog });
+    await expect(serveControl(path, handlers, { log: silentLog })).rejects.toThrow('A running server listens');
+    expect(await callControl(path, 'echo', 1)).toEqual({ heard: 1 });
+    const file = join(folder, 'notes.txt');
+    writeFileSync(file, 'mine');
+    await expect(serveControl(file, handlers, { log: silentLog })).rejects.toThrow();
+    expect(existsSync(file)).toBe(true);
+  });
+});

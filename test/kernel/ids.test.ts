@@ -1,0 +1,43 @@
+import { describe, expect, it } from 'vitest';
+import { createIds, id, isId } from '../../src/kernel/ids.ts';
+
+describe('id', () => {
+  it('is a prefix and 26 lower-case Crockford characters', () => {
+    expect(id('usr')).toMatch(/^usr_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
+  });
+
+  it('holds a UUID of version 7 and the variant of RFC 9562, with its time', () => {
+    const text = createIds(() => 0x0123456789ab)('usr').slice(4);
+    const value = [...text].reduce((sum, letter) => sum * 32n + BigInt('0123456789abcdefghjkmnpqrstvwxyz'.indexOf(letter)), 0n);
+    const hex = value.toString(16).padStart(32, '0');
+    expect(hex.slice(0, 12)).toBe('0123456789ab');
+    expect(hex[12]).toBe('7');
+    expect('89ab').toContain(hex[16]);
+  });
+
+  it('sorts in the order of making, within a millisecond and when the clock goes back', () => {
+    let ms = 1_000_000;
+    const make = createIds(() => ms);
+    const ids = Array.from({ length: 20_000 }, (_, index) => {
+      if (index === 10_000) ms -= 500;
+      return make('evt');
+    });
+    expect([...ids].sort()).toEqual(ids);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+});
+
+describe('isId', () => {
+  it.each([
+    [id('usr'), 'usr', true],
+    [id('usr'), undefined, true],
+    [id('usr'), 'bur', false],
+    [id('usr').toUpperCase(), 'usr', false],
+    [`${id('usr')}0`, 'usr', false],
+    [id('usr').replace(/.$/, 'u'), 'usr', false],
+    ['usr_8zzzzzzzzzzzzzzzzzzzzzzzzz', 'usr', false],
+    ['', undefined, false],
+  ])('of %s as %s is %s', (text, prefix, expected) => {
+    expect(isId(text, prefix)).toBe(expected);
+  });
+});

@@ -1,0 +1,103 @@
+// A whole gateway for one test file: on a free port, with a database of its own, and clients for each identity.
+import { createGatewayClient } from '@townhall/gateway';
+import type { GatewayClient } from '@townhall/gateway';
+import { createGateway } from '../../src/gateway/compose.ts';
+import type { Gateway } from '../../src/gateway/compose.ts';
+import { readGatewayConfig } from '../../src/gateway/config.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import type { Clock } from '../../src/kernel/clock.ts';
+import type { Database, Sql } from '../../src/kernel/database.ts';
+import { createLog } from '../../src/kernel/log.ts';
+import { createRedactor } from '../../src/kernel/secret.ts';
+import { makeDatabase } from './databases.ts';
+
+/** The administrator of every test gateway that asks for one. */
+export const testAdministrator = { adminId: 'admin', password: 'a password for tests only' };
+
+export interface GatewayWorldOptions {
+  /** Settings and provider keys, as in the environment; the database and the port are given. */
+  env?: Record<string, string>;
+  /** Makes an administrator and logs in, which takes two digests; off unless a test is about administrators. */
+  withAdmin?: boolean;
+  clock?: Clock;
+}
+
+export interface GatewayWorld {
+  url: string;
+  gateway: Gateway;
+  database: Database;
+  sql: Sql;
+  /** A client without a credential. */
+  guest: GatewayClient;
+  /** A client of the Bureau `local`'s one user. */
+  user: GatewayClient;
+  userToken: string;
+  /** A client with a token of the caller's choice. */
+  as(token: string): GatewayClient;
+  /** An administrator's client and token; throws without `withAdmin`. */
+  admin: GatewayClient;
+  adminToken: string;
+  /** Every line that was logged, at debug level. */
+  logLines: string[];
+  close(): Promise<void>;
+}
+
+/** Starts one. Everything it made is gone after `close`. Replies are held against the contract. */
+export async function startGateway(options: GatewayWorldOptions = {}): Promise<GatewayWorld> {
+  const place = await makeDatabase();
+  const where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
+  const env = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...where, ...(options.withAdmin ? administrator : {}), ...options.env };
+  const logLines: string[] = [];
+  const redactor = createRedactor();
+  const config = readGatewayConfig({}, env);
+  const log = createLog({ level: config.logLevel, redactor, write: (line) => void logLines.push(line) });
+  const gateway = await createGateway(config, { env, log, redactor, clock: options.clock ?? systemClock, validateResponses: true });
+  try {
+    await ensureLocalBureau(gateway.database);
+    const { url } = await gateway.listen();
+    const { userToken } = await gateway.issueLocalToken();
+    const as = (token: string): GatewayClient => createGatewayClient({ baseUrl: url, token });
+    const guest = createGatewayClient({ baseUrl: url });
+    const adminToken = options.withAdmin ? await logIn(guest) : undefined;
+    return {
+      url,
+      gateway,
+      database: gateway.database,
+      sql: gateway.database.sql,
+      guest,
+      user: as(userToken),
+      userToken,
+      as,
+      get adminToken() {
+        if (adminToken === undefined) throw new Error('This world has no administrator; start it with withAdmin.');
+        return adminToken;
+      },
+      get admin() {
+        return as(this.adminToken);
+      },
+      logLines,
+      async close() {
+        await gateway.close();
+        await place.remove();
+      },
+    };
+  } catch (error) {
+    await gateway.close();
+    await place.remove();
+    throw error;
+  }
+}
+
+// The local edition makes this Bureau itself; on PostgreSQL the tests are about the same user in the same Bureau.
+async function ensureLocalBureau({ sql }: Database): Promise<void> {
+  await sql`
+    insert into gateway.bureaus_records (bureau_id, name, server_url)
+    values ('local', 'Local', 'http://127.0.0.1:43127') on conflict do nothing`;
+}
+
+async function logIn(guest: GatewayClient): Promise<string> {
+  const { adminId, password } = testAdministrator;
+  const { session_token } = await guest.admin.login({ admin_id: adminId, password });
+  return session_token;
+}

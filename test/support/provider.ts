@@ -1,0 +1,458 @@
+// A scripted model provider: the stand-in for a model company's server. The model's name in a request is its script,
+// such as `stream?chunks=5&gap=10` or `status?code=429`, so that a models file alone decides what a gateway meets. It
+// writes down every call, which makes it the witness of what was really asked and really delivered.
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
+
+/** What the provider saw of one call. Times are milliseconds of `performance.now()`. */
+export interface ProviderCall {
+  id: number;
+  path: string;
+  script: string;
+  headers: IncomingHttpHeaders;
+  /** The body's bytes as they came. */
+  body: Buffer;
+  receivedAt: number;
+  /** When the caller's socket was closed before the answer was whole. */
+  abortedAt?: number;
+  /** When the script had said everything it says. */
+  finishedAt?: number;
+  /** Output tokens that really went out. */
+  tokens: number;
+}
+
+export interface ScriptedProvider {
+  /** To be used as a provider's `base_url`. */
+  readonly url: string;
+  readonly calls: ProviderCall[];
+  /** The last call; throws when there was none. */
+  lastCall(): ProviderCall;
+  /** Resolves once the predicate holds of the calls; rejects after the deadline. */
+  until(holds: (calls: readonly ProviderCall[]) => boolean, deadlineMs?: number): Promise<void>;
+  /** The text of a models file: provider `acme` here, and a model `acme/<name>` for each script. */
+  modelsFile(scripts: Record<string, string>, more?: ModelsFileMore): string;
+  reset(): void;
+  close(): Promise<void>;
+}
+
+export interface ModelsFileMore {
+  provider?: Record<string, unknown>;
+  model?: Record<string, unknown>;
+}
+
+interface Scene {
+  request: IncomingMessage;
+  response: ServerResponse;
+  call: ProviderCall;
+  /** The parsed request body. */
+  asked: Asked;
+  /** The part of the script after its name. */
+  knobs: URLSearchParams;
+  /** Settles when the time is over or the caller is gone. */
+  sleep(ms: number): Promise<void>;
+}
+
+interface Asked {
+  model?: string;
+  stream?: boolean;
+  stream_options?: { include_usage?: boolean };
+  messages?: { role: string; content: unknown }[];
+}
+
+/** Starts the provider on a free port of the loopback interface. */
+export async function startProvider(): Promise<ScriptedProvider> {
+  const calls: ProviderCall[] = [];
+  const watchers = new Set<() => void>();
+  const timers = new Set<NodeJS.Timeout>();
+  let count = 0;
+  const changed = () => {
+    for (const watcher of [...watchers]) watcher();
+  };
+
+  const server = createServer((request, response) => {
+    void serve(request, response).catch(() => response.destroy());
+  });
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const pieces: Buffer[] = [];
+    for await (const piece of request) pieces.push(piece as Buffer);
+    const body = Buffer.concat(pieces);
+    const asked = parsed(body);
+    const [script = '', knobs = ''] = (asked.model ?? 'ok').split('?');
+    count += 1;
+    const call: ProviderCall = { id: count, path: request.url ?? '', script: asked.model ?? '', headers: request.headers, body, receivedAt: performance.now(), tokens: 0 };
+    calls.push(call);
+    changed();
+    response.on('close', () => {
+      if (!response.writableFinished && call.finishedAt === undefined) call.abortedAt = performance.now();
+      changed();
+    });
+    const scene: Scene = { request, response, call, asked, knobs: new URLSearchParams(knobs), sleep: (ms) => sleep(ms, response) };
+    await (scripts[script] ?? scripts.unknown)?.(scene);
+    changed();
+  }
+
+  function sleep(ms: number, response: ServerResponse): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        timers.delete(timer);
+        response.off('close', done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      timers.add(timer);
+      response.on('close', done);
+    });
+  }
+
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+
+  return {
+    url,
+    calls,
+    lastCall() {
+      const last = calls.at(-1);
+      if (last === undefined) throw new Error('The provider was not called.');
+      return last;
+    },
+    until(holds, deadlineMs = 5_000) {
+      return new Promise((resolve, reject) => {
+        const timer = setTimeout(() => settle(() => reject(new Error('The provider did not see in time what was waited for.'))), deadlineMs);
+        const settle = (act: () => void) => {
+          clearTimeout(timer);
+          watchers.delete(look);
+          act();
+        };
+        const look = () => {
+          if (holds(calls)) settle(resolve);
+        };
+        watchers.add(look);
+        look();
+      });
+    },
+    modelsFile(named, more = {}) {
+      return JSON.stringify({
+        providers: [{ id: 'acme', name: 'Acme', kind: 'openai-compatible', base_url: url, api_key_env: 'ACME_API_KEY', usage: 'ask', ...more.provider }],
+        models: Object.entries(named).map(([name, script]) => ({ id: `acme/${name}`, provider: 'acme', upstream_model: script, rates: null, ...more.model })),
+      });
+    },
+    reset() {
+      calls.length = 0;
+    },
+    close() {
+      for (const timer of timers) clearTimeout(timer);
+      return new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      });
+    },
+  };
+}
+
+type Script = (scene: Scene) => void | Promise<void>;
+
+const eventStream = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
+const json = { 'content-type': 'application/json' };
+
+function chunk(scene: Scene, delta: Record<string, unknown>, more: Record<string, unknown> = {}): string {
+  const { finish_reason: finish = null, ...rest } = more;
+  const base = { id: 'chatcmpl-scripted', object: 'chat.completion.chunk', created: 1_700_000_000, model: scene.asked.model };
+  return JSON.stringify({ ...base, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }], ...rest });
+}
+
+function usageChunk(scene: Scene, usage: unknown): string {
+  return JSON.stringify({ id: 'chatcmpl-scripted', object: 'chat.completion.chunk', created: 1_700_000_000, model: scene.asked.model, choices: [], usage });
+}
+
+function completion(scene: Scene, message: Record<string, unknown> = {}, more: Record<string, unknown> = {}): string {
+  return JSON.stringify({
+    id: 'chatcmpl-scripted',
+    object: 'chat.completion',
+    created: 1_700_000_000,
+    model: scene.asked.model,
+    choices: [{ index: 0, message: { role: 'assistant', content: 'Hello from the provider.', refusal: null, ...message }, logprobs: null, finish_reason: more.finish_reason ?? 'stop' }],
+    usage: 'usage' in more ? more.usage : { prompt_tokens: 10, completion_tokens: 4, total_tokens: 14 },
+    service_tier: 'default',
+  });
+}
+
+/** Sends the chunks of `chunks=n`, `gap=ms` apart; false when the caller went away meanwhile. */
+async function deltas(scene: Scene, frame: (data: string) => string = (data) => `data: ${data}\n\n`): Promise<boolean> {
+  const { response, call, knobs, sleep } = scene;
+  const total = Number(knobs.get('chunks') ?? 5);
+  const gap = Number(knobs.get('gap') ?? 0);
+  for (let index = 0; index < total; index += 1) {
+    if (response.destroyed) return false;
+    if (!response.write(frame(chunk(scene, index === 0 ? { role: 'assistant', content: 'tok0 ' } : { content: `tok${index} ` })))) {
+      await new Promise<void>((resolve) => {
+        response.once('drain', resolve);
+        response.once('close', resolve);
+      });
+    }
+    call.tokens += 1;
+    if (gap > 0) await sleep(gap);
+  }
+  return !response.destroyed;
+}
+
+function finish(scene: Scene, { reason = 'stop', usage, done = true }: { reason?: string; usage?: unknown; done?: boolean } = {}): void {
+  const { response, call, asked } = scene;
+  response.write(`data: ${chunk(scene, {}, { finish_reason: reason })}\n\n`);
+  const counted = usage === undefined ? { prompt_tokens: 10, completion_tokens: call.tokens, total_tokens: 10 + call.tokens } : usage;
+  if (counted !== null && asked.stream_options?.include_usage === true) response.write(`data: ${usageChunk(scene, counted)}\n\n`);
+  if (done) response.write('data: [DONE]\n\n');
+  end(scene);
+}
+
+function end({ response, call }: Scene, rest?: string | Buffer): void {
+  call.finishedAt = performance.now();
+  response.end(rest);
+}
+
+function answer(scene: Scene, status: number, body: string | Buffer, headers: Record<string, string> = json): void {
+  scene.response.writeHead(status, headers);
+  end(scene, body);
+}
+
+function streamed(work: Script, whole: Script): Script {
+  return async (scene) => {
+    if (scene.asked.stream !== true) return whole(scene);
+    scene.response.writeHead(200, eventStream);
+    scene.response.flushHeaders();
+    await work(scene);
+  };
+}
+
+const wholeAnswer: Script = (scene) => {
+  scene.call.tokens = 4;
+  answer(scene, 200, completion(scene));
+};
+
+/** A usage of any shape, in both ways of answering. */
+function withUsage(usage: unknown): Script {
+  return streamed(
+    async (scene) => {
+      if (await deltas(scene)) finish(scene, { usage });
+    },
+    (scene) => answer(scene, 200, completion(scene, {}, { usage: usage ?? undefined })),
+  );
+}
+
+const scripts: Record<string, Script> = {
+  unknown: (scene) => answer(scene, 404, JSON.stringify({ error: { message: `The model ${scene.asked.model} does not exist`, type: 'invalid_request_error', param: 'model', code: 'model_not_found' } })),
+
+  // stream?chunks=5&gap=10; without `stream` in the request, one answer.
+  ok: streamed(async (scene) => {
+    if (await deltas(scene)) finish(scene);
+  }, wholeAnswer),
+
+  // Answers with what it was sent, so that a caller can see it.
+  mirror: (scene) => answer(scene, 200, completion(scene, { content: scene.call.body.toString('utf8') })),
+
+  // delay?ms=500 before the headers.
+  delay: async (scene) => {
+    await scene.sleep(Number(scene.knobs.get('ms') ?? 100));
+    if (!scene.response.destroyed) await scripts.ok?.(scene);
+  },
+  'never-headers': async (scene) => scene.sleep(600_000),
+  // Headers, but never a byte after them.
+  'never-body': async (scene) => {
+    scene.response.writeHead(200, scene.asked.stream === true ? eventStream : json);
+    scene.response.flushHeaders();
+    await scene.sleep(600_000);
+  },
+
+  // status?code=429&retry_after=1
+  status: (scene) => {
+    const code = Number(scene.knobs.get('code') ?? 500);
+    const retryAfter = scene.knobs.get('retry_after');
+    const error = { message: scene.knobs.get('message') ?? `scripted ${code}`, type: 'scripted', param: scene.knobs.get('param'), code: scene.knobs.get('error_code') ?? 'scripted_code' };
+    answer(scene, code, JSON.stringify({ error }), { ...json, ...(retryAfter === null ? {} : { 'retry-after': retryAfter }) });
+  },
+  // html?code=502
+  html: (scene) => answer(scene, Number(scene.knobs.get('code') ?? 200), '<html><body>internal host db01.corp:5432 is down</body></html>', { 'content-type': 'text/html' }),
+  // The key in the words of a refusal.
+  'key-echo': (scene) => {
+    const message = `Bad request with ${scene.request.headers.authorization} at http://${scene.request.headers.host}/v1 (10.1.2.3:8080)`;
+    answer(scene, Number(scene.knobs.get('code') ?? 400), JSON.stringify({ error: { message, param: 'messages', code: 'context_length_exceeded' } }));
+  },
+  // redirect?to=http://…
+  redirect: (scene) => answer(scene, 302, '', { location: scene.knobs.get('to') ?? 'http://127.0.0.1:1/' }),
+  hangup: (scene) => {
+    scene.call.finishedAt = performance.now();
+    scene.request.socket.destroy();
+  },
+
+  'truncated-json': (scene) => {
+    const whole = completion(scene);
+    answer(scene, 200, whole.slice(0, Math.floor(whole.length / 2)));
+  },
+  'short-length': (scene) => {
+    const whole = completion(scene);
+    answer(scene, 200, whole, { ...json, 'content-length': String(whole.length - 20) });
+  },
+  'long-length': (scene) => {
+    const whole = completion(scene);
+    scene.response.writeHead(200, { ...json, 'content-length': String(whole.length + 20) });
+    scene.response.write(whole);
+    scene.call.finishedAt = performance.now();
+    setTimeout(() => scene.request.socket.destroy(), 20);
+  },
+  gzip: streamed(
+    (scene) => end(scene),
+    (scene) => answer(scene, 200, gzipSync(completion(scene)), { ...json, 'content-encoding': 'gzip' }),
+  ),
+  // A whole answer of so many megabytes.
+  huge: (scene) => answer(scene, 200, completion(scene, { content: 'x'.repeat(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024) })),
+
+  'no-done': streamed(async (scene) => {
+    if (await deltas(scene)) finish(scene, { done: false });
+  }, wholeAnswer),
+  'no-finish': streamed(async (scene) => {
+    if (await deltas(scene)) end(scene);
+  }, wholeAnswer),
+  empty: streamed((scene) => end(scene), (scene) => answer(scene, 200, '')),
+  // reset?chunks=3: so many events, then the connection is reset.
+  reset: streamed(async (scene) => {
+    await deltas(scene);
+    // What was written leaves first; a reset would overtake it.
+    await scene.sleep(30);
+    scene.call.finishedAt = performance.now();
+    scene.request.socket.resetAndDestroy();
+  }, (scene) => scene.request.socket.resetAndDestroy()),
+  // Chunks, then silence.
+  silence: streamed(async (scene) => {
+    await deltas(scene);
+    await scene.sleep(600_000);
+  }, async (scene) => {
+    scene.response.writeHead(200, json);
+    scene.response.write('{"id":');
+    await scene.sleep(600_000);
+  }),
+  'error-event': streamed(async (scene) => {
+    await deltas(scene);
+    scene.response.write(`data: ${JSON.stringify({ error: { message: `boom ${scene.request.headers.authorization}`, code: 'server_error' } })}\n\n`);
+    end(scene, 'data: [DONE]\n\n');
+  }, (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom', code: 'server_error' } }))),
+  'error-first': streamed((scene) => {
+    end(scene, `data: ${JSON.stringify({ error: { message: 'boom', code: 'server_error' } })}\n\n`);
+  }, (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom' } }))),
+  'after-done': streamed(async (scene) => {
+    await deltas(scene);
+    scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\ndata: [DONE]\n\n`);
+    end(scene, `data: ${chunk(scene, { content: 'too late' })}\n\n`);
+  }, wholeAnswer),
+
+  'usage-none': withUsage(null),
+  'usage-zero': withUsage({ prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }),
+  'usage-negative': withUsage({ prompt_tokens: -10, completion_tokens: -4, total_tokens: -14 }),
+  'usage-absurd': withUsage({ prompt_tokens: 1e15, completion_tokens: 1e15, total_tokens: 2e15 }),
+  'usage-on-choices': streamed(async (scene) => {
+    await deltas(scene);
+    const usage = { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens };
+    scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop', usage })}\n\n`);
+    end(scene, 'data: [DONE]\n\n');
+  }, wholeAnswer),
+  'usage-cached': withUsage({
+    prompt_tokens: 100,
+    completion_tokens: 30,
+    total_tokens: 130,
+    prompt_tokens_details: { cached_tokens: 60 },
+    completion_tokens_details: { reasoning_tokens: 20 },
+  }),
+
+  // One event without an end, `mb` megabytes of it.
+  endless: streamed(async (scene) => {
+    const piece = 'x'.repeat(64 * 1024);
+    scene.response.write('data: {"id":"');
+    for (let sent = 0; sent < Number(scene.knobs.get('mb') ?? 50) * 16 && !scene.response.destroyed; sent += 1) {
+      if (!scene.response.write(piece)) await Promise.race([new Promise((resolve) => scene.response.once('drain', resolve)), new Promise((resolve) => scene.response.once('close', resolve))]);
+    }
+    end(scene);
+  }, wholeAnswer),
+  // Characters of several bytes, each byte in a packet of its own.
+  'split-utf8': streamed(async (scene) => {
+    const event = Buffer.from(`data: ${chunk(scene, { role: 'assistant', content: 'Grüße, 世界 🌍' })}\n\n`, 'utf8');
+    for (const byte of event) {
+      scene.response.write(Buffer.of(byte));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    scene.call.tokens = 3;
+    finish(scene);
+  }, wholeAnswer),
+  'invalid-utf8': streamed(async (scene) => {
+    await deltas(scene);
+    scene.response.write(Buffer.concat([Buffer.from('data: {"choices":[{"delta":{"content":"'), Buffer.of(0xff, 0xfe, 0xc0), Buffer.from('"}}]}\n\n')]));
+    finish(scene);
+  }, (scene) => answer(scene, 200, Buffer.concat([Buffer.from('{"choices":[],"x":"'), Buffer.of(0xff), Buffer.from('"}')]))),
+  // lines?end=cr|crlf|lf&bom=1: the other line ends that the format allows.
+  lines: streamed(async (scene) => {
+    const newline = { cr: '\r', crlf: '\r\n', lf: '\n' }[scene.knobs.get('end') ?? 'lf'] ?? '\n';
+    if (scene.knobs.get('bom') !== null) scene.response.write('\ufeff');
+    const frame = (data: string) => `data: ${data}${newline}${newline}`;
+    await deltas(scene, frame);
+    scene.response.write(frame(chunk(scene, {}, { finish_reason: 'stop' })));
+    end(scene, frame('[DONE]'));
+  }, wholeAnswer),
+  comments: streamed(async (scene) => {
+    for (let index = 0; index < Number(scene.knobs.get('count') ?? 10_000) && !scene.response.destroyed; index += 1) {
+      scene.response.write(': still here\n\n');
+      await scene.sleep(Number(scene.knobs.get('gap') ?? 20));
+    }
+    end(scene);
+  }, wholeAnswer),
+  // drip?gap=1000: the answer one byte at a time.
+  drip: streamed(async (scene) => {
+    const text = `data: ${chunk(scene, { content: 'slow' })}\n\n`;
+    for (const character of text) {
+      if (scene.response.destroyed) return;
+      scene.response.write(character);
+      await scene.sleep(Number(scene.knobs.get('gap') ?? 1000));
+    }
+    finish(scene);
+  }, wholeAnswer),
+  // Something like the end of the stream inside a text.
+  'forged-done': streamed((scene) => {
+    scene.response.write(`data: ${chunk(scene, { role: 'assistant', content: 'data: [DONE]\n\n[DONE]' })}\n\n`);
+    scene.call.tokens = 1;
+    finish(scene);
+  }, wholeAnswer),
+  'not-json': streamed(async (scene) => {
+    await deltas(scene);
+    scene.response.write('data: {"choices":[{"delta":{"content":"cut\n\n');
+    finish(scene);
+  }, wholeAnswer),
+  // JSON although a stream was asked for.
+  'no-stream': wholeAnswer,
+
+  tools: streamed((scene) => {
+    const call = (part: Record<string, unknown>) => chunk(scene, { tool_calls: [{ index: 0, ...part }] });
+    scene.response.write(`data: ${chunk(scene, { role: 'assistant', content: null })}\n\n`);
+    scene.response.write(`data: ${call({ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '' } })}\n\n`);
+    scene.response.write(`data: ${call({ function: { arguments: '{"city":' } })}\n\n`);
+    scene.response.write(`data: ${call({ function: { arguments: '"Oslo"}' } })}\n\n`);
+    scene.call.tokens = 8;
+    finish(scene, { reason: 'tool_calls' });
+  }, (scene) => {
+    const calls = [{ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } }];
+    answer(scene, 200, completion(scene, { content: null, tool_calls: calls }, { finish_reason: 'tool_calls' }));
+  }),
+  reasoning: streamed((scene) => {
+    scene.response.write(`data: ${chunk(scene, { role: 'assistant', reasoning_content: 'Let me think. ' })}\n\n`);
+    scene.response.write(`data: ${chunk(scene, { reasoning_content: 'Done.' })}\n\n`);
+    scene.response.write(`data: ${chunk(scene, { content: 'Forty-two.' })}\n\n`);
+    scene.call.tokens = 5;
+    finish(scene);
+  }, (scene) => answer(scene, 200, completion(scene, { content: 'Forty-two.', reasoning_content: 'Let me think. Done.' }))),
+};
+
+function parsed(body: Buffer): Asked {
+  try {
+    return JSON.parse(body.toString('utf8')) as Asked;
+  } catch {
+    return {};
+  }
+}
