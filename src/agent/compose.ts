@@ -12,8 +12,7 @@ import { createServer, type Server, type ServerOptions } from '../kernel/server.
 import type { AgentConfig } from './config.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
-import { createRegistry, files, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
-import { isWithin } from './plugins/builtin/workspace.ts';
+import { createRegistry, files, isWithin, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createRuns, sessions, sessionStore, type Runs } from './sessions/index.ts';
 import { status } from './status/index.ts';
 import { openTokens, tokenStore } from './tokens/index.ts';
@@ -25,8 +24,6 @@ export interface AgentNeeds {
   clock?: Clock;
   /** Beside those built in. */
   plugins?: readonly Plugin[];
-  /** The image that a first start of the embedded database grows from. */
-  seed?: string;
   /** An open database instead of the config's own; whoever opened it closes it, after the agent. */
   database?: Database;
   timeouts?: ServerOptions['timeouts'];
@@ -49,7 +46,7 @@ export interface Agent {
 export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promise<Agent> {
   const { log, redactor, clock = systemClock } = needs;
   await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
-  const database = needs.database ?? (await connect(placeOf(config, needs.seed), { log }));
+  const database = needs.database ?? (await connect(placeOf(config), { log }));
   const closeDatabase = async () => (needs.database === undefined ? database.close() : undefined);
   let runs: Runs | undefined;
   try {
@@ -116,9 +113,8 @@ async function end(server: Server, runs: Runs, drainMs: number): Promise<void> {
   await Promise.all([server.close({ drainMs }), runs.close(Math.max(0, drainMs - 1_000))]);
 }
 
-function placeOf({ databaseUrl, dataDir }: AgentConfig, seed: string | undefined): ConnectOptions {
-  if (databaseUrl !== undefined) return { url: databaseUrl };
-  return { path: join(dataDir, 'agent.db'), ...(seed === undefined ? {} : { seed }) };
+function placeOf({ databaseUrl, dataDir }: AgentConfig): ConnectOptions {
+  return databaseUrl === undefined ? { path: join(dataDir, 'agent.db') } : { url: databaseUrl };
 }
 
 // The agent's data holds its tokens and its log, so no tool may see them: not where the workspace holds the data

@@ -96,13 +96,13 @@ export async function connect(options: ConnectOptions, { log }: { log: Log }): P
 }
 
 async function connectServer(options: { url: string; prepare?: boolean }, limits: DatabaseLimits, log: Log): Promise<Database> {
-  const prepare = options.prepare ?? new URL(options.url).searchParams.get('prepare') !== 'false';
   const settings = {
     statement_timeout: limits.statementMs,
     lock_timeout: limits.lockMs,
     idle_in_transaction_session_timeout: limits.idleInTransactionMs,
   };
   const parsed = postgres(options.url).options;
+  const prepare = options.prepare ?? parsed.prepare;
   const target = { hosts: parsed.host, ports: parsed.port, path: parsed.path || undefined, tls: parsed.ssl };
   const make = (isPatient: boolean, deadlineMs: number, maxConnections: number): Connections => ({
     maxConnections,

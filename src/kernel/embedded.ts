@@ -123,6 +123,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
   let dumped = Promise.withResolvers<Uint8Array>();
   let failure: Error | undefined;
   let nextPeer = 1;
+  let isGone = false;
   // Whoever waits for them is told; nobody waiting is no fault.
   ready.promise.catch(() => undefined);
   dumped.promise.catch(() => undefined);
@@ -143,6 +144,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
   });
   worker.on('exit', (code) => {
     const reason = failure ?? new Error(`The embedded database's thread ended with code ${code}.`);
+    isGone = true;
     for (const timer of leaving.values()) clearTimeout(timer);
     for (const { stream } of peers.values()) stream.destroy(reason);
     ready.reject(reason);
@@ -165,7 +167,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
       leave() {
         peers.delete(number);
         send({ kind: 'leave', peer: number });
-        if (peer.unanswered > 0) leaving.set(number, setTimeout(killStuck, stuckMs, number));
+        if (peer.unanswered > 0 && !isGone) leaving.set(number, setTimeout(killStuck, stuckMs, number));
       },
     });
     const peer: Peer = { stream, isPatient, unanswered: 0 };

@@ -139,6 +139,9 @@ export function createJobs(database: Database, { schema, log, keepDays = 30, pol
       },
     );
     workers.set(name, worker);
+    // pg-boss reads a queue's record when it is first used, on its own connection. Within a transaction of
+    // the embedded engine that would wait for itself, so it is read now.
+    await starting.findJobs(name, { id: '00000000-0000-0000-0000-000000000000' });
   }
 
   async function run(name: string, handler: Definition['handler'], job: { id: string; data: unknown; signal: AbortSignal }): Promise<void> {

@@ -90,7 +90,7 @@ interface Walk {
 function put(target: Record<string, unknown>, name: string, value: unknown, walk: Walk): void {
   const hides = value !== null && value !== undefined && isSecretName(name);
   const plain = hides ? '[redacted]' : plainValue(value, walk);
-  const shown = walk.depth === 0 ? name : walk.redactor.hide(name);
+  const shown = walk.redactor.hide(name);
   // Assigning to `__proto__` would change the target instead.
   if (shown === '__proto__') Object.defineProperty(target, shown, { value: plain, enumerable: true, configurable: true });
   else target[shown] = plain;

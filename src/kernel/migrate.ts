@@ -3,8 +3,20 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Database, Tx } from './database.ts';
 import type { Log } from './log.ts';
+
+/** What a database must have to be migrated. */
+export interface Migratable {
+  session(options: { deadlineMs: number }): {
+    tx<T>(work: (tx: MigrationTx) => Promise<T>): Promise<T>;
+    close(): Promise<void>;
+  };
+}
+
+interface MigrationTx {
+  (template: TemplateStringsArray, ...values: string[]): PromiseLike<Record<string, unknown>[]>;
+  unsafe(text: string): PromiseLike<readonly Record<string, unknown>[]>;
+}
 
 export interface MigrateOptions {
   /** Made when absent, with `<schema>.townhall_now()` and the ledger `<schema>.migrations`. */
@@ -26,7 +38,7 @@ const deadlineMs = 10 * 60_000;
  * Returns the names of the files applied by this call. Throws when a file changed after it was applied or
  * stands before one that was. Ledger entries without a file are a newer release's and left alone.
  */
-export async function migrate(database: Database, options: MigrateOptions): Promise<{ applied: string[] }> {
+export async function migrate(database: Migratable, options: MigrateOptions): Promise<{ applied: string[] }> {
   const { schema, log } = options;
   if (!/^[a-z][a-z0-9_]*$/.test(schema)) throw new Error(`"${schema}" is no name for a schema.`);
   const migrations = await readMigrations(options.directory);
@@ -61,7 +73,7 @@ async function readMigrations(directory: string): Promise<Migration[]> {
   );
 }
 
-async function prepareSchema(tx: Tx, schema: string): Promise<void> {
+async function prepareSchema(tx: MigrationTx, schema: string): Promise<void> {
   const [found] = await tx`select to_regclass(${`${schema}.migrations`}) as ledger`;
   if (found?.['ledger']) return;
   // townhall_now() stands still within a transaction, as now() does. The setting is for tests, which shift
@@ -79,9 +91,9 @@ async function prepareSchema(tx: Tx, schema: string): Promise<void> {
   `);
 }
 
-async function applyPending(tx: Tx, schema: string, migrations: Migration[]): Promise<string[]> {
-  const ledger = await tx<{ name: string; checksum: string }[]>`select name, checksum from ${tx(schema)}.migrations order by name`;
-  const checksums = new Map(ledger.map(({ name, checksum }) => [name, checksum]));
+async function applyPending(tx: MigrationTx, schema: string, migrations: Migration[]): Promise<string[]> {
+  const ledger = await tx.unsafe(`select name, checksum from ${schema}.migrations`);
+  const checksums = new Map(ledger.map(({ name, checksum }) => [String(name), String(checksum)]));
   const newest = migrations.findLast(({ name }) => checksums.has(name))?.name ?? '';
   const applied: string[] = [];
   for (const { name, text, checksum } of migrations) {
@@ -94,7 +106,8 @@ async function applyPending(tx: Tx, schema: string, migrations: Migration[]): Pr
     } catch (cause) {
       throw new Error(`The migration "${name}" failed: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
     }
-    await tx`insert into ${tx(schema)}.migrations (name, checksum) values (${name}, ${checksum})`;
+    // Both are safe to write out: a name has passed its pattern and a checksum is hexadecimal.
+    await tx.unsafe(`insert into ${schema}.migrations (name, checksum) values ('${name}', '${checksum}')`);
     applied.push(name);
   }
   return applied;

@@ -38,22 +38,18 @@ const noParams: Record<string, string> = Object.freeze(Object.create(null) as Re
 export function createRouter<Operation>(routes: readonly Route<Operation>[]): Router<Operation> {
   const literals = new Map<string, Template<Operation>>();
   const owned = new Set<string>();
-  const byLength = new Map<number, Template<Operation>[]>();
-  const spanning: Template<Operation>[] = [];
+  const templates: Template<Operation>[] = [];
 
   for (const route of routes) {
     const template = { route, segments: segmentsOf(route.template), allow: allowOf(route) };
     if (!route.template.includes('{')) {
       literals.set(route.template, template);
       owned.add(canonical(route.template));
-    } else if (route.spansSlashes === undefined) {
-      const sameLength = byLength.get(template.segments.length) ?? [];
-      byLength.set(template.segments.length, [...sameLength, template].sort(bySpecificity));
     } else {
-      spanning.push(template);
-      spanning.sort(bySpecificity);
+      templates.push(template);
     }
   }
+  templates.sort(bySpecificity);
 
   function settle(template: Template<Operation>, method: string, params: () => Record<string, string>): RouteMatch<Operation> {
     const { operations } = template.route;
@@ -67,14 +63,18 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
       const literal = literals.get(path);
       if (literal) return settle(literal, method, () => noParams);
       refuseUndecodable(path);
-      if (owned.has(canonical(path))) return { outcome: 'not_found' };
+      const meant = canonical(path);
+      if (owned.has(meant)) return { outcome: 'not_found' };
       const parts = path.split('/').slice(1);
       // An empty segment (a double or a trailing slash) is another spelling of something, never a name.
       if (path[0] !== '/' || parts.includes('')) return { outcome: 'not_found' };
-      const fixed = byLength.get(parts.length)?.find((template) => fits(template.segments, parts));
-      if (fixed) return settle(fixed, method, () => paramsOf(fixed, parts));
-      const open = spanning.find((template) => parts.length >= template.segments.length && fits(template.segments, parts));
-      if (open) return settle(open, method, () => paramsOf(open, parts));
+      const template = templates.find((candidate) => fits(candidate, parts));
+      if (template && meant !== path) {
+        // The literal segments of a template are as much its own as a literal path is.
+        const owner = templates.find((candidate) => fits(candidate, meant.split('/').slice(1)));
+        if (owner && templates.indexOf(owner) < templates.indexOf(template)) return { outcome: 'not_found' };
+      }
+      if (template) return settle(template, method, () => paramsOf(template, parts));
       return { outcome: 'not_found' };
     },
   };
@@ -89,7 +89,7 @@ function segmentsOf(template: string): Segment[] {
 
 function allowOf<Operation>(route: Route<Operation>): string {
   const methods = [...route.operations.keys()].map((method) => method.toUpperCase());
-  if (methods.includes('GET') && !methods.includes('HEAD')) methods.push('HEAD');
+  if (methods.includes('GET') && !methods.includes('HEAD')) methods.splice(methods.indexOf('GET') + 1, 0, 'HEAD');
   return [...methods, 'OPTIONS'].join(', ');
 }
 
@@ -103,7 +103,8 @@ function bySpecificity(a: { segments: Segment[] }, b: { segments: Segment[] }): 
   return a.segments.length < b.segments.length ? 1 : 0;
 }
 
-function fits(segments: Segment[], parts: string[]): boolean {
+function fits({ segments, route }: { segments: Segment[]; route: { spansSlashes?: string } }, parts: string[]): boolean {
+  if (parts.length !== segments.length && (route.spansSlashes === undefined || parts.length < segments.length)) return false;
   return segments.every((segment, index) => segment.literal === null || segment.literal === parts[index]);
 }
 
@@ -159,7 +160,7 @@ function canonical(path: string): string {
     text = decoded;
   }
   const folded = text
-    .normalize('NFKC')
+    .normalize('NFKD')
     .toLowerCase()
     .replace(/[\p{Cc}\p{Cf}\p{Z}\p{M}]/gu, '')
     .replaceAll('\\', '/');

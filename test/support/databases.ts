@@ -29,8 +29,12 @@ export interface DatabasePlace {
   remove(): Promise<void>;
 }
 
+// The machine of a test is busier than a server's: no test should fail because it waited for its turn.
+const patientLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000 };
+
 /** Where a world's data is, not opened yet. */
-export async function makeDatabase({ isEmpty = false, limits = {} }: TestDatabaseOptions = {}): Promise<DatabasePlace> {
+export async function makeDatabase({ isEmpty = false, limits: given = {} }: TestDatabaseOptions = {}): Promise<DatabasePlace> {
+  const limits = { ...patientLimits, ...given };
   const source = inject('databaseSource');
   if (source?.engine === 'postgres') return makeClone(source, isEmpty, limits);
   return makeFolder(isEmpty ? source?.emptyFolder : source?.migratedFolder, limits);

@@ -26,6 +26,8 @@ export interface ScriptedProvider {
   /** To be used as a provider's `base_url`. */
   readonly url: string;
   readonly calls: ProviderCall[];
+  /** How many connections were opened so far. */
+  connections(): number;
   /** The last call; throws when there was none. */
   lastCall(): ProviderCall;
   /** Resolves once the predicate holds of the calls; rejects after the deadline. */
@@ -107,12 +109,15 @@ export async function startProvider(): Promise<ScriptedProvider> {
     });
   }
 
+  let connections = 0;
+  server.on('connection', () => (connections += 1));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
 
   return {
     url,
     calls,
+    connections: () => connections,
     lastCall() {
       const last = calls.at(-1);
       if (last === undefined) throw new Error('The provider was not called.');
@@ -186,16 +191,25 @@ async function deltas(scene: Scene, frame: (data: string) => string = (data) => 
   const gap = Number(knobs.get('gap') ?? 0);
   for (let index = 0; index < total; index += 1) {
     if (response.destroyed) return false;
-    if (!response.write(frame(chunk(scene, index === 0 ? { role: 'assistant', content: 'tok0 ' } : { content: `tok${index} ` })))) {
-      await new Promise<void>((resolve) => {
-        response.once('drain', resolve);
-        response.once('close', resolve);
-      });
-    }
+    const delta = index === 0 ? { role: 'assistant', content: 'tok0 ' } : { content: `tok${index} ` };
+    if (!response.write(frame(chunk(scene, delta)))) await room(response);
     call.tokens += 1;
     if (gap > 0) await sleep(gap);
   }
   return !response.destroyed;
+}
+
+/** Settles when the caller takes more, or is gone. */
+function room(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const settle = () => {
+      response.off('drain', settle);
+      response.off('close', settle);
+      resolve();
+    };
+    response.on('drain', settle);
+    response.on('close', settle);
+  });
 }
 
 function finish(scene: Scene, { reason = 'stop', usage, done = true }: { reason?: string; usage?: unknown; done?: boolean } = {}): void {
@@ -306,7 +320,10 @@ const scripts: Record<string, Script> = {
     (scene) => answer(scene, 200, gzipSync(completion(scene)), { ...json, 'content-encoding': 'gzip' }),
   ),
   // A whole answer of so many megabytes.
-  huge: (scene) => answer(scene, 200, completion(scene, { content: 'x'.repeat(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024) })),
+  huge: (scene) => {
+    const [head = '', tail = ''] = completion(scene, { content: '<content>' }).split('<content>');
+    answer(scene, 200, Buffer.concat([Buffer.from(head), Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024, 'x'), Buffer.from(tail)]));
+  },
 
   'no-done': streamed(async (scene) => {
     if (await deltas(scene)) finish(scene, { done: false });
@@ -322,7 +339,7 @@ const scripts: Record<string, Script> = {
     await scene.sleep(30);
     scene.call.finishedAt = performance.now();
     scene.request.socket.resetAndDestroy();
-  }, (scene) => scene.request.socket.resetAndDestroy()),
+  }, (scene) => void scene.request.socket.resetAndDestroy()),
   // Chunks, then silence.
   silence: streamed(async (scene) => {
     await deltas(scene);
@@ -369,7 +386,7 @@ const scripts: Record<string, Script> = {
     const piece = 'x'.repeat(64 * 1024);
     scene.response.write('data: {"id":"');
     for (let sent = 0; sent < Number(scene.knobs.get('mb') ?? 50) * 16 && !scene.response.destroyed; sent += 1) {
-      if (!scene.response.write(piece)) await Promise.race([new Promise((resolve) => scene.response.once('drain', resolve)), new Promise((resolve) => scene.response.once('close', resolve))]);
+      if (!scene.response.write(piece)) await room(scene.response);
     }
     end(scene);
   }, wholeAnswer),

@@ -60,6 +60,15 @@ export function finish(unified: string): object {
   return { type: 'finish', finishReason: { unified }, usage: usage(10, 3) };
 }
 
+/** Sends the answer, also from within `respond`, after whatever the test waited for. */
+export function stream(response: ServerResponse, answer: ScriptedAnswer): void {
+  if (!('parts' in answer)) throw new Error('Only stream parts can be streamed.');
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  const parts = [{ type: 'stream-start', warnings: [] }, { type: 'response-metadata', modelId: 'scripted' }, ...answer.parts];
+  for (const part of parts) response.write(`data: ${JSON.stringify(part)}\n\n`);
+  response.end('data: [DONE]\n\n');
+}
+
 export async function scriptedGateway(): Promise<ScriptedGateway> {
   const requests: StreamRequest[] = [];
   let script: (request: StreamRequest, index: number) => ScriptedAnswer = () => says('Nothing was scripted.');
@@ -79,10 +88,7 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
       response.writeHead(answer.status, { 'content-type': 'application/json', ...answer.headers }).end(JSON.stringify({ error }));
       return;
     }
-    response.writeHead(200, { 'content-type': 'text/event-stream' });
-    const parts = [{ type: 'stream-start', warnings: [] }, { type: 'response-metadata', modelId: body.model }, ...answer.parts];
-    for (const part of parts) response.write(`data: ${JSON.stringify(part)}\n\n`);
-    response.end('data: [DONE]\n\n');
+    stream(response, answer);
   }
 
   const server = createServer((request, response) => {

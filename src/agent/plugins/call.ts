@@ -41,7 +41,7 @@ export async function callAction(call: ActionCall): Promise<ActionOutcome> {
       () => 'late' as const,
       () => 'ended' as const,
     );
-    const first = await Promise.race([work.then((result) => ({ result })), deadline, aborted(call.signal)]);
+    const first = await Promise.race([work.then((result) => ({ result })), deadline, aborted(call.signal, end.signal)]);
     if (first === 'ended') return { ok: false, message: 'The run was ended before the action was.' };
     if (first === 'late') {
       log.warn({ tool: tool.name, timeoutMs: call.timeoutMs }, 'an action was late');
@@ -57,10 +57,11 @@ export async function callAction(call: ActionCall): Promise<ActionOutcome> {
   }
 }
 
-function aborted(signal: AbortSignal): Promise<'ended'> {
+// The run's signal outlives the call, so the listener is taken off it again when the call is over.
+function aborted(run: AbortSignal, over: AbortSignal): Promise<'ended'> {
   return new Promise((resolve) => {
-    if (signal.aborted) return resolve('ended');
-    signal.addEventListener('abort', () => resolve('ended'), { once: true });
+    if (run.aborted) return resolve('ended');
+    run.addEventListener('abort', () => resolve('ended'), { once: true, signal: over });
   });
 }
 

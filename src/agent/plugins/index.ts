@@ -3,4 +3,4 @@ export { callAction, type ActionOutcome } from './call.ts';
 export { definePlugin, type Action, type ActionContext, type Plugin } from './plugin.ts';
 export { createRegistry, type PluginRegistry, type Tool } from './registry.ts';
 export { files } from './builtin/files.ts';
-export { openWorkspace, type Workspace } from './builtin/workspace.ts';
+export { isWithin, openWorkspace, type Workspace } from './builtin/workspace.ts';

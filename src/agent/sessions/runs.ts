@@ -9,7 +9,7 @@ import type { PluginRegistry } from '../plugins/index.ts';
 import type { RunOutcome, SessionEvent } from './events.ts';
 import { systemPrompt } from './instructions.ts';
 import { foldEvents } from './message.ts';
-import type { NewRun, OpenRun, SessionStore } from './store.ts';
+import type { NewRun, OpenRun, SessionStore, Settlement } from './store.ts';
 import { runTurn, type FinishReason, type Turn, type TurnNeeds } from './turn.ts';
 
 export interface RunsNeeds {
@@ -159,32 +159,14 @@ export function createRuns(needs: RunsNeeds): Runs {
 
   async function interruptAbandoned(): Promise<void> {
     hasOrphans = false;
-    const abandoned = await store.abandoned({ agentId, instanceId, running: [...running.keys()], trustLeases: needs.hasReplicas });
-    for (const run of abandoned) await interrupt(run);
-  }
-
-  async function interrupt(run: OpenRun): Promise<void> {
-    const events = await store.eventsOf(run.runId);
-    const usage = { inputTokens: 0, outputTokens: 0 };
-    for (const event of events) {
-      if (event.type !== 'run.step.ended') continue;
-      usage.inputTokens += event.usage.inputTokens;
-      usage.outputTokens += event.usage.outputTokens;
+    const open = await store.openRuns({ agentId, instanceId, trustLeases: needs.hasReplicas });
+    for (const run of open) {
+      // Asked after the query and not in it: a run is known here before it is accepted, so none that has only just
+      // become visible is taken for nobody's.
+      if (running.has(run.runId)) continue;
+      const written = await store.settleFor(run, (events) => interruption(run, events));
+      if (written) log.warn({ runId: run.runId, sessionId: run.sessionId }, 'settled a run that its process had left behind');
     }
-    const error = { code: 'run_interrupted', message: 'The agent ended while this run was going on.' } as const;
-    const metadata = { runId: run.runId, status: 'interrupted', model: run.model, finishReason: null, usage };
-    const message: UiMessage = { id: run.messageId, role: 'assistant', parts: foldEvents(events), metadata };
-    const written = await store.settle(run, {
-      outcome: 'interrupted',
-      usage,
-      finishReason: null,
-      error,
-      events: [
-        ...messageEnd(message, events.some(({ type }) => type === 'run.started')),
-        { type: 'run.settled', outcome: 'interrupted', usage, finishReason: null, error },
-      ],
-    });
-    if (written) log.warn({ runId: run.runId, sessionId: run.sessionId }, 'settled a run that its process had left behind');
   }
 
   // While it runs: keeps this process's leases, and looks after runs whose lease nobody keeps.
@@ -263,6 +245,21 @@ function userMessage(instructions: string, clock: Clock): SessionEvent[] {
     { type: 'message.created', messageId, role: 'user' },
     { type: 'message.completed', messageId, message },
   ];
+}
+
+function interruption(run: OpenRun, before: SessionEvent[]): Settlement {
+  const usage = { inputTokens: 0, outputTokens: 0 };
+  for (const event of before) {
+    if (event.type !== 'run.step.ended') continue;
+    usage.inputTokens += event.usage.inputTokens;
+    usage.outputTokens += event.usage.outputTokens;
+  }
+  const error = { code: 'run_interrupted', message: 'The agent ended while this run was going on.' } as const;
+  const end = { outcome: 'interrupted', usage, finishReason: null, error } as const;
+  const metadata = { runId: run.runId, status: end.outcome, model: run.model, finishReason: null, usage };
+  const message: UiMessage = { id: run.messageId, role: 'assistant', parts: foldEvents(before), metadata };
+  const hasMessage = before.some(({ type }) => type === 'run.started');
+  return { ...end, events: [...messageEnd(message, hasMessage), { type: 'run.settled', ...end }] };
 }
 
 // A run that never began has made no message, so there is none to complete.

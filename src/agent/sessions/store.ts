@@ -1,7 +1,7 @@
 // The log of sessions and the state of runs. The only file that names the tables `sessions_*`. Every function is one
 // transaction, and the row of the session is its lock: `seq` has no gaps, and a run that was settled by somebody
 // else (its lease had run out) can write nothing any more.
-import type { Database, Sql } from '../../kernel/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/database.ts';
 import type { RunUsage } from '../../contract/agent/types.gen.ts';
 import type { RunError, RunOutcome, SessionEvent } from './events.ts';
 
@@ -42,10 +42,13 @@ export interface SessionStore {
   settle(run: RunKey, settlement: Settlement): Promise<boolean>;
   /** Says that the process is alive and still has its runs. */
   renewLeases(instanceId: string, leaseMs: number): Promise<void>;
-  /** Runs that nobody has: the lease is over, or they are this process's own and not among those it runs. */
-  abandoned(query: { agentId: string; instanceId: string; running: string[]; trustLeases: boolean }): Promise<OpenRun[]>;
-  /** The events of one run in order. */
-  eventsOf(runId: string): Promise<SessionEvent[]>;
+  /** The same for a run whose process is gone: the settlement is made from what the run has written so far. */
+  settleFor(run: RunKey, settlement: (events: SessionEvent[]) => Settlement): Promise<boolean>;
+  /**
+   * Open runs that another process does not keep: the lease is over, or leases do not count, or it is this process that
+   * has them. The caller knows which of them it runs itself.
+   */
+  openRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<OpenRun[]>;
 }
 
 export function sessionStore(database: Pick<Database, 'sql' | 'tx'>): SessionStore {
@@ -72,36 +75,43 @@ export function sessionStore(database: Pick<Database, 'sql' | 'tx'>): SessionSto
         return true;
       }),
     append: (run, events) => append(sql, run, events),
-    settle: (run, { outcome, usage, finishReason, error, events }) =>
+    settle: (run, settlement) => tx((tx) => settle(tx, run, settlement)),
+    settleFor: (run, settlement) =>
       tx(async (tx) => {
-        if (!(await append(tx, run, events))) return false;
-        await tx`update agent.sessions_sessions set active_run_id = null where session_id = ${run.sessionId}`;
-        await tx`
-          update agent.sessions_runs
-          set status = ${outcome}, settled_at = agent.townhall_now(), finish_reason = ${finishReason},
-            usage = ${asJson(usage)}::text::jsonb, error = ${error && asJson(error)}::text::jsonb
-          where run_id = ${run.runId} and settled_at is null`;
-        return true;
+        // Locked before it is read: a process that is slow rather than gone writes nothing in between.
+        const held = await tx`
+          select 1 from agent.sessions_sessions
+          where session_id = ${run.sessionId} and active_run_id = ${run.runId} for update`;
+        if (held.length === 0) return false;
+        const rows = await tx<{ type: string; data: object }[]>`
+          select type, data from agent.sessions_events where run_id = ${run.runId} order by seq`;
+        return settle(tx, run, settlement(rows.map(({ type, data }) => ({ type, ...data }) as SessionEvent)));
       }),
     async renewLeases(instanceId, leaseMs) {
       await sql`
         update agent.sessions_runs set lease_until = agent.townhall_now() + ${leaseMs} * interval '1 millisecond'
         where instance_id = ${instanceId} and settled_at is null`;
     },
-    async abandoned({ agentId, instanceId, running, trustLeases }) {
+    async openRuns({ agentId, instanceId, trustLeases }) {
       const rows = await sql<{ run_id: string; session_id: string; message_id: string; model: string }[]>`
         select run_id, session_id, message_id, model from agent.sessions_runs
-        where agent_id = ${agentId} and settled_at is null and run_id <> all(${running}::text[])
+        where agent_id = ${agentId} and settled_at is null
           and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
         order by accepted_at limit 1000`;
       return rows.map((row) => ({ runId: row.run_id, sessionId: row.session_id, messageId: row.message_id, model: row.model }));
     },
-    async eventsOf(runId) {
-      const rows = await sql<{ type: string; data: object }[]>`
-        select type, data from agent.sessions_events where run_id = ${runId} order by seq`;
-      return rows.map(({ type, data }) => ({ type, ...data }) as SessionEvent);
-    },
   };
+}
+
+async function settle(tx: Tx, run: RunKey, { outcome, usage, finishReason, error, events }: Settlement): Promise<boolean> {
+  if (!(await append(tx, run, events))) return false;
+  await tx`update agent.sessions_sessions set active_run_id = null where session_id = ${run.sessionId}`;
+  await tx`
+    update agent.sessions_runs
+    set status = ${outcome}, settled_at = agent.townhall_now(), finish_reason = ${finishReason},
+      usage = ${asJson(usage)}::text::jsonb, error = ${error && asJson(error)}::text::jsonb
+    where run_id = ${run.runId} and settled_at is null`;
+  return true;
 }
 
 // One statement, so that on its own it is one transaction and one sync of the disk. `active_run_id` is the fence.

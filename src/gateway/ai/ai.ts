@@ -50,7 +50,7 @@ export async function ai(needs: AiNeeds): Promise<Service<'ai'>> {
   const timeouts = { ...defaultTimeouts, ...needs.timeouts };
   const local = localProvider({ clock, guideDirectory: needs.guideDirectory });
   const catalog = await openCatalog({ env, builtin: local.entries, modelsFile: needs.modelsFile, log });
-  const upstream = createUpstream({ timeouts, proxies: needs.proxies ?? {}, clock, hide });
+  const upstream = createUpstream({ timeouts, proxies: needs.proxies ?? {}, clock, log, hide });
 
   /** How to reach the provider of this model, for this call. */
   function access(model: CatalogModel, effort: string | undefined): { apiKey: string | undefined; idleMs: number | undefined } {

@@ -31,17 +31,15 @@ export function outgoing(rawBody: Uint8Array, body: ChatCompletionRequest, model
 /** A whole answer, checked to be one, with our name of the model in it. */
 export async function incomingAnswer(answer: UpstreamAnswer, modelId: string): Promise<Buffer> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
+  const foreign = () => new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a chat completion.');
+  if (!isUtf8(bytes)) throw foreign();
   const object = topLevelMembers(bytes);
-  const value = (isUtf8(bytes) ? parsed(bytes) : undefined) as { choices?: unknown; error?: unknown } | undefined;
+  const value = parsed(bytes) as { choices?: unknown } | undefined;
   if (object === undefined || value === undefined) {
-    const begins = bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{');
-    throw begins
-      ? new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.')
-      : new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a chat completion.');
+    if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw foreign();
+    throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.');
   }
-  if (!Array.isArray(value.choices)) {
-    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a chat completion.');
-  }
+  if (!Array.isArray(value.choices)) throw foreign();
   return edited(bytes, modelEdits(object, modelId));
 }
 
@@ -68,11 +66,18 @@ export async function incomingStream(
   }
   const groups = chatEvents(answer.body, maxEventBytes);
   const held: ChatEvent[] = [];
-  // Comments say that the provider is alive, not that it will answer; an error after them can still have a status.
-  while (!held.some((event) => event.data.kind !== 'none')) {
-    const next = await groups.next();
-    if (next.done === true) break;
-    held.push(...next.value);
+  // Comments say that the provider is alive, not that it will answer: an error after them can still have a status.
+  // But a caller who hears nothing for long gives up, so after a while they are handed on.
+  let late = false;
+  const patience = setTimeout(() => (late = true), options.heartbeatMs);
+  try {
+    while (held.every((event) => event.data.kind === 'none') && !(late && held.length > 0)) {
+      const next = await groups.next();
+      if (next.done === true) break;
+      held.push(...next.value);
+    }
+  } finally {
+    clearTimeout(patience);
   }
   return rewritten(held, groups, options);
 }

@@ -5,21 +5,25 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { createGatewayClient } from '@townhall/gateway';
 import { createAgent } from '../../../src/agent/compose.ts';
 import { readAgentConfig } from '../../../src/agent/config.ts';
-import { sessionStore } from '../../../src/agent/sessions/index.ts';
+import { createRegistry } from '../../../src/agent/plugins/index.ts';
+import { createRuns, sessionStore, type SessionStore } from '../../../src/agent/sessions/index.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { connect } from '../../../src/kernel/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { createRedactor } from '../../../src/kernel/secret.ts';
 import { startAgent } from '../../support/agent.ts';
-import { makeDatabase, silentLog, testDatabase, type DatabasePlace } from '../../support/databases.ts';
-import { calls, says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+import { makeDatabase, silentLog, testDatabase, type DatabasePlace, type TestDatabase } from '../../support/databases.ts';
+import { calls, says, scriptedGateway, stream, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
 // A lease as short as this keeps the test on PostgreSQL short; the embedded engine needs none.
 const leaseMs = 1_000;
 
-describe('a killed agent', () => {
+// Several processes start and end here, each with a database of its own.
+describe('a killed agent', { timeout: 60_000 }, () => {
   let gateway: ScriptedGateway;
   let place: DatabasePlace;
   let dataDir: string;
@@ -152,29 +156,33 @@ describe('a killed agent', () => {
 });
 
 describe('the log of sessions', () => {
+  let world: TestDatabase;
+  let database: TestDatabase['database'];
+  let gateway: ScriptedGateway;
+  beforeAll(async () => {
+    world = await testDatabase();
+    ({ database } = world);
+    gateway = await scriptedGateway();
+  });
+  afterAll(async () => {
+    await gateway.close();
+    await world.close();
+  });
+
   test('an accepted run that never began is interrupted at the next start, before it serves', async () => {
-    const { database, close } = await testDatabase();
-    const gateway = await scriptedGateway();
-    try {
-      const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'once' });
-      const [row] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.tokens_agents where name = 'once'`;
-      await first.close();
-      const run = { runId: id('run'), sessionId: id('ses'), messageId: id('msg'), agentId: row?.agent_id as string, model: 'local/echo', instanceId: id('ins'), leaseMs: -1 };
-      await sessionStore(database).accept(run, [{ type: 'session.created', kind: 'execute' }]);
-      const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'once' });
-      const events = await database.sql`select seq, type from agent.sessions_events where session_id = ${run.sessionId} order by seq`;
-      expect(events.map(({ seq, type }) => [seq, type])).toEqual([[1, 'session.created'], [2, 'run.settled']]);
-      await second.close();
-    } finally {
-      await gateway.close();
-      await close();
-    }
+    const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'once' });
+    const [row] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.tokens_agents where name = 'once'`;
+    await first.close();
+    const run = { ...newRun(), agentId: row?.agent_id as string, leaseMs: -1 };
+    await sessionStore(database).accept(run, [{ type: 'session.created', kind: 'execute' }]);
+    const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'once' });
+    const log = await eventsOf(run.sessionId);
+    await second.close();
+    expect(log.map(({ seq, type }) => [seq, type])).toEqual([[1, 'session.created'], [2, 'run.settled']]);
   });
 
   test('a run that somebody else has settled can write nothing more, and its caller is told', async () => {
-    const { database, close } = await testDatabase();
-    const gateway = await scriptedGateway();
-    const agent = await startAgent({ gatewayUrl: gateway.url, database });
+    const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced' });
     try {
       const asked = Promise.withResolvers<void>();
       const released = Promise.withResolvers<void>();
@@ -182,59 +190,100 @@ describe('the log of sessions', () => {
         async respond(response) {
           asked.resolve();
           await released.promise;
-          response.writeHead(200, { 'content-type': 'text/event-stream' });
-          for (const part of (calls({ name: 'files_write', input: { path: 'late.txt', content: 'x' } }) as { parts: object[] }).parts) response.write(`data: ${JSON.stringify(part)}\n\n`);
-          response.end('data: [DONE]\n\n');
+          stream(response, calls({ name: 'files_write', input: { path: 'late.txt', content: 'x' } }));
         },
       }));
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       call.catch(() => {});
       await asked.promise;
-      const [run] = await database.sql<{ run_id: string; session_id: string }[]>`select run_id, session_id from agent.sessions_runs`;
+      const [run] = await database.sql<{ run_id: string; session_id: string }[]>`select run_id, session_id from agent.sessions_runs where settled_at is null`;
       const key = { runId: run?.run_id as string, sessionId: run?.session_id as string };
       const settlement = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null } as const;
-      const store = sessionStore(database);
-      expect(await store.settle(key, { ...settlement, events: [{ type: 'run.settled', ...settlement }] })).toBe(true);
-      expect(await store.settle(key, { ...settlement, events: [{ type: 'run.settled', ...settlement }] })).toBe(false);
+      const settle = () => sessionStore(database).settle(key, { ...settlement, events: [{ type: 'run.settled', ...settlement }] });
+      expect([await settle(), await settle()]).toEqual([true, false]);
       released.resolve();
       await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
-      const types = (await database.sql`select type from agent.sessions_events order by seq`).map(({ type }) => type);
+      const types = (await eventsOf(key.sessionId)).map(({ type }) => type);
       expect(types.at(-1)).toBe('run.settled');
       expect(types).not.toContain('tool.started');
       await expect(readFile(join(agent.workspace, 'late.txt'))).rejects.toThrow();
     } finally {
       await agent.close();
-      await gateway.close();
-      await close();
     }
   });
 
   test('parallel writers of one session leave no gap and lose nothing', async () => {
-    const { database, close } = await testDatabase();
-    try {
-      const store = sessionStore(database);
-      await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_x', 'x')`;
-      const run = { runId: id('run'), sessionId: id('ses'), messageId: id('msg'), agentId: 'agt_x', model: 'm', instanceId: 'ins', leaseMs: 60_000 };
-      await store.accept(run, [{ type: 'session.created', kind: 'execute' }]);
-      await Promise.all(
-        Array.from({ length: 40 }, (_, index) =>
-          store.append(run, [
-            { type: 'run.step.started', step: index },
-            { type: 'tool.output', toolCallId: `call_${index}`, output: index, durationMs: 0 },
-          ]),
-        ),
-      );
-      const log = await database.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`select seq, type, data from agent.sessions_events order by seq`;
-      expect(log.map(({ seq }) => seq)).toEqual(Array.from({ length: 81 }, (_, index) => index + 1));
-      // The two of one append stand together.
-      for (let at = 1; at < log.length; at += 2) expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
-    } finally {
-      await close();
-    }
+    const store = sessionStore(database);
+    await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_x', 'x')`;
+    const run = { ...newRun(), agentId: 'agt_x', leaseMs: 60_000 };
+    await store.accept(run, [{ type: 'session.created', kind: 'execute' }]);
+    await Promise.all(
+      Array.from({ length: 40 }, (_, index) =>
+        store.append(run, [
+          { type: 'run.step.started', step: index },
+          { type: 'tool.output', toolCallId: `call_${index}`, output: index, durationMs: 0 },
+        ]),
+      ),
+    );
+    const log = await eventsOf(run.sessionId);
+    expect(log.map(({ seq }) => seq)).toEqual(Array.from({ length: 81 }, (_, index) => index + 1));
+    // The two of one append stand together.
+    for (let at = 1; at < log.length; at += 2) expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
   });
+
+  test('a run that is accepted while its own process looks for abandoned ones is not taken for one', async () => {
+    await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_y', 'y')`;
+    const store = sessionStore(database);
+    // Holds every look back from just before it until the test lets it go on.
+    let gate = Promise.resolve();
+    let looks = 0;
+    const slowStore: SessionStore = {
+      ...store,
+      async openRuns(query) {
+        await gate;
+        const found = await store.openRuns(query);
+        looks += 1;
+        return found;
+      },
+    };
+    const runs = createRuns({
+      store: slowStore,
+      agentId: 'agt_y',
+      name: 'y',
+      model: async (modelId) => createGatewayClient({ baseUrl: gateway.url, token: 'th_usr_test' }).model(modelId),
+      registry: createRegistry([]),
+      workspace: tmpdir(),
+      limits: { maxRuns: 8, maxSteps: 8, toolTimeoutMs: 1_000, modelRetries: 0, leaseMs: 60 },
+      hasReplicas: true,
+      clock: systemClock,
+      log: silentLog,
+    });
+    const released = Promise.withResolvers<void>();
+    gateway.answer(() => ({
+      async respond(response) {
+        await released.promise;
+        stream(response, says('Still mine.'));
+      },
+    }));
+    await runs.recover();
+    const opened = Promise.withResolvers<void>();
+    gate = opened.promise;
+    const run = await runs.start({ instructions: 'Take your time.', modelId: 'local/echo' });
+    const seen = looks;
+    opened.resolve();
+    await expect.poll(() => looks, { timeout: 5_000, interval: 10 }).toBeGreaterThan(seen + 1);
+    released.resolve();
+    expect(await run.settled).toMatchObject({ text: 'Still mine.' });
+    await runs.close(0);
+  });
+
+  const newRun = () => ({ runId: id('run'), sessionId: id('ses'), messageId: id('msg'), model: 'local/echo', instanceId: id('ins') });
+  const eventsOf = (sessionId: string) =>
+    database.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
+      select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`;
 });
 
-test('a second agent on one data folder is refused, and the first one serves on', async () => {
+test('a second agent on one data folder is refused, and the first one serves on', { timeout: 60_000 }, async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'townhall-two-'));
   const config = readAgentConfig({ 'data-dir': dataDir, port: '0' }, { AGENT_GATEWAY_TOKEN: 'th_usr_test' });
   const needs = () => ({ log: silentLog, redactor: createRedactor() });

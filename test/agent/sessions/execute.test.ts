@@ -7,7 +7,7 @@ import { AgentError } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { startAgent, type AgentOptions, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
-import { calls, says, scriptedGateway, toolResults, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+import { calls, says, scriptedGateway, stream, toolResults, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
 const trouble = definePlugin<{ throw: object; hang: object; rubbish: object; huge: object; echo: { text: string } }>({
   name: 'trouble',
@@ -248,9 +248,7 @@ describe('sessions.execute', () => {
     gateway.answer(() => ({
       async respond(response) {
         await promise;
-        response.writeHead(200, { 'content-type': 'text/event-stream' });
-        for (const part of (says('Late.') as { parts: object[] }).parts) response.write(`data: ${JSON.stringify(part)}\n\n`);
-        response.end('data: [DONE]\n\n');
+        stream(response, says('Late.'));
       },
     }));
     const response = await execute(agent, { instructions: 'Take your time.' });
@@ -270,9 +268,7 @@ describe('sessions.execute', () => {
         async respond(response) {
           asked.resolve();
           await promise;
-          response.writeHead(200, { 'content-type': 'text/event-stream' });
-          for (const part of (calls({ name: 'files_write', input: { path: 'alone.txt', content: 'still here' } }) as { parts: object[] }).parts) response.write(`data: ${JSON.stringify(part)}\n\n`);
-          response.end('data: [DONE]\n\n');
+          stream(response, calls({ name: 'files_write', input: { path: 'alone.txt', content: 'still here' } }));
         },
       };
     });

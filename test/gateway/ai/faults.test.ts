@@ -32,7 +32,6 @@ const scripts: Record<string, { script: string; whole: [number, string]; streame
   'short-length': { script: 'short-length', whole: [502, 'upstream_truncated'], streamed: [502, 'upstream_failed'] },
   'long-length': { script: 'long-length', whole: [502, 'upstream_truncated'], streamed: [502, 'upstream_failed'] },
   empty: { script: 'empty', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_truncated'] },
-  huge: { script: 'huge?mb=40', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
   'error-first': { script: 'error-first', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
   'error-event': { script: 'error-event', whole: [502, 'upstream_failed'], streamed: ['midway', 'upstream_failed'] },
   reset: { script: 'reset?chunks=3', whole: [502, 'upstream_failed'], streamed: ['midway', 'upstream_truncated'] },
@@ -86,13 +85,13 @@ describe('whatever a provider does, the caller gets a true end', () => {
   describe.each(Object.entries(scripts))('%s', (name, { whole: [wholeStatus, wholeCode], streamed: [streamStatus, streamCode] }) => {
     const model = `acme/${name}`;
 
-    test('chat, whole', async () => {
+    test.concurrent('chat, whole', async () => {
       const response = await world.post('/v1/ai/chat/completions', { model, messages });
       if (wholeStatus === 200) expect(await response.json()).toMatchObject({ model, object: 'chat.completion' });
       else await expectProblem(response, wholeStatus, wholeCode);
     });
 
-    test('chat, streamed', async () => {
+    test.concurrent('chat, streamed', async () => {
       const response = await world.post('/v1/ai/chat/completions', { model, messages, stream: true });
       if (typeof streamStatus === 'number' && streamStatus !== 200) return expectProblem(response, streamStatus, streamCode);
       const events = await eventsOf(response);
@@ -106,14 +105,14 @@ describe('whatever a provider does, the caller gets a true end', () => {
       expect(events.join()).not.toContain('CANARY');
     });
 
-    test('text', async () => {
+    test.concurrent('text', async () => {
       const response = await world.post('/v1/ai/text', { model, prompt: 'hi' });
       if (wholeStatus === 200) expect(response.status).toBe(200);
       // The provider package cannot tell a cut document from a wrong one.
       else await expectProblem(response, wholeStatus, name === 'truncated' || name === 'short-length' ? 'upstream_failed' : wholeCode);
     });
 
-    test('stream', async () => {
+    test.concurrent('stream', async () => {
       const response = await world.post('/v1/ai/stream', { model, prompt });
       if (typeof streamStatus === 'number' && streamStatus !== 200) return expectProblem(response, streamStatus, streamCode);
       const { parts, done } = await partsOf(response);
@@ -121,7 +120,7 @@ describe('whatever a provider does, the caller gets a true end', () => {
       expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: streamStatus === 200 ? 'stop' : 'error' } });
     });
 
-    test("OpenAI's client gets a typed error and never a silent end", async () => {
+    test.concurrent("OpenAI's client gets a typed error and never a silent end", async () => {
       const client = world.openai();
       const read = async () => {
         const stream = await client.chat.completions.create({ model, messages, stream: true });
@@ -130,6 +129,16 @@ describe('whatever a provider does, the caller gets a true end', () => {
       if (streamStatus === 200) await expect(read()).resolves.toBeUndefined();
       else await expect(read()).rejects.toBeInstanceOf(OpenAI.APIError);
     });
+  });
+
+  test('an answer beyond what is held in memory is 502', async () => {
+    const patient = await startAi({ models: provider.modelsFile({ huge: 'huge?mb=40' }) });
+    try {
+      await expectProblem(await patient.post('/v1/ai/chat/completions', { model: 'acme/huge', messages }), 502, 'upstream_failed');
+      await expectProblem(await patient.post('/v1/ai/text', { model: 'acme/huge', prompt: 'hi' }), 502, 'upstream_failed');
+    } finally {
+      await patient.close();
+    }
   });
 
   test('a provider that is not there is 502', async () => {

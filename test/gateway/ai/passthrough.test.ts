@@ -70,7 +70,7 @@ describe('ai.createChatCompletion through a provider', () => {
     provider = await startProvider();
     const scripts = {
       ok: 'ok', mirror: 'mirror', tools: 'tools', reasoning: 'reasoning', gzip: 'gzip', crlf: 'lines?end=crlf&bom=1', cr: 'lines?end=cr', split: 'split-utf8',
-      forged: 'forged-done', late: 'after-done', 'usage-on-choices': 'usage-on-choices', slow: 'ok?chunks=3&gap=120',
+      forged: 'forged-done', late: 'after-done', 'usage-on-choices': 'usage-on-choices', slow: 'ok?chunks=3&gap=120', comments: 'comments?count=20&gap=15',
     };
     world = await startAi({
       models: provider.modelsFile(scripts, { provider: { unpriced_members: ['service_tier'] } }),
@@ -146,6 +146,12 @@ describe('ai.createChatCompletion through a provider', () => {
     const text = await (await stream('acme/slow')).text();
     expect(text).toContain('\n\n: hb\n\ndata: ');
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
+  });
+
+  test("hands a provider's comments on when it sends nothing else for long", async () => {
+    const text = await (await stream('acme/comments')).text();
+    expect(text.startsWith(': still here\n\n')).toBe(true);
+    expect(text).toMatch(/data: \{"error":\{"type":"upstream_error","code":"upstream_truncated".*\n\n$/);
   });
 
   test('keeps tool calls and reasoning as they come', async () => {

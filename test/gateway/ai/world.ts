@@ -36,6 +36,7 @@ export interface WorldOptions {
   timeouts?: AiNeeds['timeouts'];
   heartbeatMs?: number;
   guideDirectory?: string;
+  proxies?: AiNeeds['proxies'];
 }
 
 export async function startAi(options: WorldOptions = {}): Promise<World> {
@@ -54,6 +55,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     log,
     timeouts: options.timeouts ?? {},
     heartbeatMs: options.heartbeatMs ?? 15_000,
+    proxies: options.proxies ?? {},
     hide: redactor.hide,
   }).catch(async (error: unknown) => {
     await rm(folder, { recursive: true });
@@ -70,7 +72,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
   const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
   const { url } = await server.listen({ host: '127.0.0.1', port: 0 });
 
-  const headersFor = (token: string | null) => (token === null ? {} : { authorization: `Bearer ${token}` });
+  const headersFor = (token: string | null): Record<string, string> => (token === null ? {} : { authorization: `Bearer ${token}` });
   return {
     url,
     logged,

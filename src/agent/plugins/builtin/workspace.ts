@@ -3,7 +3,7 @@
 import { constants } from 'node:fs';
 import { lstat, mkdir, open, readdir, realpath, rename, rm, type FileHandle } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
-import { dirname, join, sep } from 'node:path';
+import { basename, dirname, join, sep } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
 
 export interface WorkspaceEntry {
@@ -35,7 +35,7 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
   const root = await realpath(folder);
   if (!(await lstat(root)).isDirectory()) throw new Error(`The workspace ${folder} is not a folder.`);
   const concealed: string[] = [];
-  for (const path of hidden) concealed.push(await realpath(path).catch(() => path));
+  for (const path of hidden) concealed.push(await realPlace(path));
 
   // Where a path leads once all links are followed, if that is a place that may be touched.
   async function locate(path: string): Promise<string> {
@@ -144,6 +144,11 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
 /** Whether a path is the folder or lies in it; both absolute and without links. */
 export function isWithin(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
+}
+
+// Where a file lies or, when it is not there yet, will lie.
+async function realPlace(path: string): Promise<string> {
+  return realpath(path).catch(async () => join(await realpath(dirname(path)).catch(() => dirname(path)), basename(path)));
 }
 
 // The names along a path of the model's. Its form is refused here, before the file system has seen it.

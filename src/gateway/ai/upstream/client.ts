@@ -4,6 +4,7 @@ import { pipeline, type Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { Agent, EnvHttpProxyAgent, request, type Dispatcher } from 'undici';
 import type { Clock } from '../../../kernel/clock.ts';
+import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { refusalProblem } from './refusal.ts';
 
@@ -63,6 +64,7 @@ export interface UpstreamNeeds {
   timeouts: Timeouts;
   proxies: Proxies;
   clock: Pick<Clock, 'now'>;
+  log: Log;
   /** Takes live secrets out of a text before a caller sees it. */
   hide: (text: string) => string;
 }
@@ -79,8 +81,16 @@ const restBytes = 16 * 1024;
 const restMs = 500;
 
 export function createUpstream(needs: UpstreamNeeds): Upstream {
-  const { timeouts, clock, hide } = needs;
+  const { timeouts, clock, log, hide } = needs;
   const dispatcher = createAgent(needs);
+
+  // What failed at a provider is for its operator to see; the caller's own going away is not.
+  function noted(thrown: unknown, sent: UpstreamRequest): unknown {
+    if (thrown instanceof Problem && (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout')) {
+      log.warn({ provider: new URL(sent.url).host, code: thrown.code, err: thrown.cause }, 'model provider failed');
+    }
+    return thrown;
+  }
 
   async function send(sent: UpstreamRequest): Promise<UpstreamAnswer> {
     sent.signal.throwIfAborted();
@@ -112,11 +122,11 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
       response.body.on('error', () => {});
       if (response.statusCode < 200 || response.statusCode > 299) throw await refusal(response, sent);
       const idleMs = sent.idleMs ?? timeouts.idleMs;
-      const body = pieces(response, { cut, first, idleMs, release });
+      const body = pieces(response, { cut, first, idleMs, release, noted: (thrown) => noted(thrown, sent) });
       return { mediaType: mediaTypeOf(response.headers['content-type']), body, abort: () => cut.abort(new Error('given up')) };
     } catch (error) {
       release();
-      throw failure(error, cut.signal, 'before');
+      throw noted(failure(error, cut.signal, 'before'), sent);
     }
   }
 
@@ -166,9 +176,10 @@ interface Reading {
   first: NodeJS.Timeout;
   idleMs: number;
   release: () => void;
+  noted: (thrown: unknown) => unknown;
 }
 
-async function* pieces({ body, headers }: Dispatcher.ResponseData, { cut, first, idleMs, release }: Reading): AsyncGenerator<Uint8Array> {
+async function* pieces({ body, headers }: Dispatcher.ResponseData, { cut, first, idleMs, release, noted }: Reading): AsyncGenerator<Uint8Array> {
   const decoded = decodedBody(body, headers['content-encoding']);
   // Only silence counts while we wait for the provider; a slow reader of ours is not its fault.
   let waiting = true;
@@ -195,7 +206,7 @@ async function* pieces({ body, headers }: Dispatcher.ResponseData, { cut, first,
     }
   } catch (error) {
     ended = true;
-    throw failure(error, cut.signal, 'midway');
+    throw noted(failure(error, cut.signal, 'midway'));
   } finally {
     clearTimeout(idle);
     release();

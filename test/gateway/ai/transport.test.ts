@@ -1,0 +1,75 @@
+import { createServer } from 'node:http';
+import { connect, type AddressInfo } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { startAi } from './world.ts';
+
+const messages = [{ role: 'user', content: 'hi' }];
+const chat = '/v1/ai/chat/completions';
+
+describe('the way to a provider', () => {
+  let provider: ScriptedProvider;
+  beforeAll(async () => {
+    provider = await startProvider();
+  });
+  afterAll(() => provider.close());
+
+  test('is one connection for calls that follow each other, streamed ones too', async () => {
+    const world = await startAi({ models: provider.modelsFile({ ok: 'ok' }) });
+    try {
+      const before = provider.connections();
+      for (let round = 0; round < 6; round += 1) {
+        await (await world.post(chat, { model: 'acme/ok', messages, stream: round % 2 === 0 })).text();
+        await (await world.post('/v1/ai/stream', { model: 'acme/ok', prompt: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }] })).text();
+      }
+      // What follows the end of a stream is read off behind the answer; a call that comes sooner opens a second.
+      expect(provider.connections() - before).toBeLessThanOrEqual(2);
+    } finally {
+      await world.close();
+    }
+  });
+
+  test('leads through the proxy that is configured, but not to hosts that need none', async () => {
+    const asked: string[] = [];
+    const proxy = createServer();
+    proxy.on('connect', (request, client, head) => {
+      asked.push(request.url ?? '');
+      const [host = '', port = ''] = (request.url ?? '').split(':');
+      const far = connect(Number(port), host, () => {
+        client.write('HTTP/1.1 200 Connection Established\r\n\r\n');
+        far.write(head);
+        far.pipe(client).pipe(far);
+      });
+      far.on('error', () => client.destroy());
+      client.on('error', () => far.destroy());
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+    const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    try {
+      for (const [none, expected] of [[undefined, 1], ['127.0.0.1', 0]] as const) {
+        asked.length = 0;
+        const world = await startAi({ models: provider.modelsFile({ ok: 'ok' }), proxies: { http: address, none } });
+        try {
+          expect((await world.post(chat, { model: 'acme/ok', messages })).status).toBe(200);
+          expect(asked).toHaveLength(expected);
+        } finally {
+          await world.close();
+        }
+      }
+    } finally {
+      proxy.closeAllConnections();
+      await new Promise((resolve) => proxy.close(resolve));
+    }
+  });
+
+  test("tells the operator which provider failed, without its key", async () => {
+    const world = await startAi({ models: provider.modelsFile({ refused: 'status?code=401' }) });
+    try {
+      await world.post(chat, { model: 'acme/refused', messages });
+      const line = world.logged.find((candidate) => candidate.includes('model provider failed'));
+      expect(JSON.parse(line ?? '{}')).toMatchObject({ level: 'warn', provider: new URL(provider.url).host, code: 'provider_credentials', err: { status: 401 } });
+    } finally {
+      await world.close();
+    }
+  });
+});

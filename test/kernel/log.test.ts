@@ -1,0 +1,77 @@
+import { execFileSync } from 'node:child_process';
+import { describe, expect, test } from 'vitest';
+import { createLog, type LogLevel } from '../../src/kernel/log.ts';
+import { createRedactor, token } from '../../src/kernel/secret.ts';
+
+function recorded(level: LogLevel = 'debug') {
+  const text: string[] = [];
+  const redactor = createRedactor();
+  const log = createLog({ level, redactor, write: (line) => text.push(line) });
+  return { log, redactor, text, lines: () => text.map((line) => JSON.parse(line) as Record<string, unknown>) };
+}
+
+describe('log', () => {
+  test('a line is one JSON object with level, time and message', () => {
+    const { log, text, lines } = recorded();
+    log.info({ port: 1 }, 'listening');
+    expect(lines()).toEqual([{ level: 'info', time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/), port: 1, msg: 'listening' }]);
+    expect(text[0]).toMatch(/^[^\n]*\n$/);
+  });
+
+  test('levels below the chosen one are silent', () => {
+    const { log, lines } = recorded('warn');
+    log.debug({}, 'a');
+    log.info({}, 'b');
+    log.warn({}, 'c');
+    log.error({}, 'd');
+    expect(lines().map((line) => line.msg)).toEqual(['c', 'd']);
+  });
+
+  test('members with a secret name are hidden at any depth, in errors and in children', () => {
+    const { log, text } = recorded();
+    const secret = 'hunter2-hunter2';
+    const child = log.child({ apiKey: secret });
+    child.info({ headers: { Authorization: secret, 'X-User-Token': secret, cookie: [secret] }, deep: { a: { b: { client_secret: secret } } } }, 'x');
+    child.error({ err: Object.assign(new Error('failed'), { password: secret, cause: { token: secret } }) }, 'y');
+    expect(text.join('')).not.toContain(secret);
+    expect(text.join('')).toContain('failed');
+  });
+
+  test('a secret that becomes known after the child was made is hidden in all that the child says', () => {
+    const { log, redactor, text } = recorded();
+    const child = log.child({ note: 'uses CANARY-1234' });
+    redactor.hold('CANARY-1234');
+    const error = new Error('upstream said CANARY-1234', { cause: new Error('CANARY-1234 again') });
+    child.error({ err: error, list: ['CANARY-1234'], 'CANARY-1234': 1, map: { 'CANARY-1234': 1 }, bytes: Buffer.from('CANARY-1234') }, 'message CANARY-1234');
+    child.info({ text: `Bearer ${token('usr')}` }, token('agt'));
+    expect(text.join('')).not.toContain('CANARY-1234');
+    expect(text.join('')).not.toMatch(/th_(usr|agt)_/);
+  });
+
+  test('line breaks and other control characters stay inside their record', () => {
+    const { log, text, lines } = recorded();
+    log.info({ model: 'a\r\n{"level":"error","msg":"forged"}\0\u001b[31m' }, 'one\nline');
+    expect(text).toHaveLength(1);
+    expect(text[0]?.trimEnd()).not.toMatch(/[\r\n\0\u001b]/);
+    expect(lines()[0]).toMatchObject({ level: 'info', msg: 'one\nline' });
+  });
+
+  test('what cannot be serialized is summed up and never throws', () => {
+    const { log, lines } = recorded();
+    const circle: Record<string, unknown> = { big: 10n, at: new Date(0), call: () => 1, level: 'x' };
+    circle.self = circle;
+    log.info({ circle, level: 'mine', ['__proto__']: 'p' }, 'x');
+    expect(lines()[0]).toMatchObject({ level: 'info', level_: 'mine', circle: { big: '10', at: '1970-01-01T00:00:00.000Z', call: '[function]', self: '[circular]' } });
+  });
+
+  test('lines on standard output are whole when the process exits', () => {
+    const script = `
+      import { createLog } from ${JSON.stringify(new URL('../../src/kernel/log.ts', import.meta.url).href)};
+      import { createRedactor } from ${JSON.stringify(new URL('../../src/kernel/secret.ts', import.meta.url).href)};
+      const log = createLog({ level: 'info', redactor: createRedactor() });
+      for (let n = 0; n < 2000; n += 1) log.info({ n }, 'line');
+      process.exit(0);`;
+    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
+    expect(output.trimEnd().split('\n').map((line) => (JSON.parse(line) as { n: number }).n)).toEqual(Array.from({ length: 2000 }, (_, n) => n));
+  });
+});

@@ -1,0 +1,210 @@
+// A small contract of its own and a server over it, for tests of the ground floor; and a raw socket for
+// requests that no HTTP client would send.
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { type ContractOptions, createContract } from '../../src/kernel/contract.ts';
+import { createLog } from '../../src/kernel/log.ts';
+import { createRedactor } from '../../src/kernel/secret.ts';
+import { createServer, type Server, type ServerOptions } from '../../src/kernel/server.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: the contracts of these tests have no generated types
+type Any = any;
+
+const problem = { description: 'An error.', content: { 'application/json': { schema: { $ref: '#/components/schemas/Problem' } } } };
+const json = (schema: object) => ({ description: 'Done.', content: { 'application/json': { schema } } });
+const anyObject = { type: 'object' };
+const userOnly = [{ userToken: [] }];
+const name = (where: string, extra: object = {}) => ({ name: where, in: 'path', required: true, schema: { type: 'string', maxLength: 256 }, ...extra });
+
+/** Literal paths beside the generic one, a recursive body, forms told apart by `type`, streams and bytes. */
+export function smallContract(): Any {
+  return {
+    openapi: '3.1.1',
+    info: { title: 'Small', version: '1' },
+    paths: {
+      '/health': { get: { operationId: 'directory.getHealth', security: [], 'x-ignores-credential': true, responses: { 200: json(anyObject) } } },
+      '/v1/ai/models': { get: { operationId: 'ai.listModels', security: [{ userToken: [] }, { adminSession: [] }], responses: { 200: json(anyObject), 401: problem, 403: problem } } },
+      '/v1/ai/models/{model_id}': {
+        get: { operationId: 'ai.getModel', security: [], parameters: [name('model_id', { 'x-spans-slashes': true })], responses: { 200: json(anyObject), 400: problem } },
+      },
+      '/v1/ai/text': {
+        post: {
+          operationId: 'ai.generateText',
+          security: userOnly,
+          requestBody: { required: true, content: { 'application/json': { schema: { $ref: '#/components/schemas/TextRequest' } } } },
+          responses: { 200: json(anyObject), 400: problem, 401: problem, 403: problem, 413: problem, 415: problem },
+        },
+      },
+      '/v1/ai/image/create': { post: { operationId: 'ai.createImage', security: userOnly, responses: { 200: json(anyObject), 400: problem } } },
+      '/v1/admin/session': { get: { operationId: 'admin.getSession', security: [{ adminSession: [] }], responses: { 200: json(anyObject), 403: problem } } },
+      '/v1/lists/search': {
+        get: {
+          operationId: 'lists.search',
+          security: [],
+          parameters: [
+            { name: 'limit', in: 'query', schema: { type: 'integer', minimum: 1, maximum: 500 } },
+            { name: 'tags', in: 'query', schema: { type: 'array', items: { type: 'string' } } },
+            { name: 'X-Mode', in: 'header', schema: { enum: ['fast', 'slow'] } },
+          ],
+          responses: { 200: json(anyObject), 400: problem },
+        },
+      },
+      '/v1/lists/callback': {
+        get: { operationId: 'lists.callback', security: [], 'x-tolerates-query': true, parameters: [{ name: 'state', in: 'query', required: true, schema: { type: 'string' } }], responses: { 200: json(anyObject), 400: problem } },
+      },
+      '/v1/open/echo': {
+        post: {
+          operationId: 'open.echo',
+          security: [],
+          'x-max-body-bytes': 200_000,
+          requestBody: { required: true, content: { 'application/json': { schema: { type: 'object' } } } },
+          responses: { 200: json(anyObject), 400: problem, 409: problem, 413: problem, 415: problem },
+        },
+      },
+      '/v1/open/stream': {
+        get: { operationId: 'open.stream', security: [], responses: { 200: { description: 'Events.', content: { 'text/event-stream': { schema: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } } } } } } },
+      },
+      '/v1/open/bytes': {
+        get: { operationId: 'open.bytes', security: [], responses: { 200: { description: 'Bytes.', content: { 'application/octet-stream': {} } } } },
+      },
+      '/v1/open/wait': { get: { operationId: 'open.wait', security: [], responses: { 200: json(anyObject), 503: problem } } },
+      '/v1/{service}/{action}': {
+        get: { operationId: 'directory.readAction', security: [], parameters: [name('service'), name('action')], responses: { 200: json(anyObject) } },
+        post: { operationId: 'directory.callAction', security: [], parameters: [name('service'), name('action')], responses: { 200: json(anyObject) } },
+      },
+      '/v1/{service}/{action}/{step}': {
+        post: { operationId: 'directory.callStep', security: [], parameters: [name('service'), name('action'), name('step')], responses: { 200: json(anyObject) } },
+      },
+    },
+    components: {
+      securitySchemes: { userToken: { type: 'http', scheme: 'bearer' }, adminSession: { type: 'http', scheme: 'bearer' } },
+      schemas: {
+        TextRequest: {
+          type: 'object',
+          required: ['model'],
+          additionalProperties: false,
+          properties: {
+            model: { type: 'string', pattern: '^[a-z/]+$' },
+            temperature: { type: 'number' },
+            messages: { type: 'array', items: { $ref: '#/components/schemas/Message' } },
+            tree: { $ref: '#/components/schemas/Tree' },
+          },
+        },
+        Message: {
+          type: 'object',
+          required: ['role', 'content'],
+          additionalProperties: false,
+          properties: {
+            role: { enum: ['system', 'user'] },
+            content: { oneOf: [{ type: 'string' }, { type: 'array', items: { $ref: '#/components/schemas/Part' } }] },
+          },
+        },
+        Part: { oneOf: [{ $ref: '#/components/schemas/TextPart' }, { $ref: '#/components/schemas/FilePart' }] },
+        TextPart: { type: 'object', required: ['type', 'text'], additionalProperties: false, properties: { type: { const: 'text' }, text: { type: 'string' } } },
+        FilePart: { type: 'object', required: ['type', 'url'], additionalProperties: false, properties: { type: { const: 'file' }, url: { type: 'string', format: 'uri' } } },
+        Tree: { type: 'object', required: ['name'], additionalProperties: false, properties: { name: { type: 'string' }, child: { $ref: '#/components/schemas/Tree' } } },
+        Problem: {
+          type: 'object',
+          required: ['error'],
+          properties: {
+            error: {
+              type: 'object',
+              required: ['type', 'code', 'message', 'param', 'request_id'],
+              properties: { type: { type: 'string' }, code: { type: 'string' }, message: { type: 'string' }, param: { type: ['string', 'null'] }, request_id: { type: 'string' }, details: { type: 'array' } },
+              additionalProperties: false,
+            },
+          },
+        },
+      },
+    },
+  };
+}
+
+export interface World {
+  url: string;
+  port: number;
+  server: Server;
+  lines: Record<string, unknown>[];
+  close(): Promise<void>;
+}
+
+export interface WorldOptions {
+  definition?: object;
+  handlers?: Record<string, (call: Any) => Promise<Any>>;
+  server?: Partial<ServerOptions>;
+  identify?: ContractOptions<{ kind: string }>['identify'];
+}
+
+/** Every operation answers with its id and what it was given, unless the test brings its own handler. */
+export function contractOf(options: WorldOptions = {}) {
+  const definition = (options.definition ?? smallContract()) as Any;
+  const handlers: Record<string, (call: Any) => Promise<Any>> = {};
+  for (const item of Object.values<Any>(definition.paths)) {
+    for (const { operationId } of Object.values<Any>(item)) {
+      handlers[operationId] = async (call) => ({
+        status: 200,
+        body: { operationId, path: call.path, query: call.query, headers: call.headers, body: call.body ?? null, identity: call.identity.kind },
+      });
+    }
+  }
+  return createContract<{ kind: string }>({
+    definition,
+    handlers: { ...handlers, ...options.handlers },
+    identities: { userToken: 'user', adminSession: 'admin' },
+    identify: options.identify ?? (async (bearer) => (bearer === 'user-token' ? { kind: 'user' } : bearer === 'admin-token' ? { kind: 'admin' } : null)),
+    guest: { kind: 'guest' },
+    validateResponses: true,
+  });
+}
+
+export async function startWorld(options: WorldOptions = {}): Promise<World> {
+  const lines: Record<string, unknown>[] = [];
+  const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
+  const server = createServer({ contract: contractOf(options), log, clock: systemClock, surface: 'gateway', ...options.server });
+  const { url, port } = await server.listen({ host: '127.0.0.1', port: 0 });
+  return { url, port, server, lines, close: () => server.close({ drainMs: 0 }) };
+}
+
+/** Sends the bytes as they are and resolves with all that came back once the server closes, or after `forMs` of silence. */
+export async function raw(port: number, bytes: string | Buffer, forMs = 300): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  await once(socket, 'connect');
+  let answer = '';
+  return new Promise((resolve) => {
+    let timer = setTimeout(() => socket.destroy(), forMs);
+    socket.on('data', (chunk) => {
+      answer += chunk.toString('latin1');
+      clearTimeout(timer);
+      timer = setTimeout(() => socket.destroy(), forMs);
+    });
+    socket.on('error', () => {});
+    socket.on('close', () => {
+      clearTimeout(timer);
+      resolve(answer);
+    });
+    socket.write(bytes);
+  });
+}
+
+/** Status and parsed JSON body of a raw answer. */
+export function rawAnswer(text: string): { status: number; head: string; body: Any } {
+  const [head = '', body = ''] = text.split('\r\n\r\n');
+  return { status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0), head: head.toLowerCase(), body: body.startsWith('{') ? JSON.parse(body) : undefined };
+}
+
+export async function open(port: number): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1');
+  await once(socket, 'connect');
+  socket.on('error', () => {});
+  return socket;
+}
+
+/** Resolves as soon as the condition holds; rejects at the deadline. */
+export async function until(condition: () => boolean, what: string, deadlineMs = 5_000): Promise<void> {
+  const end = performance.now() + deadlineMs;
+  while (!condition()) {
+    if (performance.now() > end) throw new Error(`This did not happen in ${deadlineMs} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
