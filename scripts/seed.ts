@@ -25,7 +25,7 @@ if (existsSync(seed) && (await readFile(origin, 'utf8').catch(() => '')) === mad
 }
 
 async function makeSeed(): Promise<Uint8Array> {
-  setFlagsFromString('--liftoff-only');
+  for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering']) setFlagsFromString(flag);
   const { PGlite } = await import('@electric-sql/pglite');
   // Log segments of 1 MB instead of 16, and no template databases, which only CREATE DATABASE needs: a
   // third of the bytes and of the files, each of which a first start must bring to the disk.

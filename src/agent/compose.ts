@@ -13,7 +13,7 @@ import type { AgentConfig } from './config.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
 import { createRegistry, files, isWithin, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
-import { createRuns, sessions, sessionStore, type Runs } from './sessions/index.ts';
+import { createRuns, loadTurn, sessions, sessionStore, type Runs } from './sessions/index.ts';
 import { status } from './status/index.ts';
 import { openTokens, tokenStore } from './tokens/index.ts';
 
@@ -45,9 +45,14 @@ export interface Agent {
  */
 export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promise<Agent> {
   const { log, redactor, clock = systemClock } = needs;
+  const turn = loadTurn();
+  // Waited for below; until then a failure must not count as unheard.
+  turn.catch(() => {});
   await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
   const database = needs.database ?? (await connect(placeOf(config), { log }));
-  const closeDatabase = async () => (needs.database === undefined ? database.close() : undefined);
+  const closeDatabase = async () => {
+    if (needs.database === undefined) await database.close();
+  };
   let runs: Runs | undefined;
   try {
     await migrate(database, { schema: 'agent', directory: join(import.meta.dirname, 'migrations'), log });
@@ -60,6 +65,7 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       agentId: tokens.agentId,
       name: config.name,
       model: (modelId) => gateway.model(modelId),
+      runTurn: await turn,
       registry,
       workspace: workspace.root,
       limits: config,
@@ -68,13 +74,11 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       log,
     });
     let isDraining = false;
-    const rooms = [
-      status({ name: config.name, clock, isDraining: () => isDraining }),
-      sessions({ runs, defaultModel: config.model, executeWaitMs: config.executeWaitMs, clock }),
-    ];
+    const statusRoom = status({ name: config.name, clock, isDraining: () => isDraining });
+    const sessionsRoom = sessions({ runs, defaultModel: config.model, executeWaitMs: config.executeWaitMs, clock });
     const contract = createContract<Identity>({
       definition: await readContract(config.variant),
-      handlers: Object.assign({}, ...rooms.map((room) => room.handlers)),
+      handlers: { ...statusRoom.handlers, ...sessionsRoom.handlers },
       identities: { agentToken: 'agent' },
       identify: (bearer) => tokens.identify(bearer),
       guest: { kind: 'guest' },
@@ -97,7 +101,7 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       listen: () => server.listen({ host: config.host, port: config.port }),
       close() {
         isDraining = true;
-        closing ??= end(server, runs as Runs, config.drainMs).finally(closeDatabase);
+        closing ??= end(server, runs as Runs, config.drainMs, closeDatabase);
         return closing;
       },
     };
@@ -109,8 +113,12 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
 }
 
 // Runs end a little before the server's patience does, so that their callers still hear of it.
-async function end(server: Server, runs: Runs, drainMs: number): Promise<void> {
-  await Promise.all([server.close({ drainMs }), runs.close(Math.max(0, drainMs - 1_000))]);
+async function end(server: Server, runs: Runs, drainMs: number, closeDatabase: () => Promise<void>): Promise<void> {
+  try {
+    await Promise.all([server.close({ drainMs }), runs.close(Math.max(0, drainMs - 1_000))]);
+  } finally {
+    await closeDatabase();
+  }
 }
 
 function placeOf({ databaseUrl, dataDir }: AgentConfig): ConnectOptions {
@@ -134,5 +142,6 @@ async function settleWorkspace(config: AgentConfig): Promise<Workspace> {
 
 async function readContract(variant: AgentConfig['variant']): Promise<object> {
   const folder = variant === 'classic' ? 'agent-classic' : 'agent';
-  return JSON.parse(await readFile(join(import.meta.dirname, '..', 'contract', folder, 'bundle.json'), 'utf8'));
+  const text = await readFile(join(import.meta.dirname, '..', 'contract', folder, 'bundle.json'), 'utf8');
+  return JSON.parse(text) as object;
 }

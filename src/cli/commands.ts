@@ -24,4 +24,8 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     summary: "Set up or reset the administrator's credentials.",
     load: async () => (await import('./admin.ts')).adminCommand,
   },
+  env: {
+    summary: 'Seal stored secrets under a new master key.',
+    load: async () => (await import('./env.ts')).envCommand,
+  },
 };

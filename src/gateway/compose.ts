@@ -6,6 +6,7 @@ import contractDocument from '../contract/gateway/bundle.json' with { type: 'jso
 import type { Clock } from '../kernel/clock.ts';
 import { serveControl } from '../kernel/control.ts';
 import type { ControlHandler } from '../kernel/control.ts';
+import { createChanges } from '../kernel/changes.ts';
 import { createContract } from '../kernel/contract.ts';
 import { connect, migrate } from '../kernel/database.ts';
 import type { ConnectOptions, Database } from '../kernel/database.ts';
@@ -14,15 +15,21 @@ import { Problem } from '../kernel/problem.ts';
 import { parseToken } from '../kernel/secret.ts';
 import type { Redactor } from '../kernel/secret.ts';
 import { createServer } from '../kernel/server.ts';
+import type { Vault } from '../kernel/vault.ts';
 import { accounts, accountsStore, localPerson, mayLogInLocally } from './accounts/index.ts';
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
 import type { CredentialsSet } from './admin/index.ts';
 import { ai } from './ai/index.ts';
+import { audit, auditStore } from './audit/index.ts';
 import { bureaus, bureausStore } from './bureaus/index.ts';
+import { isStartupKey } from './config.ts';
 import type { GatewayConfig } from './config.ts';
 import { directory } from './directory/index.ts';
+import { env as environment, envStore, unlock } from './env/index.ts';
+import type { Rewrapped } from './env/index.ts';
 import type { Identity } from './identity.ts';
+import type { Service } from './service.ts';
 
 /** What the gateway takes from the process that runs it. */
 export interface GatewaySeams {
@@ -47,6 +54,8 @@ export interface Gateway {
   hasAdministrator(): Promise<boolean>;
   setupAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
   resetAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
+  /** Puts every stored value under the first of the master keys. */
+  rewrapEnv(): Promise<Rewrapped>;
   /** A token for the local user of the local edition. */
   issueLocalToken(): Promise<IssuedToken>;
   /** Who a bearer credential stands for, or null. */
@@ -62,10 +71,14 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
   progress(config.databaseUrl === undefined ? 'opening the embedded database' : 'connecting to PostgreSQL');
   const database = await connect(databaseOptions(config), { log: seams.log });
   try {
+    const { log, redactor } = seams;
+    const dataFolder = database.engine === 'embedded' ? config.databasePath : null;
+    // Before anything is changed: a database whose key is not here is left as it is.
+    const vault = await unlock({ settings: config, store: envStore(database), dataFolder, redactor, log });
     progress('bringing the database up to date');
     await migrate(database, { schema: 'gateway', directory: migrations, log: seams.log });
     progress('starting the services');
-    return await assemble(config, seams, database);
+    return await assemble(config, seams, { database, vault });
   } catch (error) {
     await database.close();
     throw error;
@@ -79,11 +92,26 @@ function databaseOptions(config: GatewayConfig): ConnectOptions {
     : { url: config.databaseUrl, prepare: config.databasePrepare };
 }
 
-async function assemble(config: GatewayConfig, seams: GatewaySeams, database: Database): Promise<Gateway> {
-  const { log, clock, env } = seams;
+async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, vault }: { database: Database; vault: Vault }): Promise<Gateway> {
+  const { log, clock, env, redactor } = seams;
   const isLocalEdition = database.engine === 'embedded';
   let isDraining = false;
+  const listed: Pick<Service, 'name' | 'title' | 'env'>[] = [];
 
+  const changes = createChanges({ database, schema: 'gateway', clock, log });
+  const auditLog = audit({ store: auditStore(database), log, clock });
+  const envService = await environment({
+    store: envStore(database),
+    vault,
+    environment: env,
+    isReserved: isStartupKey,
+    declarers: () => listed.map(({ name, env: declared }) => ({ id: name, env: declared })),
+    audit: auditLog,
+    changes,
+    redactor,
+    clock,
+    log,
+  });
   const bureauService = bureaus({ store: bureausStore(database), log });
   const accountService = accounts({
     store: accountsStore(database, bureauService),
@@ -93,7 +121,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, database: Da
   });
   const adminService = admin({ store: adminStore(database), log });
   const aiService = await ai({
-    env: heldEnvironment(env, seams.redactor),
+    env: envService.reader,
     modelsFile: config.modelsFile,
     guideDirectory: join(projectRoot, 'docs', 'guides'),
     timeouts: config,
@@ -103,7 +131,8 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, database: Da
     log,
     clock,
   });
-  const listed = [bureauService, accountService, adminService, aiService];
+  const slices = [envService, bureauService, accountService, aiService, adminService];
+  listed.push(...slices);
   const directoryService = directory({
     services: () => listed.map(({ name, title, env: declared }) => ({ id: name, title, env: declared })),
     async ready() {
@@ -111,7 +140,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, database: Da
       await database.ping();
     },
   });
-  const services = [...listed, directoryService];
+  const services = [...slices, directoryService];
 
   async function identify(bearer: string): Promise<Identity | null> {
     const kind = parseToken(bearer);
@@ -146,13 +175,16 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, database: Da
   if (isLocalEdition) await bureauService.ensureLocal(config.cityBaseUrl ?? `http://127.0.0.1:${config.port || 43127}`);
 
   const control = isLocalEdition
-    ? await serveControl(join(config.databasePath, 'control.sock'), controlHandlers(adminService), { log })
+    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'env.rewrap': () => envService.rewrap() }, { log })
     : undefined;
+  envService.start();
+  auditLog.start();
 
   return {
     database,
     async listen() {
       const address = await server.listen({ host: config.host, port: config.port });
+      changes.start();
       void contract.warm(log);
       return address;
     },
@@ -160,29 +192,17 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, database: Da
       isDraining = true;
       await server.close({ drainMs: config.drainMs });
       await control?.close();
+      await changes.stop();
       for (const service of services.reverse()) await service.close?.();
+      await auditLog.close();
       await database.close();
     },
     hasAdministrator: () => adminService.exists(),
     setupAdministrator: (adminId, password) => adminService.setup(adminId, password),
     resetAdministrator: (adminId, password) => adminService.reset(adminId, password),
+    rewrapEnv: () => envService.rewrap(),
     issueLocalToken: () => accountService.issueUserToken({ bureauId: 'local', person: localPerson }),
     identify,
-  };
-}
-
-/** The environment as the slices see it: whatever they look up is a secret and must not appear in a log. */
-function heldEnvironment(env: GatewaySeams['env'], redactor: Redactor): { get(key: string): string | undefined } {
-  const held = new Set<string>();
-  return {
-    get(key) {
-      const value = env[key];
-      if (value !== undefined && !held.has(key)) {
-        held.add(key);
-        redactor.hold(value);
-      }
-      return value;
-    },
   };
 }
 

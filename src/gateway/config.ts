@@ -22,6 +22,10 @@ export const gatewaySettings = {
   databaseUrl: secretText('DATABASE_URL', 'PostgreSQL to use instead of the embedded database.'),
   databasePath: text('DATABASE_PATH', './data/townhall.db', 'Folder of the embedded database.'),
   databasePrepare: optionalSwitch('DATABASE_PREPARE', 'Prepared statements; false behind a transaction-mode pooler.'),
+  masterKey: secretText('TOWNHALL_MASTER_KEY', 'Key that seals stored secrets: 32 bytes in base64. Needed with DATABASE_URL.'),
+  masterKeyFile: optionalText('TOWNHALL_MASTER_KEY_FILE', 'A file with that key instead.'),
+  masterKeyPrevious: secretText('TOWNHALL_MASTER_KEY_PREVIOUS', 'The key before, until "townhall env rewrap" has run.'),
+  masterKeyPreviousFile: optionalText('TOWNHALL_MASTER_KEY_PREVIOUS_FILE', 'A file with that key instead.'),
   adminId: optionalText('ADMIN_ID', 'First administrator; used only while there is none.'),
   adminPassword: secretText('ADMIN_PASSWORD', "The first administrator's password, 12 characters or more."),
   localLogin: optionalSwitch('LOCAL_LOGIN', 'false turns the login without credentials of the local edition off.'),
@@ -41,6 +45,18 @@ export const gatewaySettings = {
   heartbeatMs: integer('TIMEOUT_HEARTBEAT_MS', 15_000, 'Time between two comments on a silent stream.', deadline),
   drainMs: integer('TIMEOUT_DRAIN_MS', 25_000, 'How long running answers may take after a stop was asked for.', deadline),
 };
+
+/** Whether a key is read from the process at start, so that storing a value under it would change nothing. */
+export function isStartupKey(key: string): boolean {
+  // The one setting that is looked up when it is used, and so may be stored.
+  if (key === gatewaySettings.cityBaseUrl.key) return false;
+  return startupKeys.has(key) || key.startsWith('TOWNHALL_');
+}
+
+const startupKeys: ReadonlySet<string> = new Set([
+  ...Object.values(gatewaySettings).map((setting) => setting.key),
+  ...['HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS'],
+]);
 
 /** What the gateway runs with. Times in milliseconds. */
 export type GatewayConfig = ReturnType<typeof readSettings<typeof gatewaySettings>>;

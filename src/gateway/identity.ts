@@ -4,4 +4,33 @@
 export type Identity =
   | { kind: 'guest' }
   | { kind: 'user'; userId: string; bureauId: string; tokenId: string }
-  | { kind: 'admin'; adminId: string; tokenId: string };
+  | {
+      kind: 'admin';
+      adminId: string;
+      tokenId: string;
+      /** Of a machine credential: the only operations that it is good for. The contract refuses all others. */
+      operations?: ReadonlySet<string>;
+      /** Of a machine credential: the only Bureau that it may act for. */
+      bureauId?: string;
+    };
+
+/** Where a change came from, for the audit log. */
+export interface Origin {
+  actor: { kind: 'guest' | 'user' | 'admin' | 'system'; id: string | null; tokenId: string | null };
+  address: string | null;
+  requestId: string | null;
+}
+
+/** The origin of what a call does. */
+export function auditOf(call: { identity: Identity; remoteAddress: string; requestId: string }): Origin {
+  return { actor: actorOf(call.identity), address: call.remoteAddress, requestId: call.requestId };
+}
+
+/** The origin of what a command or the server itself does. */
+export const ownDoing: Origin = { actor: { kind: 'system', id: null, tokenId: null }, address: null, requestId: null };
+
+function actorOf(identity: Identity): Origin['actor'] {
+  if (identity.kind === 'user') return { kind: 'user', id: identity.userId, tokenId: identity.tokenId };
+  if (identity.kind === 'admin') return { kind: 'admin', id: identity.adminId, tokenId: identity.tokenId };
+  return { kind: 'guest', id: null, tokenId: null };
+}

@@ -9,6 +9,10 @@ export interface Requirement {
   description: string;
   /** Whether its owner cannot work without it. */
   required: boolean;
+  /** False where the value may be shown and logged, such as an address; a value is a secret otherwise. */
+  secret?: boolean;
+  /** The models that need it, where the owner is the model catalog. */
+  models?: readonly string[];
 }
 
 /** One slice. `Prefix` is the first part of its operation ids, so a missing or an unknown handler does not compile. */

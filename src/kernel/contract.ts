@@ -2,9 +2,9 @@
 // operation, settles who is asking, holds that against the operation's `security`, and only then lets the
 // body be read, validated and handled. Nothing is served that the contract does not say.
 //
-// openapi-backend's own pipeline (`handleRequest`) runs the steps. Its router and its validator are replaced
-// by subclasses, because its router walks the whole document for every request and lets a literal path fall
-// through to a template, and its validator copies every schema and follows recursive ones without end.
+// openapi-backend is used through subclasses of its three parts. Its router walks the whole document for every
+// request and lets a literal path fall through to a template; its validator copies every schema and follows
+// recursive ones without end; its pipeline costs more than all the rest of the kernel together.
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { OpenAPIBackend, OpenAPIRouter, OpenAPIValidator } from 'openapi-backend';
@@ -138,14 +138,12 @@ interface ContractRequest {
   exchange: Exchange;
   parsed: ParsedRequest | undefined;
   allow: string;
-  failure: Problem | undefined;
   params: Record<string, string>;
 }
 
 // Where the document lives for ajv, so that its `$ref`s are compiled once and shared by all operations.
 const documentKey = 'contract.json';
-// The pipeline runs a chain of promises for each scheme of an operation. All of ours come down to one
-// question, so the operations are handed to it with this one requirement in place of theirs.
+// All schemes of ours come down to one question, so the operations carry this one requirement in place of theirs.
 const listed = 'an identity that the operation lists';
 const methods = ['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'];
 const nothing = new Uint8Array(0);
@@ -167,7 +165,7 @@ export function createContract<Identity extends { kind: string }>(options: Contr
   const router = new ContractRouter(document, operations, byId);
   const validator = new ContractValidator(document, router);
 
-  const backend = new OpenAPIBackend({ definition: document, strict: true, quick: true });
+  const backend = new ContractBackend({ definition: document, strict: true, quick: true });
   // What `init` would do, but with our router and validator and without copying the document.
   backend.definition = document;
   backend.router = router as Any;
@@ -175,8 +173,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
   backend.initialized = true;
 
   backend.register({
-    notFound: (context: Any) => {
-      throw context.request.failure ?? new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+    notFound: () => {
+      throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
     },
     methodNotAllowed: (_context: Any, request: ContractRequest) => {
       if (request.method === 'options') return { status: 204, headers: { allow: request.allow } };
@@ -185,8 +183,7 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       });
     },
     postRoutingHandler: (context: Any, request: ContractRequest) => {
-      const operation = context.operation as ContractOperation | undefined;
-      if (operation) return settleIdentity(operation, request.exchange);
+      return settleIdentity(context.operation as ContractOperation, request.exchange);
     },
     unauthorizedHandler: (_context: Any, { exchange }: ContractRequest) => {
       if (exchange.identity?.kind !== options.guest.kind) {
@@ -197,8 +194,7 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       });
     },
     postSecurityHandler: (context: Any, request: ContractRequest) => {
-      const operation = context.operation as ContractOperation;
-      if (operation.security.length === 0 || context.security.authorized) return receiveBody(operation, request);
+      return receiveBody(context.operation as ContractOperation, request);
     },
     validationFail: (context: Any, request: ContractRequest) => {
       throw validator.explain(context.operation, request.parsed as ParsedRequest, context.validation.errors);
@@ -253,10 +249,9 @@ export function createContract<Identity extends { kind: string }>(options: Contr
         exchange,
         parsed: undefined,
         allow: '',
-        failure: undefined,
         params: {},
       };
-      const replied = backend.handleRequest(request as Any, request) as Promise<AnyReply>;
+      const replied = backend.handleRequest(request) as Promise<AnyReply>;
       if (!options.validateResponses) return replied;
       return replied.then((reply) => {
         const operation = exchange.handled && exchange.operation ? byId.get(exchange.operation.operationId) : undefined;
@@ -410,6 +405,34 @@ function resolvePointer(document: Any, schema: Any): Any {
   return found;
 }
 
+/**
+ * The steps of openapi-backend's `handleRequest`, in its order and with the handlers registered on it, without
+ * the promises, copies and lodash chains between them: measured, 17 µs a request against 6. What is left out
+ * are the hooks that nobody registers.
+ */
+class ContractBackend extends OpenAPIBackend {
+  override async handleRequest(given: Any): Promise<Any> {
+    const request = given as ContractRequest;
+    const { handlers } = this;
+    const context: Any = { api: this, request };
+    const match = (this.router as unknown as ContractRouter).find(request);
+    if (match === 'not_found') return handlers.notFound?.(context, request);
+    if (match === 'method_not_allowed') return handlers.methodNotAllowed?.(context, request);
+    context.operation = match;
+    context.request = this.router.parseRequest(request as Any, match as Any);
+    const identified = handlers.postRoutingHandler?.(context, request);
+    if (identified !== undefined) await identified;
+    const authorized = match.security.length === 0 || this.securityHandlers[listed]?.(context, request) === true;
+    context.security = { authorized };
+    if (!authorized) return handlers.unauthorizedHandler?.(context, request);
+    const received = handlers.postSecurityHandler?.(context, request);
+    if (received !== undefined) await received;
+    context.validation = this.validator.validateRequest(request as Any, match as Any);
+    if (!context.validation.valid) return handlers.validationFail?.(context, request);
+    return (handlers[match.operationId] ?? handlers.notImplemented)?.(context, request);
+  }
+}
+
 class ContractRouter extends OpenAPIRouter {
   readonly #operations: ContractOperation[];
   readonly #byId: Map<string, ContractOperation>;
@@ -437,28 +460,24 @@ class ContractRouter extends OpenAPIRouter {
     return this.#byId.get(operationId);
   }
 
-  override matchOperation(request: Any): Any {
-    const { method, path } = request as ContractRequest;
-    let match: ReturnType<Router<ContractOperation>['match']>;
-    try {
-      match = this.#routes.match(method, path);
-    } catch (error) {
-      // openapi-backend takes whatever is thrown here for a 404; its handler throws this instead.
-      request.failure = error;
-      throw error;
+  /** The operation, or why there is none. Throws a Problem for a path that cannot be decoded. */
+  find(request: ContractRequest): ContractOperation | 'not_found' | 'method_not_allowed' {
+    const match = this.#routes.match(request.method, request.path);
+    if (match.outcome === 'found') {
+      request.params = match.params;
+      return match.operation;
     }
-    if (match.outcome === 'not_found') throw new Error('404-notFound');
-    if (match.outcome === 'method_not_allowed') {
-      request.allow = match.allow;
-      throw new Error('405-methodNotAllowed');
-    }
-    request.params = match.params;
-    return match.operation;
+    if (match.outcome === 'method_not_allowed') request.allow = match.allow;
+    return match.outcome;
   }
 
-  // Called three times a request by the pipeline; the work is done once.
+  override matchOperation(request: Any): Any {
+    const match = this.find(request);
+    return typeof match === 'string' ? undefined : match;
+  }
+
+  // Once a request, whoever asks.
   override parseRequest(request: Any, operation?: Any): Any {
-    if (!operation) return request;
     request.parsed ??= parse(request as ContractRequest, operation as ContractOperation);
     return request.parsed;
   }

@@ -2,6 +2,7 @@
 // so it is kept off the server's event loop; peers take turns, and one that is inside a transaction keeps
 // its turn until the transaction ends. A commit is on the disk before its answer leaves this file.
 import { closeSync, createReadStream, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { createGunzip } from 'node:zlib';
@@ -210,7 +211,7 @@ async function plant(seed: string, cluster: string): Promise<void> {
   const growing = `${cluster}.new`;
   rmSync(growing, { recursive: true, force: true });
   mkdirSync(growing, { mode: 0o700 });
-  const folders = [growing];
+  const made = [growing];
   let pending: Buffer = Buffer.alloc(0);
   let file: number | undefined;
   let missing = 0;
@@ -224,7 +225,6 @@ async function plant(seed: string, cluster: string): Promise<void> {
         pending = pending.subarray(part.length);
         missing -= part.length;
         if (missing > 0) break;
-        fsyncSync(file);
         closeSync(file);
         file = undefined;
       }
@@ -235,9 +235,9 @@ async function plant(seed: string, cluster: string): Promise<void> {
       padding = (512 - (entry.bytes % 512)) % 512;
       const target = join(growing, entry.name);
       if (!target.startsWith(growing)) throw new Error(`The seed ${seed} names a file outside of itself: ${entry.name}`);
+      made.push(target);
       if (entry.isFolder) {
         mkdirSync(target, { recursive: true, mode: 0o700 });
-        folders.push(target);
       } else {
         file = openSync(target, 'wx', 0o600);
         missing = entry.bytes;
@@ -245,7 +245,7 @@ async function plant(seed: string, cluster: string): Promise<void> {
     }
   }
   if (file !== undefined || !existsSync(join(growing, 'PG_VERSION'))) throw new Error(`The seed ${seed} is not whole.`);
-  for (const folder of folders) syncPath(folder);
+  await syncAll(made);
   renameSync(growing, cluster);
   syncPath(dirname(cluster));
 }
@@ -259,6 +259,19 @@ async function initialize(cluster: string): Promise<void> {
   await db.close();
   renameSync(growing, cluster);
   syncPath(dirname(cluster));
+}
+
+/** Several at once, because a file system writes what is asked together in one go: half the time of one by one. */
+async function syncAll(paths: string[]): Promise<void> {
+  const rest = paths.values();
+  await Promise.all(
+    Array.from({ length: 16 }, async () => {
+      for (const path of rest) {
+        await using file = await open(path);
+        await file.sync();
+      }
+    }),
+  );
 }
 
 function syncPath(path: string): void {

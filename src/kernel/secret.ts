@@ -67,7 +67,7 @@ const hidden = '[redacted]';
 const minimumHeldLength = 6;
 // The shapes that are secrets whether or not anybody holds them. The checksum is not looked at, because a
 // token with a typing error still gives most of a secret away.
-const knownShapes = 'th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lgn_[0-9A-Za-z]{20,}|(\\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}';
+const knownShapes = 'th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}';
 
 export function createRedactor(): Redactor {
   const holders = new Map<string, number>();

@@ -1,6 +1,6 @@
 // The HTTP server of both surfaces, and the only file that knows express: admission, the way of a request
 // through pages and contract, the one edge where errors are rendered, and the graceful end.
-import { createServer as createHttpServer, type IncomingMessage, type Server as HttpServer, type ServerResponse, STATUS_CODES } from 'node:http';
+import { createServer as createHttpServer, IncomingMessage, type Server as HttpServer, ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import express, { type ErrorRequestHandler, type RequestHandler } from 'express';
 import type { Clock } from './clock.ts';
@@ -184,6 +184,10 @@ export function createServer(options: ServerOptions): Server {
   app.disable('x-powered-by');
   app.disable('etag');
   app.set('query parser', false);
+  // Express gives every request and response its own prototype, which makes each later use of them slow: a
+  // quarter of what the kernel costs. Nothing here uses what it adds, so they keep the one they have.
+  app.request = IncomingMessage.prototype as express.Request;
+  app.response = ServerResponse.prototype as express.Response;
   app.use(serve);
   for (const { prefix, directory } of pages) app.use(prefix, express.static(directory, { cacheControl: false, dotfiles: 'ignore' }));
   if (pages.length > 0) app.use(serveAfterPages);
@@ -280,7 +284,8 @@ const singleHeaders = ['authorization', 'content-type', 'content-length', 'origi
 /** Refuses what Node lets pass and intermediaries read differently. */
 function refuseMalformed({ hosts, target }: Arrival, request: IncomingMessage, limits: ServerLimits): void {
   const refuse = (message: string): never => {
-    throw new Problem('bad_request', 'invalid_request', message);
+    // Whoever reads the same bytes differently must not get a second try on this connection.
+    throw new Problem('bad_request', 'invalid_request', message, { headers: { connection: 'close' } });
   };
   if (request.httpVersionMajor !== 1) refuse('The request must be HTTP/1.1.');
   const [host] = hosts;

@@ -275,7 +275,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
   });
 
   it.runIf(ours)('that freezes is 503 within eight seconds, and the pool is whole again after', { timeout: 30_000 }, async () => {
-    const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 2 } });
+    const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 2, queueMs: 2_000 } });
     const database = await connect(place.options, { log: silentLog });
     const pids = await Promise.all([1, 2].map(async () => {
       const [row] = await database.sql<{ pid: number }[]>`select pg_backend_pid() as pid, pg_sleep(0.2)`;

@@ -149,6 +149,14 @@ describe('the engine', () => {
     await database.close();
   });
 
+  it.runIf(process.platform === 'linux')('never takes more than 300 MB with its whole process', async () => {
+    const child = start('insert');
+    for await (const line of child.lines) if (line === 'row 500') break;
+    const peak = /VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${child.process.pid}/status`, 'utf8'))?.[1];
+    expect(Number(peak) / 1024).toBeGreaterThan(50);
+    expect(Number(peak) / 1024).toBeLessThan(300);
+  });
+
   it('makes checkpoints, so that its log does not grow for ever', { timeout: 60_000 }, async () => {
     const database = await connect({ path, checkpointEveryMs: 100 }, { log: silentLog });
     await database.sql`create table big (v text)`;

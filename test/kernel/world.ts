@@ -133,6 +133,7 @@ export interface WorldOptions {
   definition?: object;
   handlers?: Record<string, (call: Any) => Promise<Any>>;
   server?: Partial<ServerOptions>;
+  port?: number;
   identify?: ContractOptions<{ kind: string }>['identify'];
 }
 
@@ -162,7 +163,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const lines: Record<string, unknown>[] = [];
   const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
   const server = createServer({ contract: contractOf(options), log, clock: systemClock, surface: 'gateway', ...options.server });
-  const { url, port } = await server.listen({ host: '127.0.0.1', port: 0 });
+  const { url, port } = await server.listen({ host: '127.0.0.1', port: options.port ?? 0 });
   return { url, port, server, lines, close: () => server.close({ drainMs: 0 }) };
 }
 

@@ -14,6 +14,9 @@ import { makeDatabase } from './databases.ts';
 /** The administrator of every test gateway that asks for one. */
 export const testAdministrator = { adminId: 'admin', password: 'a password for tests only' };
 
+/** The master key of every test gateway that is given no other. */
+export const testMasterKey = Buffer.alloc(32, 'test key ').toString('base64');
+
 export interface GatewayWorldOptions {
   /** Settings and provider keys, as in the environment; the database and the port are given. */
   env?: Record<string, string>;
@@ -47,7 +50,7 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
   const place = await makeDatabase();
   const where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
-  const env = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...where, ...(options.withAdmin ? administrator : {}), ...options.env };
+  const env = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', TOWNHALL_MASTER_KEY: testMasterKey, ...where, ...(options.withAdmin ? administrator : {}), ...options.env };
   const logLines: string[] = [];
   const redactor = createRedactor();
   const config = readGatewayConfig({}, env);

@@ -39,8 +39,12 @@ export interface ScriptedProvider {
 }
 
 export interface ModelsFileMore {
+  /** Members for the provider, for each model. */
   provider?: Record<string, unknown>;
   model?: Record<string, unknown>;
+  /** Whole entries beside those of the scripts. */
+  providers?: Record<string, unknown>[];
+  models?: Record<string, unknown>[];
 }
 
 interface Scene {
@@ -69,7 +73,8 @@ export async function startProvider(): Promise<ScriptedProvider> {
   const timers = new Set<NodeJS.Timeout>();
   let count = 0;
   const changed = () => {
-    for (const watcher of [...watchers]) watcher();
+    // A watcher that has seen enough leaves the set meanwhile, which a set allows.
+    for (const watcher of watchers) watcher();
   };
 
   const server = createServer((request, response) => {
@@ -140,8 +145,8 @@ export async function startProvider(): Promise<ScriptedProvider> {
     },
     modelsFile(named, more = {}) {
       return JSON.stringify({
-        providers: [{ id: 'acme', name: 'Acme', kind: 'openai-compatible', base_url: url, api_key_env: 'ACME_API_KEY', usage: 'ask', ...more.provider }],
-        models: Object.entries(named).map(([name, script]) => ({ id: `acme/${name}`, provider: 'acme', upstream_model: script, rates: null, ...more.model })),
+        providers: [{ id: 'acme', name: 'Acme', kind: 'openai-compatible', base_url: url, api_key_env: 'ACME_API_KEY', usage: 'ask', ...more.provider }, ...(more.providers ?? [])],
+        models: [...Object.entries(named).map(([name, script]) => ({ id: `acme/${name}`, provider: 'acme', upstream_model: script, rates: null, ...more.model })), ...(more.models ?? [])],
       });
     },
     reset() {

@@ -10,7 +10,7 @@ import type { RunOutcome, SessionEvent } from './events.ts';
 import { systemPrompt } from './instructions.ts';
 import { foldEvents } from './message.ts';
 import type { NewRun, OpenRun, SessionStore, Settlement } from './store.ts';
-import { runTurn, type FinishReason, type Turn, type TurnNeeds } from './turn.ts';
+import type { FinishReason, RunTurn, Turn, TurnNeeds } from './turn.ts';
 
 export interface RunsNeeds {
   store: SessionStore;
@@ -18,6 +18,7 @@ export interface RunsNeeds {
   name: string;
   /** The model of that id; throws a Problem when it cannot be had. */
   model(modelId: string): Promise<TurnNeeds['model']>;
+  runTurn: RunTurn;
   registry: PluginRegistry;
   workspace: string;
   limits: RunLimits;
@@ -89,7 +90,7 @@ export function createRuns(needs: RunsNeeds): Runs {
       if (!begun) throw lost();
       progress.hasMessage = true;
       const model = await needs.model(run.model);
-      const turn = await runTurn({
+      const turn = await needs.runTurn({
         model,
         system: systemPrompt(needs.name, needs.registry),
         instructions,

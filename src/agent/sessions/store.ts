@@ -97,7 +97,7 @@ export function sessionStore(database: Pick<Database, 'sql' | 'tx'>): SessionSto
         select run_id, session_id, message_id, model from agent.sessions_runs
         where agent_id = ${agentId} and settled_at is null
           and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
-        order by accepted_at limit 1000`;
+        order by accepted_at`;
       return rows.map((row) => ({ runId: row.run_id, sessionId: row.session_id, messageId: row.message_id, model: row.model }));
     },
   };

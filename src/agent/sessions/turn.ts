@@ -1,7 +1,7 @@
 // One turn: the model and the tools in a loop, on the `ai` package. It hides that package; what it keeps is that
 // each step and each tool call is in the log before it happens and its result before the model sees it.
 import { dynamicTool, isStepCount, jsonSchema, streamText, type ToolSet } from 'ai';
-import type { LanguageModelV3 } from '@ai-sdk/provider';
+import type { LanguageModelV3, LanguageModelV3StreamPart } from '@ai-sdk/provider';
 import type { RunUsage, UiMessagePart } from '../../contract/agent/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -47,6 +47,8 @@ interface StepEnd {
   usage: { inputTokens: number | undefined; outputTokens: number | undefined };
 }
 
+export type RunTurn = (needs: TurnNeeds) => Promise<Turn>;
+
 /** Never throws. */
 export async function runTurn(needs: TurnNeeds): Promise<Turn> {
   const { log } = needs;
@@ -81,7 +83,7 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
   try {
     const result = streamText({
       model: withoutConsole(needs.model, log),
-      system: needs.system,
+      instructions: needs.system,
       messages: [{ role: 'user', content: needs.instructions }],
       tools: toolSet(needs, record),
       stopWhen: isStepCount(needs.maxSteps),
@@ -131,6 +133,9 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
         case 'error':
           failure ??= part.error;
           break;
+        default:
+          // Edges of blocks, and what no model of the gateway sends.
+          break;
       }
     }
   } catch (error) {
@@ -153,7 +158,7 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
   function turnProblem(): Problem | null {
     // Whoever ended the turn knows better why than the errors that followed.
     if (needs.signal.aborted) {
-      const { reason } = needs.signal;
+      const reason: unknown = needs.signal.reason;
       return reason instanceof Problem ? reason : new Problem('unavailable', 'run_interrupted', 'The run was ended.');
     }
     if (failure !== undefined) return modelProblem(failure);
@@ -228,7 +233,7 @@ function withoutConsole(model: LanguageModelV3, log: Log): LanguageModelV3 {
     async doStream(options) {
       const { stream, ...rest } = await model.doStream(options);
       const silent = stream.pipeThrough(
-        new TransformStream({
+        new TransformStream<LanguageModelV3StreamPart, LanguageModelV3StreamPart>({
           transform(part, controller) {
             if (part.type === 'stream-start' && part.warnings.length > 0) {
               log.info({ model: model.modelId, warnings: part.warnings }, 'the model warns');

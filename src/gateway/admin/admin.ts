@@ -5,14 +5,14 @@ import { networkOf } from '../../kernel/address.ts';
 import { createBackground } from '../../kernel/background.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
+import { checkPassword, digestPassword, dummyDigest, isShortPassword, minimumRounds, passwordFault } from '../../kernel/password.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { parseToken, token, tokenDigest } from '../../kernel/secret.ts';
+import { createTurnstile } from '../../kernel/turnstile.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { defaultGuessBudgets, type GuessBudgets } from './guess-budget.ts';
-import { checkPassword, digestPassword, dummyDigest, isShortPassword, minimumRounds, passwordFault } from './password.ts';
 import type { AdminStore, Guess } from './store.ts';
-import { createTurnstile } from './turnstile.ts';
 
 export interface SessionLimits {
   /** A session ends after this at the latest. */
@@ -66,7 +66,7 @@ export function admin(needs: AdminNeeds): Admin {
     if (!/^[A-Za-z0-9._@-]{1,64}$/.test(adminId)) {
       throw unfit('admin_id', 'An administrator ID is 1 to 64 letters, digits and `.`, `_`, `@`, `-`.');
     }
-    const fault = passwordFault(password, adminId);
+    const fault = passwordFault(password, [adminId]);
     if (fault !== null) throw unfit('password', fault);
     return { adminId, isShort: isShortPassword(password), digest: await digestPassword(password, rounds) };
   }

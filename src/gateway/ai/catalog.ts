@@ -105,7 +105,13 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
       return model;
     },
     requirements() {
-      const byKey = new Map([...snapshot.values()].flatMap(requirementsOf).map((requirement) => [requirement.key, requirement]));
+      const byKey = new Map<string, Requirement>();
+      for (const model of snapshot.values()) {
+        for (const requirement of requirementsOf(model)) {
+          const models = [...(byKey.get(requirement.key)?.models ?? []), model.id];
+          byKey.set(requirement.key, { ...requirement, models });
+        }
+      }
       return [...byKey.values()];
     },
     close: () => stopWatching(),

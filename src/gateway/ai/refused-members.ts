@@ -16,7 +16,7 @@ const addressesAndCredentials = new Set([
 
 /** Throws a 400 or a 422 that names the member. `path` is what stands before it, such as `providerOptions.acme`. */
 export function refuseMembers(body: object, provider: ProviderEntry, path = ''): void {
-  for (const [name, value] of Object.entries(body)) {
+  for (const [name, value] of Object.entries(body) as [string, unknown][]) {
     const shown = path === '' ? name : `${path}.${name}`;
     const plain = name.toLowerCase().replace(/[-_]/g, '');
     if (addressesAndCredentials.has(plain)) {

@@ -10,7 +10,7 @@ import { createGatewayClient } from '@townhall/gateway';
 import { createAgent } from '../../../src/agent/compose.ts';
 import { readAgentConfig } from '../../../src/agent/config.ts';
 import { createRegistry } from '../../../src/agent/plugins/index.ts';
-import { createRuns, sessionStore, type SessionStore } from '../../../src/agent/sessions/index.ts';
+import { createRuns, loadTurn, sessionStore, type SessionStore } from '../../../src/agent/sessions/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { connect } from '../../../src/kernel/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
@@ -125,7 +125,7 @@ describe('a killed agent', { timeout: 60_000 }, () => {
         { toolName: 'files_write', state: 'output-available' },
         { toolName: 'endless_hang', state: 'output-error', errorText: expect.stringContaining('not known') },
       ]);
-      await expect(readFile(join(dataDir, 'workspace', 'once.txt'))).rejects.toThrow();
+      await expect(readFile(join(dataDir, 'workspace', 'once.txt'))).rejects.toThrow(/ENOENT/);
     });
     expect(gateway.requests).toHaveLength(2);
   });
@@ -206,7 +206,7 @@ describe('the log of sessions', () => {
       const types = (await eventsOf(key.sessionId)).map(({ type }) => type);
       expect(types.at(-1)).toBe('run.settled');
       expect(types).not.toContain('tool.started');
-      await expect(readFile(join(agent.workspace, 'late.txt'))).rejects.toThrow();
+      await expect(readFile(join(agent.workspace, 'late.txt'))).rejects.toThrow(/ENOENT/);
     } finally {
       await agent.close();
     }
@@ -236,10 +236,12 @@ describe('the log of sessions', () => {
     const store = sessionStore(database);
     // Holds every look back from just before it until the test lets it go on.
     let gate = Promise.resolve();
+    let begun = 0;
     let looks = 0;
     const slowStore: SessionStore = {
       ...store,
       async openRuns(query) {
+        begun += 1;
         await gate;
         const found = await store.openRuns(query);
         looks += 1;
@@ -251,6 +253,7 @@ describe('the log of sessions', () => {
       agentId: 'agt_y',
       name: 'y',
       model: async (modelId) => createGatewayClient({ baseUrl: gateway.url, token: 'th_usr_test' }).model(modelId),
+      runTurn: await loadTurn(),
       registry: createRegistry([]),
       workspace: tmpdir(),
       limits: { maxRuns: 8, maxSteps: 8, toolTimeoutMs: 1_000, modelRetries: 0, leaseMs: 60 },
@@ -268,6 +271,8 @@ describe('the log of sessions', () => {
     await runs.recover();
     const opened = Promise.withResolvers<void>();
     gate = opened.promise;
+    const before = begun;
+    await expect.poll(() => begun, { timeout: 5_000, interval: 5 }).toBeGreaterThan(before);
     const run = await runs.start({ instructions: 'Take your time.', modelId: 'local/echo' });
     const seen = looks;
     opened.resolve();

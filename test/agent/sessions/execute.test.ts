@@ -160,7 +160,7 @@ describe('sessions.execute', () => {
     expect(shown['less']).toEqual({ type: 'error-text', value: 'The input does not fit: text is required.' });
     expect(shown['broken']?.type).toBe('error-text');
     const failed = (await events(agent, sessionId)).filter(({ type }) => type === 'tool.failed');
-    expect(failed.map(({ data }) => data['toolCallId']).sort()).toEqual(['broken', 'less', 'more', 'unknown']);
+    expect(new Set(failed.map(({ data }) => data['toolCallId']))).toEqual(new Set(['broken', 'less', 'more', 'unknown']));
   });
 
   test('ends a run that still asks for tools at the step limit as failed', async () => {
@@ -277,7 +277,7 @@ describe('sessions.execute', () => {
     call.catch(() => {});
     await asked.promise;
     hangUp.abort();
-    await expect(call).rejects.toThrow();
+    await expect(call).rejects.toThrow(/abort/i);
     resolve();
     const [run] = await runsOf(agent);
     await settled(agent, run?.run_id as string, 'completed');
@@ -298,7 +298,7 @@ describe('sessions.execute', () => {
     const [told] = await outcome;
     expect(told).toMatchObject({ status: 'rejected', reason: { status: 503, code: 'run_interrupted' } });
     expect(AgentError.isInstance((told as PromiseRejectedResult).reason)).toBe(true);
-    expect(String((told as PromiseRejectedResult).reason.message)).toContain(run?.run_id);
+    expect(String((told as PromiseRejectedResult).reason)).toContain(run?.run_id);
     expect(await runsOf(agent)).toMatchObject([{ status: 'interrupted', error: { code: 'run_interrupted' } }]);
   });
 
@@ -317,7 +317,7 @@ describe('sessions.execute', () => {
     ['empty instructions', { instructions: '' }],
     ['an unknown member', { instructions: 'a', chatID: 'b' }],
     ['a wrong type', { instructions: ['a'] }],
-    ['a model that is none', { instructions: 'a', model: '../../etc' + '\n' }],
+    ['a model that is none', { instructions: 'a', model: '../../etc\n' }],
   ])('refuses a body with %s, and no run is made', async (_, body) => {
     const agent = await start();
     const response = await execute(agent, body);

@@ -1,6 +1,6 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { errorOf, eventsOf, startAi, type World } from './world.ts';
+import { chunkOf, errorOf, eventsOf, startAi, type World } from './world.ts';
 
 const user = (content: unknown) => [{ role: 'user', content }];
 const chat = '/v1/ai/chat/completions';
@@ -27,15 +27,15 @@ describe('ai.createChatCompletion with a local model', () => {
   test('streams role, content, finish reason and [DONE], without usage where none was asked', async () => {
     const events = await eventsOf(await post({ messages: user('a b'), stream: true }));
     expect(events.at(-1)).toBe('[DONE]');
-    const chunks = events.slice(0, -1).map((event) => JSON.parse(event));
-    expect(chunks.map((chunk) => chunk.choices[0].delta)).toEqual([{ role: 'assistant', refusal: null, content: '' }, { content: 'a' }, { content: ' b' }, {}]);
-    expect(chunks.map((chunk) => chunk.choices[0].finish_reason)).toEqual([null, null, null, 'stop']);
+    const chunks = events.slice(0, -1).map(chunkOf);
+    expect(chunks.map((chunk) => chunk.choices[0]?.delta)).toEqual([{ role: 'assistant', refusal: null, content: '' }, { content: 'a' }, { content: ' b' }, {}]);
+    expect(chunks.map((chunk) => chunk.choices[0]?.finish_reason)).toEqual([null, null, null, 'stop']);
     expect(new Set(chunks.map((chunk) => chunk.id)).size).toBe(1);
     expect(chunks.every((chunk) => !('usage' in chunk))).toBe(true);
   });
 
   test('gives usage as null on each chunk and once in full, where it was asked', async () => {
-    const events = (await eventsOf(await post({ messages: user('a b'), stream: true, stream_options: { include_usage: true } }))).slice(0, -1).map((event) => JSON.parse(event));
+    const events = (await eventsOf(await post({ messages: user('a b'), stream: true, stream_options: { include_usage: true } }))).slice(0, -1).map(chunkOf);
     expect(events.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
     expect(events.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 2, completion_tokens: 2, total_tokens: 4 } });
   });
@@ -65,7 +65,7 @@ describe('ai.createChatCompletion with a local model', () => {
   test('gives reasoning as reasoning_content, whole and streamed', async () => {
     const messages = user('@reasoning I think\nso');
     expect(await (await post({ messages })).json()).toMatchObject({ choices: [{ message: { content: 'so', reasoning_content: 'I think' } }], usage: { completion_tokens: 3, completion_tokens_details: { reasoning_tokens: 2 } } });
-    const text = (await eventsOf(await post({ messages, stream: true }))).slice(0, -1).map((event) => JSON.parse(event).choices[0].delta.reasoning_content ?? '').join('');
+    const text = (await eventsOf(await post({ messages, stream: true }))).slice(0, -1).map((event) => (chunkOf(event).choices[0]?.delta.reasoning_content as string | undefined) ?? '').join('');
     expect(text).toBe('I think');
   });
 
@@ -93,7 +93,7 @@ describe('ai.createChatCompletion with a local model', () => {
     expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
     await expect(async () => {
       for await (const _chunk of await world.openai().chat.completions.create({ model: 'local/echo', messages: [{ role: 'user', content: '@fail-after 1\na b' }], stream: true }));
-    }).rejects.toThrow();
+    }).rejects.toThrow('The model failed, as it was told to.');
   });
 
   test('a failure before the first word has a status', async () => {

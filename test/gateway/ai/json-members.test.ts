@@ -58,7 +58,7 @@ describe('topLevelMembers', () => {
       const after = edited(bytes, [{ start: target.start, end: target.end, text: '"acme/fast"' }]);
       expect(after.subarray(0, target.start).equals(bytes.subarray(0, target.start))).toBe(true);
       expect(after.subarray(target.start + 11).equals(bytes.subarray(target.end))).toBe(true);
-      expect(JSON.parse(after.toString('utf8'))[target.name]).toBe('acme/fast');
+      expect((JSON.parse(after.toString('utf8')) as Record<string, unknown>)[target.name]).toBe('acme/fast');
     }
   });
 });

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog.ts';
 import { outgoing } from '../../../src/gateway/ai/passthrough.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, eventsOf, providerKey, startAi, type World } from './world.ts';
+import { chunkOf, errorOf, eventsOf, providerKey, startAi, type World } from './world.ts';
 import { generator } from './generator.ts';
 
 const chat = '/v1/ai/chat/completions';
@@ -125,12 +125,12 @@ describe('ai.createChatCompletion through a provider', () => {
     const text = await (await stream(model)).text();
     const data = text.split(/\r\n|\r|\n/).filter((line) => line.startsWith('data: '));
     expect(data).toHaveLength(7);
-    expect(data.slice(0, -1).every((line) => JSON.parse(line.slice(6)).model === model)).toBe(true);
+    expect(data.slice(0, -1).every((line) => chunkOf(line.slice(6)).model === model)).toBe(true);
     expect(text).not.toContain('\ufeff');
   });
 
   test('puts characters together that arrive byte by byte', async () => {
-    expect(JSON.parse((await eventsOf(await stream('acme/split')))[0] ?? '').choices[0].delta.content).toBe('Grüße, 世界 🌍');
+    expect(chunkOf((await eventsOf(await stream('acme/split')))[0]).choices[0]?.delta.content).toBe('Grüße, 世界 🌍');
   });
 
   test('is not fooled by the end of the stream inside a text, and hears nothing after the real one', async () => {

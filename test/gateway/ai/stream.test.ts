@@ -13,12 +13,13 @@ function expectWellFormed({ parts, done }: { parts: Part[]; done: boolean }): vo
   expect(parts.filter((part) => part.type === 'finish')).toHaveLength(1);
   expect(parts.at(-1)?.type).toBe('finish');
   const open = new Set<unknown>();
-  for (const { type, id } of parts) {
-    if (/-start$/.test(String(type)) && type !== 'stream-start') {
+  for (const { type: kind, id } of parts) {
+    const type = kind as string;
+    if (type.endsWith('-start') && type !== 'stream-start') {
       expect(open.has(id)).toBe(false);
       open.add(id);
-    } else if (/-delta$/.test(String(type))) expect(open.has(id)).toBe(true);
-    else if (/-end$/.test(String(type))) expect(open.delete(id)).toBe(true);
+    } else if (type.endsWith('-delta')) expect(open.has(id)).toBe(true);
+    else if (type.endsWith('-end')) expect(open.delete(id)).toBe(true);
   }
   expect(open.size).toBe(0);
 }

@@ -7,11 +7,13 @@ describe('ai.generateText', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    const models = JSON.parse(provider.modelsFile({ ok: 'ok', mirror: 'mirror', reasoning: 'reasoning', cached: 'usage-cached', negative: 'usage-negative', none: 'usage-none', tools: 'tools' }));
+    const scripts = { ok: 'ok', mirror: 'mirror', reasoning: 'reasoning', cached: 'usage-cached', negative: 'usage-negative', none: 'usage-none', tools: 'tools' };
     const reasoning = { efforts: [{ id: 'low', name: 'Low' }, { id: 'deep', name: 'Deep' }], default_effort: 'low' };
-    models.models.push({ id: 'acme/thinker', provider: 'acme', upstream_model: 'mirror', rates: null, reasoning });
-    models.models.push({ id: 'acme/chat-only', provider: 'acme', upstream_model: 'ok', rates: null, modalities: ['openai'] });
-    world = await startAi({ models: JSON.stringify(models) });
+    const models = [
+      { id: 'acme/thinker', provider: 'acme', upstream_model: 'mirror', rates: null, reasoning },
+      { id: 'acme/chat-only', provider: 'acme', upstream_model: 'ok', rates: null, modalities: ['openai'] },
+    ];
+    world = await startAi({ models: provider.modelsFile(scripts, { models }) });
   });
   afterAll(async () => {
     await world.close();

@@ -1,5 +1,5 @@
-import { createServer } from 'node:http';
-import { connect, type AddressInfo } from 'node:net';
+import { createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { startAi } from './world.ts';
@@ -31,17 +31,15 @@ describe('the way to a provider', () => {
 
   test('leads through the proxy that is configured, but not to hosts that need none', async () => {
     const asked: string[] = [];
-    const proxy = createServer();
-    proxy.on('connect', (request, client, head) => {
-      asked.push(request.url ?? '');
-      const [host = '', port = ''] = (request.url ?? '').split(':');
-      const far = connect(Number(port), host, () => {
-        client.write('HTTP/1.1 200 Connection Established\r\n\r\n');
-        far.write(head);
-        far.pipe(client).pipe(far);
+    // For plain http the whole address is asked of the proxy, which asks it of the provider.
+    const proxy = createServer((incoming, outgoing) => {
+      asked.push(incoming.url ?? '');
+      const { 'proxy-connection': _proxyConnection, ...headers } = incoming.headers;
+      const onward = request(incoming.url ?? '', { method: incoming.method ?? 'GET', headers }, (answer) => {
+        outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
+        answer.pipe(outgoing);
       });
-      far.on('error', () => client.destroy());
-      client.on('error', () => far.destroy());
+      incoming.pipe(onward);
     });
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
     const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;

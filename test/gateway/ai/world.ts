@@ -120,6 +120,20 @@ export async function partsOf(response: Response): Promise<{ parts: Record<strin
   return { parts: (done ? events.slice(0, -1) : events).map((event) => JSON.parse(event) as Record<string, unknown>), done };
 }
 
+/** A chunk of chat completions, as far as tests look into it. */
+export interface Chunk {
+  id: string;
+  model: string;
+  choices: { delta: Record<string, unknown>; finish_reason: string | null }[];
+  usage?: Record<string, unknown> | null;
+  error?: Record<string, unknown>;
+}
+
+/** One event as a chunk. */
+export function chunkOf(event: string | undefined): Chunk {
+  return JSON.parse(event ?? '') as Chunk;
+}
+
 /** The error object of an answer that is an error. */
 export async function errorOf(response: Response): Promise<Record<string, unknown>> {
   return ((await response.json()) as { error: Record<string, unknown> }).error;

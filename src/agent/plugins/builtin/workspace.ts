@@ -102,8 +102,8 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
       if (name === undefined) throw refusal(path, 'is the workspace itself');
       let folder = root;
       for (const part of names) {
-        await mkdir(join(folder, part)).catch((cause: NodeJS.ErrnoException) => {
-          if (cause.code !== 'EEXIST') throw refusal(path, reason(cause), cause);
+        await mkdir(join(folder, part)).catch((cause: unknown) => {
+          if (codeOf(cause) !== 'EEXIST') throw refusal(path, reason(cause), cause);
         });
         folder = await realpath(join(folder, part)).catch((cause: unknown) => {
           throw refusal(path, reason(cause), cause);
@@ -154,7 +154,6 @@ async function realPlace(path: string): Promise<string> {
 // The names along a path of the model's. Its form is refused here, before the file system has seen it.
 function segments(path: string): string[] {
   if (path.length > 4096) throw refusal(path, 'is too long');
-  // eslint-disable-next-line no-control-regex -- control characters are what this looks for
   if (/[\u0000-\u001f\u007f]/.test(path) || !path.isWellFormed()) throw refusal(path, 'holds characters that no path here may hold');
   if (path.includes('\\')) throw refusal(path, 'holds a backslash; separate folders with a slash');
   if (path.startsWith('/') || /^[A-Za-z]:/.test(path)) throw refusal(path, 'is absolute; paths begin at the workspace');
@@ -181,7 +180,7 @@ async function readUpTo(handle: FileHandle, path: string, maxBytes: number): Pro
 }
 
 function reason(cause: unknown): string {
-  switch ((cause as NodeJS.ErrnoException).code) {
+  switch (codeOf(cause)) {
     case 'ENOENT': return 'does not exist';
     case 'ENOTDIR': return 'goes through something that is not a folder';
     case 'EISDIR': return 'is a folder';
@@ -193,6 +192,10 @@ function reason(cause: unknown): string {
     case 'ENAMETOOLONG': return 'is too long';
     default: return 'cannot be used';
   }
+}
+
+function codeOf(cause: unknown): string | undefined {
+  return (cause as NodeJS.ErrnoException).code;
 }
 
 function refusal(path: string, why: string, cause?: unknown): Problem {

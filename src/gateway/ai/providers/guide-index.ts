@@ -34,8 +34,8 @@ const stopWords = new Set(
 
 /** Reads all Markdown files below the folder; one that is not there is an empty documentation. */
 export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
-  const names = await readdir(directory, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return [];
+  const names = await readdir(directory, { recursive: true }).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   });
   const files = names.filter((name) => name.endsWith('.md')).sort();

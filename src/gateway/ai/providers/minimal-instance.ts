@@ -25,7 +25,7 @@ function instance(given: unknown, place: Place): unknown {
   const choice = [given.anyOf, given.oneOf].find((options) => Array.isArray(options) && options.length > 0) as unknown[] | undefined;
   if (choice) return instance({ ...without(given, ['anyOf', 'oneOf']), ...simplest(choice, place.root) }, below);
   if (Array.isArray(given.allOf)) return instance(given.allOf.reduce<Schema>(both, without(given, ['allOf'])), below);
-  const type = Array.isArray(given.type) ? given.type[0] : (given.type ?? guessedType(given));
+  const type: unknown = Array.isArray(given.type) ? given.type[0] : (given.type ?? guessedType(given));
   switch (type) {
     case 'object':
       return objectOf(given, below);

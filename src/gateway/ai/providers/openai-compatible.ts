@@ -30,7 +30,8 @@ export function openAiCompatibleModel(model: CatalogModel, needs: OpenAiCompatib
       includeUsage: provider.usage === 'ask',
       // A schema goes to the provider as it is; one that cannot follow it says so itself.
       supportsStructuredOutputs: true,
-      fetch: (url, init) => send({ url: String(url), body: String(init?.body), streams, signal: call.signal }, needs),
+      // The package posts JSON text to an address of its own making; it uses no other form of fetch.
+      fetch: (url, init) => send({ url: url as string, body: init?.body as string, streams, signal: call.signal }, needs),
       transformRequestBody: (body) => withLimit(body, model),
     });
     const { reasoningEffort, signal, providerOptions, ...options } = call;

@@ -2,7 +2,7 @@
 // when our own caller is gone. What it gives back is a success; everything else is thrown as a Problem.
 import { pipeline, type Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import { Agent, EnvHttpProxyAgent, request, type Dispatcher } from 'undici';
+import type * as Undici from 'undici';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -82,7 +82,12 @@ const restMs = 500;
 
 export function createUpstream(needs: UpstreamNeeds): Upstream {
   const { timeouts, clock, log, hide } = needs;
-  const dispatcher = createAgent(needs);
+  // Loaded at the first call: it costs a start more than anything else here, and local models never need it.
+  let opened: ReturnType<typeof open> | undefined;
+  async function open() {
+    const undici = await import('undici');
+    return { request: undici.request, dispatcher: createAgent(undici, needs) };
+  }
 
   // What failed at a provider is for its operator to see; the caller's own going away is not.
   function noted(thrown: unknown, sent: UpstreamRequest): unknown {
@@ -108,6 +113,8 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
     // Also where the body is never read, because its reader went away first.
     cut.signal.addEventListener('abort', release, { once: true });
     try {
+      opened ??= open();
+      const { request, dispatcher } = await opened;
       const response = await request(sent.url, {
         method: 'POST',
         dispatcher,
@@ -130,7 +137,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
     }
   }
 
-  async function refusal(response: Dispatcher.ResponseData, sent: UpstreamRequest): Promise<Problem> {
+  async function refusal(response: Undici.Dispatcher.ResponseData, sent: UpstreamRequest): Promise<Problem> {
     const retryAfter = response.headers['retry-after'];
     const body = await refusalText(response.body);
     return refusalProblem({
@@ -142,15 +149,18 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
     });
   }
 
-  return { send, close: () => dispatcher.destroy() };
+  return {
+    send,
+    close: async () => (await opened)?.dispatcher.destroy(),
+  };
 }
 
-function createAgent({ timeouts, proxies }: UpstreamNeeds): Dispatcher {
-  const options: Agent.Options = { connect: { timeout: timeouts.connectMs }, allowH2: false, keepAliveTimeout: 30_000 };
+function createAgent(undici: typeof Undici, { timeouts, proxies }: UpstreamNeeds): Undici.Dispatcher {
+  const options: Undici.Agent.Options = { connect: { timeout: timeouts.connectMs }, allowH2: false, keepAliveTimeout: 30_000 };
   const { https, http, none } = proxies;
-  if (https === undefined && http === undefined) return new Agent(options);
+  if (https === undefined && http === undefined) return new undici.Agent(options);
   // Empty texts rather than nothing: for what is absent this agent would look into the process's environment.
-  return new EnvHttpProxyAgent({ ...options, httpsProxy: https ?? '', httpProxy: http ?? '', noProxy: none ?? '' });
+  return new undici.EnvHttpProxyAgent({ ...options, httpsProxy: https ?? '', httpProxy: http ?? '', noProxy: none ?? '' });
 }
 
 function headersOf({ apiKey, streams }: UpstreamRequest): Record<string, string> {
@@ -179,20 +189,20 @@ interface Reading {
   noted: (thrown: unknown) => unknown;
 }
 
-async function* pieces({ body, headers }: Dispatcher.ResponseData, { cut, first, idleMs, release, noted }: Reading): AsyncGenerator<Uint8Array> {
+async function* pieces({ body, headers }: Undici.Dispatcher.ResponseData, { cut, first, idleMs, release, noted }: Reading): AsyncGenerator<Uint8Array> {
   const decoded = decodedBody(body, headers['content-encoding']);
   // Only silence counts while we wait for the provider; a slow reader of ours is not its fault.
   let waiting = true;
   let idle: NodeJS.Timeout | undefined;
   let ended = false;
-  const iterator = decoded.iterator({ destroyOnReturn: false });
+  const iterator = decoded.iterator({ destroyOnReturn: false }) as AsyncIterator<Uint8Array, undefined>;
   try {
     for (;;) {
       waiting = true;
       idle?.refresh();
-      const { value, done } = (await iterator.next()) as IteratorResult<Uint8Array>;
+      const next = await iterator.next();
       waiting = false;
-      if (done === true) {
+      if (next.done === true) {
         ended = true;
         return;
       }
@@ -202,7 +212,7 @@ async function* pieces({ body, headers }: Dispatcher.ResponseData, { cut, first,
           if (waiting) cut.abort(tooSlow());
         }, idleMs);
       }
-      yield value;
+      yield next.value;
     }
   } catch (error) {
     ended = true;
@@ -218,7 +228,7 @@ async function* pieces({ body, headers }: Dispatcher.ResponseData, { cut, first,
 }
 
 // Some providers compress although they were asked not to.
-function decodedBody(body: Dispatcher.ResponseData['body'], encoding: string | string[] | undefined): Readable {
+function decodedBody(body: Undici.Dispatcher.ResponseData['body'], encoding: string | string[] | undefined): Readable {
   const decoder = { gzip: createGunzip, 'x-gzip': createGunzip, deflate: createInflate, br: createBrotliDecompress }[String(encoding ?? '').toLowerCase()];
   // The reader of the decoded bytes hears of any failure; here there is nobody to tell.
   return decoder === undefined ? body : pipeline(body, decoder(), () => {});
@@ -236,7 +246,7 @@ export async function readAll(body: AsyncIterable<Uint8Array>, maxBytes: number)
   return held.length === 1 ? Buffer.from(held[0] ?? []) : Buffer.concat(held, bytes);
 }
 
-async function refusalText(body: Dispatcher.ResponseData['body']): Promise<string> {
+async function refusalText(body: Undici.Dispatcher.ResponseData['body']): Promise<string> {
   const held: Uint8Array[] = [];
   let bytes = 0;
   const late = setTimeout(() => body.destroy(), refusalMs);

@@ -81,7 +81,7 @@ export async function* chatEvents(body: AsyncIterable<Uint8Array>, maxEventBytes
   let first = true;
   for await (const piece of body) {
     const events: ChatEvent[] = [];
-    let failure: unknown;
+    let failure: Problem | undefined;
     try {
       for (const bytes of splitter.feed(piece)) {
         const event = readEvent(first ? withoutByteOrderMark(bytes) : bytes);
@@ -91,6 +91,7 @@ export async function* chatEvents(body: AsyncIterable<Uint8Array>, maxEventBytes
       }
       if (splitter.heldBytes() > maxEventBytes) throw foreignData('sent an event that is too long');
     } catch (error) {
+      if (!(error instanceof Problem)) throw error;
       failure = error;
     }
     // What came whole before the fault is still the caller's.

@@ -22,7 +22,7 @@ const rows: readonly string[] = [
   '`1234567890-=', "qwertyuiop[]asdfghjkl;'zxcvbnm,./",
 ];
 
-/** Whether the password is one that guessing begins with. `names` are further words, such as the administrator's ID. */
+/** Whether the password is one that guessing begins with. `names` are further words, such as a person's ID. */
 export function isCommonPassword(password: string, names: readonly string[]): boolean {
   const text = password.toLowerCase();
   const backwards = [...text].reverse().join('');

@@ -1,5 +1,5 @@
-// Administrators' passwords: what is accepted, what is stored of them, and how one is checked. Only a
-// PBKDF2 digest is kept, and checking costs the same whether or not there is anything to check against.
+// Passwords of people: what is accepted, what is stored of them, and how one is checked. Only a PBKDF2
+// digest is kept, and checking costs the same whether or not there is anything to check against.
 import { pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { isCommonPassword } from './common-password.ts';
@@ -19,8 +19,11 @@ const advisedCharacters = 15;
 const maximumCharacters = 256;
 const maximumBytes = 1024;
 
-/** Why the password is refused, as a sentence, or null when it is accepted. Characters are code points after NFC. */
-export function passwordFault(password: string, adminId: string): string | null {
+/**
+ * Why the password is refused, as a sentence, or null when it is accepted. Characters are code points after
+ * NFC. `names` are words that this person's password must not consist of, such as their ID.
+ */
+export function passwordFault(password: string, names: readonly string[]): string | null {
   const text = password.normalize('NFC');
   const characters = [...text].length;
   if (!text.isWellFormed()) return 'The password is not well-formed text.';
@@ -28,7 +31,7 @@ export function passwordFault(password: string, adminId: string): string | null 
   if (characters > maximumCharacters || Buffer.byteLength(text) > maximumBytes) {
     return `The password may have at most ${maximumCharacters} characters and ${maximumBytes} bytes.`;
   }
-  if (isCommonPassword(text, [adminId])) return 'The password is among the first that anyone would try; take another.';
+  if (isCommonPassword(text, names)) return 'The password is among the first that anyone would try; take another.';
   return null;
 }
 
@@ -43,7 +46,7 @@ export async function digestPassword(password: string, rounds: number): Promise<
   return digestText(rounds, salt, await deriveKey(password, salt, rounds));
 }
 
-/** A digest that no password has, to check against where there is no administrator: the same work, the same answer. */
+/** A digest that no password has, to check against where there is nobody: the same work, the same answer. */
 export function dummyDigest(rounds: number): string {
   return digestText(rounds, randomBytes(saltBytes), randomBytes(keyBytes));
 }

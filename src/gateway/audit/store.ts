@@ -1,0 +1,163 @@
+// The tables of the audit log, and the only file that names them: entries, the chain over them, and the
+// dropping of days that are older than they need to be.
+import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { Origin } from '../identity.ts';
+
+/** One thing that was done. */
+export interface AuditEntry extends Origin {
+  /** An operationId such as `bureaus.pauseBureau`, or the name of a command or an event. */
+  action: string;
+  target: { kind: string; id: string } | null;
+  outcome: 'ok' | 'failed';
+  /** What changed, in members of the wire. A secret appears as a fingerprint or not at all. */
+  diff?: Record<string, unknown>;
+}
+
+/** An entry as it is hashed: every member in PostgreSQL's own text form. */
+export type EntryText = (string | null)[];
+
+export interface Batch {
+  batch: bigint;
+  previous: Buffer;
+  hash: Buffer;
+  entries: number;
+}
+
+/** A link with the entry it stands for; the entry is null when it is gone. */
+export interface LinkedEntry {
+  entryId: string;
+  digest: Buffer;
+  entry: EntryText | null;
+}
+
+export interface AuditStore {
+  insert(tx: Tx, entry: AuditEntry, entryId: string): Promise<void>;
+  tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Whether entries wait for the chain. */
+  hasPending(): Promise<boolean>;
+  /** False when another replica is at work. */
+  lockChain(tx: Tx): Promise<boolean>;
+  takePending(tx: Tx, limit: number): Promise<{ entryId: string; entry: EntryText }[]>;
+  lastBatch(sql?: Sql): Promise<Batch | null>;
+  insertBatch(tx: Tx, batch: Batch, links: readonly { entryId: string; digest: Buffer }[]): Promise<void>;
+  batchesAfter(batch: bigint, limit: number): Promise<Batch[]>;
+  linked(batch: bigint): Promise<LinkedEntry[]>;
+  /** Ids of some entries that neither the chain nor the waiting ones have. */
+  strayEntries(limit: number): Promise<string[]>;
+  countPending(): Promise<number>;
+  /** The number of the last batch whose day ended more than `days` days ago. */
+  lastBatchOlderThan(tx: Tx, days: number): Promise<bigint | null>;
+  dropThrough(tx: Tx, batch: bigint): Promise<number>;
+  /** Whether an entry tells that retention dropped everything through this batch. */
+  wasDropped(batch: bigint): Promise<boolean>;
+}
+
+export const retentionAction = 'audit.dropDays';
+
+export function auditStore(database: Database): AuditStore {
+  const { sql } = database;
+  return {
+    async insert(tx, entry, entryId) {
+      const { actor, target } = entry;
+      // In one statement, so that no entry can be without its place in the queue.
+      await tx`
+        with made as (
+          insert into gateway.audit_entries (entry_id, actor_kind, actor_id, token_id, address, request_id, action, target_kind,
+            target_id, outcome, diff)
+          values (${entryId}, ${actor.kind}, ${actor.id}, ${actor.tokenId}, ${entry.address}, ${entry.requestId}, ${entry.action},
+            ${target?.kind ?? null}, ${target?.id ?? null}, ${entry.outcome},
+            ${entry.diff === undefined ? null : tx.json(entry.diff as Parameters<Tx['json']>[0])})
+          returning entry_id)
+        insert into gateway.audit_pending select entry_id from made`;
+    },
+    tx: (work) => database.tx(work),
+    async hasPending() {
+      const [found] = await sql`select 1 from gateway.audit_pending limit 1`;
+      return found !== undefined;
+    },
+    async lockChain(tx) {
+      const [row] = await tx<{ isOurs: boolean }[]>`
+        select pg_try_advisory_xact_lock(hashtextextended('townhall.audit.chain', 0)) as "isOurs"`;
+      return row?.isOurs === true;
+    },
+    async takePending(tx, limit) {
+      const rows = await tx<{ entryId: string; entry: EntryText }[]>`
+        with taken as (
+          delete from gateway.audit_pending where entry_id in (
+            select entry_id from gateway.audit_pending order by entry_id limit ${limit} for update skip locked)
+          returning entry_id)
+        select e.entry_id as "entryId", ${entryText(tx)} as entry
+        from taken join gateway.audit_entries e using (entry_id) order by e.entry_id`;
+      return [...rows];
+    },
+    async lastBatch(own = sql) {
+      const [found] = await own<Batch[]>`
+        select batch, previous, hash, entries from gateway.audit_batches order by batch desc limit 1`;
+      return found ?? null;
+    },
+    async insertBatch(tx, { batch, previous, hash, entries }, links) {
+      // Days never go back, whatever the clock does: a day that is over stays as it is.
+      await tx`
+        insert into gateway.audit_batches (batch, day, entries, previous, hash)
+        select ${batch}, greatest((gateway.townhall_now() at time zone 'UTC')::date,
+          (select max(day) from gateway.audit_batches)), ${entries}, ${previous}, ${hash}`;
+      await tx`
+        insert into gateway.audit_links (batch, position, entry_id, digest)
+        select ${batch}, position, entry_id, digest
+        from unnest(${links.map(({ entryId }) => entryId)}::text[], ${links.map(({ digest }) => digest)}::bytea[])
+          with ordinality as given (entry_id, digest, position)`;
+    },
+    async batchesAfter(batch, limit) {
+      return [
+        ...(await sql<Batch[]>`
+          select batch, previous, hash, entries from gateway.audit_batches where batch > ${batch} order by batch limit ${limit}`),
+      ];
+    },
+    async linked(batch) {
+      const rows = await sql<LinkedEntry[]>`
+        select l.entry_id as "entryId", l.digest, case when e.entry_id is null then null else ${entryText(sql)} end as entry
+        from gateway.audit_links l left join gateway.audit_entries e using (entry_id)
+        where l.batch = ${batch} order by l.position`;
+      return [...rows];
+    },
+    async strayEntries(limit) {
+      const rows = await sql<{ entryId: string }[]>`
+        select e.entry_id as "entryId" from gateway.audit_entries e
+        where not exists (select 1 from gateway.audit_links l where l.entry_id = e.entry_id)
+          and not exists (select 1 from gateway.audit_pending p where p.entry_id = e.entry_id)
+        order by e.entry_id limit ${limit}`;
+      return rows.map(({ entryId }) => entryId);
+    },
+    async countPending() {
+      const [row] = await sql<{ count: number }[]>`select count(*)::integer as count from gateway.audit_pending`;
+      return row?.count ?? 0;
+    },
+    async lastBatchOlderThan(tx, days) {
+      const [row] = await tx<{ batch: bigint | null }[]>`
+        select max(batch) as batch from gateway.audit_batches
+        where day < (gateway.townhall_now() at time zone 'UTC')::date - ${days}::integer`;
+      return row?.batch ?? null;
+    },
+    async dropThrough(tx, batch) {
+      await tx`select set_config('townhall.audit_retention', 'on', true)`;
+      const dropped = await tx`
+        delete from gateway.audit_entries where entry_id in (select entry_id from gateway.audit_links where batch <= ${batch})`;
+      await tx`delete from gateway.audit_links where batch <= ${batch}`;
+      await tx`delete from gateway.audit_batches where batch <= ${batch}`;
+      await tx`select set_config('townhall.audit_retention', '', true)`;
+      return dropped.count;
+    },
+    async wasDropped(batch) {
+      const [found] = await sql`
+        select 1 from gateway.audit_entries
+        where action = ${retentionAction} and diff ->> 'through_batch' = ${String(batch)} limit 1`;
+      return found !== undefined;
+    },
+  };
+}
+
+// The members in a fixed order and in one spelling, whatever the connection's settings are.
+function entryText(sql: Sql) {
+  return sql`array[e.entry_id, to_char(e.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), e.actor_kind, e.actor_id,
+    e.token_id, e.address, e.request_id, e.action, e.target_kind, e.target_id, e.outcome, e.diff::text]`;
+}

@@ -1,0 +1,62 @@
+// The table of cities, and the only file that names it.
+import type { Database, Sql, Tx } from '../../kernel/database.ts';
+
+/** One deployment of a project declaration. */
+export interface City {
+  cityId: string;
+  name: string;
+  baseUrl: string;
+  target: 'local';
+  version: string;
+  status: 'live' | 'retired';
+  deployedAt: Date;
+  createdAt: Date;
+}
+
+/** What is recorded of a deployment; it went live now unless it says otherwise. */
+export type Deployment = Omit<City, 'deployedAt' | 'createdAt'> & { deployedAt: string | null };
+
+export interface CitiesStore {
+  list(): Promise<City[]>;
+  /** The live city under the address, or the live one that was deployed last. */
+  findCurrent(baseUrl: string | null): Promise<City | null>;
+  tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  upsert(tx: Tx, deployment: Deployment): Promise<City>;
+  /** Whether there was one. */
+  remove(tx: Tx, cityId: string): Promise<boolean>;
+}
+
+export function citiesStore(database: Database): CitiesStore {
+  const { sql } = database;
+  return {
+    async list() {
+      return [...(await sql<City[]>`select ${columns(sql)} from gateway.cities_records order by deployed_at desc, city_id`)];
+    },
+    async findCurrent(baseUrl) {
+      const [found] = await sql<City[]>`
+        select ${columns(sql)} from gateway.cities_records where status = 'live'
+        order by (base_url = ${baseUrl ?? ''}) desc, deployed_at desc, city_id limit 1`;
+      return found ?? null;
+    },
+    tx: (work) => database.tx(work),
+    async upsert(tx, { cityId, name, baseUrl, target, version, status, deployedAt }) {
+      const [stored] = await tx<City[]>`
+        insert into gateway.cities_records as c (city_id, name, base_url, target, version, status, deployed_at)
+        values (${cityId}, ${name}, ${baseUrl}, ${target}, ${version}, ${status},
+          coalesce(${deployedAt}::timestamptz, gateway.townhall_now()))
+        on conflict (city_id) do update set name = excluded.name, base_url = excluded.base_url, target = excluded.target,
+          version = excluded.version, status = excluded.status, deployed_at = excluded.deployed_at
+        returning ${columns(tx)}`;
+      if (!stored) throw new Error('The city was not stored.');
+      return stored;
+    },
+    async remove(tx, cityId) {
+      return (await tx`delete from gateway.cities_records where city_id = ${cityId} returning 1`).length > 0;
+    },
+  };
+}
+
+function columns(sql: Sql) {
+  return sql`city_id as "cityId", name, base_url as "baseUrl", target, version, status, deployed_at as "deployedAt",
+    created_at as "createdAt"`;
+}

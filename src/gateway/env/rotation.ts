@@ -1,0 +1,83 @@
+// The change from one master key to the next while everything serves. Values are written under the key that
+// the canary is under, not under a server's first one: so servers can be given the new key one by one, and
+// only the rewrap, at one moment and for all of them, puts it to use.
+import type { Changes } from '../../kernel/changes.ts';
+import type { Tx } from '../../kernel/database.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { SealError, sealedUnder, type Vault } from '../../kernel/vault.ts';
+import type { AuditEntry } from '../audit/index.ts';
+import { ownDoing } from '../identity.ts';
+import { canaryPlace, canaryWord, requireOpens } from './master-key.ts';
+import { variablesTable, type EnvStore, type SealedVariable, type StoredVariable } from './store.ts';
+
+export interface Rewrapped {
+  /** How many values were under another key. */
+  rewrapped: number;
+  /** The key that everything is under now. */
+  kid: string;
+}
+
+export interface RotationNeeds {
+  store: EnvStore;
+  vault: Vault;
+  audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
+  changes: Pick<Changes, 'bump'>;
+}
+
+/** Gives the key in force. Throws a SettingError when another server set another one a moment before. */
+export async function sealCanary(store: EnvStore, vault: Vault): Promise<string> {
+  const before = (await store.survey()).canary;
+  if (before === null) await store.insertCanary(vault.seal(vault.primaryKid, canaryPlace, canaryWord));
+  const canary = before ?? (await store.survey()).canary;
+  if (canary === null) throw new Error('The canary of the master key could not be written.');
+  requireOpens(vault, canary);
+  return sealedUnder(canary);
+}
+
+/** Puts everything under the primary key. Throws 409 `env_unreadable`, naming the keys, when a value does not open. */
+export async function rewrapAll(tx: Tx, { store, vault, audit, changes }: RotationNeeds): Promise<Rewrapped> {
+  const kid = vault.primaryKid;
+  // Held to the end: whoever writes a value meanwhile waits here and then writes it under the new key.
+  const canary = await store.lockCanary(tx, 'update');
+  const rows = await store.listForUpdate(tx);
+  const unreadable: string[] = [];
+  const old = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
+  const versions = await store.newVersions(tx, old.length);
+  const resealed = old.flatMap((row, index): SealedVariable[] => {
+    const value = openOrNull(vault, row);
+    if (value === null) {
+      unreadable.push(row.key);
+      return [];
+    }
+    const version = versions[index] as number;
+    return [{ key: row.key, version, sealed: vault.seal(kid, { table: variablesTable, key: row.key, version }, value) }];
+  });
+  if (unreadable.length > 0) {
+    const message = `Nothing was rewrapped: ${unreadable.join(', ')} cannot be opened. Write or remove them first.`;
+    throw new Problem('conflict', 'env_unreadable', message);
+  }
+  const isMoved = sealedUnder(canary) !== kid;
+  if (!isMoved && resealed.length === 0) return { rewrapped: 0, kid };
+  if (isMoved) await store.replaceCanary(tx, vault.seal(kid, canaryPlace, canaryWord));
+  await store.reseal(tx, resealed);
+  await audit.record(tx, { ...ownDoing, action: 'env.rewrap', target: null, outcome: 'ok', diff: { kid, rewrapped: resealed.length } });
+  await changes.bump(tx);
+  return { rewrapped: resealed.length, kid };
+}
+
+function kidOrNull(sealed: string): string | null {
+  try {
+    return sealedUnder(sealed);
+  } catch {
+    return null;
+  }
+}
+
+function openOrNull(vault: Vault, { key, version, sealed }: StoredVariable): string | null {
+  try {
+    return vault.open({ table: variablesTable, key, version }, sealed);
+  } catch (error) {
+    if (error instanceof SealError) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,154 @@
+// Secrets at rest: AES-256-GCM under a random key per value, which is itself wrapped by a master key that is
+// never in the database. The rule it keeps: a sealed value opens only at the place it was sealed for, and a
+// value that does not open is an error, never an empty or an old one.
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
+
+/** Where a sealed value belongs. It is bound into the seal, so that a row cannot be moved or be put back. */
+export interface SealPlace {
+  table: string;
+  key: string;
+  /** Counts up with each write of the place. */
+  version: number;
+}
+
+/** A master key in memory. `kid` names it without saying anything of it. */
+export interface MasterKey {
+  readonly kid: string;
+  readonly bytes: Buffer;
+}
+
+/** Why a value did not open: its master key is not one of ours, or it is damaged or in another's place. */
+export class SealError extends Error {
+  override readonly name = 'SealError';
+  readonly reason: 'unknown_key' | 'damaged';
+
+  constructor(reason: SealError['reason'], message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+export interface Vault {
+  /** The key that new values are to go under in the end; the others are there to open what is old. */
+  readonly primaryKid: string;
+  has(kid: string): boolean;
+  /** Text without secrets in it, `v1.kid.wrappedDEK.nonce.ct.tag`. Throws a SealError for a key that is not here. */
+  seal(kid: string, place: SealPlace, value: string): string;
+  /** Throws a SealError. */
+  open(place: SealPlace, sealed: string): string;
+  /** Tells two values apart without showing them: the same for the same value as long as the primary key is the same. */
+  fingerprint(value: string): string;
+}
+
+const cipherName = 'aes-256-gcm';
+const keyBytes = 32;
+const nonceBytes = 12;
+const tagBytes = 16;
+const format = 'v1';
+
+/** Reads 32 bytes of base64, of either alphabet. Null when the text is anything else. */
+export function readMasterKey(text: string): MasterKey | null {
+  const given = text.trim();
+  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(given)) return null;
+  const bytes = Buffer.from(given, 'base64');
+  return bytes.length === keyBytes ? { kid: kidOf(bytes), bytes } : null;
+}
+
+/** A new key as the text that `readMasterKey` reads. */
+export function newMasterKey(): string {
+  return randomBytes(keyBytes).toString('base64');
+}
+
+/** The id of the key that a sealed text is under. Throws a SealError for what is no sealed text. */
+export function sealedUnder(sealed: string): string {
+  return partsOf(sealed).kid;
+}
+
+export function createVault(primary: MasterKey, others: readonly MasterKey[] = []): Vault {
+  const keys = new Map([...others, primary].map((key) => [key.kid, key.bytes]));
+  // A short plain hash of a weak secret could be guessed from the audit log; a keyed one cannot.
+  const fingerprintKey = Buffer.from(hkdfSync('sha256', primary.bytes, '', 'townhall fingerprint', keyBytes));
+
+  function keyNamed(kid: string): Buffer {
+    const key = keys.get(kid);
+    if (key === undefined) throw new SealError('unknown_key', `The master key ${kid} is not here.`);
+    return key;
+  }
+
+  return {
+    primaryKid: primary.kid,
+    has: (kid) => keys.has(kid),
+    seal(kid, place, value) {
+      const bound = binding(place, kid);
+      const dataKey = randomBytes(keyBytes);
+      const wrapped = encrypt(keyNamed(kid), bound, dataKey);
+      const sealed = encrypt(dataKey, bound, Buffer.from(value, 'utf8'));
+      dataKey.fill(0);
+      const parts = [Buffer.concat([wrapped.nonce, wrapped.text, wrapped.tag]), sealed.nonce, sealed.text, sealed.tag];
+      return [format, kid, ...parts.map((part) => part.toString('base64url'))].join('.');
+    },
+    open(place, sealed) {
+      const { kid, wrapped, nonce, text, tag } = partsOf(sealed);
+      const master = keyNamed(kid);
+      const bound = binding(place, kid);
+      try {
+        const dataKey = decrypt(master, bound, {
+          nonce: wrapped.subarray(0, nonceBytes),
+          text: wrapped.subarray(nonceBytes, -tagBytes),
+          tag: wrapped.subarray(-tagBytes),
+        });
+        const value = decrypt(dataKey, bound, { nonce, text, tag }).toString('utf8');
+        dataKey.fill(0);
+        return value;
+      } catch {
+        // OpenSSL's words say nothing that helps; what matters is which place it was, and the caller knows it.
+        throw damaged();
+      }
+    },
+    fingerprint: (value) => `fp_${createHmac('sha256', fingerprintKey).update(value, 'utf8').digest('hex').slice(0, 16)}`,
+  };
+}
+
+interface Encrypted {
+  nonce: Buffer;
+  text: Buffer;
+  tag: Buffer;
+}
+
+function encrypt(key: Buffer, bound: Buffer, plain: Buffer): Encrypted {
+  const nonce = randomBytes(nonceBytes);
+  const cipher = createCipheriv(cipherName, key, nonce, { authTagLength: tagBytes }).setAAD(bound);
+  const text = Buffer.concat([cipher.update(plain), cipher.final()]);
+  return { nonce, text, tag: cipher.getAuthTag() };
+}
+
+function decrypt(key: Buffer, bound: Buffer, { nonce, text, tag }: Encrypted): Buffer {
+  const decipher = createDecipheriv(cipherName, key, nonce, { authTagLength: tagBytes }).setAAD(bound).setAuthTag(tag);
+  return Buffer.concat([decipher.update(text), decipher.final()]);
+}
+
+function binding({ table, key, version }: SealPlace, kid: string): Buffer {
+  return Buffer.from([table, key, version, kid].join('|'), 'utf8');
+}
+
+function kidOf(key: Buffer): string {
+  return createHmac('sha256', key).update('townhall master key', 'utf8').digest('hex').slice(0, 12);
+}
+
+function partsOf(sealed: string): { kid: string; wrapped: Buffer; nonce: Buffer; text: Buffer; tag: Buffer } {
+  const [version, kid = '', ...encoded] = sealed.split('.');
+  const [wrapped, nonce, text, tag] = encoded.map(strictBase64);
+  if (version !== format || encoded.length !== 4 || !wrapped || !nonce || !text || !tag) throw damaged();
+  if (wrapped.length !== nonceBytes + keyBytes + tagBytes || nonce.length !== nonceBytes || tag.length !== tagBytes) throw damaged();
+  return { kid, wrapped, nonce, text, tag };
+}
+
+// Node reads past what is no base64url, and past bits that encode nothing; a changed character must not pass.
+function strictBase64(text: string): Buffer | undefined {
+  const bytes = Buffer.from(text, 'base64url');
+  return bytes.toString('base64url') === text ? bytes : undefined;
+}
+
+function damaged(): SealError {
+  return new SealError('damaged', 'A sealed value is damaged or stands where it was not sealed for.');
+}

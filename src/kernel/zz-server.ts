@@ -1,0 +1,353 @@
+// The HTTP server of both surfaces, and the only file that knows express: admission, the way of a request
+// through pages and contract, the one edge where errors are rendered, and the graceful end.
+import { createServer as createHttpServer, IncomingMessage, type Server as HttpServer, ServerResponse, STATUS_CODES } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import express, { type ErrorRequestHandler, type RequestHandler } from 'express';
+import type { Clock } from './clock.ts';
+import type { Contract } from './contract.ts';
+import type { Arrival, Guard } from './guard.ts';
+import { id } from './ids.ts';
+import type { Log } from './log.ts';
+import { Problem, renderProblem } from './problem.ts';
+import { createResponder } from './respond.ts';
+import { Visit } from './visit.ts';
+
+export interface ServerTimeouts {
+  /** For the head of a request. */
+  headersMs: number;
+  /** For a whole request, its body included. */
+  requestMs: number;
+  keepAliveMs: number;
+  /** How often the two deadlines above are looked at. */
+  checkEveryMs: number;
+  heartbeatMs: number;
+  /** A reader of a stream that takes nothing for so long is dropped. */
+  stalledMs: number;
+  /** Between the abort of what still runs at the end of a drain and the destruction of its connection. */
+  lastWordsMs: number;
+}
+
+export interface ServerLimits {
+  /** For operations without an `x-max-body-bytes` of their own. */
+  maxBodyBytes: number;
+  maxHeaderBytes: number;
+  maxHeaders: number;
+  maxUrlBytes: number;
+  maxConnections: number;
+}
+
+export const defaultTimeouts: ServerTimeouts = {
+  headersMs: 10_000,
+  requestMs: 30_000,
+  // Longer than the 60 s after which common proxies let go, so that it is they who close.
+  keepAliveMs: 65_000,
+  checkEveryMs: 1_000,
+  heartbeatMs: 15_000,
+  stalledMs: 60_000,
+  lastWordsMs: 5_000,
+};
+
+export const defaultLimits: ServerLimits = {
+  maxBodyBytes: 1024 * 1024,
+  maxHeaderBytes: 16 * 1024,
+  maxHeaders: 100,
+  maxUrlBytes: 8 * 1024,
+  maxConnections: 2_000,
+};
+
+export interface ServerOptions {
+  contract: Contract;
+  /** Folders served as they are, outside the contract. */
+  pages?: readonly { prefix: string; directory: string }[];
+  /** Sees every arrival before anything else does. */
+  before?: Guard;
+  log: Log;
+  clock: Pick<Clock, 'monotonicMs'>;
+  limits?: Partial<ServerLimits>;
+  timeouts?: Partial<ServerTimeouts>;
+  /** Without it no answer carries a CORS header. */
+  cors?: { origins: readonly string[] };
+  /** The agent's errors carry `success: false` too. */
+  surface: 'gateway' | 'agent';
+}
+
+export interface Server {
+  /** Rejects when the address cannot be had. The url has no trailing slash and can be called from this machine. */
+  listen(address: { host: string; port: number }): Promise<{ url: string; port: number }>;
+  /**
+   * Takes no more work, lets what runs go on for `drainMs`, then aborts it. Resolves when the last
+   * connection is closed; a second call waits for the same end.
+   */
+  close(options?: { drainMs?: number }): Promise<void>;
+  /** Requests that have not got their whole answer yet. */
+  inFlight(): number;
+}
+
+// The visit rides on its request: a WeakMap entry for each would cost more than all the rest of admission.
+const visitKey = Symbol('visit');
+type Visited = IncomingMessage & { [visitKey]?: Visit };
+
+export function createServer(options: ServerOptions): Server {
+  const { contract, log, clock, surface } = options;
+  const limits = { ...defaultLimits, ...options.limits };
+  const timeouts = { ...defaultTimeouts, ...options.timeouts };
+  const pages = options.pages ?? [];
+  const visits = new Set<Visit>();
+  let draining = false;
+  let closing: Promise<void> | undefined;
+
+  const responder = createResponder({
+    contract,
+    clock,
+    surface,
+    streams: { heartbeatMs: timeouts.heartbeatMs, stallMs: timeouts.stalledMs },
+    corsOrigins: new Set(options.cors?.origins),
+    draining: () => draining,
+  });
+
+  function admit(request: Visited, response: ServerResponse): Visit {
+    fresh.delete(request.socket);
+    const visit = new Visit(request, response, {
+      requestId: id('req'),
+      log,
+      nowMs: clock.monotonicMs(),
+      limits: { maxBytes: limits.maxBodyBytes },
+    });
+    request[visitKey] = visit;
+    visits.add(visit);
+    response.once('close', () => leave(visit));
+    const arrival = arrivalOf(request);
+    options.before?.(arrival);
+    refuseMalformed(arrival, request, limits);
+    if (draining) {
+      throw new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
+    }
+    return visit;
+  }
+
+  function leave(visit: Visit): void {
+    visits.delete(visit);
+    if (!visit.response.writableFinished) {
+      visit.clientGone = true;
+      visit.abort();
+    }
+    log.info(
+      {
+        requestId: visit.requestId,
+        method: visit.method,
+        ...(visit.operation ? { operationId: visit.operation.operationId } : { path: visit.path.slice(0, 256) }),
+        status: visit.response.statusCode,
+        ms: Math.round((clock.monotonicMs() - visit.startedMs) * 10) / 10,
+        ...(visit.identity ? { identity: visit.identity.kind } : {}),
+        ...(visit.clientGone ? { clientGone: true } : {}),
+      },
+      'request',
+    );
+    // A connection whose answer had promised to be kept open is idle from now on.
+    if (draining) setImmediate(() => http.closeIdleConnections());
+  }
+
+  const serve: RequestHandler = (request, response, next) => {
+    const visit = admit(request, response);
+    const page = pages.length > 0 && pages.find(({ prefix }) => visit.path === prefix || visit.path.startsWith(`${prefix}/`));
+    if (page && (visit.method === 'GET' || visit.method === 'HEAD')) {
+      for (const [name, value] of Object.entries(responder.commonHeaders(visit))) response.setHeader(name, value);
+      next();
+      return undefined;
+    }
+    return contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
+  };
+
+  // What no page answered is for the contract to refuse.
+  const serveAfterPages: RequestHandler = (request) => {
+    const visit = (request as Visited)[visitKey] as Visit;
+    return contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
+  };
+
+  // Express knows an error handler by its four parameters.
+  const errorEdge: ErrorRequestHandler = (thrown, request, response, _next) => {
+    const visit = (request as Visited)[visitKey];
+    if (!visit) {
+      log.error({ err: thrown }, 'a request failed before it was admitted');
+      response.destroy();
+      return;
+    }
+    try {
+      responder.problem(visit, pageProblem(thrown) ?? thrown);
+    } catch (error) {
+      visit.log.error({ err: error }, 'an error could not be rendered');
+      response.destroy();
+    }
+  };
+
+  const app = express();
+  app.disable('x-powered-by');
+  app.disable('etag');
+  app.set('query parser', false);
+  // Express gives every request and response its own prototype, which makes each later use of them slow: a
+  // quarter of what the kernel costs. Nothing here uses what it adds, so they keep the one they have.
+  app.request = IncomingMessage.prototype as express.Request;
+  app.response = ServerResponse.prototype as express.Response;
+  app.use(serve);
+  for (const { prefix, directory } of pages) app.use(prefix, express.static(directory, { cacheControl: false, dotfiles: 'ignore' }));
+  if (pages.length > 0) app.use(serveAfterPages);
+  app.use(errorEdge);
+
+  const http = createHttpServer(
+    {
+      headersTimeout: timeouts.headersMs,
+      requestTimeout: timeouts.requestMs,
+      keepAliveTimeout: timeouts.keepAliveMs,
+      connectionsCheckingInterval: timeouts.checkEveryMs,
+      maxHeaderSize: limits.maxHeaderBytes,
+      // Node's own refusal has no body; ours follows in refuseMalformed.
+      requireHostHeader: false,
+    },
+    (process.argv[2]==='noex' ? ((q: any, r: any) => (serve as any)(q, r, () => {})) : app) as any,
+  );
+  http.maxConnections = limits.maxConnections;
+  // One more than allowed, so that an excess is seen rather than cut off in silence.
+  http.maxHeadersCount = limits.maxHeaders + 1;
+  http.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseBytes(socket as Socket, error, surface));
+  // CONNECT comes with a raw socket, and there is nothing here to tunnel to.
+  http.on('connect', (_request, socket) => {
+    endWith(socket as Socket, new Problem('method_not_allowed', 'method_not_allowed', 'This server does not tunnel.', { headers: { allow: 'GET, HEAD, POST, OPTIONS' } }), surface);
+  });
+  // With a listener Node leaves the 100 to us; visit.ts sends it once the body is wanted.
+  http.on('checkContinue', app);
+  http.on('checkExpectation', app);
+  // Connections that never sent a request count as busy in Node's eyes and would hold up the end.
+  const fresh = new Set<Socket>();
+  http.on('connection', (socket) => {
+    fresh.add(socket);
+    socket.once('close', () => fresh.delete(socket));
+  });
+
+  return {
+    inFlight: () => visits.size,
+    listen: ({ host, port }) =>
+      new Promise((resolve, reject) => {
+        http.once('error', reject);
+        http.listen({ host, port }, () => {
+          http.off('error', reject);
+          http.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
+          void contract.warm(log);
+          const bound = (http.address() as AddressInfo).port;
+          resolve({ url: `http://${callableHost(host)}:${bound}`, port: bound });
+        });
+      }),
+    close({ drainMs = 25_000 } = {}) {
+      closing ??= drain(http, { drainMs, lastWordsMs: timeouts.lastWordsMs, visits, fresh, begin: () => (draining = true) });
+      return closing;
+    },
+  };
+}
+
+async function drain(
+  http: HttpServer,
+  options: { drainMs: number; lastWordsMs: number; visits: Set<Visit>; fresh: Set<Socket>; begin: () => void },
+): Promise<void> {
+  options.begin();
+  const closed = new Promise<void>((resolve) => http.close(() => resolve()));
+  http.closeIdleConnections();
+  for (const socket of options.fresh) socket.destroy();
+  const abort = setTimeout(() => {
+    const reason = new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
+    for (const visit of options.visits) visit.abort(reason);
+  }, options.drainMs);
+  const destroy = setTimeout(() => http.closeAllConnections(), options.drainMs + options.lastWordsMs);
+  await closed;
+  clearTimeout(abort);
+  clearTimeout(destroy);
+}
+
+function callableHost(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1';
+  if (host === '::') return '[::1]';
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+function arrivalOf(request: IncomingMessage): Arrival {
+  const { rawHeaders } = request;
+  const hosts: string[] = [];
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] as string;
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[at + 1] as string);
+  }
+  return { hosts, target: request.url ?? '', headers: request.headers, localPort: request.socket.localPort ?? 0 };
+}
+
+const hostShape = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
+// Of these Node silently keeps the first; somebody in between may have looked at the last.
+const singleHeaders = ['authorization', 'content-type', 'content-length', 'origin'];
+
+/** Refuses what Node lets pass and intermediaries read differently. */
+function refuseMalformed({ hosts, target }: Arrival, request: IncomingMessage, limits: ServerLimits): void {
+  const refuse = (message: string): never => {
+    // Whoever reads the same bytes differently must not get a second try on this connection.
+    throw new Problem('bad_request', 'invalid_request', message, { headers: { connection: 'close' } });
+  };
+  if (request.httpVersionMajor !== 1) refuse('The request must be HTTP/1.1.');
+  const [host] = hosts;
+  if (hosts.length !== 1 || host === undefined || !hostShape.test(host)) refuse('The request must have exactly one Host.');
+  if (target.length > limits.maxUrlBytes) refuse(`The address of the request may have ${limits.maxUrlBytes} bytes at most.`);
+  if (request.rawHeaders.length > 2 * limits.maxHeaders) refuse(`The request may have ${limits.maxHeaders} headers at most.`);
+  if (!target.startsWith('/') && target !== '*') {
+    const authority = /^https?:\/\/([^/?]*)(?:[/?]|$)/i.exec(target)?.[1];
+    if (authority?.toLowerCase() !== host?.toLowerCase()) refuse('The address of the request names another host.');
+  }
+  if (request.headers.expect !== undefined && !/^100-continue$/i.test(request.headers.expect)) refuse('The expectation cannot be met.');
+  if (request.rawHeaders.length > 2 * Object.keys(request.headers).length) refuseRepeated(request.rawHeaders, refuse);
+}
+
+function refuseRepeated(rawHeaders: readonly string[], refuse: (message: string) => never): void {
+  const seen = new Set<string>();
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = (rawHeaders[at] as string).toLowerCase();
+    if (singleHeaders.includes(name) && seen.has(name)) refuse(`The header \`${name}\` appears more than once.`);
+    seen.add(name);
+  }
+}
+
+/** What the file server throws for a path it cannot read is the caller's fault, not ours. */
+function pageProblem(thrown: unknown): Problem | undefined {
+  const status = thrown instanceof Error && !(thrown instanceof Problem) ? (thrown as { status?: unknown }).status : undefined;
+  if (status === 400) return new Problem('bad_request', 'invalid_path', 'The path holds a percent encoding that cannot be decoded.', { cause: thrown });
+  if (status === 403 || status === 404) return new Problem('not_found', 'route_not_found', 'There is nothing at this path.', { cause: thrown });
+  return undefined;
+}
+
+/** Answers bytes that never became a request, so that they too get the one error shape. */
+function refuseBytes(socket: Socket, error: NodeJS.ErrnoException, surface: 'gateway' | 'agent'): void {
+  const begun = (socket as { _httpMessage?: { headersSent: boolean } | null })._httpMessage?.headersSent === true;
+  if (!socket.writable || begun || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const messages: Record<string, string> = {
+    HPE_HEADER_OVERFLOW: 'The headers of the request are too large.',
+    ERR_HTTP_REQUEST_TIMEOUT: 'The request took too long to arrive.',
+  };
+  endWith(socket, new Problem('bad_request', 'invalid_request', messages[error.code ?? ''] ?? 'The request is not well-formed HTTP.'), surface);
+}
+
+function endWith(socket: Socket, problem: Problem, surface: 'gateway' | 'agent'): void {
+  const requestId = id('req');
+  const rendered = renderProblem(problem, requestId);
+  const body = JSON.stringify(surface === 'agent' ? { success: false, ...rendered } : rendered);
+  const lines = [
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'x-content-type-options: nosniff',
+    'x-should-retry: false',
+    ...Object.entries(problem.headers).map(([name, value]) => `${name}: ${value}`),
+    'connection: close',
+  ];
+  socket.on('error', () => socket.destroy());
+  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
+  const timer = setTimeout(() => socket.destroy(), 1_000);
+  timer.unref();
+  socket.once('close', () => clearTimeout(timer));
+}

@@ -1,0 +1,60 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { checkEffort, effortOrDefault, isRaised } from '../../../src/gateway/ai/reasoning.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { partsOf, startAi, type World } from './world.ts';
+
+const reasoning = { efforts: [{ id: 'low', name: 'Low' }, { id: 'medium', name: 'Medium' }, { id: 'high', name: 'High' }], default_effort: 'medium' };
+const thinker = { id: 'acme/thinker', reasoning };
+const plain = { id: 'acme/plain' };
+
+describe('reasoning efforts', () => {
+  test('are taken when the model has them, and are the default where none is asked', () => {
+    expect(checkEffort(thinker, 'high')).toBe('high');
+    expect(checkEffort(thinker, null)).toBeUndefined();
+    expect(effortOrDefault(thinker, undefined)).toBe('medium');
+    expect(effortOrDefault(plain, undefined)).toBeUndefined();
+  });
+
+  test('that the model lacks are refused with the allowed ids', () => {
+    expect(() => checkEffort(thinker, 'max')).toThrow('allowed are low, medium, high');
+    expect(() => checkEffort(thinker, '')).toThrow('allowed are');
+    expect(() => checkEffort(plain, 'low')).toThrow('has no reasoning efforts');
+  });
+
+  test('above the default are known as such', () => {
+    expect([undefined, 'low', 'medium', 'high'].map((effort) => isRaised(thinker, effort))).toEqual([false, false, false, true]);
+    expect(isRaised(plain, undefined)).toBe(false);
+  });
+});
+
+describe('a model that thinks in silence', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    const script = 'ok?chunks=2&gap=400';
+    const models = [
+      { id: 'acme/thinker', provider: 'acme', upstream_model: script, rates: null, reasoning },
+      { id: 'acme/patient', provider: 'acme', upstream_model: script, rates: null, idle_timeout_s: 5 },
+    ];
+    world = await startAi({ models: provider.modelsFile({ plain: script }, { models }), timeouts: { idleMs: 100, answerMs: 5_000 } });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  const reasonOf = async (body: object) => {
+    const { parts } = await partsOf(await world.post('/v1/ai/stream', { prompt: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }], ...body }));
+    return (parts.at(-1) as { finishReason: { unified: string } }).finishReason.unified;
+  };
+
+  test('is cut off at the usual silence', async () => {
+    expect(await reasonOf({ model: 'acme/plain' })).toBe('error');
+    expect(await reasonOf({ model: 'acme/thinker' })).toBe('error');
+  });
+
+  test('has more time when it was asked to think harder, or when the catalog grants it', async () => {
+    expect(await reasonOf({ model: 'acme/thinker', reasoning_effort: 'high' })).toBe('stop');
+    expect(await reasonOf({ model: 'acme/patient' })).toBe('stop');
+  });
+});
