@@ -31,7 +31,7 @@ export function networkOf(address: string): string {
 }
 
 /** Without a zone, IPv6 in its shortest form, and an IPv4 address that was mapped into IPv6 as itself. */
-function plainAddress(address: string): string {
+export function plainAddress(address: string): string {
   const [bare = ''] = address.split('%', 1);
   if (!isIPv6(bare)) return bare;
   const short = new URL(`http://[${bare}]/`).hostname.slice(1, -1);

@@ -10,6 +10,7 @@ import type { Database, Sql } from '../../src/kernel/database.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secret.ts';
 import { makeDatabase } from './databases.ts';
+import type { DatabasePlace } from './databases.ts';
 
 /** The administrator of every test gateway that asks for one. */
 export const testAdministrator = { adminId: 'admin', password: 'a password for tests only' };
@@ -23,6 +24,8 @@ export interface GatewayWorldOptions {
   /** Makes an administrator and logs in, which takes two digests; off unless a test is about administrators. */
   withAdmin?: boolean;
   clock?: Clock;
+  /** A database that others use too, such as a second gateway on one PostgreSQL; whoever made it removes it. */
+  place?: DatabasePlace;
 }
 
 export interface GatewayWorld {
@@ -47,7 +50,8 @@ export interface GatewayWorld {
 
 /** Starts one. Everything it made is gone after `close`. Replies are held against the contract. */
 export async function startGateway(options: GatewayWorldOptions = {}): Promise<GatewayWorld> {
-  const place = await makeDatabase();
+  const place = options.place ?? (await makeDatabase());
+  const removePlace = async (): Promise<void> => (options.place === undefined ? place.remove() : undefined);
   const where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
   const env = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', TOWNHALL_MASTER_KEY: testMasterKey, ...where, ...(options.withAdmin ? administrator : {}), ...options.env };
@@ -73,23 +77,27 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
       userToken,
       as,
       get adminToken() {
-        if (adminToken === undefined) throw new Error('This world has no administrator; start it with withAdmin.');
-        return adminToken;
+        return requireAdmin(adminToken);
       },
       get admin() {
-        return as(this.adminToken);
+        return as(requireAdmin(adminToken));
       },
       logLines,
       async close() {
         await gateway.close();
-        await place.remove();
+        await removePlace();
       },
     };
   } catch (error) {
     await gateway.close();
-    await place.remove();
+    await removePlace();
     throw error;
   }
+}
+
+function requireAdmin(token: string | undefined): string {
+  if (token === undefined) throw new Error('This world has no administrator; start it with withAdmin.');
+  return token;
 }
 
 // The local edition makes this Bureau itself; on PostgreSQL the tests are about the same user in the same Bureau.

@@ -1,0 +1,58 @@
+// Whose word about a client's address is believed: the configured proxies' alone. From them the rightmost
+// address that is not one of theirs counts; whatever stands further left anybody may have written.
+import { BlockList, isIP } from 'node:net';
+import { plainAddress } from './address.ts';
+
+export interface Proxies {
+  /** None is configured. */
+  readonly isEmpty: boolean;
+  isTrusted(address: string): boolean;
+  /** The client's address, from the socket's peer and the header `X-Forwarded-For`. */
+  clientOf(peer: string, forwardedFor: string | string[] | undefined): string;
+}
+
+/** Takes addresses and networks such as `10.0.0.0/8`. Throws for anything else, with a message that names it. */
+export function trustProxies(list: readonly string[]): Proxies {
+  const trusted = new BlockList();
+  for (const given of list) add(trusted, given);
+
+  function isTrusted(address: string): boolean {
+    const plain = plainAddress(address);
+    const version = isIP(plain);
+    return version !== 0 && trusted.check(plain, version === 6 ? 'ipv6' : 'ipv4');
+  }
+
+  return {
+    isEmpty: list.length === 0,
+    isTrusted,
+    clientOf(peer, forwardedFor) {
+      if (list.length === 0 || forwardedFor === undefined || !isTrusted(peer)) return peer;
+      const hops = String(forwardedFor).split(',').map(addressOf);
+      let client = peer;
+      for (const hop of hops.reverse()) {
+        // What is no address was not written by a proxy that we trust; the hop that brought it is the client.
+        if (hop === null) return client;
+        client = hop;
+        if (!isTrusted(hop)) return client;
+      }
+      return client;
+    },
+  };
+}
+
+function add(trusted: BlockList, given: string): void {
+  const [address = '', bits, ...surplus] = given.split('/');
+  const version = isIP(address);
+  const width = version === 6 ? 128 : 32;
+  const isFit = version !== 0 && surplus.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= width));
+  if (!isFit) throw new Error(`"${given}" is neither an address nor a network such as 10.0.0.0/8.`);
+  trusted.addSubnet(address, bits === undefined ? width : Number(bits), version === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** The address of one entry, which some proxies write with a port; null when there is none. */
+function addressOf(entry: string): string | null {
+  const text = entry.trim();
+  const match = /^\[([0-9A-Fa-f:.]+)\](?::\d{1,5})?$/.exec(text) ?? /^(\d+\.\d+\.\d+\.\d+):\d{1,5}$/.exec(text);
+  const address = match?.[1] ?? text;
+  return isIP(address) === 0 ? null : plainAddress(address);
+}

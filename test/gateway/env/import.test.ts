@@ -1,0 +1,101 @@
+// What a `.env` text is read as, and that it goes in whole or not at all.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseDotenv } from '../../../src/gateway/env/dotenv.ts';
+import { refusal, startEnvWorld, type EnvWorld } from './world.ts';
+
+const read = (text: string) => {
+  const { entries, faults } = parseDotenv(text);
+  return faults.length > 0 ? faults : Object.fromEntries(entries.map(({ key, value }) => [key, value]));
+};
+
+describe('a .env text', () => {
+  // The values are those that the package dotenv gives for the same texts.
+  test.each<[string, Record<string, string>]>([
+    ['A=1', { A: '1' }],
+    ['export A=1', { A: '1' }],
+    ['# comment\n\n  A = x  \nB=', { A: 'x', B: '' }],
+    ['A=x # comment', { A: 'x' }],
+    ['A=x#y', { A: 'x' }],
+    ['A="x # no comment" # comment', { A: 'x # no comment' }],
+    ["A='$B \\n'", { A: '$B \\n' }],
+    ['A="one\\ntwo"', { A: 'one\ntwo' }],
+    ['A="one  \n  two\n"\nB=2', { A: 'one  \n  two\n', B: '2' }],
+    ['A=`a "b" \'c\'`', { A: 'a "b" \'c\'' }],
+    ['A="a\\"b"', { A: 'a\\"b' }],
+    ['A={"json":true}', { A: '{"json":true}' }],
+    ['A=b=c==', { A: 'b=c==' }],
+    ['\uFEFFA=1\r\nB=2\r\n', { A: '1', B: '2' }],
+    ['A: yaml', { A: 'yaml' }],
+    ['A=1\nA=2', { A: '2' }],
+    ["A=it's", { A: "it's" }],
+    ['', {}],
+  ])('%j is read as dotenv does', (text, expected) => {
+    expect(read(text)).toEqual(expected);
+  });
+
+  test.each<[string, number, string]>([
+    ['A=1\nthis is no entry\nB=2', 2, 'KEY=value'],
+    ['A=1\n\nB="never closed\nC=3', 3, 'never closed'],
+    ['A="x"y', 1, 'behind its closing quote'],
+    ['=x', 1, 'KEY=value'],
+    ['export', 1, 'KEY=value'],
+  ])('%j is refused with the line', (text, line, message) => {
+    expect(read(text)).toEqual([{ line, message: expect.stringContaining(message) }]);
+  });
+
+  test('of 256 KiB of anything is read in no time', () => {
+    for (const piece of ['"', "'\\", 'A="', ' ', 'export ', 'A=`\\`', '\n', 'A="\\"']) {
+      const text = piece.repeat(Math.floor((256 * 1024) / piece.length));
+      const startedMs = performance.now();
+      parseDotenv(text);
+      expect(performance.now() - startedMs, JSON.stringify(piece)).toBeLessThan(2_000);
+    }
+  });
+});
+
+describe('env.importVariables', () => {
+  let world: EnvWorld;
+  beforeAll(async () => {
+    world = await startEnvWorld();
+  });
+  afterAll(() => world?.close());
+  const keys = async () => (await world.admin.env.listVariables()).items.map(({ key }) => key);
+  const importing = (content: string) => world.admin.env.importVariables({ content });
+
+  test('writes every variable, and a later one of the same key wins', async () => {
+    const content = '# Providers\nexport ACME_API_KEY="first CANARY key"\nTWO=2\nACME_API_KEY=second-CANARY-key\nPEM="-----BEGIN\nline\n-----END"';
+    await expect(importing(content)).resolves.toEqual({ imported: 3, keys: ['ACME_API_KEY', 'TWO', 'PEM'] });
+    const { items } = await world.admin.env.listVariables({ reveal: true });
+    expect(Object.fromEntries(items.map(({ key, value }) => [key, value]))).toMatchObject({
+      ACME_API_KEY: 'second-CANARY-key', TWO: '2', PEM: '-----BEGIN\nline\n-----END',
+    });
+    await expect(importing('# nothing but a comment')).resolves.toEqual({ imported: 0, keys: [] });
+  });
+
+  test.each([
+    ['a line that is none', 'NEW=1\nnonsense CANARY', 'line 2'],
+    ['a key in lower case', 'NEW=1\nlower=2', 'line 2'],
+    ['a masked value', 'NEW=1\nMASKED=••••1234', 'line 2'],
+    ['a value that is too long', `NEW=1\nLONG=${'x'.repeat(32 * 1024 + 1)}`, 'line 2'],
+    ['a start-up key', 'NEW=1\nDATABASE_URL=postgres://x', 'line 2'],
+  ])('writes nothing when there is %s', async (_what, content, where) => {
+    const answer = await refusal(importing(content));
+    expect(answer).toMatchObject({ status: 400, param: 'content' });
+    expect(answer.details[0]?.message).toContain(where);
+    expect(answer.message).not.toContain('CANARY');
+    expect(await keys()).not.toContain('NEW');
+  });
+
+  test('takes 500 keys and not one more', async () => {
+    const many = (count: number) => Array.from({ length: count }, (_, index) => `MANY_${index}=${index}`).join('\n');
+    expect(await refusal(importing(many(501)))).toMatchObject({ status: 400 });
+    expect(await keys()).not.toContain('MANY_0');
+    await expect(importing(many(500))).resolves.toMatchObject({ imported: 500 });
+  });
+
+  test('takes 256 KiB of text and no more', async () => {
+    const padded = (bytes: number) => `# ${'x'.repeat(bytes - 8)}\nP=1\n`.slice(-bytes);
+    await expect(importing(padded(256 * 1024))).resolves.toMatchObject({ imported: 1 });
+    expect(await refusal(importing(padded(256 * 1024 + 1)))).toMatchObject({ status: 413, code: 'request_too_large' });
+  });
+});

@@ -1,0 +1,94 @@
+// A whole gateway with a scripted provider whose key is not there yet: the place where a change of the
+// environment can be seen from outside.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+
+export interface EnvWorld extends GatewayWorld {
+  provider: ScriptedProvider;
+  /** What the provider was sent as its key, call by call. */
+  keysSent(): (string | undefined)[];
+  /** All text of all tables, binary columns in several encodings. */
+  dump(): Promise<string>;
+}
+
+/** Its one foreign model is `acme/fast`, which needs ACME_API_KEY. */
+export async function startEnvWorld(options: GatewayWorldOptions = {}): Promise<EnvWorld> {
+  const provider = await startProvider();
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-env-'));
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(modelsFile, provider.modelsFile({ fast: 'ok' }));
+  const world = await startGateway({ withAdmin: true, ...options, env: { MODELS_FILE: modelsFile, ...options.env } });
+  return Object.defineProperties(world, {
+    ...Object.getOwnPropertyDescriptors({
+      provider,
+      keysSent: () => provider.calls.map(({ headers }) => headers.authorization?.replace('Bearer ', '')),
+      dump: () => dump(world),
+    }),
+    close: {
+      value: closing(world, async () => {
+        await provider.close();
+        await rm(folder, { recursive: true, force: true });
+      }),
+    },
+  }) as EnvWorld;
+}
+
+function closing(world: GatewayWorld, further: () => Promise<void>): () => Promise<void> {
+  const close = world.close.bind(world);
+  return async () => {
+    await close();
+    await further();
+  };
+}
+
+export const modelIds = async (world: GatewayWorld): Promise<string[]> => (await world.user.ai.listModels()).items.map(({ id }) => id);
+
+/** What a refused call said. */
+export async function refusal(call: Promise<unknown>): Promise<{ status: number; code: string; param: string | null; message: string; details: readonly { path: string; message: string }[] }> {
+  const thrown = await call.then(
+    () => expect.unreachable('the call was not refused'),
+    (error: unknown) => error,
+  );
+  const { status, code, param, message, details } = thrown as Awaited<ReturnType<typeof refusal>>;
+  return { status, code, param, message, details };
+}
+
+export async function tableNames({ sql }: Pick<GatewayWorld, 'sql'>): Promise<string[]> {
+  const tables = await sql<{ name: string }[]>`
+    select format('%I.%I', table_schema, table_name) as name
+    from information_schema.tables where table_schema in ('gateway', 'agent', 'pgboss') and table_type = 'BASE TABLE' order by 1`;
+  return tables.map(({ name }) => name);
+}
+
+async function dump(world: GatewayWorld): Promise<string> {
+  const texts: string[] = [];
+  for (const name of await tableNames(world)) {
+    for (const row of await world.sql.unsafe(`select * from ${name}`)) {
+      for (const value of Object.values(row)) {
+        if (Buffer.isBuffer(value)) texts.push(value.toString('hex'), value.toString('base64'), value.toString('latin1'));
+        else texts.push(typeof value === 'string' ? value : (JSON.stringify(value, (_key, inner: unknown) => (typeof inner === 'bigint' ? `${inner}` : inner)) ?? ''));
+      }
+    }
+  }
+  return texts.join('\n');
+}
+
+/** The forms in which a value could lie somewhere. */
+export function formsOf(value: string): string[] {
+  const bytes = Buffer.from(value, 'utf8');
+  return [value, bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url'), bytes.toString('hex'), encodeURIComponent(value)];
+}
+
+/** Asks again until it is true; the bound is far above what is promised, because the machine of a test is busy. */
+export async function until(holds: () => Promise<boolean> | boolean, what: string, deadlineMs = 15_000): Promise<number> {
+  const startedMs = performance.now();
+  for (;;) {
+    if (await holds()) return performance.now() - startedMs;
+    if (performance.now() - startedMs > deadlineMs) throw new Error(`It did not come to pass in time: ${what}.`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
