@@ -6,7 +6,7 @@ import type { TestProject } from 'vitest/node';
 import { connect } from '../../src/kernel/database.ts';
 import { migrateAll, silentLog } from './template.ts';
 
-export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-embedded-'));
   const emptyFolder = join(folder, 'empty');
   const migratedFolder = join(folder, 'migrated');

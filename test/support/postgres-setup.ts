@@ -11,7 +11,7 @@ import type { TestProject } from 'vitest/node';
 import { connect } from '../../src/kernel/database.ts';
 import { databaseUrl, migrateAll, silentLog } from './template.ts';
 
-export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const given = process.env['DATABASE_URL'];
   const server = given ? { url: given, stop: async () => undefined } : await startServer();
   const migratedTemplate = `townhall_template_${randomBytes(4).toString('hex')}`;

@@ -1,0 +1,75 @@
+// Makes wrong requests out of the contract's own examples: each mutation breaks one thing that a caller could break.
+import fc from 'fast-check';
+
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+
+/** Values that parsers and databases trip over. */
+export const hostileValues: readonly Json[] = [
+  null, true, -1, 0, 1.5, 1e308, 9007199254740993, '', ' ', '\u0000', '\ud800', '\r\nx: y', '__proto__', "' OR 1=1--", '../../etc/passwd',
+  '%00', 'x'.repeat(70_000), [], [[]], {}, { type: 'nonsense' }, { constructor: { prototype: { polluted: true } } }, [null], ['x', 1, {}],
+];
+
+/** The paths of all members and items of a document, the root included. */
+export function placesOf(value: Json, path: readonly (string | number)[] = []): (string | number)[][] {
+  const below = Array.isArray(value)
+    ? value.flatMap((item, index) => placesOf(item, [...path, index]))
+    : value !== null && typeof value === 'object'
+      ? Object.entries(value).flatMap(([name, member]) => placesOf(member, [...path, name]))
+      : [];
+  return [[...path], ...below];
+}
+
+/** An arbitrary that changes the document at one to three places. */
+export function mutated(base: Json): fc.Arbitrary<Json> {
+  const change = fc.tuple(
+    fc.nat(),
+    fc.oneof(
+      fc.constantFrom(...hostileValues).map((value) => ({ kind: 'replace' as const, value })),
+      fc.jsonValue({ maxDepth: 3 }).map((value) => ({ kind: 'replace' as const, value: value as Json })),
+      fc.constant({ kind: 'remove' as const }),
+      fc.string({ maxLength: 12 }).map((name) => ({ kind: 'add' as const, name })),
+      fc.integer({ min: 2, max: 200 }).map((depth) => ({ kind: 'nest' as const, depth })),
+    ),
+  );
+  return fc.array(change, { minLength: 1, maxLength: 3 }).map((changes) => {
+    let document = structuredClone(base);
+    for (const [where, what] of changes) {
+      const places = placesOf(document);
+      const place = places[where % places.length] ?? [];
+      document = changeAt(document, place, (old) => {
+        if (what.kind === 'replace') return what.value;
+        if (what.kind === 'nest') return nested(old ?? null, what.depth);
+        if (what.kind === 'add') return old !== null && typeof old === 'object' && !Array.isArray(old) ? { ...old, [what.name]: 1 } : old;
+        return undefined;
+      });
+    }
+    return document;
+  });
+}
+
+function nested(value: Json, depth: number): Json {
+  let outer = value;
+  for (let level = 0; level < depth; level += 1) outer = level % 2 === 0 ? [outer] : { a: outer };
+  return outer;
+}
+
+function changeAt(document: Json, place: readonly (string | number)[], change: (old: Json | undefined) => Json | undefined): Json {
+  const [step, ...rest] = place;
+  if (step === undefined) return change(document) ?? null;
+  if (Array.isArray(document)) {
+    return document.flatMap((item, index) => {
+      if (index !== step) return [item];
+      if (rest.length > 0) return [changeAt(item, rest, change)];
+      const changed = change(item);
+      return changed === undefined ? [] : [changed];
+    });
+  }
+  if (document === null || typeof document !== 'object') return document;
+  const entries = Object.entries(document).flatMap(([name, member]): [string, Json][] => {
+    if (name !== step) return [[name, member]];
+    if (rest.length > 0) return [[name, changeAt(member, rest, change)]];
+    const changed = change(member);
+    return changed === undefined ? [] : [[name, changed]];
+  });
+  return Object.fromEntries(entries);
+}
