@@ -1,5 +1,6 @@
-// Asks that an operation lists the errors which every operation can give: 500 and some 4xx, and where it needs an
-// identity also 400, 401 and 403. No status may be left to `default` or to a range, since handlers are typed by number.
+// Asks that an operation lists the errors which every operation can give: 500 and some 4xx; wherever a credential is
+// looked at also 401, and 403 of a Bureau that serves nobody; where one is needed also 400; and at the gateway the 429
+// of the rate limits. No status may be left to `default` or to a range, since handlers are typed by number.
 
 export function errorResponses() {
   return {
@@ -7,7 +8,14 @@ export function errorResponses() {
       const statuses = Object.keys(operation.responses ?? {});
       const location = ctx.location.child(['responses']);
       const needsIdentity = Array.isArray(operation.security) && operation.security.length > 0;
-      const wanted = needsIdentity ? ['400', '401', '403', '500'] : ['500'];
+      const isGateway = /[\\/]openapi[\\/]gateway[\\/]/.test(ctx.location.source.absoluteRef);
+      const looksAtCredential = isGateway && operation['x-ignores-credential'] !== true;
+      const wanted = [
+        ...(needsIdentity ? ['400'] : []),
+        ...(needsIdentity || looksAtCredential ? ['401', '403'] : []),
+        ...(looksAtCredential ? ['429'] : []),
+        '500',
+      ];
       const missing = wanted.filter((status) => !statuses.includes(status));
       if (missing.length > 0)
         ctx.report({

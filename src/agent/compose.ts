@@ -10,10 +10,13 @@ import type { Log } from '../kernel/log.ts';
 import type { Redactor } from '../kernel/secret.ts';
 import { createServer, type Server, type ServerOptions } from '../kernel/server.ts';
 import type { AgentConfig } from './config.ts';
+import { openControl } from './control/index.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
-import { createRegistry, files, isWithin, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
-import { createRuns, loadTurn, sessions, sessionStore, type Runs } from './sessions/index.ts';
+import { openHands, type Hands } from './hands/index.ts';
+import { isWithin, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
+import { createChat, type Chat } from './chat/index.ts';
+import { createSessionRoom, type SessionRoom } from './sessions/index.ts';
 import { status } from './status/index.ts';
 import { openTokens, tokenStore } from './tokens/index.ts';
 
@@ -22,6 +25,8 @@ export interface AgentNeeds {
   /** Learns the tokens that must not appear in the log. */
   redactor: Redactor;
   clock?: Clock;
+  /** The environment of the process: what programs are given of it is where programs lie, the home and the language. */
+  env?: Readonly<Record<string, string | undefined>>;
   /** Beside those built in. */
   plugins?: readonly Plugin[];
   /** An open database instead of the config's own; whoever opened it closes it, after the agent. */
@@ -45,40 +50,57 @@ export interface Agent {
  */
 export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promise<Agent> {
   const { log, redactor, clock = systemClock } = needs;
-  const turn = loadTurn();
-  // Waited for below; until then a failure must not count as unheard.
-  turn.catch(() => {});
   await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
   const database = needs.database ?? (await connect(placeOf(config), { log }));
   const closeDatabase = async () => {
     if (needs.database === undefined) await database.close();
   };
-  let runs: Runs | undefined;
+  let room: SessionRoom | undefined;
+  let hands: Hands | undefined;
+  let chat: Chat | undefined;
   try {
     await migrate(database, { schema: 'agent', directory: join(import.meta.dirname, 'migrations'), log });
     const tokens = await openTokens({ store: tokenStore(database), name: config.name, tokenFile: config.tokenFile, redactor, clock, log });
     const workspace = await settleWorkspace(config);
-    const registry = createRegistry([files(workspace), ...(needs.plugins ?? [])]);
-    const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor });
-    runs = createRuns({
-      store: sessionStore(database),
+    hands = await openHands({
+      config,
+      database,
       agentId: tokens.agentId,
-      name: config.name,
-      model: (modelId) => gateway.model(modelId),
-      runTurn: await turn,
-      registry,
-      workspace: workspace.root,
-      limits: config,
-      hasReplicas: database.engine === 'postgres',
+      async execute(instructions) {
+        const { inputs } = made(room);
+        const { receipt } = await inputs.submit({ to: 'own', origin: 'service', parts: [{ type: 'text', text: instructions }] });
+        return receipt;
+      },
+      chat: () => made(chat),
+      workspace,
+      env: needs.env ?? process.env,
+      plugins: needs.plugins ?? [],
       clock,
       log,
     });
+    const { registry } = hands;
+    const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
+    room = await createSessionRoom({
+      database,
+      agentId: tokens.agentId,
+      name: config.name,
+      dataDir: config.dataDir,
+      workspace: workspace.root,
+      registry,
+      defaultModel: config.model,
+      model: (modelId, settings) => gateway.model(modelId, settings),
+      contextTokens: (modelId) => gateway.contextTokens(modelId),
+      limits: config,
+      clock,
+      log,
+    });
+    chat = createChat({ agentId: tokens.agentId, inputs: room.inputs, store: room.store });
     let isDraining = false;
     const statusRoom = status({ name: config.name, clock, isDraining: () => isDraining });
-    const sessionsRoom = sessions({ runs, defaultModel: config.model, executeWaitMs: config.executeWaitMs, clock });
+    const sessionsRoom = room.service(chat);
     const contract = createContract<Identity>({
       definition: await readContract(config.variant),
-      handlers: { ...statusRoom.handlers, ...sessionsRoom.handlers },
+      handlers: { ...statusRoom.handlers, ...sessionsRoom.handlers, ...hands.handlers },
       identities: { agentToken: 'agent' },
       identify: (bearer) => tokens.identify(bearer),
       guest: { kind: 'guest' },
@@ -93,7 +115,9 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       clock,
       ...(needs.timeouts ? { timeouts: needs.timeouts } : {}),
     });
-    await runs.recover();
+    await hands.start();
+    await room.runs.recover();
+    const control = await openControl({ dataDir: config.dataDir, tokens: tokens.desk, core: hands.core, log });
 
     let closing: Promise<void> | undefined;
     return {
@@ -101,19 +125,30 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       listen: () => server.listen({ host: config.host, port: config.port }),
       close() {
         isDraining = true;
-        closing ??= end(server, runs as Runs, config.drainMs, closeDatabase);
+        closing ??= end(server, (room as SessionRoom).runs, config.drainMs, async () => {
+          await control?.close();
+          await hands?.close();
+          await closeDatabase();
+        });
         return closing;
       },
     };
   } catch (error) {
-    await runs?.close(0);
+    await room?.runs.close(0);
+    await hands?.close();
     await closeDatabase();
     throw error;
   }
 }
 
+// Plugins and services are opened before what they call later.
+function made<T>(part: T | undefined): T {
+  if (part === undefined) throw new Error('A plugin or a service has called before the agent was put together.');
+  return part;
+}
+
 // Runs end a little before the server's patience does, so that their callers still hear of it.
-async function end(server: Server, runs: Runs, drainMs: number, closeDatabase: () => Promise<void>): Promise<void> {
+async function end(server: Server, runs: SessionRoom['runs'], drainMs: number, closeDatabase: () => Promise<void>): Promise<void> {
   try {
     await Promise.all([server.close({ drainMs }), runs.close(Math.max(0, drainMs - 1_000))]);
   } finally {

@@ -22,11 +22,22 @@ export const agentSettings = {
   variant: choice('AGENT_VARIANT', ['current', 'classic'], 'current', 'Which form of the API it serves.', { flag: 'variant' }),
   name: text('AGENT_NAME', 'townhall', 'Its name; the same name on one database is the same agent.', { flag: 'name' }),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
+  plugins: list('AGENT_PLUGINS', 'Files of further plugins, separated by commas; the flag may be repeated.', { flag: 'plugin' }),
+  pluginConfig: optionalText('AGENT_PLUGIN_CONFIG', 'JSON file with the settings of plugins, MCP servers and services.', { flag: 'plugin-config' }),
   executeWaitMs: integer('AGENT_EXECUTE_WAIT_MS', 120_000, 'How long execute waits before it answers 202.', deadline),
   toolTimeoutMs: integer('AGENT_TOOL_TIMEOUT_MS', 30_000, 'Deadline of one tool call.', deadline),
+  hookTimeoutMs: integer('AGENT_HOOK_TIMEOUT_MS', 5_000, 'Deadline of one hook of a plugin.', deadline),
+  pluginStartMs: integer('AGENT_PLUGIN_START_MS', 10_000, 'Deadline of the start of a plugin, and of each attempt to start a service.', deadline),
+  commandTimeoutMs: integer('AGENT_COMMAND_TIMEOUT_MS', 30_000, 'Deadline of a command of a service.', deadline),
   drainMs: integer('AGENT_DRAIN_MS', 25_000, 'How long running work may take after a stop was asked for.', deadline),
   leaseMs: integer('AGENT_LEASE_MS', 10_000, 'How long a replica without a sign of life keeps its runs.', deadline),
   maxSteps: integer('AGENT_MAX_STEPS', 64, 'Steps of one run.', { flag: null, min: 1, max: 1000 }),
+  approvalTtlMs: integer('AGENT_APPROVAL_TTL_MS', 600_000, 'How long a question for approval stands before it counts as denied.', deadline),
+  unattendedApprovals: choice('AGENT_UNATTENDED_APPROVALS', ['deny', 'approve'], 'deny', 'What becomes of calls that need approval in sessions that nobody attends.'),
+  heartbeatMs: integer('AGENT_HEARTBEAT_MS', 15_000, 'Between two heartbeats of a quiet event stream.', deadline),
+  maxReplayEvents: integer('AGENT_MAX_REPLAY_EVENTS', 100_000, 'How far back an event stream may begin.', { flag: null, min: 1, max: 100_000_000 }),
+  maxWaiting: integer('AGENT_MAX_WAITING', 1_000, 'Inputs that may wait in one session.', { flag: null, min: 1, max: 100_000 }),
+  keptDays: integer('AGENT_EXECUTE_KEPT_DAYS', 30, 'How long sessions of kind execute are kept.', { flag: null, min: 1, max: 36_500 }),
   maxRuns: integer('AGENT_MAX_RUNS', 64, 'Runs at one time; more are refused with 429.', { flag: null, min: 1, max: 10_000 }),
   modelRetries: integer('AGENT_MODEL_RETRIES', 2, 'How often a step that failed before its first byte is tried again.', { flag: null, min: 0, max: 10 }),
 };
@@ -40,6 +51,21 @@ export interface AgentConfig extends Omit<Settings, 'gatewayToken' | 'gatewayTok
   workspace: string;
   /** Nobody chose the workspace: it is the one within the data folder, made when it is not there. */
   isDefaultWorkspace: boolean;
+}
+
+/** Where an agent's data is and which agent of it is meant: what a command beside the agent has to know. */
+export interface AgentData {
+  /** Absolute. */
+  dataDir: string;
+  databaseUrl: string | undefined;
+  name: string;
+}
+
+/** Reads the few settings that say where the data is; needs nothing else of the agent. Throws a SettingError. */
+export function readAgentData(flags: Readonly<Record<string, string | undefined>>, env: Readonly<Record<string, string | undefined>>): AgentData {
+  const { dataDir, databaseUrl, name } = agentSettings;
+  const settings = readSettings({ dataDir, databaseUrl, name }, flags, env);
+  return { ...settings, dataDir: resolve(settings.dataDir) };
 }
 
 /** Reads and checks the settings. Throws a SettingError that names the one at fault. */

@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises';
 import { createGatewayClient } from '@townhall/gateway';
 import type { LanguageModelV3 } from '@ai-sdk/provider';
+import type { Clock } from '../kernel/clock.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { Redactor } from '../kernel/secret.ts';
 
@@ -10,11 +11,17 @@ export type GatewayToken = { value: string } | { file: string };
 
 export interface GatewayAccess {
   /** The model; throws a Problem when there is no token now. Nothing is sent before the model is called. */
-  model(modelId: string): Promise<LanguageModelV3>;
+  model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
+  /** How many tokens the model takes, as the gateway's catalog says; null when it does not, or does not answer. */
+  contextTokens(modelId: string): Promise<number | null>;
 }
 
-export function gatewayAccess(options: { url: string; token: GatewayToken; redactor: Redactor }): GatewayAccess {
-  const { url, token: source, redactor } = options;
+// The catalog changes seldom, and no run should wait long for it.
+const catalogKeptMs = 5 * 60 * 1000;
+const catalogLimitMs = 3_000;
+
+export function gatewayAccess(options: { url: string; token: GatewayToken; redactor: Redactor; clock: Clock }): GatewayAccess {
+  const { url, token: source, redactor, clock } = options;
   let held = '';
   let release = () => {};
 
@@ -29,10 +36,25 @@ export function gatewayAccess(options: { url: string; token: GatewayToken; redac
   }
 
   const client = createGatewayClient({ baseUrl: url, token: readToken });
+  let windows: Promise<Map<string, number>> | undefined;
+  let windowsUntilMs = 0;
+
+  function readWindows(): Promise<Map<string, number>> {
+    windowsUntilMs = clock.monotonicMs() + catalogKeptMs;
+    return client.ai.listModels(undefined, { timeoutMs: catalogLimitMs }).then(
+      ({ items }) => new Map(items.flatMap(({ id, context_window: tokens }) => (typeof tokens === 'number' ? [[id, tokens] as const] : []))),
+      () => new Map<string, number>(),
+    );
+  }
+
   return {
-    async model(modelId) {
+    async model(modelId, settings = {}) {
       await readToken();
-      return client.model(modelId);
+      return client.model(modelId, settings);
+    },
+    async contextTokens(modelId) {
+      windows = windows !== undefined && clock.monotonicMs() < windowsUntilMs ? windows : readWindows();
+      return (await windows).get(modelId) ?? null;
     },
   };
 }

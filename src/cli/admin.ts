@@ -1,18 +1,12 @@
-// `townhall admin setup` and `reset`: the administrator's credentials. A running local edition holds its database,
-// so the command asks it through the control socket; otherwise it opens the database itself.
-import { join } from 'node:path';
-import { createGateway } from '../gateway/compose.ts';
+// `townhall admin setup` and `reset`: the administrator's credentials. `townhall admin token` has a file of its own.
 import { gatewaySettings, readGatewayConfig } from '../gateway/config.ts';
 import type { GatewayConfig } from '../gateway/config.ts';
-import { systemClock } from '../kernel/clock.ts';
-import { callControl } from '../kernel/control.ts';
-import { createLog } from '../kernel/log.ts';
-import { Problem } from '../kernel/problem.ts';
-import { createRedactor } from '../kernel/secret.ts';
 import { SettingError } from '../kernel/settings.ts';
+import { runAdminToken } from './admin-token.ts';
 import { parseFlags } from './command.ts';
 import type { Command, CommandInput } from './command.ts';
 import { lineFromTerminal, passwordFromPipe, passwordFromTerminal } from './password.ts';
+import { askRunning, withGateway } from './running-server.ts';
 
 type Action = 'setup' | 'reset';
 
@@ -22,16 +16,25 @@ export const adminCommand: Command = {
       'Usage: townhall admin setup [OPTIONS]    makes the first administrator',
       '       townhall admin reset [OPTIONS]    replaces the credentials and ends every session',
       '',
+      '       townhall admin token create --scope SCOPES --bureau ID [--ttl 90d]',
+      '                                         makes a machine credential for a product\'s backend',
+      '       townhall admin token list',
+      '       townhall admin token revoke ID',
+      '',
       'Asks for what is not given. A password has at least 12 characters; it is never an argument.',
       '',
       '  --admin-id ID          the administrator ID',
       '  --password-stdin       read the password from standard input',
+      '  --scope SCOPES         what a machine credential is good for: tokens.issue, bureaus.current',
+      '  --bureau ID            the one Bureau that it may act for',
+      '  --ttl TIME             how long it lives, such as 12h or 90d; without it until it is revoked',
       '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
       '  --json                 print the result as JSON',
       '',
       'DATABASE_URL in the environment names a PostgreSQL instead of the folder.',
     ].join('\n'),
   async run(input) {
+    if (input.arguments.find((word) => !word.startsWith('-')) === 'token') return runAdminToken(input);
     const { flags, words } = parseFlags(input.arguments, {
       flags: ['admin-id', 'database-path'],
       switches: ['password-stdin', 'json'],
@@ -59,25 +62,11 @@ interface Request {
 }
 
 async function act(action: Action, { adminId, password, config, env }: Request): Promise<{ isShort: boolean }> {
-  if (config.databaseUrl === undefined) {
-    try {
-      const socket = join(config.databasePath, 'control.sock');
-      return (await callControl(socket, `admin.${action}`, { adminId, password })) as { isShort: boolean };
-    } catch (error) {
-      if (!(error instanceof Problem && error.code === 'not_ready')) throw error;
-    }
-  }
-  const redactor = createRedactor();
-  redactor.hold(password);
-  const log = createLog({ level: 'warn', redactor, write: (line) => void process.stderr.write(line) });
-  const gateway = await createGateway(config, { env, log, redactor, clock: systemClock });
-  try {
-    return action === 'setup'
-      ? await gateway.setupAdministrator(adminId, password)
-      : await gateway.resetAdministrator(adminId, password);
-  } finally {
-    await gateway.close();
-  }
+  return askRunning(config, { name: `admin.${action}`, input: { adminId, password } }, () =>
+    withGateway(config, { env, secrets: [password] }, (gateway) =>
+      action === 'setup' ? gateway.setupAdministrator(adminId, password) : gateway.resetAdministrator(adminId, password),
+    ),
+  );
 }
 
 function report(input: CommandInput, done: { action: Action; adminId: string; isShort: boolean; asJson: boolean }): void {

@@ -3,28 +3,36 @@ import { createAgent } from '../agent/compose.ts';
 import { agentSettings, readAgentConfig } from '../agent/config.ts';
 import { createLog } from '../kernel/log.ts';
 import { createRedactor } from '../kernel/secret.ts';
-import { describeSettings } from '../kernel/settings.ts';
+import { describeSettings, SettingError } from '../kernel/settings.ts';
 import { flagsOf, parseFlags } from './command.ts';
 import type { Command } from './command.ts';
+import { agentToolsHelp, runAgentCall, runAgentToken } from './agent-tools.ts';
+import { announceListening } from './announce.ts';
 import { untilStopped } from './until-stopped.ts';
 
 export const agentCommand: Command = {
   help: () =>
     [
       'Usage: townhall agent [OPTIONS]',
+      ...agentToolsHelp,
       '',
       'Runs an agent until SIGTERM or Ctrl-C. Once it serves it logs one line {"msg":"listening","url":"…"}.',
       'Its first token lies in the token file; every call needs it. Each option can also be given in the environment.',
       '',
       describeSettings(agentSettings),
     ].join('\n'),
-  async run({ arguments: given, env }) {
-    const config = readAgentConfig(parseFlags(given, { flags: flagsOf(agentSettings) }).flags, env);
+  async run(input) {
+    const { arguments: given, env } = input;
+    if (given[0] === 'token') return runAgentToken(input);
+    if (given[0] === 'call') return runAgentCall(input);
+    const { flags, words } = parseFlags(given, { flags: flagsOf(agentSettings), repeatable: ['plugin'] });
+    if (words.length > 0) throw new SettingError(`there is no "townhall agent ${words[0] ?? ''}"; see --help.`);
+    const config = readAgentConfig(flags, env);
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
-    const agent = await createAgent(config, { log, redactor });
+    const agent = await createAgent(config, { log, redactor, env });
     const { url } = await agent.listen();
-    log.info({ url }, 'listening');
+    announceListening(url);
     return untilStopped(() => agent.close());
   },
 };

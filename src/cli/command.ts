@@ -28,12 +28,13 @@ export interface ParsedArguments {
 }
 
 /**
- * Reads `--name value`, `--name=value` and the given switches (`--json`), which take no value.
+ * Reads `--name value`, `--name=value` and the given switches (`--json`), which take no value. What is `repeatable`
+ * becomes one value, separated by commas.
  * Throws a SettingError for anything else, such as a flag given twice or without its value.
  */
-export function parseFlags(given: readonly string[], known: { flags: readonly string[]; switches?: readonly string[] }): ParsedArguments {
-  const options: Record<string, { type: 'string' | 'boolean' }> = {};
-  for (const flag of known.flags) options[flag] = { type: 'string' };
+export function parseFlags(given: readonly string[], known: { flags: readonly string[]; switches?: readonly string[]; repeatable?: readonly string[] }): ParsedArguments {
+  const options: Record<string, { type: 'string' | 'boolean'; multiple?: boolean }> = {};
+  for (const flag of known.flags) options[flag] = { type: 'string', multiple: known.repeatable?.includes(flag) ?? false };
   for (const name of known.switches ?? []) options[name] = { type: 'boolean' };
   try {
     const { values, positionals } = parseArgs({ args: [...given], options, allowPositionals: true, strict: true });

@@ -21,8 +21,16 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import('./agent.ts')).agentCommand,
   },
   admin: {
-    summary: "Set up or reset the administrator's credentials.",
+    summary: "Administrator's credentials, and those of products' backends.",
     load: async () => (await import('./admin.ts')).adminCommand,
+  },
+  audit: {
+    summary: 'Verify the chain of the audit log.',
+    load: async () => (await import('./audit.ts')).auditCommand,
+  },
+  models: {
+    summary: 'Call each configured model provider once and say what is wrong.',
+    load: async () => (await import('./models.ts')).modelsCommand,
   },
   env: {
     summary: 'Seal stored secrets under a new master key.',

@@ -7,6 +7,7 @@ import { createRedactor } from '../kernel/secret.ts';
 import { describeSettings } from '../kernel/settings.ts';
 import { flagsOf, parseFlags } from './command.ts';
 import type { Command } from './command.ts';
+import { announceListening } from './announce.ts';
 import { untilStopped } from './until-stopped.ts';
 
 export const gatewayCommand: Command = {
@@ -25,7 +26,7 @@ export const gatewayCommand: Command = {
     const log = createLog({ level: config.logLevel, redactor });
     const gateway = await createGateway(config, { env, log, redactor, clock: systemClock });
     const { url } = await gateway.listen();
-    log.info({ url }, 'listening');
+    announceListening(url);
     return untilStopped(() => gateway.close());
   },
 };

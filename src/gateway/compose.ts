@@ -8,28 +8,42 @@ import { serveControl } from '../kernel/control.ts';
 import type { ControlHandler } from '../kernel/control.ts';
 import { createChanges } from '../kernel/changes.ts';
 import { createContract } from '../kernel/contract.ts';
+import { createIdempotency } from '../kernel/idempotency.ts';
+import { createQuota } from '../kernel/limits.ts';
+import { trustProxies } from '../kernel/proxies.ts';
+import { createSharedQuota } from '../kernel/shared-quota.ts';
 import { connect, migrate } from '../kernel/database.ts';
-import type { ConnectOptions, Database } from '../kernel/database.ts';
+import type { ConnectOptions, Database, DatabaseLimits } from '../kernel/database.ts';
+import { createJobs } from '../kernel/jobs.ts';
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import { parseToken } from '../kernel/secret.ts';
 import type { Redactor } from '../kernel/secret.ts';
 import { createServer } from '../kernel/server.ts';
+import { createTurnstile, defaultPlaces } from '../kernel/turnstile.ts';
+import { directoryStorage } from '../kernel/storage.ts';
 import type { Vault } from '../kernel/vault.ts';
-import { accounts, accountsStore, localPerson, mayLogInLocally } from './accounts/index.ts';
+import { callerOf, createAdmission, withinOwnBureau } from './admission.ts';
+import { accounts, accountsStores, localPerson, mayLogInLocally } from './accounts/index.ts';
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
-import type { CredentialsSet } from './admin/index.ts';
-import { ai } from './ai/index.ts';
+import type { Admin, CredentialsSet, MachineRequest, Machines } from './admin/index.ts';
+import { ai, createLinks, jobsStore, mediaJobs } from './ai/index.ts';
+import type { ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
 import { bureaus, bureausStore } from './bureaus/index.ts';
+import { cities, citiesStore } from './cities/index.ts';
 import { isStartupKey } from './config.ts';
 import type { GatewayConfig } from './config.ts';
 import { directory } from './directory/index.ts';
 import { env as environment, envStore, unlock } from './env/index.ts';
 import type { Rewrapped } from './env/index.ts';
 import type { Identity } from './identity.ts';
+import { mail } from './mail/index.ts';
+import { createRecheck } from './running-calls.ts';
 import type { Service } from './service.ts';
+import { loadProject, registerServices, services as projectServices } from './services/index.ts';
+import type { ProjectService, ServiceDefinition } from './services/index.ts';
 
 /** What the gateway takes from the process that runs it. */
 export interface GatewaySeams {
@@ -38,6 +52,10 @@ export interface GatewaySeams {
   log: Log;
   redactor: Redactor;
   clock: Clock;
+  /** Other waits than the usual ones, for a machine that is slower than a server's. */
+  databaseLimits?: Partial<DatabaseLimits>;
+  /** Services of the program that runs the gateway, beside those of a project. */
+  services?: readonly ServiceDefinition[];
   /** Told in a few words what the start is busy with. */
   progress?: (step: string) => void;
   /** Holds every reply against the contract; tests do, a server in use has no time for it. */
@@ -54,8 +72,12 @@ export interface Gateway {
   hasAdministrator(): Promise<boolean>;
   setupAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
   resetAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
+  /** The credentials of products' backends. */
+  machines: Machines;
   /** Puts every stored value under the first of the master keys. */
   rewrapEnv(): Promise<Rewrapped>;
+  /** Calls each configured model provider once and says how it stands. */
+  checkProviders(): Promise<ProviderCheck[]>;
   /** A token for the local user of the local edition. */
   issueLocalToken(): Promise<IssuedToken>;
   /** Who a bearer credential stands for, or null. */
@@ -68,8 +90,16 @@ const migrations = fileURLToPath(new URL('./migrations/', import.meta.url));
 /** Opens the database and puts the services together. What it opened is closed again when it throws. */
 export async function createGateway(config: GatewayConfig, seams: GatewaySeams): Promise<Gateway> {
   const progress = seams.progress ?? (() => {});
+  // First of all, as a project that cannot be served must leave everything as it is.
+  const known = registerServices(
+    [
+      ...(seams.services ?? []).map((definition) => ({ definition, where: 'the embedding program' })),
+      ...(config.project === undefined ? [] : await loadProject(config.project)),
+    ],
+    { reservedIds: ownIds(), isReservedKey: isStartupKey },
+  );
   progress(config.databaseUrl === undefined ? 'opening the embedded database' : 'connecting to PostgreSQL');
-  const database = await connect(databaseOptions(config), { log: seams.log });
+  const database = await connect({ ...databaseOptions(config), limits: seams.databaseLimits ?? {} }, { log: seams.log });
   try {
     const { log, redactor } = seams;
     const dataFolder = database.engine === 'embedded' ? config.databasePath : null;
@@ -78,7 +108,7 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
     progress('bringing the database up to date');
     await migrate(database, { schema: 'gateway', directory: migrations, log: seams.log });
     progress('starting the services');
-    return await assemble(config, seams, { database, vault });
+    return await assemble(config, seams, { database, vault, known });
   } catch (error) {
     await database.close();
     throw error;
@@ -92,10 +122,18 @@ function databaseOptions(config: GatewayConfig): ConnectOptions {
     : { url: config.databaseUrl, prepare: config.databasePrepare };
 }
 
-async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, vault }: { database: Database; vault: Vault }): Promise<Gateway> {
+interface Opened {
+  database: Database;
+  vault: Vault;
+  /** The services that a project brings. */
+  known: ReadonlyMap<string, ProjectService>;
+}
+
+async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, vault, known }: Opened): Promise<Gateway> {
   const { log, clock, env, redactor } = seams;
   const isLocalEdition = database.engine === 'embedded';
   let isDraining = false;
+  let listeningUrl: string | null = null;
   const listed: Pick<Service, 'name' | 'title' | 'env'>[] = [];
 
   const changes = createChanges({ database, schema: 'gateway', clock, log });
@@ -112,15 +150,43 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     clock,
     log,
   });
-  const bureauService = bureaus({ store: bureausStore(database), log });
+  const bureauService = bureaus({ store: bureausStore(database), audit: auditLog, changes, examineToken, log });
+  const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl });
+  const mailer = mail({ env: envService.reader });
+  const accountStores = accountsStores(database, bureauService);
+  const turnstile = createTurnstile(defaultPlaces);
   const accountService = accounts({
-    store: accountsStore(database, bureauService),
+    turnstile,
+    stores: accountStores,
     bureaus: bureauService,
     log,
+    clock,
+    fetch: (input, init) => fetch(input, init),
+    env: envService.reader,
+    mail: mailer,
+    audit: auditLog,
+    changes,
     localLogin: mayLogInLocally({ ...config, engine: database.engine }),
+    baseUrl: () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl ?? (isLocalEdition ? listeningUrl : null),
   });
-  const adminService = admin({ store: adminStore(database), log });
+  const adminService = admin({ store: adminStore(database), turnstile, audit: auditLog, changes, bureaus: bureauService, log });
+  const queue = createJobs(database, { schema: 'pgboss', log });
+  const jobs = mediaJobs({
+    store: jobsStore(database),
+    queue,
+    storage: directoryStorage(config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media')),
+    isAlone: isLocalEdition,
+    clock,
+    log,
+  });
+  const links = createLinks({
+    keys: vault.derive('media links'),
+    baseUrl: () => (envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl ?? listeningUrl ?? '').replace(/\/+$/, ''),
+    linkSeconds: config.mediaLinkSeconds,
+  });
   const aiService = await ai({
+    jobs,
+    links,
     env: envService.reader,
     modelsFile: config.modelsFile,
     guideDirectory: join(projectRoot, 'docs', 'guides'),
@@ -131,16 +197,25 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     log,
     clock,
   });
-  const slices = [envService, bureauService, accountService, aiService, adminService];
-  listed.push(...slices);
+  const slices = [envService, cityService, bureauService, accountService, aiService, adminService];
+  const ownServices = projectServices({
+    known,
+    env: envService.reader,
+    findUser: (userId) => accountStores.accounts.findUser(userId),
+    findBureau: (bureauId) => bureauService.find(bureauId),
+    clock,
+    actionMs: config.actionMs,
+  });
+  listed.push(...slices, ...ownServices.listed);
   const directoryService = directory({
     services: () => listed.map(({ name, title, env: declared }) => ({ id: name, title, env: declared })),
     async ready() {
       if (isDraining) throw new Problem('unavailable', 'draining', 'This server is stopping.', { headers: { 'retry-after': '1' } });
       await database.ping();
+      await withinMs(jobs.ready(), readyMs);
     },
   });
-  const services = [...slices, directoryService];
+  const services = [...slices, ownServices, directoryService];
 
   async function identify(bearer: string): Promise<Identity | null> {
     const kind = parseToken(bearer);
@@ -149,12 +224,28 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     return null;
   }
 
+  /** Whose user token it is, for an administrator or a backend that asks. */
+  async function examineToken(token: string) {
+    const identity = await accountService.identify(token);
+    const expiresAt = identity && (await accountService.tokenEnd(identity.tokenId));
+    return identity && expiresAt ? { ...identity, expiresAt } : null;
+  }
+
+  const idempotency = createIdempotency({ database, schema: 'gateway', clock, log });
   const contract = createContract<Identity>({
     definition: contractDocument,
-    handlers: Object.assign({}, ...services.map(({ handlers }) => handlers)),
+    handlers: withinOwnBureau(Object.fromEntries(services.flatMap(({ handlers }) => Object.entries(handlers)))),
     identities: { userToken: 'user', adminSession: 'admin' },
     identify,
     guest: { kind: 'guest' },
+    // One process has no others to share with.
+    admit: createAdmission({
+      quota: isLocalEdition ? createQuota({ clock }) : createSharedQuota({ database, schema: 'gateway', clock, log }),
+      limits: { user: config.rateUser, guest: config.rateGuest, admin: config.rateAdmin, login: config.rateLogin },
+      requestsPerMinute: (bureauId) => bureauService.requestsPerMinute(bureauId),
+    }),
+    idempotency,
+    callerOf,
     validateResponses: seams.validateResponses ?? false,
   });
   const server = createServer({
@@ -164,7 +255,15 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     log,
     clock,
     cors: { origins: config.corsOrigins },
+    proxies: trustProxies(config.trustedProxies),
+    ...(config.rateUser === null || config.rateGuest === null ? { limits: { maxConnections: Infinity, maxPerAddress: Infinity } } : {}),
     timeouts: { headersMs: config.headersMs, requestMs: config.requestMs, stalledMs: config.stalledMs, heartbeatMs: config.heartbeatMs },
+  });
+
+  const recheckRunning = createRecheck({ running: () => server.running(), identify, log });
+  changes.onChange(() => {
+    recheckRunning();
+    bureauService.refresh().catch((error: unknown) => log.warn({ err: error }, 'the limits of the Bureaus could not be read'));
   });
 
   if (config.adminId !== undefined && config.adminPassword !== undefined) {
@@ -175,7 +274,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   if (isLocalEdition) await bureauService.ensureLocal(config.cityBaseUrl ?? `http://127.0.0.1:${config.port || 43127}`);
 
   const control = isLocalEdition
-    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'env.rewrap': () => envService.rewrap() }, { log })
+    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'env.rewrap': () => envService.rewrap(), 'models.check': () => aiService.checkProviders() }, { log })
     : undefined;
   envService.start();
   auditLog.start();
@@ -184,26 +283,55 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     database,
     async listen() {
       const address = await server.listen({ host: config.host, port: config.port });
+      listeningUrl = address.url;
       changes.start();
+      jobs.start();
       void contract.warm(log);
       return address;
     },
     async close() {
       isDraining = true;
-      await server.close({ drainMs: config.drainMs });
+      // At once, so that both are done when the time for it is over.
+      await Promise.all([server.close({ drainMs: config.drainMs }), queue.stop({ timeoutMs: config.drainMs })]);
+      await jobs.close();
       await control?.close();
       await changes.stop();
       for (const service of services.reverse()) await service.close?.();
+      mailer.close();
+      await idempotency.close();
       await auditLog.close();
       await database.close();
     },
     hasAdministrator: () => adminService.exists(),
     setupAdministrator: (adminId, password) => adminService.setup(adminId, password),
     resetAdministrator: (adminId, password) => adminService.reset(adminId, password),
+    machines: adminService.machines,
     rewrapEnv: () => envService.rewrap(),
+    checkProviders: () => aiService.checkProviders(),
     issueLocalToken: () => accountService.issueUserToken({ bureauId: 'local', person: localPerson }),
     identify,
   };
+}
+
+/** What no service of a project may be called: the first part of each path of the contract, and what is kept for later. */
+function ownIds(): ReadonlySet<string> {
+  const parts = Object.keys(contractDocument.paths).flatMap((path) => /^\/v1\/([^/{]+)/.exec(path)?.[1] ?? []);
+  return new Set([...parts, 'directory', 'services', 'credits', 'usage', 'payments', 'audit']);
+}
+
+// How long a question whether the server is ready may wait for the answer yes.
+const readyMs = 2_000;
+
+async function withinMs(ready: Promise<void>, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Problem('unavailable', 'not_ready', 'The server is still starting.', { headers: { 'retry-after': '1' } })), ms);
+  });
+  try {
+    await Promise.race([ready, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 // The portal is built by `npm run docs`; without it the server simply has no /docs.
@@ -213,10 +341,8 @@ function portalPages(): { prefix: string; directory: string }[] {
 }
 
 /** What `townhall admin` asks of a running server, whose embedded database no other process can open. */
-function controlHandlers(adminService: {
-  setup(adminId: string, password: string): Promise<CredentialsSet>;
-  reset(adminId: string, password: string): Promise<CredentialsSet>;
-}): Record<string, ControlHandler> {
+function controlHandlers(adminService: Pick<Admin, 'setup' | 'reset' | 'machines'>): Record<string, ControlHandler> {
+  const { machines } = adminService;
   const withCredentials = (act: (adminId: string, password: string) => Promise<CredentialsSet>): ControlHandler => {
     return async (input) => {
       const { adminId, password } = input as { adminId: string; password: string };
@@ -226,5 +352,8 @@ function controlHandlers(adminService: {
   return {
     'admin.setup': withCredentials((adminId, password) => adminService.setup(adminId, password)),
     'admin.reset': withCredentials((adminId, password) => adminService.reset(adminId, password)),
+    'admin.token.create': (input) => machines.create(input as MachineRequest),
+    'admin.token.list': () => machines.list(),
+    'admin.token.revoke': (input) => machines.revoke(String(input)),
   };
 }

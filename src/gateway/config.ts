@@ -1,4 +1,5 @@
 // The gateway's settings: one table, read once at start from flags and environment and then passed on as values.
+import { trustProxies } from '../kernel/proxies.ts';
 import {
   SettingError,
   choice,
@@ -6,6 +7,7 @@ import {
   list,
   optionalSwitch,
   optionalText,
+  rate,
   readSettings,
   secretText,
   text,
@@ -29,16 +31,24 @@ export const gatewaySettings = {
   adminId: optionalText('ADMIN_ID', 'First administrator; used only while there is none.'),
   adminPassword: secretText('ADMIN_PASSWORD', "The first administrator's password, 12 characters or more."),
   localLogin: optionalSwitch('LOCAL_LOGIN', 'false turns the login without credentials of the local edition off.'),
+  project: optionalText('TOWNHALL_PROJECT', 'Folder of a project whose services are served too.', { flag: 'project' }),
   modelsFile: optionalText('MODELS_FILE', 'JSON file with providers and models of your own; read again on change.'),
+  storagePath: optionalText('STORAGE_PATH', 'Folder for images and videos; in the folder of the embedded database, or ./data/media.'),
+  mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'How long a link to an image or a video is good.', { min: 1, max: 7 * 24 * 3600 }),
   cityBaseUrl: optionalText('TOWNHALL_CITY_BASE_URL', 'The address under which users reach this server.'),
   corsOrigins: list('CORS_ORIGINS', 'Origins whose pages may call this server, separated by commas.'),
   trustedProxies: list('TRUSTED_PROXIES', 'Addresses or networks of proxies whose X-Forwarded-For is believed.'),
+  rateUser: rate('RATE_LIMIT_USER', 600, 'Requests a minute of one user; off lifts it, and the limit of connections with it.'),
+  rateAdmin: rate('RATE_LIMIT_ADMIN', 300, 'Requests a minute of one administrator session; off lifts it.'),
+  rateGuest: rate('RATE_LIMIT_GUEST', 60, 'Requests a minute of one address without a credential; off lifts it.'),
+  rateLogin: rate('RATE_LIMIT_LOGIN', 10, 'Login attempts a minute of one address; off lifts it, never the counting of guesses.'),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
   connectMs: integer('TIMEOUT_CONNECT_MS', 5_000, 'Deadline for a connection to a model provider.', deadline),
   firstByteMs: integer('TIMEOUT_FIRST_BYTE_MS', 60_000, "Deadline for a streamed answer's first byte.", deadline),
   answerMs: integer('TIMEOUT_ANSWER_MS', 600_000, "Deadline for a whole answer's first byte.", deadline),
   idleMs: integer('TIMEOUT_IDLE_MS', 60_000, 'Longest silence between two pieces of a streamed answer.', deadline),
   streamMs: integer('TIMEOUT_STREAM_MS', 1_800_000, 'Longest streamed answer.', deadline),
+  actionMs: integer('TIMEOUT_ACTION_MS', 60_000, "Longest run of an action of a project's service.", deadline),
   headersMs: integer('TIMEOUT_HEADERS_MS', 10_000, "Deadline for a request's headers.", deadline),
   requestMs: integer('TIMEOUT_REQUEST_MS', 30_000, 'Deadline for a whole request.', deadline),
   stalledMs: integer('TIMEOUT_STALLED_MS', 60_000, 'A reader that takes nothing for so long is dropped.', deadline),
@@ -55,7 +65,11 @@ export function isStartupKey(key: string): boolean {
 
 const startupKeys: ReadonlySet<string> = new Set([
   ...Object.values(gatewaySettings).map((setting) => setting.key),
-  ...['HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS'],
+  'HTTPS_PROXY',
+  'HTTP_PROXY',
+  'NO_PROXY',
+  'NODE_OPTIONS',
+  'NODE_EXTRA_CA_CERTS',
 ]);
 
 /** What the gateway runs with. Times in milliseconds. */
@@ -74,7 +88,16 @@ export function readGatewayConfig(
     throw new SettingError('LOCAL_LOGIN=true works only with the embedded database, not with DATABASE_URL.');
   }
   if (config.cityBaseUrl !== undefined) requireBaseUrl(config.cityBaseUrl);
+  requireProxies(config.trustedProxies);
   return config;
+}
+
+function requireProxies(list: readonly string[]): void {
+  try {
+    trustProxies(list);
+  } catch (error) {
+    throw new SettingError(`TRUSTED_PROXIES: ${error instanceof Error ? error.message : String(error)}`);
+  }
 }
 
 function requireBaseUrl(given: string): void {

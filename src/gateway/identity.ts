@@ -3,7 +3,14 @@
 /** The identity of one request: nobody, a user of one Bureau, or an administrator. */
 export type Identity =
   | { kind: 'guest' }
-  | { kind: 'user'; userId: string; bureauId: string; tokenId: string }
+  | {
+      kind: 'user';
+      userId: string;
+      bureauId: string;
+      tokenId: string;
+      /** The only models that the token is good for; without it, whatever its user may call. */
+      models?: readonly string[];
+    }
   | {
       kind: 'admin';
       adminId: string;

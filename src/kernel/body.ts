@@ -3,10 +3,11 @@
 import type { IncomingMessage } from 'node:http';
 import type { OperationFacts, ReceivedBody } from './contract.ts';
 import { parseJson } from './json.ts';
+import { parseMultipart } from './multipart.ts';
 import { Problem } from './problem.ts';
 
 const nothing = new Uint8Array(0);
-const absent: ReceivedBody = { raw: nothing, present: false, json: undefined };
+const absent: ReceivedBody = { raw: nothing, present: false, value: undefined, isForm: false };
 
 export interface BodyLimits {
   /** For operations that do not name their own `x-max-body-bytes`. */
@@ -25,7 +26,7 @@ export function receiveBody(request: IncomingMessage, operation: OperationFacts,
   refuseEncoding(request);
   const mediaType = operation.body === null ? null : declaredMediaType(request, operation.body.mediaTypes);
   if (Number(request.headers['content-length'] ?? 0) > maximum) throw tooLarge(maximum);
-  return collect(request, maximum).then((raw) => {
+  return collect(request, maximum).then(async (raw) => {
     if (mediaType === null) {
       // Many clients send an empty object where nothing is asked for; anything more is a misunderstanding.
       if (!/^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1', 0, 64)) || raw.byteLength > 64) {
@@ -34,7 +35,9 @@ export function receiveBody(request: IncomingMessage, operation: OperationFacts,
       return absent;
     }
     if (raw.byteLength === 0) return absent;
-    return { raw, present: true, json: mediaType === 'application/json' ? parseJson(raw) : undefined };
+    const isForm = mediaType === 'multipart/form-data';
+    const value = isForm ? await parseMultipart(raw, request.headers['content-type'] ?? '') : mediaType === 'application/json' ? parseJson(raw) : undefined;
+    return { raw, present: true, value, isForm };
   });
 }
 

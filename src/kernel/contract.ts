@@ -2,20 +2,20 @@
 // operation, settles who is asking, holds that against the operation's `security`, and only then lets the
 // body be read, validated and handled. Nothing is served that the contract does not say.
 //
-// openapi-backend is used through subclasses of its three parts. Its router walks the whole document for every
-// request and lets a literal path fall through to a template; its validator copies every schema and follows
-// recursive ones without end; its pipeline costs more than all the rest of the kernel together.
+// openapi-backend's own pipeline (`handleRequest`) runs the steps. Its router and its validator are replaced
+// by subclasses, because its router walks the whole document for every request and lets a literal path fall
+// through to a template, and its validator copies every schema and follows recursive ones without end.
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { OpenAPIBackend, OpenAPIRouter, OpenAPIValidator } from 'openapi-backend';
 import { invalidRequest, type SchemaError, type SchemaTools } from './faults.ts';
+import { type Idempotency, type Remember, rememberNothing } from './idempotency.ts';
 import type { Log } from './log.ts';
 import { Problem } from './problem.ts';
 import { createRouter, type Route, type Router } from './router.ts';
 
 // The libraries' own types are `any` at their seams, and a handler's exact types are proven where it is
 // written (operation.ts); this alias is the one place where they are forgotten.
-// biome-ignore lint/suspicious/noExplicitAny: see above
 type Any = any;
 
 /** What the server must know about an operation before and after it is handled. */
@@ -25,13 +25,18 @@ export interface OperationFacts {
   /** Null where the operation takes no body. */
   body: { required: boolean; mediaTypes: readonly string[] } | null;
   passthrough: boolean;
+  /** The name of a rate limit of its own, as `x-rate-limit` says. */
+  rateLimit: string | undefined;
+  /** It answers alike whatever credential is sent, and is not counted. */
+  ignoresCredential: boolean;
 }
 
 export interface ReceivedBody {
   raw: Uint8Array;
   present: boolean;
-  /** The parsed document; undefined when the body is absent or is not JSON. */
-  json: unknown;
+  /** The parsed document, or the members of a form; undefined when the body is absent or is neither. */
+  value: unknown;
+  isForm: boolean;
 }
 
 /** One request on its way. The server makes it; the contract writes down what it found out. */
@@ -52,6 +57,8 @@ export interface Exchange {
   identity: { kind: string } | undefined;
   /** True once the handler was called: from there on each answer is the operation's own. */
   handled: boolean;
+  /** Sent with the answer, whatever it is; a reply's own headers win. */
+  answerHeaders?: Record<string, string> | undefined;
 }
 
 /** A reply with its operation's types forgotten; operation.ts has the exact ones. */
@@ -86,6 +93,15 @@ export interface ContractOptions<Identity extends { kind: string }> {
   identify: (bearer: string) => Promise<Identity | null>;
   /** Who a caller without a credential is. */
   guest: Identity;
+  /**
+   * Lets a caller in once it is known, or throws, such as 429. The identity is null when the credential that was
+   * sent is nobody's, which the caller hears after this.
+   */
+  admit?: (exchange: Exchange, operation: OperationFacts, identity: Identity | null) => void | Promise<void>;
+  /** Keeps answers for operations that declare the header `Idempotency-Key`. */
+  idempotency?: Idempotency;
+  /** To whom an Idempotency-Key belongs; null for a caller who cannot be told from others. */
+  callerOf?: (identity: Identity) => string | null;
   /** Holds every answer against the contract too; for tests, as it costs time. */
   validateResponses?: boolean;
 }
@@ -105,15 +121,18 @@ interface ContractOperation {
   path: string;
   /** As the document has it; undefined is refused at start. */
   declaredSecurity: Record<string, string[]>[] | undefined;
+  /** The answer holds a secret, which is shown once. */
+  isSecret: boolean;
   /** What the pipeline is told: nothing for an operation that anyone may call, else the one requirement. */
   security: Record<string, string[]>[];
   /** The identity kinds that may call it. */
   admits: ReadonlySet<string>;
   parameters: Parameter[];
   requestBody?: Any;
+  /** The members of its form that are files. */
+  formFiles: ReadonlySet<string>;
   responses: Record<string, Any>;
   facts: OperationFacts;
-  ignoresCredential: boolean;
   toleratesQuery: boolean;
   queryParameters: Map<string, { list: boolean; commas: boolean }>;
   headerNames: string[];
@@ -127,6 +146,7 @@ interface ParsedRequest {
   headers: Record<string, unknown>;
   cookies: Record<string, string>;
   requestBody: unknown;
+  isForm: boolean;
   raw: Uint8Array;
 }
 
@@ -139,19 +159,23 @@ interface ContractRequest {
   parsed: ParsedRequest | undefined;
   allow: string;
   params: Record<string, string>;
+  failure: Problem | undefined;
 }
 
 // Where the document lives for ajv, so that its `$ref`s are compiled once and shared by all operations.
 const documentKey = 'contract.json';
-// All schemes of ours come down to one question, so the operations carry this one requirement in place of theirs.
+// The pipeline runs a chain of promises for each scheme of an operation. All of ours come down to one
+// question, so the operations are handed to it with this one requirement in place of theirs.
 const listed = 'an identity that the operation lists';
 const methods = ['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'];
 const nothing = new Uint8Array(0);
+const formType = 'multipart/form-data';
 // Explaining every fault costs more than finding the first; beyond this size the first has to do.
 const explainedBodyBytes = 16 * 1024;
 // Longer ones are refused unseen: ours have 56 characters, and no lookup should be fed kilobytes.
 const maximumBearerLength = 256;
-const bearerShape = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
+// One spelling and no other: what intermediaries might read differently is not a credential here.
+const bearerShape = /^Bearer ([A-Za-z0-9._~+/-]+=*)$/;
 
 /**
  * Refuses to start, by throwing and naming them all, when the document and the handlers do not agree or an
@@ -165,7 +189,7 @@ export function createContract<Identity extends { kind: string }>(options: Contr
   const router = new ContractRouter(document, operations, byId);
   const validator = new ContractValidator(document, router);
 
-  const backend = new ContractBackend({ definition: document, strict: true, quick: true });
+  const backend = new OpenAPIBackend({ definition: document, strict: true, quick: true });
   // What `init` would do, but with our router and validator and without copying the document.
   backend.definition = document;
   backend.router = router as Any;
@@ -173,8 +197,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
   backend.initialized = true;
 
   backend.register({
-    notFound: () => {
-      throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+    notFound: (context: Any) => {
+      throw context.request.failure ?? new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
     },
     methodNotAllowed: (_context: Any, request: ContractRequest) => {
       if (request.method === 'options') return { status: 204, headers: { allow: request.allow } };
@@ -183,7 +207,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       });
     },
     postRoutingHandler: (context: Any, request: ContractRequest) => {
-      return settleIdentity(context.operation as ContractOperation, request.exchange);
+      const operation = context.operation as ContractOperation | undefined;
+      if (operation) return settleIdentity(operation, request.exchange);
     },
     unauthorizedHandler: (_context: Any, { exchange }: ContractRequest) => {
       if (exchange.identity?.kind !== options.guest.kind) {
@@ -194,7 +219,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       });
     },
     postSecurityHandler: (context: Any, request: ContractRequest) => {
-      return receiveBody(context.operation as ContractOperation, request);
+      const operation = context.operation as ContractOperation;
+      if (operation.security.length === 0 || context.security.authorized) return receiveBody(operation, request);
     },
     validationFail: (context: Any, request: ContractRequest) => {
       throw validator.explain(context.operation, request.parsed as ParsedRequest, context.validation.errors);
@@ -203,12 +229,18 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       throw new Error('An operation without a handler passed the check at start.');
     },
   });
-  backend.securityHandlers[listed] = (context: Any, { exchange }: ContractRequest) =>
-    (context.operation as ContractOperation).admits.has(exchange.identity?.kind ?? '');
+  backend.securityHandlers[listed] = (context: Any, { exchange }: ContractRequest) => {
+    const { admits, operationId } = context.operation as ContractOperation;
+    // A credential may be good for some operations only; then it is nobody's at all others.
+    const identity = exchange.identity as { kind: string; operations?: ReadonlySet<string> } | undefined;
+    return admits.has(identity?.kind ?? '') && (identity?.operations?.has(operationId) ?? true);
+  };
   for (const [operationId, handler] of Object.entries(options.handlers)) {
     backend.register(operationId, (_context: Any, request: ContractRequest) => {
       request.exchange.handled = true;
-      return handler(callOf(operationId, request));
+      const key = request.parsed?.headers['idempotency-key'];
+      if (key === undefined || options.idempotency === undefined) return handler(new ContractCall(operationId, request, rememberNothing));
+      return aroundKeyed(operationId, request, handler);
     });
   }
 
@@ -216,13 +248,38 @@ export function createContract<Identity extends { kind: string }>(options: Contr
     exchange.operation = operation.facts;
     exchange.identity = options.guest;
     const presented = exchange.headers.authorization;
-    if (presented === undefined || operation.ignoresCredential) return;
+    if (operation.facts.ignoresCredential) return;
+    if (presented === undefined) return options.admit?.(exchange, operation.facts, options.guest);
     const bearer = typeof presented === 'string' && presented.length <= maximumBearerLength ? bearerShape.exec(presented)?.[1] : undefined;
-    if (bearer === undefined) throw invalidToken();
-    return options.identify(bearer).then((identity) => {
-      if (identity === null) throw invalidToken();
-      exchange.identity = identity;
-    });
+    return identifyAndAdmit(operation, exchange, bearer);
+  }
+
+  async function identifyAndAdmit(operation: ContractOperation, exchange: Exchange, bearer: string | undefined): Promise<void> {
+    let identity: Identity | null;
+    try {
+      identity = bearer === undefined ? null : await options.identify(bearer);
+    } catch (refusal) {
+      await options.admit?.(exchange, operation.facts, null);
+      throw refusal;
+    }
+    await options.admit?.(exchange, operation.facts, identity);
+    if (identity === null) throw invalidToken();
+    exchange.identity = identity;
+  }
+
+  function aroundKeyed(operationId: string, request: ContractRequest, handler: (call: Any) => Promise<Any>): Promise<Any> {
+    const { exchange } = request;
+    const { params, query, headers, requestBody, raw } = request.parsed as ParsedRequest;
+    const keyed = {
+      operationId,
+      caller: options.callerOf?.(exchange.identity as Identity) ?? null,
+      key: headers['idempotency-key'] as string,
+      request: { path: params, query, body: requestBody, rawBody: raw },
+      requestId: exchange.requestId,
+      isSecret: byId.get(operationId)?.isSecret === true,
+      signal: exchange.signal,
+    };
+    return (options.idempotency as Idempotency).around(keyed, (remember) => handler(new ContractCall(operationId, request, remember)));
   }
 
   function receiveBody(operation: ContractOperation, request: ContractRequest): void | Promise<void> {
@@ -235,7 +292,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       throw new Problem('bad_request', 'invalid_request', 'This operation needs a body.');
     }
     const parsed = request.parsed as ParsedRequest;
-    parsed.requestBody = received.json;
+    parsed.requestBody = received.value;
+    parsed.isForm = received.isForm;
     parsed.raw = received.raw;
   }
 
@@ -249,9 +307,10 @@ export function createContract<Identity extends { kind: string }>(options: Contr
         exchange,
         parsed: undefined,
         allow: '',
+        failure: undefined,
         params: {},
       };
-      const replied = backend.handleRequest(request) as Promise<AnyReply>;
+      const replied = backend.handleRequest(request as Any, request) as Promise<AnyReply>;
       if (!options.validateResponses) return replied;
       return replied.then((reply) => {
         const operation = exchange.handled && exchange.operation ? byId.get(exchange.operation.operationId) : undefined;
@@ -263,8 +322,9 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       if (!options.validateResponses || !operation) return null;
       const declared = declaredResponse(operation, status);
       // What the floor itself refuses (a body too large, a drain) is the same everywhere and need not be
-      // repeated on each operation; what a handler throws is part of its operation.
-      if (!declared) return exchange.handled && status !== 500 ? `${operation.operationId} does not declare the status ${status}` : null;
+      // repeated on each operation, nor beside a page of it; what a handler throws is part of its operation.
+      if (!exchange.handled && !declared?.content?.['application/json']) return null;
+      if (!declared) return status !== 500 ? `${operation.operationId} does not declare the status ${status}` : null;
       return validator.jsonMismatch(operation, status, body);
     },
     async warm(log) {
@@ -286,29 +346,55 @@ function invalidToken(): Problem {
   });
 }
 
-function callOf(operationId: string, { exchange, parsed }: ContractRequest): object {
-  const { params, query, headers, requestBody, raw } = parsed as ParsedRequest;
-  const { host, origin } = exchange.headers;
-  return {
-    operationId,
-    body: requestBody,
-    path: params,
-    query,
-    headers,
-    identity: exchange.identity,
-    rawBody: raw,
-    requestId: exchange.requestId,
-    remoteAddress: exchange.remoteAddress,
-    request: { host: host ?? '', origin, headers: exchange.headers },
-    timing: (name: string, durationMs: number) => exchange.timing(name, durationMs),
-    // Made when they are asked for: many handlers need neither.
-    get signal() {
-      return exchange.signal;
-    },
-    get log() {
-      return exchange.log.child({ operationId });
-    },
-  };
+/**
+ * What a handler is given (operation.ts has its exact type). A class, because a literal with getters makes a
+ * new shape for each object, and shapes keep all that they see alive until a full collection.
+ */
+class ContractCall {
+  readonly operationId: string;
+  readonly body: unknown;
+  readonly path: Record<string, string>;
+  readonly query: Record<string, unknown>;
+  readonly headers: Record<string, unknown>;
+  readonly identity: { kind: string } | undefined;
+  readonly rawBody: Uint8Array;
+  readonly requestId: string;
+  readonly remember: Remember;
+  readonly #exchange: Exchange;
+
+  constructor(operationId: string, { exchange, parsed }: ContractRequest, remember: Remember) {
+    const { params, query, headers, requestBody, raw } = parsed as ParsedRequest;
+    this.operationId = operationId;
+    this.body = requestBody;
+    this.path = params;
+    this.query = query;
+    this.headers = headers;
+    this.identity = exchange.identity;
+    this.rawBody = raw;
+    this.requestId = exchange.requestId;
+    this.remember = remember;
+    this.#exchange = exchange;
+  }
+
+  get remoteAddress(): string {
+    return this.#exchange.remoteAddress;
+  }
+
+  get request(): { host: string; origin: string | undefined; headers: Exchange['headers'] } {
+    const { headers } = this.#exchange;
+    return { host: String(headers.host ?? ''), origin: headers.origin as string | undefined, headers };
+  }
+
+  get signal(): AbortSignal {
+    return this.#exchange.signal;
+  }
+
+  get log(): Log {
+    return this.#exchange.log.child({ operationId: this.operationId });
+  }
+
+  // A property and not a method, so that handlers may take it out of the call.
+  readonly timing = (name: string, durationMs: number): void => this.#exchange.timing(name, durationMs);
 }
 
 function readOperations(document: Any, identities: Record<string, string>): ContractOperation[] {
@@ -329,6 +415,7 @@ function readOperations(document: Any, identities: Record<string, string>): Cont
         admits: new Set(schemesOf(own.security).map((scheme) => identities[scheme] ?? '')),
         parameters,
         requestBody: body,
+        formFiles: formFilesOf(document, body?.content?.[formType]?.schema),
         responses: Object.fromEntries(
           Object.entries(own.responses ?? {}).map(([status, response]) => [status, resolvePointer(document, response)]),
         ),
@@ -337,8 +424,10 @@ function readOperations(document: Any, identities: Record<string, string>): Cont
           maxBodyBytes: own['x-max-body-bytes'],
           body: body ? { required: body.required === true, mediaTypes: Object.keys(body.content ?? {}) } : null,
           passthrough: own['x-passthrough'] === true,
+          rateLimit: own['x-rate-limit'],
+          ignoresCredential: own['x-ignores-credential'] === true,
         },
-        ignoresCredential: own['x-ignores-credential'] === true,
+        isSecret: own['x-secret-response'] === true,
         toleratesQuery: own['x-tolerates-query'] === true,
         queryParameters: new Map(
           parameters
@@ -360,11 +449,16 @@ function readOperations(document: Any, identities: Record<string, string>): Cont
   return operations;
 }
 
+function formFilesOf(document: Any, schema: Any): ReadonlySet<string> {
+  const members = Object.entries<Any>(resolvePointer(document, schema)?.properties ?? {});
+  return new Set(members.filter(([, member]) => resolvePointer(document, member).format === 'binary').map(([name]) => name));
+}
+
 function schemesOf(security: Record<string, string[]>[] | undefined): string[] {
   return Array.isArray(security) ? security.flatMap((requirement) => Object.keys(requirement)) : [];
 }
 
-function refuseDisagreement(document: Any, operations: ContractOperation[], options: ContractOptions<{ kind: string }>): void {
+function refuseDisagreement(document: Any, operations: ContractOperation[], options: Pick<ContractOptions<{ kind: string }>, 'handlers' | 'identities'>): void {
   const faults: string[] = [];
   const seen = new Set<string>();
   const used = new Set(Object.keys(document.components?.securitySchemes ?? {}));
@@ -405,34 +499,6 @@ function resolvePointer(document: Any, schema: Any): Any {
   return found;
 }
 
-/**
- * The steps of openapi-backend's `handleRequest`, in its order and with the handlers registered on it, without
- * the promises, copies and lodash chains between them: measured, 17 µs a request against 6. What is left out
- * are the hooks that nobody registers.
- */
-class ContractBackend extends OpenAPIBackend {
-  override async handleRequest(given: Any): Promise<Any> {
-    const request = given as ContractRequest;
-    const { handlers } = this;
-    const context: Any = { api: this, request };
-    const match = (this.router as unknown as ContractRouter).find(request);
-    if (match === 'not_found') return handlers.notFound?.(context, request);
-    if (match === 'method_not_allowed') return handlers.methodNotAllowed?.(context, request);
-    context.operation = match;
-    context.request = this.router.parseRequest(request as Any, match as Any);
-    const identified = handlers.postRoutingHandler?.(context, request);
-    if (identified !== undefined) await identified;
-    const authorized = match.security.length === 0 || this.securityHandlers[listed]?.(context, request) === true;
-    context.security = { authorized };
-    if (!authorized) return handlers.unauthorizedHandler?.(context, request);
-    const received = handlers.postSecurityHandler?.(context, request);
-    if (received !== undefined) await received;
-    context.validation = this.validator.validateRequest(request as Any, match as Any);
-    if (!context.validation.valid) return handlers.validationFail?.(context, request);
-    return (handlers[match.operationId] ?? handlers.notImplemented)?.(context, request);
-  }
-}
-
 class ContractRouter extends OpenAPIRouter {
   readonly #operations: ContractOperation[];
   readonly #byId: Map<string, ContractOperation>;
@@ -460,24 +526,28 @@ class ContractRouter extends OpenAPIRouter {
     return this.#byId.get(operationId);
   }
 
-  /** The operation, or why there is none. Throws a Problem for a path that cannot be decoded. */
-  find(request: ContractRequest): ContractOperation | 'not_found' | 'method_not_allowed' {
-    const match = this.#routes.match(request.method, request.path);
-    if (match.outcome === 'found') {
-      request.params = match.params;
-      return match.operation;
-    }
-    if (match.outcome === 'method_not_allowed') request.allow = match.allow;
-    return match.outcome;
-  }
-
   override matchOperation(request: Any): Any {
-    const match = this.find(request);
-    return typeof match === 'string' ? undefined : match;
+    const { method, path } = request as ContractRequest;
+    let match: ReturnType<Router<ContractOperation>['match']>;
+    try {
+      match = this.#routes.match(method, path);
+    } catch (error) {
+      // openapi-backend takes whatever is thrown here for a 404; its handler throws this instead.
+      request.failure = error;
+      throw error;
+    }
+    if (match.outcome === 'not_found') throw new Error('404-notFound');
+    if (match.outcome === 'method_not_allowed') {
+      request.allow = match.allow;
+      throw new Error('405-methodNotAllowed');
+    }
+    request.params = match.params;
+    return match.operation;
   }
 
-  // Once a request, whoever asks.
+  // Called three times a request by the pipeline; the work is done once.
   override parseRequest(request: Any, operation?: Any): Any {
+    if (!operation) return request;
     request.parsed ??= parse(request as ContractRequest, operation as ContractOperation);
     return request.parsed;
   }
@@ -498,6 +568,7 @@ function parse(request: ContractRequest, operation: ContractOperation): ParsedRe
     headers,
     cookies: {},
     requestBody: undefined,
+    isForm: false,
     raw: nothing,
   };
 }
@@ -514,7 +585,8 @@ function parseQuery(text: string, operation: ContractOperation): Record<string, 
     const before = query[name];
     if (parameter?.list) query[name] = [...((before as string[]) ?? []), ...(parameter.commas ? value.split(',') : [value])];
     else if (before !== undefined && parameter) throw repeated(name);
-    else query[name] = value;
+    // Somebody else's names may repeat, and nothing that was sent is passed over.
+    else query[name] = before === undefined ? value : [before, value].flat();
   }
   return query;
 }
@@ -557,8 +629,8 @@ class ContractValidator extends OpenAPIValidator {
   }
 
   override validateRequest(request: Any, operation: Any): Any {
-    const { params, query, headers, requestBody } = (request as ContractRequest).parsed as ParsedRequest;
-    const values = { path: params, query, header: headers, requestBody };
+    const { params, query, headers, requestBody, isForm } = (request as ContractRequest).parsed as ParsedRequest;
+    const values = { path: params, query, header: headers, ...(isForm ? { requestForm: writtenForm(operation, requestBody) } : { requestBody }) };
     for (const validate of this.getRequestValidatorsForOperation(operation.operationId) ?? []) {
       if (!validate(values)) return { valid: false, errors: validate.errors };
     }
@@ -569,14 +641,16 @@ class ContractValidator extends OpenAPIValidator {
   override buildRequestValidatorsForOperation(operation: Any): ValidateFunction[] {
     const { facts } = operation as ContractOperation;
     const validators = [this.#parameters.compile(parameterSchema(operation))];
-    const schema = operation.requestBody?.content?.['application/json']?.schema;
-    if (facts.body && schema) {
-      validators.push(this.#body.compile({ type: 'object', properties: { requestBody: rebase(schema) } }));
+    const { 'application/json': json, [formType]: form } = operation.requestBody?.content ?? {};
+    if (facts.body && (json?.schema || form?.schema)) {
+      const properties = { requestBody: rebase(json?.schema ?? {}), requestForm: rebase(form?.schema ?? {}) };
+      validators.push(this.#body.compile({ type: 'object', properties }));
     }
     return validators;
   }
 
   explain(operation: ContractOperation, parsed: ParsedRequest, errors: SchemaError[]): Problem {
+    if (parsed.isForm) return invalidRequest(errors.map((error) => ({ ...error, instancePath: error.instancePath.replace(/^\/requestForm/, '/requestBody') })), this.#tools);
     const inBody = errors.some((error) => error.instancePath.startsWith('/requestBody'));
     const schema = operation.requestBody?.content?.['application/json']?.schema;
     if (!inBody || parsed.raw.byteLength > explainedBodyBytes) return invalidRequest(errors, this.#tools);
@@ -633,6 +707,19 @@ class ContractValidator extends OpenAPIValidator {
     }
     return reply;
   }
+}
+
+// A form as its schema sees it, where a file is a text of any content. What is a file and what is not is held here.
+function writtenForm(operation: Any, members: unknown): unknown {
+  const declared = (operation as ContractOperation).formFiles;
+  return Object.fromEntries(
+    Object.entries(members as Record<string, unknown>).map(([name, value]) => {
+      const isFile = typeof value === 'object';
+      if (declared.has(name) === isFile) return [name, isFile ? '' : value];
+      const message = declared.has(name) ? 'must be a file' : 'must not be a file';
+      throw new Problem('bad_request', 'invalid_request', `The member \`${name}\` ${message}.`, { param: name, details: [{ path: name, message }] });
+    }),
+  );
 }
 
 async function* checkedEvents(

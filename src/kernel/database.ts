@@ -355,7 +355,7 @@ async function transact<T>(pool: Pool<Lease>, begin: string, work: (tx: Tx) => P
     const result = await work(tx);
     // PostgreSQL answers the commit of a failed transaction with a mere "ROLLBACK".
     const { command } = await sql.unsafe('commit');
-    if (command === 'ROLLBACK') throw firstError ?? new Error('The transaction had failed and was rolled back.');
+    if (command === 'ROLLBACK') throw firstError instanceof Error ? firstError : new Error('The transaction had failed and was rolled back.', { cause: firstError });
     return result;
   } catch (error) {
     if (lease.isAlive) await sql.unsafe('rollback').catch(() => lease.end());

@@ -94,7 +94,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     const body = text === undefined || Buffer.byteLength(text) > maximumBodyBytes ? null : text;
     await own`
       update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${answer.status}, body = ${body}
-      where scope = ${scope} and run = ${run}`;
+      where scope = ${scope} and run = ${run} and state = 'running'`;
   }
 
   async function release(scope: Buffer, run: string): Promise<void> {
@@ -192,9 +192,9 @@ function isPlain(value: unknown): boolean {
 }
 
 function canonical(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(canonical);
+  // The first item tells a list from an object, which becomes the list of its members in order.
+  if (Array.isArray(value)) return ['list', ...value.map(canonical)];
   if (typeof value !== 'object' || value === null) return value;
-  return Object.entries(value)
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([name, member]) => [name, canonical(member)]);
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return ['object', ...members.map(([name, member]) => [name, canonical(member)])];
 }

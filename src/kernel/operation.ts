@@ -1,5 +1,6 @@
 // The types between the kernel and a handler: what a call brings, what a reply may be. Both follow the
 // generated `Operations` map, so a missing, unknown or wrongly typed handler does not compile.
+import type { Tx } from './database.ts';
 import type { Log } from './log.ts';
 
 /** The shape of one entry of a generated `Operations` map. */
@@ -30,7 +31,7 @@ export interface Call<Op extends OperationShape, Identity extends { kind: string
   readonly requestId: string;
   /** Carries the request id, the operation and the caller's trace. */
   readonly log: Log;
-  /** The socket's peer; whether a proxy's word about it is trusted is not decided here. */
+  /** The client's address: the socket's peer, or what a trusted proxy says of it. */
   readonly remoteAddress: string;
   readonly request: {
     readonly host: string;
@@ -40,6 +41,11 @@ export interface Call<Op extends OperationShape, Identity extends { kind: string
   };
   /** Adds one entry to `Server-Timing`; without effect once the head of the answer is out. */
   timing(name: string, durationMs: number): void;
+  /**
+   * Keeps the answer for a call that is repeated with its Idempotency-Key, in the transaction that does what it
+   * tells of: then no crash can come between the two. Without a key it does nothing.
+   */
+  remember(tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
 }
 
 export interface SseEvent<T> {

@@ -48,7 +48,7 @@ export function createResponder(options: ResponderOptions): Responder {
     headers['cache-control'] = 'no-store';
     const spent = `app;dur=${(clock.monotonicMs() - visit.startedMs).toFixed(1)}`;
     headers['server-timing'] = visit.timings ? [...visit.timings, spent].join(', ') : spent;
-    Object.assign(headers, own);
+    Object.assign(headers, visit.answerHeaders, own);
     if (reply.headers) for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
     if (headers.connection === 'close' && leavesBodyUnread(visit)) lingerAfterAnswer(visit);
     visit.response.writeHead(reply.status, headers);
@@ -209,7 +209,7 @@ function corsHeaders(visit: Visit, origins: ReadonlySet<string>): Record<string,
   const headers: Record<string, string> = {
     vary: 'Origin',
     'access-control-allow-origin': origin,
-    'access-control-expose-headers': 'x-request-id, retry-after, server-timing, idempotent-replayed',
+    'access-control-expose-headers': 'x-request-id, retry-after, ratelimit, ratelimit-policy, server-timing, idempotent-replayed',
   };
   const method = visit.headers['access-control-request-method'];
   if (visit.method !== 'OPTIONS' || typeof method !== 'string') return headers;

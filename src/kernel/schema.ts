@@ -26,6 +26,25 @@ export function compileSchema(schema: JsonSchema): SchemaCheck {
   };
 }
 
+/** As a SchemaCheck, but what fits is given back as the schema's types. */
+export type QueryCheck = (query: Readonly<Record<string, unknown>>) => { ok: true; value: Record<string, unknown> } | { ok: false; details: ProblemDetail[] };
+
+/**
+ * Compiles a schema for members that arrive as text, as those of a query do: where it asks for a number or a
+ * boolean, a text that says one passes, and a single value passes for a list of one. Throws like `compileSchema`.
+ */
+export function compileQuery(schema: JsonSchema): QueryCheck {
+  const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true, logger: false, coerceTypes: 'array' });
+  formats.default(ajv);
+  const validate = ajv.compile(schema);
+  return (query) => {
+    // The validator writes what it understood into the value; the caller keeps its own.
+    const value = structuredClone({ ...query });
+    if (validate(value)) return { ok: true, value };
+    return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(detail) };
+  };
+}
+
 function detail(error: ErrorObject): ProblemDetail {
   const parent = error.instancePath
     .split('/')

@@ -67,26 +67,19 @@ const hidden = '[redacted]';
 const minimumHeldLength = 6;
 // The shapes that are secrets whether or not anybody holds them. The checksum is not looked at, because a
 // token with a typing error still gives most of a secret away.
-const knownShapes = 'th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}';
+const knownShapes = /th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}/g;
+// Asked first, as each line of the log asks several times: walking the matches costs a copy of the expression.
+const anyKnownShape = new RegExp(knownShapes.source);
 
 export function createRedactor(): Redactor {
   const holders = new Map<string, number>();
-  let pattern: RegExp | undefined;
-
-  function compile(): RegExp {
-    const forms = new Set<string>();
-    for (const value of holders.keys()) for (const form of formsOf(value)) forms.add(form);
-    // Longest first, so that a secret which begins with another one is hidden whole.
-    const alternatives = [...forms].sort((a, b) => b.length - a.length).map((form) => escapePattern(form));
-    // The one group is the word that stays in front of a credential.
-    return new RegExp([...alternatives, knownShapes].join('|'), 'g');
-  }
+  let find: FormFinder | undefined;
 
   return {
     hold(value) {
       if (value.length < minimumHeldLength) return () => {};
       holders.set(value, (holders.get(value) ?? 0) + 1);
-      pattern = undefined;
+      find = undefined;
       let released = false;
       return () => {
         if (released) return;
@@ -94,15 +87,73 @@ export function createRedactor(): Redactor {
         const left = (holders.get(value) ?? 1) - 1;
         if (left > 0) holders.set(value, left);
         else holders.delete(value);
-        pattern = undefined;
+        find = undefined;
       };
     },
     hide(text) {
       if (text.length < minimumHeldLength) return text;
-      pattern ??= compile();
-      return text.replace(pattern, `$1${hidden}`);
+      find ??= createFormFinder(holders.keys());
+      const spans = find(text);
+      if (anyKnownShape.test(text)) spans.push(...shapesIn(text));
+      return spans.length === 0 ? text : withoutSpans(text, spans);
     },
   };
+}
+
+type Span = [start: number, end: number];
+type FormFinder = (text: string) => Span[];
+
+// Held values may be many and as long as a certificate, which no regular expression bears. So the forms are
+// looked up by how they begin: two characters in a table that rules out nearly every place of a text, then six.
+function createFormFinder(values: Iterable<string>): FormFinder {
+  const beginnings = new Uint8Array(1 << 16);
+  const forms = new Map<string, string[]>();
+  const slot = (text: string, at: number): number => (text.charCodeAt(at) * 31 + text.charCodeAt(at + 1)) & 0xffff;
+  for (const value of values) {
+    for (const form of new Set(formsOf(value))) {
+      const head = form.slice(0, minimumHeldLength);
+      beginnings[slot(form, 0)] = 1;
+      forms.set(head, [...(forms.get(head) ?? []), form]);
+    }
+  }
+  // Longest first, so that a secret which begins with another one is hidden whole.
+  for (const group of forms.values()) group.sort((one, other) => other.length - one.length);
+  return (text) => {
+    const spans: Span[] = [];
+    for (let at = 0; at <= text.length - minimumHeldLength; at += 1) {
+      if (beginnings[slot(text, at)] === 0) continue;
+      const form = forms.get(text.slice(at, at + minimumHeldLength))?.find((candidate) => text.startsWith(candidate, at));
+      // Goes on at the next character: a secret may begin inside of another one.
+      if (form !== undefined) spans.push([at, at + form.length]);
+    }
+    return spans;
+  };
+}
+
+function shapesIn(text: string): Span[] {
+  const spans: Span[] = [];
+  for (const match of text.matchAll(knownShapes)) {
+    // The one group is the word that stays in front of a credential.
+    spans.push([match.index + (match[1]?.length ?? 0), match.index + match[0].length]);
+  }
+  return spans;
+}
+
+/** The text with each stretch of overlapping spans replaced by one word. */
+function withoutSpans(text: string, spans: Span[]): string {
+  let shown = '';
+  let done = 0;
+  let open: Span | undefined;
+  for (const [start, end] of spans.sort(([one], [other]) => one - other)) {
+    if (open !== undefined && start <= open[1]) {
+      open[1] = Math.max(open[1], end);
+      continue;
+    }
+    if (open !== undefined) done = open[1];
+    shown += text.slice(done, start) + hidden;
+    open = [start, end];
+  }
+  return shown + text.slice(open?.[1] ?? 0);
 }
 
 function formsOf(value: string): string[] {
@@ -116,8 +167,4 @@ function formsOf(value: string): string[] {
     bytes.toString('base64url'),
     bytes.toString('hex'),
   ];
-}
-
-function escapePattern(text: string): string {
-  return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }

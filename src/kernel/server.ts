@@ -7,8 +7,10 @@ import type { Clock } from './clock.ts';
 import type { Contract } from './contract.ts';
 import type { Arrival, Guard } from './guard.ts';
 import { id } from './ids.ts';
+import { createAddressCap } from './limits.ts';
 import type { Log } from './log.ts';
-import { Problem, renderProblem } from './problem.ts';
+import { isPermanent, Problem, renderProblem } from './problem.ts';
+import type { Proxies } from './proxies.ts';
 import { createResponder } from './respond.ts';
 import { Visit } from './visit.ts';
 
@@ -34,6 +36,8 @@ export interface ServerLimits {
   maxHeaders: number;
   maxUrlBytes: number;
   maxConnections: number;
+  /** Connections of one client address; behind a trusted proxy requests at a time. Callers on this machine have no such limit. */
+  maxPerAddress: number;
 }
 
 export const defaultTimeouts: ServerTimeouts = {
@@ -53,6 +57,7 @@ export const defaultLimits: ServerLimits = {
   maxHeaders: 100,
   maxUrlBytes: 8 * 1024,
   maxConnections: 2_000,
+  maxPerAddress: 100,
 };
 
 export interface ServerOptions {
@@ -67,8 +72,18 @@ export interface ServerOptions {
   timeouts?: Partial<ServerTimeouts>;
   /** Without it no answer carries a CORS header. */
   cors?: { origins: readonly string[] };
+  /** Whose word about a client's address is believed; without it the socket's peer is the client. */
+  proxies?: Proxies;
   /** The agent's errors carry `success: false` too. */
   surface: 'gateway' | 'agent';
+}
+
+/** A request that came with a credential and has not got its whole answer yet. */
+export interface RunningCall {
+  /** The header as sent. */
+  readonly authorization: string;
+  /** Stops the work with this for a reason; a stream ends with it as its error. What goes on regardless loses its connection. */
+  end(reason: Problem): void;
 }
 
 export interface Server {
@@ -81,6 +96,8 @@ export interface Server {
   close(options?: { drainMs?: number }): Promise<void>;
   /** Requests that have not got their whole answer yet. */
   inFlight(): number;
+  /** Those of them that came with a credential. */
+  running(): RunningCall[];
 }
 
 // The visit rides on its request: a WeakMap entry for each would cost more than all the rest of admission.
@@ -92,6 +109,9 @@ export function createServer(options: ServerOptions): Server {
   const limits = { ...defaultLimits, ...options.limits };
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
   const pages = options.pages ?? [];
+  const { proxies } = options;
+  const connected = createAddressCap(limits.maxPerAddress);
+  const forwarded = createAddressCap(limits.maxPerAddress);
   const visits = new Set<Visit>();
   let draining = false;
   let closing: Promise<void> | undefined;
@@ -111,11 +131,13 @@ export function createServer(options: ServerOptions): Server {
       requestId: id('req'),
       log,
       nowMs: clock.monotonicMs(),
+      remoteAddress: proxies === undefined ? peerOf(request.socket) : proxies.clientOf(peerOf(request.socket), request.headers['x-forwarded-for']),
       limits: { maxBytes: limits.maxBodyBytes },
     });
     request[visitKey] = visit;
     visits.add(visit);
     response.once('close', () => leave(visit));
+    holdPlace(visit);
     const arrival = arrivalOf(request);
     options.before?.(arrival);
     refuseMalformed(arrival, request, limits);
@@ -123,6 +145,14 @@ export function createServer(options: ServerOptions): Server {
       throw new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
     }
     return visit;
+  }
+
+  // Many clients share the connections of a proxy, so that there each request counts as one.
+  function holdPlace(visit: Visit): void {
+    if (proxies === undefined || !proxies.isTrusted(peerOf(visit.request.socket))) return;
+    const giveBack = forwarded.enter(visit.remoteAddress);
+    if (!giveBack) throw tooManyAtOnce();
+    visit.response.once('close', giveBack);
   }
 
   function leave(visit: Visit): void {
@@ -165,7 +195,7 @@ export function createServer(options: ServerOptions): Server {
   };
 
   // Express knows an error handler by its four parameters.
-  const errorEdge: ErrorRequestHandler = (thrown, request, response, _next) => {
+  const errorEdge: ErrorRequestHandler = (thrown: unknown, request, response, _next) => {
     const visit = (request as Visited)[visitKey];
     if (!visit) {
       log.error({ err: thrown }, 'a request failed before it was admitted');
@@ -219,12 +249,22 @@ export function createServer(options: ServerOptions): Server {
   // Connections that never sent a request count as busy in Node's eyes and would hold up the end.
   const fresh = new Set<Socket>();
   http.on('connection', (socket) => {
+    if (!proxies?.isTrusted(peerOf(socket))) {
+      const giveBack = connected.enter(peerOf(socket));
+      if (!giveBack) return endWith(socket, tooManyAtOnce(), surface);
+      socket.once('close', giveBack);
+    }
     fresh.add(socket);
     socket.once('close', () => fresh.delete(socket));
   });
 
   return {
     inFlight: () => visits.size,
+    running: () =>
+      [...visits].flatMap((visit) => {
+        const { authorization } = visit.headers;
+        return authorization === undefined || visit.identity === undefined ? [] : [{ authorization, end: (reason) => endEarly(visit, reason) }];
+      }),
     listen: ({ host, port }) =>
       new Promise((resolve, reject) => {
         http.once('error', reject);
@@ -259,6 +299,24 @@ async function drain(
   await closed;
   clearTimeout(abort);
   clearTimeout(destroy);
+}
+
+// Long enough for a last event, and short enough for whoever was promised an end within five seconds.
+const lastEventMs = 2_000;
+
+function endEarly(visit: Visit, reason: Problem): void {
+  visit.abort(reason);
+  const timer = setTimeout(() => visit.response.destroy(), lastEventMs);
+  timer.unref();
+  visit.response.once('close', () => clearTimeout(timer));
+}
+
+function peerOf(socket: { remoteAddress?: string | undefined }): string {
+  return socket.remoteAddress ?? '';
+}
+
+function tooManyAtOnce(): Problem {
+  return new Problem('rate_limited', 'rate_limited', 'Too many connections from this address; try again later.', { headers: { 'retry-after': '1' } });
 }
 
 function callableHost(host: string): string {
@@ -341,7 +399,7 @@ function endWith(socket: Socket, problem: Problem, surface: 'gateway' | 'agent')
     `content-length: ${Buffer.byteLength(body)}`,
     `x-request-id: ${requestId}`,
     'x-content-type-options: nosniff',
-    'x-should-retry: false',
+    ...(isPermanent(problem) ? ['x-should-retry: false'] : []),
     ...Object.entries(problem.headers).map(([name, value]) => `${name}: ${value}`),
     'connection: close',
   ];

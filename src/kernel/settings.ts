@@ -94,6 +94,12 @@ export function integer(
   };
 }
 
+/** A limit a minute, or `off`, which is null. */
+export function rate(key: string, fallback: number, description: string): Setting<number | null> {
+  const bounded = integer(key, fallback, description, { min: 1, max: 1_000_000 });
+  return { ...bounded, read: (given) => (given === 'off' ? null : bounded.read(given)) };
+}
+
 /** One of a few words. */
 export function choice<const Word extends string>(
   key: string,

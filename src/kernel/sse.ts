@@ -314,7 +314,7 @@ function nextChunk(iterator: AsyncIterator<Uint8Array>, options: ReadEventsOptio
         finish();
         resolve(step);
       },
-      (error) => {
+      (error: unknown) => {
         finish();
         reject(error);
       },

@@ -12,6 +12,9 @@ export interface Turnstile {
   enter(): Place | null;
 }
 
+/** Two of four threads stay free for files and names; sixteen wait for about a second. */
+export const defaultPlaces = { running: 2, waiting: 16 };
+
 export function createTurnstile({ running, waiting }: { running: number; waiting: number }): Turnstile {
   let places = 0;
   let active = 0;

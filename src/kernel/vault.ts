@@ -38,6 +38,8 @@ export interface Vault {
   open(place: SealPlace, sealed: string): string;
   /** Tells two values apart without showing them: the same for the same value as long as the primary key is the same. */
   fingerprint(value: string): string;
+  /** A key for one purpose from each master key, the primary's first: what one signed can be checked while keys change. */
+  derive(purpose: string): Buffer[];
 }
 
 const cipherName = 'aes-256-gcm';
@@ -105,6 +107,7 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
         throw damaged();
       }
     },
+    derive: (purpose) => [primary, ...others].map(({ bytes }) => Buffer.from(hkdfSync('sha256', bytes, '', `townhall ${purpose}`, keyBytes))),
     fingerprint: (value) => `fp_${createHmac('sha256', fingerprintKey).update(value, 'utf8').digest('hex').slice(0, 16)}`,
   };
 }

@@ -9,6 +9,8 @@ export interface VisitNeeds {
   requestId: string;
   log: Log;
   nowMs: number;
+  /** The client's address, behind whatever proxies are trusted. */
+  remoteAddress: string;
   limits: BodyLimits;
 }
 
@@ -24,9 +26,11 @@ export class Visit implements Exchange {
   readonly headers: IncomingMessage['headers'];
   readonly requestId: string;
   readonly startedMs: number;
+  readonly remoteAddress: string;
   operation: OperationFacts | undefined = undefined;
   identity: { kind: string } | undefined = undefined;
   handled = false;
+  answerHeaders: Record<string, string> | undefined = undefined;
   /** The client went away before it had the whole answer. */
   clientGone = false;
   /** The client holds its body back until it is told to go on. */
@@ -52,12 +56,9 @@ export class Visit implements Exchange {
     this.headers = request.headers;
     this.requestId = needs.requestId;
     this.startedMs = needs.nowMs;
+    this.remoteAddress = needs.remoteAddress;
     this.awaitsContinue = this.headers.expect !== undefined;
     this.#needs = needs;
-  }
-
-  get remoteAddress(): string {
-    return this.request.socket.remoteAddress ?? '';
   }
 
   get log(): Log {

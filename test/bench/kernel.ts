@@ -27,12 +27,14 @@ else if (mode === 'kernel') await serveKernel();
 else await compare(Number(mode ?? 6), Number(rest[0] ?? 2));
 
 function serveBare(): void {
-  const server = createBareServer(async (request, response) => {
+  const server = createBareServer((request, response) => {
     const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk as Buffer);
-    const body = JSON.stringify({ echo: JSON.parse(Buffer.concat(chunks).toString('utf8')) });
-    response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) });
-    response.end(body);
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const body = JSON.stringify({ echo: JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown });
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) });
+      response.end(body);
+    });
   });
   server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port));
 }

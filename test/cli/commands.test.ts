@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { commands } from '../../src/cli/commands.ts';
 import { makeDatabase } from '../support/databases.ts';
 import type { DatabasePlace } from '../support/databases.ts';
+import { testMasterKey } from '../support/gateway.ts';
 import { townhall } from './townhall.ts';
 
 let folder: string;
@@ -43,7 +44,7 @@ describe('townhall gateway', () => {
   let where: Record<string, string>;
   beforeAll(async () => {
     place = await makeDatabase();
-    where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+    where = 'url' in place.options ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey } : { DATABASE_PATH: place.options.path };
   });
   afterAll(() => place?.remove());
 
@@ -55,6 +56,14 @@ describe('townhall gateway', () => {
     expect(await run.ended).toBe(0);
     const lines = run.screen().trim().split('\n').map((line) => JSON.parse(line) as { msg: string; url?: string });
     expect(lines.filter(({ msg }) => msg === 'listening')).toEqual([expect.objectContaining({ url })]);
+  });
+
+  test('logs the listening line at any level', async () => {
+    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1', '--log-level', 'error'], { cwd: folder, env: where });
+    await run.waitFor(/"url":"http/);
+    run.process.kill('SIGTERM');
+    expect(await run.ended).toBe(0);
+    expect(run.screen().trim().split('\n')).toHaveLength(1);
   });
 
   test('takes an administrator from a pipe, beside a running server and without one', async () => {

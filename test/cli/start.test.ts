@@ -40,8 +40,10 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
       calls.map(async (call) => (await shell('bash', ['-c', `${names}\n${call.replace(/^curl/, 'curl -sS --fail-with-body')}`])).stdout),
     );
     expect(JSON.parse(answers[0] ?? '')).toMatchObject({ ok: true });
-    expect(JSON.parse(answers[1] ?? '').items.map(({ id }: { id: string }) => id)).toContain('local/guide');
-    expect(JSON.parse(answers[2] ?? '').parts.at(-1).text).toContain('MODELS_FILE');
+    const catalog = JSON.parse(answers[1] ?? '') as { items: { id: string }[] };
+    expect(catalog.items.map(({ id }) => id)).toContain('local/guide');
+    const message = JSON.parse(answers[2] ?? '') as { parts: { text: string }[] };
+    expect(message.parts.at(-1)?.text).toContain('MODELS_FILE');
     expect(answers[3]).toMatch(/^data: \{[\s\S]*data: \[DONE\]\n\n$/);
     expect(JSON.parse(answers[4] ?? '')).toMatchObject({ success: true, finishReason: 'stop' });
   });

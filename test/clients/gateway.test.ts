@@ -32,11 +32,14 @@ describe('the methods', () => {
   test('are the operations of the contract, all of them and no other', () => {
     const bundle = JSON.parse(readFileSync(new URL('../../src/contract/gateway/bundle.json', import.meta.url), 'utf8')) as { paths: Record<string, Record<string, { operationId?: string }>> };
     const operationIds = Object.values(bundle.paths).flatMap((path) => Object.values(path).flatMap(({ operationId }) => operationId ?? []));
-    const { model, ...services } = client;
-    const methods = Object.entries(services).flatMap(([service, operations]) => Object.keys(operations).map((name) => `${service}.${name}`));
+    // What is a function itself (`model`, `login`, `call`, …) is written by hand over the operations.
+    const services = Object.entries(client).filter(([, member]) => typeof member === 'object');
+    const methods = services.flatMap(([service, operations]) => Object.keys(operations as object).map((name) => `${service}.${name}`));
     expect(operationIds.length).toBeGreaterThan(10);
-    expect(methods.toSorted()).toEqual(operationIds.toSorted());
-    expect(model).toBeTypeOf('function');
+    // The generic call of a project's own services has one method by hand, `client.call`.
+    expect(methods.toSorted()).toEqual(operationIds.filter((operationId) => !operationId.startsWith('services.')).toSorted());
+    expect(client.model).toBeTypeOf('function');
+    expect(client.call).toBeTypeOf('function');
   });
 
   test('send the members as the body where the operation takes one', async () => {

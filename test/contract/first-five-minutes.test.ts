@@ -32,7 +32,7 @@ test('the first five minutes pass as the contract describes them', { timeout: 60
   const outcome = await promisify(execFile)(process.execPath, [redocly, ...given], {
     cwd: root,
     env: { ...process.env, REDOCLY_TELEMETRY: 'off', NO_COLOR: '1' },
-  }).catch((error: { stdout: string; stderr: string }) => error);
+  }).catch((error: unknown) => error as { stdout: string; stderr: string });
   const screen = `${outcome.stdout}${outcome.stderr}`;
   expect(screen).toMatch(/Workflows: 1 passed, 1 total/);
   // The tool takes a whole event stream for one document of the event's schema; that one check is the one warning.

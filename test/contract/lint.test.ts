@@ -106,6 +106,7 @@ function goodFiles(): Files {
           '400': problem,
           '401': problem,
           '403': problem,
+          '429': problem,
           '500': problem,
         },
       },
@@ -131,7 +132,10 @@ function goodFiles(): Files {
             description: 'Events.',
             content: { 'text/event-stream': { schema: { $ref: './schemas/BureauEvent.yaml' } } },
           },
+          '401': problem,
+          '403': problem,
           '404': problem,
+          '429': problem,
           '500': problem,
         },
       },
@@ -301,7 +305,7 @@ describe('townhall/own-security', () => {
 
 describe('townhall/error-responses', () => {
   const rule = 'townhall/error-responses';
-  for (const status of ['400', '401', '403', '500']) {
+  for (const status of ['400', '401', '403', '429', '500']) {
     refuses(
       `refuses an operation with an identity and without ${status}`,
       rule,
@@ -310,13 +314,15 @@ describe('townhall/error-responses', () => {
       change(goodFiles(), pause, ['post', 'responses', status], undefined),
     );
   }
-  refuses(
-    'refuses an open operation without 500',
-    rule,
-    /does not list 500/,
-    'errors-open',
-    change(goodFiles(), events, ['get', 'responses', '500'], undefined),
-  );
+  for (const status of ['401', '403', '429', '500']) {
+    refuses(
+      `refuses an open operation without ${status}, for whoever sends a credential`,
+      rule,
+      new RegExp(`does not list ${status}`),
+      `errors-open-${status}`,
+      change(goodFiles(), events, ['get', 'responses', status], undefined),
+    );
+  }
   refuses(
     'refuses a range in the place of a number',
     rule,

@@ -5,7 +5,7 @@ export type Json = null | boolean | number | string | Json[] | { [name: string]:
 
 /** Values that parsers and databases trip over. */
 export const hostileValues: readonly Json[] = [
-  null, true, -1, 0, 1.5, 1e308, 9007199254740993, '', ' ', '\u0000', '\ud800', '\r\nx: y', '__proto__', "' OR 1=1--", '../../etc/passwd',
+  null, true, -1, 0, 1.5, 1e308, 2 ** 53 + 2, '', ' ', '\u0000', '\ud800', '\r\nx: y', '__proto__', "' OR 1=1--", '../../etc/passwd',
   '%00', 'x'.repeat(70_000), [], [[]], {}, { type: 'nonsense' }, { constructor: { prototype: { polluted: true } } }, [null], ['x', 1, {}],
 ];
 

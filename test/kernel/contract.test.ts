@@ -31,7 +31,7 @@ function asker(options: WorldOptions = {}) {
       timing: () => {},
       readBody: () => {
         asked.onRead?.();
-        return { raw: Buffer.from(JSON.stringify(asked.json) ?? ''), present: asked.json !== undefined, json: asked.json };
+        return { raw: Buffer.from(JSON.stringify(asked.json) ?? ''), present: asked.json !== undefined, value: asked.json, isForm: false };
       },
       operation: undefined,
       identity: undefined,

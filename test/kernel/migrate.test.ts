@@ -80,7 +80,7 @@ describe('migrate', () => {
   it('applies each file once when two start at the same time', async () => {
     await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(0.3)) s' });
     const outcomes = await Promise.all([run(), run()]);
-    expect(outcomes.map(({ applied }) => applied.length).sort()).toEqual([0, 2]);
+    expect(outcomes.map(({ applied }) => applied.length).toSorted((a, b) => a - b)).toEqual([0, 2]);
     expect(await world.database.sql`select count(*) as count from house.a`).toEqual([{ count: 1n }]);
   });
 

@@ -199,7 +199,7 @@ describe('writeContent', () => {
       ),
     );
     const received = await fetch(`http://127.0.0.1:${port}/`);
-    await expect(received.text()).rejects.toThrow();
+    await expect(received.text()).rejects.toThrow('terminated');
     expect(errors).toHaveLength(1);
   });
 });

@@ -93,3 +93,14 @@ describe('a fingerprint', () => {
     expect(vault.fingerprint('secret')).toMatch(/^fp_[0-9a-f]{16}$/);
   });
 });
+
+describe('a derived key', () => {
+  test('is the same for a master key and a purpose, the primary first, and another for anything else', () => {
+    const [main, before] = [key(), key()];
+    const [first, second] = createVault(main, [before]).derive('links');
+    expect(first).toEqual(createVault(main).derive('links')[0]);
+    expect(second).toEqual(createVault(before).derive('links')[0]);
+    expect(first).toHaveLength(32);
+    expect(first?.equals(main.bytes) || first?.equals(second as Buffer) || first?.equals(createVault(main).derive('other')[0] as Buffer)).toBe(false);
+  });
+});

@@ -4,12 +4,27 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { type ContractOptions, createContract } from '../../src/kernel/contract.ts';
+import type { Call } from '../../src/kernel/operation.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secret.ts';
 import { createServer, type Server, type ServerOptions } from '../../src/kernel/server.ts';
 
-// biome-ignore lint/suspicious/noExplicitAny: the contracts of these tests have no generated types
-type Any = any;
+/** These contracts have no generated types, so their calls have the widest ones. */
+export type AnyCall = Call<
+  { body: unknown; path: Record<string, string>; query: Record<string, unknown>; headers: Record<string, unknown>; identity: string; reply: never; passthrough: false },
+  { kind: string }
+>;
+type AnyHandler = (call: AnyCall) => Promise<unknown>;
+
+interface SmallDocument {
+  [member: string]: unknown;
+  paths: Record<string, Record<string, { operationId: string; [member: string]: unknown }>>;
+}
+
+interface RawProblem {
+  success?: boolean;
+  error: { type: string; code: string; message: string; request_id: string };
+}
 
 const problem = { description: 'An error.', content: { 'application/json': { schema: { $ref: '#/components/schemas/Problem' } } } };
 const json = (schema: object) => ({ description: 'Done.', content: { 'application/json': { schema } } });
@@ -18,7 +33,7 @@ const userOnly = [{ userToken: [] }];
 const name = (where: string, extra: object = {}) => ({ name: where, in: 'path', required: true, schema: { type: 'string', maxLength: 256 }, ...extra });
 
 /** Literal paths beside the generic one, a recursive body, forms told apart by `type`, streams and bytes. */
-export function smallContract(): Any {
+export function smallContract(): SmallDocument {
   return {
     openapi: '3.1.1',
     info: { title: 'Small', version: '1' },
@@ -131,7 +146,7 @@ export interface World {
 
 export interface WorldOptions {
   definition?: object;
-  handlers?: Record<string, (call: Any) => Promise<Any>>;
+  handlers?: Record<string, AnyHandler>;
   server?: Partial<ServerOptions>;
   port?: number;
   identify?: ContractOptions<{ kind: string }>['identify'];
@@ -139,10 +154,10 @@ export interface WorldOptions {
 
 /** Every operation answers with its id and what it was given, unless the test brings its own handler. */
 export function contractOf(options: WorldOptions = {}) {
-  const definition = (options.definition ?? smallContract()) as Any;
-  const handlers: Record<string, (call: Any) => Promise<Any>> = {};
-  for (const item of Object.values<Any>(definition.paths)) {
-    for (const { operationId } of Object.values<Any>(item)) {
+  const definition = (options.definition ?? smallContract()) as SmallDocument;
+  const handlers: Record<string, AnyHandler> = {};
+  for (const item of Object.values(definition.paths)) {
+    for (const { operationId } of Object.values(item)) {
       handlers[operationId] = async (call) => ({
         status: 200,
         body: { operationId, path: call.path, query: call.query, headers: call.headers, body: call.body ?? null, identity: call.identity.kind },
@@ -189,9 +204,9 @@ export async function raw(port: number, bytes: string | Buffer, forMs = 300): Pr
 }
 
 /** Status and parsed JSON body of a raw answer. */
-export function rawAnswer(text: string): { status: number; head: string; body: Any } {
+export function rawAnswer(text: string): { status: number; head: string; body: RawProblem | undefined } {
   const [head = '', body = ''] = text.split('\r\n\r\n');
-  return { status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0), head: head.toLowerCase(), body: body.startsWith('{') ? JSON.parse(body) : undefined };
+  return { status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0), head: head.toLowerCase(), body: body.startsWith('{') ? (JSON.parse(body) as RawProblem) : undefined };
 }
 
 export async function open(port: number): Promise<Socket> {

@@ -23,6 +23,8 @@ export const doors: Readonly<Record<string, RegExp>> = {
   'pg-boss': /^src\/kernel\/jobs\.ts$/,
   pino: /^src\/kernel\/log\.ts$/,
   'eventsource-parser': /^src\/kernel\/sse\.ts$/,
+  'openid-client': /^src\/gateway\/accounts\/providers\/openid\.ts$/,
+  nodemailer: /^src\/gateway\/mail\/mail\.ts$/,
 };
 
 const clientPackages = ['@townhall/gateway', '@townhall/agent'];

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { connect } from '../../src/kernel/database.ts';
-import { migrateAll, silentLog } from './template.ts';
+import { makeQueue, migrateAll, silentLog } from './template.ts';
 
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-embedded-'));
@@ -14,6 +14,7 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   const database = await connect({ path: migratedFolder }, { log: silentLog });
   console.log(`[${project.name}] runs on ${database.version}`);
   await migrateAll(database);
+  await makeQueue(database);
   await database.close();
   project.provide('databaseSource', { engine: 'embedded', emptyFolder, migratedFolder });
   return () => rm(folder, { recursive: true, force: true });

@@ -4,6 +4,7 @@ import type { GatewayClient } from '@townhall/gateway';
 import { createGateway } from '../../src/gateway/compose.ts';
 import type { Gateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
+import type { ServiceDefinition } from '../../src/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
 import type { Database, Sql } from '../../src/kernel/database.ts';
@@ -24,6 +25,8 @@ export interface GatewayWorldOptions {
   /** Makes an administrator and logs in, which takes two digests; off unless a test is about administrators. */
   withAdmin?: boolean;
   clock?: Clock;
+  /** Services as a project would bring them. */
+  services?: readonly ServiceDefinition[];
   /** A database that others use too, such as a second gateway on one PostgreSQL; whoever made it removes it. */
   place?: DatabasePlace;
 }
@@ -54,12 +57,14 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
   const removePlace = async (): Promise<void> => (options.place === undefined ? place.remove() : undefined);
   const where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
-  const env = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', TOWNHALL_MASTER_KEY: testMasterKey, ...where, ...(options.withAdmin ? administrator : {}), ...options.env };
+  // Tests come from one address and faster than people do; those about the limits turn them on.
+  const unlimited = { RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', RATE_LIMIT_ADMIN: 'off', RATE_LIMIT_LOGIN: 'off' };
+  const env = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...unlimited, TOWNHALL_MASTER_KEY: testMasterKey, ...where, ...(options.withAdmin ? administrator : {}), ...options.env };
   const logLines: string[] = [];
   const redactor = createRedactor();
   const config = readGatewayConfig({}, env);
   const log = createLog({ level: config.logLevel, redactor, write: (line) => void logLines.push(line) });
-  const gateway = await createGateway(config, { env, log, redactor, clock: options.clock ?? systemClock, validateResponses: true });
+  const gateway = await createGateway(config, { env, log, redactor, clock: options.clock ?? systemClock, validateResponses: true, services: options.services ?? [], databaseLimits: place.options.limits ?? {} });
   try {
     await ensureLocalBureau(gateway.database);
     const { url } = await gateway.listen();

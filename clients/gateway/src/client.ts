@@ -8,9 +8,15 @@ import { createClient, createConfig } from './generated/client/index.ts';
 import { GatewayOperations } from './generated/sdk.gen.ts';
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest, StreamPart, StreamRequest } from './generated/types.gen.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
-import type { LanguageModelV3 } from '@ai-sdk/provider';
+import type { ImageModelV3, LanguageModelV3, SpeechModelV3, TranscriptionModelV3 } from '@ai-sdk/provider';
+import { createImageModel } from './image-model.ts';
 import { createLanguageModel, type ModelRoute } from './language-model.ts';
+import type { MediaRoute } from './media-call.ts';
+import { createLogin, type Login } from './login.ts';
 import type { ModelSettings } from './model-call.ts';
+import { createServiceCall, type ServiceCall } from './service-call.ts';
+import { createSpeechModel } from './speech-model.ts';
+import { createTranscriptionModel } from './transcription-model.ts';
 
 export interface GatewayClientOptions extends ConnectionOptions {}
 
@@ -34,10 +40,18 @@ export interface AiMethods extends Omit<Generated['ai'], 'streamText' | 'createC
   createChatCompletion(request: ChatCompletionRequest & { stream?: false | null }, options?: CallOptions): Promise<ChatCompletion>;
 }
 
-export type GatewayClient = Omit<Generated, 'ai'> & {
+export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
   readonly ai: AiMethods;
   /** A model for the AI SDK: `generateText({ model: client.model('local/echo'), … })`. */
   model(modelId: string, settings?: ModelSettings): LanguageModelV3;
+  readonly login: Login;
+  /** An image model for the AI SDK: `generateImage({ model: client.imageModel('local/shapes'), … })`. */
+  imageModel(modelId: string): ImageModelV3;
+  /** A speech model for the AI SDK: `generateSpeech({ model: client.speechModel('local/flite'), … })`. */
+  speechModel(modelId: string): SpeechModelV3;
+  /** A transcription model for the AI SDK. */
+  transcriptionModel(modelId: string): TranscriptionModelV3;
+  readonly call: ServiceCall;
 };
 
 /** Makes a client; nothing is sent until a method is called, and nothing needs to be closed. */
@@ -49,7 +63,8 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
     fail: (failure) => new GatewayError(failure),
   });
   const generated = new GatewayOperations({ client: createTargetReader() as typeof addresses });
-  const services = createServices(generated, transport);
+  // The generic call has a method of its own, by names instead of members.
+  const { services: _generic, ...services } = createServices(generated, transport);
 
   const streamTarget = targetOf(generated.ai, 'streamText');
   const chatTarget = targetOf(generated.ai, 'createChatCompletion');
@@ -63,9 +78,29 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
     streamText: (request: StreamRequest, call: StreamCallOptions = {}) => createEventStream(transport, streamTarget, request, withVersion(call), partRule),
     createChatCompletion: (request: ChatCompletionRequest, call: StreamCallOptions = {}) =>
       request.stream === true ? createEventStream(transport, chatTarget, request, call, chunkRule) : transport.call(chatTarget, request, call),
+    // As its type says; who asks for sound by a header of their own gets a Blob.
+    synthesizeSpeech: (request, call = {}) => services.ai.synthesizeSpeech(request, { ...call, headers: { accept: 'application/json', ...call.headers } }),
   } as AiMethods;
+  const mediaRoute: MediaRoute = {
+    baseUrl: readBaseUrl(options.baseUrl),
+    createImage: ai.createImage,
+    getImage: ai.getImage,
+    cancelImage: ai.cancelImage,
+    getMedia: async (link, call) => (await services.ai.getMedia(link, call)) as Blob,
+    synthesizeSpeech: ai.synthesizeSpeech,
+    transcribeAudio: ai.transcribeAudio,
+  };
 
-  return { ...services, ai, model: (modelId, settings = {}) => createLanguageModel(modelId, settings, modelRoute) };
+  return {
+    ...services,
+    ai,
+    login: createLogin(services.accounts),
+    call: createServiceCall(transport),
+    model: (modelId, settings = {}) => createLanguageModel(modelId, settings, modelRoute),
+    imageModel: (modelId) => createImageModel(modelId, mediaRoute),
+    speechModel: (modelId) => createSpeechModel(modelId, mediaRoute),
+    transcriptionModel: (modelId) => createTranscriptionModel(modelId, mediaRoute),
+  };
 }
 
 const partRule: StreamRule<StreamPart> = { isLast: (part) => part.type === 'finish' };

@@ -5,4 +5,6 @@ export type { CallOptions, StreamCallOptions } from '../../shared/src/transport.
 export { type AiMethods, createGatewayClient, type GatewayClient, type GatewayClientOptions } from './client.ts';
 export { GatewayError } from './errors.ts';
 export type * from './generated/types.gen.ts';
+export type { Login, LoginRequest, LoginSuccess, RedirectRequest, StartedRedirect } from './login.ts';
 export type { ModelSettings } from './model-call.ts';
+export type { ServiceCall, ServiceCallOptions } from './service-call.ts';

@@ -74,7 +74,8 @@ export function createLanguageModel(modelId: string, settings: ModelSettings, ro
 // The credential is the client's alone, and the others belong to the connection.
 const ownHeaders = new Set(['authorization', 'proxy-authorization', 'cookie', 'host', 'connection', 'content-type', 'content-length', 'transfer-encoding', 'accept']);
 
-function passableHeaders(headers: Readonly<Record<string, string | undefined>> = {}): Record<string, string | undefined> {
+/** The headers of a call that may go out with it. */
+export function passableHeaders(headers: Readonly<Record<string, string | undefined>> = {}): Record<string, string | undefined> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !ownHeaders.has(name.toLowerCase())));
 }
 
@@ -82,7 +83,7 @@ function passableHeaders(headers: Readonly<Record<string, string | undefined>> =
  * Gives one of our errors the marks of the AI SDK's `APICallError`, by which the SDK decides whether to retry; an abort
  * stays what it is. The request is not enumerable, so that a logged error does not carry the prompt.
  */
-function markCallError(error: unknown, request: StreamRequest, url: string): unknown {
+export function markCallError(error: unknown, request: object, url: string): unknown {
   if (!GatewayError.isInstance(error)) return error;
   const marks: Record<PropertyKey, unknown> = {
     [Symbol.for('vercel.ai.error')]: true,

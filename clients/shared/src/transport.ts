@@ -98,6 +98,12 @@ export function createTransport(settings: TransportOptions): Transport {
       const token = await readToken(settings.token);
       if (token !== '') headers.set('authorization', `Bearer ${token}`);
     }
+    // Makes the call safe to send again, by whoever sits between the two sides or by a caller that gives the same key.
+    if (target.method === 'POST' && target.secured && !target.streams && !headers.has('idempotency-key')) {
+      // Absent from pages that were not loaded over https.
+      const key = globalThis.crypto?.randomUUID?.();
+      if (key !== undefined) headers.set('idempotency-key', key);
+    }
     const body = takesBody ? ((target.serializeBody ?? JSON.stringify)(rest) as BodyInit) : null;
     // A redirect is reported, not followed: following one would turn a POST into a GET.
     return { url, init: { method: target.method, headers, body, redirect: 'manual' } };

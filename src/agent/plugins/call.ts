@@ -3,17 +3,21 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Tool } from './registry.ts';
+import type { Tool } from './managed.ts';
 
-export type ActionOutcome = { ok: true; output: unknown } | { ok: false; message: string };
+/** `problem` says the same as `message` to a caller over HTTP. */
+export type ActionOutcome = { ok: true; output: unknown } | { ok: false; message: string; problem: Problem };
 
 export interface ActionCall {
   tool: Tool;
   input: unknown;
   workspace: string;
+  sessionId?: string;
+  /** A person, or the policy for runs that nobody attends, has agreed to this call; without it an action that needs approval is refused. */
+  isApproved?: boolean;
   /** Aborted when the run ends. */
   signal: AbortSignal;
-  /** After this the call has failed, whether or not the action heeds its signal. */
+  /** After this the call has failed, whether or not the action heeds its signal; an action may have a longer one of its own. */
   timeoutMs: number;
   clock: Clock;
   log: Log;
@@ -28,33 +32,50 @@ export async function callAction(call: ActionCall): Promise<ActionOutcome> {
   const verdict = tool.check(call.input);
   if (!verdict.ok) {
     const faults = verdict.details.map(({ path, message }) => `${path === '' ? 'the input' : path} ${message}`).join('; ');
-    return { ok: false, message: `The input does not fit: ${faults}.` };
+    return failed(new Problem('bad_request', 'invalid_request', `The input does not fit: ${faults}.`, { details: verdict.details }));
   }
+  const { available, reasons } = await tool.availability();
+  if (!available) {
+    const why = reasons.length === 0 ? '' : ` ${reasons.join(' ')}`;
+    return failed(new Problem('conflict', 'plugin_unavailable', `The plugin "${tool.plugin}" is not available now.${why}`));
+  }
+  if (!call.isApproved && tool.needsApproval(call.input)) {
+    return failed(new Problem('forbidden', 'approval_required', `${tool.name} needs the approval of a person, and nobody attends this run; it was not called.`));
+  }
+  const timeoutMs = Math.max(call.timeoutMs, tool.definition.timeoutMs ?? 0);
   const end = new AbortController();
   try {
     const signal = AbortSignal.any([call.signal, end.signal]);
-    const context = { signal, workspace: call.workspace, log };
+    const context = { signal, workspace: call.workspace, sessionId: call.sessionId ?? null, settings: tool.settings, log, refuse };
     // The promise of a late action is abandoned; whatever becomes of it must not end the process.
     const work = Promise.resolve(tool.definition.run(structuredClone(call.input) as never, context));
     work.catch(() => {});
-    const deadline = call.clock.sleep(call.timeoutMs, end.signal).then(
+    const deadline = call.clock.sleep(timeoutMs, end.signal).then(
       () => 'late' as const,
       () => 'ended' as const,
     );
     const first = await Promise.race([work.then((result) => ({ result })), deadline, aborted(call.signal, end.signal)]);
-    if (first === 'ended') return { ok: false, message: 'The run was ended before the action was.' };
+    if (first === 'ended') return failed(new Problem('unavailable', 'draining', 'The run was ended before the action was.'));
     if (first === 'late') {
-      log.warn({ tool: tool.name, timeoutMs: call.timeoutMs }, 'an action was late');
-      return { ok: false, message: `The action did not end within ${call.timeoutMs / 1000} seconds.` };
+      log.warn({ tool: tool.name, timeoutMs }, 'an action was late');
+      return failed(new Problem('upstream_timeout', 'action_timeout', `The action did not end within ${timeoutMs / 1000} seconds.`));
     }
-    return asOutcome(first.result);
+    return asOutcome(tool, first.result, log);
   } catch (thrown) {
-    if (thrown instanceof Problem) return { ok: false, message: thrown.message };
-    log.warn({ tool: tool.name, error: thrown }, 'an action failed');
-    return { ok: false, message: 'The action failed.' };
+    if (thrown instanceof Problem) return failed(thrown);
+    log.warn({ tool: tool.name, err: thrown }, 'an action failed');
+    return failed(new Problem('upstream_failed', 'action_failed', 'The action failed.', { cause: thrown }));
   } finally {
     end.abort();
   }
+}
+
+function refuse(reason: string): never {
+  throw new Problem('impossible', 'action_refused', String(reason).toWellFormed().slice(0, 2_000));
+}
+
+function failed(problem: Problem): ActionOutcome {
+  return { ok: false, message: problem.message, problem };
 }
 
 // The run's signal outlives the call, so the listener is taken off it again when the call is over.
@@ -66,10 +87,16 @@ function aborted(run: AbortSignal, over: AbortSignal): Promise<'ended'> {
 }
 
 // Through JSON and back, so that the log holds exactly what the model is shown; what does not survive throws.
-function asOutcome(result: unknown): ActionOutcome {
+function asOutcome(tool: Tool, result: unknown, log: Log): ActionOutcome {
   const text = JSON.stringify(result ?? null) ?? 'null';
   if (Buffer.byteLength(text) > maximumOutputBytes) {
-    return { ok: false, message: `The result of the action is larger than ${maximumOutputBytes / 1024} KiB.` };
+    return failed(new Problem('upstream_failed', 'action_failed', `The result of the action is larger than ${maximumOutputBytes / 1024} KiB.`));
   }
-  return { ok: true, output: JSON.parse(text) };
+  const output: unknown = JSON.parse(text);
+  const verdict = tool.checkOutput?.(output);
+  if (verdict && !verdict.ok) {
+    log.warn({ tool: tool.name, details: verdict.details }, 'the result of an action does not fit its schema');
+    return failed(new Problem('upstream_failed', 'action_failed', 'The result of the action does not fit its own schema.'));
+  }
+  return { ok: true, output };
 }

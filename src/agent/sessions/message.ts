@@ -12,11 +12,15 @@ export interface MessageFold {
   /** The text of the last step. */
   text(): string;
   startStep(): void;
+  /** Takes back a step of which nothing came. */
+  dropStep(): void;
   /** Text or reasoning that belongs to the block of that id; a new id begins a new part. */
   addText(type: 'text' | 'reasoning', block: string, delta: string): void;
   addSource(source: { id: string; url: string; title?: string | undefined }): void;
   startTool(toolCallId: string, toolName: string, input: unknown): void;
   endTool(toolCallId: string, result: { output: unknown } | { errorText: string }): void;
+  /** Puts another text in the place of the last step's. */
+  replaceText(text: string): void;
   /** Ends what is still open; a tool without a result becomes one that failed for the given reason. */
   close(errorText: string): void;
 }
@@ -37,6 +41,9 @@ export function foldMessage(): MessageFold {
       blocks = new Map();
       step = [];
       parts.push({ type: 'step-start' });
+    },
+    dropStep() {
+      if (parts.at(-1)?.type === 'step-start') parts.pop();
     },
     addText(type, block, delta) {
       if (type === 'text') step.push(delta);
@@ -60,6 +67,11 @@ export function foldMessage(): MessageFold {
       if ('output' in result) Object.assign(part, { state: 'output-available', output: result.output ?? null });
       else Object.assign(part, { state: 'output-error', errorText: result.errorText });
     },
+    replaceText(text) {
+      const last = parts.findLast((part): part is TextPart => part.type === 'text');
+      if (last) last.text = text;
+      step = [text];
+    },
     close(errorText) {
       for (const part of parts) {
         if (part.type === 'dynamic-tool' && part.state === 'input-available') Object.assign(part, { state: 'output-error', errorText });
@@ -68,14 +80,26 @@ export function foldMessage(): MessageFold {
   };
 }
 
-/** What the log still knows of a message whose process is gone: its steps and tools; text is durable only at the end of a run. */
-export function foldEvents(events: readonly SessionEvent[]): UiMessagePart[] {
+/** Text that was on its way when its process ended, as far as it is durable. */
+export interface OpenText {
+  partId: string;
+  partType: 'text' | 'reasoning';
+  text: string;
+}
+
+/** What the log still knows of a message whose process is gone: its steps, its tools, its whole parts and the open text. */
+export function foldEvents(events: readonly SessionEvent[], open: readonly OpenText[] = []): UiMessagePart[] {
   const fold = foldMessage();
+  const texts = new Map(open.map((part) => [part.partId, part.text]));
+  for (const event of events) if (event.type === 'part.ended') texts.set(event.partId, event.text);
   for (const event of events) {
     if (event.type === 'run.step.started') fold.startStep();
+    // At the place where it began, with whatever is known of it.
+    if (event.type === 'part.started' && texts.has(event.partId)) fold.addText(event.partType, event.partId, texts.get(event.partId) ?? '');
     if (event.type === 'tool.started') fold.startTool(event.toolCallId, event.toolName, event.input);
     if (event.type === 'tool.output') fold.endTool(event.toolCallId, { output: event.output });
     if (event.type === 'tool.failed') fold.endTool(event.toolCallId, { errorText: event.errorText });
+    if (event.type === 'tool.denied') fold.endTool(event.toolCallId, { errorText: event.reason });
   }
   fold.close('The agent ended during this call; whether it took effect is not known.');
   return fold.parts();

@@ -1,29 +1,57 @@
 // Runs from their acceptance to their one outcome. The rule it keeps: what was accepted is settled, by the process that
-// runs it or, when that one is gone, by the next that looks; and it is settled once.
-import type { UiMessage } from '../../contract/agent/types.gen.ts';
+// runs it or, when that one is gone, by the next that looks; it is settled once, and what waits behind it goes on.
+import type { RunUsage, UiMessage } from '../../contract/agent/types.gen.ts';
+import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { asProblem, Problem } from '../../kernel/problem.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
-import type { RunOutcome, SessionEvent } from './events.ts';
-import { systemPrompt } from './instructions.ts';
+import { admit, type Admitted, type StartedRun, type Submission } from './admission.ts';
+import type { Approvals } from './approvals/approvals.ts';
+import { compact } from './compaction.ts';
+import { readEvent, type RunOutcome } from './events.ts';
+import { estimateTokens, readTalk, type Talk } from './history.ts';
+import { systemPrompt, systemSections } from './instructions.ts';
+import { createJournal, lost, type Journal } from './journal.ts';
+import type { Bus } from './log/bus.ts';
+import type { Committer } from './log/committer.ts';
+import { readCheckpoints, runEvents, type EventStore, type LogEntry } from './log/store.ts';
 import { foldEvents } from './message.ts';
-import type { NewRun, OpenRun, SessionStore, Settlement } from './store.ts';
-import type { FinishReason, RunTurn, Turn, TurnNeeds } from './turn.ts';
+import { modelProblem } from './model-problem.ts';
+import { cancelWaiting, settle, takeUpQueue, type Settlement, type SettlementRules } from './settlement.ts';
+import { moveMessage, segmentsOf, steerRun, waitingRuns, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
+import type { FinishReason, ModelMessage, RunTurn, Turn } from './turn.ts';
+import { watch } from './watch.ts';
+
+/** What is loaded late; see `loop.ts`. */
+export interface Loop {
+  runTurn: RunTurn;
+  summarize(needs: { model: LanguageModelV3; messages: ModelMessage[]; signal: AbortSignal }): Promise<{ summary: string; usage: RunUsage }>;
+  toModelMessages(talk: Talk): Promise<ModelMessage[]>;
+}
 
 export interface RunsNeeds {
   store: SessionStore;
+  events: EventStore;
+  committer: Committer;
+  bus: Bus;
+  approvals: Approvals;
   agentId: string;
   name: string;
+  defaultModel: string;
   /** The model of that id; throws a Problem when it cannot be had. */
-  model(modelId: string): Promise<TurnNeeds['model']>;
-  runTurn: RunTurn;
+  model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
+  /** How many tokens it takes, where that is known. */
+  contextTokens(modelId: string): Promise<number | null>;
+  loop: Loop;
   registry: PluginRegistry;
   workspace: string;
   limits: RunLimits;
   /** Whether another living process may have runs of this agent; if not, every open run at start is a dead one's. */
   hasReplicas: boolean;
+  /** Called for a session that nobody needs any more. */
+  forget(session: SessionRecord): Promise<void>;
   clock: Clock;
   log: Log;
 }
@@ -31,9 +59,11 @@ export interface RunsNeeds {
 export interface RunLimits {
   maxRuns: number;
   maxSteps: number;
+  maxWaiting: number;
   toolTimeoutMs: number;
   modelRetries: number;
   leaseMs: number;
+  keptDays: number;
 }
 
 export interface CompletedRun {
@@ -44,103 +74,221 @@ export interface CompletedRun {
   finishReason: FinishReason;
 }
 
-export interface AcceptedRun {
-  sessionId: string;
-  runId: string;
-  /** Never rejects: how the run ended, once that is durable; a Problem when it did not end well. */
-  settled: Promise<CompletedRun | Problem>;
-}
-
 export interface Runs {
-  /** Resolves once the run is durable; throws a Problem when it was not accepted. */
-  start(request: { instructions: string; modelId: string }): Promise<AcceptedRun>;
+  /** Resolves once the input is durable; throws a Problem when it was not accepted. */
+  submit(submission: Submission): Promise<Admitted & { settled: Promise<CompletedRun | Problem> | null }>;
+  /** Waits for a run's end, whichever process has it; false when the time is over first. */
+  wait(sessionKey: string, runId: string, forMs: number, signal: AbortSignal): Promise<boolean>;
+  /** Ends what runs or waits; the ids of those that this call ended, once that is durable. */
+  cancel(session: SessionRecord, what: { runId?: string; queue?: boolean }): Promise<string[]>;
+  /** Takes one input out of the queue; empty when it has begun. */
+  cancelWaiting(session: SessionRecord, runId: string): Promise<string[]>;
   /** Settles what a process that is gone has left, and goes on looking while others may leave more. Before any start. */
   recover(): Promise<void>;
+  isClosing(): boolean;
+  /** Aborted once this process has no runs any more and is about to end. */
+  readonly closed: AbortSignal;
   /** Accepts nothing more, waits for what runs, ends it after `drainMs`, and settles it as interrupted. */
   close(drainMs: number): Promise<void>;
 }
 
-interface Progress {
-  log: Log;
-  createdAt: string;
-  /** Whether the assistant's message has been created in the log. */
-  hasMessage: boolean;
+interface Running {
+  abort: AbortController;
+  settled: Promise<CompletedRun | Problem>;
+  /** Something may be there for the next step. */
+  hasSteer: boolean;
 }
 
 // An own settlement that cannot be written is tried again for as long; then the sweep has it.
 const settleRetryMs = 30_000;
+// Of what the model takes; beyond it the past is summed up before the next step.
+const fullShare = 0.8;
+const noUsage: RunUsage = { inputTokens: 0, outputTokens: 0 };
 
 export function createRuns(needs: RunsNeeds): Runs {
-  const { store, agentId, limits, clock, log } = needs;
+  const { store, committer, bus, agentId, limits, clock, log, registry, loop } = needs;
+  const { hooks } = registry;
   const instanceId = id('ins');
-  const running = new Map<string, { abort: AbortController; settled: Promise<unknown> }>();
+  const running = new Map<string, Running>();
+  /** Runs that a transaction under way gives to this process. */
+  const claimed = new Set<string>();
   const closing = new AbortController();
+  const closed = new AbortController();
   let isClosing = false;
   let hasOrphans = false;
-  let keeper: Promise<void> | undefined;
+  let keepers: Promise<unknown>[] = [];
 
-  async function drive(run: NewRun, instructions: string, abort: AbortController): Promise<CompletedRun | Problem> {
-    const runLog = log.child({ runId: run.runId, sessionId: run.sessionId });
-    const progress = { log: runLog, createdAt: clock.now().toISOString(), hasMessage: false };
+  const rules: SettlementRules = {
+    agentId,
+    holder: { instanceId, leaseMs: limits.leaseMs },
+    defaultModel: needs.defaultModel,
+    mayContinue: () => !isClosing,
+    claim: (runId) => claimed.add(runId),
+  };
+
+  function begin(started: StartedRun): Promise<CompletedRun | Problem> {
+    const abort = new AbortController();
+    const entry: Running = { abort, settled: Promise.resolve(lost()), hasSteer: needs.hasReplicas };
+    running.set(started.runId, entry);
+    claimed.delete(started.runId);
+    entry.settled = drive(started, entry).finally(() => running.delete(started.runId));
+    return entry.settled;
+  }
+
+  async function drive(started: StartedRun, entry: Running): Promise<CompletedRun | Problem> {
+    const { session, runId } = started;
+    const runLog = log.child({ runId, sessionId: session.id });
+    const { abort } = entry;
+    const journal = createJournal({ sessionKey: session.key, runId, committer, bus, clock, failed: (error) => abort.abort(asProblem(error)) });
+    let messageId = started.messageId;
+    const createdAt = clock.now().toISOString();
+    const setMessage = (next: string) => {
+      messageId = next;
+      journal.setMessage(next);
+    };
+    if (messageId !== null) journal.setMessage(messageId);
+    let turn: Turn;
     try {
-      const begun = await store.begin(run, [
-        { type: 'run.started', model: run.model, messageId: run.messageId },
-        { type: 'message.created', messageId: run.messageId, role: 'assistant' },
-      ]);
-      if (!begun) throw lost();
-      progress.hasMessage = true;
-      const model = await needs.model(run.model);
-      const turn = await needs.runTurn({
-        model,
-        system: systemPrompt(needs.name, needs.registry),
-        instructions,
-        registry: needs.registry,
-        workspace: needs.workspace,
-        maxSteps: limits.maxSteps,
-        toolTimeoutMs: limits.toolTimeoutMs,
-        modelRetries: limits.modelRetries,
-        signal: abort.signal,
-        async record(events) {
-          if (!(await store.append(run, events))) throw lost();
-        },
-        clock,
-        log: runLog,
-      });
-      return await settle(run, turn, progress);
+      const settings = started.reasoningEffort === null ? {} : { reasoningEffort: started.reasoningEffort };
+      const model = await needs.model(started.model, settings);
+      turn = started.delivery === 'compact' ? await compactNow(started, model, journal, abort.signal) : await answer(started, { model, journal, entry, messageId: () => messageId as string, setMessage, createdAt, runLog });
     } catch (thrown) {
-      const problem = asProblem(thrown);
-      const turn: Turn = { parts: [], text: '', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, problem, events: [] };
-      return settle(run, turn, progress);
+      const reason: unknown = abort.signal.reason;
+      turn = { parts: [], text: '', usage: noUsage, finishReason: null, problem: abort.signal.aborted && reason instanceof Problem ? reason : modelProblem(thrown) };
+    }
+    try {
+      return await finish(started, turn, { journal, messageId, createdAt, runLog });
+    } finally {
+      journal.dispose();
     }
   }
 
-  async function settle(run: NewRun, turn: Turn, progress: Progress): Promise<CompletedRun | Problem> {
-    const { log: runLog, createdAt, hasMessage } = progress;
-    const { problem, usage, finishReason, parts, text } = turn;
-    const outcome: RunOutcome = problem === null ? 'completed' : problem.code === 'run_interrupted' ? 'interrupted' : 'failed';
-    const message: UiMessage = {
-      id: run.messageId,
-      role: 'assistant',
-      parts,
-      metadata: { runId: run.runId, createdAt, status: outcome, model: run.model, finishReason, usage },
-    };
-    const error = problem && { code: problem.code, message: problem.message };
-    const events: SessionEvent[] = [
-      ...turn.events,
-      ...messageEnd(message, hasMessage),
-      { type: 'run.settled', outcome, usage, finishReason, error },
+  interface Writing {
+    model: LanguageModelV3;
+    journal: Journal;
+    entry: Running;
+    messageId(): string;
+    setMessage(messageId: string): void;
+    createdAt: string;
+    runLog: Log;
+  }
+
+  async function answer(started: StartedRun, writing: Writing): Promise<Turn> {
+    const { session, runId } = started;
+    const { model, journal, entry, runLog } = writing;
+    const { signal } = entry.abort;
+    const context = { sessionId: session.id, runId, signal };
+    const talk: Talk = started.input ? { summary: null, spoken: [{ seq: 0, message: started.input }] } : readTalk(await needs.events.talk(segmentsOf(session, Number.MAX_SAFE_INTEGER), 0), runId);
+    const messages = await loop.toModelMessages(talk);
+    const text = inputText(talk);
+    const given = await hooks.pipeline('prompt.before', { system: systemPrompt(systemSections(needs.name, registry, session)), text }, context);
+    await hooks.guard('prompt.before', given, context);
+    if (given.text !== text) replaceLast(messages, text, given.text);
+    let earlier = messages.length - 1;
+    const turn = await loop.runTurn({
+      model,
+      system: given.system,
+      messages,
+      registry,
+      hooks,
+      sessionId: session.id,
+      runId,
+      workspace: needs.workspace,
+      maxSteps: limits.maxSteps,
+      toolTimeoutMs: limits.toolTimeoutMs,
+      modelRetries: limits.modelRetries,
+      signal,
+      journal,
+      async approve({ tool, toolCallId, input }) {
+        const now = await store.session(agentId, { key: session.key });
+        return needs.approvals.ask({ sessionKey: session.key, runId, isAttended: now?.attended ?? false, queueLength: now?.queueLength ?? 0, toolCallId, toolName: tool.name, input, signal, journal });
+      },
+      steer: (parts) => (entry.hasSteer ? takeSteers(started, writing, parts) : Promise.resolve([])),
+      async shorten(current, lastInputTokens) {
+        if (earlier < 1) return null;
+        const window = await needs.contextTokens(started.model);
+        if (window === null || Math.max(lastInputTokens, estimateTokens(current) + estimateTokens(given.system)) < window * fullShare) return null;
+        const past: Talk = { summary: talk.summary, spoken: talk.spoken.slice(0, -1) };
+        const { summary } = await compact({ journal, model, talk: past, toModelMessages: loop.toModelMessages, summarize: loop.summarize, reason: 'full', signal });
+        const own = current.slice(earlier);
+        earlier = 0;
+        return [...(await loop.toModelMessages({ summary, spoken: [] })), ...own];
+      },
+      clock,
+      log: runLog,
+    });
+    hooks.effect('prompt.after', { text: turn.text, outcome: turn.problem === null ? 'completed' : turn.problem.code }, context);
+    return turn;
+  }
+
+  /** Gives the model what was said meanwhile: the message so far ends, and a new one begins behind it. */
+  async function takeSteers({ session, runId }: StartedRun, { journal, entry, messageId, setMessage, createdAt }: Writing, parts: Turn['parts']): Promise<ModelMessage[]> {
+    if (!needs.hasReplicas) entry.hasSteer = false;
+    const steers = (await store.queue(session.key)).filter(({ delivery }) => delivery === 'steer');
+    if (steers.length === 0) return [];
+    const next = id('msg');
+    const current = messageId();
+    const events: LogEntry[] = [
+      { type: 'message.completed', messageId: current, message: { id: current, role: 'assistant', parts, metadata: { runId, createdAt, status: 'completed' } } },
+      ...steers.map((steer): LogEntry => ({ type: 'queue.removed', runId: steer.runId, queueItemId: steer.queueItemId ?? steer.runId, reason: 'steered' })),
+      { type: 'message.created', messageId: next, role: 'assistant' },
     ];
+    await journal.record(events, { queue: -steers.length, messages: 1 }, async (unit) => {
+      const waiting = new Set((await waitingRuns(unit, session.key)).map((run) => run.runId));
+      // Taken out of the queue in this very moment: then none of this is written, and the next step looks again.
+      if (steers.some((steer) => !waiting.has(steer.runId))) throw new Problem('conflict', 'conflict', 'The queue has changed.');
+      for (const steer of steers) await steerRun(unit, steer.runId, runId);
+      await moveMessage(unit, runId, next);
+    }).catch((error: unknown) => {
+      if (!(error instanceof Problem && error.code === 'conflict')) throw error;
+      entry.hasSteer = true;
+      steers.length = 0;
+    });
+    if (steers.length === 0) return [];
+    setMessage(next);
+    const said: UiMessage[] = [];
+    for (const steer of steers) {
+      const [event] = await needs.events.message(segmentsOf(session, Number.MAX_SAFE_INTEGER), steer.inputMessageId ?? '').then((found) => found.filter(({ type }) => type === 'message.completed'));
+      if (event) said.push((readEvent(event) as { message: UiMessage }).message);
+    }
+    return loop.toModelMessages({ summary: null, spoken: said.map((message) => ({ seq: 0, message })) });
+  }
+
+  async function compactNow({ session }: StartedRun, model: LanguageModelV3, journal: Journal, signal: AbortSignal): Promise<Turn> {
+    const talk = readTalk(await needs.events.talk(segmentsOf(session, Number.MAX_SAFE_INTEGER), 0));
+    if (talk.spoken.length === 0) throw new Problem('conflict', 'nothing_to_compact', 'Nothing has been said since the last time.');
+    const { summary, usage } = await compact({ journal, model, talk, toModelMessages: loop.toModelMessages, summarize: loop.summarize, reason: 'asked', signal });
+    return { parts: [], text: summary, usage, finishReason: 'stop', problem: null };
+  }
+
+  async function finish(started: StartedRun, turn: Turn, { journal, messageId, createdAt, runLog }: { journal: Journal; messageId: string | null; createdAt: string; runLog: Log }): Promise<CompletedRun | Problem> {
+    const { session, runId } = started;
+    const { problem, usage, finishReason, parts, text } = turn;
+    const outcome = outcomeOf(problem);
+    const metadata = { runId, createdAt, status: outcome, model: started.model, finishReason, usage };
+    const message: UiMessage = { id: messageId ?? runId, role: 'assistant', parts, metadata };
+    const error = problem && { code: problem.code, message: problem.message };
+    const tail = await journal.close();
+    const settlement: Settlement = {
+      outcome,
+      usage,
+      finishReason,
+      error,
+      events: [...tail.events, ...(messageId === null ? [] : [{ type: 'message.completed' as const, messageId, message }])],
+      hasCheckpoints: tail.hasCheckpoints,
+    };
     if (problem?.kind === 'internal') runLog.error({ err: problem.cause ?? problem }, 'a run failed');
     else runLog.info({ outcome, ...usage, ...(error ? { code: error.code, cause: causeOf(problem) } : {}) }, 'a run was settled');
-    const written = await writeSettlement(() => store.settle(run, { outcome, usage, finishReason, error, events }), runLog);
+    const written = await patiently(() => committer.commit((unit) => settle(unit, { runId, sessionKey: session.key }, settlement, rules)), runLog);
     if (written instanceof Problem) return written;
-    if (!written) return lost();
-    if (problem) return named(problem, run.runId);
-    return { messageId: run.messageId, message, text, usage, finishReason: finishReason ?? 'other' };
+    if (written === null) return lost();
+    if (written.next) void begin(written.next);
+    if (problem) return named(problem, runId);
+    return { messageId: message.id, message, text, usage, finishReason: finishReason ?? 'other' };
   }
 
   // An answer follows the settlement, so a database that is away for a moment is waited for.
-  async function writeSettlement(write: () => Promise<boolean>, runLog: Log): Promise<boolean | Problem> {
+  async function patiently<T>(write: () => Promise<T>, runLog: Log): Promise<T | Problem> {
     const untilMs = clock.monotonicMs() + settleRetryMs;
     for (;;) {
       try {
@@ -158,26 +306,47 @@ export function createRuns(needs: RunsNeeds): Runs {
     }
   }
 
-  async function interruptAbandoned(): Promise<void> {
+  async function interrupt(run: RunRecord): Promise<void> {
+    const written = await committer.commit((unit) =>
+      settle(
+        unit,
+        run,
+        async () => {
+          const [events, open] = [await runEvents(unit.tx, run.runId), await readCheckpoints(unit.tx, run.runId)];
+          return interruption(run, events.map(readEvent), open);
+        },
+        rules,
+      ),
+    );
+    if (written === null) return;
+    log.warn({ runId: run.runId }, 'settled a run that its process had left behind');
+    if (written.next) void begin(written.next);
+  }
+
+  async function sweep(): Promise<void> {
     hasOrphans = false;
-    const open = await store.openRuns({ agentId, instanceId, trustLeases: needs.hasReplicas });
-    for (const run of open) {
-      // Asked after the query and not in it: a run is known here before it is accepted, so none that has only just
+    for (const run of await store.abandonedRuns({ agentId, instanceId, trustLeases: needs.hasReplicas })) {
+      // Asked after the query and not in it: a run is known here before it is written, so none that has only just
       // become visible is taken for nobody's.
-      if (running.has(run.runId)) continue;
-      const written = await store.settleFor(run, (events) => interruption(run, events));
-      if (written) log.warn({ runId: run.runId, sessionId: run.sessionId }, 'settled a run that its process had left behind');
+      if (running.has(run.runId) || claimed.has(run.runId)) continue;
+      await interrupt(run);
+    }
+    if (isClosing) return;
+    for (const sessionKey of await store.idleQueues(agentId)) {
+      if (running.size >= limits.maxRuns) return;
+      const started = await committer.commit((unit) => takeUpQueue(unit, sessionKey, rules));
+      if (started) void begin(started);
     }
   }
 
-  // While it runs: keeps this process's leases, and looks after runs whose lease nobody keeps.
+  // While it runs: keeps this process's leases, looks after runs whose lease nobody keeps, hears who wants runs ended.
   async function keepLeases(): Promise<void> {
     while (!closing.signal.aborted) {
       await clock.sleep(limits.leaseMs / 4, closing.signal).catch(() => {});
       if (closing.signal.aborted) return;
       try {
         if (needs.hasReplicas && running.size > 0) await store.renewLeases(instanceId, limits.leaseMs);
-        if (needs.hasReplicas || hasOrphans) await interruptAbandoned();
+        if (needs.hasReplicas || hasOrphans) await sweep();
       } catch (thrown) {
         hasOrphans = true;
         log.warn({ err: thrown }, 'the leases of runs could not be kept');
@@ -185,41 +354,113 @@ export function createRuns(needs: RunsNeeds): Runs {
     }
   }
 
-  return {
-    async start({ instructions, modelId }) {
-      if (isClosing) throw interrupted();
-      if (running.size >= limits.maxRuns) {
-        throw new Problem('rate_limited', 'rate_limited', `The agent has ${limits.maxRuns} runs already, which is as many as it takes.`, {
-          headers: { 'retry-after': '5' },
-        });
+  async function hearCancels(): Promise<void> {
+    while (!closing.signal.aborted) {
+      await clock.sleep(250, closing.signal).catch(() => {});
+      if (closing.signal.aborted || running.size === 0) continue;
+      try {
+        for (const runId of await store.cancelRequests(instanceId)) running.get(runId)?.abort.abort(cancelled());
+      } catch (thrown) {
+        log.debug({ err: thrown }, 'wishes to cancel cannot be heard at the moment');
       }
-      const run: NewRun = {
-        runId: id('run'),
-        sessionId: id('ses'),
-        messageId: id('msg'),
-        agentId,
-        model: modelId,
-        instanceId,
-        leaseMs: limits.leaseMs,
-      };
-      const abort = new AbortController();
-      const accepting = store.accept(run, [{ type: 'session.created', kind: 'execute' }, ...userMessage(instructions, clock)]);
-      // Known before it is accepted, so that it counts at once and the sweep takes it for nobody's at no time.
-      const settled = accepting.then(() => drive(run, instructions, abort));
-      running.set(run.runId, { abort, settled });
-      const forget = () => running.delete(run.runId);
-      settled.then(forget, forget);
-      await accepting.catch((error: unknown) => {
-        // It may have been accepted all the same, when only the word of it was lost.
-        hasOrphans = true;
-        throw error;
+    }
+  }
+
+  // What nobody asks for any more, and forks whose past has become long-winded.
+  async function tidy(): Promise<void> {
+    while (!closing.signal.aborted) {
+      try {
+        for (const key of await store.expiredSessions(agentId, limits.keptDays)) {
+          const session = await store.session(agentId, { key });
+          if (session) await needs.forget(session);
+        }
+      } catch (thrown) {
+        log.warn({ err: thrown }, 'old sessions could not be removed');
+      }
+      await clock.sleep(60 * 60 * 1000, closing.signal).catch(() => {});
+    }
+  }
+
+  async function wait(sessionKey: string, runId: string, forMs: number, signal: AbortSignal): Promise<boolean> {
+    const untilMs = clock.monotonicMs() + forMs;
+    for (;;) {
+      const news = Promise.withResolvers<void>();
+      const leave = bus.follow(sessionKey, {
+        events: (events) => {
+          if (events.some((event) => event.type === 'run.settled' && event.runId === runId)) news.resolve();
+        },
+        delta: () => {},
+        moved: () => news.resolve(),
       });
-      return { sessionId: run.sessionId, runId: run.runId, settled };
+      const over = new AbortController();
+      try {
+        const run = await store.run(sessionKey, runId);
+        if (!run || run.settledAt !== null) return true;
+        const restMs = untilMs - clock.monotonicMs();
+        if (restMs <= 0 || signal.aborted) return false;
+        const patience = clock.sleep(restMs, AbortSignal.any([signal, over.signal])).catch(() => {});
+        await Promise.race([news.promise, patience]);
+      } finally {
+        leave();
+        over.abort();
+      }
+    }
+  }
+
+  async function cancelRun(session: SessionRecord, runId: string): Promise<string[]> {
+    const before = await store.run(session.key, runId);
+    if (!before || before.settledAt !== null) return [];
+    const own = running.get(runId);
+    if (own) own.abort.abort(cancelled());
+    else await store.requestCancel(runId);
+    await wait(session.key, runId, 10_000, closing.signal);
+    const after = await store.run(session.key, runId);
+    return after?.status === 'cancelled' ? [runId] : [];
+  }
+
+  return {
+    async submit(submission) {
+      if (isClosing) throw draining();
+      const admission = { ...rules, mostWaiting: limits.maxWaiting, mayStart: () => running.size + claimed.size < limits.maxRuns };
+      let admitted: Admitted | 'again' = 'again';
+      try {
+        for (let attempt = 0; admitted === 'again'; attempt += 1) {
+          if (attempt === 10) throw new Problem('conflict', 'conflict', 'The session is being made by many at once.', { headers: { 'retry-after': '1' } });
+          admitted = await committer.commit((unit) => admit(unit, submission, admission));
+        }
+      } catch (error) {
+        claimed.delete(submission.runId);
+        // It may have been accepted all the same, when only the word of it was lost.
+        if (!(error instanceof Problem) || error.kind === 'unavailable') hasOrphans = true;
+        throw error;
+      }
+      if (admitted.steers !== null) {
+        const entry = running.get(admitted.steers);
+        if (entry) entry.hasSteer = true;
+      }
+      const settled = admitted.started ? begin(admitted.started) : null;
+      if (admitted.interrupts !== null) {
+        const own = running.get(admitted.interrupts);
+        if (own) own.abort.abort(cancelled());
+        else await store.requestCancel(admitted.interrupts);
+      }
+      return { ...admitted, settled };
     },
+    wait,
+    async cancel(session, { runId, queue = false }) {
+      const fromQueue = queue ? 'all' : runId === undefined ? [] : [runId];
+      const waiting = fromQueue.length === 0 ? [] : await committer.commit((unit) => cancelWaiting(unit, agentId, session.key, fromQueue));
+      const active = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
+      if (active === null || waiting.includes(active)) return waiting;
+      return [...waiting, ...(await cancelRun(session, active))];
+    },
+    cancelWaiting: (session, runId) => committer.commit((unit) => cancelWaiting(unit, agentId, session.key, [runId])),
     async recover() {
-      await interruptAbandoned();
-      keeper = keepLeases();
+      await sweep();
+      keepers = [keepLeases(), tidy(), ...(needs.hasReplicas ? [hearCancels(), watch({ bus, events: needs.events, isOwn: (runId) => running.has(runId), clock, log }, closing.signal)] : [])];
     },
+    isClosing: () => isClosing,
+    closed: closed.signal,
     async close(drainMs) {
       isClosing = true;
       const ended = new AbortController();
@@ -228,52 +469,63 @@ export function createRuns(needs: RunsNeeds): Runs {
       ended.abort();
       for (const run of running.values()) run.abort.abort(interrupted());
       await Promise.allSettled([...running.values()].map((run) => run.settled));
+      closed.abort();
       closing.abort();
-      await keeper;
+      await Promise.all(keepers);
     },
   };
 }
 
-function userMessage(instructions: string, clock: Clock): SessionEvent[] {
-  const messageId = id('msg');
-  const message: UiMessage = {
-    id: messageId,
-    role: 'user',
-    parts: [{ type: 'text', text: instructions }],
-    metadata: { createdAt: clock.now().toISOString(), origin: 'execute' },
-  };
-  return [
-    { type: 'message.created', messageId, role: 'user' },
-    { type: 'message.completed', messageId, message },
-  ];
+function outcomeOf(problem: Problem | null): RunOutcome {
+  if (problem === null) return 'completed';
+  return problem.code === 'run_interrupted' ? 'interrupted' : problem.code === 'run_cancelled' ? 'cancelled' : 'failed';
 }
 
-function interruption(run: OpenRun, before: SessionEvent[]): Settlement {
-  const usage = { inputTokens: 0, outputTokens: 0 };
-  for (const event of before) {
+function inputText({ spoken }: Talk): string {
+  const parts = spoken.at(-1)?.message.parts ?? [];
+  return parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
+}
+
+// What was attached stands before the words and stays.
+function replaceLast(messages: ModelMessage[], before: string, after: string): void {
+  const last = messages.at(-1);
+  if (last?.role !== 'user') return;
+  if (typeof last.content === 'string') {
+    last.content = last.content.slice(0, last.content.length - before.length) + after;
+    return;
+  }
+  const [first] = last.content;
+  if (first?.type === 'text') first.text = first.text.slice(0, first.text.length - before.length) + after;
+}
+
+function interruption(run: RunRecord, all: ReturnType<typeof readEvent>[], open: Parameters<typeof foldEvents>[1]): Settlement {
+  const usage = { ...noUsage };
+  for (const event of all) {
     if (event.type !== 'run.step.ended') continue;
     usage.inputTokens += event.usage.inputTokens;
     usage.outputTokens += event.usage.outputTokens;
   }
-  const error = { code: 'run_interrupted', message: 'The agent ended while this run was going on.' } as const;
-  const end = { outcome: 'interrupted', usage, finishReason: null, error } as const;
+  const error = { code: 'run_interrupted', message: 'The agent ended while this run was going on.' };
+  const end = { outcome: 'interrupted', usage, finishReason: null, error, hasCheckpoints: true } as const;
+  const { messageId } = run;
+  if (messageId === null) return { ...end, events: [] };
   const metadata = { runId: run.runId, status: end.outcome, model: run.model, finishReason: null, usage };
-  const message: UiMessage = { id: run.messageId, role: 'assistant', parts: foldEvents(before), metadata };
-  const hasMessage = before.some(({ type }) => type === 'run.started');
-  return { ...end, events: [...messageEnd(message, hasMessage), { type: 'run.settled', ...end }] };
-}
-
-// A run that never began has made no message, so there is none to complete.
-function messageEnd(message: UiMessage, hasMessage: boolean): SessionEvent[] {
-  return hasMessage ? [{ type: 'message.completed', messageId: message.id, message }] : [];
+  // After a steer the run writes its second message, and what came before has its own.
+  const begun = all.findLastIndex((event) => event.type === 'message.created' && event.messageId === messageId);
+  const message: UiMessage = { id: messageId, role: 'assistant', parts: foldEvents(all.slice(Math.max(0, begun)), open), metadata };
+  return { ...end, events: [{ type: 'message.completed', messageId, message }] };
 }
 
 function interrupted(): Problem {
   return new Problem('unavailable', 'run_interrupted', 'The agent is going down and has ended the run.', { headers: { 'retry-after': '1' } });
 }
 
-function lost(): Problem {
-  return new Problem('unavailable', 'run_interrupted', 'Another process of this agent took this one for dead and has ended the run.');
+function cancelled(): Problem {
+  return new Problem('conflict', 'run_cancelled', 'The run was cancelled.');
+}
+
+function draining(): Problem {
+  return new Problem('unavailable', 'draining', 'The agent is going down and takes no more input.', { headers: { 'retry-after': '1' } });
 }
 
 // The run of a failed call can be looked up; its id is the only thing that leads to it.

@@ -1,138 +1,486 @@
-// The log of sessions and the state of runs. The only file that names the tables `sessions_*`. Every function is one
-// transaction, and the row of the session is its lock: `seq` has no gaps, and a run that was settled by somebody
-// else (its lease had run out) can write nothing any more.
-import type { Database, Sql, Tx } from '../../kernel/database.ts';
+// Sessions, runs and the queue between them. Every function that writes takes a unit of the committer and locks the
+// session's row before anything else: one order of locks, no deadlock, and positions that cannot be given twice.
+import type { Database } from '../../kernel/database.ts';
 import type { RunUsage } from '../../contract/agent/types.gen.ts';
-import type { RunError, RunOutcome, SessionEvent } from './events.ts';
+import { asJson, asText, type RunError, type RunOutcome } from './events.ts';
+import type { Unit } from './log/committer.ts';
+import type { Segment } from './log/store.ts';
 
-export interface RunKey {
-  runId: string;
-  sessionId: string;
+export type SessionKind = 'sdk' | 'chat' | 'dashboard' | 'execute';
+export type Delivery = 'queue' | 'steer' | 'interrupt' | 'reject' | 'compact';
+
+export interface SessionRecord {
+  /** What the log knows it by. */
+  key: string;
+  /** What callers know it by. */
+  id: string;
+  agentId: string;
+  kind: SessionKind;
+  title: string | null;
+  model: string | null;
+  reasoningEffort: string | null;
+  system: string | null;
+  metadata: Record<string, unknown>;
+  attended: boolean;
+  chatId: string | null;
+  parentKey: string | null;
+  parentId: string | null;
+  forkSeq: number;
+  forkMessageId: string | null;
+  lineage: Segment[];
+  headSeq: number;
+  activeRunId: string | null;
+  queueLength: number;
+  pendingApprovals: number;
+  messageCount: number;
+  inputTokens: number;
+  outputTokens: number;
+  createdAt: string;
+  updatedAt: string;
+  archivedAt: string | null;
 }
 
-export interface NewRun extends RunKey {
+/** Where its events lie. */
+export function segmentsOf(session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>, upTo: number = session.headSeq): Segment[] {
+  return [...session.lineage, { sessionKey: session.key, upTo: Number.MAX_SAFE_INTEGER }].map(({ sessionKey, upTo: end }) => ({ sessionKey, upTo: Math.min(end, upTo, 2_147_483_647) }));
+}
+
+export interface NewSession {
+  key: string;
+  id: string;
   agentId: string;
-  messageId: string;
-  model: string;
+  kind: SessionKind;
+  title?: string | null;
+  model?: string | null;
+  reasoningEffort?: string | null;
+  system?: string | null;
+  metadata?: object;
+  attended?: boolean;
+  chatId?: string | null;
+  parentKey?: string | null;
+  forkSeq?: number;
+  forkMessageId?: string | null;
+  lineage?: Segment[];
+  messageCount?: number;
+}
+
+export interface NewRun {
+  runId: string;
+  sessionKey: string;
+  agentId: string;
+  delivery: Delivery;
+  isUrgent: boolean;
+  origin: string;
+  queueItemId: string | null;
+  inputMessageId: string | null;
+  preview: string;
+  model: string | null;
+  reasoningEffort: string | null;
+  promptId: string | null;
+  promptHash: string | null;
+  receipt: object | null;
+}
+
+export interface RunRecord {
+  runId: string;
+  sessionKey: string;
+  status: 'accepted' | 'running' | RunOutcome;
+  delivery: Delivery;
+  isUrgent: boolean;
+  place: bigint;
+  origin: string;
+  model: string | null;
+  reasoningEffort: string | null;
+  queueItemId: string | null;
+  inputMessageId: string | null;
+  messageId: string | null;
+  preview: string;
+  instanceId: string | null;
+  steeredInto: string | null;
+  receipt: object | null;
+  promptHash: string | null;
+  usage: RunUsage | null;
+  finishReason: string | null;
+  error: RunError | null;
+  acceptedAt: string;
+  startedAt: string | null;
+  settledAt: string | null;
+}
+
+export interface Holder {
   instanceId: string;
   leaseMs: number;
 }
 
-export interface OpenRun extends RunKey {
-  messageId: string;
-  model: string;
+interface SessionRow {
+  session_id: string;
+  public_id: string;
+  agent_id: string;
+  kind: SessionKind;
+  title: string | null;
+  model: string | null;
+  reasoning_effort: string | null;
+  system: string | null;
+  metadata: Record<string, unknown>;
+  attended: boolean;
+  chat_id: string | null;
+  parent_id: string | null;
+  parent_public_id: string | null;
+  fork_seq: number;
+  fork_message_id: string | null;
+  lineage: Segment[];
+  head_seq: number;
+  active_run_id: string | null;
+  queue_length: number;
+  pending_approvals: number;
+  message_count: number;
+  input_tokens: bigint;
+  output_tokens: bigint;
+  created_at: Date;
+  updated_at: Date;
+  archived_at: Date | null;
 }
 
-export interface Settlement {
+function sessionOf(row: SessionRow): SessionRecord {
+  return {
+    key: row.session_id,
+    id: row.public_id,
+    agentId: row.agent_id,
+    kind: row.kind,
+    title: row.title,
+    model: row.model,
+    reasoningEffort: row.reasoning_effort,
+    system: row.system,
+    metadata: row.metadata,
+    attended: row.attended,
+    chatId: row.chat_id,
+    parentKey: row.parent_id,
+    parentId: row.parent_public_id,
+    forkSeq: row.fork_seq,
+    forkMessageId: row.fork_message_id,
+    lineage: row.lineage,
+    headSeq: row.head_seq,
+    activeRunId: row.active_run_id,
+    queueLength: row.queue_length,
+    pendingApprovals: row.pending_approvals,
+    messageCount: row.message_count,
+    inputTokens: Number(row.input_tokens),
+    outputTokens: Number(row.output_tokens),
+    createdAt: row.created_at.toISOString(),
+    updatedAt: row.updated_at.toISOString(),
+    archivedAt: row.archived_at?.toISOString() ?? null,
+  };
+}
+
+interface RunRow {
+  run_id: string;
+  session_id: string;
+  status: RunRecord['status'];
+  delivery: Delivery;
+  is_urgent: boolean;
+  place: bigint;
+  origin: string;
+  model: string | null;
+  reasoning_effort: string | null;
+  queue_item_id: string | null;
+  input_message_id: string | null;
+  message_id: string | null;
+  preview: string;
+  instance_id: string | null;
+  steered_into: string | null;
+  receipt: object | null;
+  prompt_hash: string | null;
+  usage: RunUsage | null;
+  finish_reason: string | null;
+  error: RunError | null;
+  accepted_at: Date;
+  started_at: Date | null;
+  settled_at: Date | null;
+}
+
+function runOf(row: RunRow): RunRecord {
+  return {
+    runId: row.run_id,
+    sessionKey: row.session_id,
+    status: row.status,
+    delivery: row.delivery,
+    isUrgent: row.is_urgent,
+    place: row.place,
+    origin: row.origin,
+    model: row.model,
+    reasoningEffort: row.reasoning_effort,
+    queueItemId: row.queue_item_id,
+    inputMessageId: row.input_message_id,
+    messageId: row.message_id,
+    preview: row.preview,
+    instanceId: row.instance_id,
+    steeredInto: row.steered_into,
+    receipt: row.receipt,
+    promptHash: row.prompt_hash,
+    usage: row.usage,
+    finishReason: row.finish_reason,
+    error: row.error,
+    acceptedAt: row.accepted_at.toISOString(),
+    startedAt: row.started_at?.toISOString() ?? null,
+    settledAt: row.settled_at?.toISOString() ?? null,
+  };
+}
+
+export type Named = { id: string } | { chatId: string } | { key: string };
+
+/** The session, locked until the transaction ends. */
+export async function lockSession({ tx }: Unit, agentId: string, named: Named): Promise<SessionRecord | undefined> {
+  const [row] = await tx<SessionRow[]>`
+    select *, null as parent_public_id from agent.sessions_sessions
+    where agent_id = ${agentId} and deleted_at is null and ${
+      'id' in named ? tx`public_id = ${named.id}` : 'chatId' in named ? tx`chat_id = ${named.chatId}` : tx`session_id = ${named.key}`
+    } for update`;
+  return row && sessionOf(row);
+}
+
+/** False when the id or the chat is taken. */
+export async function insertSession({ tx }: Unit, session: NewSession): Promise<boolean> {
+  const written = await tx`
+    insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
+      attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
+    values (${session.key}, ${session.id}, ${session.agentId}, ${session.kind}, ${session.forkSeq ?? 0}, ${textOrNull(session.title)}, ${session.model ?? null},
+      ${session.reasoningEffort ?? null}, ${textOrNull(session.system)}, ${asJson(session.metadata ?? {})}::text::jsonb, ${session.attended ?? false},
+      ${session.chatId ?? null}, ${session.parentKey ?? null}, ${session.forkSeq ?? 0}, ${session.forkMessageId ?? null},
+      ${asJson(session.lineage ?? [])}::text::jsonb, ${session.messageCount ?? 0})
+    on conflict do nothing`;
+  return written.count === 1;
+}
+
+export async function insertRun({ tx }: Unit, run: NewRun): Promise<void> {
+  await tx`
+    insert into agent.sessions_runs (run_id, session_id, agent_id, status, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
+      reasoning_effort, prompt_id, prompt_hash, receipt)
+    values (${run.runId}, ${run.sessionKey}, ${run.agentId}, 'accepted', ${run.delivery}, ${run.isUrgent}, ${run.origin}, ${run.queueItemId},
+      ${run.inputMessageId}, ${asText(run.preview)}, ${run.model}, ${run.reasoningEffort}, ${run.promptId}, ${run.promptHash}, ${run.receipt && asJson(run.receipt)}::text::jsonb)`;
+}
+
+/** Accepted and at once running: the one statement of an input that need not wait. */
+export async function insertStartedRun({ tx }: Unit, run: NewRun & { messageId: string | null; model: string }, { instanceId, leaseMs }: Holder): Promise<void> {
+  await tx`
+    insert into agent.sessions_runs (run_id, session_id, agent_id, status, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
+      reasoning_effort, prompt_id, prompt_hash, receipt, message_id, instance_id, lease_until, started_at)
+    values (${run.runId}, ${run.sessionKey}, ${run.agentId}, 'running', ${run.delivery}, ${run.isUrgent}, ${run.origin}, ${run.queueItemId},
+      ${run.inputMessageId}, ${asText(run.preview)}, ${run.model}, ${run.reasoningEffort}, ${run.promptId}, ${run.promptHash}, ${run.receipt && asJson(run.receipt)}::text::jsonb, ${run.messageId}, ${instanceId},
+      agent.townhall_now() + ${leaseMs} * interval '1 millisecond', agent.townhall_now())`;
+}
+
+export async function startRun({ tx }: Unit, runId: string, run: { messageId: string | null; model: string }, { instanceId, leaseMs }: Holder): Promise<void> {
+  await tx`
+    update agent.sessions_runs
+    set status = 'running', started_at = agent.townhall_now(), message_id = ${run.messageId}, model = ${run.model}, instance_id = ${instanceId},
+      lease_until = agent.townhall_now() + ${leaseMs} * interval '1 millisecond'
+    where run_id = ${runId}`;
+}
+
+export async function runByPrompt({ tx }: Unit, sessionKey: string, promptId: string): Promise<RunRecord | undefined> {
+  const [row] = await tx<RunRow[]>`select * from agent.sessions_runs where session_id = ${sessionKey} and prompt_id = ${promptId}`;
+  return row && runOf(row);
+}
+
+/** What waits in a session, in the order in which it will run. */
+export async function waitingRuns({ tx }: Unit, sessionKey: string): Promise<RunRecord[]> {
+  const rows = await tx<RunRow[]>`
+    select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place`;
+  return rows.map(runOf);
+}
+
+export async function runInUnit({ tx }: Unit, runId: string): Promise<RunRecord | undefined> {
+  const [row] = await tx<RunRow[]>`select * from agent.sessions_runs where run_id = ${runId}`;
+  return row && runOf(row);
+}
+
+export async function steerRun({ tx }: Unit, runId: string, into: string): Promise<void> {
+  await tx`update agent.sessions_runs set steered_into = ${into}, started_at = agent.townhall_now() where run_id = ${runId}`;
+}
+
+export async function moveMessage({ tx }: Unit, runId: string, messageId: string): Promise<void> {
+  await tx`update agent.sessions_runs set message_id = ${messageId} where run_id = ${runId}`;
+}
+
+export async function steeredRuns({ tx }: Unit, into: string): Promise<string[]> {
+  const rows = await tx<{ run_id: string }[]>`
+    select run_id from agent.sessions_runs where steered_into = ${into} and settled_at is null order by place`;
+  return rows.map((row) => row.run_id);
+}
+
+export interface RunEnd {
   outcome: RunOutcome;
   usage: RunUsage;
   finishReason: string | null;
   error: RunError | null;
-  events: SessionEvent[];
+}
+
+/** Ends runs once; those that have ended stay as they are. */
+export async function endRuns({ tx }: Unit, runIds: readonly string[], { outcome, usage, finishReason, error }: RunEnd): Promise<void> {
+  await tx`
+    update agent.sessions_runs
+    set status = ${outcome}, settled_at = agent.townhall_now(), finish_reason = ${finishReason}, usage = ${asJson(usage)}::text::jsonb,
+      error = ${error && asJson(error)}::text::jsonb
+    where run_id = any(${[...runIds]}::text[]) and settled_at is null`;
+}
+
+export async function removeSession({ tx }: Unit, sessionKey: string): Promise<'hidden' | 'gone'> {
+  const [child] = await tx`
+    select 1 from agent.sessions_sessions
+    where lineage @> ${asJson([{ sessionKey }])}::text::jsonb limit 1`;
+  if (child) {
+    await tx`update agent.sessions_sessions set deleted_at = agent.townhall_now(), chat_id = null where session_id = ${sessionKey}`;
+    return 'hidden';
+  }
+  await tx`delete from agent.sessions_sessions where session_id = ${sessionKey}`;
+  return 'gone';
+}
+
+export interface SessionPatch {
+  title?: string;
+  metadata?: object;
+  model?: string | null;
+  reasoningEffort?: string | null;
+  attended?: boolean;
+  archived?: boolean;
+}
+
+export async function patchSession({ tx }: Unit, sessionKey: string, patch: SessionPatch): Promise<void> {
+  const { title, metadata, model, reasoningEffort, attended, archived } = patch;
+  await tx`
+    update agent.sessions_sessions set
+      title = case when ${title !== undefined}::boolean then ${textOrNull(title)}::text else title end,
+      metadata = case when ${metadata !== undefined}::boolean then ${asJson(metadata ?? {})}::text::jsonb else metadata end,
+      model = case when ${model !== undefined}::boolean then ${model ?? null}::text else model end,
+      reasoning_effort = case when ${reasoningEffort !== undefined}::boolean then ${reasoningEffort ?? null}::text else reasoning_effort end,
+      attended = case when ${attended !== undefined}::boolean then ${attended ?? false}::boolean else attended end,
+      archived_at = case when ${archived === undefined}::boolean then archived_at when ${archived ?? false}::boolean then coalesce(archived_at, agent.townhall_now()) else null end
+    where session_id = ${sessionKey}`;
+}
+
+/** Makes a fork stand on its own: its ancestors' events become its own, and it refers to nobody. */
+export async function flatten({ tx }: Unit, session: SessionRecord): Promise<void> {
+  let from = 0;
+  for (const { sessionKey, upTo } of session.lineage) {
+    await tx`
+      insert into agent.sessions_events (session_id, seq, run_id, type, data, time)
+      select ${session.key}, seq, run_id, type, data, time from agent.sessions_events
+      where session_id = ${sessionKey} and seq > ${from} and seq <= ${upTo}
+      on conflict do nothing`;
+    from = upTo;
+  }
+  await tx`update agent.sessions_sessions set lineage = '[]' where session_id = ${session.key}`;
 }
 
 export interface SessionStore {
-  /** A new session with its first run, accepted: from here on the run is never lost. */
-  accept(run: NewRun, events: SessionEvent[]): Promise<void>;
-  /** Accepted becomes running. False when the run is not this process's any more. */
-  begin(run: RunKey, events: SessionEvent[]): Promise<boolean>;
-  /** False when the run was settled meanwhile; nothing was written then. */
-  append(run: RunKey, events: SessionEvent[]): Promise<boolean>;
-  /** Ends the run once; false when it was settled already. */
-  settle(run: RunKey, settlement: Settlement): Promise<boolean>;
-  /** Says that the process is alive and still has its runs. */
+  session(agentId: string, named: Named): Promise<SessionRecord | undefined>;
+  list(query: ListQuery): Promise<SessionRecord[]>;
+  run(sessionKey: string, runId: string): Promise<RunRecord | undefined>;
+  queue(sessionKey: string): Promise<RunRecord[]>;
+  queueItem(sessionKey: string, queueItemId: string): Promise<RunRecord | undefined>;
   renewLeases(instanceId: string, leaseMs: number): Promise<void>;
-  /** The same for a run whose process is gone: the settlement is made from what the run has written so far. */
-  settleFor(run: RunKey, settlement: (events: SessionEvent[]) => Settlement): Promise<boolean>;
+  requestCancel(runId: string): Promise<void>;
+  /** Of the runs of this process, those that somebody wants ended. */
+  cancelRequests(instanceId: string): Promise<string[]>;
   /**
-   * Open runs that another process does not keep: the lease is over, or leases do not count, or it is this process that
+   * Running runs that another process does not keep: the lease is over, or leases do not count, or it is this process that
    * has them. The caller knows which of them it runs itself.
    */
-  openRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<OpenRun[]>;
+  abandonedRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<RunRecord[]>;
+  /** Sessions in which something waits and nothing runs. */
+  idleQueues(agentId: string): Promise<string[]>;
+  /** Execute sessions that nobody will ask for any more. */
+  expiredSessions(agentId: string, keptDays: number): Promise<string[]>;
+  /** Sessions whose past is spread over more than this many others. */
+  deepForks(agentId: string, depth: number): Promise<SessionRecord[]>;
 }
 
-export function sessionStore(database: Pick<Database, 'sql' | 'tx'>): SessionStore {
-  const { sql, tx } = database;
+export interface ListQuery {
+  agentId: string;
+  limit: number;
+  before?: { createdAt: string; key: string };
+  kind?: SessionKind;
+  archived?: boolean;
+}
+
+export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
   return {
-    accept: (run, events) =>
-      tx(async (tx) => {
-        await tx`
-          insert into agent.sessions_sessions (session_id, agent_id, kind, active_run_id)
-          values (${run.sessionId}, ${run.agentId}, 'execute', ${run.runId})`;
-        await tx`
-          insert into agent.sessions_runs (run_id, session_id, agent_id, message_id, model, status, instance_id, lease_until)
-          values (${run.runId}, ${run.sessionId}, ${run.agentId}, ${run.messageId}, ${run.model}, 'accepted', ${run.instanceId},
-            agent.townhall_now() + ${run.leaseMs} * interval '1 millisecond')`;
-        await append(tx, run, events);
-      }),
-    begin: (run, events) =>
-      tx(async (tx) => {
-        // The session first, as everywhere: one order of locks, no deadlock.
-        if (!(await append(tx, run, events))) return false;
-        await tx`
-          update agent.sessions_runs set status = 'running', started_at = agent.townhall_now()
-          where run_id = ${run.runId} and status = 'accepted'`;
-        return true;
-      }),
-    append: (run, events) => append(sql, run, events),
-    settle: (run, settlement) => tx((tx) => settle(tx, run, settlement)),
-    settleFor: (run, settlement) =>
-      tx(async (tx) => {
-        // Locked before it is read: a process that is slow rather than gone writes nothing in between.
-        const held = await tx`
-          select 1 from agent.sessions_sessions
-          where session_id = ${run.sessionId} and active_run_id = ${run.runId} for update`;
-        if (held.length === 0) return false;
-        const rows = await tx<{ type: string; data: object }[]>`
-          select type, data from agent.sessions_events where run_id = ${run.runId} order by seq`;
-        return settle(tx, run, settlement(rows.map(({ type, data }) => ({ type, ...data }) as SessionEvent)));
-      }),
+    async session(agentId, named) {
+      const [row] = await sql<SessionRow[]>`
+        select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
+        left join agent.sessions_sessions parent on parent.session_id = own.parent_id
+        where own.agent_id = ${agentId} and own.deleted_at is null and ${
+          'id' in named ? sql`own.public_id = ${named.id}` : 'chatId' in named ? sql`own.chat_id = ${named.chatId}` : sql`own.session_id = ${named.key}`
+        }`;
+      return row && sessionOf(row);
+    },
+    async list({ agentId, limit, before, kind, archived }) {
+      const rows = await sql<SessionRow[]>`
+        select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
+        left join agent.sessions_sessions parent on parent.session_id = own.parent_id
+        where own.agent_id = ${agentId} and own.deleted_at is null
+          and (${kind ?? null}::text is null or own.kind = ${kind ?? null})
+          and (${archived ?? null}::boolean is null or (own.archived_at is not null) = ${archived ?? null}::boolean)
+          and (${before === undefined}::boolean or (date_trunc('milliseconds', own.created_at), own.session_id) < (${before?.createdAt ?? null}::timestamptz, ${before?.key ?? null}::text))
+        order by date_trunc('milliseconds', own.created_at) desc, own.session_id desc limit ${limit}`;
+      return rows.map(sessionOf);
+    },
+    async run(sessionKey, runId) {
+      const [row] = await sql<RunRow[]>`select * from agent.sessions_runs where session_id = ${sessionKey} and run_id = ${runId}`;
+      return row && runOf(row);
+    },
+    async queue(sessionKey) {
+      const rows = await sql<RunRow[]>`
+        select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place`;
+      return rows.map(runOf);
+    },
+    async queueItem(sessionKey, queueItemId) {
+      const [row] = await sql<RunRow[]>`select * from agent.sessions_runs where session_id = ${sessionKey} and queue_item_id = ${queueItemId}`;
+      return row && runOf(row);
+    },
     async renewLeases(instanceId, leaseMs) {
       await sql`
         update agent.sessions_runs set lease_until = agent.townhall_now() + ${leaseMs} * interval '1 millisecond'
         where instance_id = ${instanceId} and settled_at is null`;
     },
-    async openRuns({ agentId, instanceId, trustLeases }) {
-      const rows = await sql<{ run_id: string; session_id: string; message_id: string; model: string }[]>`
-        select run_id, session_id, message_id, model from agent.sessions_runs
-        where agent_id = ${agentId} and settled_at is null
+    async requestCancel(runId) {
+      await sql`update agent.sessions_runs set cancel_requested = true where run_id = ${runId} and settled_at is null`;
+    },
+    async cancelRequests(instanceId) {
+      const rows = await sql<{ run_id: string }[]>`
+        select run_id from agent.sessions_runs where instance_id = ${instanceId} and settled_at is null and cancel_requested`;
+      return rows.map((row) => row.run_id);
+    },
+    async abandonedRuns({ agentId, instanceId, trustLeases }) {
+      const rows = await sql<RunRow[]>`
+        select * from agent.sessions_runs
+        where agent_id = ${agentId} and settled_at is null and status = 'running'
           and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
-        order by accepted_at`;
-      return rows.map((row) => ({ runId: row.run_id, sessionId: row.session_id, messageId: row.message_id, model: row.model }));
+        order by place`;
+      return rows.map(runOf);
+    },
+    async idleQueues(agentId) {
+      const rows = await sql<{ session_id: string }[]>`
+        select distinct run.session_id from agent.sessions_runs run join agent.sessions_sessions session using (session_id)
+        where run.agent_id = ${agentId} and run.status = 'accepted' and run.steered_into is null and session.active_run_id is null`;
+      return rows.map((row) => row.session_id);
+    },
+    async expiredSessions(agentId, keptDays) {
+      const rows = await sql<{ session_id: string }[]>`
+        select session_id from agent.sessions_sessions
+        where agent_id = ${agentId} and kind = 'execute' and deleted_at is null and active_run_id is null and queue_length = 0
+          and updated_at < agent.townhall_now() - ${keptDays} * interval '1 day' limit 100`;
+      return rows.map((row) => row.session_id);
+    },
+    async deepForks(agentId, depth) {
+      const rows = await sql<SessionRow[]>`
+        select *, null as parent_public_id from agent.sessions_sessions
+        where agent_id = ${agentId} and lineage <> '[]' and jsonb_array_length(lineage) > ${depth} limit 10`;
+      return rows.map(sessionOf);
     },
   };
 }
 
-async function settle(tx: Tx, run: RunKey, { outcome, usage, finishReason, error, events }: Settlement): Promise<boolean> {
-  if (!(await append(tx, run, events))) return false;
-  await tx`update agent.sessions_sessions set active_run_id = null where session_id = ${run.sessionId}`;
-  await tx`
-    update agent.sessions_runs
-    set status = ${outcome}, settled_at = agent.townhall_now(), finish_reason = ${finishReason},
-      usage = ${asJson(usage)}::text::jsonb, error = ${error && asJson(error)}::text::jsonb
-    where run_id = ${run.runId} and settled_at is null`;
-  return true;
-}
-
-// One statement, so that on its own it is one transaction and one sync of the disk. `active_run_id` is the fence.
-async function append(sql: Sql, run: RunKey, events: SessionEvent[]): Promise<boolean> {
-  const rows = events.map(({ type, ...data }) => ({ type, data }));
-  const written = await sql`
-    with head as (
-      update agent.sessions_sessions
-      set head_seq = head_seq + ${rows.length}::integer, updated_at = agent.townhall_now()
-      where session_id = ${run.sessionId} and active_run_id = ${run.runId}
-      returning head_seq
-    )
-    insert into agent.sessions_events (session_id, seq, run_id, type, data)
-    select ${run.sessionId}, head.head_seq - ${rows.length}::integer + entry.place::integer, ${run.runId},
-      entry.value ->> 'type', entry.value -> 'data'
-    from head, jsonb_array_elements(${asJson(rows)}::text::jsonb) with ordinality as entry (value, place)`;
-  return written.count === rows.length;
-}
-
-// PostgreSQL stores neither NUL nor half a surrogate pair in jsonb, and a model or a tool may write either.
-// JSON.stringify gives both as escapes, and gives no other character of these ranges as one.
-function asJson(value: unknown): string {
-  return JSON.stringify(value).replace(/(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g, '$1\ufffd');
+function textOrNull(text: string | null | undefined): string | null {
+  return text === null || text === undefined ? null : asText(text);
 }

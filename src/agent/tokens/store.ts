@@ -13,12 +13,27 @@ export interface KnownToken {
   isLive: boolean;
 }
 
+/** A token as its owner may see it. */
+export interface ListedToken {
+  tokenId: string;
+  name: string;
+  last4: string;
+  state: 'live' | 'expired' | 'revoked';
+  createdAt: string;
+  expiresAt: string | null;
+  revokedAt: string | null;
+}
+
 export interface TokenStore {
   /** The agent of that name, made under `agentId` when it is new. */
   agent(name: string, agentId: string): Promise<string>;
+  findAgent(name: string): Promise<string | undefined>;
   find(digest: Buffer): Promise<KnownToken | undefined>;
   /** Without effect when the digest is stored already. */
-  add(token: { tokenId: string; agentId: string; name: string; digest: Buffer; last4: string }): Promise<void>;
+  add(token: { tokenId: string; agentId: string; name: string; digest: Buffer; last4: string; ttlSeconds?: number }): Promise<void>;
+  list(agentId: string): Promise<ListedToken[]>;
+  /** Whether it was live until now; undefined when the agent has none of that id. */
+  revoke(agentId: string, tokenId: string): Promise<boolean | undefined>;
   /** The tokens of the agent that are neither revoked nor expired. */
   live(agentId: string): Promise<LiveToken[]>;
 }
@@ -32,17 +47,46 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
       if (!row) throw new Error('The row of the agent is gone.');
       return row.agent_id;
     },
+    async findAgent(name) {
+      const [row] = await sql<{ agent_id: string }[]>`select agent_id from agent.tokens_agents where name = ${name}`;
+      return row?.agent_id;
+    },
     async find(digest) {
       const [row] = await sql<{ token_id: string; agent_id: string; live: boolean }[]>`
         select token_id, agent_id, revoked_at is null and coalesce(expires_at > agent.townhall_now(), true) as live
         from agent.tokens_tokens where digest = ${digest}`;
       return row && { tokenId: row.token_id, agentId: row.agent_id, isLive: row.live };
     },
-    async add({ tokenId, agentId, name, digest, last4 }) {
+    async add({ tokenId, agentId, name, digest, last4, ttlSeconds = null }) {
       await sql`
-        insert into agent.tokens_tokens (token_id, agent_id, name, digest, last4)
-        values (${tokenId}, ${agentId}, ${name}, ${digest}, ${last4})
+        insert into agent.tokens_tokens (token_id, agent_id, name, digest, last4, expires_at)
+        values (${tokenId}, ${agentId}, ${name}, ${digest}, ${last4}, agent.townhall_now() + make_interval(secs => ${ttlSeconds}::double precision))
         on conflict (digest) do nothing`;
+    },
+    async list(agentId) {
+      const rows = await sql<{ token_id: string; name: string; last4: string; created_at: Date; expires_at: Date | null; revoked_at: Date | null; is_expired: boolean }[]>`
+        select token_id, name, last4, created_at, expires_at, revoked_at, coalesce(expires_at <= agent.townhall_now(), false) as is_expired
+        from agent.tokens_tokens where agent_id = ${agentId} order by created_at, token_id`;
+      return rows.map((row) => ({
+        tokenId: row.token_id,
+        name: row.name,
+        last4: row.last4,
+        state: row.revoked_at !== null ? 'revoked' : row.is_expired ? 'expired' : 'live',
+        createdAt: row.created_at.toISOString(),
+        expiresAt: row.expires_at?.toISOString() ?? null,
+        revokedAt: row.revoked_at?.toISOString() ?? null,
+      }));
+    },
+    async revoke(agentId, tokenId) {
+      // The old row is read in the same statement, so that of two revocations one is told that it was the one.
+      const rows = await sql<{ was_live: boolean }[]>`
+        with old as (
+          select token_id, revoked_at is null and coalesce(expires_at > agent.townhall_now(), true) as was_live
+          from agent.tokens_tokens where agent_id = ${agentId} and token_id = ${tokenId} for update
+        )
+        update agent.tokens_tokens t set revoked_at = coalesce(t.revoked_at, agent.townhall_now())
+        from old where t.token_id = old.token_id returning old.was_live`;
+      return rows[0]?.was_live;
     },
     async live(agentId) {
       const rows = await sql<{ token_id: string; digest: Uint8Array }[]>`

@@ -6,6 +6,7 @@ import type { Log } from '../../kernel/log.ts';
 import { id } from '../../kernel/ids.ts';
 import { parseToken, token as mintToken, tokenDigest, type Redactor } from '../../kernel/secret.ts';
 import type { Identity } from '../identity.ts';
+import { tokenDesk, type TokenDesk } from './desk.ts';
 import type { KnownToken, LiveToken, TokenStore } from './store.ts';
 import { readTokenFile, writeTokenFile } from './token-file.ts';
 
@@ -23,6 +24,8 @@ export interface Tokens {
   agentId: string;
   /** The identity behind a bearer, or null. Holds a revocation within a second. */
   identify(bearer: string): Promise<Identity | null>;
+  /** What its owner does with them; in this process a change holds at once. */
+  desk: TokenDesk;
 }
 
 // How old the list of live tokens may be. A revocation has to hold within a second on every replica.
@@ -49,6 +52,7 @@ export async function openTokens({ store, name, tokenFile, redactor, clock, log 
 
   return {
     agentId,
+    desk: tokenDesk({ store, agentId, redactor, onChange: () => void (list = undefined) }),
     async identify(bearer) {
       if (parseToken(bearer) !== 'agt') return null;
       const digest = tokenDigest(bearer);

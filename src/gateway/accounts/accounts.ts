@@ -1,30 +1,62 @@
-// The accounts: login attempts, user tokens and the current user. It owns the answer to whose token a
-// bearer credential is, and asks the database each time, so that a revocation holds at once everywhere.
-import type { User as WireUser } from '../../contract/gateway/types.gen.ts';
+// The accounts: logins, user tokens, e-mail accounts and users. It owns the answer to whose token a bearer
+// credential is, and asks the database each time, so that a revocation holds at once everywhere.
 import { createBackground } from '../../kernel/background.ts';
+import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { parseToken, tokenDigest } from '../../kernel/secret.ts';
+import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/turnstile.ts';
 import type { Bureau, BureauState } from '../bureaus/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
-import { defaultLoginTimes, newUserToken, readLogin, startDoneAttempt, type LoginTimes } from './login.ts';
-import { localLogin } from './local-login.ts';
-import type { LoginContext, LoginProvider, Person } from './login-provider.ts';
-import type { AccountsStore, User } from './store.ts';
+import type { Mailer } from './email/code-mail.ts';
+import { createPasswords } from './email/passwords.ts';
+import { registration } from './email/registration.ts';
+import { createGuesses, type GuessBudgets } from './guesses/guesses.ts';
+import { createAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
+import { createCallback } from './login/callback.ts';
+import { loginHandlers } from './login/handlers.ts';
+import type { AuditPort, ChangesPort, EnvReader } from './ports.ts';
+import { emailCodeProvider } from './providers/email-code.ts';
+import { localLogin } from './providers/local.ts';
+import { createOpenId } from './providers/openid.ts';
+import { passwordProvider } from './providers/password.ts';
+import type { LoginProvider, Person } from './providers/provider.ts';
+import { thirdParties, thirdPartyKeys } from './providers/third-parties.ts';
+import type { AccountsStores } from './stores.ts';
+import { tokens } from './tokens/tokens.ts';
+import { newUserToken } from './user-token.ts';
+import { users } from './users/users.ts';
+import { wireUser } from './users/wire.ts';
 
 export interface AccountsNeeds {
-  store: AccountsStore;
+  stores: AccountsStores;
   /** Whom users belong to. */
   bureaus: {
     find(bureauId: string): Promise<Bureau | null>;
     refuseUnlessActive(state: BureauState): void;
   };
   log: Log;
+  clock: Pick<Clock, 'monotonicMs'>;
+  fetch: typeof globalThis.fetch;
+  /** The credentials of third parties, as they are now. */
+  env: EnvReader;
+  mail: Mailer & { env?: Service['env'] };
+  audit: AuditPort;
+  changes: ChangesPort;
   /** Whether the local login exists; `mayLogInLocally` says so for a server's settings. */
   localLogin: boolean;
+  /** The address under which browsers reach this server, without a trailing slash; null while that is not known. Never taken from a request. */
+  baseUrl: () => string | null;
   times?: Partial<LoginTimes>;
+  guesses?: Partial<GuessBudgets>;
+  /** Rounds of PBKDF2 for new digests. */
+  passwordRounds?: number;
+  /** Where passwords wait for their check; the same one wherever this process checks any. */
+  turnstile?: Turnstile;
+  /** For all that one step asks of a third party. */
+  providerDeadlineMs?: number;
 }
 
 export interface IssuedToken {
@@ -42,18 +74,44 @@ export interface Accounts extends Service<'accounts'> {
    * `bureau_archived`. A text without a token's shape and checksum costs no look into the database.
    */
   identify(bearer: string): Promise<Extract<Identity, { kind: 'user' }> | null>;
+  /** When the token ends; null when it is nobody's. */
+  tokenEnd(tokenId: string): Promise<Date | null>;
   /** A token without a login, for a command of this machine's owner. The user is made when the person is new to the Bureau. */
   issueUserToken(request: { bureauId: string; person: Person; name?: string; ttlSeconds?: number }): Promise<IssuedToken>;
 }
 
-// A credential in an answer must not end up in a cache.
-const noStore = { 'cache-control': 'no-store' };
+const callbackPath = '/v1/accounts/oauth/callback';
 
 export function accounts(needs: AccountsNeeds): Accounts {
-  const { store, bureaus, log } = needs;
+  const { bureaus, log, mail, audit, changes, env } = needs;
+  const { accounts: store, attempts: attemptStore, tickets, guesses: guessStore } = needs.stores;
   const times = { ...defaultLoginTimes, ...needs.times };
   const background = createBackground(log);
-  const providers: readonly LoginProvider[] = needs.localLogin ? [localLogin] : [];
+  const guesses = createGuesses(guessStore, needs.guesses);
+  const turnstile = needs.turnstile ?? createTurnstile(defaultPlaces);
+  const passwords = createPasswords({ store, guesses, turnstile, ...(needs.passwordRounds !== undefined && { rounds: needs.passwordRounds }) });
+  const openId = createOpenId({ fetch: needs.fetch, clock: needs.clock, ...(needs.providerDeadlineMs !== undefined && { deadlineMs: needs.providerDeadlineMs }) });
+  const callbackUrl = () => {
+    const base = needs.baseUrl();
+    return base === null ? null : base.replace(/\/+$/, '') + callbackPath;
+  };
+
+  const providers: readonly LoginProvider[] = [
+    ...(needs.localLogin ? [localLogin] : []),
+    passwordProvider({ passwords, mail }),
+    emailCodeProvider({ guesses, mail, minutes: Math.ceil(times.attemptSeconds / 60) }),
+    ...thirdParties({ env, openId, hasCallback: () => callbackUrl() !== null }),
+  ];
+  const attempts = createAttempts({ store, attempts: attemptStore, tickets, times, callbackUrl, refuseUnlessActive: bureaus.refuseUnlessActive });
+  const callback = createCallback({
+    attempts,
+    attemptStore,
+    tickets,
+    findBureau: bureaus.find,
+    refuseUnlessActive: bureaus.refuseUnlessActive,
+    redirectProvider: (providerId) => providers.find((one) => one.kind === 'redirect' && one.id === providerId) as ReturnType<Parameters<typeof createCallback>[0]['redirectProvider']>,
+    confirmSeconds: times.attemptSeconds,
+  });
 
   async function servingBureau(bureauId: string): Promise<Bureau> {
     const bureau = await bureaus.find(bureauId);
@@ -65,45 +123,12 @@ export function accounts(needs: AccountsNeeds): Accounts {
   return {
     name: 'accounts',
     title: 'Accounts',
-    env: [],
+    env: [...thirdPartyKeys, ...(mail.env ?? [])],
     handlers: {
-      'accounts.listProviders': async (call) => {
-        const { bureauId } = await servingBureau(call.query.bureau_id);
-        const usable = providers.filter((provider) => provider.available(contextOf(bureauId, call)));
-        return {
-          status: 200,
-          body: { items: usable.map(({ id, label, kind, inputs }) => ({ id, label, kind, inputs: [...inputs] })) },
-        };
-      },
-      'accounts.startLogin': async (call) => {
-        const { bureauId } = await servingBureau(call.body.bureau_id);
-        const context = contextOf(bureauId, call);
-        const provider = providers.find((candidate) => candidate.id === call.body.provider && candidate.available(context));
-        if (!provider) {
-          throw new Problem('not_found', 'provider_not_found', 'There is no such login provider here.', { param: 'provider' });
-        }
-        const { outcome, person } = await provider.start(context);
-        const loginId = await startDoneAttempt(store, { bureauId, provider: provider.id, person }, times);
-        background.run('forget old attempts', () => store.forgetOldAttempts());
-        return { status: 200, headers: noStore, body: { login_id: loginId, provider: provider.id, outcome } };
-      },
-      'accounts.getLoginResult': async (call) => {
-        const loginId = call.query.login_id;
-        const outcome = await readLogin(store, loginId, { times, refuseUnlessActive: bureaus.refuseUnlessActive });
-        if (outcome.status !== 'done') return { status: 200, headers: noStore, body: { login_id: loginId, status: outcome.status } };
-        const { userToken, expiresAt, user } = outcome;
-        return {
-          status: 200,
-          headers: noStore,
-          body: {
-            login_id: loginId,
-            status: 'done',
-            user_token: userToken,
-            expires_at: expiresAt.toISOString(),
-            user: wireUser(user),
-          },
-        };
-      },
+      ...loginHandlers({ providers, attempts, attemptStore, tickets, callback, guesses, background, servingBureau }),
+      ...registration({ store, tickets, guesses, passwords, mail, audit, changes, background, servingBureau, ttlSeconds: times.attemptSeconds }),
+      ...tokens({ store, audit, changes, servingBureau }),
+      ...users({ store, attempts: attemptStore, guesses, audit, changes }),
       'accounts.getMe': async (call) => {
         const { userId, bureauId, tokenId } = call.identity;
         const [user, token, bureau] = await Promise.all([store.findUser(userId), store.findToken(tokenId), bureaus.find(bureauId)]);
@@ -129,35 +154,29 @@ export function accounts(needs: AccountsNeeds): Accounts {
       if (!found || found.userState !== 'active') return null;
       bureaus.refuseUnlessActive(found.bureauState);
       const { userId, bureauId, tokenId } = found;
+      const models = common(found.models, found.bureauModels);
       if (found.isUseStale) background.run(tokenId, () => store.noteUse(tokenId));
-      return { kind: 'user', userId, bureauId, tokenId };
+      return { kind: 'user', userId, bureauId, tokenId, ...(models === null ? {} : { models }) };
+    },
+    async tokenEnd(tokenId) {
+      return (await store.findToken(tokenId))?.expiresAt ?? null;
     },
     async issueUserToken({ bureauId, person, name, ttlSeconds }) {
       await servingBureau(bureauId);
-      const { userId, state } = await store.ensureUser(bureauId, person, id('usr'));
-      if (state !== 'active') throw new Problem('conflict', 'conflict', 'This user is blocked and gets no token.');
-      const { userToken, record } = newUserToken(userId, name ?? null, ttlSeconds ?? times.tokenSeconds);
-      const { expiresAt } = await store.insertToken(record);
-      return { userToken, tokenId: record.tokenId, userId, bureauId, expiresAt };
+      return store.tx(async (queries, tx) => {
+        const { userId, state } = await store.ensureUser(tx, bureauId, person, id('usr'));
+        if (state !== 'active') throw new Problem('conflict', 'conflict', 'This user is blocked and gets no token.');
+        const { userToken, record } = newUserToken({ userId, kind: 'user', name: name ?? null, ttlSeconds: ttlSeconds ?? times.tokenSeconds });
+        const { expiresAt } = await queries.insertToken(record);
+        return { userToken, tokenId: record.tokenId, userId, bureauId, expiresAt };
+      });
     },
     close: () => background.settled(),
   };
 }
 
-function contextOf(
-  bureauId: string,
-  call: { remoteAddress: string; request: { host: string; origin: string | undefined } },
-): LoginContext {
-  return { bureauId, remoteAddress: call.remoteAddress, host: call.request.host, origin: call.request.origin };
-}
-
-function wireUser(user: User): WireUser {
-  return {
-    user_id: user.userId,
-    email: user.email,
-    display_name: user.displayName,
-    avatar_url: user.avatarUrl,
-    metadata: user.metadata,
-    created_at: user.createdAt.toISOString(),
-  };
+/** What two lists of models both allow; null allows all. */
+function common(own: readonly string[] | null, bureaus: readonly string[] | null): readonly string[] | null {
+  if (own === null || bureaus === null) return own ?? bureaus;
+  return own.filter((id) => bureaus.includes(id));
 }

@@ -1,11 +1,16 @@
-// The tables of users, identities, tokens and login attempts, and the only file that names them. Whether
-// something has expired is judged here, by the database's clock.
+// The tables of users, identities, passwords and tokens, and the only file that names them. Whether something
+// has expired is judged here, by the database's clock.
 import type { Database, Sql, Tx } from '../../kernel/database.ts';
 import type { BureauState, SqlFragment } from '../bureaus/index.ts';
-import type { Person } from './login-provider.ts';
+import type { Person } from './providers/provider.ts';
+
+export type UserState = 'active' | 'blocked' | 'removed';
+export type TokenKind = 'user' | 'issued' | 'key';
 
 export interface User {
   userId: string;
+  bureauId: string;
+  state: UserState;
   email: string | null;
   displayName: string | null;
   avatarUrl: string | null;
@@ -15,16 +20,27 @@ export interface User {
 
 export interface Token {
   tokenId: string;
+  kind: TokenKind;
+  userId: string;
+  bureauId: string;
   name: string | null;
+  last4: string;
+  /** Null where the token is good for all that its user may call. */
+  models: string[] | null;
+  createdAt: Date;
   expiresAt: Date;
+  lastUsedAt: Date | null;
+  revokedAt: Date | null;
 }
 
 export interface NewToken {
   tokenId: string;
   userId: string;
+  kind: TokenKind;
   digest: Buffer;
   last4: string;
   name: string | null;
+  models: readonly string[] | null;
   ttlSeconds: number;
 }
 
@@ -33,23 +49,34 @@ export interface Bearer {
   tokenId: string;
   userId: string;
   bureauId: string;
-  userState: 'active' | 'blocked';
+  userState: UserState;
   bureauState: BureauState;
+  models: string[] | null;
+  bureauModels: string[] | null;
   /** Its last use was noted so long ago that this one should be. */
   isUseStale: boolean;
 }
 
-export interface Attempt {
-  state: 'pending' | 'done' | 'failed';
-  bureauState: BureauState;
-  userId: string | null;
-  userState: 'active' | 'blocked' | null;
-  isExpired: boolean;
-  wasRead: boolean;
-  /** Whether the first read was so short ago that another may have the token. */
-  isReadable: boolean;
-  tokenId: string | null;
-  sealedToken: Buffer | null;
+/** Which tokens: one, those of a user, or those of a Bureau; of some kinds, but for one, where it says so. */
+export interface TokenChoice {
+  tokenId?: string;
+  userId?: string;
+  bureauId?: string;
+  kinds?: readonly TokenKind[];
+  except?: string;
+}
+
+/** Where a page begins and how long it is; one row more is read, which says whether another page follows. */
+export interface Place {
+  after: string | null;
+  limit: number;
+}
+
+/** An e-mail address of ours: who has it, and the digest of the password where there is one. */
+export interface EmailAccount {
+  userId: string;
+  state: UserState;
+  passwordDigest: string | null;
 }
 
 /** What can be done on one connection, in a transaction or alone. */
@@ -57,38 +84,57 @@ export interface AccountsQueries {
   findBearer(digest: Buffer): Promise<Bearer | null>;
   noteUse(tokenId: string): Promise<void>;
   findUser(userId: string): Promise<User | null>;
+  /** As `findUser`, and nobody else changes the user until the transaction ends. */
+  lockUser(userId: string): Promise<User | null>;
+  listUsers(filter: { bureauId?: string | undefined; email?: string | undefined }, place: Place): Promise<User[]>;
   findToken(tokenId: string): Promise<Token | null>;
+  listTokens(filter: TokenChoice & { isLive?: boolean }, place: Place): Promise<Token[]>;
   insertToken(token: NewToken): Promise<{ expiresAt: Date }>;
-  insertAttempt(attempt: { digest: Buffer; bureauId: string; provider: string; userId: string; ttlSeconds: number }): Promise<void>;
-  /** Forgets some attempts that ended more than a day ago. */
-  forgetOldAttempts(): Promise<void>;
-  /** Nobody else can read the attempt until the transaction ends. */
-  lockAttempt(digest: Buffer, rereadSeconds: number): Promise<Attempt | null>;
-  noteFirstRead(digest: Buffer, token: { tokenId: string; sealedToken: Buffer }): Promise<void>;
-  dropSealedToken(digest: Buffer): Promise<void>;
+  /** How many were good until now. */
+  revokeTokens(choice: TokenChoice): Promise<number>;
+  findEmailAccount(bureauId: string, email: string): Promise<EmailAccount | null>;
+  findPasswordDigest(userId: string): Promise<string | null>;
+  setPassword(userId: string, passwordDigest: string): Promise<void>;
+  /** Without effect when the digest is not `from` any more; says whether it was. */
+  changePassword(userId: string, from: string, to: string): Promise<boolean>;
+  setUserState(userId: string, state: 'active' | 'blocked'): Promise<void>;
+  setMetadata(userId: string, metadata: Record<string, unknown>): Promise<void>;
+  /** Deletes whatever tells who the user was; the row stays. */
+  eraseUser(userId: string): Promise<void>;
 }
 
 export interface AccountsStore extends AccountsQueries {
-  tx<T>(work: (queries: AccountsQueries) => Promise<T>): Promise<T>;
+  /** `tx` is for what other stores and ports do in the same transaction. */
+  tx<T>(work: (queries: AccountsQueries, tx: Tx) => Promise<T>): Promise<T>;
   /** The user that the person is in the Bureau, made when there is none; `newUserId` is the id to make it with. */
-  ensureUser(bureauId: string, person: Person, newUserId: string): Promise<{ userId: string; state: 'active' | 'blocked' }>;
+  ensureUser(tx: Tx, bureauId: string, person: Person, newUserId: string): Promise<{ userId: string; state: UserState; isNew: boolean }>;
 }
 
-/** `stateOf` is the Bureaus' own SQL for the state of the Bureau that a column names. */
-export function accountsStore(database: Database, bureaus: { stateOf(sql: Sql, column: string): SqlFragment }): AccountsStore {
+/** The Bureaus' own SQL for the state of the Bureau that a column names. */
+export interface BureauStates {
+  stateOf(sql: Sql, column: string): SqlFragment;
+  modelsOf(sql: Sql, column: string): SqlFragment;
+}
+
+export function accountsStore(database: Database, bureaus: BureauStates): AccountsStore {
   return {
     ...queries(database.sql, bureaus),
-    tx: (work) => database.tx((tx) => work(queries(tx, bureaus))),
-    ensureUser: (bureauId, person, newUserId) => database.tx((tx) => ensureUser(tx, bureauId, person, newUserId)),
+    tx: (work) => database.tx((tx) => work(queries(tx, bureaus), tx)),
+    ensureUser,
   };
 }
 
-function queries(sql: Sql, bureaus: { stateOf(sql: Sql, column: string): SqlFragment }): AccountsQueries {
+function queries(sql: Sql, bureaus: BureauStates): AccountsQueries {
+  const findUser = async (userId: string, lock = sql``): Promise<User | null> => {
+    const [found] = await sql<User[]>`select ${userColumns(sql)} from gateway.accounts_users u where u.user_id = ${userId} ${lock}`;
+    return found ?? null;
+  };
   return {
     async findBearer(digest) {
       const [found] = await sql<Bearer[]>`
         select t.token_id as "tokenId", t.user_id as "userId", u.bureau_id as "bureauId", u.state as "userState",
-          ${bureaus.stateOf(sql, 'u.bureau_id')} as "bureauState",
+          ${bureaus.stateOf(sql, 'u.bureau_id')} as "bureauState", t.models,
+          ${bureaus.modelsOf(sql, 'u.bureau_id')} as "bureauModels",
           (t.last_used_at is null or t.last_used_at <= gateway.townhall_now() - interval '1 minute') as "isUseStale"
         from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)
         where t.digest = ${digest} and t.revoked_at is null and t.expires_at > gateway.townhall_now()`;
@@ -101,79 +147,129 @@ function queries(sql: Sql, bureaus: { stateOf(sql: Sql, column: string): SqlFrag
         where token_id = ${tokenId}
           and (last_used_at is null or last_used_at <= gateway.townhall_now() - interval '1 minute')`;
     },
-    async findUser(userId) {
-      const [found] = await sql<User[]>`
-        select user_id as "userId", email, display_name as "displayName", avatar_url as "avatarUrl", metadata,
-          created_at as "createdAt"
-        from gateway.accounts_users where user_id = ${userId}`;
-      return found ?? null;
-    },
+    findUser: (userId) => findUser(userId),
+    lockUser: (userId) => findUser(userId, sql`for update`),
+    listUsers: ({ bureauId, email }, { after, limit }) => sql<User[]>`
+      select ${userColumns(sql)} from gateway.accounts_users u
+      where u.state <> 'removed'
+        ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
+        ${email === undefined ? sql`` : sql`and lower(u.email) = lower(${email})`}
+        ${after === null ? sql`` : sql`and u.user_id > ${after}`}
+      order by u.user_id limit ${limit + 1}`,
     async findToken(tokenId) {
-      const [found] = await sql<Token[]>`
-        select token_id as "tokenId", name, expires_at as "expiresAt"
-        from gateway.accounts_tokens where token_id = ${tokenId}`;
+      const [found] = await sql<Token[]>`select ${tokenColumns(sql)} ${fromTokens(sql)} where t.token_id = ${tokenId}`;
       return found ?? null;
     },
-    async insertToken({ tokenId, userId, digest, last4, name, ttlSeconds }) {
+    listTokens: ({ isLive, ...choice }, { after, limit }) => sql<Token[]>`
+      select ${tokenColumns(sql)} ${fromTokens(sql)}
+      where ${chosen(sql, choice)}
+        ${isLive ? sql`and t.revoked_at is null and t.expires_at > gateway.townhall_now()` : sql``}
+        ${after === null ? sql`` : sql`and t.token_id > ${after}`}
+      order by t.token_id limit ${limit + 1}`,
+    async insertToken({ tokenId, userId, kind, digest, last4, name, models, ttlSeconds }) {
       const [made] = await sql<{ expiresAt: Date }[]>`
-        insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, name, expires_at)
-        values (${tokenId}, ${userId}, 'user', ${digest}, ${last4}, ${name},
+        insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, name, models, expires_at)
+        values (${tokenId}, ${userId}, ${kind}, ${digest}, ${last4}, ${name}, ${models === null ? null : sql.array([...models], 25)},
           gateway.townhall_now() + make_interval(secs => ${ttlSeconds}))
         returning expires_at as "expiresAt"`;
       if (!made) throw new Error('The token was not stored.');
       return made;
     },
-    async insertAttempt({ digest, bureauId, provider, userId, ttlSeconds }) {
-      await sql`
-        insert into gateway.accounts_login_attempts (digest, bureau_id, provider, state, user_id, expires_at)
-        values (${digest}, ${bureauId}, ${provider}, 'done', ${userId},
-          gateway.townhall_now() + make_interval(secs => ${ttlSeconds}))`;
+    async revokeTokens(choice) {
+      const revoked = await sql`
+        update gateway.accounts_tokens set revoked_at = gateway.townhall_now()
+        where revoked_at is null and token_id in (select t.token_id ${fromTokens(sql)} where ${chosen(sql, choice)})
+        returning expires_at > gateway.townhall_now() as "wasGood"`;
+      return revoked.filter(({ wasGood }) => wasGood === true).length;
     },
-    async forgetOldAttempts() {
-      // A few at a time, so that no caller pays for many; two replicas do not wait for each other.
-      await sql`
-        delete from gateway.accounts_login_attempts where digest in (
-          select digest from gateway.accounts_login_attempts
-          where expires_at < gateway.townhall_now() - interval '1 day'
-          order by expires_at limit 100 for update skip locked)`;
-    },
-    async lockAttempt(digest, rereadSeconds) {
-      const [found] = await sql<Attempt[]>`
-        select a.state, ${bureaus.stateOf(sql, 'a.bureau_id')} as "bureauState", a.user_id as "userId",
-          (select u.state from gateway.accounts_users u where u.user_id = a.user_id) as "userState",
-          a.expires_at <= gateway.townhall_now() as "isExpired",
-          a.first_read_at is not null as "wasRead",
-          coalesce(a.first_read_at > gateway.townhall_now() - make_interval(secs => ${rereadSeconds}), false) as "isReadable",
-          a.token_id as "tokenId", a.sealed_token as "sealedToken"
-        from gateway.accounts_login_attempts a where a.digest = ${digest}
-        for update of a`;
+    async findEmailAccount(bureauId, email) {
+      const [found] = await sql<EmailAccount[]>`
+        select u.user_id as "userId", u.state, p.password_digest as "passwordDigest"
+        from gateway.accounts_identities i join gateway.accounts_users u using (user_id)
+          left join gateway.accounts_passwords p using (user_id)
+        where i.bureau_id = ${bureauId} and i.issuer = 'email' and i.subject = ${email}`;
       return found ?? null;
     },
-    async noteFirstRead(digest, { tokenId, sealedToken }) {
-      await sql`
-        update gateway.accounts_login_attempts
-        set first_read_at = gateway.townhall_now(), token_id = ${tokenId}, sealed_token = ${sealedToken}
-        where digest = ${digest}`;
+    async findPasswordDigest(userId) {
+      const [found] = await sql<{ passwordDigest: string }[]>`
+        select password_digest as "passwordDigest" from gateway.accounts_passwords where user_id = ${userId}`;
+      return found?.passwordDigest ?? null;
     },
-    async dropSealedToken(digest) {
-      await sql`update gateway.accounts_login_attempts set sealed_token = null where digest = ${digest}`;
+    async setPassword(userId, passwordDigest) {
+      await sql`
+        insert into gateway.accounts_passwords (user_id, password_digest) values (${userId}, ${passwordDigest})
+        on conflict (user_id) do update set password_digest = excluded.password_digest, updated_at = gateway.townhall_now()`;
+    },
+    async changePassword(userId, from, to) {
+      const changed = await sql`
+        update gateway.accounts_passwords set password_digest = ${to}, updated_at = gateway.townhall_now()
+        where user_id = ${userId} and password_digest = ${from} returning 1`;
+      return changed.length > 0;
+    },
+    async setUserState(userId, state) {
+      await sql`update gateway.accounts_users set state = ${state} where user_id = ${userId} and state <> 'removed'`;
+    },
+    async setMetadata(userId, metadata) {
+      await sql`update gateway.accounts_users set metadata = ${sql.json(metadata as never)} where user_id = ${userId}`;
+    },
+    async eraseUser(userId) {
+      await sql`
+        update gateway.accounts_users
+        set state = 'removed', email = null, display_name = null, avatar_url = null, metadata = '{}'
+        where user_id = ${userId}`;
+      await sql`delete from gateway.accounts_identities where user_id = ${userId}`;
+      await sql`delete from gateway.accounts_passwords where user_id = ${userId}`;
+      // A name that the user gave to a key may tell who it was; attempts that gave these tokens go with them.
+      await sql`delete from gateway.accounts_tokens where user_id = ${userId}`;
     },
   };
+}
+
+function userColumns(sql: Sql): SqlFragment {
+  return sql`u.user_id as "userId", u.bureau_id as "bureauId", u.state, u.email, u.display_name as "displayName",
+    u.avatar_url as "avatarUrl", u.metadata, u.created_at as "createdAt"` as unknown as SqlFragment;
+}
+
+function tokenColumns(sql: Sql): SqlFragment {
+  return sql`t.token_id as "tokenId", t.kind, t.user_id as "userId", u.bureau_id as "bureauId", t.name, t.last4, t.models,
+    t.created_at as "createdAt", t.expires_at as "expiresAt", t.last_used_at as "lastUsedAt", t.revoked_at as "revokedAt"` as unknown as SqlFragment;
+}
+
+function fromTokens(sql: Sql): SqlFragment {
+  return sql`from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)` as unknown as SqlFragment;
+}
+
+function chosen(sql: Sql, { tokenId, userId, bureauId, kinds, except }: TokenChoice): SqlFragment {
+  return sql`true
+    ${tokenId === undefined ? sql`` : sql`and t.token_id = ${tokenId}`}
+    ${userId === undefined ? sql`` : sql`and t.user_id = ${userId}`}
+    ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
+    ${kinds === undefined ? sql`` : sql`and t.kind = any(${sql.array([...kinds], 25)})`}
+    ${except === undefined ? sql`` : sql`and t.token_id <> ${except}`}` as unknown as SqlFragment;
 }
 
 async function ensureUser(tx: Tx, bureauId: string, person: Person, newUserId: string) {
   // Two first logins of one person at once would make two users; the second waits here and finds the first's.
   await tx`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify(['identity', bureauId, person.issuer, person.subject])}, 0))`;
-  const [known] = await tx<{ userId: string; state: 'active' | 'blocked' }[]>`
+  const [known] = await tx<{ userId: string; state: UserState }[]>`
     select u.user_id as "userId", u.state
     from gateway.accounts_identities i join gateway.accounts_users u using (user_id)
     where i.bureau_id = ${bureauId} and i.issuer = ${person.issuer} and i.subject = ${person.subject}`;
-  if (known) return known;
+  const { email, displayName, avatarUrl = null } = person;
+  if (known) {
+    // What the provider says now; what it no longer says is kept.
+    await tx`
+      update gateway.accounts_users
+      set email = coalesce(${email}, email), display_name = coalesce(${displayName}, display_name), avatar_url = coalesce(${avatarUrl}, avatar_url)
+      where user_id = ${known.userId} and (email, display_name, avatar_url)
+        is distinct from (coalesce(${email}, email), coalesce(${displayName}, display_name), coalesce(${avatarUrl}, avatar_url))`;
+    return { ...known, isNew: false };
+  }
   await tx`
-    insert into gateway.accounts_users (user_id, bureau_id, email, display_name)
-    values (${newUserId}, ${bureauId}, ${person.email}, ${person.displayName})`;
+    insert into gateway.accounts_users (user_id, bureau_id, email, display_name, avatar_url)
+    values (${newUserId}, ${bureauId}, ${email}, ${displayName}, ${avatarUrl})`;
   await tx`
     insert into gateway.accounts_identities (bureau_id, issuer, subject, user_id)
     values (${bureauId}, ${person.issuer}, ${person.subject}, ${newUserId})`;
-  return { userId: newUserId, state: 'active' as const };
+  return { userId: newUserId, state: 'active' as const, isNew: true };
 }

@@ -8,10 +8,13 @@ import type { Log } from '../../kernel/log.ts';
 import { checkPassword, digestPassword, dummyDigest, isShortPassword, minimumRounds, passwordFault } from '../../kernel/password.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { parseToken, token, tokenDigest } from '../../kernel/secret.ts';
-import { createTurnstile } from '../../kernel/turnstile.ts';
-import type { Identity } from '../identity.ts';
+import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/turnstile.ts';
+import type { Tx } from '../../kernel/database.ts';
+import type { AuditEntry } from '../audit/index.ts';
+import { auditOf, ownDoing, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { defaultGuessBudgets, type GuessBudgets } from './guess-budget.ts';
+import { createMachines, identityOf, type Machines } from './machines.ts';
 import type { AdminStore, Guess } from './store.ts';
 
 export interface SessionLimits {
@@ -26,12 +29,16 @@ export interface SessionLimits {
 export interface AdminNeeds {
   store: AdminStore;
   log: Log;
+  audit: { record(tx: Tx, entry: AuditEntry): Promise<void>; note(entry: AuditEntry): Promise<void> };
+  changes: { bump(tx: Tx): Promise<void> };
+  /** Whom machine credentials may act for. */
+  bureaus: { find(bureauId: string): Promise<object | null> };
   sessions?: Partial<SessionLimits>;
   guesses?: Partial<GuessBudgets>;
   /** Rounds of PBKDF2 for new digests, 600,000 or more; a digest with fewer is renewed at the next login. */
   passwordRounds?: number;
-  /** How many passwords are checked at once, and how many wait for it. */
-  checks?: { running: number; waiting: number };
+  /** Where passwords wait for their check; the same one wherever this process checks any. */
+  turnstile?: Turnstile;
 }
 
 /** `isShort`: the password is accepted, but has fewer than the fifteen characters that are advised. */
@@ -49,16 +56,18 @@ export interface Admin extends Service<'admin'> {
   setup(adminId: string, password: string): Promise<CredentialsSet>;
   /** Replaces the credentials, whatever they were, and revokes every session. Throws 400 like `setup`. */
   reset(adminId: string, password: string): Promise<CredentialsSet>;
+  /** The credentials of products' backends. */
+  machines: Machines;
 }
 
 const defaultSessionLimits: SessionLimits = { ttlSeconds: 12 * 3600, idleSeconds: 2 * 3600, maxSessions: 5 };
 
 export function admin(needs: AdminNeeds): Admin {
-  const { store, log } = needs;
+  const { store, log, audit, changes } = needs;
   const limits = { ...defaultSessionLimits, ...needs.sessions };
   const budgets = { ...defaultGuessBudgets, ...needs.guesses };
   const rounds = needs.passwordRounds ?? minimumRounds;
-  const turnstile = createTurnstile(needs.checks ?? { running: 2, waiting: 16 });
+  const turnstile = needs.turnstile ?? createTurnstile(defaultPlaces);
   const background = createBackground(log);
   const nobodysDigest = dummyDigest(rounds);
 
@@ -91,6 +100,19 @@ export function admin(needs: AdminNeeds): Admin {
     }
   }
 
+  function done(origin: Origin, action: string, target: AuditEntry['target']) {
+    return (tx: Tx) => audit.record(tx, { ...origin, action, target, outcome: 'ok' });
+  }
+
+  /** What somebody typed as an ID may be a password in the wrong field, so that only a known ID is written down. */
+  async function noteWrongGuess(guess: Guess, entry: Omit<AuditEntry, 'outcome' | 'target'>): Promise<void> {
+    const isKnown = (await store.findPasswordDigest(guess.adminId)) !== null;
+    const target = isKnown ? { kind: 'administrator', id: guess.adminId } : null;
+    await audit.note({ ...entry, target, outcome: 'failed' });
+    const waitSeconds = await store.waitSeconds(guess, budgets);
+    if (waitSeconds > 0) await audit.note({ ...entry, action: 'admin.lock', target, outcome: 'ok', diff: { wait_seconds: waitSeconds } });
+  }
+
   return {
     name: 'admin',
     title: 'Administration',
@@ -101,7 +123,11 @@ export function admin(needs: AdminNeeds): Admin {
         const guess = { adminId, network: networkOf(call.remoteAddress) };
         const passwordDigest = await checkCounted(guess, password);
         background.run('forget old guesses', () => store.forgetOldGuesses(budgets.forgetSeconds));
-        if (passwordDigest === null) throw wrong();
+        const entry = { ...auditOf(call), action: call.operationId };
+        if (passwordDigest === null) {
+          background.run(call.requestId, () => noteWrongGuess(guess, entry));
+          throw wrong();
+        }
         const sessionToken = token('adm');
         const session = {
           sessionId: id('adm'),
@@ -110,7 +136,10 @@ export function admin(needs: AdminNeeds): Admin {
           last4: sessionToken.slice(-4),
           ...limits,
         };
-        const opened = await store.openSession(session, guess, passwordDigest);
+        const opened = await store.openSession(session, guess, {
+          passwordDigest,
+          within: (tx) => audit.record(tx, { ...entry, target: { kind: 'administrator', id: adminId }, outcome: 'ok', diff: { session_id: session.sessionId } }),
+        });
         if (!opened) throw wrong();
         call.log.info({ adminId, sessionId: session.sessionId }, 'an administrator logged in');
         return {
@@ -131,22 +160,28 @@ export function admin(needs: AdminNeeds): Admin {
         return { status: 200, body: { admin_id: adminId, expires_at: expiresAt.toISOString(), created_at: createdAt.toISOString() } };
       },
       'admin.logout': async (call) => {
-        await store.revokeSession(call.identity.tokenId);
+        const { adminId, tokenId } = call.identity;
+        await store.revokeSession(tokenId, async (tx) => {
+          await done(auditOf(call), call.operationId, { kind: 'administrator', id: adminId })(tx);
+          await changes.bump(tx);
+        });
         return { status: 200, body: { revoked: true } };
       },
     },
     async identify(bearer) {
       if (parseToken(bearer) !== 'adm') return null;
-      const session = await store.findSession({ digest: tokenDigest(bearer) }, limits.idleSeconds);
-      if (!session) return null;
+      const digest = tokenDigest(bearer);
+      const session = await store.findSession({ digest }, limits.idleSeconds);
+      if (!session) return identifyMachine(digest);
       const { adminId, sessionId } = session;
       if (session.isUseStale) background.run(sessionId, () => store.noteUse(sessionId));
       return { kind: 'admin', adminId, tokenId: sessionId };
     },
+    machines: createMachines(needs),
     exists: () => store.exists(),
     async setup(adminId, password) {
       const { digest, ...set } = await credentials(adminId, password);
-      if (!(await store.insertFirst(adminId, digest))) {
+      if (!(await store.insertFirst(adminId, digest, done(ownDoing, 'admin.setup', { kind: 'administrator', id: adminId })))) {
         throw new Problem('conflict', 'conflict', 'There is an administrator already; `townhall admin reset` replaces the credentials.');
       }
       log.info({ adminId }, 'made the first administrator');
@@ -154,12 +189,23 @@ export function admin(needs: AdminNeeds): Admin {
     },
     async reset(adminId, password) {
       const { digest, ...set } = await credentials(adminId, password);
-      await store.replaceAll(adminId, digest);
+      await store.replaceAll(adminId, digest, async (tx) => {
+        await done(ownDoing, 'admin.reset', { kind: 'administrator', id: adminId })(tx);
+        await changes.bump(tx);
+      });
       log.info({ adminId }, 'replaced the administrator and revoked every session');
       return set;
     },
     close: () => background.settled(),
   };
+
+  async function identifyMachine(digest: Buffer): Promise<Extract<Identity, { kind: 'admin' }> | null> {
+    const machine = await store.findMachine(digest);
+    if (!machine) return null;
+    const { credentialId } = machine;
+    if (machine.isUseStale) background.run(credentialId, () => store.noteMachineUse(credentialId));
+    return identityOf(machine);
+  }
 }
 
 function unfit(param: string, message: string): Problem {

@@ -31,12 +31,27 @@ export interface Guess {
   network: string;
 }
 
+/** The credential of a product's backend. */
+export interface Machine {
+  credentialId: string;
+  bureauId: string;
+  scopes: string[];
+  last4: string;
+  createdAt: Date;
+  expiresAt: Date | null;
+  revokedAt: Date | null;
+  lastUsedAt: Date | null;
+}
+
+/** What else belongs into a transaction, such as the entry in the audit log. */
+export type Within = (tx: Tx) => Promise<void>;
+
 export interface AdminStore {
   exists(): Promise<boolean>;
   /** Whether there was none before; otherwise nothing is changed. */
-  insertFirst(adminId: string, passwordDigest: string): Promise<boolean>;
+  insertFirst(adminId: string, passwordDigest: string, within: Within): Promise<boolean>;
   /** Makes these the only credentials, revokes every session, and forgets all guesses: whoever resets has often made some. */
-  replaceAll(adminId: string, passwordDigest: string): Promise<void>;
+  replaceAll(adminId: string, passwordDigest: string, within: Within): Promise<void>;
   findPasswordDigest(adminId: string): Promise<string | null>;
   /** Without effect when the digest is not `from` any more. */
   changePasswordDigest(adminId: string, from: string, to: string): Promise<void>;
@@ -44,14 +59,24 @@ export interface AdminStore {
    * Opens a session and takes the guess back that it began with; null when the password digest is not
    * `passwordDigest` any more, so that a login cannot outlive a reset that ran beside it.
    */
-  openSession(session: NewSession, guess: Guess, passwordDigest: string): Promise<{ expiresAt: Date } | null>;
+  openSession(session: NewSession, guess: Guess, proof: { passwordDigest: string; within: Within }): Promise<{ expiresAt: Date } | null>;
   findSession(by: { digest: Buffer } | { sessionId: string }, idleSeconds: number): Promise<Session | null>;
   noteUse(sessionId: string): Promise<void>;
-  revokeSession(sessionId: string): Promise<void>;
+  /** Whether it lived. */
+  revokeSession(sessionId: string, within: Within): Promise<boolean>;
   /** Counts the guess, or says after how many seconds one would be counted. Of any number at once, no more are counted than the budgets allow. */
   countGuess(guess: Guess, budgets: GuessBudgets): Promise<{ retryAfterSeconds: number } | 'counted'>;
+  /** After how many seconds a guess would be counted, 0 for at once. Counts nothing. */
+  waitSeconds(guess: Guess, budgets: GuessBudgets): Promise<number>;
   /** Forgets some counters that nobody touched for so long. */
   forgetOldGuesses(seconds: number): Promise<void>;
+  insertMachine(machine: { credentialId: string; bureauId: string; scopes: readonly string[]; digest: Buffer; last4: string; ttlSeconds: number | null }, within: Within): Promise<Machine>;
+  findMachine(digest: Buffer): Promise<(Machine & { isUseStale: boolean }) | null>;
+  noteMachineUse(credentialId: string): Promise<void>;
+  /** All of them, the revoked too, in the order in which they were made. */
+  listMachines(): Promise<Machine[]>;
+  /** Null when there is none of that id; otherwise whether it lived. */
+  revokeMachine(credentialId: string, within: Within): Promise<boolean | null>;
 }
 
 export function adminStore(database: Database): AdminStore {
@@ -61,7 +86,7 @@ export function adminStore(database: Database): AdminStore {
       const [found] = await sql`select 1 from gateway.admin_administrators limit 1`;
       return found !== undefined;
     },
-    insertFirst: (adminId, passwordDigest) =>
+    insertFirst: (adminId, passwordDigest, within) =>
       database.tx(async (tx) => {
         // Two starters with different IDs would otherwise both find the table empty.
         await tx`lock table gateway.admin_administrators in share row exclusive mode`;
@@ -70,9 +95,10 @@ export function adminStore(database: Database): AdminStore {
           select ${adminId}, ${passwordDigest}
           where not exists (select 1 from gateway.admin_administrators)
           returning 1`;
+        if (made.length > 0) await within(tx);
         return made.length > 0;
       }),
-    replaceAll: (adminId, passwordDigest) =>
+    replaceAll: (adminId, passwordDigest, within) =>
       database.tx(async (tx) => {
         await tx`lock table gateway.admin_administrators in share row exclusive mode`;
         // Waits for a login that is opening its session, whose row lock it needs; that session is revoked below.
@@ -82,6 +108,7 @@ export function adminStore(database: Database): AdminStore {
         // Whole, since row by row it could wait in a circle with a guess that is being counted.
         await tx`lock table gateway.admin_guesses in exclusive mode`;
         await tx`delete from gateway.admin_guesses`;
+        await within(tx);
       }),
     async findPasswordDigest(adminId) {
       const [found] = await sql<{ passwordDigest: string }[]>`
@@ -93,7 +120,7 @@ export function adminStore(database: Database): AdminStore {
         update gateway.admin_administrators set password_digest = ${to}, updated_at = gateway.townhall_now()
         where admin_id = ${adminId} and password_digest = ${from}`;
     },
-    openSession: (session, guess, passwordDigest) =>
+    openSession: (session, guess, { passwordDigest, within }) =>
       database.tx(async (tx) => {
         const { adminId, idleSeconds, maxSessions } = session;
         // The row lock also makes logins of one administrator count their sessions one after the other.
@@ -113,6 +140,7 @@ export function adminStore(database: Database): AdminStore {
             gateway.townhall_now() + make_interval(secs => ${session.ttlSeconds}))
           returning expires_at as "expiresAt"`;
         await takeGuessBack(tx, guess);
+        await within(tx);
         return made ?? null;
       }),
     async findSession(by, idleSeconds) {
@@ -128,11 +156,14 @@ export function adminStore(database: Database): AdminStore {
         update gateway.admin_sessions set last_used_at = gateway.townhall_now()
         where session_id = ${sessionId} and last_used_at <= gateway.townhall_now() - interval '1 minute'`;
     },
-    async revokeSession(sessionId) {
-      await sql`
-        update gateway.admin_sessions set revoked_at = gateway.townhall_now()
-        where session_id = ${sessionId} and revoked_at is null`;
-    },
+    revokeSession: (sessionId, within) =>
+      database.tx(async (tx) => {
+        const revoked = await tx`
+          update gateway.admin_sessions set revoked_at = gateway.townhall_now()
+          where session_id = ${sessionId} and revoked_at is null returning 1`;
+        if (revoked.length > 0) await within(tx);
+        return revoked.length > 0;
+      }),
     async countGuess(guess, budgets) {
       // First without a lock: a flood of guesses that must wait anyway costs one read each.
       const seen = judgeGuess(await readCounters(sql, guess), budgets);
@@ -158,6 +189,47 @@ export function adminStore(database: Database): AdminStore {
         return 'counted';
       });
     },
+    async waitSeconds(guess, budgets) {
+      const verdict = judgeGuess(await readCounters(sql, guess), budgets);
+      return verdict.admitted ? 0 : verdict.retryAfterSeconds;
+    },
+    insertMachine: ({ credentialId, bureauId, scopes, digest, last4, ttlSeconds }, within) =>
+      database.tx(async (tx) => {
+        const [made] = await tx<Machine[]>`
+          insert into gateway.admin_machines (credential_id, bureau_id, scopes, digest, last4, expires_at)
+          values (${credentialId}, ${bureauId}, ${scopes}::text[], ${digest}, ${last4},
+            gateway.townhall_now() + make_interval(secs => ${ttlSeconds}::float8))
+          returning ${machineColumns(tx)}`;
+        if (!made) throw new Error('The machine credential was not stored.');
+        await within(tx);
+        return made;
+      }),
+    async findMachine(digest) {
+      const [found] = await sql<(Machine & { isUseStale: boolean })[]>`
+        select ${machineColumns(sql)},
+          (last_used_at is null or last_used_at <= gateway.townhall_now() - interval '1 minute') as "isUseStale"
+        from gateway.admin_machines
+        where digest = ${digest} and revoked_at is null and (expires_at is null or expires_at > gateway.townhall_now())`;
+      return found ?? null;
+    },
+    async noteMachineUse(credentialId) {
+      await sql`
+        update gateway.admin_machines set last_used_at = gateway.townhall_now()
+        where credential_id = ${credentialId}
+          and (last_used_at is null or last_used_at <= gateway.townhall_now() - interval '1 minute')`;
+    },
+    async listMachines() {
+      return [...(await sql<Machine[]>`select ${machineColumns(sql)} from gateway.admin_machines order by created_at, credential_id`)];
+    },
+    revokeMachine: (credentialId, within) =>
+      database.tx(async (tx) => {
+        const [found] = await tx<{ lives: boolean }[]>`
+          select revoked_at is null as lives from gateway.admin_machines where credential_id = ${credentialId} for update`;
+        if (!found?.lives) return found?.lives ?? null;
+        await tx`update gateway.admin_machines set revoked_at = gateway.townhall_now() where credential_id = ${credentialId}`;
+        await within(tx);
+        return true;
+      }),
     async forgetOldGuesses(seconds) {
       await sql`
         delete from gateway.admin_guesses where (scope, key) in (
@@ -166,6 +238,11 @@ export function adminStore(database: Database): AdminStore {
           order by last_try_at limit 100 for update skip locked)`;
     },
   };
+}
+
+function machineColumns(sql: Sql) {
+  return sql`credential_id as "credentialId", bureau_id as "bureauId", scopes, last4, created_at as "createdAt",
+    expires_at as "expiresAt", revoked_at as "revokedAt", last_used_at as "lastUsedAt"`;
 }
 
 function isLive(sql: Sql, idleSeconds: number) {

@@ -14,14 +14,26 @@ export interface CatalogModel extends ModelEntry {
   by: ProviderEntry;
 }
 
-export type View = 'user' | 'admin';
+/** Whose eyes the catalog is seen with; a user may be held to some models. */
+export type View = { kind: 'admin' } | { kind: 'user'; models?: readonly string[] | undefined };
+
+/** The view of who is asking. */
+export function viewOf(identity: { kind: 'guest' | 'user' | 'admin'; models?: readonly string[] }): View {
+  return identity.kind === 'admin' ? { kind: 'admin' } : { kind: 'user', models: identity.models };
+}
 
 export interface Catalog {
   list(view: View): ModelList;
   /** Throws a 404 for a model that is not there, or that this view does not show. */
   get(view: View, id: string): Model;
   /** The model, ready to be called in this way. Throws 404 for a model that cannot be called now, 422 for the wrong way. */
-  callable(view: View, id: string, modality: Modality): CatalogModel;
+  callable(view: View, id: string, modality?: Modality): CatalogModel;
+  /** The model as `callable` gives it, then those of its fallbacks that can be called in the same way now. */
+  chain(view: View, id: string, modality?: Modality): CatalogModel[];
+  /** All models that can be called in this way now. */
+  callableNow(modality: Modality): CatalogModel[];
+  /** Every model, whether it can be called or not. */
+  all(): CatalogModel[];
   /** What the providers of all models ask of the environment, each key once. */
   requirements(): Requirement[];
   close(): void;
@@ -29,8 +41,10 @@ export interface Catalog {
 
 export interface CatalogNeeds {
   env: { get(key: string): string | undefined };
-  /** What the process brings along; the operator's file may replace a model of the same id. */
+  /** What runs in this process. */
   builtin: ModelsFile;
+  /** What every gateway knows; the operator's file may replace a provider or a model of the same id. */
+  curated: ModelsFile;
   modelsFile: string | undefined;
   log: Log;
 }
@@ -42,26 +56,26 @@ const settleMs = 100;
 
 /** Reads the catalog. Throws a ModelsFileError when the file is bad now; a change to a bad one later keeps what stands. */
 export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
-  const { env, builtin, modelsFile, log } = needs;
+  const { env, builtin, curated, modelsFile, log } = needs;
   const known = {
-    providers: builtin.providers.map((provider) => provider.id),
-    models: builtin.models.map((model) => model.id),
+    providers: [...builtin.providers, ...curated.providers],
+    models: [...builtin.models, ...curated.models].map((model) => model.id),
     localModels: builtin.models.map((model) => model.upstream_model),
   };
-  let snapshot = merged(builtin, { providers: [], models: [] });
+  let snapshot = merged([builtin, curated]);
   let stopWatching = () => {};
 
   if (modelsFile !== undefined) {
     const read = createModelsFileReader();
     const first = await read(modelsFile);
     let current = first.text;
-    snapshot = merged(builtin, first.parse(known));
+    snapshot = merged([builtin, curated, first.parse(known)]);
     stopWatching = onChange(modelsFile, async () => {
       try {
         const next = await read(modelsFile);
         if (next.text === current) return;
         current = next.text;
-        snapshot = merged(builtin, next.parse(known));
+        snapshot = merged([builtin, curated, next.parse(known)]);
         log.info({ models: snapshot.size }, 'models file read again');
       } catch (error) {
         log.error({ err: error }, 'models file refused; the last good one stays');
@@ -74,17 +88,32 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
     return key === undefined || (env.get(key) ?? '') !== '';
   }
 
+  const allows = (view: View, id: string): boolean => view.kind === 'admin' || view.models === undefined || view.models.includes(id);
+
   function find(view: View, id: string): CatalogModel {
     const model = snapshot.get(id);
-    if (model === undefined || (view === 'user' && !ready(model))) {
+    if (model === undefined || !allows(view, id) || (view.kind === 'user' && !ready(model))) {
       throw new Problem('not_found', 'model_not_found', `There is no model ${id} that you can call; GET /v1/ai/models lists them.`, { param: 'model' });
+    }
+    return model;
+  }
+
+  function callable(view: View, id: string, modality?: Modality): CatalogModel {
+    const model = find(view, id);
+    if (!ready(model)) {
+      throw new Problem('not_found', 'model_not_found', `The model ${id} cannot be called: ${model.by.api_key_env} is not set.`, { param: 'model' });
+    }
+    if (!isCalledBy(model, modality)) {
+      throw new Problem('impossible', 'unsupported_by_model', `The model ${id} cannot be called in this way; its modalities are ${model.modalities.join(', ')}.`, {
+        param: 'model',
+      });
     }
     return model;
   }
 
   return {
     list(view) {
-      const shown = [...snapshot.values()].filter((model) => view === 'admin' || ready(model));
+      const shown = [...snapshot.values()].filter((model) => view.kind === 'admin' || (ready(model) && allows(view, model.id)));
       return {
         object: 'list',
         items: shown.map((model) => item(model, view)),
@@ -92,18 +121,14 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
       };
     },
     get: (view, id) => item(find(view, id), view),
-    callable(view, id, modality) {
-      const model = find(view, id);
-      if (!ready(model)) {
-        throw new Problem('not_found', 'model_not_found', `The model ${id} cannot be called: ${model.by.api_key_env} is not set.`, { param: 'model' });
-      }
-      if (!model.modalities.includes(modality)) {
-        throw new Problem('impossible', 'unsupported_by_model', `The model ${id} cannot be called in this way; its modalities are ${model.modalities.join(', ')}.`, {
-          param: 'model',
-        });
-      }
-      return model;
+    callable,
+    chain(view, id, modality) {
+      const model = callable(view, id, modality);
+      const fallbacks = model.fallbacks.flatMap((fallback) => snapshot.get(fallback) ?? []);
+      return [model, ...fallbacks.filter((fallback) => ready(fallback) && allows(view, fallback.id) && isCalledBy(fallback, modality))];
     },
+    callableNow: (modality) => [...snapshot.values()].filter((model) => ready(model) && isCalledBy(model, modality)),
+    all: () => [...snapshot.values()],
     requirements() {
       const byKey = new Map<string, Requirement>();
       for (const model of snapshot.values()) {
@@ -118,10 +143,15 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
   };
 }
 
-function merged(builtin: ModelsFile, file: ModelsFile): Snapshot {
-  const providers = new Map([...builtin.providers, ...file.providers].map((provider) => [provider.id, provider]));
+function isCalledBy(model: CatalogModel, modality: Modality | undefined): boolean {
+  return modality === undefined || model.modalities.includes(modality);
+}
+
+// A later file wins over an earlier one.
+function merged(files: readonly ModelsFile[]): Snapshot {
+  const providers = new Map(files.flatMap((file) => file.providers).map((provider) => [provider.id, provider]));
   const models = new Map<string, CatalogModel>();
-  for (const model of [...builtin.models, ...file.models]) {
+  for (const model of files.flatMap((file) => file.models)) {
     const by = providers.get(model.provider);
     if (by) models.set(model.id, { ...model, by });
   }
@@ -147,8 +177,8 @@ function item(model: CatalogModel, view: View): Model {
     meta: model.meta,
     context_window: model.context_window,
     max_output_tokens: model.max_output_tokens,
-    ...(view === 'user' && model.reasoning ? { reasoning: model.reasoning } : {}),
-    ...(view === 'admin' ? { env_requirements: requirementsOf(model) } : {}),
+    ...(view.kind === 'user' && model.reasoning ? { reasoning: model.reasoning } : {}),
+    ...(view.kind === 'admin' ? { env_requirements: requirementsOf(model) } : {}),
   };
 }
 

@@ -2,7 +2,7 @@
 // format has and the hub has not is refused rather than ignored.
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from '../../contract/gateway/types.gen.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { sourceList, tokenCount, type Answer, type FinishReason, type ModelCall, type Prompt, type Source, type StreamPart, type Usage } from './model.ts';
+import { sourceList, tokenCount, type Answer, type FinishReason, type ModelCall, type Prompt, type Source, type StreamPart, type Usage, type Warning } from './model.ts';
 
 type Message = ChatCompletionRequest['messages'][number];
 type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
@@ -11,16 +11,18 @@ type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][n
 /** The hub call that the request asks for. Throws a 400 for a member of the wrong shape, a 422 for what cannot be done. */
 export function callOf(body: ChatCompletionRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
   const read = reader(body);
-  for (const name of ['audio', 'functions', 'function_call', 'web_search_options']) {
+  for (const name of unknownToHub) {
     if (read(name) !== undefined) throw unsupported(name, `The member ${name} is not supported by this model.`);
   }
   if ((body.n ?? 1) > 1) throw unsupported('n', 'This model gives one choice a call.');
   if (read('logprobs') === true) throw unsupported('logprobs', 'This model has no log probabilities.');
+  if (read('parallel_tool_calls') === false) throw unsupported('parallel_tool_calls', 'This model cannot be held to one tool call a turn.');
   return {
     prompt: promptOf(body.messages),
     maxOutputTokens: body.max_completion_tokens ?? body.max_tokens ?? undefined,
     temperature: number(read('temperature'), 'temperature'),
     topP: number(read('top_p'), 'top_p'),
+    topK: number(read('top_k'), 'top_k'),
     presencePenalty: number(read('presence_penalty'), 'presence_penalty'),
     frequencyPenalty: number(read('frequency_penalty'), 'frequency_penalty'),
     seed: number(read('seed'), 'seed'),
@@ -32,6 +34,10 @@ export function callOf(body: ChatCompletionRequest, effort: string | undefined, 
     signal,
   };
 }
+
+// What would change the answer and cannot be said to a model behind the hub. Members that only label a call
+// (`user`, `metadata`, `store`, …) are let go.
+const unknownToHub = ['audio', 'functions', 'function_call', 'web_search_options', 'logit_bias', 'top_logprobs', 'prediction', 'verbosity'];
 
 export interface ChatOptions {
   modelId: string;
@@ -69,10 +75,16 @@ export function completion(answer: Answer, { modelId, completionId, createdSecon
   };
 }
 
+export interface ChunkOptions extends ChatOptions {
+  includeUsage: boolean;
+  /** Hears what of the call could not be honoured, before the first chunk. */
+  onWarnings: (warnings: readonly Warning[]) => void;
+}
+
 /** The parts as chunks; the last carries the usage where the caller asked for it. Throws what the parts throw. */
 export async function* chunks(
   parts: AsyncIterable<StreamPart>,
-  { modelId, completionId, createdSeconds, includeUsage }: ChatOptions & { includeUsage: boolean },
+  { modelId, completionId, createdSeconds, includeUsage, onWarnings }: ChunkOptions,
 ): AsyncGenerator<ChatCompletionChunk> {
   const common = { id: completionId, object: 'chat.completion.chunk' as const, created: createdSeconds, model: modelId };
   const chunk = (delta: Record<string, unknown>, finish: string | null = null): ChatCompletionChunk => ({
@@ -90,6 +102,9 @@ export async function* chunks(
   };
   for await (const part of parts) {
     switch (part.type) {
+      case 'stream-start':
+        onWarnings(part.warnings);
+        break;
       case 'text-start':
         if (!begun) yield chunk(withRole({ content: '' }));
         break;
@@ -189,7 +204,38 @@ function promptOf(messages: readonly Message[]): Prompt {
 
 function userContent(content: unknown, path: string): UserPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
-  return list(content, `${path}.content`).map((part, index) => ({ type: 'text', text: textPart(part, `${path}.content[${index}]`) }));
+  return list(content, `${path}.content`).map((part, index) => userPart(part, `${path}.content[${index}]`));
+}
+
+function userPart(part: unknown, path: string): UserPart {
+  const { type, ...members } = object(part, path);
+  switch (type) {
+    case 'image_url': {
+      const { url } = object(members['image_url'], `${path}.image_url`);
+      return fileAt(string(url, `${path}.image_url.url`), { path: `${path}.image_url.url`, mediaType: 'image/*' });
+    }
+    case 'input_audio': {
+      const { data, format } = object(members['input_audio'], `${path}.input_audio`);
+      const mediaType = `audio/${string(format, `${path}.input_audio.format`).replace('mp3', 'mpeg')}`;
+      return { type: 'file', mediaType, data: { type: 'data', data: string(data, `${path}.input_audio.data`) } };
+    }
+    case 'file': {
+      const { file_data: data, filename, file_id: fileId } = object(members['file'], `${path}.file`);
+      if (fileId !== undefined) throw unsupported(`${path}.file.file_id`, 'Files that another provider keeps cannot be given to this model; send file_data.');
+      const file = fileAt(string(data, `${path}.file.file_data`), { path: `${path}.file.file_data`, mediaType: 'application/pdf' });
+      return typeof filename === 'string' ? { ...file, filename } : file;
+    }
+    default:
+      return { type: 'text', text: textPart(part, path) };
+  }
+}
+
+// A data URL brings its bytes and their kind along; any other address is left to the provider to fetch.
+function fileAt(url: string, { path, mediaType }: { path: string; mediaType: string }): Extract<UserPart, { type: 'file' }> {
+  const inline = /^data:([^;,]+)[^,]*;base64,/i.exec(url);
+  if (inline) return { type: 'file', mediaType: inline[1] ?? mediaType, data: { type: 'data', data: url.slice(inline[0].length) } };
+  if (/^https?:\/\//i.test(url) && URL.canParse(url)) return { type: 'file', mediaType, data: { type: 'url', url: new URL(url) } };
+  throw invalid(path, 'must be a data URL in base64 or an http or https address');
 }
 
 function assistantContent(message: Message, path: string, toolNames: Map<string, string>): AssistantPart[] {
@@ -244,8 +290,13 @@ function responseFormat(format: unknown): ModelCall['responseFormat'] {
   if (type === 'text') return { type: 'text' };
   if (type === 'json_object') return { type: 'json' };
   if (type !== 'json_schema') throw invalid('response_format.type', 'must be text, json_object or json_schema');
-  const named = object(schema, 'response_format.json_schema') as { schema?: unknown; name?: unknown };
-  return { type: 'json', schema: object(named.schema ?? {}, 'response_format.json_schema.schema') };
+  const named = object(schema, 'response_format.json_schema') as { schema?: unknown; name?: unknown; description?: unknown };
+  return {
+    type: 'json',
+    schema: object(named.schema ?? {}, 'response_format.json_schema.schema'),
+    ...(typeof named.name === 'string' ? { name: named.name } : {}),
+    ...(typeof named.description === 'string' ? { description: named.description } : {}),
+  };
 }
 
 function tools(given: unknown): ModelCall['tools'] {
@@ -254,11 +305,12 @@ function tools(given: unknown): ModelCall['tools'] {
     const path = `tools[${index}]`;
     const { type, function: called } = object(tool, path) as { type?: unknown; function?: unknown };
     if (type !== 'function') throw unsupported(`${path}.type`, 'This model knows tools of the type function only.');
-    const { name, description, parameters } = object(called, `${path}.function`) as { name?: unknown; description?: unknown; parameters?: unknown };
+    const { name, description, parameters, strict } = object(called, `${path}.function`) as { name?: unknown; description?: unknown; parameters?: unknown; strict?: unknown };
     return {
       type: 'function',
       name: string(name, `${path}.function.name`),
       ...(typeof description === 'string' ? { description } : {}),
+      ...(typeof strict === 'boolean' ? { strict } : {}),
       inputSchema: object(parameters ?? { type: 'object', properties: {} }, `${path}.function.parameters`),
     };
   });

@@ -5,12 +5,12 @@ import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog.ts';
 import type { Prompt } from './model.ts';
 
-/** Throws a 422 when the prompt has a file of a kind that the model does not take. */
-export function checkPromptInputs(model: CatalogModel, prompt: Prompt): void {
+/** Throws a 422 when the prompt has a file of a kind that the model does not take. `name` is what the caller calls it. */
+export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
   for (const [index, message] of prompt.entries()) {
     if (typeof message.content === 'string') continue;
     for (const [position, part] of message.content.entries()) {
-      if (part.type === 'file') requireInput(model, kindOf(part.mediaType), `prompt[${index}].content[${position}]`);
+      if (part.type === 'file') requireInput(model, kindOf(part.mediaType), `${name}[${index}].content[${position}]`);
     }
   }
 }

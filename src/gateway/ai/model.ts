@@ -1,14 +1,17 @@
 // The hub: what a model is to everything in this service. Each provider is a spoke behind `LanguageModel`; the
 // wires (text, stream, chat completions) translate to and from it, so that n wires and m providers need n + m
 // translations. Its call and its parts are version 4 of the AI SDK's specification, because provider packages
-// speak it; older versions are translated at the wire (specification-v3.ts).
+// speak it; older versions are translated at the wire (specification.ts).
 import type {
   LanguageModelV4CallOptions,
+  LanguageModelV4Content,
   LanguageModelV4FinishReason,
   LanguageModelV4Prompt,
   LanguageModelV4Source,
   LanguageModelV4StreamPart,
   LanguageModelV4Usage,
+  SharedV4ProviderMetadata,
+  SharedV4ProviderOptions,
   SharedV4Warning,
 } from '@ai-sdk/provider';
 
@@ -19,6 +22,8 @@ export type FinishReason = LanguageModelV4FinishReason;
 export type Usage = LanguageModelV4Usage;
 export type Source = LanguageModelV4Source;
 export type Warning = SharedV4Warning;
+export type ProviderMetadata = SharedV4ProviderMetadata;
+export type ProviderOptions = SharedV4ProviderOptions;
 
 /** One call of a model. */
 export interface ModelCall
@@ -28,11 +33,7 @@ export interface ModelCall
   signal: AbortSignal;
 }
 
-export type Content =
-  | { type: 'text'; text: string }
-  | { type: 'reasoning'; text: string }
-  | { type: 'tool-call'; toolCallId: string; toolName: string; input: string }
-  | Source;
+export type Content = LanguageModelV4Content;
 
 /** A whole answer. */
 export interface Answer {
@@ -40,6 +41,7 @@ export interface Answer {
   finishReason: FinishReason;
   usage: Usage;
   warnings: Warning[];
+  providerMetadata?: ProviderMetadata | undefined;
 }
 
 /** A model that can be called now. Both throw Problems, for the caller to read. */
@@ -72,8 +74,11 @@ export async function collect(parts: AsyncIterable<StreamPart>): Promise<Answer>
         break;
       }
       case 'tool-call':
-        answer.content.push({ type: 'tool-call', toolCallId: part.toolCallId, toolName: part.toolName, input: part.input });
-        break;
+      case 'tool-result':
+      case 'tool-approval-request':
+      case 'file':
+      case 'reasoning-file':
+      case 'custom':
       case 'source':
         answer.content.push(part);
         break;
@@ -82,6 +87,7 @@ export async function collect(parts: AsyncIterable<StreamPart>): Promise<Answer>
       case 'finish':
         answer.finishReason = part.finishReason;
         answer.usage = part.usage;
+        answer.providerMetadata = part.providerMetadata;
         break;
       default:
         // The remaining kinds say nothing that a whole answer repeats.

@@ -8,8 +8,8 @@ import type { Reasoning } from './reasoning.ts';
 export interface ProviderEntry {
   id: string;
   name: string;
-  kind: 'openai-compatible' | 'local';
-  /** Without a trailing slash; absent for local models. */
+  kind: ProviderKind;
+  /** Without a trailing slash; absent for local models. The environment may say another (provider-models.ts). */
   base_url?: string;
   /** The environment variable with its key; absent where no key is needed. */
   api_key_env?: string;
@@ -19,7 +19,24 @@ export interface ProviderEntry {
   output_limit_member?: string;
   /** Request members whose use would cost what the rates do not say. */
   unpriced_members: string[];
+  /** The foreign formats that it speaks itself, in which a call passes through as it came. */
+  formats: ForeignFormat[];
 }
+
+export type ProviderKind = 'openai-compatible' | 'openai' | 'anthropic' | 'google' | 'local';
+export type ForeignFormat = 'chat' | 'embeddings' | 'responses' | 'messages' | 'rerank';
+
+// What each kind is known for: its address, and the formats that it speaks where the file does not say.
+const kindDefaults: Record<ProviderKind, { base_url?: string; formats: ForeignFormat[] }> = {
+  'openai-compatible': { formats: ['chat', 'embeddings'] },
+  openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'] },
+  anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'] },
+  google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [] },
+  local: { formats: [] },
+};
+
+// The words for effort that the packages of these two translate for each of their models.
+const translatedEfforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
 
 export type Modality = 'text' | 'stream' | 'openai' | 'image' | 'video' | 'tts' | 'asr' | 'embedding';
 
@@ -76,12 +93,13 @@ export const modelsFileSchema = {
         properties: {
           id: identifier,
           name,
-          kind: { type: 'string', pattern: '^(openai-compatible|local)$' },
+          kind: { type: 'string', pattern: '^(openai-compatible|openai|anthropic|google|local)$' },
           base_url: { type: 'string', pattern: '^https?://' },
           api_key_env: { type: 'string', pattern: '^[A-Z][A-Z0-9_]{0,127}$' },
           usage: { enum: ['ask', 'none'] },
           output_limit_member: member,
           unpriced_members: { type: 'array', items: member },
+          formats: { type: 'array', uniqueItems: true, items: { enum: ['chat', 'embeddings', 'responses', 'messages', 'rerank'] } },
         },
         if: { properties: { kind: { const: 'openai-compatible' } } },
         then: { required: ['base_url'] },
@@ -148,7 +166,8 @@ export class ModelsFileError extends Error {
   override readonly name = 'ModelsFileError';
 }
 
-interface Written {
+/** The file as it may be written, what has a default left out. */
+export interface Written {
   providers?: (Partial<ProviderEntry> & Pick<ProviderEntry, 'id' | 'kind'>)[];
   models?: (Partial<ModelEntry> & Pick<ModelEntry, 'id' | 'provider' | 'rates'>)[];
 }
@@ -157,7 +176,8 @@ export type ModelsFileReader = (path: string) => Promise<{ text: string; parse(k
 
 /** What the file may refer to without declaring it. */
 export interface KnownEntries {
-  providers: readonly string[];
+  /** Those of this process cannot be declared again; all others can. */
+  providers: readonly Pick<ProviderEntry, 'id' | 'kind'>[];
   models: readonly string[];
   /** The models that run in this process, by the name that `upstream_model` gives. */
   localModels: readonly string[];
@@ -199,12 +219,14 @@ export function createModelsFileReader(): ModelsFileReader {
   };
 }
 
-function completed(written: Written): ModelsFile {
+/** The entries with the default of whatever was left out. */
+export function completed(written: Written): ModelsFile {
   return {
     providers: (written.providers ?? []).map((provider) => ({
       name: provider.id,
       usage: 'none',
       unpriced_members: [],
+      ...kindDefaults[provider.kind],
       ...provider,
       ...(provider.base_url === undefined ? {} : { base_url: provider.base_url.replace(/\/+$/, '') }),
     })),
@@ -227,11 +249,13 @@ function completed(written: Written): ModelsFile {
 }
 
 function refuseContradictions(file: ModelsFile, known: KnownEntries, refuse: (place: string, fault: string) => never): void {
-  const providers = new Map<string, ProviderEntry['kind']>(known.providers.map((id) => [id, 'local']));
+  const providers = new Map<string, ProviderEntry['kind']>(known.providers.map(({ id, kind }) => [id, kind]));
+  const declared = new Set<string>();
   for (const [index, provider] of file.providers.entries()) {
     const place = `providers[${index}]`;
-    if (known.providers.includes(provider.id)) refuse(`${place}.id`, `"${provider.id}" is built in and cannot be declared`);
-    if (providers.has(provider.id)) refuse(`${place}.id`, `"${provider.id}" is declared twice`);
+    if (known.providers.some(({ id, kind }) => id === provider.id && kind === 'local')) refuse(`${place}.id`, `"${provider.id}" is built in and cannot be declared`);
+    if (declared.has(provider.id)) refuse(`${place}.id`, `"${provider.id}" is declared twice`);
+    declared.add(provider.id);
     providers.set(provider.id, provider.kind);
     if (provider.kind === 'local') continue;
     const url = URL.canParse(provider.base_url ?? '') ? new URL(provider.base_url ?? '') : undefined;
@@ -251,6 +275,8 @@ function refuseContradictions(file: ModelsFile, known: KnownEntries, refuse: (pl
       refuse(`${place}.upstream_model`, `must be one of ${known.localModels.join(', ')}`);
     }
     const efforts = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
+    const unknown = kind === 'anthropic' || kind === 'google' ? efforts.findIndex((effort) => !translatedEfforts.includes(effort)) : -1;
+    if (unknown >= 0) refuse(`${place}.reasoning.efforts[${unknown}].id`, `must be one of ${translatedEfforts.join(', ')}`);
     if (new Set(efforts).size < efforts.length) refuse(`${place}.reasoning.efforts`, 'has an id twice');
     if (model.reasoning && !efforts.includes(model.reasoning.default_effort)) {
       refuse(`${place}.reasoning.default_effort`, `must be one of ${efforts.join(', ')}`);

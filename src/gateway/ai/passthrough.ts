@@ -1,13 +1,19 @@
-// Chat completions for a provider that speaks them: the caller's bytes go up and the provider's bytes come down,
-// because translating would lose members that neither side would forgive. Only what must differ is edited, at its
-// place in the bytes: the model's name both ways, an output limit where none was sent, and the request for usage.
+// A call in a foreign format for a provider that speaks it: the caller's bytes go up and the provider's bytes come
+// down, because translating would lose members that neither side would forgive. Only what must differ is edited, at
+// its place in the bytes: the model's name both ways, an output limit where none was sent, and the request for usage.
 import { isUtf8 } from 'node:buffer';
-import type { ChatCompletionRequest } from '../../contract/gateway/types.gen.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog.ts';
-import { chatEvents, type ChatEvent } from './upstream/events.ts';
-import { edited, topLevelMembers, type Edit, type Members } from './upstream/json-members.ts';
+import { chat, type ForeignFormat } from './foreign-format.ts';
+import { providerEvents, type ProviderEvent } from './upstream/events.ts';
+import { edited, topLevelMembers, type Edit, type Member, type Members } from './upstream/json-members.ts';
 import { maxAnswerBytes, maxEventBytes, readAll, type UpstreamAnswer } from './upstream/client.ts';
+
+/** What this file reads of a request, whatever its format. */
+export interface ForeignBody {
+  stream?: boolean | null | undefined;
+  stream_options?: { include_usage?: boolean | null } | null | undefined;
+}
 
 export interface Outgoing {
   bytes: Buffer;
@@ -15,46 +21,47 @@ export interface Outgoing {
   wantsUsage: boolean;
 }
 
-/** The request as the provider gets it. Throws 400 for members that name an address or a credential, 422 for unpriced ones. */
-export function outgoing(rawBody: Uint8Array, body: ChatCompletionRequest, model: CatalogModel): Outgoing {
+/** The request as the provider gets it. */
+export function outgoing(rawBody: Uint8Array, body: ForeignBody, model: CatalogModel, format: ForeignFormat = chat): Outgoing {
   const bytes = Buffer.from(rawBody.buffer, rawBody.byteOffset, rawBody.byteLength);
   const object = topLevelMembers(bytes);
   if (object === undefined) throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
-  const wantsUsage = body.stream_options?.include_usage === true;
-  const edits = [...modelEdits(object, model.upstream_model)];
+  const wantsUsage = !format.asksForUsage || body.stream_options?.include_usage === true;
+  const edits = modelEdits(object.members, model.upstream_model);
   if (body.stream === true && model.by.usage === 'ask' && !wantsUsage) edits.push(usageEdit(bytes, object, body));
-  const limit = limitEdit(object, body, model);
+  const limit = limitEdit(object, body, { model, format });
   if (limit !== undefined) edits.push(limit);
   return { bytes: edited(bytes, edits), wantsUsage };
 }
 
 /** A whole answer, checked to be one, with our name of the model in it. */
-export async function incomingAnswer(answer: UpstreamAnswer, modelId: string): Promise<Buffer> {
+export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, format: ForeignFormat = chat): Promise<Buffer> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
-  const foreign = () => new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a chat completion.');
+  const foreign = () => new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not of the format that was asked for.');
   if (!isUtf8(bytes)) throw foreign();
   const object = topLevelMembers(bytes);
-  const value = parsed(bytes) as { choices?: unknown } | undefined;
+  const value = parsed(bytes);
   if (object === undefined || value === undefined) {
     if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw foreign();
     throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.');
   }
-  if (!Array.isArray(value.choices)) throw foreign();
-  return edited(bytes, modelEdits(object, modelId));
+  if (!format.isAnswer(value)) throw foreign();
+  return edited(bytes, modelEdits(object.members, modelId));
 }
 
 export interface IncomingOptions {
   modelId: string;
+  format: ForeignFormat;
   wantsUsage: boolean;
   /** Between two comments while the provider is silent. */
   heartbeatMs: number;
-  /** The error object that ends a stream which failed midway; undefined when nobody is there to read it. */
-  errorEvent: (thrown: unknown) => object | undefined;
+  /** The frame that ends a stream which failed midway; undefined when nobody is there to read it. */
+  errorFrame: (thrown: unknown) => string | undefined;
 }
 
 /**
  * The provider's stream as ours, in groups of whole events, from its first event on. Throws before that; a failure
- * midway is one last `data: {"error": …}` made by `errorEvent`, and the end without `[DONE]`.
+ * midway is one last frame made by `errorFrame`, and the end without the format's own.
  */
 export async function incomingStream(
   answer: UpstreamAnswer,
@@ -64,8 +71,8 @@ export async function incomingStream(
     answer.abort();
     throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
   }
-  const groups = chatEvents(answer.body, maxEventBytes);
-  const held: ChatEvent[] = [];
+  const groups = providerEvents(answer.body, maxEventBytes, options.format.endRule);
+  const held: ProviderEvent[] = [];
   // Comments say that the provider is alive, not that it will answer: an error after them can still have a status.
   // But a caller who hears nothing for long gives up, so after a while they are handed on.
   let late = false;
@@ -83,15 +90,15 @@ export async function incomingStream(
 }
 
 async function* rewritten(
-  first: ChatEvent[],
-  groups: AsyncGenerator<ChatEvent[]>,
-  { modelId, wantsUsage, heartbeatMs, errorEvent }: IncomingOptions,
+  first: ProviderEvent[],
+  groups: AsyncGenerator<ProviderEvent[]>,
+  { modelId, format, wantsUsage, heartbeatMs, errorFrame }: IncomingOptions,
 ): AsyncGenerator<Uint8Array> {
   const name = JSON.stringify(modelId);
   try {
-    let group: ChatEvent[] = first;
+    let group: ProviderEvent[] = first;
     for (;;) {
-      const pieces = group.flatMap((event) => ours(event, name, wantsUsage) ?? []);
+      const pieces = group.flatMap((event) => ours(event, name, { format, wantsUsage }) ?? []);
       if (pieces.length > 0) yield pieces.length === 1 ? (pieces[0] ?? heartbeat) : Buffer.concat(pieces);
       const coming = groups.next();
       // Only here, between two events, may a comment stand.
@@ -101,8 +108,8 @@ async function* rewritten(
       group = next.value;
     }
   } catch (error) {
-    const event = errorEvent(error);
-    if (event !== undefined) yield Buffer.from(`data: ${JSON.stringify(event)}\n\n`, 'utf8');
+    const frame = errorFrame(error);
+    if (frame !== undefined) yield Buffer.from(frame, 'utf8');
   } finally {
     await groups.return(undefined);
   }
@@ -123,12 +130,15 @@ function quietFor(coming: Promise<unknown>, ms: number): Promise<'quiet' | 'sett
 }
 
 // One event with our name of the model, or undefined where it carries only the usage that we asked for.
-function ours({ bytes, data }: ChatEvent, name: string, wantsUsage: boolean): Buffer | undefined {
+function ours({ bytes, data }: ProviderEvent, name: string, { format, wantsUsage }: Pick<IncomingOptions, 'format' | 'wantsUsage'>): Buffer | undefined {
   if (data.kind !== 'object') return bytes;
   const edits: Edit[] = [];
   for (const member of data.members) {
     if (member.name === 'model') {
       edits.push({ start: member.start, end: member.end, text: name });
+    } else if (format.nestedIn.includes(member.name)) {
+      const inner = topLevelMembers(bytes, member.start, member.end)?.members.find((candidate) => candidate.name === 'model');
+      if (inner !== undefined) edits.push({ start: inner.start, end: inner.end, text: name });
     } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
       const choices = data.members.find((candidate) => candidate.name === 'choices');
       const empty = choices === undefined || /^\[\s*\]$/.test(bytes.toString('latin1', choices.start, choices.end));
@@ -139,13 +149,13 @@ function ours({ bytes, data }: ChatEvent, name: string, wantsUsage: boolean): Bu
   return edited(bytes, edits);
 }
 
-function modelEdits(object: Members, name: string): Edit[] {
-  return object.members
+function modelEdits(members: readonly Member[], name: string): Edit[] {
+  return members
     .filter((member) => member.name === 'model')
     .map(({ start, end }) => ({ start, end, text: JSON.stringify(name) }));
 }
 
-function usageEdit(bytes: Buffer, object: Members, body: ChatCompletionRequest): Edit {
+function usageEdit(bytes: Buffer, object: Members, body: ForeignBody): Edit {
   const options = object.members.find((member) => member.name === 'stream_options');
   if (options === undefined) return added(object, '"stream_options":{"include_usage":true}');
   if (body.stream_options === null) return { start: options.start, end: options.end, text: '{"include_usage":true}' };
@@ -156,14 +166,13 @@ function usageEdit(bytes: Buffer, object: Members, body: ChatCompletionRequest):
   return { start: at, end: at, text: `"include_usage":true${inner?.members.length ? ',' : ''}` };
 }
 
-const limitMembers = ['max_tokens', 'max_completion_tokens'];
-
 // A limit that the caller sent is never lowered; where there is none, the provider's own could exceed what is paid for.
-function limitEdit(object: Members, body: ChatCompletionRequest, model: CatalogModel): Edit | undefined {
-  const name = model.by.output_limit_member;
-  if (name === undefined || model.max_output_tokens === null) return undefined;
+function limitEdit(object: Members, body: ForeignBody, { model, format }: { model: CatalogModel; format: ForeignFormat }): Edit | undefined {
+  const provided = model.by.output_limit_member;
+  const name = format.usesProviderLimit ? provided : format.limits[0];
+  if (provided === undefined || name === undefined || model.max_output_tokens === null) return undefined;
   const sent = body as Record<string, unknown>;
-  if ([...limitMembers, name].some((member) => sent[member] !== undefined && sent[member] !== null)) return undefined;
+  if ([...format.limits, name].some((member) => sent[member] !== undefined && sent[member] !== null)) return undefined;
   const empty = object.members.find((member) => member.name === name);
   if (empty !== undefined) return { start: empty.start, end: empty.end, text: String(model.max_output_tokens) };
   return added(object, `${JSON.stringify(name)}:${model.max_output_tokens}`);
@@ -174,9 +183,9 @@ function added(object: Members, text: string): Edit {
   return { start: object.bodyStart, end: object.bodyStart, text: `${text},` };
 }
 
-function parsed(bytes: Buffer): unknown {
+function parsed(bytes: Buffer): Record<string, unknown> | undefined {
   try {
-    return JSON.parse(bytes.toString('utf8')) ?? undefined;
+    return (JSON.parse(bytes.toString('utf8')) as Record<string, unknown> | null) ?? undefined;
   } catch {
     return undefined;
   }

@@ -32,3 +32,17 @@ export function refuseMembers(body: object, provider: ProviderEntry, path = ''):
     if (plain === 'extrabody' && typeof value === 'object' && value !== null) refuseMembers(value, provider, shown);
   }
 }
+
+// Tools that a provider runs on its own machines, and bills apart from tokens.
+const pricedTools = /^(?:web_search|web_fetch|code_execution|code_interpreter|file_search|image_generation|computer_use_preview)/;
+
+/** Throws a 422 for a tool that the provider would run at a price of its own. */
+export function refusePricedTools(body: object, path = 'tools'): void {
+  const { tools } = body as { tools?: unknown };
+  if (!Array.isArray(tools)) return;
+  for (const [index, tool] of tools.entries()) {
+    const { type } = (tool ?? {}) as { type?: unknown };
+    if (typeof type !== 'string' || !pricedTools.test(type)) continue;
+    throw new Problem('impossible', 'unpriced_member', `The tool ${path}[${index}] is refused: what it costs at this provider is not known.`, { param: `${path}[${index}].type` });
+  }
+}

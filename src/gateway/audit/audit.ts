@@ -22,7 +22,8 @@ export interface Audit {
   record(tx: Tx, entry: AuditEntry): Promise<void>;
   /** Writes an entry that belongs to no change, such as a refused login. */
   note(entry: AuditEntry): Promise<void>;
-  verify(): Promise<ChainVerdict>;
+  /** Walks the chain; a hash that was its head once must still be in it. */
+  verify(head?: string | null): Promise<ChainVerdict>;
   /** Begins to bind entries into the chain; any number of replicas may. */
   start(): void;
   /** Binds what is left, then stops. */
@@ -31,6 +32,7 @@ export interface Audit {
 
 const defaultRetentionDays = 400;
 const retentionEveryMs = 3_600_000;
+const firstRetentionMs = 60_000;
 
 export function audit(needs: AuditNeeds): Audit {
   const { store, log, clock } = needs;
@@ -39,7 +41,8 @@ export function audit(needs: AuditNeeds): Audit {
   let running: Promise<void> | undefined;
 
   async function bindAndDrop(): Promise<void> {
-    let droppedAtMs = Number.NEGATIVE_INFINITY;
+    // Not among everything else that a start is busy with.
+    let droppedAtMs = clock.monotonicMs() - retentionEveryMs + firstRetentionMs;
     while (!stopping.signal.aborted) {
       try {
         await chainPending(store, log);
@@ -59,7 +62,7 @@ export function audit(needs: AuditNeeds): Audit {
   return {
     record,
     note: (entry) => store.tx((tx) => record(tx, entry)),
-    verify: () => verifyChain(store),
+    verify: (head) => verifyChain(store, head),
     start: () => void (running ??= bindAndDrop()),
     async close() {
       stopping.abort();

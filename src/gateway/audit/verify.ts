@@ -4,7 +4,7 @@ import { batchHash, entryDigest, noHash } from './chain.ts';
 import type { AuditStore, Batch } from './store.ts';
 
 export interface ChainFault {
-  fault: 'entry_altered' | 'entry_missing' | 'entry_not_chained' | 'batch_altered' | 'batch_missing';
+  fault: 'entry_altered' | 'entry_missing' | 'entry_not_chained' | 'batch_altered' | 'batch_missing' | 'head_missing';
   batch: string | null;
   entryId: string | null;
 }
@@ -23,7 +23,9 @@ export interface ChainVerdict {
 const pageSize = 200;
 const maximumFaults = 100;
 
-export async function verifyChain(store: AuditStore): Promise<ChainVerdict> {
+/** With a hash that was the head once, the chain must still hold it. */
+export async function verifyChain(store: AuditStore, head: string | null = null): Promise<ChainVerdict> {
+  let hasHead = head === null;
   const faults: ChainFault[] = [];
   const note = (fault: ChainFault['fault'], batch: bigint | null, entryId: string | null = null): void => {
     if (faults.length < maximumFaults) faults.push({ fault, batch: batch === null ? null : String(batch), entryId });
@@ -38,9 +40,11 @@ export async function verifyChain(store: AuditStore): Promise<ChainVerdict> {
       if (!(await follows(store, batch, last))) note(last !== null && batch.batch === last.batch + 1n ? 'batch_altered' : 'batch_missing', batch.batch);
       entries += await verifyBatch(store, batch, note);
       batches += 1;
+      hasHead ||= batch.hash.toString('hex') === head;
       last = batch;
     }
   }
+  if (!hasHead) note('head_missing', null);
   for (const entryId of await store.strayEntries(maximumFaults)) note('entry_not_chained', null, entryId);
   const pending = await store.countPending();
   return { ok: faults.length === 0, batches, entries, pending, head: last?.hash.toString('hex') ?? null, faults };

@@ -40,6 +40,8 @@ export interface Bureaus extends Service<'bureaus'> {
   find(bureauId: string): Promise<Bureau | null>;
   /** SQL for the state of the Bureau that a column names, for a query of another slice; null when there is none. */
   stateOf(sql: Sql, column: string): SqlFragment;
+  /** Likewise the only models that the Bureau's users may call; null for all. */
+  modelsOf(sql: Sql, column: string): SqlFragment;
   /** Throws 403 `bureau_paused` or `bureau_archived` unless the state is active. */
   refuseUnlessActive(state: BureauState): void;
   /** A Bureau's own limit for each of its users, as known since the last `refresh`. */
@@ -170,6 +172,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
     },
     find: (bureauId) => store.find(bureauId),
     stateOf: (sql, column) => store.stateOf(sql, column),
+    modelsOf: (sql, column) => store.modelsOf(sql, column),
     refuseUnlessActive,
     requestsPerMinute: (bureauId) => limits.get(bureauId),
     async refresh() {

@@ -40,6 +40,7 @@ export interface BureausStore {
   find(bureauId: string): Promise<Bureau | null>;
   list(after: BureauPlace | null, count: number): Promise<(Bureau & { place: string })[]>;
   stateOf(sql: Sql, column: string): SqlFragment;
+  modelsOf(sql: Sql, column: string): SqlFragment;
   /** The Bureaus with limits of their own. */
   listLimits(): Promise<Pick<Bureau, 'bureauId' | 'limits'>[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
@@ -68,11 +69,13 @@ export function bureausStore(database: Database): BureausStore {
     async list(after, count) {
       const rows = await sql<(Bureau & { place: string })[]>`
         select ${columns(sql)}, created_at::text as place from gateway.bureaus_records
-        where ${after === null ? sql`true` : sql`(created_at, bureau_id) > (${after[0]}::timestamptz, ${after[1]})`}
+        -- By way of text: a parameter that is a time itself would come with milliseconds only.
+        where ${after === null ? sql`true` : sql`(created_at, bureau_id) > (${after[0]}::text::timestamptz, ${after[1]})`}
         order by created_at, bureau_id limit ${count}`;
       return [...rows];
     },
     stateOf: (own, column) => own`(select state from gateway.bureaus_records where bureau_id = ${own(column)})`,
+    modelsOf: (own, column) => own`(select models from gateway.bureaus_records where bureau_id = ${own(column)})`,
     async listLimits() {
       return [...(await sql<Pick<Bureau, 'bureauId' | 'limits'>[]>`
         select bureau_id as "bureauId", limits from gateway.bureaus_records where limits is not null`)];

@@ -99,8 +99,8 @@ function keyPath(dataFolder: string): string {
 async function keptKey(dataFolder: string | null, redactor: Redactor, makeFor: Log | null): Promise<MasterKey | null> {
   if (dataFolder === null) return null;
   const path = keyPath(dataFolder);
-  const kept = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return null;
+  const kept = await readFile(path, 'utf8').catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;
   });
   if (kept !== null) return readKey(kept, `The file ${path}`, redactor);
@@ -122,5 +122,9 @@ async function keep(path: string, text: string): Promise<void> {
     await file.close();
   }
   const folder = await open(dirname(path), 'r');
-  await folder.sync().finally(() => folder.close());
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
 }

@@ -6,14 +6,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { createGatewayClient } from '@townhall/gateway';
 import { createAgent } from '../../../src/agent/compose.ts';
 import { readAgentConfig } from '../../../src/agent/config.ts';
-import { createRegistry } from '../../../src/agent/plugins/index.ts';
-import { createRuns, loadTurn, sessionStore, type SessionStore } from '../../../src/agent/sessions/index.ts';
-import { systemClock } from '../../../src/kernel/clock.ts';
+import type { StoredEvent } from '../../../src/agent/sessions/events.ts';
+import { createCommitter } from '../../../src/agent/sessions/log/committer.ts';
+import { append } from '../../../src/agent/sessions/log/store.ts';
+import { settle as settleRun } from '../../../src/agent/sessions/settlement.ts';
+import { insertRun, insertSession } from '../../../src/agent/sessions/store.ts';
 import { connect } from '../../../src/kernel/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
 import { createRedactor } from '../../../src/kernel/secret.ts';
 import { startAgent } from '../../support/agent.ts';
 import { makeDatabase, silentLog, testDatabase, type DatabasePlace, type TestDatabase } from '../../support/databases.ts';
@@ -101,7 +103,7 @@ describe('a killed agent', { timeout: 60_000 }, () => {
       expect(runs.map((run) => ({ ...run }))).toMatchObject([{ status: 'interrupted', error: { code: 'run_interrupted' } }]);
       const log = await next.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`select seq, type, data from agent.sessions_events order by seq`;
       expect(log.map(({ seq }) => seq)).toEqual(log.map((_, index) => index + 1));
-      expect(log.map(({ type }) => type).slice(-2)).toEqual(['message.completed', 'run.settled']);
+      expect(log.map(({ type }) => type).slice(-3)).toEqual(['message.completed', 'run.settled', 'status.changed']);
       expect(log.filter(({ type }) => type === 'run.settled')).toHaveLength(1);
       expect(await next.client.sessions.execute({ instructions: 'And now?' })).toMatchObject({ text: 'Back again.' });
     });
@@ -169,16 +171,28 @@ describe('the log of sessions', () => {
     await world.close();
   });
 
-  test('an accepted run that never began is interrupted at the next start, before it serves', async () => {
-    const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'once' });
-    const [row] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.tokens_agents where name = 'once'`;
+  test('an input that was accepted and never began runs at the next start, and once', async () => {
+    gateway.answer(() => says('Late, but here.'));
+    const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
+    const session = await first.client.sessions.create({ title: 'Left' });
+    const [row] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.sessions_sessions where session_id = ${session.id}`;
     await first.close();
-    const run = { ...newRun(), agentId: row?.agent_id as string, leaseMs: -1 };
-    await sessionStore(database).accept(run, [{ type: 'session.created', kind: 'execute' }]);
-    const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'once' });
-    const log = await eventsOf(run.sessionId);
-    await second.close();
-    expect(log.map(({ seq, type }) => [seq, type])).toEqual([[1, 'session.created'], [2, 'run.settled']]);
+    const runId = id('run');
+    const message = { id: id('msg'), role: 'user', parts: [{ type: 'text', text: 'Still there?' }], metadata: { runId } } as const;
+    await createCommitter(database, () => {}).commit(async (unit) => {
+      await insertRun(unit, { runId, sessionKey: session.id, agentId: row?.agent_id as string, delivery: 'queue', isUrgent: false, origin: 'sdk', queueItemId: id('qit'), inputMessageId: message.id, preview: '', model: null, reasoningEffort: null, promptId: null, promptHash: null, receipt: null });
+      await append(unit, { sessionKey: session.id, runId, events: [{ type: 'message.completed', messageId: message.id, message: { ...message, parts: [...message.parts] } }], change: { queue: 1 } });
+    });
+    const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
+    try {
+      await expect.poll(async () => (await second.client.sessions.getRun({ sessionId: session.id, runId })).status, { timeout: 5_000 }).toBe('completed');
+      expect(await second.client.sessions.getRun({ sessionId: session.id, runId })).toMatchObject({ text: 'Late, but here.' });
+      expect(gateway.requests).toHaveLength(1);
+      expect(JSON.stringify(gateway.requests[0]?.prompt)).toContain('Still there?');
+      expect(await second.client.sessions.get({ sessionId: session.id })).toMatchObject({ status: 'idle', queueLength: 0 });
+    } finally {
+      await second.close();
+    }
   });
 
   test('a run that somebody else has settled can write nothing more, and its caller is told', async () => {
@@ -197,14 +211,17 @@ describe('the log of sessions', () => {
       call.catch(() => {});
       await asked.promise;
       const [run] = await database.sql<{ run_id: string; session_id: string }[]>`select run_id, session_id from agent.sessions_runs where settled_at is null`;
-      const key = { runId: run?.run_id as string, sessionId: run?.session_id as string };
-      const settlement = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null } as const;
-      const settle = () => sessionStore(database).settle(key, { ...settlement, events: [{ type: 'run.settled', ...settlement }] });
+      const key = { runId: run?.run_id as string, sessionKey: run?.session_id as string };
+      const end = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null, events: [], hasCheckpoints: false } as const;
+      const [owner] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.sessions_sessions where session_id = ${key.sessionKey}`;
+      const rules = { agentId: owner?.agent_id as string, holder: { instanceId: 'ins_other', leaseMs: 60_000 }, defaultModel: 'local/echo', mayContinue: () => true, claim: () => {} };
+      const committer = createCommitter(database, () => {});
+      const settle = async () => (await committer.commit((unit) => settleRun(unit, key, end, rules))) !== null;
       expect([await settle(), await settle()]).toEqual([true, false]);
       released.resolve();
       await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
-      const types = (await eventsOf(key.sessionId)).map(({ type }) => type);
-      expect(types.at(-1)).toBe('run.settled');
+      const types = (await eventsOf(key.sessionKey)).map(({ type }) => type);
+      expect(types.slice(-2)).toEqual(['run.settled', 'status.changed']);
       expect(types).not.toContain('tool.started');
       await expect(readFile(join(agent.workspace, 'late.txt'))).rejects.toThrow(/ENOENT/);
     } finally {
@@ -212,77 +229,62 @@ describe('the log of sessions', () => {
     }
   });
 
-  test('parallel writers of one session leave no gap and lose nothing', async () => {
-    const store = sessionStore(database);
+  test('parallel writers of one session leave no gap and lose nothing, and are told in the order of the log', async () => {
     await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_x', 'x')`;
-    const run = { ...newRun(), agentId: 'agt_x', leaseMs: 60_000 };
-    await store.accept(run, [{ type: 'session.created', kind: 'execute' }]);
+    const told: StoredEvent[] = [];
+    const committer = createCommitter(database, (events) => told.push(...events));
+    const key = id('ses');
+    await committer.commit((unit) => insertSession(unit, { key, id: key, agentId: 'agt_x', kind: 'sdk' }));
     await Promise.all(
       Array.from({ length: 40 }, (_, index) =>
-        store.append(run, [
-          { type: 'run.step.started', step: index },
-          { type: 'tool.output', toolCallId: `call_${index}`, output: index, durationMs: 0 },
-        ]),
+        committer.commit((unit) =>
+          append(unit, {
+            sessionKey: key,
+            events: [
+              { type: 'run.step.started', step: index },
+              { type: 'tool.output', toolCallId: `call_${index}`, output: index, durationMs: 0 },
+            ],
+          }),
+        ),
       ),
     );
-    const log = await eventsOf(run.sessionId);
-    expect(log.map(({ seq }) => seq)).toEqual(Array.from({ length: 81 }, (_, index) => index + 1));
+    const log = await eventsOf(key);
+    expect(log.map(({ seq }) => seq)).toEqual(Array.from({ length: 80 }, (_, index) => index + 1));
     // The two of one append stand together.
-    for (let at = 1; at < log.length; at += 2) expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
+    for (let at = 0; at < log.length; at += 2) expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
+    expect(told.map(({ seq }) => seq).sort((a, b) => a - b)).toEqual(log.map(({ seq }) => seq));
+    if (database.engine === 'embedded') expect(told.map(({ seq }) => seq)).toEqual(log.map(({ seq }) => seq));
   });
 
-  test('a run that is accepted while its own process looks for abandoned ones is not taken for one', async () => {
-    await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_y', 'y')`;
-    const store = sessionStore(database);
-    // Holds every look back from just before it until the test lets it go on.
-    let gate = Promise.resolve();
-    let begun = 0;
-    let looks = 0;
-    const slowStore: SessionStore = {
-      ...store,
-      async openRuns(query) {
-        begun += 1;
-        await gate;
-        const found = await store.openRuns(query);
-        looks += 1;
-        return found;
-      },
-    };
-    const runs = createRuns({
-      store: slowStore,
-      agentId: 'agt_y',
-      name: 'y',
-      model: async (modelId) => createGatewayClient({ baseUrl: gateway.url, token: 'th_usr_test' }).model(modelId),
-      runTurn: await loadTurn(),
-      registry: createRegistry([]),
-      workspace: tmpdir(),
-      limits: { maxRuns: 8, maxSteps: 8, toolTimeoutMs: 1_000, modelRetries: 0, leaseMs: 60 },
-      hasReplicas: true,
-      clock: systemClock,
-      log: silentLog,
-    });
-    const released = Promise.withResolvers<void>();
+  test('one refused write of a group does not spoil the others', async () => {
+    const committer = createCommitter(database, () => {});
+    const outcomes = await Promise.allSettled([
+      committer.commit(async ({ tx }) => (await tx<{ n: number }[]>`select 1::integer as n`)[0]?.n),
+      committer.commit(async ({ tx }) => void (await tx`select 1 / 0`)),
+      committer.commit(async () => new Problem('conflict', 'conflict', 'No.')),
+      committer.commit(async ({ tx }) => (await tx<{ n: number }[]>`select 2::integer as n`)[0]?.n),
+    ]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected', 'fulfilled']);
+    expect(outcomes[3]).toMatchObject({ value: 2 });
+  });
+
+  test('runs that begin while their own process looks for abandoned ones are not taken for such', async () => {
     gateway.answer(() => ({
       async respond(response) {
-        await released.promise;
+        await new Promise((resolve) => setTimeout(resolve, 100));
         stream(response, says('Still mine.'));
       },
     }));
-    await runs.recover();
-    const opened = Promise.withResolvers<void>();
-    gate = opened.promise;
-    const before = begun;
-    await expect.poll(() => begun, { timeout: 5_000, interval: 5 }).toBeGreaterThan(before);
-    const run = await runs.start({ instructions: 'Take your time.', modelId: 'local/echo' });
-    const seen = looks;
-    opened.resolve();
-    await expect.poll(() => looks, { timeout: 5_000, interval: 10 }).toBeGreaterThan(seen + 1);
-    released.resolve();
-    expect(await run.settled).toMatchObject({ text: 'Still mine.' });
-    await runs.close(0);
+    // It looks every fifteen milliseconds, and its leases are over soon after.
+    const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'busy', settings: { leaseMs: 60 } });
+    try {
+      const results = await Promise.all(Array.from({ length: 20 }, () => agent.client.sessions.execute({ instructions: 'Take your time.' })));
+      expect(results.map((result) => 'text' in result && result.text)).toEqual(results.map(() => 'Still mine.'));
+    } finally {
+      await agent.close();
+    }
   });
 
-  const newRun = () => ({ runId: id('run'), sessionId: id('ses'), messageId: id('msg'), model: 'local/echo', instanceId: id('ins') });
   const eventsOf = (sessionId: string) =>
     database.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
       select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`;

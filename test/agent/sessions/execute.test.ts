@@ -108,12 +108,12 @@ describe('sessions.execute', () => {
     expect(log.map(({ type }) => type)).toEqual([
       'session.created',
       'message.created', 'message.completed',
-      'run.started', 'message.created',
+      'run.started', 'status.changed', 'message.created',
       'run.step.started', 'tool.started', 'tool.output', 'run.step.ended',
-      'run.step.started', 'run.step.ended',
-      'message.completed', 'run.settled',
+      'run.step.started', 'part.started', 'part.ended', 'run.step.ended',
+      'message.completed', 'run.settled', 'status.changed',
     ]);
-    expect(log.at(-1)?.data).toMatchObject({ outcome: 'completed', finishReason: 'stop', error: null });
+    expect(log.at(-2)?.data).toMatchObject({ outcome: 'completed', finishReason: 'stop', error: null });
     const [run] = await agent.sql`select status, usage, settled_at is not null as settled from agent.sessions_runs where run_id = ${runId}`;
     expect(run).toMatchObject({ status: 'completed', settled: true, usage: { inputTokens: 20, outputTokens: 6 } });
     const [session] = await agent.sql`select kind, head_seq, active_run_id from agent.sessions_sessions where session_id = ${sessionId}`;
@@ -316,6 +316,7 @@ describe('sessions.execute', () => {
     ['no instructions', {}],
     ['empty instructions', { instructions: '' }],
     ['an unknown member', { instructions: 'a', chatID: 'b' }],
+    ['a chat that is a path', { instructions: 'a', chatId: '../b' }],
     ['a wrong type', { instructions: ['a'] }],
     ['a model that is none', { instructions: 'a', model: '../../etc\n' }],
   ])('refuses a body with %s, and no run is made', async (_, body) => {

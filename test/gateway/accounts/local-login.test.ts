@@ -1,11 +1,11 @@
 // The rule of the login without credentials, by itself: who is at this machine, and which servers have it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mayLogInLocally } from '../../../src/gateway/accounts/index.ts';
-import { localLogin } from '../../../src/gateway/accounts/local-login.ts';
-import { openToken, newLoginId, sealToken } from '../../../src/gateway/accounts/login-secret.ts';
+import { localLogin } from '../../../src/gateway/accounts/providers/local.ts';
+import { newSecret, seal, unseal } from '../../../src/gateway/accounts/secret-box.ts';
 import { startWorld, type World } from './world.ts';
 
-const neighbour = { bureauId: 'local', remoteAddress: '127.0.0.1', host: '127.0.0.1:43127', origin: undefined };
+const neighbour = { bureauId: 'local', bureauName: 'Local', remoteAddress: '127.0.0.1', host: '127.0.0.1:43127', origin: undefined };
 
 describe('the local login', () => {
   test.each([
@@ -83,12 +83,13 @@ describe('many at once', () => {
 });
 
 describe('a sealed token', () => {
-  test('opens with its own login_id alone', () => {
-    const loginId = newLoginId();
-    const sealed = sealToken(loginId, 'th_usr_secret');
-    expect(openToken(loginId, sealed)).toBe('th_usr_secret');
-    expect(() => openToken(newLoginId(), sealed)).toThrow('unable to authenticate');
+  test('opens with its own login_id alone, and for its own purpose', () => {
+    const loginId = newSecret('login');
+    const sealed = seal(loginId, 'login result', 'th_usr_secret');
+    expect(unseal(loginId, 'login result', sealed)).toBe('th_usr_secret');
+    expect(() => unseal(newSecret('login'), 'login result', sealed)).toThrow('unable to authenticate');
+    expect(() => unseal(loginId, 'login memory', sealed)).toThrow('unable to authenticate');
     sealed[20] = (sealed[20] ?? 0) ^ 1;
-    expect(() => openToken(loginId, sealed)).toThrow('unable to authenticate');
+    expect(() => unseal(loginId, 'login result', sealed)).toThrow('unable to authenticate');
   });
 });

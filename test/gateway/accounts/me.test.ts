@@ -1,6 +1,7 @@
 // What a user token stands for, and when it stands for nothing any more.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { token as mintToken } from '../../../src/kernel/secret.ts';
 import { startWorld, type World } from './world.ts';
 
@@ -142,10 +143,20 @@ describe('identify', () => {
     const statements: string[] = [];
     const { accounts } = await import('../../../src/gateway/accounts/index.ts');
     const store = new Proxy({}, { get: (_target, name) => () => statements.push(String(name)) });
+    const never = () => {
+      throw new Error('nothing else is asked');
+    };
     const slice = accounts({
-      store: store as never,
+      stores: { accounts: store, attempts: store, tickets: store, guesses: store } as never,
       bureaus: world.bureaus,
       log: { debug() {}, info() {}, warn() {}, error() {}, child: () => ({}) as never },
+      clock: systemClock,
+      fetch: never,
+      env: { get: () => undefined },
+      mail: { isConfigured: () => false, send: never },
+      audit: { record: never },
+      changes: { bump: never },
+      baseUrl: () => null,
       localLogin: false,
     });
     for (const text of ['', 'x'.repeat(200), `th_usr_${'0'.repeat(49)}`, mintToken('adm')]) expect(await slice.identify(text)).toBeNull();

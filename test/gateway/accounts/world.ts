@@ -2,11 +2,13 @@
 // database of its own. The contract is cut down to their operations; everything else is as it runs.
 import { readFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
-import { accounts, accountsStore, type Accounts } from '../../../src/gateway/accounts/index.ts';
+import { accounts, accountsStores, type Accounts, type AccountsNeeds } from '../../../src/gateway/accounts/index.ts';
 import { admin, adminStore, type Admin, type AdminNeeds } from '../../../src/gateway/admin/index.ts';
+import type { AuditEntry } from '../../../src/gateway/audit/index.ts';
 import { bureaus, bureausStore, type Bureaus } from '../../../src/gateway/bureaus/index.ts';
 import { directory } from '../../../src/gateway/directory/index.ts';
 import type { Identity } from '../../../src/gateway/identity.ts';
+import { mail } from '../../../src/gateway/mail/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract.ts';
 import type { Database } from '../../../src/kernel/database.ts';
@@ -19,12 +21,15 @@ import { testDatabase } from '../../support/databases.ts';
 export type Json = string & { readonly [name in Member]: Json };
 type Member =
   | 'error' | 'code' | 'param' | 'message' | 'items' | 'login_id' | 'user' | 'user_id' | 'user_token' | 'expires_at' | 'bureau'
-  | 'bureau_id' | 'session_token';
+  | 'bureau_id' | 'session_token' | 'outcome' | 'inputs' | 'status' | 'url' | 'user_code' | 'token_id' | 'next_cursor' | 'verification_id'
+  | 'token' | 'models' | 'name' | 'email' | 'revoked' | 'state' | 'kind' | 'external_id' | 'display_name' | 'avatar_url' | 'id';
 
 export interface Answer {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: Json;
+  /** As it came, for a page. */
+  text: string;
 }
 
 export interface World {
@@ -35,6 +40,10 @@ export interface World {
   admin: Admin;
   /** Every line of the log so far. */
   logLines: string[];
+  /** What the audit log was told. */
+  audited: AuditEntry[];
+  /** Declared keys; a test may change them at any time. */
+  env: Record<string, string | undefined>;
   call(method: string, path: string, options?: { token?: string; body?: unknown; headers?: Record<string, string> }): Promise<Answer>;
   /** Shifts the database's time; only in a world with one connection. */
   shiftClock(interval: string): Promise<void>;
@@ -47,7 +56,11 @@ export interface WorldOptions {
   /** One connection is what `shiftClock` needs. */
   maxConnections?: number;
   localLogin?: boolean;
-  admin?: Omit<AdminNeeds, 'store' | 'log'>;
+  env?: Record<string, string>;
+  accounts?: Partial<AccountsNeeds>;
+  /** Null where nobody has said under which address browsers reach the server. */
+  baseUrl?: null;
+  admin?: Partial<AdminNeeds>;
   ready?: () => Promise<void>;
 }
 
@@ -61,14 +74,39 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const logLines: string[] = [];
   const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => logLines.push(line) });
 
-  const bureauSlice = bureaus({ store: bureausStore(database), log });
+  const bureauSlice = bureaus({
+    store: bureausStore(database),
+    audit: { record: async () => undefined },
+    changes: { bump: async () => undefined },
+    examineToken: async () => null,
+    log,
+  });
+  const env: Record<string, string | undefined> = { ...options.env };
+  const audited: AuditEntry[] = [];
+  const mailer = mail({ env: { get: (key) => env[key] } });
+  let listening: string | null = null;
   const accountSlice = accounts({
-    store: accountsStore(database, bureauSlice),
+    stores: accountsStores(database, bureauSlice),
     bureaus: bureauSlice,
     log,
+    clock: systemClock,
+    fetch: (input, init) => fetch(input, init),
+    env: { get: (key) => env[key] },
+    mail: mailer,
+    audit: { record: async (_tx, entry) => void audited.push(entry) },
+    changes: { bump: async () => undefined },
     localLogin: options.localLogin ?? true,
+    baseUrl: () => (options.baseUrl === null ? null : listening),
+    ...options.accounts,
   });
-  const adminSlice = admin({ store: adminStore(database), log, ...options.admin });
+  const adminSlice = admin({
+    store: adminStore(database),
+    audit: { record: async () => undefined, note: async () => undefined },
+    changes: { bump: async () => undefined },
+    bureaus: bureauSlice,
+    log,
+    ...options.admin,
+  });
   const listed = [bureauSlice, accountSlice, adminSlice].map(({ name, title, env }) => ({ id: name, title, env }));
   const directorySlice = directory({ services: () => listed, ready: options.ready ?? (() => database.ping()) });
 
@@ -82,6 +120,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   });
   const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
   const { url, port } = await server.listen({ host: '127.0.0.1', port: 0 });
+  listening = url;
   await bureauSlice.ensureLocal(url);
 
   return {
@@ -91,6 +130,8 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     accounts: accountSlice,
     admin: adminSlice,
     logLines,
+    audited,
+    env,
     call: (method, path, { token, body, headers = {} } = {}) =>
       new Promise((resolve, reject) => {
         const sent = typeof body === 'string' || body === undefined ? body : JSON.stringify(body);
@@ -110,7 +151,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
             let text = '';
             response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
             response.once('error', reject).once('end', () => {
-              resolve({ status: response.statusCode ?? 0, headers: response.headers, body: JSON.parse(text || '{}') as Json });
+              resolve({ status: response.statusCode ?? 0, headers: response.headers, body: (isJson(response.headers) ? JSON.parse(text || '{}') : {}) as Json, text });
             });
           },
         );
@@ -125,10 +166,15 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     async close() {
       await server.close({ drainMs: 1_000 });
       await accountSlice.close?.();
+      mailer.close();
       await adminSlice.close?.();
       await place.close();
     },
   };
+}
+
+function isJson(headers: Answer['headers']): boolean {
+  return String(headers['content-type']).startsWith('application/json');
 }
 
 async function definition(): Promise<object> {

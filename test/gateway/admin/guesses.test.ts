@@ -125,7 +125,7 @@ describe('admin.login', () => {
   });
 
   test('sends away at once whoever comes while all places are taken', async () => {
-    const at = await begin({ admin: { checks: { running: 1, waiting: 1 }, guesses: { freeTries: 100 } } });
+    const at = await begin({ admin: { turnstile: createTurnstile({ running: 1, waiting: 1 }), guesses: { freeTries: 100 } } });
     const answers = await Promise.all(Array.from({ length: 8 }, () => login(at, password)));
     const statuses = answers.map(({ status }) => status);
     expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(1);

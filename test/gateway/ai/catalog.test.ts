@@ -1,5 +1,8 @@
-import { rename, writeFile } from 'node:fs/promises';
+import { readFile, rename, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openCatalog } from '../../../src/gateway/ai/catalog.ts';
+import { curatedModels } from '../../../src/gateway/ai/curated.ts';
+import { createModelsFileReader } from '../../../src/gateway/ai/models-file.ts';
 import { priceLines } from '../../../src/gateway/ai/price.ts';
 import { adminToken, errorOf, startAi, type World } from './world.ts';
 
@@ -42,7 +45,8 @@ const example = {
 };
 
 type Item = Record<string, unknown> & { id: string };
-const items = async (response: Response) => ((await response.json()) as { items: Item[] }).items;
+// The models of this process have tests of their own.
+const items = async (response: Response) => ((await response.json()) as { items: Item[] }).items.filter((item) => !item.id.startsWith('local/'));
 const ids = async (world: World) => (await items(await world.get('/v1/ai/models'))).map((item) => item.id);
 
 describe('ai.listModels', () => {
@@ -54,10 +58,10 @@ describe('ai.listModels', () => {
 
   test('shows a user only what can be called now, each with its reasoning and without env_requirements', async () => {
     const before = await items(await world.get('/v1/ai/models'));
-    expect(before.map((item) => item.id)).toEqual(['local/echo', 'local/guide', 'home/free', 'paid/echo']);
+    expect(before.map((item) => item.id)).toEqual(['home/free', 'paid/echo']);
     world.env.set('ACME_API_KEY', 'k');
     const after = await items(await world.get('/v1/ai/models'));
-    expect(after.map((item) => item.id)).toEqual(['local/echo', 'local/guide', 'acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
+    expect(after.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
     expect(after.find((item) => item.id === 'acme/fast')?.reasoning).toEqual(example.models[0]?.reasoning);
     expect(after.find((item) => item.id === 'acme/slow')).not.toHaveProperty('reasoning');
     expect(after.every((item) => !('env_requirements' in item))).toBe(true);
@@ -66,7 +70,7 @@ describe('ai.listModels', () => {
 
   test('shows an administrator every model with its env_requirements and no reasoning', async () => {
     const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
-    expect(all.map((item) => item.id)).toEqual(['local/echo', 'local/guide', 'acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
+    expect(all.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
     expect(all.every((item) => !('reasoning' in item))).toBe(true);
     expect(all.find((item) => item.id === 'acme/fast')?.env_requirements).toEqual([{ key: 'ACME_API_KEY', description: 'Key of the model provider Acme.', required: true }]);
     expect(all.find((item) => item.id === 'home/free')?.env_requirements).toEqual([]);
@@ -94,7 +98,7 @@ describe('ai.listModels', () => {
   test("serves OpenAI's client from the same answer", async () => {
     const listed: string[] = [];
     for await (const model of world.openai().models.list()) listed.push(model.id);
-    expect(listed).toEqual(['local/echo', 'local/guide', 'home/free', 'paid/echo']);
+    expect(listed).toEqual(expect.arrayContaining(['local/echo', 'home/free', 'paid/echo']));
     expect(await world.openai().models.retrieve('local/echo')).toMatchObject({ id: 'local/echo', object: 'model', owned_by: 'local' });
   });
 
@@ -167,32 +171,80 @@ describe('MODELS_FILE', () => {
     try {
       const only = (id: string) => JSON.stringify({ providers: [{ id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }], models: [{ id, provider: 'home', rates: null }] });
       await writeFile(world.modelsFile, only('home/new'));
-      await expect.poll(() => ids(world), { timeout: 5_000 }).toEqual(['local/echo', 'local/guide', 'home/new']);
+      await expect.poll(() => ids(world), { timeout: 5_000 }).toEqual(['home/new']);
 
       await writeFile(world.modelsFile, '{"models":[{"id":"x"}]}');
       await expect.poll(() => world.logged.some((line) => line.includes('models file refused') && line.includes('models[0].provider')), { timeout: 5_000 }).toBe(true);
-      expect(await ids(world)).toEqual(['local/echo', 'local/guide', 'home/new']);
+      expect(await ids(world)).toEqual(['home/new']);
 
       // As editors and deployments do it: a new file over the old one.
       await writeFile(`${world.modelsFile}.next`, only('home/newest'));
       await rename(`${world.modelsFile}.next`, world.modelsFile);
-      await expect.poll(() => ids(world), { timeout: 5_000 }).toEqual(['local/echo', 'local/guide', 'home/newest']);
+      await expect.poll(() => ids(world), { timeout: 5_000 }).toEqual(['home/newest']);
     } finally {
       await world.close();
     }
   });
 
   test('that is not there refuses the start', async () => {
-    const { ai } = await import('../../../src/gateway/ai/index.ts');
-    const { systemClock } = await import('../../../src/kernel/clock.ts');
     const log = { debug() {}, info() {}, warn() {}, error() {}, child: () => log };
-    await expect(ai({ env: new Map(), modelsFile: '/nonexistent/models.json', guideDirectory: '.', clock: systemClock, log })).rejects.toThrow('there is no such file');
+    const none = { providers: [], models: [] };
+    await expect(openCatalog({ env: new Map(), builtin: none, curated: none, modelsFile: '/nonexistent/models.json', log })).rejects.toThrow('there is no such file');
   });
 
   test('may price a local model', async () => {
     const world = await startAi({ models: JSON.stringify(example), env: {} });
     try {
       expect(await (await world.post('/v1/ai/text', { model: 'paid/echo', prompt: 'x' })).json()).toMatchObject({ metadata: { model: 'paid/echo' }, parts: [{ text: 'x' }] });
+    } finally {
+      await world.close();
+    }
+  });
+});
+
+describe('the curated models', () => {
+  const catalogJson = new URL('../../../src/gateway/ai/catalog.json', import.meta.url).pathname;
+
+  test('are a file that could be a MODELS_FILE, each with its source and its day', async () => {
+    const read = await createModelsFileReader()(catalogJson);
+    expect(read.parse({ providers: [], models: [], localModels: [] })).toEqual(curatedModels());
+    for (const model of curatedModels().models) expect(model.meta).toMatchObject({ price_source: expect.stringMatching(/^https:/), price_date: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) });
+  });
+
+  test('are what the script makes of the packages on that day', async () => {
+    const { curatedCatalog } = await import('../../../scripts/catalog.ts');
+    const written = JSON.parse(await readFile(catalogJson, 'utf8')) as { models: { meta: { price_date: string } }[] };
+    expect(curatedCatalog(written.models[0]?.meta.price_date ?? '')).toEqual(written);
+  });
+
+  test('are at least twenty of seven providers, listed for a user once the provider has its key', async () => {
+    const world = await startAi({ curated: curatedModels(), env: {} });
+    try {
+      expect(await ids(world)).toEqual([]);
+      const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
+      expect(new Set(all.map((item) => item.owned_by))).toEqual(new Set(['openai', 'anthropic', 'google', 'deepseek', 'mistral', 'xai', 'groq']));
+      expect(all.length).toBeGreaterThan(22);
+      world.env.set('ANTHROPIC_API_KEY', 'k');
+      const listed = await items(await world.get('/v1/ai/models'));
+      expect(new Set(listed.map((item) => item.owned_by))).toEqual(new Set(['anthropic']));
+      expect(listed.find((item) => item.id === 'anthropic/claude-opus-5')).toMatchObject({
+        price: expect.arrayContaining(['5000 credits per 1K input tokens', '25000 credits per 1K output tokens']),
+        reasoning: { default_effort: 'high' },
+      });
+    } finally {
+      await world.close();
+    }
+  });
+
+  test('yield to the operator, who may move a provider and say a price anew', async () => {
+    const models = JSON.stringify({
+      providers: [{ id: 'openai', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
+      models: [{ id: 'openai/gpt-5.1', provider: 'openai', rates: { input: 1000, output: 2000 }, fallbacks: ['anthropic/claude-opus-5'] }],
+    });
+    const world = await startAi({ curated: curatedModels(), models, env: {} });
+    try {
+      const own = (await items(await world.get('/v1/ai/models'))).find((item) => item.id === 'openai/gpt-5.1');
+      expect(own).toMatchObject({ price: ['1 credit per 1K input tokens', '2 credits per 1K output tokens'] });
     } finally {
       await world.close();
     }

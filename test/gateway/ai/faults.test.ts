@@ -66,7 +66,12 @@ describe('whatever a provider does, the caller gets a true end', () => {
       providers: [{ id: 'nobody', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
       models: [{ id: 'nobody/home', provider: 'nobody', rates: null }],
     };
-    world = await startAi({ models: provider.modelsFile({ ...named, ...more }, nobody), timeouts: { connectMs: 1000, firstByteMs: 400, answerMs: 400, idleMs: 300, streamMs: 1200 } });
+    world = await startAi({
+      models: provider.modelsFile({ ...named, ...more }, nobody),
+      timeouts: { connectMs: 1000, firstByteMs: 400, answerMs: 400, idleMs: 300, streamMs: 1200 },
+      // Each script is called several times here; what it comes to is the matter, not that it has been too much.
+      resilience: { retry: { firstDelayMs: 10, budgetFloor: 10_000 }, breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 } },
+    });
   });
   afterAll(async () => {
     await world.close();
@@ -134,6 +139,33 @@ describe('whatever a provider does, the caller gets a true end', () => {
       };
       if (streamStatus === 200) await expect(read()).resolves.toBeUndefined();
       else await expect(read()).rejects.toBeInstanceOf(OpenAI.APIError);
+    });
+  });
+
+  // With the retries and the breaker as they are in use: what a script does for long, it may do within its deadline only.
+  describe('within its deadline and a second, retries included', () => {
+    const deadlines = { connectMs: 1_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 500, streamMs: 3_000 };
+    let impatient: World;
+    beforeAll(async () => {
+      impatient = await startAi({ models: provider.modelsFile(Object.fromEntries(Object.entries(scripts).map(([name, { script }]) => [name, script]))), timeouts: deadlines });
+    });
+    afterAll(() => impatient.close());
+
+    test.concurrent.each(Object.keys(scripts))('%s', async (name) => {
+      const model = `acme/${name}`;
+      for (const [path, body] of [
+        ['/v1/ai/text', { model, prompt: 'hi' }],
+        ['/v1/ai/chat/completions', { model, messages, stream: true }],
+      ] as const) {
+        const startedMs = performance.now();
+        const response = await impatient.post(path, body);
+        const text = await response.text();
+        expect((response.headers.get('x-townhall-attempts') ?? '').split(', ').length).toBeLessThanOrEqual(3);
+        // The longest is that of a whole stream; other tests share the machine, so it has some seconds more.
+        expect(performance.now() - startedMs).toBeLessThan(deadlines.streamMs + 5_000);
+        if (response.status === 200 && path.endsWith('completions')) expect(text.includes('data: [DONE]')).toBe(!text.includes('{"error":'));
+        else if (response.status !== 200) expect((JSON.parse(text) as { error: { code: string } }).error.code).not.toBe('internal_error');
+      }
     });
   });
 

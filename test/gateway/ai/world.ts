@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
 import bundle from '../../../src/contract/gateway/bundle.json' with { type: 'json' };
-import { ai, type AiNeeds } from '../../../src/gateway/ai/index.ts';
+import { ai, createLinks, type AiNeeds, type MediaJobs } from '../../../src/gateway/ai/index.ts';
 import type { Identity } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract.ts';
@@ -35,7 +35,10 @@ export interface WorldOptions {
   env?: Record<string, string>;
   timeouts?: AiNeeds['timeouts'];
   heartbeatMs?: number;
+  resilience?: AiNeeds['resilience'];
   guideDirectory?: string;
+  /** The models that every gateway knows; none where nothing is said. */
+  curated?: AiNeeds['curated'];
   proxies?: AiNeeds['proxies'];
 }
 
@@ -55,8 +58,12 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     log,
     timeouts: options.timeouts ?? {},
     heartbeatMs: options.heartbeatMs ?? 15_000,
+    ...(options.resilience ? { resilience: options.resilience } : {}),
+    curated: options.curated ?? { providers: [], models: [] },
     proxies: options.proxies ?? {},
     hide: redactor.hide,
+    jobs: idleJobs,
+    links: createLinks({ keys: [Buffer.alloc(32)], baseUrl: () => '', linkSeconds: 60 }),
   }).catch(async (error: unknown) => {
     await rm(folder, { recursive: true });
     throw error;
@@ -93,6 +100,13 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
       await rm(folder, { recursive: true });
     },
   };
+}
+
+// This world has no database, so nothing in it is about jobs; those have a whole gateway (media-world.ts).
+const idleJobs: MediaJobs = { madeBy: () => {}, create: absent, find: absent, cancel: absent, open: absent, start: absent, ready: absent, close: absent };
+
+function absent(): never {
+  throw new Error('There are no jobs in this world.');
 }
 
 const identities: Record<string, Identity> = {

@@ -94,7 +94,7 @@ describe('env.importVariables', () => {
   });
 
   test('takes 256 KiB of text and no more', async () => {
-    const padded = (bytes: number) => `# ${'x'.repeat(bytes - 8)}\nP=1\n`.slice(-bytes);
+    const padded = (bytes: number) => `# ${'x'.repeat(bytes - 7)}\nP=1\n`.slice(-bytes);
     await expect(importing(padded(256 * 1024))).resolves.toMatchObject({ imported: 1 });
     expect(await refusal(importing(padded(256 * 1024 + 1)))).toMatchObject({ status: 413, code: 'request_too_large' });
   });

@@ -41,11 +41,11 @@ describe('env.upsertVariable', () => {
     'refuses the start-up key %s here and in an import and a removal',
     async (key) => {
       for (const call of [
-        world.admin.env.upsertVariable({ key, value: 'value' }),
-        world.admin.env.removeVariable({ key }),
-        world.admin.env.importVariables({ content: `OTHER=1\n${key}=value` }),
+        () => world.admin.env.upsertVariable({ key, value: 'value' }),
+        () => world.admin.env.removeVariable({ key }),
+        () => world.admin.env.importVariables({ content: `OTHER=1\n${key}=value` }),
       ]) {
-        expect(await refusal(call)).toMatchObject({ status: 400, code: 'env_key_reserved' });
+        expect(await refusal(call())).toMatchObject({ status: 400, code: 'env_key_reserved' });
       }
       expect(await variable('OTHER')).toBeUndefined();
     },
@@ -181,5 +181,6 @@ describe('a change in the database', () => {
       await tx`update gateway.changes set number = number + 1`;
     });
     await until(async () => !(await modelIds(world)).includes('acme/fast'), 'the model is gone');
+    expect(await variable('ACME_API_KEY')).toBeUndefined();
   });
 });

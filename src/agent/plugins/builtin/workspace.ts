@@ -16,6 +16,8 @@ export interface WorkspaceEntry {
 export interface Workspace {
   /** The folder itself, absolute and without symbolic links. */
   root: string;
+  /** Where a folder of it lies, absolute; refuses what is none. */
+  folder(path: string): Promise<string>;
   /** What lies in a folder, sorted by name; at most `limit` entries, and whether there were more. */
   list(path: string, limit: number): Promise<{ entries: WorkspaceEntry[]; truncated: boolean }>;
   /** The bytes of a plain file; refuses one larger than `maxBytes`. */
@@ -64,6 +66,11 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
 
   return {
     root,
+    async folder(path) {
+      const place = await locate(path);
+      if (!(await lstat(place)).isDirectory()) throw refusal(path, 'is not a folder');
+      return place;
+    },
     async list(path, limit) {
       const place = await locate(path);
       const found = await readdir(place, { withFileTypes: true }).catch((cause: unknown) => {

@@ -5,6 +5,7 @@ import type { LanguageModel } from '../model.ts';
 import type { ModelEntry, ModelsFile } from '../models-file.ts';
 import { echoModel } from './local-echo.ts';
 import { guideModel } from './local-guide.ts';
+import { localMedia, type LocalMedia } from './local-media.ts';
 
 export interface LocalNeeds {
   clock: Pick<Clock, 'sleep'>;
@@ -16,6 +17,7 @@ export interface LocalProvider {
   entries: ModelsFile;
   /** By `upstream_model`. */
   models: ReadonlyMap<string, LanguageModel>;
+  media: LocalMedia;
 }
 
 export function localProvider({ clock, guideDirectory }: LocalNeeds): LocalProvider {
@@ -23,7 +25,8 @@ export function localProvider({ clock, guideDirectory }: LocalNeeds): LocalProvi
     ['echo', echoModel({ clock })],
     ['guide', guideModel({ directory: guideDirectory })],
   ]);
-  return { entries: { providers: [{ id: 'local', name: 'Local', kind: 'local', usage: 'none', unpriced_members: [] }], models: [echo, guide] }, models };
+  const media = localMedia();
+  return { entries: { providers: [{ id: 'local', name: 'Local', kind: 'local', usage: 'none', unpriced_members: [], formats: [] }], models: [echo, guide, ...media.entries] }, models, media };
 }
 
 const common = {

@@ -6,7 +6,7 @@ import type * as Undici from 'undici';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { refusalProblem } from './refusal.ts';
+import { ConnectionFailure, refusalProblem } from './refusal.ts';
 
 /** Deadlines of one call to a provider, in milliseconds. */
 export interface Timeouts {
@@ -39,10 +39,16 @@ export interface Proxies {
 export interface UpstreamRequest {
   url: string;
   apiKey: string | undefined;
+  /** How this provider wants its key; as a bearer credential where nothing is said. */
+  keyHeader?: 'authorization' | 'x-api-key' | 'x-goog-api-key' | undefined;
+  /** Headers that belong to the format, such as its version, or its media type where that is not JSON. */
+  headers?: Readonly<Record<string, string>> | undefined;
   body: string | Uint8Array;
   streams: boolean;
   /** Longer or shorter than the usual one, for a model that asks for it. */
   idleMs?: number | undefined;
+  /** What is left of the deadline for the first byte, where an earlier attempt has used some of it. */
+  firstMs?: number | undefined;
   signal: AbortSignal;
 }
 
@@ -99,12 +105,13 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
 
   async function send(sent: UpstreamRequest): Promise<UpstreamAnswer> {
     sent.signal.throwIfAborted();
+    if (!URL.canParse(sent.url)) throw new Problem('upstream_failed', 'upstream_failed', 'The address that is configured for the model provider is none.');
     const cut = new AbortController();
     const gone = () => cut.abort(sent.signal.reason);
     sent.signal.addEventListener('abort', gone, { once: true });
     const total = deadline(timeouts.streamMs, cut);
     total.unref();
-    const first = deadline(sent.streams ? timeouts.firstByteMs : timeouts.answerMs, cut);
+    const first = deadline(sent.firstMs ?? (sent.streams ? timeouts.firstByteMs : timeouts.answerMs), cut);
     const release = () => {
       clearTimeout(total);
       clearTimeout(first);
@@ -163,13 +170,14 @@ function createAgent(undici: typeof Undici, { timeouts, proxies }: UpstreamNeeds
   return new undici.EnvHttpProxyAgent({ ...options, httpsProxy: https ?? '', httpProxy: http ?? '', noProxy: none ?? '' });
 }
 
-function headersOf({ apiKey, streams }: UpstreamRequest): Record<string, string> {
+function headersOf({ apiKey, keyHeader = 'authorization', headers, streams }: UpstreamRequest): Record<string, string> {
   return {
     'content-type': 'application/json',
     accept: streams ? 'text/event-stream' : 'application/json',
+    ...headers,
     'accept-encoding': 'identity',
     'user-agent': 'townhall',
-    ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+    ...(apiKey === undefined ? {} : { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey }),
   };
 }
 
@@ -270,11 +278,15 @@ function failure(error: unknown, cut: AbortSignal, when: 'before' | 'midway'): u
   if (error instanceof Problem) return error;
   const code = (error as { code?: unknown } | null)?.code;
   if (code === 'UND_ERR_CONNECT_TIMEOUT') {
-    return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not take the connection in time.', { cause: error });
+    return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not take the connection in time.', { cause: connectionFailure(error) });
   }
   return when === 'before'
-    ? new Problem('upstream_failed', 'upstream_failed', 'The model provider could not be reached.', { cause: error })
+    ? new Problem('upstream_failed', 'upstream_failed', 'The model provider could not be reached.', { cause: connectionFailure(error) })
     : new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.', { cause: error });
+}
+
+function connectionFailure(error: unknown): ConnectionFailure {
+  return new ConnectionFailure(error instanceof Error ? error.message : 'the connection failed', { cause: error });
 }
 
 function mediaTypeOf(header: string | string[] | undefined): string {

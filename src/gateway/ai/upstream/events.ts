@@ -1,16 +1,22 @@
 // Server-sent events of a provider at the level of bytes: whole events out of whatever pieces the network makes,
-// each still the bytes that came, and the one rule for all of them: a stream without `[DONE]` did not end well.
+// each still the bytes that came, and the one rule for all of them: a stream without its format's end did not end well.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { topLevelMembers, type Member } from './json-members.ts';
 
-/** One event of a chat-completions stream. */
-export interface ChatEvent {
+/** One event of a provider's stream. */
+export interface ProviderEvent {
   /** All its bytes, the empty line that ends it included. */
   bytes: Buffer;
-  /** What it carries: a JSON object by its members, the end of the stream, or nothing (a comment). */
+  /** What it carries: a JSON object by its members, the word `[DONE]`, or nothing (a comment). */
   data: { kind: 'object'; members: Member[] } | { kind: 'done' } | { kind: 'none' };
 }
+
+/**
+ * How a format ends a whole stream: `done` with the word `[DONE]`; `messages` and `responses` with an event of a
+ * certain type; `gemini` with the connection, once a reason for the end has been given.
+ */
+export type EndRule = 'done' | 'messages' | 'responses' | 'gemini';
 
 /** Whole events out of pieces; what is unfinished is kept for the next piece. */
 export interface EventSplitter {
@@ -73,21 +79,27 @@ export function createEventSplitter(): EventSplitter {
 }
 
 /**
- * The events of a chat-completions stream, in groups as they arrived, up to `[DONE]`. Throws a Problem for an error
- * event, for bytes that are not what the format says, and for an end without `[DONE]`.
+ * The events of a provider's stream, in groups as they arrived, up to its end. Throws a Problem for an error event,
+ * for bytes that are not what the format says, and for a connection that ends before the stream does.
  */
-export async function* chatEvents(body: AsyncIterable<Uint8Array>, maxEventBytes: number): AsyncGenerator<ChatEvent[]> {
+export async function* providerEvents(body: AsyncIterable<Uint8Array>, maxEventBytes: number, rule: EndRule): AsyncGenerator<ProviderEvent[]> {
   const splitter = createEventSplitter();
   let first = true;
+  let mayEnd = false;
   for await (const piece of body) {
-    const events: ChatEvent[] = [];
+    const events: ProviderEvent[] = [];
     let failure: Problem | undefined;
+    let ended = false;
     try {
       for (const bytes of splitter.feed(piece)) {
         const event = readEvent(first ? withoutByteOrderMark(bytes) : bytes);
         first = false;
+        const meaning = meaningOf(event, rule);
+        if (meaning === 'failure') throw reportedError(undefined);
         events.push(event);
-        if (event.data.kind === 'done') break;
+        mayEnd ||= meaning === 'reason';
+        ended = meaning === 'end';
+        if (ended) break;
       }
       if (splitter.heldBytes() > maxEventBytes) throw foreignData('sent an event that is too long');
     } catch (error) {
@@ -96,16 +108,34 @@ export async function* chatEvents(body: AsyncIterable<Uint8Array>, maxEventBytes
     }
     // What came whole before the fault is still the caller's.
     if (events.length > 0) yield events;
-    if (events.at(-1)?.data.kind === 'done') return;
+    if (ended) return;
     if (failure !== undefined) throw failure;
   }
+  if (mayEnd && splitter.heldBytes() === 0) return;
   throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider ended its answer before it was complete.');
+}
+
+/** The events of a chat-completions stream. */
+export function chatEvents(body: AsyncIterable<Uint8Array>, maxEventBytes: number): AsyncGenerator<ProviderEvent[]> {
+  return providerEvents(body, maxEventBytes, 'done');
+}
+
+const lastResponseEvents = new Set(['response.completed', 'response.incomplete', 'response.failed', 'response.cancelled']);
+
+function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'reason' | 'failure' | undefined {
+  if (rule === 'done') return data.kind === 'done' ? 'end' : undefined;
+  if (data.kind !== 'object') return undefined;
+  if (rule === 'gemini') return /"(?:finishReason|blockReason)"/.test(bytes.toString('latin1')) ? 'reason' : undefined;
+  const type = data.members.find((member) => member.name === 'type');
+  const text = type === undefined ? '' : bytes.toString('latin1', type.start + 1, type.end - 1);
+  if (text === 'error') return 'failure';
+  return text === 'message_stop' || lastResponseEvents.has(text) ? 'end' : undefined;
 }
 
 const dataName = Buffer.from('data:');
 const doneText = Buffer.from('[DONE]');
 
-function readEvent(bytes: Buffer): ChatEvent {
+function readEvent(bytes: Buffer): ProviderEvent {
   if (!isUtf8(bytes)) throw foreignData('sent bytes that are not UTF-8');
   const lines = dataLines(bytes);
   if (lines.length === 0) return { bytes, data: { kind: 'none' } };
@@ -118,7 +148,7 @@ function readEvent(bytes: Buffer): ChatEvent {
   if (object === undefined) throw foreignData('sent an event that is not a JSON object');
   const error = object.members.find((member) => member.name === 'error');
   if (error !== undefined && bytes.toString('latin1', error.start, error.end) !== 'null') {
-    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider reported an error and ended its answer.');
+    throw reportedError(bytes.toString('utf8', error.start, error.end));
   }
   return { bytes, data: { kind: 'object', members: object.members } };
 }
@@ -152,4 +182,24 @@ function withoutByteOrderMark(bytes: Buffer): Buffer {
 
 function foreignData(what: string): Problem {
   return new Problem('upstream_failed', 'upstream_failed', `The model provider ${what}.`);
+}
+
+// The statuses that these words of an error event stand for, so that one before the first byte can be tried again.
+const statusOfType: Readonly<Record<string, number>> = { overloaded_error: 529, rate_limit_error: 429, api_error: 500, server_error: 500 };
+
+function reportedError(json: string | undefined): Problem {
+  const { type, code, status } = errorMembers(json);
+  const said = [status, code].find((value) => typeof value === 'number') ?? statusOfType[String(type)] ?? statusOfType[String(code)];
+  return new Problem('upstream_failed', 'upstream_failed', 'The model provider reported an error and ended its answer.', {
+    cause: said === undefined ? undefined : { status: said },
+  });
+}
+
+function errorMembers(json: string | undefined): { type?: unknown; code?: unknown; status?: unknown } {
+  try {
+    const value: unknown = JSON.parse(json ?? '{}');
+    return typeof value === 'object' && value !== null ? value : {};
+  } catch {
+    return {};
+  }
 }

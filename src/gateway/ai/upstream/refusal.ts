@@ -25,15 +25,25 @@ export function refusalProblem(refusal: Refusal): Problem {
   if (status === 401 || status === 403) {
     return new Problem('upstream_failed', 'provider_credentials', 'The model provider refused the key that is configured for it.', { cause: { status } });
   }
+  const asked = refusal.retryAfter !== undefined;
   if (status === 429) {
     return new Problem('rate_limited', 'rate_limited', 'The model provider is limiting requests; try again later.', {
+      cause: { status, asked },
       headers: { 'retry-after': String(retryAfterSeconds(refusal)) },
     });
   }
   if (status === 408 || status === 504) {
     return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not answer in time.', { cause: { status } });
   }
-  return new Problem('upstream_failed', 'upstream_failed', 'The model provider failed to answer.', { cause: { status } });
+  return new Problem('upstream_failed', 'upstream_failed', 'The model provider failed to answer.', {
+    cause: { status, asked },
+    ...(asked && (status === 503 || status === 529) ? { headers: { 'retry-after': String(retryAfterSeconds(refusal)) } } : {}),
+  });
+}
+
+/** The cause of a Problem whose call never reached the provider, or was cut before any answer to it. */
+export class ConnectionFailure extends Error {
+  override readonly name = 'ConnectionFailure';
 }
 
 /** Seconds out of a `Retry-After` in either of its forms, between 0 and 60; 1 where there is none to be understood. */

@@ -1,0 +1,165 @@
+// Follows a session for as long as it is wanted: joins again after every loss, from the last event that was given, and
+// gives each event once and in order. What one connection cannot know, such as text that came twice, is settled here.
+
+import type { EventStream } from '../../shared/src/operations.ts';
+import type { StreamCallOptions, Target, Transport } from '../../shared/src/transport.ts';
+import { AgentError } from './errors.ts';
+import type { SessionEvent } from './generated/current/types.gen.ts';
+
+export interface FollowRequest {
+  sessionId: string;
+  /** The seq of the last event that is known already; 0 or none for all of them. */
+  after?: number | undefined;
+  /** `idle` ends the stream once nothing runs and nothing waits. */
+  until?: 'idle' | undefined;
+}
+
+export interface FollowOptions extends Omit<StreamCallOptions, 'query'> {
+  /** Told before each new attempt, with what ended the one before. */
+  onRejoin?: ((attempt: { error: unknown; delayMs: number; after: number }) => void) | undefined;
+}
+
+const firstDelayMs = 250;
+const longestDelayMs = 10_000;
+/** A connection that was sound for so long begins its waiting anew. */
+const healthyMs = 60_000;
+// The server's heartbeat comes every 15 seconds.
+const silenceMs = 45_000;
+
+/** Ends without an error when the signal is aborted or the reader stops; throws what will not be otherwise next time. */
+export function createFollow(transport: Transport, target: Target): (request: FollowRequest, options?: FollowOptions) => EventStream<SessionEvent> {
+  return ({ sessionId, after = 0, until }, options = {}) => ({
+    [Symbol.asyncIterator]() {
+      const stop = new AbortController();
+      const { signal: caller, onRejoin, ...call } = options;
+      const signal = caller === undefined ? stop.signal : AbortSignal.any([caller, stop.signal]);
+      const events = read();
+      return {
+        next: () => events.next(),
+        // A generator's own `return` waits for the event that is being awaited; this does not.
+        return: () => {
+          stop.abort();
+          return events.return();
+        },
+      };
+
+      async function* read(): AsyncGenerator<SessionEvent, void, undefined> {
+        const cursor = createCursor(after);
+        let failures = 0;
+        let hasBegun = false;
+        while (!signal.aborted) {
+          const joinedAt = performance.now();
+          let error: unknown;
+          try {
+            const members = { sessionId, after: cursor.seq(), ...(until === undefined ? {} : { until }) };
+            const opened = await transport.openStream<SessionEvent>(target, members, { idleTimeoutMs: silenceMs, ...call, signal });
+            for await (const event of opened.events) {
+              if (event.type === 'stream.ready') {
+                cursor.note(event);
+                if (!hasBegun) yield event;
+                hasBegun = true;
+                continue;
+              }
+              const fresh = cursor.take(event);
+              if (fresh === 'gap') {
+                opened.close();
+                break;
+              }
+              if (fresh !== null) yield fresh;
+            }
+          } catch (thrown) {
+            error = thrown;
+          }
+          if (signal.aborted) return;
+          const isEnded = AgentError.isInstance(error) && error.code === 'stream_truncated';
+          if (until === 'idle' && isEnded && cursor.isIdle()) return;
+          if (isFinal(error)) throw error;
+          if (performance.now() - joinedAt >= healthyMs) failures = 0;
+          const delayMs = delayOf(error, failures);
+          failures += 1;
+          onRejoin?.({ error, delayMs, after: cursor.seq() });
+          await sleep(delayMs, signal);
+        }
+      }
+    },
+  });
+}
+
+// A refusal stays one, unless it says that it is about the moment.
+function isFinal(error: unknown): boolean {
+  if (!AgentError.isInstance(error)) return error !== undefined;
+  if (error.code === 'stream_event_too_large') return true;
+  return error.status >= 400 && error.status < 500 && error.status !== 408 && error.status !== 429;
+}
+
+function delayOf(error: unknown, failures: number): number {
+  const asked = AgentError.isInstance(error) ? (error.retryAfterMs ?? 0) : 0;
+  const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** Math.min(failures, 10));
+  // Many readers of one server must not all come back in the same moment.
+  return Math.max(asked, delayMs * (0.75 + Math.random() * 0.25));
+}
+
+interface Cursor {
+  seq(): number;
+  isIdle(): boolean;
+  note(ready: Extract<SessionEvent, { type: 'stream.ready' }>): void;
+  /** The event as it is new to the reader, null when it is not, `gap` when something is missing before it. */
+  take(event: SessionEvent): SessionEvent | null | 'gap';
+}
+
+function createCursor(after: number): Cursor {
+  let last = after;
+  let isIdle = false;
+  let hasStatusAt = 0;
+  /** How much of each open part the reader has. */
+  const known = new Map<string, number>();
+
+  return {
+    seq: () => last,
+    isIdle: () => isIdle,
+    note({ status, queueLength, headSeq }) {
+      isIdle = status === 'idle' && queueLength === 0;
+      hasStatusAt = headSeq;
+    },
+    take(event) {
+      if (event.type === 'stream.reset') {
+        last = event.headSeq;
+        known.clear();
+        return event;
+      }
+      if (event.type === 'part.delta') {
+        const have = known.get(event.partId) ?? 0;
+        if (event.offset > have) return 'gap';
+        const delta = event.delta.slice(have - event.offset);
+        if (delta === '') return null;
+        known.set(event.partId, have + delta.length);
+        return delta === event.delta ? event : { ...event, offset: have, delta };
+      }
+      if (event.type === 'part.snapshot') {
+        if (event.text.length <= (known.get(event.partId) ?? -1)) return null;
+        known.set(event.partId, event.text.length);
+        return event;
+      }
+      if (!('seq' in event)) return event;
+      if (event.seq <= last) return null;
+      if (event.seq !== last + 1) return 'gap';
+      last = event.seq;
+      if (event.type === 'part.ended') known.delete(event.partId);
+      if (event.type === 'status.changed' && event.seq > hasStatusAt) isIdle = event.status === 'idle' && event.queueLength === 0;
+      return event;
+    },
+  };
+}
+
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener('abort', done, { once: true });
+  });
+}

@@ -1,0 +1,170 @@
+// The login flow over its single calls: it starts an attempt, gives it what it asks for, waits for a browser, and
+// reads the result. The attempt's secrets stay in here, or in the text that a web page keeps while its browser is away.
+
+import type { Services } from '../../shared/src/operations.ts';
+import { GatewayError } from './errors.ts';
+import type { GatewayOperations } from './generated/sdk.gen.ts';
+import type { LoginInput, LoginOutcome, LoginResult, User } from './generated/types.gen.ts';
+
+/** What a login comes to. */
+export interface LoginSuccess {
+  /** The credential; the server shows it to nobody else. */
+  userToken: string;
+  expiresAt: Date;
+  user: User;
+}
+
+/** What a person has given, by the names of the inputs. */
+export type GivenInputs = Readonly<Record<string, string | undefined>>;
+
+export interface LoginRequest {
+  bureauId: string;
+  /** An id out of `client.accounts.listProviders()`. */
+  provider: string;
+  /**
+   * Asks the person for the inputs of one step and gives them by their names; undefined is not given. After a wrong input it is asked again,
+   * with the error in `wrong`; to give up, throw. A login that asks for inputs needs it.
+   */
+  input?: ((inputs: LoginInput[], wrong?: GatewayError) => GivenInputs | Promise<GivenInputs>) | undefined;
+  /**
+   * Sends the person to `url` in any browser. Show them `userCode` too: the browser asks whether it is the same. A login
+   * that goes to a third party needs it.
+   */
+  open?: ((page: { url: string; userCode: string }) => unknown) | undefined;
+  /** Ends the waiting; the login then rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
+  /** Between two looks at an attempt that waits for a browser; two seconds by default. */
+  pollMs?: number | undefined;
+}
+
+export interface RedirectRequest {
+  bureauId: string;
+  provider: string;
+  /** Where the browser comes back to; its origin is one that the Bureau has named. */
+  redirectTo: string;
+  signal?: AbortSignal | undefined;
+}
+
+/** A redirect login under way. */
+export interface StartedRedirect {
+  /** Send the browser here. */
+  url: string;
+  /** Keep it until the browser is back, in `sessionStorage` say; it is a secret of this browser. */
+  resume: string;
+}
+
+export interface Login {
+  /**
+   * Log in
+   *
+   * For a program or a device: every kind of provider, with the browser of a third party anywhere. Throws a
+   * `GatewayError`; its code is `login_denied`, `login_failed`, `login_expired`, … where the attempt came to nothing.
+   */
+  (request: LoginRequest): Promise<LoginSuccess>;
+  /** Begins the login of a web page that goes to a third party and comes back. */
+  redirect(request: RedirectRequest): Promise<StartedRedirect>;
+  /** Ends it, with what was kept and the address that the browser came back to; null when that address has no login in it. */
+  finish(resume: string, address: string, options?: { signal?: AbortSignal | undefined }): Promise<LoginSuccess | null>;
+}
+
+type Calls = Pick<Services<GatewayOperations>['accounts'], 'startLogin' | 'continueLogin' | 'getLoginResult'>;
+
+export function createLogin(accounts: Calls): Login {
+  async function login({ bureauId, provider, input, open, signal, pollMs = 2_000 }: LoginRequest): Promise<LoginSuccess> {
+    let step = await accounts.startLogin({ bureau_id: bureauId, provider }, { signal });
+    let wrong: GatewayError | undefined;
+    while (step.outcome === 'input') {
+      if (!input) throw new TypeError(`The login "${provider}" asks for inputs; pass the function \`input\`.`);
+      // What is undefined does not get into the body.
+      const given = (await input(step.inputs ?? [], wrong)) as Record<string, string>;
+      wrong = undefined;
+      try {
+        step = await accounts.continueLogin({ login_id: step.login_id, input: given }, { signal });
+      } catch (error) {
+        if (!GatewayError.isInstance(error) || error.code !== 'invalid_credentials') throw error;
+        wrong = error;
+      }
+    }
+    if (step.outcome === 'redirect') {
+      if (!open) throw new TypeError(`The login "${provider}" needs a browser; pass the function \`open\`.`);
+      await open({ url: step.url ?? '', userCode: step.user_code ?? '' });
+    }
+    return waitFor(step, { signal, pollMs });
+  }
+
+  async function waitFor({ login_id: loginId }: LoginOutcome, { signal, pollMs }: { signal: AbortSignal | undefined; pollMs: number }): Promise<LoginSuccess> {
+    for (;;) {
+      const result = await look(loginId, signal);
+      if (result !== undefined && result.status !== 'pending') return successOf(result);
+      await pause(pollMs, signal);
+    }
+  }
+
+  /** Undefined where the server could not be asked; what passes by itself does not end a login. */
+  async function look(loginId: string, signal: AbortSignal | undefined): Promise<LoginResult | undefined> {
+    try {
+      return await accounts.getLoginResult({ login_id: loginId }, { signal });
+    } catch (error) {
+      if (GatewayError.isInstance(error) && error.retryable) return undefined;
+      throw error;
+    }
+  }
+
+  return Object.assign(login, {
+    async redirect({ bureauId, provider, redirectTo, signal }: RedirectRequest): Promise<StartedRedirect> {
+      const verifier = randomText();
+      const challenge = base64Url(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))));
+      const started = await accounts.startLogin({ bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge }, { signal });
+      if (started.outcome !== 'redirect' || started.url === undefined) throw new TypeError(`The login "${provider}" does not go to a third party; use \`login\`.`);
+      return { url: started.url, resume: JSON.stringify([started.login_id, verifier]) };
+    },
+    async finish(resume: string, address: string, { signal }: { signal?: AbortSignal | undefined } = {}): Promise<LoginSuccess | null> {
+      const fragment = new URLSearchParams(address.slice(address.indexOf('#') + 1));
+      const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
+      if (!address.includes('#') || (code === null && refusal === null)) return null;
+      if (code === null) throw failed(refusal ?? 'login_failed');
+      const [loginId, verifier] = JSON.parse(resume) as [string, string];
+      return successOf(await accounts.getLoginResult({ login_id: loginId, login_code: code, code_verifier: verifier }, { signal }));
+    },
+  });
+}
+
+function successOf({ status, user_token: userToken, expires_at: expiresAt, user, error }: LoginResult): LoginSuccess {
+  if (status === 'done' && userToken !== undefined && expiresAt !== undefined && user !== undefined) return { userToken, expiresAt: new Date(expiresAt), user };
+  throw failed(status === 'expired' ? 'login_expired' : (error ?? 'login_failed'));
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  login_denied: 'The login was refused.',
+  login_expired: 'The login took too long; start another one.',
+  too_many_tries: 'There were too many wrong inputs; start another login.',
+  user_blocked: 'This user is blocked and cannot log in.',
+};
+
+function failed(code: string): GatewayError {
+  return new GatewayError({ code, message: reasons[code] ?? 'The login came to nothing.', type: 'authentication_error' });
+}
+
+function pause(pauseMs: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', stop);
+      resolve();
+    }, pauseMs);
+    if (signal?.aborted) stop();
+    else signal?.addEventListener('abort', stop, { once: true });
+  });
+}
+
+/** 256 random bits, as RFC 7636 asks of a verifier. */
+function randomText(): string {
+  return base64Url(crypto.getRandomValues(new Uint8Array(32)));
+}
+
+function base64Url(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
+}

@@ -1,0 +1,25 @@
+// A speech model of the gateway as the AI SDK's `SpeechModelV3`.
+
+import type { SynthesizeSpeechRequest } from './generated/types.gen.ts';
+import { callMarked, type MediaRoute, readOptions } from './media-call.ts';
+/** @ts-ignore: an optional peer; without it these types are `any`. */
+import type { SpeechModelV3 } from '@ai-sdk/provider';
+
+export function createSpeechModel(modelId: string, route: MediaRoute): SpeechModelV3 {
+  const url = `${route.baseUrl}/v1/ai/tts`;
+  return {
+    specificationVersion: 'v3',
+    provider: 'townhall',
+    modelId,
+
+    async doGenerate(options) {
+      const { text, voice, outputFormat, instructions, speed, language } = options;
+      const { options: own, warnings } = readOptions(options);
+      for (const name of Object.keys(own)) warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
+      // A format that there is not is the gateway's to refuse; here it would have to be guessed.
+      const request = { model: modelId, text, voice, format: outputFormat as SynthesizeSpeechRequest['format'], instructions, speed, language };
+      const speech = await callMarked(options, request, url, (call) => route.synthesizeSpeech(request, call));
+      return { audio: speech.audio, warnings, request: { body: request }, response: { timestamp: new Date(), modelId: speech.model } };
+    },
+  };
+}

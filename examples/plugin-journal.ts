@@ -1,0 +1,28 @@
+// A plugin with an action, a guard and an effect: a journal of what the agent was asked to do.
+// townhall agent --plugin examples/plugin-journal.ts …
+import { appendFile, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { definePlugin } from 'townhall';
+
+const file = join(process.cwd(), 'journal.log');
+
+export const plugin = definePlugin<{ read: { lines?: number } }>({
+  name: 'journal',
+  title: 'Journal',
+  description: 'Knows what the agent has done.',
+  actions: {
+    read: {
+      description: 'Reads the last lines of the journal.',
+      api: true,
+      input: { type: 'object', properties: { lines: { type: 'integer', minimum: 1, maximum: 100 } }, additionalProperties: false },
+      async run({ lines = 10 }) {
+        const text = await readFile(file, 'utf8').catch(() => '');
+        return { entries: text.trimEnd().split('\n').slice(-lines) };
+      },
+    },
+  },
+  hooks: {
+    guards: { 'tool.before': ({ input }) => (JSON.stringify(input).includes('.env') ? { refuse: 'Nobody touches .env files here.' } : undefined) },
+    effects: { 'tool.after': ({ toolName, ok }) => appendFile(file, `${toolName} ${ok ? 'went well' : 'failed'}\n`) },
+  },
+});

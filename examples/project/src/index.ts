@@ -1,0 +1,70 @@
+// A project with one service of its own: notes that each user keeps. Serve it with
+//   townhall gateway --project examples/project
+import { ActionError, defineService, type ActionCall } from 'townhall';
+
+interface Note {
+  note_id: string;
+  text: string;
+}
+
+// Kept in memory to stay small; a real service keeps its data in a database.
+const notesOf = new Map<string, Note[]>();
+
+const note = {
+  type: 'object',
+  required: ['note_id', 'text'],
+  properties: { note_id: { type: 'string' }, text: { type: 'string' } },
+  additionalProperties: false,
+};
+
+export const notes = defineService({
+  id: 'notes',
+  name: 'Notes',
+  env: [{ key: 'NOTES_GREETING', description: 'What the service says to guests.', required: false, secret: false }],
+  actions: {
+    // An empty list of identities admits guests.
+    about: {
+      method: 'GET',
+      identities: [],
+      run: ({ env }) => ({ greeting: env['NOTES_GREETING'] ?? 'Notes, one list a user.' }),
+    },
+    // Without a list it is for users alone.
+    add: {
+      method: 'POST',
+      input: {
+        type: 'object',
+        required: ['text'],
+        properties: { text: { type: 'string', minLength: 1, maxLength: 1000 } },
+        additionalProperties: false,
+      },
+      output: note,
+      run({ input, user, log }: ActionCall<{ text: string }>) {
+        const mine = notesOf.get(user?.userId ?? '') ?? [];
+        const added = { note_id: `note_${mine.length + 1}`, text: input.text };
+        notesOf.set(user?.userId ?? '', [...mine, added]);
+        log.info({ noteId: added.note_id }, 'a note was added');
+        return added;
+      },
+    },
+    list: {
+      method: 'GET',
+      input: {
+        type: 'object',
+        properties: { limit: { type: 'integer', minimum: 1, maximum: 100 } },
+        additionalProperties: false,
+      },
+      output: { type: 'object', required: ['items'], properties: { items: { type: 'array', items: note } } },
+      run: ({ input, user }: ActionCall<{ limit?: number }>) => ({ items: (notesOf.get(user?.userId ?? '') ?? []).slice(0, input.limit ?? 100) }),
+    },
+    // An id may have two parts; an administrator alone may call this one.
+    'users/clear': {
+      method: 'POST',
+      identities: ['admin'],
+      input: { type: 'object', required: ['user_id'], properties: { user_id: { type: 'string' } }, additionalProperties: false },
+      run({ input }: ActionCall<{ user_id: string }>) {
+        if (!notesOf.delete(input.user_id)) throw new ActionError(404, 'service_no_notes', 'This user has no notes.');
+        return { cleared: true };
+      },
+    },
+  },
+});

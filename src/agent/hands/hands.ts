@@ -1,0 +1,100 @@
+// What the agent can do beside talking: the plugins built in and given, and the services. It is the part of the
+// composition root that knows all of them; the order of start and end is its rule.
+import type { Clock } from '../../kernel/clock.ts';
+import type { Database } from '../../kernel/database.ts';
+import type { Log } from '../../kernel/log.ts';
+import { createRegistry, files, loadPlugins, mcp, memory, noteStore, plugins, readPluginFile, schedule, scheduleStore, shell, type Plugin, type PluginRegistry, type PluginRooms, type Workspace } from '../plugins/index.ts';
+import type { Chat } from '../chat/index.ts';
+import { programEnvironment } from '../programs/index.ts';
+import { chatRoom, chatService, createDirectory, processService, services, type ServiceDirectory } from '../services/index.ts';
+
+/** The settings of the agent that count here. Times in milliseconds. */
+export interface HandsSettings {
+  variant: 'current' | 'classic';
+  /** Files of plugins. */
+  plugins: readonly string[];
+  /** The file that configures plugins, MCP servers and services. */
+  pluginConfig: string | undefined;
+  hookTimeoutMs: number;
+  pluginStartMs: number;
+  toolTimeoutMs: number;
+  commandTimeoutMs: number;
+}
+
+export interface HandsNeeds {
+  config: HandsSettings;
+  database: Database;
+  agentId: string;
+  /** Begins a run that nobody attends and resolves once it is accepted; not called before `start`. */
+  execute(instructions: string): Promise<{ runId: string }>;
+  /** Not asked for before `start`. */
+  chat(): Chat;
+  workspace: Workspace;
+  /** The environment of the process; of it programs get where programs lie, the home and the language. */
+  env: Readonly<Record<string, string | undefined>>;
+  /** Beside those built in and those of the configuration. */
+  plugins: readonly Plugin[];
+  clock: Clock;
+  log: Log;
+}
+
+export interface Hands {
+  registry: PluginRegistry;
+  directory: ServiceDirectory;
+  core: PluginRooms['core'];
+  /** Of all their routes, in the chosen variant. */
+  handlers: Readonly<Record<string, unknown>>;
+  /** Before anybody can ask: plugins, then services. What fails to start is `failed` and stops nothing else. */
+  start(): Promise<void>;
+  /** When no run and no request is under way any more: services, then plugins. */
+  close(): Promise<void>;
+}
+
+/** Throws when a plugin or a service is not sound, or its configuration does not fit; nothing has started then. */
+export async function openHands(needs: HandsNeeds): Promise<Hands> {
+  const { config, database, agentId, workspace, clock, log } = needs;
+  const env = programEnvironment(needs.env);
+  const file = await readPluginFile(config.pluginConfig);
+  // What is behind jobs takes a while to load and keeps the database busy; an agent without a schedule needs none.
+  const openJobs = async () => (await import('../../kernel/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
+  const builtIn = [
+    files(workspace),
+    shell({ workspace, env, clock }),
+    memory({ store: noteStore(database, agentId) }),
+    mcp({ servers: file.mcpServers, workspace: workspace.root, env, clock, log }),
+    schedule({ store: scheduleStore(database, agentId), agentId, openJobs, execute: needs.execute, clock, log }),
+  ];
+  const registry = createRegistry([...builtIn, ...needs.plugins, ...(await loadPlugins(config.plugins))], {
+    config: file.plugins,
+    hookMs: config.hookTimeoutMs,
+    startMs: config.pluginStartMs,
+    clock,
+    log,
+  });
+  const ofPlugins = registry.plugins.filter((plugin) => plugin.isActive()).flatMap(({ definition }) => definition.services ?? []);
+  const configured = [...file.services].map(([name, definition]) => processService({ name, ...definition, workspace: workspace.root, baseEnv: env, clock }));
+  const directory = createDirectory({
+    services: [chatService(needs.chat), ...ofPlugins, ...configured],
+    limits: { startMs: config.pluginStartMs },
+    workspace: workspace.root,
+    env,
+    timeoutMs: config.commandTimeoutMs,
+    clock,
+    log,
+  });
+  const rooms = plugins({ registry, workspace: workspace.root, toolTimeoutMs: config.toolTimeoutMs, variant: config.variant, clock });
+  return {
+    registry,
+    directory,
+    core: rooms.core,
+    handlers: { ...rooms.handlers, ...rooms.ui.handlers, ...services({ directory }).handlers, ...chatRoom({ directory }).handlers },
+    async start() {
+      await registry.start(workspace.root);
+      await directory.start();
+    },
+    async close() {
+      await directory.close();
+      await registry.stop();
+    },
+  };
+}

@@ -1,0 +1,2 @@
+// The room that puts plugins and services together.
+export { openHands, type Hands } from './hands.ts';

@@ -1,0 +1,145 @@
+// The rows of the plugins that remember something: notes and schedules. The only file that names the tables `plugins_*`.
+import type { Database } from '../../kernel/database.ts';
+
+export interface Note {
+  noteId: string;
+  key: string | null;
+  text: string;
+  updatedAt: string;
+}
+
+export interface Schedule {
+  scheduleId: string;
+  instructions: string;
+  cron: string | null;
+  timeZone: string;
+  dueAt: string | null;
+  lastRunId: string | null;
+}
+
+export interface NoteStore {
+  /** Makes the note, or replaces that of the same key. */
+  put(note: { noteId: string; key: string | null; text: string }): Promise<Note>;
+  count(): Promise<number>;
+  search(query: string, limit: number): Promise<Note[]>;
+  list(limit: number): Promise<Note[]>;
+  /** By its id or its key; whether there was one. */
+  remove(idOrKey: string): Promise<boolean>;
+}
+
+export interface ScheduleStore {
+  add(schedule: { scheduleId: string; instructions: string; cron: string | null; timeZone: string; dueAt: Date }): Promise<void>;
+  find(scheduleId: string): Promise<Schedule | undefined>;
+  /** Those that are still to come, the next one first. */
+  open(): Promise<Schedule[]>;
+  /** Moves on from the occurrence of `dueAt`; false when it is not the one that is due any more. */
+  advance(scheduleId: string, dueAt: Date, next: Date | null): Promise<boolean>;
+  noteRun(scheduleId: string, runId: string): Promise<void>;
+  /** Whether it was still to come. */
+  cancel(scheduleId: string): Promise<boolean>;
+}
+
+interface NoteRow {
+  note_id: string;
+  key: string | null;
+  text: string;
+  updated_at: Date;
+}
+
+interface ScheduleRow {
+  schedule_id: string;
+  instructions: string;
+  cron: string | null;
+  time_zone: string;
+  due_at: Date | null;
+  last_run_id: string | null;
+}
+
+export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): NoteStore {
+  return {
+    async put({ noteId, key, text }) {
+      const rows = await sql<NoteRow[]>`
+        insert into agent.plugins_notes (note_id, agent_id, key, text) values (${noteId}, ${agentId}, ${key}, ${text})
+        on conflict (agent_id, key) do update set text = excluded.text, updated_at = agent.townhall_now()
+        returning note_id, key, text, updated_at`;
+      return rows.map(noteOf)[0] as Note;
+    },
+    async count() {
+      const [row] = await sql<{ count: number }[]>`select count(*)::int as count from agent.plugins_notes where agent_id = ${agentId}`;
+      return row?.count ?? 0;
+    },
+    async search(query, limit) {
+      // Whole words by the index, and what holds the words as they stand for parts of words and for signs.
+      const rows = await sql<NoteRow[]>`
+        select note_id, key, text, updated_at from agent.plugins_notes
+        where agent_id = ${agentId}
+          and (search @@ websearch_to_tsquery('simple', ${query}) or strpos(lower(text), lower(${query})) > 0 or strpos(lower(coalesce(key, '')), lower(${query})) > 0)
+        order by ts_rank(search, websearch_to_tsquery('simple', ${query})) desc, updated_at desc, note_id
+        limit ${limit}`;
+      return rows.map(noteOf);
+    },
+    async list(limit) {
+      const rows = await sql<NoteRow[]>`
+        select note_id, key, text, updated_at from agent.plugins_notes
+        where agent_id = ${agentId} order by updated_at desc, note_id desc limit ${limit}`;
+      return rows.map(noteOf);
+    },
+    async remove(idOrKey) {
+      const rows = await sql`delete from agent.plugins_notes where agent_id = ${agentId} and (note_id = ${idOrKey} or key = ${idOrKey}) returning note_id`;
+      return rows.length > 0;
+    },
+  };
+}
+
+export function scheduleStore({ sql }: Pick<Database, 'sql'>, agentId: string): ScheduleStore {
+  return {
+    async add({ scheduleId, instructions, cron, timeZone, dueAt }) {
+      await sql`
+        insert into agent.plugins_schedules (schedule_id, agent_id, instructions, cron, time_zone, due_at)
+        values (${scheduleId}, ${agentId}, ${instructions}, ${cron}, ${timeZone}, ${dueAt})`;
+    },
+    async find(scheduleId) {
+      const rows = await sql<ScheduleRow[]>`
+        select schedule_id, instructions, cron, time_zone, due_at, last_run_id from agent.plugins_schedules
+        where agent_id = ${agentId} and schedule_id = ${scheduleId}`;
+      return rows.map(scheduleOf)[0];
+    },
+    async open() {
+      const rows = await sql<ScheduleRow[]>`
+        select schedule_id, instructions, cron, time_zone, due_at, last_run_id from agent.plugins_schedules
+        where agent_id = ${agentId} and due_at is not null order by due_at, schedule_id`;
+      return rows.map(scheduleOf);
+    },
+    async advance(scheduleId, dueAt, next) {
+      // The comparison makes one of two workers the one that runs it.
+      const rows = await sql`
+        update agent.plugins_schedules set due_at = ${next}, last_due_at = ${dueAt}
+        where agent_id = ${agentId} and schedule_id = ${scheduleId} and due_at = ${dueAt} returning schedule_id`;
+      return rows.length > 0;
+    },
+    async noteRun(scheduleId, runId) {
+      await sql`update agent.plugins_schedules set last_run_id = ${runId} where agent_id = ${agentId} and schedule_id = ${scheduleId}`;
+    },
+    async cancel(scheduleId) {
+      const rows = await sql`
+        update agent.plugins_schedules set due_at = null
+        where agent_id = ${agentId} and schedule_id = ${scheduleId} and due_at is not null returning schedule_id`;
+      return rows.length > 0;
+    },
+  };
+}
+
+function noteOf(row: NoteRow): Note {
+  return { noteId: row.note_id, key: row.key, text: row.text, updatedAt: row.updated_at.toISOString() };
+}
+
+function scheduleOf(row: ScheduleRow): Schedule {
+  return {
+    scheduleId: row.schedule_id,
+    instructions: row.instructions,
+    cron: row.cron,
+    timeZone: row.time_zone,
+    dueAt: row.due_at?.toISOString() ?? null,
+    lastRunId: row.last_run_id,
+  };
+}

@@ -1,0 +1,2 @@
+// The room of programs: how they are run, bounded and ended.
+export { markedEnvironment, programEnvironment, runProgram, startProgram, type Program, type ProgramResult } from './program.ts';

@@ -1,0 +1,104 @@
+// Attachments on the disk: each session has a folder of its own, each file a name of ours. No part of a path comes from a
+// caller, no file is ever written through a link or over another, and what is on the disk is synced before it is told.
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { mkdir, open, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { id } from '../../../kernel/ids.ts';
+import { Problem } from '../../../kernel/problem.ts';
+
+export interface GivenAttachment {
+  fileName: string;
+  contentType: string;
+  content: string;
+  encoding?: 'utf-8' | 'base64' | undefined;
+}
+
+export interface ReadyAttachment {
+  attachmentId: string;
+  storedName: string;
+  fileName: string;
+  contentType: string;
+  encoding: 'utf-8' | 'base64';
+  bytes: Buffer;
+}
+
+const mostFiles = 20;
+const mostBytes = 8 * 1024 * 1024;
+const longestNameBytes = 255;
+
+/** Decodes and holds them against the limits: 413 for too many or too much, 400 for what is no base64. Writes nothing. */
+export function readAttachments(given: readonly GivenAttachment[]): ReadyAttachment[] {
+  if (given.length > mostFiles) throw new Problem('too_large', 'request_too_large', `There may be ${mostFiles} attachments.`, { param: 'attachments' });
+  let total = 0;
+  return given.map(({ fileName, contentType, content, encoding = 'utf-8' }, index) => {
+    const param = `attachments[${index}]`;
+    if (Buffer.byteLength(fileName) > longestNameBytes) throw refused(`${param}.fileName`, `may have ${longestNameBytes} bytes`);
+    const bytes = encoding === 'base64' ? decodeBase64(content, `${param}.content`) : Buffer.from(content, 'utf8');
+    total += bytes.length;
+    if (total > mostBytes) throw new Problem('too_large', 'request_too_large', 'Attachments may have 8 MiB in all.', { param: 'attachments' });
+    const attachmentId = id('att');
+    return { attachmentId, storedName: `${attachmentId}${extensionOf(fileName)}`, fileName, contentType, encoding, bytes };
+  });
+}
+
+function decodeBase64(text: string, param: string): Buffer {
+  if (text.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(text)) throw refused(param, 'is not base64');
+  return Buffer.from(text, 'base64');
+}
+
+function refused(param: string, message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, { param, details: [{ path: param, message }] });
+}
+
+// Only for whoever looks into the folder; anything unusual has none.
+function extensionOf(fileName: string): string {
+  return /\.[A-Za-z0-9]{1,8}$/.exec(fileName)?.[0].toLowerCase() ?? '';
+}
+
+export interface AttachmentFiles {
+  /** Resolves once they are on the disk. */
+  write(sessionKey: string, files: readonly ReadyAttachment[]): Promise<void>;
+  read(sessionKey: string, storedName: string): Promise<Buffer>;
+  /** Those of an input that was not accepted after all. */
+  discard(sessionKey: string, files: readonly ReadyAttachment[]): Promise<void>;
+  removeAll(sessionKey: string): Promise<void>;
+}
+
+export function attachmentFiles(dataDir: string): AttachmentFiles {
+  const root = join(dataDir, 'sessions');
+  // The key is ours too, but only a digest of it is certain to be a name on every disk.
+  const folderOf = (sessionKey: string) => join(root, createHash('sha256').update(sessionKey).digest('hex').slice(0, 40));
+
+  async function write(folder: string, { storedName, bytes }: ReadyAttachment): Promise<void> {
+    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+    const file = await open(join(folder, storedName), flags, 0o600);
+    try {
+      await file.writeFile(bytes);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+  }
+
+  return {
+    async write(sessionKey, files) {
+      if (files.length === 0) return;
+      const folder = folderOf(sessionKey);
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      for (const file of files) await write(folder, file);
+    },
+    async read(sessionKey, storedName) {
+      const file = await open(join(folderOf(sessionKey), storedName), constants.O_RDONLY | constants.O_NOFOLLOW);
+      try {
+        return await file.readFile();
+      } finally {
+        await file.close();
+      }
+    },
+    async discard(sessionKey, files) {
+      await Promise.all(files.map(({ storedName }) => rm(join(folderOf(sessionKey), storedName), { force: true })));
+    },
+    removeAll: (sessionKey) => rm(folderOf(sessionKey), { recursive: true, force: true }),
+  };
+}

@@ -1,0 +1,43 @@
+// What is known of attachments beside their bytes.
+import type { Database } from '../../../kernel/database.ts';
+import { asText } from '../events.ts';
+import type { Unit } from '../log/committer.ts';
+import type { ReadyAttachment } from './files.ts';
+
+export interface AttachmentRecord {
+  attachmentId: string;
+  sessionKey: string;
+  storedName: string;
+  fileName: string;
+  contentType: string;
+  encoding: 'utf-8' | 'base64';
+  sizeBytes: number;
+}
+
+export async function insertAttachments({ tx }: Unit, sessionKey: string, messageId: string, files: readonly ReadyAttachment[]): Promise<void> {
+  for (const [place, file] of files.entries()) {
+    await tx`
+      insert into agent.sessions_attachments (attachment_id, session_id, message_id, place, file_name, content_type, encoding, size_bytes, stored_name)
+      values (${file.attachmentId}, ${sessionKey}, ${messageId}, ${place}, ${asText(file.fileName)}, ${file.contentType}, ${file.encoding}, ${file.bytes.length}, ${file.storedName})`;
+  }
+}
+
+export interface AttachmentStore {
+  /** By their ids, which are unique; also those that a fork has from its ancestors. */
+  find(attachmentIds: readonly string[]): Promise<Map<string, AttachmentRecord>>;
+}
+
+export function attachmentStore({ sql }: Pick<Database, 'sql'>): AttachmentStore {
+  return {
+    async find(attachmentIds) {
+      const rows = await sql<{ attachment_id: string; session_id: string; stored_name: string; file_name: string; content_type: string; encoding: 'utf-8' | 'base64'; size_bytes: number }[]>`
+        select * from agent.sessions_attachments where attachment_id = any(${[...attachmentIds]}::text[])`;
+      return new Map(
+        rows.map((row) => [
+          row.attachment_id,
+          { attachmentId: row.attachment_id, sessionKey: row.session_id, storedName: row.stored_name, fileName: row.file_name, contentType: row.content_type, encoding: row.encoding, sizeBytes: row.size_bytes },
+        ]),
+      );
+    },
+  };
+}

@@ -1,0 +1,111 @@
+// A fork shares the past of its parent by reference: a row and an event or two, however long the past is. What was going
+// on at that point stays with the parent; a message that was being written ends in the fork where it was cut.
+import type { UiMessage } from '../../contract/agent/types.gen.ts';
+import { id } from '../../kernel/ids.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { notFound } from './admission.ts';
+import { readEvent, type StoredEvent } from './events.ts';
+import type { Committer } from './log/committer.ts';
+import { append, runEvents, type EventStore, type LogEntry, type Segment } from './log/store.ts';
+import { foldEvents, type OpenText } from './message.ts';
+import { insertSession, lockSession, segmentsOf, type SessionRecord } from './store.ts';
+
+export interface ForkRequest {
+  messageId?: string;
+  seq?: number;
+  position?: 'after' | 'before';
+  title?: string;
+  metadata?: Record<string, unknown>;
+}
+
+export interface ForkPoint {
+  session: SessionRecord;
+  seq: number;
+  messageId: string | null;
+  messageCount: number;
+  /** The run that is cut at that point. */
+  openRunId: string | null;
+}
+
+export async function findForkPoint(session: SessionRecord, { messageId, seq, position = 'after' }: ForkRequest, events: EventStore): Promise<ForkPoint> {
+  if (messageId !== undefined && seq !== undefined) throw refused('seq', 'cannot be given together with `messageId`');
+  if (seq !== undefined && seq > session.headSeq) throw refused('seq', `is beyond the newest event, ${session.headSeq}`);
+  const at = messageId === undefined ? (seq ?? session.headSeq) : await seqOfMessage(session, messageId, position, events);
+  const segments = segmentsOf(session, at);
+  const edge = at === 0 ? undefined : await events.last(segments, 'run_edge', at);
+  const newest = at === 0 ? undefined : await events.last(segments, 'message', at);
+  const index = newest && (readEvent(newest) as { index?: number }).index;
+  return {
+    session,
+    seq: at,
+    messageId: messageId ?? null,
+    messageCount: index === undefined ? (at === session.headSeq ? session.messageCount : 0) : index + 1,
+    openRunId: edge?.type === 'run.started' ? edge.runId : null,
+  };
+}
+
+async function seqOfMessage(session: SessionRecord, messageId: string, position: 'after' | 'before', events: EventStore): Promise<number> {
+  const found = await events.message(segmentsOf(session), messageId);
+  const created = found.find(({ type }) => type === 'message.created');
+  const completed = found.findLast(({ type }) => type === 'message.completed');
+  if (!created) throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', { param: 'messageId' });
+  if (position === 'before') return created.seq - 1;
+  // One that is still being written ends where it is now.
+  return completed?.seq ?? session.headSeq;
+}
+
+export async function makeFork(point: ForkPoint, request: ForkRequest, { agentId, committer, openText }: { agentId: string; committer: Committer; openText(runId: string): OpenText[] }): Promise<string> {
+  const { session: parent, seq, messageId, openRunId } = point;
+  const key = id('ses');
+  const segments: Segment[] = segmentsOf(parent, seq).filter(({ upTo }, index, all) => upTo > (all[index - 1]?.upTo ?? 0));
+  return committer.commit(async (unit) => {
+    // The parent may have been deleted since; the lock keeps it until the reference stands.
+    if (!(await lockSession(unit, agentId, { key: parent.key }))) return notFound();
+    await insertSession(unit, {
+      key,
+      id: key,
+      agentId,
+      kind: parent.kind === 'execute' || parent.kind === 'chat' ? 'sdk' : parent.kind,
+      title: request.title ?? parent.title,
+      model: parent.model,
+      reasoningEffort: parent.reasoningEffort,
+      system: parent.system,
+      metadata: request.metadata ?? parent.metadata,
+      attended: parent.attended,
+      parentKey: parent.key,
+      forkSeq: seq,
+      forkMessageId: messageId,
+      lineage: segments,
+      messageCount: point.messageCount,
+    });
+    const cut = openRunId === null ? [] : cutMessage(await runEvents(unit.tx, openRunId), seq, openRunId, seq === parent.headSeq ? openText(openRunId) : []);
+    await append(unit, {
+      sessionKey: key,
+      events: [
+        { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
+        ...cut,
+        { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
+      ],
+    });
+    return key;
+  });
+}
+
+// The message that the run was writing, as far as it was, and the run's end as this session sees it.
+function cutMessage(events: readonly StoredEvent[], upTo: number, runId: string, open: OpenText[]): LogEntry[] {
+  const before = events.filter(({ seq }) => seq <= upTo).map(readEvent);
+  const at = before.findLastIndex((event) => event.type === 'message.created' && event.role === 'assistant');
+  const created = before[at];
+  const usage = { inputTokens: 0, outputTokens: 0 };
+  const error = { code: 'run_interrupted', message: 'The session was forked while this run was going on.' };
+  const settled: LogEntry = { type: 'run.settled', runId, outcome: 'interrupted', usage, finishReason: null, error };
+  if (created?.type !== 'message.created') return [settled];
+  const isCompleted = before.some((event) => event.type === 'message.completed' && event.messageId === created.messageId);
+  if (isCompleted) return [settled];
+  const message: UiMessage = { id: created.messageId, role: 'assistant', parts: foldEvents(before.slice(at), open), metadata: { runId, status: 'interrupted' } };
+  return [{ type: 'message.completed', runId, messageId: created.messageId, message }, settled];
+}
+
+function refused(param: string, message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, { param, details: [{ path: param, message }] });
+}

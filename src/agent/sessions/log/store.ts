@@ -1,0 +1,219 @@
+// The log itself: what may be appended and what is read. The row of the session is the lock of its writers, so `seq` has
+// no gaps; `active_run_id` is the fence: a run that somebody else has settled can write nothing any more.
+import type { Database, Sql } from '../../../kernel/database.ts';
+import { asJson, asText, type SessionEvent, type StoredEvent } from '../events.ts';
+import type { OpenPart } from './bus.ts';
+import type { Unit } from './committer.ts';
+
+/** An event, and the run that it tells of where that is not the one of the whole append. */
+export type LogEntry = SessionEvent & { runId?: string | null };
+
+export interface Append {
+  sessionKey: string;
+  /** The run that the events tell of. */
+  runId?: string | null;
+  /** Only while this run is the one that may write. */
+  fence?: string;
+  events: readonly LogEntry[];
+  /** What changes of the session's row with them. */
+  change?: SessionChange;
+}
+
+export interface SessionChange {
+  activeRunId?: string | null;
+  queue?: number;
+  approvals?: number;
+  messages?: number;
+  inputTokens?: number;
+  outputTokens?: number;
+  /** Set where the session has none. */
+  title?: string;
+}
+
+/** The seq of the newest event, or null when the fence was closed; then nothing was written. */
+export async function append(unit: Unit, { sessionKey, runId = null, fence, events, change = {} }: Append): Promise<number | null> {
+  const rows = events.map(({ type, runId: own, ...data }) => ({ type, run: own === undefined ? runId : own, data }));
+  const { queue = 0, approvals = 0, messages = 0, inputTokens = 0, outputTokens = 0, title = null } = change;
+  const setsActive = change.activeRunId !== undefined;
+  const [written] = await unit.tx<{ head_seq: number; now: Date }[]>`
+    with head as (
+      update agent.sessions_sessions
+      set head_seq = head_seq + ${rows.length}::integer, updated_at = agent.townhall_now(),
+        active_run_id = case when ${setsActive}::boolean then ${change.activeRunId ?? null}::text else active_run_id end,
+        queue_length = queue_length + ${queue}::integer, pending_approvals = pending_approvals + ${approvals}::integer,
+        message_count = message_count + ${messages}::integer,
+        input_tokens = input_tokens + ${inputTokens}::integer, output_tokens = output_tokens + ${outputTokens}::integer,
+        title = coalesce(title, ${title === null ? null : asText(title)}::text)
+      where session_id = ${sessionKey} and (${fence ?? null}::text is null or active_run_id = ${fence ?? null}::text)
+      returning head_seq
+    ), written as (
+      insert into agent.sessions_events (session_id, seq, run_id, type, data)
+      select ${sessionKey}, place.seq, entry.value ->> 'run', entry.value ->> 'type',
+        case when entry.value ->> 'type' = 'message.completed'
+          then jsonb_set(entry.value -> 'data', '{message,metadata,seq}', to_jsonb(place.seq)) else entry.value -> 'data' end
+      from head, jsonb_array_elements(${asJson(rows)}::text::jsonb) with ordinality as entry (value, ordinal),
+        lateral (select head.head_seq - ${rows.length}::integer + entry.ordinal::integer as seq) as place
+    )
+    select head_seq, agent.townhall_now() as now from head`;
+  if (!written) return null;
+  const first = written.head_seq - rows.length + 1;
+  const time = written.now.toISOString();
+  rows.forEach(({ type, run, data }, index) => {
+    const seq = first + index;
+    unit.appended.push({ sessionKey, seq, runId: run, type, json: asJson(type === 'message.completed' ? withSeq(data, seq) : data), time });
+  });
+  return written.head_seq;
+}
+
+function withSeq(data: object, seq: number): object {
+  const { message } = data as { message: { metadata?: object } };
+  return { ...data, message: { ...message, metadata: { ...message.metadata, seq } } };
+}
+
+/** Where a session's events lie: those of each ancestor up to a seq, then its own. */
+export interface Segment {
+  sessionKey: string;
+  upTo: number;
+}
+
+interface EventRow {
+  session_id: string;
+  seq: number;
+  run_id: string | null;
+  type: string;
+  json: string;
+  time: Date;
+}
+
+const stored = (row: EventRow): StoredEvent => ({
+  sessionKey: row.session_id,
+  seq: row.seq,
+  runId: row.run_id,
+  type: row.type,
+  json: row.json,
+  time: row.time.toISOString(),
+});
+
+export interface EventStore {
+  read(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
+  /** The events that a conversation is rebuilt from, all of them. */
+  talk(segments: readonly Segment[], after: number): Promise<StoredEvent[]>;
+  messages(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
+  /** The `message.created` and `message.completed` of one message. */
+  message(segments: readonly Segment[], messageId: string): Promise<StoredEvent[]>;
+  /** The newest event of these types up to a seq. */
+  last(segments: readonly Segment[], kind: 'run_edge' | 'message' | 'compaction', upTo: number): Promise<StoredEvent | undefined>;
+  heads(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
+  /** The open text of runs of other processes, by session. */
+  checkpoints(sessionKeys: readonly string[]): Promise<(OpenPart & { sessionKey: string })[]>;
+}
+
+export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
+  // A segment a query, since each is one walk along the index.
+  async function walk(segments: readonly Segment[], after: number, limit: number, one: (segment: Segment, after: number, limit: number) => Promise<EventRow[]>): Promise<StoredEvent[]> {
+    const found: StoredEvent[] = [];
+    let from = after;
+    for (const segment of segments) {
+      if (segment.upTo <= from) continue;
+      const rows = await one(segment, from, limit - found.length);
+      for (const row of rows) found.push(stored(row));
+      if (found.length >= limit) return found;
+      from = segment.upTo;
+    }
+    return found;
+  }
+
+  async function lastOf(segments: readonly Segment[], upTo: number, one: (segment: Segment, upTo: number) => Promise<EventRow[]>): Promise<StoredEvent | undefined> {
+    for (const segment of [...segments].reverse()) {
+      const [row] = await one(segment, Math.min(segment.upTo, upTo));
+      if (row) return stored(row);
+    }
+    return undefined;
+  }
+
+  const everything = 1_000_000;
+  return {
+    read: (segments, after, limit) =>
+      walk(segments, after, limit, (segment, from, count) => sql<EventRow[]>`
+        select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+        where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq limit ${count}`),
+    talk: (segments, after) =>
+      walk(segments, after, everything, (segment, from) => sql<EventRow[]>`
+        select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+        where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo}
+          and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed') order by seq`),
+    messages: (segments, after, limit) =>
+      walk(segments, after, limit, (segment, from, count) => sql<EventRow[]>`
+        select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+        where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} and type = 'message.completed'
+        order by seq limit ${count}`),
+    message: (segments, messageId) =>
+      walk(segments, 0, everything, (segment) => sql<EventRow[]>`
+        select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+        where session_id = ${segment.sessionKey} and data ->> 'messageId' = ${messageId} and seq <= ${segment.upTo}
+          and type in ('message.created', 'message.completed') order by seq`),
+    last: (segments, kind, upTo) =>
+      lastOf(segments, upTo, (segment, limit) =>
+        kind === 'run_edge'
+          ? sql<EventRow[]>`
+              select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+              where session_id = ${segment.sessionKey} and seq <= ${limit} and type in ('run.started', 'run.settled') order by seq desc limit 1`
+          : kind === 'message'
+            ? sql<EventRow[]>`
+                select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+                where session_id = ${segment.sessionKey} and seq <= ${limit} and type = 'message.created' order by seq desc limit 1`
+            : sql<EventRow[]>`
+                select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+                where session_id = ${segment.sessionKey} and seq <= ${limit} and type = 'compaction.ended'
+                  and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed')
+                  and data ->> 'outcome' = 'completed' order by seq desc limit 1`,
+      ),
+    async heads(sessionKeys) {
+      const rows = await sql<{ session_id: string; head_seq: number }[]>`
+        select session_id, head_seq from agent.sessions_sessions where session_id = any(${[...sessionKeys]}::text[])`;
+      return rows.map((row) => ({ sessionKey: row.session_id, headSeq: row.head_seq }));
+    },
+    async checkpoints(sessionKeys) {
+      const rows = await sql<{ session_id: string; run_id: string; message_id: string; part_id: string; part_type: string; started_seq: number; text: string }[]>`
+        select session_id, run_id, message_id, part_id, part_type, started_seq, string_agg(piece, '' order by start_offset) as text
+        from agent.sessions_checkpoints where session_id = any(${[...sessionKeys]}::text[])
+        group by session_id, run_id, message_id, part_id, part_type, started_seq`;
+      return rows.map((row) => ({
+        sessionKey: row.session_id,
+        runId: row.run_id,
+        messageId: row.message_id,
+        partId: row.part_id,
+        partType: row.part_type as OpenPart['partType'],
+        startedSeq: row.started_seq,
+        text: row.text,
+      }));
+    },
+  };
+}
+
+/** Everything that one run has written. */
+export async function runEvents(sql: Sql, runId: string): Promise<StoredEvent[]> {
+  const rows = await sql<EventRow[]>`
+    select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events where run_id = ${runId} order by seq`;
+  return rows.map(stored);
+}
+
+/** Open text of one run, for its recovery. */
+export async function readCheckpoints(sql: Sql, runId: string): Promise<{ partId: string; partType: 'text' | 'reasoning'; text: string }[]> {
+  const rows = await sql<{ part_id: string; part_type: 'text' | 'reasoning'; text: string }[]>`
+    select part_id, part_type, string_agg(piece, '' order by start_offset) as text from agent.sessions_checkpoints
+    where run_id = ${runId} group by part_id, part_type, started_seq order by started_seq`;
+  return rows.map((row) => ({ partId: row.part_id, partType: row.part_type, text: row.text }));
+}
+
+/** Makes a piece of open text durable; nothing is written for a run that may not write any more. */
+export async function checkpoint(unit: Unit, sessionKey: string, part: OpenPart, from: number, piece: string): Promise<void> {
+  await unit.tx`
+    insert into agent.sessions_checkpoints (session_id, run_id, message_id, part_id, part_type, started_seq, start_offset, piece)
+    select ${sessionKey}, ${part.runId}, ${part.messageId}, ${part.partId}, ${part.partType}, ${part.startedSeq}, ${from}, ${asText(piece)}
+    from agent.sessions_sessions where session_id = ${sessionKey} and active_run_id = ${part.runId}`;
+}
+
+export async function forgetCheckpoints(unit: Unit, runId: string, partId?: string): Promise<void> {
+  await unit.tx`delete from agent.sessions_checkpoints where run_id = ${runId} and (${partId ?? null}::text is null or part_id = ${partId ?? null})`;
+}

@@ -1,0 +1,69 @@
+// What the wire shows of sessions, runs and messages.
+import type { Approval, Run, Session, UiMessage } from '../../contract/agent/types.gen.ts';
+import type { ApprovalRecord } from './approvals/store.ts';
+import { readEvent, type StoredEvent } from './events.ts';
+import type { RunRecord, SessionRecord } from './store.ts';
+
+export function statusOf(session: Pick<SessionRecord, 'activeRunId' | 'pendingApprovals'>): Session['status'] {
+  return session.pendingApprovals > 0 ? 'requires_action' : session.activeRunId === null ? 'idle' : 'running';
+}
+
+export function toSession(session: SessionRecord): Session {
+  const { parentId } = session;
+  return {
+    id: session.id,
+    kind: session.kind,
+    title: session.title,
+    status: statusOf(session),
+    activeRunId: session.activeRunId,
+    queueLength: session.queueLength,
+    chatId: session.chatId,
+    parentSessionId: parentId,
+    forkedFrom: parentId === null ? null : { sessionId: parentId, seq: session.forkSeq, messageId: session.forkMessageId },
+    model: session.model,
+    reasoningEffort: session.reasoningEffort,
+    attended: session.attended,
+    messageCount: session.messageCount,
+    headSeq: session.headSeq,
+    usage: { inputTokens: session.inputTokens, outputTokens: session.outputTokens },
+    metadata: session.metadata,
+    createdAt: session.createdAt,
+    updatedAt: session.updatedAt,
+    archivedAt: session.archivedAt,
+  };
+}
+
+/** `ended` is the event that completed the run's message, where there is one. */
+export function toRun(run: RunRecord, sessionId: string, queuePosition: number | null, ended: StoredEvent | undefined): Run {
+  const message = ended ? (readEvent(ended) as { message: UiMessage }).message : null;
+  return {
+    runId: run.runId,
+    sessionId,
+    status: run.status,
+    delivery: run.delivery,
+    origin: run.origin,
+    model: run.model,
+    inputMessageId: run.inputMessageId,
+    messageId: run.messageId,
+    queueItemId: run.queueItemId,
+    queuePosition,
+    text: message && textOf(message),
+    message,
+    usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
+    finishReason: run.finishReason,
+    error: run.error,
+    acceptedAt: run.acceptedAt,
+    startedAt: run.startedAt,
+    settledAt: run.settledAt,
+  };
+}
+
+/** The text of the last step. */
+function textOf({ parts }: UiMessage): string {
+  const last = parts.findLastIndex(({ type }) => type === 'step-start');
+  return parts.slice(last + 1).flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
+}
+
+export function toApproval({ sessionKey: _key, ...approval }: ApprovalRecord, sessionId: string): Approval {
+  return { ...approval, sessionId };
+}

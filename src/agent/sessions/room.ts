@@ -1,0 +1,105 @@
+// Puts the room together: stores, the group commit, the bus, the runs. What others need of it is what it returns.
+import type { LanguageModelV3 } from '@ai-sdk/provider';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Database } from '../../kernel/database.ts';
+import type { Log } from '../../kernel/log.ts';
+import type { PluginRegistry } from '../plugins/index.ts';
+import type { Service } from '../service.ts';
+import { createApprovals } from './approvals/approvals.ts';
+import { approvalStore as openApprovalStore } from './approvals/store.ts';
+import { attachmentFiles } from './attachments/files.ts';
+import { attachmentStore } from './attachments/store.ts';
+import type { ChatQueue } from './execute.ts';
+import { createInputs, type Inputs } from './inputs.ts';
+import { createBus } from './log/bus.ts';
+import { createCommitter } from './log/committer.ts';
+import { eventStore } from './log/store.ts';
+import { createRuns, type RunLimits, type Runs } from './runs.ts';
+import { forgetSession, sessions } from './sessions.ts';
+import { sessionStore, type SessionStore } from './store.ts';
+
+export interface SessionRoomNeeds {
+  database: Database;
+  agentId: string;
+  name: string;
+  dataDir: string;
+  workspace: string;
+  registry: PluginRegistry;
+  defaultModel: string;
+  model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
+  contextTokens(modelId: string): Promise<number | null>;
+  limits: RunLimits & { executeWaitMs: number; approvalTtlMs: number; heartbeatMs: number; maxReplayEvents: number; unattendedApprovals: 'deny' | 'approve' };
+  clock: Clock;
+  log: Log;
+}
+
+export interface SessionRoom {
+  runs: Runs;
+  inputs: Inputs;
+  store: SessionStore;
+  service(chat: ChatQueue): Service<'sessions'>;
+}
+
+// What may wait for a reader that does not read.
+const maxBufferBytes = 1024 * 1024;
+
+/** Loads the tool loop meanwhile; nothing is read or written before `runs.recover()`. */
+export async function createSessionRoom(needs: SessionRoomNeeds): Promise<SessionRoom> {
+  const { database, agentId, name, registry, defaultModel, limits, clock, log, contextTokens } = needs;
+  const loop = await import('./loop.ts');
+  const bus = createBus();
+  const committer = createCommitter(database, (events) => bus.publish(events));
+  const store = sessionStore(database);
+  const events = eventStore(database);
+  const approvalStore = openApprovalStore(database);
+  const attachments = attachmentStore(database);
+  const files = attachmentFiles(needs.dataDir);
+  const approvals = createApprovals({ agentId, store: approvalStore, committer, bus, clock, ttlMs: limits.approvalTtlMs, unattended: limits.unattendedApprovals });
+  const runs: Runs = createRuns({
+    store,
+    events,
+    committer,
+    bus,
+    approvals,
+    agentId,
+    name,
+    defaultModel,
+    model: needs.model,
+    contextTokens,
+    loop: { runTurn: loop.runTurn, summarize: loop.summarize, toModelMessages: (talk) => loop.toModelMessages(talk, { attachments, files }) },
+    registry,
+    workspace: needs.workspace,
+    limits,
+    hasReplicas: database.engine === 'postgres',
+    forget: (session) => forgetSession({ runs, committer, files }, session),
+    clock,
+    log,
+  });
+  const inputs = createInputs({ agentId, runs, store, files, hooks: registry.hooks, clock });
+  return {
+    runs,
+    inputs,
+    store,
+    service: (chat) =>
+      sessions({
+        agentId,
+        name,
+        runs,
+        inputs,
+        chat,
+        store,
+        events,
+        approvals,
+        approvalStore,
+        files,
+        committer,
+        bus,
+        registry,
+        defaultModel,
+        contextTokens,
+        executeWaitMs: limits.executeWaitMs,
+        follow: { heartbeatMs: limits.heartbeatMs, maxReplayEvents: limits.maxReplayEvents, maxBufferBytes },
+        clock,
+      }),
+  };
+}

@@ -1,0 +1,130 @@
+// How a run ends, and how the next one of its session begins: in one transaction, so that a queue never stands still
+// between the two and a run never ends twice.
+import type { RunUsage } from '../../contract/agent/types.gen.ts';
+import { id } from '../../kernel/ids.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { beginning, shifted, type StartedRun } from './admission.ts';
+import { pendingApprovals, resolveApproval } from './approvals/store.ts';
+import type { RunError, RunOutcome } from './events.ts';
+import type { Unit } from './log/committer.ts';
+import { append, forgetCheckpoints, type LogEntry } from './log/store.ts';
+import { endRuns, lockSession, runInUnit, startRun, steeredRuns, waitingRuns, type Holder, type RunRecord, type SessionRecord } from './store.ts';
+
+export interface Settlement {
+  outcome: RunOutcome;
+  usage: RunUsage;
+  finishReason: string | null;
+  error: RunError | null;
+  /** What is still to be written before the end. */
+  events: readonly LogEntry[];
+  hasCheckpoints: boolean;
+}
+
+export interface SettlementRules {
+  agentId: string;
+  holder: Holder;
+  defaultModel: string;
+  /** Whether the next may begin here. */
+  mayContinue(): boolean;
+  claim(runId: string): void;
+}
+
+export interface RunKey {
+  runId: string;
+  sessionKey: string;
+}
+
+/** Ends the run that may write now and begins the next. Null when it is not that one any more; then nothing is written. */
+export async function settle(unit: Unit, run: RunKey, make: Settlement | (() => Promise<Settlement>), rules: SettlementRules): Promise<{ next: StartedRun | null; settlement: Settlement } | null> {
+  const session = await lockSession(unit, rules.agentId, { key: run.sessionKey });
+  if (session?.activeRunId !== run.runId) return null;
+  const settlement = typeof make === 'function' ? await make() : make;
+  const { outcome, usage, finishReason, error, hasCheckpoints } = settlement;
+  const { runId, sessionKey } = run;
+  const open = session.pendingApprovals > 0 ? await pendingApprovals(unit, runId) : [];
+  for (const { approvalId } of open) await resolveApproval(unit, approvalId, { status: 'denied', by: 'run', reason: 'The run has ended.' });
+  const steered = await steeredRuns(unit, runId);
+  const end = { outcome, usage, finishReason, error };
+  const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey) : [];
+  const next = rules.mayContinue() ? waiting[0] : undefined;
+  const events: LogEntry[] = [
+    ...settlement.events,
+    ...open.map(({ approvalId, toolCallId }) => ({ type: 'approval.resolved' as const, approvalId, toolCallId, decision: 'denied' as const, decidedBy: 'run', reason: 'The run has ended.' })),
+    { type: 'run.settled', ...end },
+    ...steered.map((steeredId) => ({ type: 'run.settled' as const, runId: steeredId, ...end, usage: { inputTokens: 0, outputTokens: 0 } })),
+  ];
+  const begun = next ? takeUp(session, next, waiting, rules) : null;
+  if (begun) events.push(...begun.events);
+  else events.push({ type: 'status.changed', runId: null, status: 'idle', activeRunId: null, queueLength: session.queueLength });
+  await append(unit, {
+    sessionKey,
+    runId,
+    fence: runId,
+    events,
+    change: {
+      activeRunId: next?.runId ?? null,
+      ...(next ? { queue: -1, messages: begun?.started.messageId === null ? 0 : 1 } : {}),
+      approvals: -open.length,
+      inputTokens: usage.inputTokens,
+      outputTokens: usage.outputTokens,
+    },
+  });
+  await endRuns(unit, [runId, ...steered], end);
+  if (hasCheckpoints) await forgetCheckpoints(unit, runId);
+  if (begun) await startRun(unit, begun.started.runId, begun.started, rules.holder);
+  return { next: begun?.started ?? null, settlement };
+}
+
+/** Begins what waits in a session in which nothing runs; null when there is nothing to do. */
+export async function takeUpQueue(unit: Unit, sessionKey: string, rules: SettlementRules): Promise<StartedRun | null> {
+  const session = await lockSession(unit, rules.agentId, { key: sessionKey });
+  if (!session || session.activeRunId !== null || session.queueLength === 0 || !rules.mayContinue()) return null;
+  const waiting = await waitingRuns(unit, sessionKey);
+  const [next] = waiting;
+  if (!next) return null;
+  const { started, events } = takeUp(session, next, waiting, rules);
+  await append(unit, { sessionKey, runId: next.runId, events, change: { activeRunId: next.runId, queue: -1, messages: started.messageId === null ? 0 : 1 } });
+  await startRun(unit, next.runId, started, rules.holder);
+  return started;
+}
+
+function takeUp(session: SessionRecord, next: RunRecord, waiting: readonly RunRecord[], rules: SettlementRules): { started: StartedRun; events: LogEntry[] } {
+  rules.claim(next.runId);
+  const messageId = next.delivery === 'compact' ? null : id('msg');
+  const model = next.model ?? session.model ?? rules.defaultModel;
+  const rest = waiting.slice(1);
+  const events: LogEntry[] = [
+    { type: 'queue.removed', runId: next.runId, queueItemId: next.queueItemId ?? next.runId, reason: 'started' },
+    ...(rest.length === 0 ? [] : [{ ...shifted(rest, rest.length, (index) => index + 1), runId: null }]),
+    ...beginning({ runId: next.runId, messageId, model, inputMessageId: next.inputMessageId, queueLength: session.queueLength - 1, index: session.messageCount }),
+  ];
+  const started: StartedRun = { session, runId: next.runId, messageId, model, reasoningEffort: next.reasoningEffort ?? session.reasoningEffort, delivery: next.delivery, origin: next.origin, input: null };
+  return { started, events };
+}
+
+/** Takes inputs out of the queue. Those that have begun, or are over, stay as they are. */
+export async function cancelWaiting(unit: Unit, agentId: string, sessionKey: string, runIds: readonly string[] | 'all'): Promise<string[]> {
+  const session = await lockSession(unit, agentId, { key: sessionKey });
+  if (!session) return [];
+  const waiting = await waitingRuns(unit, sessionKey);
+  const gone = waiting.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
+  if (gone.length === 0) return [];
+  const end = { outcome: 'cancelled' as const, usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: { code: 'run_cancelled', message: 'The input was taken out of the queue.' } };
+  const rest = waiting.filter((run) => !gone.includes(run));
+  const running = session.activeRunId === null ? 0 : 1;
+  const events: LogEntry[] = gone.flatMap(({ runId, queueItemId, inputMessageId }): LogEntry[] => [
+    { type: 'queue.removed', runId, queueItemId: queueItemId ?? runId, reason: 'cancelled' },
+    ...(inputMessageId === null ? [] : [{ type: 'message.updated' as const, runId, messageId: inputMessageId, metadata: { status: 'cancelled' } }]),
+    { type: 'run.settled', runId, ...end },
+  ]);
+  if (rest.length > 0) events.push({ ...shifted(rest, rest.length, (index) => index + running), runId: null });
+  await append(unit, { sessionKey, events, change: { queue: -gone.length } });
+  await endRuns(unit, gone.map(({ runId }) => runId), end);
+  return gone.map(({ runId }) => runId);
+}
+
+/** A run that must be there, within a transaction. */
+export async function requireRun(unit: Unit, sessionKey: string, runId: string): Promise<RunRecord | Problem> {
+  const run = await runInUnit(unit, runId);
+  return run?.sessionKey === sessionKey ? run : new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', { param: 'runId' });
+}

@@ -1,0 +1,25 @@
+// What the parts of the accounts share: the type of their handlers, and what they need of other slices.
+import type { Operations } from '../../contract/gateway/operations.gen.ts';
+import type { Tx } from '../../kernel/database.ts';
+import type { Handlers } from '../../kernel/operation.ts';
+import type { AuditEntry } from '../audit/index.ts';
+import type { Identity } from '../identity.ts';
+
+/** A part takes its own out of these; all parts together are the slice. */
+export type AccountsHandlers = Handlers<Operations, 'accounts', Identity>;
+
+/** Where changes are recorded, in their own transaction. */
+export interface AuditPort {
+  record(tx: Tx, entry: AuditEntry): Promise<void>;
+}
+
+/** Tells every replica that a credential may be worth nothing any more, so that what runs for it ends too. */
+export interface ChangesPort {
+  /** The last step of the transaction. */
+  bump(tx: Tx): Promise<void>;
+}
+
+/** Declared keys as they are now: the database's, or the process's. */
+export interface EnvReader {
+  get(key: string): string | undefined;
+}

@@ -1,0 +1,179 @@
+// One call over a chain of models: the one that was asked for, tried again where that can help, then its fallbacks in
+// order. All of it happens before the first byte of an answer; once a model has begun to answer, it is the one.
+import type { Clock } from '../../kernel/clock.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { CatalogModel } from './catalog.ts';
+import { type Breaker, type BreakerSettings, createBreaker, defaultBreakerSettings } from './upstream/breaker.ts';
+import { createRetryBudget, defaultRetrySettings, delayMs, isTransient, type RetryBudget, type RetrySettings } from './upstream/retry.ts';
+
+/** One try, or one that was not made: `outcome` is `answered`, `breaker_open`, or the code of the error. */
+export interface Attempt {
+  model: string;
+  outcome: string;
+}
+
+/** What a model is asked to do, up to the first byte of its answer. */
+export interface Task<T> {
+  /** The model asked for, then its fallbacks; never empty. */
+  chain: readonly CatalogModel[];
+  signal: AbortSignal;
+  /** For all attempts together, to the first byte. */
+  deadlineMs: number;
+  /** Throws a 422 when the model cannot take what the call brings along; the next one may. */
+  fits: (model: CatalogModel) => void;
+  /** The effort to send. Throws a 422, which ends the call: an effort is never dropped. */
+  effort: (model: CatalogModel) => string | undefined;
+  /**
+   * Makes the call ready; what it throws is the caller's fault and ends the call. What it returns is run for each
+   * attempt with what is left to the first byte, and throws what happens before that.
+   */
+  prepare: (model: CatalogModel, effort: string | undefined) => (firstMs: number) => Promise<T>;
+}
+
+export interface Ran<T> {
+  answer: T;
+  model: CatalogModel;
+  attempts: Attempt[];
+}
+
+export interface Attempts {
+  /** Throws the Problem of the last model that was tried; its headers tell of the attempts. */
+  run<T>(task: Task<T>): Promise<Ran<T>>;
+  /** Counts against the model that its answer broke off after it had begun. */
+  brokeOff(model: CatalogModel, thrown: unknown): void;
+}
+
+export interface AttemptsNeeds {
+  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  random?: () => number;
+  retry?: Partial<RetrySettings>;
+  breaker?: Partial<BreakerSettings>;
+}
+
+interface Health {
+  breaker: Breaker;
+  budget: RetryBudget;
+}
+
+export function createAttempts({ clock, random = Math.random, ...given }: AttemptsNeeds): Attempts {
+  const retry = { ...defaultRetrySettings, ...given.retry };
+  const breaker = { ...defaultBreakerSettings, ...given.breaker };
+  const healths = new Map<string, Health>();
+
+  function healthOf({ provider, upstream_model: name }: CatalogModel): Health {
+    const key = `${provider} ${name}`;
+    const known = healths.get(key) ?? { breaker: createBreaker({ clock, settings: breaker }), budget: createRetryBudget({ clock, settings: retry }) };
+    healths.set(key, known);
+    return known;
+  }
+
+  /** The retries of one model: its answer, or the failure after which the next model has its turn. */
+  async function tryModel<T>(task: Task<T>, model: CatalogModel, { endsMs, isLast, attempts }: Turn): Promise<{ answer: T } | { failure: Problem }> {
+    const call = task.prepare(model, task.effort(model));
+    const health = healthOf(model);
+    health.budget.called();
+    for (let count = 0; ; count += 1) {
+      const permit = health.breaker.enter();
+      if (permit === undefined) {
+        attempts.push({ model: model.id, outcome: 'breaker_open' });
+        return { failure: heldOff(health.breaker.waitMs()) };
+      }
+      let failure: Problem;
+      try {
+        const answer = await call(Math.max(endsMs - clock.monotonicMs(), 1));
+        permit.succeeded();
+        attempts.push({ model: model.id, outcome: 'answered' });
+        return { answer };
+      } catch (thrown) {
+        if (task.signal.aborted || !(thrown instanceof Problem)) {
+          permit.dropped();
+          throw thrown;
+        }
+        failure = thrown;
+      }
+      attempts.push({ model: model.id, outcome: failure.code });
+      if (speaksAgainst(failure)) permit.failed();
+      // A provider that refuses a request is well; one that limits them, or was not asked at all, proves nothing.
+      else if (failure.code === 'upstream_refused') permit.succeeded();
+      else permit.dropped();
+      if (!isTransient(failure)) throw failure;
+      const waitMs = delayMs(failure, count, { settings: retry, random });
+      // Nobody waits long for a model while another could answer.
+      const tooLong = clock.monotonicMs() + waitMs >= endsMs || (!isLast && waitMs > retry.longestDelayMs);
+      if (count >= retry.retries || tooLong || health.breaker.waitMs() > 0 || !health.budget.take()) return { failure };
+      await clock.sleep(waitMs, task.signal);
+    }
+  }
+
+  async function run<T>(task: Task<T>): Promise<Ran<T>> {
+    const { chain, signal } = task;
+    const [requested] = chain;
+    const attempts: Attempt[] = [];
+    const endsMs = clock.monotonicMs() + task.deadlineMs;
+    let failure: Problem | undefined;
+    let misfit: Problem | undefined;
+    try {
+      // Of the requested model even when it is not the one that runs.
+      if (requested !== undefined) task.effort(requested);
+      for (const [position, model] of chain.entries()) {
+        signal.throwIfAborted();
+        const unfit = misfitOf(task, model);
+        if (unfit !== undefined) {
+          attempts.push({ model: model.id, outcome: unfit.code });
+          misfit ??= unfit;
+          continue;
+        }
+        const outcome = await tryModel(task, model, { endsMs, isLast: position === chain.length - 1, attempts });
+        if ('answer' in outcome) return { answer: outcome.answer, model, attempts };
+        failure = outcome.failure;
+      }
+      throw failure ?? misfit ?? new Error('A call without a model was made.');
+    } catch (thrown) {
+      if (thrown instanceof Problem && attempts.length > 0) thrown.headers['x-townhall-attempts'] = attemptsHeader(attempts);
+      throw thrown;
+    }
+  }
+
+  return {
+    run,
+    brokeOff(model, thrown) {
+      if (thrown instanceof Problem && (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout')) healthOf(model).breaker.failedLater();
+    },
+  };
+}
+
+interface Turn {
+  endsMs: number;
+  isLast: boolean;
+  attempts: Attempt[];
+}
+
+function misfitOf<T>(task: Task<T>, model: CatalogModel): Problem | undefined {
+  try {
+    task.fits(model);
+    return undefined;
+  } catch (thrown) {
+    if (thrown instanceof Problem && thrown.code === 'unsupported_by_model') return thrown;
+    throw thrown;
+  }
+}
+
+// A refused key is the operator's fault and stays until it is mended; the provider is there and answers.
+function speaksAgainst(problem: Problem): boolean {
+  return problem.code === 'upstream_failed' || problem.code === 'upstream_truncated' || problem.kind === 'upstream_timeout';
+}
+
+function heldOff(waitMs: number): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', 'The model provider has failed too often just now; it is left alone for a moment.', {
+    headers: { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) },
+  });
+}
+
+function attemptsHeader(attempts: readonly Attempt[]): string {
+  return attempts.map(({ model, outcome }) => `${model};${outcome}`).join(', ');
+}
+
+/** What every answer that has no member for it says in its headers. */
+export function ranHeaders({ model, attempts }: Pick<Ran<unknown>, 'model' | 'attempts'>): Record<string, string> {
+  return { 'x-townhall-model': model.id, 'x-townhall-attempts': attemptsHeader(attempts) };
+}

@@ -1,0 +1,74 @@
+// One call in a foreign format, passed through to the provider of one model, up to the first byte of its answer.
+import type { Clock } from '../../kernel/clock.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { CatalogModel } from './catalog.ts';
+import type { ForeignFormat } from './foreign-format.ts';
+import { type ForeignBody, incomingAnswer, incomingStream, outgoing } from './passthrough.ts';
+import type { CallTerms, ProviderModels } from './provider-models.ts';
+import type { UpstreamRequest } from './upstream/client.ts';
+
+/** What a handler knows of the call. */
+export interface ForeignCall {
+  body: ForeignBody;
+  rawBody: Uint8Array;
+  signal: AbortSignal;
+  timing(name: string, durationMs: number): void;
+  /** Headers of the caller that are part of the format. */
+  formatHeaders?: Record<string, string>;
+  /** Renders what a stream that failed midway ends with; undefined when the caller is gone. */
+  lastWords(thrown: unknown, model: CatalogModel): Parameters<ForeignFormat['errorFrame']>[0] | undefined;
+}
+
+export type ForeignReply = { status: 200; content: Uint8Array | AsyncIterable<Uint8Array>; mediaType: string; headers?: Record<string, string> };
+
+export interface ForeignCalls {
+  /** Throws what fails before the first byte. */
+  pass(format: ForeignFormat, call: ForeignCall, model: CatalogModel, terms: CallTerms): Promise<ForeignReply>;
+}
+
+const keyHeaders: Partial<Record<ForeignFormat['name'], UpstreamRequest['keyHeader']>> = { messages: 'x-api-key' };
+
+export function createForeignCalls({ providers, clock, heartbeatMs }: { providers: ProviderModels; clock: Pick<Clock, 'monotonicMs'>; heartbeatMs: number }): ForeignCalls {
+  return {
+    async pass(format, call, model, terms) {
+      const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, terms);
+      const sent = outgoing(call.rawBody, call.body, model, format);
+      const streams = call.body.stream === true;
+      const startedMs = clock.monotonicMs();
+      // Whoever takes Anthropic's format without being Anthropic takes a bearer credential as for all others.
+      const keyHeader = model.by.kind === 'anthropic' ? keyHeaders[format.name] : undefined;
+      const answer = await upstream.send({
+        url: `${baseUrl}${format.path}`,
+        apiKey,
+        keyHeader,
+        headers: call.formatHeaders,
+        idleMs,
+        firstMs,
+        body: sent.bytes,
+        streams,
+        signal: call.signal,
+      });
+      const content = streams
+        ? await incomingStream(answer, {
+            modelId: model.id,
+            format,
+            wantsUsage: sent.wantsUsage,
+            heartbeatMs,
+            errorFrame: (thrown) => {
+              const body = call.lastWords(thrown, model);
+              return body && format.errorFrame(body);
+            },
+          })
+        : await incomingAnswer(answer, model.id, format);
+      call.timing('upstream', clock.monotonicMs() - startedMs);
+      if (!streams) return { status: 200, content, mediaType: 'application/json; charset=utf-8' };
+      return { status: 200, content, mediaType: 'text/event-stream; charset=utf-8', headers: { 'x-accel-buffering': 'no' } };
+    },
+  };
+}
+
+/** Throws a 422 when the model's provider does not take the format. */
+export function requireFormat(model: CatalogModel, { name }: ForeignFormat): void {
+  if (model.by.formats.includes(name)) return;
+  throw new Problem('impossible', 'unsupported_by_model', `The provider of the model ${model.id} does not take the format of this path.`, { param: 'model' });
+}

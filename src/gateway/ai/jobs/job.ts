@@ -1,0 +1,55 @@
+// What a job is: a picture or a film that is made after the answer, for one owner, once.
+
+export type JobKind = 'image' | 'video';
+export type JobStatus = 'queued' | 'running' | 'succeeded' | 'failed' | 'canceled';
+
+/** Whose job it is; nobody else is told that it exists. */
+export interface Owner {
+  kind: 'user' | 'admin';
+  id: string;
+}
+
+/** What was asked for, as it was asked. */
+export interface JobRequest extends Record<string, unknown> {
+  model: string;
+}
+
+export interface JobError {
+  code: string;
+  message: string;
+}
+
+export interface MediaRecord {
+  mediaId: string;
+  mediaType: string;
+  width: number;
+  height: number;
+  /** Null for what stands still. */
+  durationSeconds: number | null;
+}
+
+export interface Job {
+  jobId: string;
+  kind: JobKind;
+  model: string;
+  status: JobStatus;
+  /** From 0 to 1. */
+  progress: number;
+  error: JobError | null;
+  createdAt: Date;
+  finishedAt: Date | null;
+  /** What is still kept of what the job has made, in order. */
+  media: MediaRecord[];
+  /** When this was read, by the database's clock. */
+  readAt: Date;
+}
+
+/** A job that this process has taken. */
+export interface Taken {
+  jobId: string;
+  kind: JobKind;
+  owner: Owner;
+  request: JobRequest;
+  /** Which taking of the job this is; an earlier one may not write its end any more. */
+  attempt: number;
+}

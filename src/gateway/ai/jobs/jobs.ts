@@ -1,0 +1,277 @@
+// Jobs of pictures and films: accepted in one statement, made in the background by whichever process takes them, and
+// ended once. The queue only says that there is work; the truth is the job's row, whose lease tells a process that is
+// busy from one that died, and whose attempt keeps a late comer from writing a second end.
+import { createBackground } from '../../../kernel/background.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Tx } from '../../../kernel/database.ts';
+import { id } from '../../../kernel/ids.ts';
+import type { Jobs, JobContext } from '../../../kernel/jobs.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { asProblem, Problem } from '../../../kernel/problem.ts';
+import type { Storage } from '../../../kernel/storage.ts';
+import type { Made, Progress } from '../media/model.ts';
+import type { JobAddress, JobsStore } from '../store.ts';
+import type { Job, JobError, JobKind, JobRequest, MediaRecord, Owner, Taken } from './job.ts';
+
+/** Makes what a job asks for. What it throws as a Problem is the job's error. */
+export type Maker = (job: Pick<Taken, 'kind' | 'owner' | 'request'>, progress: Progress) => Promise<Made[]>;
+
+export interface MediaJobs {
+  /** Who makes what jobs ask for; once, before `start`. */
+  madeBy(maker: Maker): void;
+  /** Accepts a job; `within` runs in the transaction that does. Throws 429 when too many of the owner's are open. */
+  create(job: { kind: JobKind; owner: Owner; request: JobRequest }, within: (tx: Tx, jobId: string) => Promise<void>): Promise<string>;
+  /** Throws a 404 for a job that is not there or is somebody else's. */
+  find(job: JobAddress): Promise<Job>;
+  cancel(job: JobAddress): Promise<Job>;
+  /** The media under a link, with its bytes; null when there is nothing to be had. */
+  open(mediaId: string, expires: number): Promise<{ record: MediaRecord; size: number; content: AsyncIterable<Uint8Array> } | null>;
+  /**
+   * Begins to take jobs in the background. A process that has the database alone starts the queue at its first job:
+   * the tables of the queue take a while to make, and the engine does nothing else meanwhile.
+   */
+  start(): void;
+  /** Resolves when jobs are taken, or when there are none to take. */
+  ready(): Promise<void>;
+  /** After the queue was stopped. */
+  close(): Promise<void>;
+}
+
+export interface MediaJobsSettings {
+  /** A process that says nothing of its job for so long is taken for dead. */
+  leaseSeconds: number;
+  /** Between two looks at whether a running job was canceled elsewhere. */
+  watchMs: number;
+  /** Between two looks for jobs that nobody works on. */
+  sweepMs: number;
+  /** A job that ended so many processes will not end another. */
+  mostAttempts: number;
+  /** Jobs of one owner that wait or run. */
+  mostOpen: number;
+  /** One job at most, all its attempts at providers included. */
+  deadlineMs: number;
+  keepMediaSeconds: number;
+  keepJobsSeconds: number;
+  /** Jobs of each kind at once in this process. */
+  concurrency: number;
+}
+
+const day = 24 * 3600;
+export const defaultMediaJobsSettings: MediaJobsSettings = {
+  leaseSeconds: 30,
+  watchMs: 1_000,
+  sweepMs: 10_000,
+  mostAttempts: 5,
+  mostOpen: 50,
+  deadlineMs: 14 * 60_000,
+  keepMediaSeconds: 7 * day,
+  keepJobsSeconds: 30 * day,
+  concurrency: 8,
+};
+
+export interface MediaJobsNeeds {
+  store: JobsStore;
+  /** The kernel's queue; started here when it is needed, stopped by whoever made it. */
+  queue: Jobs;
+  storage: Storage;
+  /** Whether this process has the database alone, so that whatever runs at its start was left by a dead one. */
+  isAlone: boolean;
+  clock: Pick<Clock, 'sleep'>;
+  log: Log;
+  settings?: Partial<MediaJobsSettings>;
+}
+
+const queueNames: Record<JobKind, string> = { image: 'ai-image', video: 'ai-video' };
+const tidyName = 'ai-tidy';
+const tidyBatch = 200;
+// Bytes whose job never came to its end are looked for after this.
+const unfinishedSeconds = 3600;
+
+export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
+  const { store, queue, storage, clock, log } = needs;
+  const settings = { ...defaultMediaJobsSettings, ...needs.settings };
+  const background = createBackground(log);
+  const running = new Map<string, AbortController>();
+  const stopping = new AbortController();
+  let make: Maker | undefined;
+  let sweeping: Promise<void> = Promise.resolve();
+  let isWanted = Promise.resolve(false);
+  let released: Promise<unknown> = Promise.resolve();
+
+  // Well before the queue's own, whose end would be a restart of the job.
+  const policy = { retries: 2, expireSeconds: Math.ceil(settings.deadlineMs / 1000) + 120, concurrency: settings.concurrency };
+  for (const name of Object.values(queueNames)) queue.define<{ jobId: string }>(name, policy, ({ jobId }, context) => perform(jobId, context));
+  queue.define(tidyName, { retries: 0 }, tidy);
+  queue.schedule(tidyName, '*/10 * * * *', {});
+
+  function announce(kind: JobKind, jobId: string, attempt: number): void {
+    wantQueue();
+    // Should this be lost, the sweeper finds the job by its lease.
+    background.run(`announce ${jobId} ${attempt}`, () => queue.enqueue(queueNames[kind], { jobId }, { key: `${jobId}.${attempt}` }));
+  }
+
+  function wantQueue(): void {
+    isWanted = Promise.resolve(true);
+    // Not before what a dead process left is free: a job that is taken here meanwhile would be freed as well.
+    background.run('start the queue', async () => {
+      await released;
+      queue.start();
+    });
+  }
+
+  /** Whether the queue is needed from the start: others may have jobs for us, or there are some of before. */
+  async function isNeeded(): Promise<boolean> {
+    if (!needs.isAlone) return true;
+    // A database that cannot say it now will have been asked about jobs by the time that it can.
+    return store.hasJobs().catch(() => true);
+  }
+
+  async function perform(jobId: string, context: JobContext): Promise<void> {
+    const taken = await store.take(jobId, settings.leaseSeconds);
+    // Canceled, or another delivery was faster.
+    if (taken === null) return;
+    const stop = new AbortController();
+    running.set(jobId, stop);
+    const signal = AbortSignal.any([stop.signal, context.signal, AbortSignal.timeout(settings.deadlineMs)]);
+    let progress = 0;
+    const watch = watchOver(taken, () => progress, stop);
+    try {
+      if (make === undefined) throw new Error('Nobody was named who makes what jobs ask for.');
+      const made = await make(taken, { signal, report: (done) => (progress = Math.min(Math.max(done, progress), 1)) });
+      await finish(taken, made);
+    } catch (thrown) {
+      if (context.signal.aborted) await store.release(taken);
+      else if (!stop.signal.aborted) await fail(taken, signal.aborted ? tooSlow() : thrown);
+    } finally {
+      running.delete(jobId);
+      watch.end();
+    }
+  }
+
+  /** Renews the lease, and stops the work when the job is not ours any more. */
+  function watchOver(taken: Taken, progress: () => number, stop: AbortController): { end(): void } {
+    const timer = setInterval(() => {
+      background.run(`watch ${taken.jobId}`, async () => {
+        const isOurs = await store.renew(taken, { progress: progress(), leaseSeconds: settings.leaseSeconds });
+        if (!isOurs) stop.abort(new Error('The job is no longer for this process to do.'));
+      });
+    }, settings.watchMs);
+    return { end: () => clearInterval(timer) };
+  }
+
+  async function finish(taken: Taken, made: readonly Made[]): Promise<void> {
+    const mediaIds: string[] = [];
+    let isOurs = false;
+    try {
+      for (const [position, { content, mediaType, width, height, durationSeconds }] of made.entries()) {
+        const mediaId = id('med');
+        await store.insertMedia(taken, { mediaId, position, mediaType, width, height, durationSeconds, keepSeconds: unfinishedSeconds });
+        mediaIds.push(mediaId);
+        await storage.put(mediaId, content);
+      }
+      isOurs = await store.succeed(taken, { mediaIds, keepSeconds: settings.keepMediaSeconds });
+    } finally {
+      if (!isOurs) await forget(mediaIds);
+    }
+    log.info({ jobId: taken.jobId, kind: taken.kind, outcome: isOurs ? 'succeeded' : 'too late' }, 'job ended');
+  }
+
+  async function fail(taken: Taken, thrown: unknown): Promise<void> {
+    const problem = asProblem(thrown);
+    if (problem.kind === 'internal') log.error({ jobId: taken.jobId, err: problem.cause ?? problem }, 'job failed');
+    else log.info({ jobId: taken.jobId, kind: taken.kind, code: problem.code, err: problem.cause }, 'job failed');
+    await store.fail(taken, { code: problem.foreignCode ?? problem.code, message: problem.message });
+  }
+
+  async function forget(mediaIds: readonly string[]): Promise<void> {
+    // The bytes first: a row without bytes is found again, bytes without a row never.
+    for (const mediaId of mediaIds) await storage.remove(mediaId);
+    await store.forgetMedia(mediaIds);
+  }
+
+  async function tidy(): Promise<void> {
+    for (;;) {
+      const old = await store.listOldMedia(tidyBatch);
+      await forget(old);
+      if (old.length < tidyBatch) break;
+    }
+    await store.forgetOldJobs(settings.keepJobsSeconds);
+  }
+
+  async function sweep(): Promise<void> {
+    try {
+      await queue.ready();
+    } catch {
+      // The queue was stopped before it was ready.
+      return;
+    }
+    while (!stopping.signal.aborted) {
+      try {
+        const { leaseSeconds, mostAttempts } = settings;
+        for (const { jobId, kind, attempt } of await store.sweep({ leaseSeconds, mostAttempts, error: abandoned })) announce(kind, jobId, attempt);
+      } catch (error) {
+        log.warn({ err: error }, 'jobs could not be looked over');
+      }
+      await clock.sleep(settings.sweepMs, stopping.signal).catch(() => undefined);
+    }
+  }
+
+  async function find(address: JobAddress): Promise<Job> {
+    const job = await store.find(address);
+    if (job === null) throw new Problem('not_found', 'job_not_found', 'There is no job of yours with this id.', { param: 'job_id' });
+    return job;
+  }
+
+  return {
+    madeBy(maker) {
+      make = maker;
+    },
+    async create({ kind, owner, request }, within) {
+      const jobId = id('job');
+      await store.tx(async (tx) => {
+        if ((await store.countOpen(tx, owner)) >= settings.mostOpen) {
+          throw new Problem('rate_limited', 'rate_limited', `You have ${settings.mostOpen} jobs that wait or run; wait for one of them.`, { headers: { 'retry-after': '5' } });
+        }
+        await store.insert(tx, { jobId, kind, owner, request, leaseSeconds: settings.leaseSeconds });
+        await within(tx, jobId);
+      });
+      announce(kind, jobId, 0);
+      return jobId;
+    },
+    find,
+    async cancel(address) {
+      await store.cancel(address);
+      const job = await find(address);
+      if (job.status === 'canceled') running.get(job.jobId)?.abort(new Error('The job was canceled.'));
+      return job;
+    },
+    async open(mediaId, expires) {
+      const record = await store.findMedia(mediaId, expires);
+      const stored = record && (await storage.open(mediaId));
+      return stored ? { record, ...stored } : null;
+    },
+    start() {
+      sweeping = sweep();
+      // Should this fail, they are free when their leases are over.
+      if (needs.isAlone) released = store.releaseAll().catch((error: unknown) => log.warn({ err: error }, 'jobs of before could not be released'));
+      isWanted = isNeeded();
+      background.run('look for jobs', async () => {
+        if (await isWanted) wantQueue();
+      });
+    },
+    async ready() {
+      if (await isWanted) await queue.ready();
+    },
+    async close() {
+      stopping.abort();
+      await sweeping;
+      await background.settled();
+    },
+  };
+}
+
+const abandoned: JobError = { code: 'job_abandoned', message: 'The job was begun several times and never came to an end.' };
+
+function tooSlow(): Problem {
+  return new Problem('upstream_timeout', 'upstream_timeout', 'The job took too long and was given up.');
+}

@@ -1,0 +1,184 @@
+// How long a sound is, from the headers of its container: no sample is decoded. What does not say it, or lies beyond
+// what can be, is null.
+
+/** Seconds, or null where the bytes do not tell. */
+export function audioSeconds(bytes: Uint8Array): number | null {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let seconds: number | null = null;
+  try {
+    seconds = read(buffer);
+  } catch (error) {
+    // A header that points past the end is a header that says nothing.
+    if (!(error instanceof RangeError)) throw error;
+  }
+  return seconds !== null && Number.isFinite(seconds) && seconds >= 0 && seconds < longestSeconds ? seconds : null;
+}
+
+const longestSeconds = 7 * 24 * 3600;
+
+function read(buffer: Buffer): number | null {
+  const magic = buffer.toString('latin1', 0, 4);
+  if (magic === 'RIFF' && buffer.toString('latin1', 8, 12) === 'WAVE') return wavSeconds(buffer);
+  if (magic === 'fLaC') return flacSeconds(buffer);
+  if (magic === 'OggS') return oggSeconds(buffer);
+  if (buffer.toString('latin1', 4, 8) === 'ftyp') return mp4Seconds(buffer);
+  if (buffer.length > 4 && buffer.readUInt32BE(0) === 0x1a45dfa3) return webmSeconds(buffer);
+  return mp3Seconds(buffer);
+}
+
+function wavSeconds(buffer: Buffer): number | null {
+  let bytesPerSecond = 0;
+  for (let at = 12; at + 8 <= buffer.length; ) {
+    const name = buffer.toString('latin1', at, at + 4);
+    const length = buffer.readUInt32LE(at + 4);
+    if (name === 'fmt ') bytesPerSecond = buffer.readUInt32LE(at + 16);
+    if (name === 'data') {
+      // Recorders that cannot seek back leave a length that is no length.
+      const held = Math.min(length, buffer.length - at - 8);
+      return bytesPerSecond > 0 ? held / bytesPerSecond : null;
+    }
+    at += 8 + length + (length % 2);
+  }
+  return null;
+}
+
+function flacSeconds(buffer: Buffer): number | null {
+  // STREAMINFO is always the first block: 20 bits of rate, 8 of shape, 36 of count.
+  const rate = buffer.readUIntBE(18, 3) >>> 4;
+  const samples = (buffer.readUInt8(21) & 0x0f) * 2 ** 32 + buffer.readUInt32BE(22);
+  return rate > 0 && samples > 0 ? samples / rate : null;
+}
+
+function oggSeconds(buffer: Buffer): number | null {
+  const first = 27 + buffer.readUInt8(26);
+  const isOpus = buffer.toString('latin1', first, first + 8) === 'OpusHead';
+  const isVorbis = buffer.toString('latin1', first + 1, first + 7) === 'vorbis';
+  if (!isOpus && !isVorbis) return null;
+  const rate = isOpus ? 48_000 : buffer.readUInt32LE(first + 12);
+  const skipped = isOpus ? buffer.readUInt16LE(first + 10) : 0;
+  const last = buffer.lastIndexOf('OggS');
+  const position = Number(buffer.readBigInt64LE(last + 6));
+  return rate > 0 && position >= skipped ? (position - skipped) / rate : null;
+}
+
+function mp4Seconds(buffer: Buffer): number | null {
+  const movie = findBox(buffer, 0, buffer.length, 'moov');
+  const header = movie && findBox(buffer, movie.from, movie.to, 'mvhd');
+  if (!header) return null;
+  const isLong = buffer.readUInt8(header.from) === 1;
+  const scale = buffer.readUInt32BE(header.from + (isLong ? 20 : 12));
+  const length = isLong ? Number(buffer.readBigUInt64BE(header.from + 24)) : buffer.readUInt32BE(header.from + 16);
+  // Fragmented files leave it 0.
+  return scale > 0 && length > 0 ? length / scale : null;
+}
+
+function findBox(buffer: Buffer, from: number, to: number, name: string): { from: number; to: number } | null {
+  for (let at = from; at + 8 <= to; ) {
+    const short = buffer.readUInt32BE(at);
+    const head = short === 1 ? 16 : 8;
+    const length = short === 1 ? Number(buffer.readBigUInt64BE(at + 8)) : short === 0 ? to - at : short;
+    if (length < head) return null;
+    if (buffer.toString('latin1', at + 4, at + 8) === name) return { from: at + head, to: Math.min(at + length, to) };
+    at += length;
+  }
+  return null;
+}
+
+const ebml = { segment: 0x18538067, info: 0x1549a966, scale: 0x2ad7b1, duration: 0x4489 };
+
+function webmSeconds(buffer: Buffer): number | null {
+  const segment = findElement(buffer, 0, buffer.length, ebml.segment);
+  const info = segment && findElement(buffer, segment.from, segment.to, ebml.info);
+  const duration = info && findElement(buffer, info.from, info.to, ebml.duration);
+  // Browsers that record do not write it.
+  if (!info || !duration) return null;
+  const scale = findElement(buffer, info.from, info.to, ebml.scale);
+  const nanoseconds = scale ? buffer.readUIntBE(scale.from, Math.min(scale.to - scale.from, 6)) : 1_000_000;
+  const ticks = duration.to - duration.from === 4 ? buffer.readFloatBE(duration.from) : buffer.readDoubleBE(duration.from);
+  return (ticks * nanoseconds) / 1e9;
+}
+
+function findElement(buffer: Buffer, from: number, to: number, wanted: number): { from: number; to: number } | null {
+  for (let at = from; at < to; ) {
+    const idLength = Math.clz32(buffer.readUInt8(at)) - 23;
+    if (idLength > 4) return null;
+    const id = buffer.readUIntBE(at, idLength);
+    const first = buffer.readUInt8(at + idLength);
+    const sizeLength = Math.clz32(first) - 23;
+    if (sizeLength > 8) return null;
+    let size = first & (0xff >> sizeLength);
+    let isUnknown = size === 0xff >> sizeLength;
+    for (let index = 1; index < sizeLength; index += 1) {
+      const byte = buffer.readUInt8(at + idLength + index);
+      isUnknown &&= byte === 0xff;
+      size = size * 256 + byte;
+    }
+    const start = at + idLength + sizeLength;
+    const end = isUnknown ? to : Math.min(start + size, to);
+    if (id === wanted) return { from: start, to: end };
+    at = end;
+  }
+  return null;
+}
+
+const bitRates = {
+  // Kilobits a second by index, MPEG 1 and 2, layers 1 to 3.
+  v1: [[0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448], [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384], [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320]],
+  v2: [[0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256], [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160], [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160]],
+} as const;
+const sampleRates = [44_100, 48_000, 32_000];
+
+interface Frame {
+  bytes: number;
+  seconds: number;
+  bitsPerSecond: number;
+  samples: number;
+  sampleRate: number;
+  isMpeg1: boolean;
+  isMono: boolean;
+}
+
+function mp3Seconds(buffer: Buffer): number | null {
+  const start = buffer.toString('latin1', 0, 3) === 'ID3' ? 10 + syncSafe(buffer, 6) : 0;
+  const frame = frameAt(buffer, start);
+  if (frame === null) return null;
+  const counted = taggedFrames(buffer, start, frame);
+  if (counted !== null) return counted * frame.seconds;
+  // Without a tag the frames are walked, which is exact for a variable rate too.
+  let seconds = 0;
+  for (let at = start; ; ) {
+    const next = frameAt(buffer, at);
+    if (next === null) return seconds;
+    seconds += next.seconds;
+    at += next.bytes;
+  }
+}
+
+function syncSafe(buffer: Buffer, at: number): number {
+  return [0, 1, 2, 3].reduce((sum, index) => sum * 128 + (buffer.readUInt8(at + index) & 0x7f), 0);
+}
+
+function frameAt(buffer: Buffer, at: number): Frame | null {
+  if (at + 4 > buffer.length) return null;
+  const head = buffer.readUInt32BE(at);
+  const version = (head >>> 19) & 3;
+  const layer = 4 - ((head >>> 17) & 3);
+  const rate = sampleRates[(head >>> 10) & 3];
+  if (head >>> 21 !== 0x7ff || version === 1 || layer === 4 || rate === undefined) return null;
+  const isMpeg1 = version === 3;
+  const bitsPerSecond = (bitRates[isMpeg1 ? 'v1' : 'v2'][layer - 1]?.[(head >>> 12) & 15] ?? 0) * 1000;
+  if (bitsPerSecond === 0) return null;
+  const sampleRate = rate / (isMpeg1 ? 1 : version === 2 ? 2 : 4);
+  const samples = layer === 1 ? 384 : layer === 3 && !isMpeg1 ? 576 : 1152;
+  const slot = layer === 1 ? 4 : 1;
+  const bytes = (Math.floor((samples / 8 / slot) * (bitsPerSecond / sampleRate)) + ((head >>> 9) & 1)) * slot;
+  return { bytes, seconds: samples / sampleRate, bitsPerSecond, samples, sampleRate, isMpeg1, isMono: ((head >>> 6) & 3) === 3 };
+}
+
+// The encoder's own count, in the first frame in place of sound.
+function taggedFrames(buffer: Buffer, start: number, { isMpeg1, isMono }: Frame): number | null {
+  const at = start + 4 + (isMpeg1 ? (isMono ? 17 : 32) : isMono ? 9 : 17);
+  const tag = buffer.toString('latin1', at, at + 4);
+  if ((tag === 'Xing' || tag === 'Info') && (buffer.readUInt32BE(at + 4) & 1) === 1) return buffer.readUInt32BE(at + 8);
+  return null;
+}

@@ -1,0 +1,109 @@
+// The hub for pictures, films and sound: what such a model is to everything in this service, as model.ts is for
+// language. A provider is a spoke behind these interfaces. What a model cannot do is thrown as a 422; nothing that a
+// caller asked for is left out in silence.
+
+/** Width and height in pixels. */
+export interface Size {
+  width: number;
+  height: number;
+}
+
+export interface InputFile {
+  content: Uint8Array;
+  mediaType: string;
+}
+
+/** What pictures and films have in common. */
+interface VisualCall {
+  prompt: string;
+  size: Size | undefined;
+  /** Width divided by height is `width / height`. */
+  aspectRatio: Size | undefined;
+  seed: number | undefined;
+  /** Images to start from. */
+  images: readonly InputFile[];
+  /** Members for the provider's own request. */
+  options: Readonly<Record<string, unknown>>;
+}
+
+export interface ImageCall extends VisualCall {
+  count: number;
+}
+
+export interface VideoCall extends VisualCall {
+  durationSeconds: number | undefined;
+  framesPerSecond: number | undefined;
+}
+
+/** How a running call is stopped and watched. */
+export interface Progress {
+  signal: AbortSignal;
+  /** From 0 to 1. */
+  report(done: number): void;
+}
+
+/** A picture or a film as bytes. */
+export interface Made extends Size {
+  content: Uint8Array;
+  mediaType: string;
+  /** Null for what stands still. */
+  durationSeconds: number | null;
+}
+
+export interface VisualModel<Call> {
+  /** Throws what can be known before the work begins. */
+  check(call: Call): void;
+  generate(call: Call, progress: Progress): Promise<Made[]>;
+}
+
+export type ImageModel = VisualModel<ImageCall>;
+export type VideoModel = VisualModel<VideoCall>;
+
+export type SpeechFormat = 'wav' | 'mp3' | 'opus' | 'aac' | 'flac' | 'pcm';
+
+export interface SpeechCall {
+  text: string;
+  voice: string | undefined;
+  format: SpeechFormat | undefined;
+  /** Twice as fast is 2. */
+  speed: number | undefined;
+  language: string | undefined;
+  instructions: string | undefined;
+  signal: AbortSignal;
+}
+
+export interface SpeechAnswer {
+  format: SpeechFormat;
+  /** To be read once. */
+  content: AsyncIterable<Uint8Array>;
+}
+
+export interface SpeechModel {
+  generate(call: SpeechCall): Promise<SpeechAnswer>;
+}
+
+export interface TranscriptionCall {
+  audio: InputFile;
+  fileName: string;
+  language: string | undefined;
+  prompt: string | undefined;
+  signal: AbortSignal;
+}
+
+export interface TranscriptionAnswer {
+  text: string;
+  segments: { text: string; startSecond: number; endSecond: number }[];
+  /** A language tag, or null where the model does not tell. */
+  language: string | null;
+  durationSeconds: number | null;
+}
+
+export interface TranscriptionModel {
+  generate(call: TranscriptionCall): Promise<TranscriptionAnswer>;
+}
+
+/** `1024x768`, whose shape the contract has checked. */
+export function readSize(text: string): Size {
+  const [width = 0, height = 0] = text.split(/[x:]/).map(Number);
+  return { width, height };
+}

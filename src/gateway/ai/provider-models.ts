@@ -1,0 +1,75 @@
+// From a catalog entry to something that can be called: where its provider is now, with which key, how patient to be,
+// and which spoke of the hub speaks its language.
+import type { CatalogModel } from './catalog.ts';
+import type { LanguageModel } from './model.ts';
+import { anthropicModel } from './providers/anthropic.ts';
+import { googleModel } from './providers/google.ts';
+import { openAiCompatibleModel } from './providers/openai-compatible.ts';
+import { openAiModel } from './providers/openai.ts';
+import type { MadeModels, ModelAccess } from './providers/sdk-model.ts';
+import { isRaised } from './reasoning.ts';
+import type { Timeouts, Upstream } from './upstream/client.ts';
+
+/** What is known of one call before it is made. */
+export interface CallTerms {
+  effort: string | undefined;
+  firstMs?: number | undefined;
+}
+
+export interface ProviderModels {
+  access(model: CatalogModel, terms: CallTerms): ModelAccess;
+  languageModel(model: CatalogModel, terms: CallTerms): LanguageModel;
+}
+
+export interface ProviderModelsNeeds {
+  env: { get(key: string): string | undefined };
+  upstream: Upstream;
+  timeouts: Timeouts;
+  /** The models that run in this process, by `upstream_model`. */
+  local: ReadonlyMap<string, LanguageModel>;
+}
+
+/** The environment variable that moves a provider to another address, such as `OPENAI_BASE_URL`. */
+export function baseUrlKey(providerId: string): string {
+  return `${providerId.toUpperCase().replace(/[^A-Z0-9]+/g, '_')}_BASE_URL`;
+}
+
+export function createProviderModels({ env, upstream, timeouts, local }: ProviderModelsNeeds): ProviderModels {
+  const made: MadeModels = new WeakMap();
+
+  function access(model: CatalogModel, { effort, firstMs }: CallTerms): ModelAccess {
+    const { id, api_key_env: key, base_url: declared = '' } = model.by;
+    const moved = env.get(baseUrlKey(id));
+    const idleMs = model.idle_timeout_s === undefined ? timeouts.idleMs : model.idle_timeout_s * 1000;
+    return {
+      upstream,
+      baseUrl: moved === undefined || moved === '' ? declared : moved.replace(/\/+$/, ''),
+      apiKey: key === undefined ? undefined : env.get(key),
+      // A model that was asked to think harder is silent for as long as a whole answer may take.
+      idleMs: isRaised(model, effort) ? Math.max(idleMs, timeouts.answerMs) : idleMs,
+      firstMs,
+      made,
+    };
+  }
+
+  return {
+    access,
+    languageModel(model, terms) {
+      switch (model.by.kind) {
+        case 'openai-compatible':
+          return openAiCompatibleModel(model, access(model, terms));
+        case 'openai':
+          return openAiModel(model, access(model, terms));
+        case 'anthropic':
+          return anthropicModel(model, access(model, terms));
+        case 'google':
+          return googleModel(model, access(model, terms));
+        case 'local': {
+          const found = local.get(model.upstream_model);
+          if (found === undefined) throw new Error(`The model ${model.id} has nothing that runs it.`);
+          return found;
+        }
+      }
+    },
+  };
+}

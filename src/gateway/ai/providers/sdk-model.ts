@@ -1,0 +1,191 @@
+// A model of the hub behind one of the AI SDK's provider packages. The package translates; the transport is ours
+// (upstream/client.ts), so deadlines, errors and the rule for a cut stream hold here as everywhere, and the package
+// never sees a credential.
+import { ReadableStream } from 'node:stream/web';
+import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provider';
+import { Problem } from '../../../kernel/problem.ts';
+import type { CatalogModel } from '../catalog.ts';
+import type { LanguageModel, ModelCall, ProviderOptions, StreamPart } from '../model.ts';
+import { refuseMembers } from '../refused-members.ts';
+import { maxAnswerBytes, maxEventBytes, readAll, type Upstream, type UpstreamRequest } from '../upstream/client.ts';
+import { type EndRule, providerEvents } from '../upstream/events.ts';
+
+/** How this call reaches the provider. */
+export interface ModelAccess {
+  upstream: Upstream;
+  baseUrl: string;
+  /** The provider's key now, or undefined where it needs none. */
+  apiKey: string | undefined;
+  /** The longest silence for this call. */
+  idleMs: number | undefined;
+  /** What is left to the first byte. */
+  firstMs?: number | undefined;
+  /** The packages' models that were made before. */
+  made: MadeModels;
+}
+
+/** A package's model compiles its schemas when it is made, which costs more than a call: one is kept for each entry. */
+export type MadeModels = WeakMap<CatalogModel, MadeModel>;
+
+interface MadeModel {
+  baseUrl: string;
+  sdk: Promise<LanguageModelV4>;
+  /** The calls that have not reached the transport yet, by the number that they carry as a header. */
+  calls: Map<string, { access: ModelAccess; streams: boolean; signal: AbortSignal }>;
+  count: number;
+}
+
+// Never leaves this process: the transport takes it off.
+const callHeader = 'x-townhall-call';
+
+/** What one package is to this file. */
+export interface Spoke {
+  keyHeader: UpstreamRequest['keyHeader'];
+  endRule: EndRule;
+  /** Headers of the package's making that are part of the format. */
+  formatHeaders?: readonly string[];
+  /** Loads the package, at the first call: whoever runs other models only never pays for it. */
+  load(settings: PackageSettings): Promise<LanguageModelV4>;
+  /** The effort as the package wants it. */
+  effort(reasoningEffort: string): EffortOptions;
+}
+
+export type EffortOptions = Pick<LanguageModelV4CallOptions, 'reasoning'> & { own?: ProviderOptions };
+
+export interface PackageSettings {
+  baseURL: string;
+  /** Present because packages insist on one; the transport sends the real one. */
+  apiKey: string;
+  fetch: typeof globalThis.fetch;
+}
+
+export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess): LanguageModel {
+  async function open(call: ModelCall, streams: boolean) {
+    refuseOptions(model, call);
+    const made = madeModel(model, spoke, access);
+    const sdk = await made.sdk;
+    made.count += 1;
+    const number = String(made.count);
+    made.calls.set(number, { access, streams, signal: call.signal });
+    return { sdk, options: { ...optionsOf(model, spoke, call), headers: { [callHeader]: number } }, done: () => made.calls.delete(number) };
+  }
+
+  return {
+    async generate(call) {
+      const { sdk, options, done } = await open(call, false);
+      try {
+        const { content, finishReason, usage, warnings, providerMetadata } = await sdk.doGenerate(options);
+        return { content, finishReason, usage, warnings, providerMetadata };
+      } catch (error) {
+        throw asProblem(error, call.signal);
+      } finally {
+        done();
+      }
+    },
+    async *stream(call) {
+      const { sdk, options, done } = await open(call, true);
+      try {
+        const { stream } = await sdk.doStream(options);
+        for await (const part of stream as AsyncIterable<StreamPart>) {
+          yield part.type === 'error' ? { type: 'error', error: asProblem(part.error, call.signal) } : part;
+        }
+      } catch (error) {
+        throw asProblem(error, call.signal);
+      } finally {
+        done();
+      }
+    },
+  };
+}
+
+function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAccess): MadeModel {
+  const before = made.get(model);
+  if (before?.baseUrl === baseUrl) return before;
+  const calls: MadeModel['calls'] = new Map();
+  const send: typeof globalThis.fetch = async (url, init) => {
+    const headers = new Headers(init?.headers);
+    const call = calls.get(headers.get(callHeader) ?? '');
+    if (call === undefined) throw new Error('A package made a call that nobody asked for.');
+    const { access, streams, signal } = call;
+    return transport({ url: url as string, body: init?.body as string, headers: formatHeaders(spoke, headers), streams, signal }, { spoke, access });
+  };
+  const sdk = spoke.load({ baseURL: baseUrl, apiKey: 'held by the transport', fetch: send });
+  const fresh: MadeModel = { baseUrl, sdk, calls, count: 0 };
+  made.set(model, fresh);
+  // A failure to load is not kept.
+  sdk.catch(() => made.delete(model));
+  return fresh;
+}
+
+function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): LanguageModelV4CallOptions {
+  const { reasoningEffort, signal, providerOptions = {}, ...options } = call;
+  const limit = call.maxOutputTokens ?? (model.by.output_limit_member === undefined ? undefined : (model.max_output_tokens ?? undefined));
+  const { own = {}, ...reasoning } = reasoningEffort === undefined ? {} : spoke.effort(reasoningEffort);
+  const merged: ProviderOptions = { ...providerOptions };
+  for (const [name, members] of Object.entries(own)) merged[name] = { ...merged[name], ...members };
+  return { ...options, ...reasoning, ...(limit === undefined ? {} : { maxOutputTokens: limit }), abortSignal: signal, providerOptions: merged };
+}
+
+// The provider package puts these options into the request as they are, so what must not be in a request must not
+// be in them either, and what the call itself decides must not be decided again.
+function refuseOptions({ by: provider }: CatalogModel, call: ModelCall): void {
+  for (const [owner, members] of Object.entries(call.providerOptions ?? {})) {
+    const path = `providerOptions.${owner}`;
+    refuseMembers(members, provider, path);
+    const decided = Object.keys(members).find((name) => decidedByCall.has(name));
+    if (decided === undefined) continue;
+    const remedy = /effort|thinking/i.test(decided) ? 'reasoning_effort at the top level' : 'the call option of that meaning';
+    throw new Problem('bad_request', 'invalid_request', `The member ${path}.${decided} is refused; send ${remedy} instead.`, {
+      param: `${path}.${decided}`,
+    });
+  }
+}
+
+const decidedByCall = new Set([
+  'model', 'messages', 'stream', 'stream_options', 'n', 'max_tokens', 'max_completion_tokens', 'maxCompletionTokens', 'max_output_tokens', 'tools',
+  'reasoning_effort', 'reasoningEffort', 'effort', 'thinking', 'thinkingConfig', 'forceReasoning', 'mcpServers', 'fallbacks',
+]);
+
+function formatHeaders(spoke: Spoke, sent: Headers): Record<string, string> {
+  return Object.fromEntries((spoke.formatHeaders ?? []).flatMap((name) => (sent.has(name) ? [[name, sent.get(name) ?? '']] : [])));
+}
+
+interface Sending {
+  url: string;
+  body: string;
+  headers: Record<string, string>;
+  streams: boolean;
+  signal: AbortSignal;
+}
+
+// What the package takes for the network. It sees successes only, and streams only as long as they are well-formed.
+async function transport(sending: Sending, { spoke, access }: { spoke: Spoke; access: ModelAccess }): Promise<Response> {
+  const { upstream, apiKey, idleMs, firstMs } = access;
+  const answer = await upstream.send({ ...sending, apiKey, keyHeader: spoke.keyHeader, idleMs, firstMs });
+  if (!sending.streams) {
+    const bytes = await readAll(answer.body, maxAnswerBytes);
+    return new Response(new Uint8Array(bytes), { headers: { 'content-type': 'application/json' } });
+  }
+  if (answer.mediaType !== 'text/event-stream') {
+    answer.abort();
+    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
+  }
+  return new Response(ReadableStream.from(checked(answer.body, spoke.endRule)) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
+}
+
+async function* checked(body: AsyncIterable<Uint8Array>, rule: EndRule): AsyncGenerator<Uint8Array> {
+  for await (const group of providerEvents(body, maxEventBytes, rule)) yield new Uint8Array(Buffer.concat(group.map((event) => event.bytes)));
+}
+
+// What a package refuses to translate is the caller's to change; it says so in words that are about the request alone.
+const refusals = new Set(['AI_UnsupportedFunctionalityError', 'AI_InvalidPromptError', 'AI_InvalidArgumentError']);
+
+// The package wraps what our transport threw; whatever else it throws is an answer that it could not make sense of.
+function asProblem(thrown: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted) return signal.reason;
+  for (let error = thrown, depth = 0; error instanceof Error && depth < 8; error = error.cause, depth += 1) {
+    if (error instanceof Problem) return error;
+    if (refusals.has(error.name)) return new Problem('impossible', 'unsupported_by_model', `The model cannot take this call: ${error.message}`, { cause: error });
+  }
+  return new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a chat completion.', { cause: thrown });
+}

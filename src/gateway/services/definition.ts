@@ -1,0 +1,123 @@
+// What a project writes to add a service: plain values with a mark, so that they are known for what they are
+// wherever they come from. Nothing is checked here; the server does at its start, and can then say where.
+import type { JsonSchema } from '../../kernel/schema.ts';
+import type { Identity } from '../identity.ts';
+
+/** The part of the log that an action writes to; its lines carry the request, the service and the action. */
+export interface ActionLog {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface ActionUser {
+  userId: string;
+  email: string | null;
+  displayName: string | null;
+  metadata: Record<string, unknown>;
+}
+
+export interface ActionBureau {
+  bureauId: string;
+  name: string;
+  serverUrl: string;
+  metadata: Record<string, unknown>;
+}
+
+/** What an action is run with. */
+export interface ActionCall<Input = Record<string, unknown>> {
+  /** Fits the action's `input`. */
+  input: Input;
+  /** Who calls, by the bearer credential alone. */
+  identity: Pick<Identity, 'kind'> & Identity;
+  /** The user and its Bureau; null for guests and administrators. */
+  user: ActionUser | null;
+  bureau: ActionBureau | null;
+  /** The declared keys and no others, as they are now; an optional one may be undefined. */
+  env: Readonly<Record<string, string | undefined>>;
+  /** Aborted when the client is gone, at the deadline, and when the server stops. */
+  signal: AbortSignal;
+  log: ActionLog;
+}
+
+export interface ActionDefinition {
+  method: 'GET' | 'POST';
+  /** Who may call it: users when absent, anyone when empty. */
+  identities?: readonly ('guest' | 'user' | 'admin')[];
+  /** JSON Schema of an object. Without it the action takes no input. A GET takes its input from the query. */
+  input?: JsonSchema;
+  /** JSON Schema of the answer; without it the answer is any JSON value. */
+  output?: JsonSchema;
+  /**
+   * Gives the answer. A thrown ActionError is told to the caller; whatever else is thrown is 500 and only in the
+   * log. A method, so that its parameter may be narrowed: `run({ input }: ActionCall<{ text: string }>)`.
+   */
+  run(call: ActionCall): unknown;
+}
+
+export interface ServiceRequirement {
+  key: string;
+  description: string;
+  /** Whether no action can run without it; true when absent. */
+  required?: boolean;
+  /** False when the value may be shown and logged. */
+  secret?: boolean;
+}
+
+export interface ServiceDefinition {
+  /** The first part of its paths, `/v1/{id}/{action}`. */
+  id: string;
+  /** The name for people. */
+  name: string;
+  env?: readonly ServiceRequirement[];
+  /** By id; an id may have two parts, such as `import/start`. */
+  actions: Readonly<Record<string, ActionDefinition>>;
+}
+
+// Shared over copies of this module, where `instanceof` would not hold.
+const serviceMark = Symbol.for('townhall.service');
+const errorMark = Symbol.for('townhall.action-error');
+
+/** A service for the `entry` of a project to export. */
+export function defineService(definition: ServiceDefinition): ServiceDefinition {
+  return Object.defineProperty({ ...definition }, serviceMark, { value: true });
+}
+
+export function isService(value: unknown): value is ServiceDefinition {
+  return typeof value === 'object' && value !== null && serviceMark in value;
+}
+
+const kinds = {
+  400: 'bad_request',
+  403: 'forbidden',
+  404: 'not_found',
+  409: 'conflict',
+  410: 'gone',
+  422: 'impossible',
+} as const;
+
+/** The statuses with which an action may refuse. */
+export type ActionStatus = keyof typeof kinds;
+
+/** A refusal of an action, told to the caller as it is: its message is for them, its code for their program. */
+export class ActionError extends Error {
+  override readonly name = 'ActionError';
+  readonly status: ActionStatus;
+  readonly code: `service_${string}`;
+
+  constructor(status: ActionStatus, code: `service_${string}`, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    Object.defineProperty(this, errorMark, { value: true });
+  }
+}
+
+/** The kind of problem and the code of a refusal, or null when it is none that may be told. */
+export function refusalOf(thrown: unknown): { kind: (typeof kinds)[ActionStatus]; code: string; message: string } | null {
+  if (!(thrown instanceof Error) || !(errorMark in thrown)) return null;
+  const { status, code, message } = thrown as unknown as ActionError;
+  const kind = Object.hasOwn(kinds, status) ? kinds[status] : undefined;
+  return kind !== undefined && /^service_[a-z0-9_]{1,64}$/.test(code) ? { kind, code, message } : null;
+}

@@ -1,0 +1,88 @@
+// The plugin `mcp` against a real server of the SDK in a process of its own.
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startAgent, type TestAgent } from '../../support/agent.ts';
+import { calls, says, scriptedGateway, toolResults, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+
+const program = join(import.meta.dirname, '..', '..', 'support', 'mcp-server.ts');
+
+async function isRunning(pid: number): Promise<boolean> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
+}
+
+describe('the plugin mcp', () => {
+  let folder: string;
+  let gateway: ScriptedGateway;
+  let agent: TestAgent;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-mcp-'));
+    const config = join(folder, 'plugins.json');
+    await writeFile(
+      config,
+      JSON.stringify({
+        mcpServers: {
+          probe: { command: process.execPath, args: [program], env: { PROBE: 'yes' } },
+          absent: { command: join(folder, 'no-such-program') },
+          off: { command: 'false', disabled: true },
+        },
+      }),
+    );
+    gateway = await scriptedGateway();
+    agent = await startAgent({ gatewayUrl: gateway.url, gatewayToken: 'th_usr_hidden', settings: { pluginConfig: config } });
+  });
+  afterAll(async () => {
+    const pids = (await readFile(join(agent.workspace, 'mcp-pids'), 'utf8')).split(' ').map(Number);
+    expect(await Promise.all(pids.map(isRunning))).toEqual([true, true]);
+    await agent.close();
+    expect(await Promise.all(pids.map(isRunning))).toEqual([false, false]);
+    await gateway.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  async function actions(): Promise<string[]> {
+    const { plugins } = await agent.client.plugins.listCatalog();
+    return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
+  }
+  const call = (action_name: string, payload: Record<string, unknown> = {}) => agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload });
+
+  test('offers the tools of a server, and is available while one server is, with a reason for the other', async () => {
+    await expect.poll(() => actions(), { timeout: 20_000 }).toContain('probe-add-numbers');
+    expect(await actions()).toEqual(['probe-add-numbers', 'probe-environment', 'probe-fails', 'probe-writes', 'probe-dies', 'probe-grow']);
+    expect(await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' })).toMatchObject({ availability: { available: true, reasons: ['The server "absent" cannot be reached.'] } });
+  });
+
+  test('calls a tool, refuses input that does not fit, and passes on what a tool fails with', async () => {
+    expect(await call('probe-add-numbers', { a: 2, b: 3 })).toMatchObject({ result: { text: '5' } });
+    await expect(call('probe-add-numbers', { a: 'two', b: 3 })).rejects.toMatchObject({ status: 400 });
+    await expect(call('probe-fails')).rejects.toMatchObject({ status: 422, code: 'action_refused', message: expect.stringContaining('No luck today.') });
+  });
+
+  test('gives a server its own environment and none of the agent’s secrets', async () => {
+    const { result } = await call('probe-environment');
+    expect((result as { text: string }).text).toMatch(/\bPROBE\b/);
+    expect((result as { text: string }).text).not.toMatch(/AGENT_|TEST_/);
+  });
+
+  test('runs in a turn where it only reads, and asks a person where it may write', async () => {
+    gateway.answer((request) => {
+      const results = toolResults(request);
+      if (results.length === 0) return calls({ name: 'mcp_probe-add-numbers', input: { a: 20, b: 22 } }, { name: 'mcp_probe-writes', input: {} });
+      return says(JSON.stringify(results.map(({ output }) => output.value)));
+    });
+    const answer = await agent.client.sessions.execute({ instructions: 'Add.' });
+    const text = (answer as { text: string }).text;
+    expect(text).toContain('42');
+    expect(text).toMatch(/approval/i);
+  });
+
+  test('offers a tool that comes later, and the tools of a server that has ended and come again', async () => {
+    await call('probe-grow');
+    await expect.poll(() => actions(), { timeout: 10_000 }).toContain('probe-later');
+    expect(await call('probe-later')).toMatchObject({ result: { text: 'here' } });
+    await expect(call('probe-dies')).rejects.toMatchObject({ status: 502 });
+    await expect.poll(() => call('probe-add-numbers', { a: 1, b: 1 }).then(({ result }) => result, () => null), { timeout: 20_000 }).toEqual({ text: '2' });
+  });
+});

@@ -1,0 +1,104 @@
+// The plugin `shell` with real programs: what it returns, and that nothing of a command is left when it has ended.
+import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { callAction, createRegistry, openWorkspace, shell, type ActionOutcome } from '../../../src/agent/plugins/index.ts';
+import { programEnvironment } from '../../../src/agent/programs/index.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { silentLog } from '../../support/databases.ts';
+
+describe('the plugin shell', () => {
+  let folder: string;
+  let call: (input: unknown, options?: { signal?: AbortSignal; isApproved?: boolean }) => Promise<ActionOutcome>;
+  let needsApproval: (input: unknown) => boolean | undefined;
+
+  async function open(settings: Record<string, unknown> = {}) {
+    const workspace = await openWorkspace({ folder, hidden: [] });
+    const env = programEnvironment({ ...process.env, AGENT_GATEWAY_TOKEN: 'th_usr_secret' });
+    const registry = createRegistry([shell({ workspace, env, clock: systemClock })], { config: new Map([['shell', { settings }]]) });
+    const tool = registry.tool('shell_run');
+    if (!tool) throw new Error('There is no shell_run.');
+    needsApproval = (input) => tool.needsApproval(input);
+    call = (input, { signal = new AbortController().signal, isApproved = true } = {}) =>
+      callAction({ tool, input, workspace: folder, isApproved, signal, timeoutMs: 1_000, clock: systemClock, log: silentLog });
+  }
+
+  beforeEach(async () => {
+    folder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-shell-')));
+    await open();
+  });
+  afterEach(() => rm(folder, { recursive: true, force: true }));
+
+  const pidIn = async (name: string) => Number(await readFile(join(folder, name), 'utf8').catch(() => '0'));
+  // A process that has ended and whom nobody has asked for its status yet is no more than a line in a table.
+  async function isRunning(pid: number): Promise<boolean> {
+    const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+    return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
+  }
+
+  test('runs a command in the workspace and returns its exit code and what it said', async () => {
+    expect(await call({ command: 'pwd; echo wrong >&2; cat; exit 3', input: 'given' })).toEqual({
+      ok: true,
+      output: { exitCode: 3, output: `${folder}\nwrong\ngiven` },
+    });
+  });
+
+  test('gives commands none of the agent’s secrets', async () => {
+    const outcome = await call({ command: 'env' });
+    expect(JSON.stringify(outcome)).toContain('PATH=');
+    expect(JSON.stringify(outcome)).not.toContain('secret');
+  });
+
+  test('needs the approval of a person unless the settings say otherwise', async () => {
+    expect(needsApproval({ command: 'ls' })).toBe(true);
+    expect(await call({ command: 'echo > ran' }, { isApproved: false })).toMatchObject({ ok: false, problem: { code: 'approval_required' } });
+    expect(await readFile(join(folder, 'ran'), 'utf8').catch(() => 'never')).toBe('never');
+    await open({ approval: 'never' });
+    expect(await call({ command: 'echo free' }, { isApproved: false })).toMatchObject({ ok: true, output: { output: 'free\n' } });
+    await expect(open({ approval: 'sometimes' })).rejects.toThrow(/settings of the plugin "shell" do not fit/);
+  });
+
+  test('ends a command at its deadline, also one that ignores being asked, with all that it has started', async () => {
+    const command = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do sleep 1; done`;
+    const started = performance.now();
+    const outcome = await call({ command, timeoutSeconds: 1 });
+    expect(outcome).toMatchObject({ ok: true, output: { exitCode: null, signal: 'SIGKILL', ended: 'It was ended after 1 seconds.' } });
+    expect(performance.now() - started).toBeLessThan(11_000);
+    expect([await isRunning(await pidIn('parent')), await isRunning(await pidIn('child'))]).toEqual([false, false]);
+  });
+
+  test('ends what a command leaves in the background, also what has left its group', async () => {
+    const outcome = await call({ command: "sleep 300 & echo $! > one; setsid sh -c 'echo $$ > two; exec sleep 300' > /dev/null 2>&1 & while [ ! -s two ]; do sleep 0.05; done; echo done" });
+    expect(outcome).toMatchObject({ ok: true, output: { exitCode: 0, output: 'done\n' } });
+    expect(await pidIn('one')).toBeGreaterThan(1);
+    expect(await pidIn('two')).toBeGreaterThan(1);
+    await expect.poll(async () => [await isRunning(await pidIn('one')), await isRunning(await pidIn('two'))]).toEqual([false, false]);
+  });
+
+  test('ends a command that floods, and keeps the beginning and the end of what it said', async () => {
+    const started = performance.now();
+    const outcome = await call({ command: 'echo first; exec yes' });
+    expect(performance.now() - started).toBeLessThan(10_000);
+    expect(outcome).toMatchObject({ ok: true, output: { truncated: true, ended: 'It was ended because it said too much.' } });
+    const { output } = (outcome as { output: { output: string } }).output;
+    expect(output.startsWith('first\ny\n')).toBe(true);
+    expect(output).toMatch(/\[\d+ bytes are left out here\]/);
+    expect(output.length).toBeLessThan(140_000);
+  });
+
+  test('ends a command with the run that asked for it', async () => {
+    const run = new AbortController();
+    const called = call({ command: 'echo $$ > pid; exec sleep 300' }, { signal: run.signal });
+    await expect.poll(() => pidIn('pid'), { timeout: 5_000 }).toBeGreaterThan(1);
+    run.abort();
+    expect(await called).toMatchObject({ ok: false });
+    const pid = await pidIn('pid');
+    await expect.poll(() => isRunning(pid), { timeout: 10_000 }).toBe(false);
+  });
+
+  test('runs nowhere but in the workspace', async () => {
+    expect(await call({ command: 'pwd', folder: '..' })).toMatchObject({ ok: false, problem: { code: 'action_refused' } });
+    expect(await call({ command: 'pwd', folder: 'absent' })).toMatchObject({ ok: false, problem: { code: 'action_refused' } });
+  });
+});

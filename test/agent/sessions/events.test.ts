@@ -1,0 +1,180 @@
+// The event stream: the conformance script against our own agent, the seam, readers that are slow, cursors that are old.
+import { createConnection } from 'node:net';
+import { once } from 'node:events';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { SessionEvent } from '@townhall/agent';
+import { says } from '../../support/scripted-gateway.ts';
+import { checkEventStream } from '../../contract/sse-conformance.ts';
+import { createBus, type OpenPart } from '../../../src/agent/sessions/log/bus.ts';
+import { follow } from '../../../src/agent/sessions/log/follow.ts';
+import type { StoredEvent } from '../../../src/agent/sessions/events.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { collect, held, openWorld, seqs, type World } from '../../support/session-world.ts';
+
+describe('the event stream', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld();
+  });
+  afterEach(() => world.reset());
+  afterAll(() => world.close());
+
+  test.each(['current', 'classic'] as const)('keeps every promise of the conformance script, %s', async (variant) => {
+    const agent = await world.start({ variant });
+    world.gateway.answer(() => says('A text of several pieces, \u{1f600} and an accent: é.'));
+    const findings = await checkEventStream(agent.url, agent.token);
+    expect(findings.filter(({ broken }) => broken !== null)).toEqual([]);
+    expect(findings.length).toBeGreaterThan(20);
+  });
+
+  test('shows whoever joins in the middle of a part all of it, and both readers the same text', async () => {
+    const { client, sql } = await world.start();
+    const answer = held();
+    world.gateway.answer(() => answer.answer);
+    await client.sessions.create({ id: 's' });
+    const early = client.sessions.follow({ sessionId: 's', until: 'idle' })[Symbol.asyncIterator]();
+    await early.next();
+    await client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
+    await answer.asked;
+    answer.say('Hello \u{1f600}');
+    await collect({ [Symbol.asyncIterator]: () => ({ next: () => early.next() }) }, (event) => event.type === 'part.delta');
+    const late = collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    // Durable before the part has ended.
+    await expect.poll(async () => (await sql`select string_agg(piece, '') as text from agent.sessions_checkpoints`)[0]?.['text'], { timeout: 5_000, interval: 20 }).toBe('Hello \u{1f600}');
+    answer.say(' there');
+    answer.end();
+    const events = await late;
+    expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+    expect(textOf(events)).toBe('Hello \u{1f600} there');
+    expect(events.find((event) => event.type === 'part.delta' && event.delta === ' there')).toMatchObject({ offset: 8 });
+    expect(await sql`select 1 from agent.sessions_checkpoints`).toHaveLength(0);
+    await early.return?.();
+  });
+
+  test('resets a cursor that is too far back, and goes on from there', async () => {
+    const { client } = await world.start({ settings: { maxReplayEvents: 5 } });
+    world.gateway.answer(() => says('Done.'));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, { headers: { prefer: 'wait=20' } });
+    const { headSeq } = await client.sessions.get({ sessionId: 's' });
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(events.map(({ type }) => type)).toEqual(['stream.ready', 'stream.reset']);
+    expect(events[1]).toMatchObject({ after: 0, headSeq, reason: 'too_old' });
+    expect(seqs(await collect(client.sessions.follow({ sessionId: 's', until: 'idle', after: headSeq - 2 })))).toEqual([headSeq - 1, headSeq]);
+  });
+
+  test('sends a heartbeat while nothing happens', async () => {
+    const agent = await world.start({ settings: { heartbeatMs: 1_000 } });
+    await agent.client.sessions.create({ id: 's' });
+    const stop = new AbortController();
+    const response = await agent.fetch('/api/sdk/sessions/s/events', { headers: { authorization: `Bearer ${agent.token}` }, signal: stop.signal });
+    let text = '';
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(chunk).toString();
+      if (text.includes(': hb\n\n')) break;
+    }
+    stop.abort();
+    expect(text).toContain(': hb\n\n');
+  });
+
+  test('is cut, and not ended, when the agent stops, so that its readers come back', async () => {
+    const agent = await world.start();
+    await agent.client.sessions.create({ id: 's' });
+    const { hostname, port } = new URL(agent.url);
+    const socket = createConnection(Number(port), hostname);
+    socket.write(`GET /api/sdk/sessions/s/events HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${agent.token}\r\n\r\n`);
+    let received = '';
+    socket.on('data', (chunk) => (received += chunk.toString('utf8')));
+    await expect.poll(() => received, { timeout: 5_000 }).toContain('stream.ready');
+    socket.on('error', () => {});
+    const closed = once(socket, 'close');
+    await agent.close();
+    await closed;
+    // The last chunk of a whole answer is empty; this one was cut.
+    expect(received.endsWith('0\r\n\r\n')).toBe(false);
+  });
+
+  test('tells events that other processes write', async () => {
+    const first = await world.start({ name: 'replica' });
+    if (first.database.engine !== 'postgres') return;
+    const second = await world.start({ name: 'replica', dataDir: first.dataDir });
+    const answer = held();
+    world.gateway.answer(() => answer.answer);
+    await first.client.sessions.create({ id: 's' });
+    const seen = collect(second.client.sessions.follow({ sessionId: 's', until: 'idle', after: 1 }), (event) => event.type === 'run.settled');
+    await first.client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
+    await answer.asked;
+    answer.say('From afar');
+    await collect(second.client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || event.type === 'part.snapshot');
+    answer.end();
+    const events = await seen;
+    expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 2));
+    // Whole in any case; before its end as far as this process has looked.
+    expect(events.find((event) => event.type === 'part.ended')).toMatchObject({ text: 'From afar' });
+  });
+});
+
+describe('a follower', () => {
+  const stored = (seq: number): StoredEvent => ({ sessionKey: 's', seq, runId: null, type: 'run.step.started', json: `{"step": ${seq}}`, time: '2026-11-20T09:00:00.000Z' });
+  const limits = { heartbeatMs: 60_000, maxReplayEvents: 1_000_000, maxBufferBytes: 64 * 1024 };
+
+  function open(log: StoredEvent[], bus = createBus(), after = 0) {
+    const stop = new AbortController();
+    const start = async () => ({ key: 's', id: 's', headSeq: log.length, status: 'running' as const, activeRunId: null, queueLength: 0 });
+    const read = async (_session: object, from: number, limit: number) => {
+      await new Promise((resolve) => setImmediate(resolve));
+      return log.filter(({ seq }) => seq > from).slice(0, limit);
+    };
+    return { bus, frames: follow({ key: 's', after, untilIdle: false, form: 'ndjson', signal: stop.signal }, { bus, start, read, clock: systemClock, limits }) };
+  }
+
+  test('misses nothing and tells nothing twice, however replay, publication and its own reading fall', async () => {
+    for (let seed = 1; seed <= 30; seed += 1) {
+      let state = seed;
+      const random = () => (state = (state * 48271) % 2147483647) / 2147483647;
+      const log: StoredEvent[] = Array.from({ length: Math.floor(random() * 20) }, (_, index) => stored(index + 1));
+      const { bus, frames } = open(log);
+      const found: number[] = [];
+      const reading = (async () => {
+        for await (const bytes of frames) {
+          for (const line of Buffer.from(bytes).toString().split('\n')) if (line !== '') found.push(...[(JSON.parse(line) as { seq?: number }).seq ?? []].flat());
+          if (random() < 0.3) await new Promise((resolve) => setImmediate(resolve));
+          if (found.length >= 200) break;
+        }
+      })();
+      while (log.length < 200) {
+        const next = stored(log.length + 1);
+        log.push(next);
+        const kind = random();
+        // Published, told of by another process, or lost on the way until the next one comes.
+        if (kind < 0.7 || log.length === 200) bus.publish([next]);
+        else if (kind < 0.85) bus.moved('s', next.seq);
+        if (random() < 0.4) await new Promise((resolve) => setImmediate(resolve));
+      }
+      await reading;
+      expect(found, `seed ${seed}`).toEqual(log.map(({ seq }) => seq));
+    }
+  });
+
+  test('that does not read is dropped once its buffer is full, by an error and not by an end', async () => {
+    const { bus, frames } = open([]);
+    await frames.next();
+    const part: OpenPart = { runId: 'r', messageId: 'm', partId: 'p', partType: 'text', startedSeq: 0, text: '' };
+    bus.openPart('s', part);
+    const waiting = frames.next();
+    bus.addText('s', 'p', 'first', '2026-11-20T09:00:00.000Z');
+    expect(Buffer.from((await waiting).value as Uint8Array).toString()).toContain('"delta":"first"');
+    for (let index = 0; index < 200; index += 1) bus.addText('s', 'p', 'x'.repeat(1024), '2026-11-20T09:00:00.000Z');
+    await expect(frames.next()).rejects.toThrow(/too slow/);
+    expect(bus.followed()).toEqual([]);
+  });
+});
+
+function textOf(events: readonly SessionEvent[]): string {
+  let text = '';
+  for (const event of events) {
+    if (event.type === 'part.snapshot') text = event.text;
+    if (event.type === 'part.delta') text = text.slice(0, event.offset) + event.delta;
+  }
+  return text;
+}

@@ -1,0 +1,245 @@
+// The routes of sessions through the typed client: records, prompts, the queue, forks, cancelling, and what they refuse.
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { calls, says } from '../../support/scripted-gateway.ts';
+import { collect, held, openWorld, rawGet, seqs, type World } from '../../support/session-world.ts';
+
+describe('sessions', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await openWorld();
+  });
+  afterEach(() => world.reset());
+  afterAll(() => world.close());
+
+  test('are created once by an id, listed in pages, changed, archived and deleted', async () => {
+    const { client } = await world.start();
+    const made = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
+    expect(made).toMatchObject({ id: 'first', kind: 'sdk', status: 'idle', headSeq: 1, messageCount: 0, forkedFrom: null });
+    await expect(client.sessions.create({ id: 'first' })).rejects.toMatchObject({ status: 409, code: 'session_exists' });
+    expect(await client.sessions.create({ id: 'first', ifExists: 'return' })).toMatchObject({ title: 'One' });
+    await client.sessions.create({});
+    await client.sessions.create({});
+    const page = await client.sessions.list({ limit: 2 });
+    const rest = await client.sessions.list({ limit: 2, cursor: page.nextCursor as string });
+    expect([page.items.length, rest.items.length, rest.nextCursor]).toEqual([2, 1, null]);
+    expect(new Set([...page.items, ...rest.items].map(({ id }) => id)).size).toBe(3);
+    expect(await client.sessions.update({ sessionId: 'first', title: 'Two', archived: true })).toMatchObject({ title: 'Two', archivedAt: expect.any(String), metadata: { a: 1 } });
+    await expect(client.sessions.prompt({ sessionId: 'first', text: 'Hello?' })).rejects.toMatchObject({ status: 409, code: 'session_archived' });
+    expect((await client.sessions.list({ archived: true })).items.map(({ id }) => id)).toEqual(['first']);
+    await client.sessions.remove({ sessionId: 'first' });
+    await expect(client.sessions.get({ sessionId: 'first' })).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
+    expect(await client.sessions.create({ id: 'first' })).toMatchObject({ title: null, headSeq: 1 });
+  });
+
+  test('of one agent are nobody else’s, also under the same id', async () => {
+    const [one, other] = [await world.start(), await world.start()];
+    await one.client.sessions.create({ id: 'shared', title: 'Mine' });
+    await expect(other.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({ status: 404 });
+    expect(await other.client.sessions.create({ id: 'shared' })).toMatchObject({ title: null });
+    expect(await one.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
+  });
+
+  test.each(['%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])('of the id %s are 400, and an unknown one is 404', async (id) => {
+    const agent = await world.start();
+    expect(await rawGet(agent, `/api/sdk/sessions/${id}/messages`)).toBe(400);
+    expect(await rawGet(agent, '/api/sdk/sessions/unknown/messages')).toBe(404);
+    expect(await rawGet(agent, '/api/sdk/sessions/unknown/events')).toBe(404);
+  });
+
+  test('take a prompt once by its id, answer the same receipt again and refuse other content', async () => {
+    const { client } = await world.start();
+    world.gateway.answer(() => says('Sunny.'));
+    await client.sessions.create({ id: 's' });
+    const first = await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' });
+    expect(first).toMatchObject({ sessionId: 's', messageId: 'p', status: 'running', queued: false, queuePosition: 0 });
+    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' })).toEqual(first);
+    await expect(client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Other?' })).rejects.toMatchObject({ status: 409, code: 'prompt_conflict' });
+    expect(world.gateway.requests).toHaveLength(1);
+    const waited = await client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } });
+    expect(waited).toMatchObject({ status: 'completed', run: { status: 'completed', text: 'Sunny.', usage: { inputTokens: 10 } } });
+    const { items, seq } = await client.sessions.listMessages({ sessionId: 's' });
+    expect(items.map(({ role, metadata }) => [role, typeof metadata?.['seq']])).toEqual([['user', 'number'], ['assistant', 'number'], ['user', 'number'], ['assistant', 'number']]);
+    expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ messageCount: 4, headSeq: seq, title: 'Weather?', usage: { inputTokens: 20, outputTokens: 6 } });
+    // The second time the model was shown what had been said before.
+    expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Weather\?.*Sunny\..*And now\?/);
+  });
+
+  test('refuse a prompt without words, with both forms and with an id that is a path', async () => {
+    const { client, fetch, token } = await world.start();
+    await client.sessions.create({ id: 's' });
+    for (const body of [{}, { text: '' }, { text: 'a', parts: [{ type: 'text', text: 'b' }] }, { text: 'a', id: '../b' }, { parts: [{ type: 'file', mediaType: 'image/png', url: 'http://127.0.0.1/x' }] }, { text: 'a', delivery: 'now' }]) {
+      const response = await fetch('/api/sdk/sessions/s/prompt', { method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' }, body: JSON.stringify(body) });
+      expect([JSON.stringify(body), response.status]).toEqual([JSON.stringify(body), 400]);
+    }
+    expect((await client.sessions.get({ sessionId: 's' })).headSeq).toBe(1);
+  });
+
+  test('show their queue with live places, run it in order and let go of what is taken out', async () => {
+    const { client } = await world.start();
+    const first = held();
+    world.gateway.answer((_, index) => (index === 0 ? first.answer : says(`Answer ${index}.`)));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'zero' });
+    await first.asked;
+    const waiting = [];
+    for (const text of ['one', 'two', 'three']) waiting.push(await client.sessions.prompt({ sessionId: 's', text }));
+    expect(waiting.map(({ queued, queuePosition }) => [queued, queuePosition])).toEqual([[true, 1], [true, 2], [true, 3]]);
+    await expect(client.sessions.prompt({ sessionId: 's', text: 'never', delivery: 'reject' })).rejects.toMatchObject({ status: 409, code: 'session_busy' });
+    expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ status: 'running', queueLength: 3 });
+    await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting[1]?.queueItemId as string });
+    const queue = await client.sessions.listQueue({ sessionId: 's' });
+    expect(queue.items.map(({ text, queuePosition }) => [text, queuePosition])).toEqual([['one', 1], ['three', 2]]);
+    first.say('Slow.');
+    first.end();
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+    const settled = events.flatMap((event) => (event.type === 'run.settled' ? [event.outcome] : []));
+    expect(settled).toEqual(['cancelled', 'completed', 'completed', 'completed']);
+    expect(await client.sessions.getRun({ sessionId: 's', runId: waiting[1]?.runId as string })).toMatchObject({ status: 'cancelled', queuePosition: null });
+    await expect(client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting[0]?.queueItemId as string })).rejects.toMatchObject({ status: 409, code: 'run_started' });
+    const asked = world.gateway.requests.map(({ prompt }) => JSON.stringify(prompt.at(-1)?.content));
+    expect(asked.map((text) => /zero|one|two|three/.exec(text)?.[0])).toEqual(['zero', 'one', 'three']);
+  });
+
+  test('give a steer to the model at the next step of the running run, as part of it', async () => {
+    const { client } = await world.start();
+    const first = held();
+    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
+    await client.sessions.create({ id: 's' });
+    const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
+    await first.asked;
+    first.say('On my way');
+    const steer = await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
+    expect(steer).toMatchObject({ queued: true });
+    first.end();
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(events.find((event) => event.type === 'queue.removed')).toMatchObject({ reason: 'steered', runId: steer.runId });
+    expect(events.filter((event) => event.type === 'run.started')).toHaveLength(1);
+    for (const { runId } of [run, steer]) expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
+    const { items } = await client.sessions.listMessages({ sessionId: 's' });
+    expect(items.map(({ role }) => role)).toEqual(['user', 'user', 'assistant', 'assistant']);
+  });
+
+  test('let an interrupt end the running run and come next, before what waited', async () => {
+    const { client } = await world.start();
+    const first = held();
+    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+    await client.sessions.create({ id: 's' });
+    const slow = await client.sessions.prompt({ sessionId: 's', text: 'slow' });
+    await first.asked;
+    await client.sessions.prompt({ sessionId: 's', text: 'patient' });
+    expect(await client.sessions.prompt({ sessionId: 's', text: 'urgent', delivery: 'interrupt' })).toMatchObject({ queuePosition: 1 });
+    await first.gone;
+    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(await client.sessions.getRun({ sessionId: 's', runId: slow.runId })).toMatchObject({ status: 'cancelled', error: { code: 'run_cancelled' } });
+    expect(world.gateway.requests.map(({ prompt }) => /slow|patient|urgent/.exec(JSON.stringify(prompt.at(-1)))?.[0])).toEqual(['slow', 'urgent', 'patient']);
+  });
+
+  test('cancel what runs down to the provider, keep the text that came, and take the next prompt', async () => {
+    const { client } = await world.start();
+    const first = held();
+    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Again.')));
+    await client.sessions.create({ id: 's' });
+    const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
+    await first.asked;
+    first.say('Half of it');
+    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || event.type === 'part.snapshot');
+    expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({ sessionId: 's', cancelled: [run.runId] });
+    await first.gone;
+    expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({ sessionId: 's', cancelled: [] });
+    expect(await client.sessions.getRun({ sessionId: 's', runId: run.runId })).toMatchObject({ status: 'cancelled', text: 'Half of it' });
+    expect(await client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } })).toMatchObject({ run: { text: 'Again.' } });
+  });
+
+  test('fork by reference at the head, at a message and at a seq, and replay through the reference', async () => {
+    const { client } = await world.start();
+    world.gateway.answer((_, index) => says(`Answer ${index}.`));
+    await client.sessions.create({ id: 's' });
+    for (const id of ['a', 'b']) await client.sessions.prompt({ sessionId: 's', id, text: `Question ${id}` }, { headers: { prefer: 'wait=20' } });
+    const parent = await client.sessions.get({ sessionId: 's' });
+    expect(await client.sessions.fork({ sessionId: 's', messageId: 'b', position: 'before', dryRun: true })).toMatchObject({ dryRun: true, messageCount: 2, openRunId: null });
+    expect((await client.sessions.list()).items).toHaveLength(1);
+    const fork = await client.sessions.fork({ sessionId: 's', messageId: 'b', position: 'before', title: 'What if' });
+    if ('dryRun' in fork) throw new Error('No fork was made.');
+    expect(fork).toMatchObject({ parentSessionId: 's', title: 'What if', messageCount: 2, forkedFrom: { sessionId: 's', messageId: 'b' } });
+    await client.sessions.prompt({ sessionId: fork.id, text: 'Otherwise' }, { headers: { prefer: 'wait=20' } });
+    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).toMatch(/Question a.*Answer 0.*Otherwise/);
+    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).not.toContain('Question b');
+    const events = await collect(client.sessions.follow({ sessionId: fork.id, until: 'idle' }));
+    expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+    expect(events.every(({ sessionId }) => sessionId === fork.id)).toBe(true);
+    expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ headSeq: parent.headSeq });
+    // Deleted, the parent is gone for all but its forks.
+    await client.sessions.remove({ sessionId: 's' });
+    expect((await client.sessions.listMessages({ sessionId: fork.id })).items).toHaveLength(4);
+    await expect(client.sessions.fork({ sessionId: fork.id, seq: 10_000 })).rejects.toMatchObject({ status: 400 });
+    await expect(client.sessions.fork({ sessionId: fork.id, messageId: 'nothing' })).rejects.toMatchObject({ status: 404, code: 'message_not_found' });
+  });
+
+  test('fork while they run: the fork is idle, its message ends where it was cut, and the run goes on', async () => {
+    const { client } = await world.start();
+    const first = held();
+    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Elsewhere.')));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
+    await first.asked;
+    first.say('Once upon');
+    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || event.type === 'part.snapshot');
+    const fork = await client.sessions.fork({ sessionId: 's' });
+    if ('dryRun' in fork) throw new Error('No fork was made.');
+    expect(fork).toMatchObject({ status: 'idle', queueLength: 0 });
+    const { items } = await client.sessions.listMessages({ sessionId: fork.id });
+    expect(items.at(-1)).toMatchObject({ role: 'assistant', metadata: { status: 'interrupted' }, parts: [{ type: 'step-start' }, { type: 'text', text: 'Once upon' }] });
+    await client.sessions.prompt({ sessionId: fork.id, text: 'Otherwise' }, { headers: { prefer: 'wait=20' } });
+    first.say(' a time.');
+    first.end();
+    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect((await client.sessions.listMessages({ sessionId: 's' })).items.at(-1)).toMatchObject({ parts: [{ type: 'step-start' }, { text: 'Once upon a time.' }] });
+  });
+
+  test('in a chain of forks longer than the limit are copied, and say the same', async () => {
+    const { client, sql } = await world.start();
+    world.gateway.answer(() => says('Deep.'));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Down?' }, { headers: { prefer: 'wait=20' } });
+    let last = 's';
+    for (let depth = 0; depth < 34; depth += 1) {
+      const fork = await client.sessions.fork({ sessionId: last });
+      if ('dryRun' in fork) throw new Error('No fork was made.');
+      last = fork.id;
+    }
+    await expect.poll(async () => (await sql`select lineage from agent.sessions_sessions where session_id = ${last}`)[0]?.['lineage'], { timeout: 10_000 }).not.toHaveLength(34);
+    const events = await collect(client.sessions.follow({ sessionId: last, until: 'idle' }));
+    expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+    expect((await client.sessions.listMessages({ sessionId: last })).items).toHaveLength(2);
+  });
+
+  test('compact what the model is shown, and keep what was said', async () => {
+    const { client } = await world.start();
+    world.gateway.answer((request) => says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of the weather.' : 'Sunny.'));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Weather today?' }, { headers: { prefer: 'wait=20' } });
+    const { runId } = await client.sessions.compact({ sessionId: 's' });
+    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed', delivery: 'compact' });
+    await client.sessions.prompt({ sessionId: 's', text: 'And then?' }, { headers: { prefer: 'wait=20' } });
+    const shown = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
+    expect(shown).toContain('They spoke of the weather.');
+    expect(shown).not.toContain('Weather today?');
+    expect((await client.sessions.listMessages({ sessionId: 's' })).items).toHaveLength(4);
+    const { sections } = await client.sessions.getSystem({ sessionId: 's' });
+    expect(sections.map(({ source }) => source)).toEqual(expect.arrayContaining(['agent', 'compaction']));
+  });
+
+  test('keep an answer to a tool of a past turn in the conversation', async () => {
+    const { client } = await world.start();
+    world.gateway.answer((_, index) => (index === 0 ? calls({ name: 'files_list', input: {} }) : says('Nothing there.')));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Look.' }, { headers: { prefer: 'wait=20' } });
+    await client.sessions.prompt({ sessionId: 's', text: 'And?' }, { headers: { prefer: 'wait=20' } });
+    const roles = world.gateway.requests.at(-1)?.prompt.map(({ role }) => role);
+    expect(roles).toEqual(['system', 'user', 'assistant', 'tool', 'assistant', 'user']);
+  });
+});

@@ -1,0 +1,130 @@
+// `townhall agent token …` and `townhall agent call`, beside a running agent and without one.
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { agentCommand } from '../../../src/cli/agent.ts';
+import { connect } from '../../../src/kernel/database.ts';
+import { parseToken } from '../../../src/kernel/secret.ts';
+import { startAgent, type TestAgent } from '../../support/agent.ts';
+import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
+import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+
+async function run(...given: string[]): Promise<{ out: string[]; err: string[] }> {
+  const out: string[] = [];
+  const err: string[] = [];
+  expect(await agentCommand.run({ arguments: given, env: {}, print: (line) => void out.push(line), complain: (line) => void err.push(line) })).toBe(0);
+  return { out, err };
+}
+
+const json = async (...given: string[]) => JSON.parse((await run(...given, '--json')).out[0] ?? '') as Record<string, never>;
+
+let gateway: ScriptedGateway;
+beforeAll(async () => {
+  gateway = await scriptedGateway();
+});
+afterAll(() => gateway.close());
+
+const statusOf = async (agent: TestAgent, token: string) => (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
+
+describe('townhall agent token, beside a running agent', () => {
+  let agent: TestAgent;
+  let place: string[];
+  beforeAll(async () => {
+    agent = await startAgent({ gatewayUrl: gateway.url });
+    place = ['--data-dir', agent.dataDir];
+  });
+  afterAll(() => agent.close());
+
+  test('has a control socket for its owner alone', async () => {
+    expect((await stat(join(agent.dataDir, 'control.sock'))).mode & 0o777).toBe(0o600);
+  });
+
+  test('makes a token that works at once, lists it without the token, and revokes it within a second', async () => {
+    const { out, err } = await run('token', 'create', 'laptop', ...place);
+    const token = out[0] ?? '';
+    expect([parseToken(token), await statusOf(agent, token)]).toEqual(['agt', 200]);
+    const tokenId = /Its id is (tok_\w+)/.exec(err[0] ?? '')?.[1] ?? '';
+    const listed = (await json('token', 'list', ...place)) as unknown as { items: Record<string, unknown>[] };
+    expect(listed.items.find((item) => item['tokenId'] === tokenId)).toMatchObject({ name: 'laptop', state: 'live', expiresAt: null, last4: token.slice(-4) });
+    expect(JSON.stringify(listed)).not.toContain(token);
+    expect(listed.items).toHaveLength(2);
+    expect(await json('token', 'revoke', tokenId, ...place)).toEqual({ tokenId, revoked: true });
+    await expect.poll(() => statusOf(agent, token), { timeout: 1_000, interval: 20 }).toBe(401);
+    expect(await json('token', 'revoke', tokenId, ...place)).toEqual({ tokenId, revoked: false });
+    expect(await statusOf(agent, agent.token)).toBe(200);
+  });
+
+  test('makes a token that expires', async () => {
+    const made = (await json('token', 'create', 'short', '--ttl', '1s', ...place)) as unknown as { token: string; expiresAt: string };
+    expect(await statusOf(agent, made.token)).toBe(200);
+    expect(Date.parse(made.expiresAt)).toBeGreaterThan(0);
+    await expect.poll(() => statusOf(agent, made.token), { timeout: 5_000, interval: 50 }).toBe(401);
+  });
+
+  test.each([
+    [['token'], /say "townhall agent token/],
+    [['token', 'create', 'a b'], /The name of a token/],
+    [['token', 'create', 'a', '--ttl', 'soon'], /--ttl takes/],
+    [['token', 'list', '--ttl', '1d'], /--ttl belongs/],
+    [['token', 'revoke'], /say "townhall agent token/],
+    [['token', 'revoke', 'tok_nobody'], /no token with this id/],
+    [['tokens'], /there is no "townhall agent tokens"/],
+    [['call', 'files'], /say "townhall agent call/],
+    [['call', 'files', 'list', '{'], /is JSON/],
+    [['call', 'files', 'list', '[]'], /is an object/],
+    [['call', 'nobody', 'list'], /no plugin/],
+  ])('refuses %j with a sentence', async (given, sentence) => {
+    await expect(run(...given, ...place)).rejects.toThrow(sentence);
+  });
+
+  test('calls an action that its plugin opens to commands', async () => {
+    const { out } = await run('call', 'files', 'write', '{"path":"a.txt","content":"hello"}', ...place);
+    expect(JSON.parse(out.join('\n'))).toEqual({ path: 'a.txt', bytes: 5, created: true });
+    expect((await run('call', 'files', 'search', '{"text":"ell"}', ...place)).out.join('\n')).toContain('a.txt');
+  });
+});
+
+describe('townhall agent token, without a running agent', () => {
+  let folder: string;
+  let world: TestDatabase | undefined;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-tokens-'));
+  });
+  afterAll(async () => {
+    await world?.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test('opens the data itself, and the next start knows what it did', async () => {
+    const probe = await testDatabase({ isEmpty: true });
+    const isEmbedded = probe.engine === 'embedded';
+    if (isEmbedded) await probe.close();
+    else world = probe;
+    const open = () => connect(isEmbedded ? { path: join(folder, 'agent.db') } : probe.options, { log: silentLog });
+    const place = ['--data-dir', folder, ...('url' in probe.options ? ['--database-url', probe.options.url] : [])];
+    if (isEmbedded) {
+      await expect(run('token', 'list', ...place)).rejects.toThrow(/There is no agent's data/);
+    }
+    const first = await open();
+    const agent = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: first });
+    await agent.close();
+    await first.close();
+
+    await expect(run('token', 'list', '--name', 'nobody', ...place)).rejects.toThrow(/There is no agent "nobody"/);
+    const made = (await json('token', 'create', 'later', ...place)) as unknown as { token: string; tokenId: string };
+    const second = await open();
+    const again = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: second });
+    try {
+      expect(await statusOf(again, made.token)).toBe(200);
+      if (!isEmbedded) {
+        // Another process changes the data; the running one sees it within a second.
+        await run('token', 'revoke', made.tokenId, ...place);
+        await expect.poll(() => statusOf(again, made.token), { timeout: 1_000, interval: 20 }).toBe(401);
+      }
+    } finally {
+      await again.close();
+      await second.close();
+    }
+  });
+});

@@ -1,0 +1,169 @@
+// The door of the agent on every route of both variants, as their contracts list them: the one exact bearer, and before
+// it Host, Origin and Sec-Fetch-Site. What is refused has had no effect.
+import { readFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { tokenDesk, tokenStore } from '../../../src/agent/tokens/index.ts';
+import { createRedactor, token as mintToken } from '../../../src/kernel/secret.ts';
+import { startAgent, type TestAgent } from '../../support/agent.ts';
+import { testDatabase, type TestDatabase } from '../../support/databases.ts';
+import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+
+interface Route {
+  method: string;
+  path: string;
+  isOpen: boolean;
+}
+
+function routesOf(variant: 'current' | 'classic'): Route[] {
+  const folder = variant === 'classic' ? 'agent-classic' : 'agent';
+  const bundle = JSON.parse(readFileSync(join(import.meta.dirname, '../../../src/contract', folder, 'bundle.json'), 'utf8')) as { paths: Record<string, Record<string, { security?: object[] }>> };
+  return Object.entries(bundle.paths).flatMap(([template, item]) =>
+    ['get', 'post', 'put', 'patch', 'delete'].flatMap((method) => {
+      const operation = item[method];
+      return operation === undefined ? [] : [{ method: method.toUpperCase(), path: template.replaceAll(/\{[^}]+\}/g, 'nothing'), isOpen: operation.security?.length === 0 }];
+    }),
+  );
+}
+
+let world: TestDatabase;
+let gateway: ScriptedGateway;
+beforeAll(async () => {
+  world = await testDatabase();
+  gateway = await scriptedGateway();
+});
+afterAll(async () => {
+  await gateway.close();
+  await world.close();
+});
+
+describe.each(['current', 'classic'] as const)('the door of the %s variant', (variant) => {
+  const routes = routesOf(variant);
+  let agent: TestAgent;
+  let other: TestAgent;
+  let revoked: string;
+  let expired: string;
+  beforeAll(async () => {
+    agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `door-${variant}` });
+    other = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `neighbour-${variant}` });
+    const [row] = await world.database.sql<{ agent_id: string }[]>`select agent_id from agent.tokens_agents where name = ${`door-${variant}`}`;
+    const desk = tokenDesk({ store: tokenStore(world.database), agentId: row?.agent_id ?? '', redactor: createRedactor() });
+    const dead = await desk.create({ name: 'dead' });
+    await desk.revoke(dead.tokenId);
+    revoked = dead.token;
+    const old = await desk.create({ name: 'old', ttlSeconds: 1 });
+    expired = old.token;
+    await world.database.sql`update agent.tokens_tokens set expires_at = now() - interval '1 minute' where token_id = ${old.tokenId}`;
+  });
+  afterAll(async () => {
+    await agent.close();
+    await other.close();
+  });
+
+  // All that a request could have left: rows of any kind, and calls of the model.
+  async function traces(): Promise<unknown> {
+    const [row] = await world.database.sql`
+      select (select count(*) from agent.sessions_sessions)::int as sessions, (select count(*) from agent.sessions_events)::int as events,
+        (select count(*) from agent.plugins_notes)::int as notes, (select count(*) from agent.tokens_tokens where revoked_at is null)::int as tokens`;
+    return { ...row, asked: gateway.requests.length };
+  }
+
+  test('has the routes of the specification', () => {
+    expect(routes.filter(({ isOpen }) => isOpen)).toEqual([{ method: 'GET', path: '/health', isOpen: true }]);
+    expect(routes.map(({ method, path }) => `${method} ${path}`)).toEqual(expect.arrayContaining(['POST /api/plugins/action', 'POST /api/services/control', 'POST /service/chat/send', 'POST /service/nothing/nothing', 'GET /api/ui/plugins']));
+  });
+
+  test('opens to the one exact bearer on every route, and to nothing else', async () => {
+    const { token } = agent;
+    const swapped = token.replace(/[a-z](?=[^a-z]*$)/, (letter) => letter.toUpperCase());
+    const credentials: Record<string, Record<string, string>> = {
+      none: {},
+      basic: { authorization: `Basic ${Buffer.from(`agent:${token}`).toString('base64')}` },
+      'another scheme': { authorization: `Token ${token}` },
+      bare: { authorization: token },
+      'another case': { authorization: `Bearer ${swapped}` },
+      'a prefix': { authorization: `Bearer ${token.slice(0, -1)}` },
+      'a suffix': { authorization: `Bearer ${token}0` },
+      'another agent’s': { authorization: `Bearer ${other.token}` },
+      nobody: { authorization: `Bearer ${mintToken('agt')}` },
+      user: { authorization: `Bearer ${mintToken('usr')}` },
+      revoked: { authorization: `Bearer ${revoked}` },
+      expired: { authorization: `Bearer ${expired}` },
+      cookie: { cookie: `agent=${token}` },
+      header: { 'x-api-key': token },
+    };
+    const before = await traces();
+    for (const { method, path, isOpen } of routes) {
+      for (const [name, headers] of Object.entries(credentials)) {
+        const response = await send(agent, method, `${path}?token=${token}`, headers);
+        expect([name, method, path, response]).toEqual([name, method, path, isOpen ? 400 : 401]);
+      }
+      // The right one is let in; what it is answered then depends on what was asked.
+      const answered = await send(agent, method, path, { authorization: `Bearer ${token}` }, '{"nonsense":1}');
+      expect([method, path, [401, 403, 500].includes(answered)]).toEqual([method, path, false]);
+    }
+    expect(await traces()).toEqual(before);
+  });
+
+  test('is shut to every foreign Host, Origin and site on every route, whoever holds the token', async () => {
+    const { port } = new URL(agent.url);
+    const own = `127.0.0.1:${port}`;
+    const foreign: Record<string, [string, string][]> = {
+      'evil.test': [['Host', 'evil.test']],
+      'evil.test with our port': [['Host', `evil.test:${port}`]],
+      'below ours': [['Host', `localhost.evil.test:${port}`]],
+      resolving: [['Host', `127.0.0.1.nip.io:${port}`]],
+      'two hosts': [['Host', own], ['Host', 'evil.test']],
+      'two hosts, ours last': [['Host', 'evil.test'], ['Host', own]],
+      'null origin': [['Host', own], ['Origin', 'null']],
+      'foreign origin': [['Host', own], ['Origin', 'https://evil.test']],
+      'another local origin': [['Host', own], ['Origin', 'http://localhost:1']],
+      'cross-site': [['Host', own], ['Sec-Fetch-Site', 'cross-site']],
+    };
+    const before = await traces();
+    for (const { method, path } of routes) {
+      for (const [name, headers] of Object.entries(foreign)) {
+        // Also without a token: 403 and not 401, since it is decided before.
+        for (const authorization of [`Bearer ${agent.token}`, '']) {
+          const answer = await raw(agent, method, path, [...headers, ...(authorization === '' ? [] : [['Authorization', authorization] as [string, string]]), ['Content-Type', 'application/json'], ['Content-Length', '2']]);
+          expect([name, method, path, answer.status]).toEqual([name, method, path, 403]);
+          expect(Object.keys(answer.headers).filter((header) => header.startsWith('access-control-'))).toEqual([]);
+        }
+      }
+      const target = `${method} http://evil.test${path} HTTP/1.1\r\nHost: ${own}\r\nAuthorization: Bearer ${agent.token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`;
+      expect([method, path, (await bytes(agent, target)).slice(0, 13)]).toEqual([method, path, 'HTTP/1.1 403 ']);
+    }
+    expect(await traces()).toEqual(before);
+  });
+});
+
+async function send(agent: TestAgent, method: string, path: string, headers: Record<string, string>, body = '{}'): Promise<number> {
+  const hasBody = method !== 'GET' && method !== 'DELETE';
+  const response = await agent.fetch(path, { method, headers: { 'content-type': 'application/json', ...headers }, ...(hasBody ? { body } : {}) });
+  await response.body?.cancel();
+  return response.status;
+}
+
+// node:http, because fetch sets Host and Origin by itself and sends no header twice.
+function raw(agent: TestAgent, method: string, path: string, headers: [string, string][]): Promise<{ status: number; headers: Record<string, unknown> }> {
+  const { hostname, port } = new URL(agent.url);
+  return new Promise((resolve, reject) => {
+    const sent = request({ hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never }, (response) => {
+      response.resume().on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers }));
+    });
+    sent.on('error', reject);
+    sent.end('{}');
+  });
+}
+
+function bytes(agent: TestAgent, text: string): Promise<string> {
+  const { hostname, port } = new URL(agent.url);
+  return new Promise((resolve, reject) => {
+    let answer = '';
+    const socket = connect(Number(port), hostname, () => socket.write(text));
+    socket.setEncoding('utf8').on('data', (chunk: string) => (answer += chunk));
+    socket.on('error', reject).on('close', () => resolve(answer));
+  });
+}

@@ -1,0 +1,62 @@
+// From the start of a process to its first answer, for the embedded default: the first time and with data. Prints the
+// median, the least and the most of some runs, and the resident memory after the answer.
+//
+//   node test/bench/start.ts [RUNS]
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+const entry = path.join(import.meta.dirname, '../../src/cli/main.ts');
+const runs = Number(process.argv[2] ?? 5);
+
+interface Start {
+  firstAnswerMs: number;
+  residentMb: number;
+}
+
+async function startOnce(given: string[], folder: string): Promise<Start> {
+  const startedMs = performance.now();
+  const env = { PATH: process.env['PATH'], PORT: '0', AGENT_PORT: '0', HOST: '127.0.0.1', LOG_LEVEL: 'warn', AGENT_GATEWAY_TOKEN: 'unused' };
+  const child = spawn(process.execPath, [entry, ...given], { cwd: folder, env, stdio: ['ignore', 'pipe', 'inherit'] });
+  let screen = '';
+  const url = await new Promise<string>((resolve, reject) => {
+    child.stdout.on('data', (piece: Buffer) => {
+      screen += piece.toString('utf8');
+      const found = /"url":"(http:[^"]+)"|gateway +(http:\S+)/.exec(screen);
+      if (found) resolve((found[1] ?? found[2]) as string);
+    });
+    child.on('close', (code) => reject(new Error(`ended with ${code} before it listened:\n${screen}`)));
+  });
+  const answer = await fetch(`${url}/health`);
+  await answer.text();
+  const firstAnswerMs = performance.now() - startedMs;
+  const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
+  const residentMb = Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024;
+  const closed = new Promise((resolve) => child.on('close', resolve));
+  child.kill('SIGTERM');
+  await closed;
+  return { firstAnswerMs, residentMb };
+}
+
+function summary(name: string, starts: readonly Start[]): void {
+  const line = (values: number[], unit: string): string => {
+    const sorted = values.toSorted((a, b) => a - b);
+    const at = (index: number): string => (sorted[index] ?? 0).toFixed(0);
+    return `median ${at(Math.floor(sorted.length / 2))} ${unit} (${at(0)}–${at(sorted.length - 1)})`;
+  };
+  console.log(`${name.padEnd(34)} ${line(starts.map(({ firstAnswerMs }) => firstAnswerMs), 'ms')}, ${line(starts.map(({ residentMb }) => residentMb), 'MB')}`);
+}
+
+for (const command of ['gateway', 'agent', 'start']) {
+  const first: Start[] = [];
+  const again: Start[] = [];
+  for (let run = 0; run < runs; run += 1) {
+    const folder = mkdtempSync(path.join(tmpdir(), 'townhall-bench-'));
+    first.push(await startOnce([command], folder));
+    again.push(await startOnce([command], folder));
+    rmSync(folder, { recursive: true, force: true });
+  }
+  summary(`townhall ${command}, first start`, first);
+  summary(`townhall ${command}, with data`, again);
+}

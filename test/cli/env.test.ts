@@ -1,0 +1,66 @@
+// `townhall env rewrap`, beside a running server and without one.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createGatewayClient } from '@townhall/gateway';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { newMasterKey } from '../../src/kernel/vault.ts';
+import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { townhall } from './townhall.ts';
+
+// Six processes one after the other, on a machine that is busy with other tests.
+vi.setConfig({ testTimeout: 180_000 });
+
+const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
+const keys = [newMasterKey(), newMasterKey(), newMasterKey()] as const;
+
+let folder: string;
+let place: DatabasePlace;
+let where: Record<string, string>;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-cli-env-'));
+  place = await makeDatabase();
+  where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+});
+afterAll(async () => {
+  await place?.remove();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const rewrap = async (env: Record<string, string>): Promise<{ rewrapped: number; kid: string }> => {
+  const run = townhall(['env', 'rewrap', '--json'], { cwd: folder, env: { ...where, ...env } });
+  expect(await run.ended, run.screen()).toBe(0);
+  return JSON.parse(run.screen()) as { rewrapped: number; kid: string };
+};
+
+describe('townhall env rewrap', () => {
+  test('moves the stored values to the new key while a server serves, and again without one', async () => {
+    const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
+    const first = await rewrap({ TOWNHALL_MASTER_KEY: keys[0] });
+    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: { ...where, ...both, ...administrator } });
+    const url = (await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/))[1] ?? '';
+    const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({ admin_id: 'admin', password: administrator.ADMIN_PASSWORD });
+    const admin = createGatewayClient({ baseUrl: url, token });
+    await admin.env.importVariables({ content: 'ONE=CANARY-first-value\nTWO=CANARY-second-value' });
+    const second = await rewrap(both);
+    expect(second).toEqual({ rewrapped: 2, kid: expect.stringMatching(/^[0-9a-f]{12}$/) });
+    expect(second.kid).not.toBe(first.kid);
+    const { items } = await admin.env.listVariables({ reveal: true });
+    expect(items.find(({ key }) => key === 'TWO')).toMatchObject({ value: 'CANARY-second-value', readable: true });
+    server.process.kill('SIGTERM');
+    expect(await server.ended).toBe(0);
+    expect(server.screen()).not.toContain('CANARY');
+    const third = await rewrap({ TOWNHALL_MASTER_KEY: keys[2], TOWNHALL_MASTER_KEY_PREVIOUS: keys[1] });
+    expect(third.rewrapped).toBe(2);
+  });
+
+  test('fails without the key, and says so', async () => {
+    const run = townhall(['env', 'rewrap'], { cwd: folder, env: { ...where, TOWNHALL_MASTER_KEY: keys[0] } });
+    expect(await run.ended).toBe(2);
+    expect(run.screen()).toContain('Nothing was changed');
+  });
+
+  test.each([[['env']], [['env', 'list']], [['env', 'rewrap', '--nonsense']]])('refuses %j', async (given) => {
+    expect(await townhall(given, { cwd: folder }).ended).toBe(2);
+  });
+});

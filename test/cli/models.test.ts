@@ -1,0 +1,83 @@
+// `townhall models check`: what it says of providers that are well, ill, and not configured, beside a server and without.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { makeDatabase } from '../support/databases.ts';
+import type { DatabasePlace } from '../support/databases.ts';
+import { testMasterKey } from '../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+import { townhall } from './townhall.ts';
+
+const key = 'CANARY-7a1b-key';
+
+describe('townhall models check', () => {
+  let folder: string;
+  let place: DatabasePlace;
+  let provider: ScriptedProvider;
+  let env: Record<string, string>;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
+    place = await makeDatabase();
+    provider = await startProvider();
+    const where: Record<string, string> = 'url' in place.options ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey } : { DATABASE_PATH: place.options.path };
+    env = { ...where, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key };
+  });
+  afterAll(async () => {
+    await provider.close();
+    await place.remove();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  /** Writes a models file with a provider for each script, and one whose key is not set. */
+  async function declare(scripts: Record<string, string>, more: Record<string, unknown>[] = []): Promise<void> {
+    const providers = [...Object.keys(scripts).map((id) => ({ id, kind: 'openai-compatible', base_url: provider.url, api_key_env: 'ACME_API_KEY' })), { id: 'idle', kind: 'openai-compatible', base_url: provider.url, api_key_env: 'IDLE_KEY' }, ...more];
+    const models = providers.map(({ id }) => ({ id: `${id as string}/one`, provider: id, upstream_model: scripts[id as string] ?? 'ok', rates: null }));
+    await writeFile(join(folder, 'models.json'), JSON.stringify({ providers, models }));
+  }
+
+  test('is content when all that is configured answers, and names what is not configured', async () => {
+    await declare({ acme: 'ok' });
+    const run = townhall(['models', 'check'], { cwd: folder, env });
+    expect(await run.ended, run.screen()).toBe(0);
+    expect(run.screen()).toMatch(/^acme is well: acme\/one answers, after \d+ ms\.$/m);
+    expect(run.screen()).toMatch(/^Not configured: .*idle \(IDLE_KEY is not set\).*\.$/m);
+    expect(run.screen()).toContain('openai (OPENAI_API_KEY is not set)');
+  });
+
+  test('says with 1 what is wrong with each, never its key', async () => {
+    await declare({ well: 'ok', keyless: 'status?code=401', gone: 'status?code=404&message=no+such+model', ill: 'status?code=503', odd: 'html' }, [{ id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }]);
+    const before = provider.calls.length;
+    const run = townhall(['models', 'check', '--json'], { cwd: folder, env });
+    expect(await run.ended, run.screen()).toBe(1);
+    const checks = JSON.parse(run.screen()) as { provider: string; state: string; code: string | null; message: string }[];
+    const of = (id: string) => checks.find((check) => check.provider === id);
+    expect(of('well')).toMatchObject({ state: 'well', code: null });
+    expect(of('keyless')).toMatchObject({ state: 'failing', code: 'provider_credentials', message: expect.stringContaining('ACME_API_KEY') });
+    expect(of('gone')).toMatchObject({ state: 'failing', message: expect.stringContaining('no such model') });
+    expect(of('ill')).toMatchObject({ state: 'failing', code: 'upstream_failed', message: expect.stringContaining('503') });
+    expect(of('odd')).toMatchObject({ state: 'failing', code: 'upstream_failed' });
+    expect(of('nowhere')).toMatchObject({ state: 'failing', message: expect.stringContaining('http://127.0.0.1:9/v1') });
+    expect(of('idle')).toMatchObject({ state: 'not_configured' });
+    expect(run.screen()).not.toContain(key);
+    // Once each: a check that tries again would hide what it is there to show.
+    expect(provider.calls.length - before).toBe(5);
+  });
+
+  test('asks a running server, whose database it could not open', async () => {
+    await declare({ acme: 'ok' });
+    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env });
+    await server.waitFor(/"url":"http/);
+    const run = townhall(['models', 'check'], { cwd: folder, env });
+    expect(await run.ended, run.screen()).toBe(0);
+    expect(run.screen()).toContain('acme is well');
+    server.process.kill('SIGTERM');
+    await server.ended;
+  });
+
+  test('refuses with 2 what it does not know', async () => {
+    const run = townhall(['models', 'list'], { cwd: folder, env });
+    expect(await run.ended).toBe(2);
+    expect(run.screen()).toContain('townhall models check');
+  });
+});

@@ -1,0 +1,183 @@
+// Operations × identities: what the contract says that each caller hears at the door of each operation, and what a
+// server answers. New operations are in it by themselves; only the credentials are made by hand.
+import { createHash } from 'node:crypto';
+import bundle from '../../src/contract/gateway/bundle.json' with { type: 'json' };
+import { id } from '../../src/kernel/ids.ts';
+import type { Sql } from '../../src/kernel/database.ts';
+import { token } from '../../src/kernel/secret.ts';
+
+export const callers = ['none', 'garbage', 'malformed', 'expired', 'revoked', 'user', 'user of another Bureau', 'user of a paused Bureau', 'admin', 'agent'] as const;
+export type Caller = (typeof callers)[number];
+
+interface Operation {
+  operationId: string;
+  method: string;
+  path: string;
+  /** Empty for one that anyone may call. */
+  schemes: readonly string[];
+  ignoresCredential: boolean;
+  /** Statuses that it declares. */
+  statuses: readonly string[];
+}
+
+/** `in` is past the door: whatever comes then, it is neither 401 nor 403. */
+export type Expected = 'in' | { status: 401 | 403; code: string };
+
+export interface Finding {
+  operation: Operation;
+  caller: Caller;
+  expected: Expected;
+  status: number;
+  code: string | null;
+  /** Why the answer is not what the contract says; null when it is. */
+  fault: string | null;
+}
+
+interface Declared {
+  operationId: string;
+  security: Record<string, string[]>[];
+  responses: Record<string, unknown>;
+  'x-ignores-credential'?: boolean;
+}
+
+export function operations(): Operation[] {
+  return Object.entries(bundle.paths as unknown as Record<string, Record<string, Declared>>).flatMap(([path, item]) =>
+    ['get', 'post', 'put', 'patch', 'delete'].flatMap((method) => {
+      const own = item[method];
+      if (own === undefined) return [];
+      return {
+        operationId: own.operationId,
+        method: method.toUpperCase(),
+        path,
+        schemes: own.security.flatMap((requirement) => Object.keys(requirement)),
+        ignoresCredential: own['x-ignores-credential'] === true,
+        statuses: Object.keys(own.responses),
+      };
+    }),
+  );
+}
+
+export function expectedOf(operation: Operation, caller: Caller): Expected {
+  if (operation.ignoresCredential) return 'in';
+  const isOpen = operation.schemes.length === 0;
+  const admits = (scheme: string): Expected => (isOpen || operation.schemes.includes(scheme) ? 'in' : { status: 403, code: 'forbidden_for_identity' });
+  switch (caller) {
+    case 'none':
+      return isOpen ? 'in' : { status: 401, code: 'authentication_required' };
+    case 'user':
+    case 'user of another Bureau':
+      return admits('userToken');
+    case 'user of a paused Bureau':
+      return { status: 403, code: 'bureau_paused' };
+    case 'admin':
+      return admits('adminSession');
+    default:
+      return { status: 401, code: 'invalid_token' };
+  }
+}
+
+/** Makes the two Bureaus that the callers need. */
+export async function prepare(sql: Sql): Promise<void> {
+  for (const [bureauId, state] of [['matrix_one', 'active'], ['matrix_other', 'active'], ['matrix_paused', 'paused']]) {
+    await sql`
+      insert into gateway.bureaus_records (bureau_id, name, server_url, state) values (${bureauId ?? ''}, 'Matrix', 'https://matrix.example', ${state ?? ''})
+      on conflict do nothing`;
+  }
+}
+
+/** Every caller at every operation. Each call has a credential of its own, since some operations end the one that they are called with. */
+export async function walk(url: string, sql: Sql): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const operation of operations()) {
+    for (const caller of callers) findings.push(await ask(url, operation, { caller, authorization: await credentialOf(sql, caller) }));
+  }
+  return findings;
+}
+
+async function ask(url: string, operation: Operation, who: { caller: Caller; authorization: string | null }): Promise<Finding> {
+  const { caller, authorization } = who;
+  const gate = new AbortController();
+  const answer = await fetch(url + operation.path.replace(/\{\w+\}/g, 'nothing'), {
+    method: operation.method,
+    headers: { ...(authorization === null ? {} : { authorization }), ...(operation.method === 'GET' ? {} : { 'content-type': 'application/json' }) },
+    // Nothing that an operation could act upon: what is past the door is refused for its body, or finds nothing.
+    ...(operation.method === 'GET' ? {} : { body: '{}' }),
+    redirect: 'manual',
+    signal: gate.signal,
+  });
+  const isJson = answer.headers.get('content-type')?.startsWith('application/json') === true;
+  const body = isJson ? ((await answer.json()) as { error?: { code?: string; request_id?: string } }) : {};
+  const code = body.error?.code ?? null;
+  const expected = expectedOf(operation, caller);
+  const fault = faultOf(operation, expected, { status: answer.status, code, challenge: answer.headers.get('www-authenticate') });
+  gate.abort();
+  return { operation, caller, expected, status: answer.status, code, fault };
+}
+
+function faultOf(operation: Operation, expected: Expected, got: { status: number; code: string | null; challenge: string | null }): string | null {
+  const { status, code, challenge } = got;
+  if (!operation.statuses.includes(String(status))) return `${status} is not declared`;
+  if (status >= 500) return `it answered ${status}`;
+  if (expected !== 'in') return status === expected.status && code === expected.code && (status === 401) === (challenge !== null) ? null : `expected ${expected.status} ${expected.code}`;
+  // Past the door a guess or a foreign thing may still be refused; then it says something else than the door would.
+  const isDoor = ['authentication_required', 'invalid_token', 'forbidden_for_identity', 'bureau_paused'].includes(code ?? '');
+  return isDoor ? 'expected to be let in' : null;
+}
+
+async function credentialOf(sql: Sql, caller: Caller): Promise<string | null> {
+  switch (caller) {
+    case 'none':
+      return null;
+    case 'garbage':
+      return 'Bearer nonsense';
+    case 'malformed':
+      return `Basic ${Buffer.from('user:password').toString('base64')}`;
+    case 'agent':
+      return `Bearer ${token('agt')}`;
+    case 'admin':
+      return `Bearer ${await adminSession(sql)}`;
+    case 'user of another Bureau':
+      return `Bearer ${await userToken(sql, 'matrix_other')}`;
+    case 'user of a paused Bureau':
+      return `Bearer ${await userToken(sql, 'matrix_paused')}`;
+    case 'expired':
+    case 'revoked':
+      return `Bearer ${await userToken(sql, 'matrix_one', caller)}`;
+    case 'user':
+      return `Bearer ${await userToken(sql, 'matrix_one')}`;
+  }
+}
+
+async function userToken(sql: Sql, bureauId: string, end?: 'expired' | 'revoked'): Promise<string> {
+  const [userId, minted] = [id('usr'), token('usr')];
+  await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, ${bureauId})`;
+  await sql`
+    insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at, revoked_at)
+    values (${id('tok')}, ${userId}, 'user', ${digest(minted)}, ${minted.slice(-4)},
+      now() + make_interval(hours => ${end === 'expired' ? -1 : 1}), ${end === 'revoked' ? sql`now()` : null})`;
+  return minted;
+}
+
+async function adminSession(sql: Sql): Promise<string> {
+  const minted = token('adm');
+  const [administrator] = await sql<{ adminId: string }[]>`select admin_id as "adminId" from gateway.admin_administrators limit 1`;
+  if (!administrator) throw new Error('The table needs a server with an administrator.');
+  await sql`
+    insert into gateway.admin_sessions (session_id, admin_id, digest, last4, expires_at)
+    values (${id('adm')}, ${administrator.adminId}, ${digest(minted)}, ${minted.slice(-4)}, now() + interval '1 hour')`;
+  return minted;
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
+
+/** The table as text: a line an operation, a column a caller. */
+export function render(findings: readonly Finding[]): string {
+  const byOperation = Map.groupBy(findings, ({ operation }) => operation.operationId);
+  const width = Math.max(...[...byOperation.keys()].map((operationId) => operationId.length));
+  const heads = callers.map((caller) => caller.replace('user of a paused Bureau', 'paused').replace('user of another Bureau', 'other'));
+  const line = (name: string, cells: readonly string[]) => `${name.padEnd(width)}  ${cells.map((cell, index) => cell.padEnd(Math.max((heads[index] ?? '').length, 4))).join('  ')}`.trimEnd();
+  const rows = [...byOperation].map(([operationId, row]) => line(operationId, row.map(({ status, fault }) => `${status}${fault === null ? '' : '!'}`)));
+  return [line('', heads), ...rows].join('\n');
+}

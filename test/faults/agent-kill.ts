@@ -1,0 +1,93 @@
+// Kills an agent with SIGKILL at random points, twenty times, and starts it again: node test/faults/agent-kill.ts [SEED].
+// Each accepted item has to have run once or to be reported interrupted, at most 250 ms of text may be lost, no finished
+// tool call may run again, and the queue has to go on within two seconds.
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createAgentClient } from '@townhall/agent';
+import { chance, readSeed, speakingGateway, startAgentProcess, type AgentProcess } from './agent-world.ts';
+
+const kills = 20;
+const goOnMs = 2_000;
+const lostTextMs = 250;
+const random = chance(readSeed());
+const dataDir = await mkdtemp(join(tmpdir(), 'townhall-kill-'));
+const gateway = await speakingGateway({ chunks: 15, gapMs: 20 });
+const faults: string[] = [];
+let agent: AgentProcess | undefined;
+const accepted = new Map<string, { sessionId: string; runId: string }>();
+const startsMs: number[] = [];
+let worstLossMs = 0;
+let worstGoOnMs = 0;
+try {
+  agent = await startAgentProcess(dataDir, gateway.url);
+  let item = 0;
+  for (let round = 1; round <= kills; round += 1) {
+    const client = createAgentClient({ baseUrl: agent.url, token: agent.token, timeoutMs: 10_000 });
+    const running = Array.from({ length: 3 }, () => {
+      item += 1;
+      const name = `item-${item}`;
+      const text = random() < 0.5 ? `${name} WRITE:${name}` : name;
+      // Some into one chat, so that a queue stands behind what is cut.
+      const call = client.sessions.execute({ chatId: `chat-${round % 3}`, instructions: text });
+      return call.then(({ sessionId, runId }) => void accepted.set(name, { sessionId, runId }), () => {});
+    });
+    await new Promise((resolve) => setTimeout(resolve, random() * 900));
+    const killedAtMs = performance.now();
+    await agent.kill();
+    await Promise.all(running);
+    agent = await startAgentProcess(dataDir, gateway.url);
+    startsMs.push(agent.startedInMs);
+    const readyMs = performance.now();
+    const next = createAgentClient({ baseUrl: agent.url, token: agent.token });
+    for (const [name, { sessionId, runId }] of accepted) {
+      const run = await next.sessions.getRun({ sessionId, runId });
+      // What runs now was begun by this process; the process before has left nothing open.
+      if (run.status === 'interrupted' && run.message !== null) {
+        const pieces = gateway.sent.get(name) ?? [];
+        const kept = run.message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
+        const lost = pieces.filter(({ text, atMs }) => atMs < killedAtMs && !kept.includes(text));
+        const lossMs = lost.length === 0 ? 0 : killedAtMs - Math.min(...lost.map(({ atMs }) => atMs));
+        worstLossMs = Math.max(worstLossMs, run.settledAt !== null && Date.parse(run.settledAt) > Date.now() - (performance.now() - killedAtMs) ? lossMs : 0);
+      }
+    }
+    const { items } = await next.sessions.list({ kind: 'chat' });
+    for (const session of items) {
+      if (session.queueLength === 0 && session.activeRunId === null) continue;
+      if (session.activeRunId === null) faults.push(`round ${round}: the queue of ${session.chatId} stands still`);
+      worstGoOnMs = Math.max(worstGoOnMs, performance.now() - readyMs);
+    }
+  }
+  const client = createAgentClient({ baseUrl: agent.url, token: agent.token });
+  const sessions = new Set([...accepted.values()].map(({ sessionId }) => sessionId));
+  for (const sessionId of sessions) {
+    const seqs: number[] = [];
+    const settled = new Map<string, number>();
+    for await (const event of client.sessions.follow({ sessionId, until: 'idle' })) {
+      if ('seq' in event) seqs.push(event.seq);
+      if (event.type === 'run.settled') settled.set(event.runId, (settled.get(event.runId) ?? 0) + 1);
+    }
+    if (seqs.some((seq, index) => seq !== index + 1)) faults.push(`the log of ${sessionId} has a gap`);
+    for (const [runId, times] of settled) if (times !== 1) faults.push(`${runId} was settled ${times} times`);
+  }
+  const outcomes: Record<string, number> = {};
+  for (const [name, { sessionId, runId }] of accepted) {
+    const run = await client.sessions.getRun({ sessionId, runId });
+    outcomes[run.status] = (outcomes[run.status] ?? 0) + 1;
+    if (run.status !== 'completed' && run.status !== 'interrupted') faults.push(`${name} is ${run.status}`);
+    const answers = gateway.asked.filter((asked) => asked === name).length;
+    const tools = gateway.asked.filter((asked) => asked === `${name} tool`).length;
+    if (answers > 1 || tools > 1) faults.push(`${name} was run more than once`);
+    if (run.status === 'completed' && tools === 1 && (await readFile(join(dataDir, 'workspace', `${name}.txt`), 'utf8').catch(() => '')) !== 'once') faults.push(`the tool of ${name} has left nothing`);
+  }
+  if (worstLossMs > lostTextMs) faults.push(`${Math.round(worstLossMs)} ms of text were lost`);
+  if (worstGoOnMs > goOnMs) faults.push(`a queue went on after ${Math.round(worstGoOnMs)} ms`);
+  for (const fault of faults) console.log(`FAIL ${fault}`);
+  const sortedStarts = [...startsMs].sort((a, b) => a - b);
+  console.log(`${kills} kills, ${accepted.size} accepted, outcomes ${JSON.stringify(outcomes)}, at most ${Math.round(worstLossMs)} ms of text lost, restart p50 ${Math.round(sortedStarts[Math.floor(kills / 2)] ?? 0)} ms`);
+  process.exitCode = faults.length === 0 ? 0 : 1;
+} finally {
+  await agent?.kill();
+  await gateway.close();
+  await rm(dataDir, { recursive: true, force: true });
+}

@@ -1,0 +1,147 @@
+// The login with a code out of an e-mail.
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startMailbox, type Mailbox } from './mailbox.ts';
+import { startWorld, type World } from './world.ts';
+
+let world: World;
+let mailbox: Mailbox;
+beforeAll(async () => {
+  mailbox = await startMailbox();
+  world = await startWorld({ env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example' } });
+});
+afterAll(async () => {
+  await world?.close();
+  await mailbox?.close();
+});
+
+const post = (path: string, body: object) => world.call('POST', `/v1/accounts/${path}`, { body });
+const newAddress = () => `user-${randomBytes(6).toString('hex')}@example.com`;
+const result = (loginId: string) => world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
+
+async function start(): Promise<string> {
+  const { body } = await post('login/start', { provider: 'email_code', bureau_id: 'local' });
+  expect(body).toMatchObject({ outcome: 'input', inputs: [{ name: 'email', type: 'email', required: true }] });
+  return body.login_id;
+}
+
+async function send(loginId: string, email: string) {
+  return post('login/continue', { login_id: loginId, input: { email } });
+}
+
+const enter = (loginId: string, code: string) => post('login/continue', { login_id: loginId, input: { code } });
+const wrongFor = (code: string) => (code === '00000000' ? '11111111' : '00000000');
+
+describe('the login with an e-mail code', () => {
+  test('asks for the address, then for the code, and makes a user of a new address', async () => {
+    const email = newAddress();
+    const loginId = await start();
+    const sent = await send(loginId, ` ${email.toUpperCase()} `);
+    expect([sent.status, sent.body]).toEqual([200, { login_id: loginId, provider: 'email_code', outcome: 'input', inputs: [{ name: 'code', type: 'code', label: 'Code from the e-mail', required: true }] }]);
+    expect((await result(loginId)).body.status).toBe('pending');
+    const { code, text } = await mailbox.letterTo(email);
+    expect(text).toContain('Local');
+    expect((await enter(loginId, `${code.slice(0, 4)} ${code.slice(4)}`)).body.outcome).toBe('done');
+    expect((await result(loginId)).body.user).toMatchObject({ email });
+  });
+
+  test('leads one address to one user', async () => {
+    const email = newAddress();
+    const ids = [];
+    for (let login = 1; login <= 2; login += 1) {
+      const loginId = await start();
+      await send(loginId, email);
+      await enter(loginId, (await mailbox.letterTo(email, login)).code);
+      ids.push((await result(loginId)).body.user.user_id);
+    }
+    expect(new Set(ids).size).toBe(1);
+  });
+
+  test('refuses a wrong code and lets the right one follow', async () => {
+    const email = newAddress();
+    const loginId = await start();
+    await send(loginId, email);
+    const { code } = await mailbox.letterTo(email);
+    const wrong = await enter(loginId, wrongFor(code));
+    expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
+    expect((await enter(loginId, code)).body.outcome).toBe('done');
+  });
+
+  test('ends an attempt with its fifth input', async () => {
+    const email = newAddress();
+    const loginId = await start();
+    await send(loginId, email);
+    const { code } = await mailbox.letterTo(email);
+    for (let tried = 0; tried < 4; tried += 1) expect((await enter(loginId, wrongFor(code))).status).toBe(401);
+    expect((await enter(loginId, code)).status).toBe(410);
+    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'too_many_tries' });
+  });
+
+  test('takes five wrong codes an hour of one address, over all attempts', async () => {
+    const email = newAddress();
+    const statuses: number[] = [];
+    for (let attempt = 1; attempt <= 2; attempt += 1) {
+      const loginId = await start();
+      await send(loginId, email);
+      const { code } = await mailbox.letterTo(email, attempt);
+      for (let tried = 0; tried < 4; tried += 1) statuses.push((await enter(loginId, wrongFor(code))).status);
+    }
+    expect(statuses).toEqual([401, 401, 401, 401, 401, 429, 429, 429]);
+  });
+
+  test('twenty right codes at once end in one user and one token', async () => {
+    const email = newAddress();
+    const loginId = await start();
+    await send(loginId, email);
+    const { code } = await mailbox.letterTo(email);
+    await Promise.all(Array.from({ length: 20 }, () => enter(loginId, code)));
+    const reads = await Promise.all(Array.from({ length: 5 }, () => result(loginId)));
+    expect(new Set(reads.map(({ body }) => body.user_token)).size).toBe(1);
+    expect(await world.database.sql`select 1 from gateway.accounts_users where email = ${email}`).toHaveLength(1);
+  });
+
+  test('does not take the code of another attempt', async () => {
+    const email = newAddress();
+    const [one, other] = [await start(), await start()];
+    await send(one, email);
+    const { code } = await mailbox.letterTo(email);
+    await send(other, email);
+    await mailbox.letterTo(email, 2);
+    expect((await enter(other, code)).status).toBe(401);
+  });
+
+  test('refuses what is no address, and an address where a code is asked for', async () => {
+    const loginId = await start();
+    const none = await send(loginId, 'nobody');
+    expect([none.status, none.body.error.param]).toEqual([400, 'input.email']);
+    const email = newAddress();
+    await send(loginId, email);
+    const again = await send(loginId, email);
+    expect([again.status, again.body.error.param]).toEqual([400, 'input.code']);
+  });
+});
+
+test('gives the token to a reader who waited while the attempt was finished', async () => {
+  const loginId = await start();
+  let reading: ReturnType<typeof result> | undefined;
+  await world.database.tx(async (tx) => {
+    await tx`select 1 from gateway.accounts_login_attempts where digest = sha256(${Buffer.from(loginId)}) for update`;
+    reading = result(loginId);
+    // The embedded engine has one session, in which the reader waits for its turn instead of the lock.
+    const isWaiting = async () => world.database.engine === 'embedded' || (await tx`select 1 from pg_locks where not granted`).length > 0;
+    await expect.poll(isWaiting, { timeout: 5_000 }).toBe(true);
+    await tx`insert into gateway.accounts_users (user_id, bureau_id) values ('usr_waited', 'local')`;
+    await tx`update gateway.accounts_login_attempts set state = 'done', user_id = 'usr_waited' where digest = sha256(${Buffer.from(loginId)})`;
+  });
+  expect((await reading)?.body).toMatchObject({ status: 'done', user: { user_id: 'usr_waited' } });
+});
+
+test('says that there is no such member, and ignores a redirect_to', async () => {
+  const extra = await post('login/continue', { login_id: await start(), input: {}, user_id: 'usr_1' });
+  expect([extra.status, extra.body.error.param]).toEqual([400, 'user_id']);
+  const started = await post('login/start', { provider: 'email_code', bureau_id: 'local', redirect_to: `${world.url}/x`, code_challenge: 'A'.repeat(43) });
+  const email = newAddress();
+  await send(started.body.login_id, email);
+  await enter(started.body.login_id, (await mailbox.letterTo(email)).code);
+  expect((await result(started.body.login_id)).body.status).toBe('done');
+});

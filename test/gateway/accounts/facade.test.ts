@@ -1,0 +1,124 @@
+// The login as a client drives it, `client.login(…)`, against the whole gateway: an e-mail account, a third party with
+// the browser elsewhere, and a web page that goes there and comes back.
+import { GatewayError } from '@townhall/gateway';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
+import { startOidc, type Oidc } from '../../support/oidc.ts';
+import { startMailbox, type Mailbox } from './mailbox.ts';
+
+// On PostgreSQL nobody knows the address before the server listens, so that the tests say it as an operator would.
+const publicUrl = 'http://127.0.0.1:43999';
+const callback = `${publicUrl}/v1/accounts/oauth/callback`;
+let world: GatewayWorld;
+let mailbox: Mailbox;
+let oidc: Oidc;
+beforeAll(async () => {
+  mailbox = await startMailbox();
+  oidc = await startOidc(callback);
+  world = await startGateway({
+    env: {
+      TOWNHALL_CITY_BASE_URL: publicUrl, SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example',
+      OIDC_ISSUER: oidc.issuer, OIDC_CLIENT_ID: oidc.clientId, OIDC_CLIENT_SECRET: oidc.clientSecret,
+    },
+  });
+});
+afterAll(async () => {
+  await world?.close();
+  await oidc?.close();
+  await mailbox?.close();
+});
+
+/** The callback as the browser asks it, at the port where the server really is. */
+const visit = (url: URL) => fetch(world.url + url.pathname + url.search, { redirect: 'manual' });
+
+async function decide(page: string, decision: 'confirm' | 'cancel'): Promise<void> {
+  const confirmation = /name="confirmation" value="([^"]+)"/.exec(page)?.[1] ?? '';
+  await fetch(`${world.url}/v1/accounts/oauth/confirm`, { method: 'POST', body: new URLSearchParams({ confirmation, decision }) });
+}
+
+describe('client.login', () => {
+  test('asks for the inputs of each step, and again after a wrong one', async () => {
+    const asked: string[] = [];
+    const { userToken, expiresAt, user } = await world.guest.login({
+      bureauId: 'local',
+      provider: 'email_code',
+      input: async (inputs, wrong) => {
+        const names = inputs.map(({ name }) => name).join();
+        asked.push(wrong ? `${names} after ${wrong.code}` : names);
+        if (names === 'email') return { email: 'ada@example.com' };
+        const { code } = await mailbox.letterTo('ada@example.com');
+        return { code: wrong ? code : code.replace(/./g, (digit) => String(9 - Number(digit))) };
+      },
+    });
+    expect(asked).toEqual(['email', 'code', 'code after invalid_credentials']);
+    expect(user.email).toBe('ada@example.com');
+    expect(expiresAt.getTime()).toBeGreaterThan(Date.now());
+    expect((await world.as(userToken).accounts.getMe()).user.user_id).toBe(user.user_id);
+  });
+
+  test('shows the code and waits for a browser anywhere', async () => {
+    oidc.account = { sub: 'ada', name: 'Ada' };
+    const { user } = await world.guest.login({
+      bureauId: 'local',
+      provider: 'oidc',
+      pollMs: 20,
+      open: ({ url, userCode }) =>
+        void (async () => {
+          const page = await (await visit(await oidc.browse(url))).text();
+          expect(page).toContain(userCode);
+          await decide(page, 'confirm');
+        })(),
+    });
+    expect(user.display_name).toBe('Ada');
+  });
+
+  test('throws what came of an attempt that the person refused', async () => {
+    const refused = world.guest.login({
+      bureauId: 'local',
+      provider: 'oidc',
+      pollMs: 20,
+      open: ({ url }) => void (async () => decide(await (await visit(await oidc.browse(url))).text(), 'cancel'))(),
+    });
+    await expect(refused).rejects.toMatchObject({ name: 'GatewayError', code: 'login_denied' });
+  });
+
+  test('stops waiting when it is told to, with the signal’s reason', async () => {
+    const stop = new AbortController();
+    const waiting = world.guest.login({ bureauId: 'local', provider: 'oidc', pollMs: 60_000, signal: stop.signal, open: () => setTimeout(() => stop.abort(new Error('enough')), 50) });
+    await expect(waiting).rejects.toThrow('enough');
+  });
+
+  test('says which function it needs, and throws on what the server refuses', async () => {
+    await expect(world.guest.login({ bureauId: 'local', provider: 'email_code' })).rejects.toThrow('`input`');
+    await expect(world.guest.login({ bureauId: 'local', provider: 'oidc' })).rejects.toThrow('`open`');
+    await expect(world.guest.login({ bureauId: 'nobody', provider: 'oidc' })).rejects.toSatisfy((error) => GatewayError.isInstance(error) && error.code === 'bureau_not_found');
+  });
+});
+
+describe('client.login.redirect and client.login.finish', () => {
+  const redirectTo = 'http://127.0.0.1:43127/after';
+  const begin = () => world.guest.login.redirect({ bureauId: 'local', provider: 'oidc', redirectTo });
+
+  test('bring a web page to its token, which the link alone does not', async () => {
+    oidc.account = { sub: 'grace', name: 'Grace' };
+    await world.sql`update gateway.bureaus_records set server_url = 'http://127.0.0.1:43127' where bureau_id = 'local'`;
+    const { url, resume } = await begin();
+    const back = (await visit(await oidc.browse(url))).headers.get('location') ?? '';
+    expect(back.startsWith(`${redirectTo}#login_code=`)).toBe(true);
+    // Another browser's memory does not fit.
+    await expect(world.guest.login.finish((await begin()).resume, back)).rejects.toMatchObject({ code: 'login_failed' });
+    const done = await world.guest.login.finish(resume, back);
+    expect(done?.user.display_name).toBe('Grace');
+  });
+
+  test('throw when the person came back without a login, and see where there is none', async () => {
+    const { resume } = await begin();
+    await expect(world.guest.login.finish(resume, `${redirectTo}#login_error=login_denied`)).rejects.toMatchObject({ code: 'login_denied' });
+    expect(await world.guest.login.finish(resume, redirectTo)).toBeNull();
+    expect(await world.guest.login.finish(resume, `${redirectTo}#top`)).toBeNull();
+  });
+
+  test('are not for a provider without a third party', async () => {
+    await expect(world.guest.login.redirect({ bureauId: 'local', provider: 'email_code', redirectTo })).rejects.toThrow('use `login`');
+  });
+});

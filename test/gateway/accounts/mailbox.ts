@@ -1,0 +1,57 @@
+// A real mail server for one test file: it takes what comes and shows it.
+import type { AddressInfo } from 'node:net';
+import { SMTPServer } from 'smtp-server';
+
+export interface Letter {
+  to: string;
+  subject: string;
+  text: string;
+  /** The eight digits out of the text; empty where there are none. */
+  code: string;
+}
+
+export interface Mailbox {
+  url: string;
+  letters: Letter[];
+  /** The newest letter to the address once there are so many; throws when none comes in time. */
+  letterTo(address: string, count?: number): Promise<Letter>;
+  close(): Promise<void>;
+}
+
+export async function startMailbox(): Promise<Mailbox> {
+  const letters: Letter[] = [];
+  const server = new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['STARTTLS', 'AUTH'],
+    logger: false,
+    onData(stream, session, done) {
+      let raw = '';
+      stream.setEncoding('utf8').on('data', (chunk: string) => (raw += chunk));
+      stream.on('end', () => {
+        const [head = '', ...rest] = raw.split('\r\n\r\n');
+        const text = rest.join('\r\n\r\n');
+        const subject = /^Subject: (.*)$/m.exec(head)?.[1] ?? '';
+        const code = /(\d{4}) (\d{4})/.exec(text)?.slice(1).join('') ?? '';
+        for (const { address } of session.envelope.rcptTo) letters.push({ to: address, subject, text, code });
+        done();
+      });
+    },
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.server.address() as AddressInfo;
+  return {
+    url: `smtp://127.0.0.1:${port}`,
+    letters,
+    async letterTo(address, count = 1) {
+      const deadline = performance.now() + 10_000;
+      for (;;) {
+        const theirs = letters.filter(({ to }) => to === address);
+        const newest = theirs.at(-1);
+        if (newest && theirs.length >= count) return newest;
+        if (performance.now() > deadline) throw new Error(`No letter came to ${address}.`);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    },
+    close: () => new Promise((resolve) => server.close(() => resolve())),
+  };
+}

@@ -1,0 +1,426 @@
+// The login through an OpenID provider, from the first call to the token: with a real provider, and with everything
+// that somebody could forge on the way.
+import { createHash, randomBytes } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startOidc, type Oidc } from '../../support/oidc.ts';
+import { startWorld, type World } from './world.ts';
+
+let world: World;
+let oidc: Oidc;
+const redirectTo = 'https://shop.example/login?from=menu';
+
+beforeAll(async () => {
+  world = await startWorld({ maxConnections: 1, accounts: { providerDeadlineMs: 2_000 } });
+  oidc = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
+  Object.assign(world.env, { OIDC_ISSUER: oidc.issuer, OIDC_CLIENT_ID: oidc.clientId, OIDC_CLIENT_SECRET: oidc.clientSecret });
+  await world.database.sql`update gateway.bureaus_records set redirect_origins = ${world.database.sql.array(['https://shop.example'], 25)} where bureau_id = 'local'`;
+});
+beforeEach(() => world.shiftClock('0'));
+afterEach(() => {
+  oidc.bend = undefined;
+  oidc.refuses = false;
+  oidc.hangs.clear();
+});
+afterAll(async () => {
+  await oidc?.close();
+  await world?.close();
+});
+
+function proof() {
+  const verifier = randomBytes(32).toString('base64url');
+  return { verifier, challenge: createHash('sha256').update(verifier).digest('base64url') };
+}
+
+async function start(extra: Record<string, string> = {}) {
+  const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local', ...extra } });
+  expect([status, body.outcome]).toEqual([200, 'redirect']);
+  return { loginId: String(body.login_id), url: String(body.url), userCode: body.user_code as string | undefined };
+}
+
+const pathOf = (url: URL) => url.pathname + url.search;
+const comeBack = (url: URL) => world.call('GET', pathOf(url));
+const result = (loginId: string, members: Record<string, string> = {}) =>
+  world.call('GET', `/v1/accounts/login/result?${new URLSearchParams({ login_id: loginId, ...members })}`);
+const decide = (fields: Record<string, string>) =>
+  world.call('POST', '/v1/accounts/oauth/confirm', { body: new URLSearchParams(fields).toString(), headers: { 'content-type': 'application/x-www-form-urlencoded' } });
+const confirmationIn = (html: string) => /name="confirmation" value="([^"]+)"/.exec(html)?.[1] ?? '';
+const counts = async () => {
+  const [row] = await world.database.sql<{ users: number; tokens: number }[]>`
+    select (select count(*)::int from gateway.accounts_users) as users, (select count(*)::int from gateway.accounts_tokens) as tokens`;
+  return row;
+};
+
+describe('a redirect login without redirect_to', () => {
+  test('asks the person to compare the code, and gives the token after the confirmation alone', async () => {
+    oidc.account = { sub: 'ada', email: 'ada@example.com', email_verified: true, name: 'Ada <Lovelace>' };
+    const { loginId, url, userCode } = await start();
+    expect(userCode).toMatch(/^[B-Z]{4}-[B-Z]{4}$/);
+    const page = await comeBack(await oidc.browse(url));
+    expect(page.status).toBe(200);
+    expect(page.text).toContain(userCode);
+    expect(page.text).toContain('Local');
+    expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'pending' });
+
+    const said = await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' });
+    expect([said.status, said.text]).toEqual([200, expect.stringContaining('You are logged in')]);
+    const { body } = await result(loginId);
+    expect(body).toMatchObject({ status: 'done', user: { email: 'ada@example.com', display_name: 'Ada <Lovelace>' } });
+    expect((await world.call('GET', '/v1/accounts/me', { token: body.user_token })).status).toBe(200);
+  });
+
+  test('gives nothing when the person says no, and nothing twice', async () => {
+    const { loginId, url } = await start();
+    const page = await comeBack(await oidc.browse(url));
+    const confirmation = confirmationIn(page.text);
+    expect((await decide({ confirmation, decision: 'cancel' })).text).toContain('refused');
+    expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'failed', error: 'login_denied' });
+    expect((await decide({ confirmation, decision: 'confirm' })).status).toBe(400);
+    expect((await result(loginId)).body.status).toBe('failed');
+  });
+
+  test.each([
+    ['an unknown confirmation', { confirmation: `lgf_${'0'.repeat(43)}`, decision: 'confirm' }],
+    ['no confirmation', { decision: 'confirm' }],
+    ['another decision', { confirmation: `lgf_${'0'.repeat(43)}`, decision: 'maybe' }],
+  ])('takes a form with %s for an old one', async (_name, fields) => {
+    expect((await decide(fields as Record<string, string>)).status).toBe(400);
+  });
+
+  test('answers pages that hold no script, go into no frame, and end up in no cache', async () => {
+    const { url } = await start();
+    const { headers, text } = await comeBack(await oidc.browse(url));
+    expect(headers['content-type']).toMatch(/^text\/html;charset=utf-8$/);
+    expect(headers['content-security-policy']).toMatch(/^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'$/);
+    expect(headers['cache-control']).toBe('no-store');
+    expect(headers['referrer-policy']).toBe('no-referrer');
+    expect(text).not.toContain('<script');
+  });
+
+  test('escapes the name of a Bureau', async () => {
+    await world.database.sql`update gateway.bureaus_records set name = '<img src=x onerror=alert(1)>'`;
+    const { url } = await start();
+    const { text } = await comeBack(await oidc.browse(url));
+    expect(text).not.toContain('<img');
+    await world.database.sql`update gateway.bureaus_records set name = 'Local'`;
+  });
+});
+
+describe('a redirect login with redirect_to', () => {
+  test('gives the token for the code that the browser brought and the verifier that stayed', async () => {
+    const { verifier, challenge } = proof();
+    const { loginId, url, userCode } = await start({ redirect_to: redirectTo, code_challenge: challenge });
+    expect(userCode).toBeUndefined();
+    const back = await comeBack(await oidc.browse(url));
+    expect(back.status).toBe(303);
+    const location = String(back.headers.location);
+    expect(location).toMatch(/^https:\/\/shop\.example\/login\?from=menu#login_code=lgc_[0-9A-Za-z]{43}$/);
+    const code = location.slice(location.indexOf('=lgc_') + 1);
+
+    // The starter alone gets nothing, nor does anybody with one half of the proof.
+    const bare = await result(loginId);
+    expect([bare.status, bare.body.error.param]).toEqual([400, 'login_code']);
+    for (const members of [{ login_code: code, code_verifier: proof().verifier }, { login_code: `lgc_${'0'.repeat(43)}`, code_verifier: verifier }]) {
+      const wrong = await result(loginId, members);
+      expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
+    }
+    const { status, body } = await result(loginId, { login_code: code, code_verifier: verifier });
+    expect([status, body.status]).toEqual([200, 'done']);
+    expect((await result(loginId)).status).toBe(400);
+  });
+
+  test('brings the person back with the reason when they say no', async () => {
+    oidc.refuses = true;
+    const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: proof().challenge });
+    const back = await comeBack(await oidc.browse(url));
+    expect([back.status, back.headers.location]).toEqual([303, `${redirectTo}#login_error=login_denied`]);
+    expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'failed', error: 'login_denied' });
+  });
+
+  test.each([
+    ['an origin that the Bureau has not named', 'https://evil.example/login'],
+    ['a name that only begins like the Bureau’s', 'https://shop.example.evil.example/'],
+    ['credentials that look like the Bureau’s name', 'https://shop.example@evil.example/'],
+    ['credentials', 'https://user:password@shop.example/'],
+    ['a backslash', 'https://evil.example\\@shop.example/'],
+    ['another port', 'https://shop.example:8443/'],
+    ['a plain connection', 'http://shop.example/'],
+    ['no host', 'javascript:alert(1)//https://shop.example'],
+    ['a relative address', '//shop.example/login'],
+    ['a fragment', 'https://shop.example/#x'],
+    ['a scheme of its own', 'shop.example://login'],
+  ])('refuses a redirect_to with %s', async (_name, given) => {
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local', redirect_to: given, code_challenge: proof().challenge } });
+    expect([status, body.error.param]).toEqual([400, 'redirect_to']);
+  });
+
+  test('wants both, the address and the challenge', async () => {
+    for (const [extra, param] of [[{ redirect_to: redirectTo }, 'code_challenge'], [{ code_challenge: proof().challenge }, 'redirect_to']] as const) {
+      const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local', ...extra } });
+      expect([status, body.error.param]).toEqual([400, param]);
+    }
+  });
+
+  test('takes the origin of the Server entrypoint too', async () => {
+    const { url } = await start({ redirect_to: `${world.url}/done`, code_challenge: proof().challenge });
+    expect(String((await comeBack(await oidc.browse(url))).headers.location)).toMatch(/\/done#login_code=/);
+  });
+});
+
+describe('the callback', () => {
+  const refused = async (url: string) => {
+    const { status, headers, text } = await world.call('GET', url);
+    expect(headers['content-type']).toMatch(/^text\/html/);
+    return { status, text };
+  };
+
+  test.each([
+    ['no state', '?code=abc'],
+    ['an empty state', '?state=&code=abc'],
+    ['a state of our making that was never issued', `?state=lgs_${'0'.repeat(43)}&code=abc`],
+    ['a state of another making', '?state=abc&code=abc'],
+    ['a login_id for a state', `?state=lgn_${'0'.repeat(43)}&code=abc`],
+    ['nothing at all', ''],
+  ])('answers 400 in plain words to %s', async (_name, query) => {
+    const { status, text } = await refused(`/v1/accounts/oauth/callback${query}`);
+    expect([status, text]).toEqual([400, expect.stringContaining('Begin again')]);
+  });
+
+  test('takes a state once', async () => {
+    const { url } = await start();
+    const back = await oidc.browse(url);
+    expect((await comeBack(back)).status).toBe(200);
+    expect((await refused(pathOf(back))).status).toBe(400);
+  });
+
+  test('tolerates what providers add, and checks iss where it is present', async () => {
+    const { url } = await start();
+    const back = await oidc.browse(url);
+    back.searchParams.set('scope', 'openid email');
+    back.searchParams.set('authuser', '0');
+    back.searchParams.set('prompt', 'consent');
+    expect(back.searchParams.get('iss')).toBe(oidc.issuer);
+    expect((await comeBack(back)).status).toBe(200);
+
+    const next = await start();
+    const forged = await oidc.browse(next.url);
+    forged.searchParams.set('iss', 'https://evil.example');
+    const exchanges = oidc.exchanges;
+    expect((await refused(pathOf(forged))).status).toBe(400);
+    expect(oidc.exchanges).toBe(exchanges);
+    expect((await result(next.loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
+  });
+
+  test('does not take the code of one attempt for the state of another', async () => {
+    const [one, other] = [await start(), await start()];
+    const [first, second] = [await oidc.browse(one.url), await oidc.browse(other.url)];
+    first.searchParams.set('code', second.searchParams.get('code') ?? '');
+    expect((await refused(pathOf(first))).status).toBe(400);
+    expect((await result(one.loginId)).body.status).toBe('failed');
+  });
+
+  test('does not take a code twice', async () => {
+    const [one, other] = [await start(), await start()];
+    const back = await oidc.browse(one.url);
+    expect((await comeBack(back)).status).toBe(200);
+    const second = await oidc.browse(other.url);
+    second.searchParams.set('code', back.searchParams.get('code') ?? '');
+    expect((await refused(pathOf(second))).status).toBe(400);
+  });
+
+  test.each<[string, NonNullable<Oidc['bend']>]>([
+    ['another nonce', ({ header, claims, sign }) => sign(header, { ...claims, nonce: 'another' })],
+    ['no nonce', ({ header, claims: { nonce: _nonce, ...claims }, sign }) => sign(header, claims)],
+    ['another audience', ({ header, claims, sign }) => sign(header, { ...claims, aud: 'another' })],
+    ['another issuer', ({ header, claims, sign }) => sign(header, { ...claims, iss: 'https://evil.example' })],
+    ['no subject', ({ header, claims: { sub: _sub, ...claims }, sign }) => sign(header, claims)],
+    ['an end in the past', ({ header, claims, sign }) => sign(header, { ...claims, exp: 1_700_000_000 })],
+    ['the algorithm none', ({ claims }) => `${encode({ alg: 'none' })}.${encode(claims)}.`],
+    ['a signature of somebody else', ({ header, claims, sign }) => `${sign(header, claims).split('.').slice(0, 2).join('.')}.${'A'.repeat(342)}`],
+    ['other claims under the old signature', ({ header, claims, sign }) => [encode(header), encode({ ...claims, sub: 'eve' }), sign(header, claims).split('.')[2]].join('.')],
+  ])('refuses an ID token with %s, and makes nobody of it', async (_name, bend) => {
+    const before = await counts();
+    const { loginId, url } = await start();
+    const back = await oidc.browse(url);
+    oidc.bend = bend;
+    const { status, text } = await refused(pathOf(back));
+    expect([status, text]).toEqual([400, expect.stringContaining('does not hold')]);
+    expect(text).not.toContain('name="confirmation"');
+    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
+    expect(await counts()).toEqual(before);
+  });
+
+  test('says that the provider refused, without its words', async () => {
+    const { loginId, url } = await start();
+    const state = new URL(url).searchParams.get('state') ?? '';
+    const query = new URLSearchParams({ state, error: 'server_error', error_description: '<b>evil words</b>' });
+    const { status, text } = await refused(`/v1/accounts/oauth/callback?${query}`);
+    expect(status).toBe(400);
+    expect(text).not.toContain('evil words');
+    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
+  });
+
+  test('answers when the provider hangs, at its deadline', async () => {
+    const { loginId, url } = await start();
+    const back = await oidc.browse(url);
+    oidc.hangs.add('/token');
+    const began = performance.now();
+    const { status, text } = await refused(pathOf(back));
+    expect([status, text]).toEqual([504, expect.stringContaining('too slow')]);
+    expect(performance.now() - began).toBeLessThan(12_000);
+    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'upstream_timeout' });
+  });
+
+  test('gives up an attempt that is older than ten minutes', async () => {
+    const { loginId, url } = await start();
+    const back = await oidc.browse(url);
+    await world.shiftClock('601 seconds');
+    expect((await refused(pathOf(back))).status).toBe(400);
+    expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'expired' });
+  });
+
+  test('gives up a confirmation that comes after the attempt has ended', async () => {
+    const { loginId, url } = await start();
+    const page = await comeBack(await oidc.browse(url));
+    await world.shiftClock('601 seconds');
+    expect((await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' })).status).toBe(400);
+    expect((await result(loginId)).body.status).toBe('expired');
+  });
+
+  test('twenty at once with one code make one account and one token', async () => {
+    oidc.account = { sub: 'grace' };
+    const before = await counts();
+    const { verifier, challenge } = proof();
+    const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: challenge });
+    const back = await oidc.browse(url);
+    const answers = await Promise.all(Array.from({ length: 20 }, () => comeBack(back)));
+    const [sent, ...rest] = answers.toSorted((a, b) => a.status - b.status);
+    expect([sent?.status, rest.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
+    const code = String(sent?.headers.location).split('login_code=')[1] ?? '';
+    const reads = await Promise.all(Array.from({ length: 20 }, () => result(loginId, { login_code: code, code_verifier: verifier })));
+    expect(new Set(reads.map(({ body }) => body.user_token)).size).toBe(1);
+    expect(await counts()).toEqual({ users: (before?.users ?? 0) + 1, tokens: (before?.tokens ?? 0) + 1 });
+  });
+
+  test('sends nobody to a Bureau that was paused meanwhile', async () => {
+    const { url } = await start();
+    const back = await oidc.browse(url);
+    await world.database.sql`update gateway.bureaus_records set state = 'paused'`;
+    expect((await refused(pathOf(back))).status).toBe(403);
+    await world.database.sql`update gateway.bureaus_records set state = 'active'`;
+  });
+});
+
+describe('who it is', () => {
+  async function logIn(): Promise<{ user_id: string; email: string | null }> {
+    const { loginId, url } = await start();
+    const page = await comeBack(await oidc.browse(url));
+    await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' });
+    return (await result(loginId)).body.user as unknown as { user_id: string; email: string | null };
+  }
+
+  test('is the issuer and the subject, never the e-mail address', async () => {
+    oidc.account = { sub: 'one', email: 'shared@example.com', email_verified: true };
+    const one = await logIn();
+    expect((await logIn()).user_id).toBe(one.user_id);
+    oidc.account = { sub: 'two', email: 'shared@example.com', email_verified: true };
+    const two = await logIn();
+    expect(two.user_id).not.toBe(one.user_id);
+    expect(two.email).toBe(one.email);
+  });
+
+  test('has no e-mail address that the provider has not verified', async () => {
+    oidc.account = { sub: 'three', email: 'victim@example.com', email_verified: false };
+    expect((await logIn()).email).toBeNull();
+  });
+
+  test('a blocked user gets no further than the page', async () => {
+    oidc.account = { sub: 'mallory' };
+    const { user_id: userId } = await logIn();
+    await world.database.sql`update gateway.accounts_users set state = 'blocked' where user_id = ${userId}`;
+    const { loginId, url } = await start();
+    const page = await comeBack(await oidc.browse(url));
+    expect((await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' })).status).toBe(403);
+    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'user_blocked' });
+  });
+});
+
+describe('the provider', () => {
+  test('is listed while its keys are there, and asked for PKCE, state and nonce', async () => {
+    const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
+    expect((body.items as unknown as { id: string; kind: string }[]).find(({ id }) => id === 'oidc')).toMatchObject({ kind: 'redirect', inputs: [] });
+    const asked = new URL((await start()).url).searchParams;
+    expect(Object.fromEntries(asked)).toMatchObject({
+      client_id: oidc.clientId,
+      redirect_uri: `${world.url}/v1/accounts/oauth/callback`,
+      response_type: 'code',
+      code_challenge_method: 'S256',
+      state: expect.stringMatching(/^lgs_/),
+      nonce: expect.stringMatching(/^[\w-]{43}$/),
+    });
+  });
+
+  test('sends nobody to an address that a header names', async () => {
+    const headers = { host: 'localhost:1', 'x-forwarded-host': 'evil.example', 'x-forwarded-proto': 'https', forwarded: 'host=evil.example' };
+    const { body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' }, headers });
+    expect(new URL(body.url).searchParams.get('redirect_uri')).toBe(`${world.url}/v1/accounts/oauth/callback`);
+  });
+
+  test('does not exist without its keys, nor under an issuer on a plain connection', async () => {
+    const { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer } = world.env;
+    for (const change of [{ OIDC_CLIENT_SECRET: undefined }, { OIDC_ISSUER: 'http://login.example' }, { OIDC_ISSUER: 'login.example' }]) {
+      Object.assign(world.env, { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer }, change);
+      const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' } });
+      expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
+    }
+    Object.assign(world.env, { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer });
+  });
+
+  test('that hangs or is away at the start is 504 and 502, and asked again the next time', async () => {
+    const other = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
+    const issuer = world.env['OIDC_ISSUER'];
+    Object.assign(world.env, { OIDC_ISSUER: other.issuer });
+    try {
+      const begin = () => world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' } });
+      other.hangs.add('/.well-known/openid-configuration');
+      expect((await begin()).body.error.code).toBe('upstream_timeout');
+      other.hangs.clear();
+      Object.assign(world.env, { OIDC_CLIENT_SECRET: other.clientSecret });
+      expect((await begin()).status).toBe(200);
+      await other.close();
+      Object.assign(world.env, { OIDC_ISSUER: 'http://127.0.0.1:1' });
+      expect((await begin()).body.error.code).toBe('upstream_failed');
+    } finally {
+      Object.assign(world.env, { OIDC_ISSUER: issuer, OIDC_CLIENT_SECRET: oidc.clientSecret });
+    }
+  });
+});
+
+test('keeps no state, code, verifier, nonce or secret in the database or the log', async () => {
+  oidc.account = { sub: 'canary' };
+  const { verifier, challenge } = proof();
+  const bound = await start({ redirect_to: redirectTo, code_challenge: challenge });
+  const asked = new URL(bound.url).searchParams;
+  const before = await world.dump();
+  const back = await oidc.browse(bound.url);
+  const location = String((await comeBack(back)).headers.location);
+  const loginCode = location.split('login_code=')[1] ?? '';
+  const read = await result(bound.loginId, { login_code: loginCode, code_verifier: verifier });
+  const open = await start();
+  const page = await comeBack(await oidc.browse(open.url));
+  const kept = before + (await world.dump()) + world.logLines.join('');
+  const secrets = [
+    bound.loginId, asked.get('state'), asked.get('nonce'), back.searchParams.get('code'), loginCode, verifier, read.body.user_token,
+    open.loginId, open.userCode, confirmationIn(page.text), oidc.clientSecret,
+  ];
+  expect(secrets.every((secret) => typeof secret === 'string' && secret.length > 8)).toBe(true);
+  for (const secret of secrets as string[]) {
+    const payload = secret.replace(/^(th_usr|lg[a-z])_/, '');
+    for (const form of [secret, payload, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64')]) {
+      expect({ secret, isKept: kept.includes(form) }).toEqual({ secret, isKept: false });
+    }
+  }
+});
+
+function encode(part: object): string {
+  return Buffer.from(JSON.stringify(part)).toString('base64url');
+}

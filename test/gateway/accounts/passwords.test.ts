@@ -1,0 +1,302 @@
+// E-mail accounts from the registration to a changed password, with a real mail server. Whoever does not hold the
+// mailbox must not learn from any answer whether an address has an account.
+import { hash, randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startMailbox, type Mailbox } from './mailbox.ts';
+import { startWorld, type World } from './world.ts';
+
+let world: World;
+let mailbox: Mailbox;
+const password = 'CANARY a garden of forking paths';
+const another = 'CANARY the library of babel';
+
+beforeAll(async () => {
+  mailbox = await startMailbox();
+  world = await startWorld({ env: { SMTP_URL: mailbox.url, MAIL_FROM: 'Shop <login@shop.example>' } });
+});
+afterAll(async () => {
+  await world?.close();
+  await mailbox?.close();
+});
+
+const post = (path: string, body: object, token?: string) => world.call('POST', `/v1/accounts/${path}`, { body, ...(token === undefined ? {} : { token }) });
+const register = (email: string, chosen = password, extra: object = {}) => post('register', { bureau_id: 'local', email, password: chosen, ...extra });
+const forgot = (email: string) => post('password/forgot', { bureau_id: 'local', email });
+const newAddress = () => `user-${randomBytes(6).toString('hex')}@example.com`;
+
+async function account(email = newAddress(), chosen = password): Promise<string> {
+  const { status, body } = await register(email, chosen);
+  expect(status).toBe(202);
+  const { code } = await mailbox.letterTo(email);
+  expect((await post('verify', { verification_id: body.verification_id, code })).body).toEqual({ verified: true });
+  return email;
+}
+
+async function tryLogin(email: string, chosen = password) {
+  const started = await post('login/start', { provider: 'password', bureau_id: 'local' });
+  const loginId = started.body.login_id;
+  const next = await post('login/continue', { login_id: loginId, input: { email, password: chosen } });
+  return { loginId, next };
+}
+
+async function logIn(email: string, chosen = password): Promise<string> {
+  const { loginId, next } = await tryLogin(email, chosen);
+  expect([next.status, next.body.outcome]).toEqual([200, 'done']);
+  return (await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`)).body.user_token;
+}
+
+const me = (token: string) => world.call('GET', '/v1/accounts/me', { token });
+
+describe('accounts.register and accounts.verifyEmail', () => {
+  test('make an account once the mailbox was proven, and not before', async () => {
+    const email = newAddress();
+    const { status, headers, body } = await register(email.toUpperCase(), password, { display_name: 'Ada' });
+    expect(status).toBe(202);
+    expect(body).toEqual({ verification_id: expect.stringMatching(/^lgv_[0-9A-Za-z]{43}$/), expires_at: expect.any(String) });
+    expect(headers['cache-control']).toBe('no-store');
+    expect((await tryLogin(email)).next.status).toBe(401);
+
+    const letter = await mailbox.letterTo(email);
+    expect(letter.subject).toContain('Local');
+    const spaced = `${letter.code.slice(0, 4)}-${letter.code.slice(4)} `;
+    expect((await post('verify', { verification_id: body.verification_id, code: spaced })).status).toBe(200);
+    const user = (await me(await logIn(email))).body.user;
+    expect(user).toMatchObject({ email, display_name: 'Ada' });
+  });
+
+  test('do not take a code twice, nor another one’s', async () => {
+    const [one, other] = [newAddress(), newAddress()];
+    const first = (await register(one)).body.verification_id;
+    const second = (await register(other)).body.verification_id;
+    const { code } = await mailbox.letterTo(one);
+    expect((await post('verify', { verification_id: second, code })).status).toBe(401);
+    expect((await post('verify', { verification_id: first, code })).status).toBe(200);
+    const again = await post('verify', { verification_id: first, code });
+    expect([again.status, again.body.error.code]).toEqual([401, 'invalid_credentials']);
+  });
+
+  test('take five tries for a registration', async () => {
+    const email = newAddress();
+    const { body } = await register(email);
+    const { code } = await mailbox.letterTo(email);
+    const wrong = code === '00000000' ? '11111111' : '00000000';
+    for (let tried = 0; tried < 5; tried += 1) expect((await post('verify', { verification_id: body.verification_id, code: wrong })).status).toBe(401);
+    expect((await post('verify', { verification_id: body.verification_id, code })).status).toBe(401);
+  });
+
+  test.each([['too short', 'abcdefghijk'], ['among the first that are tried', 'password1234'], ['the address itself', 'person@example.com']])(
+    'refuse a password that is %s',
+    async (_name, chosen) => {
+      const { status, body } = await register('person@example.com', chosen);
+      expect([status, body.error.param]).toEqual([400, 'password']);
+    },
+  );
+
+  test.each(['no address', 'a@b', 'two@example.com,three@example.com', 'a@example.com\r\nbcc: b@example.com', 'ada@exämple.com', '"a b"@example.com'])('refuse %j as an address', async (email) => {
+    const { status, body } = await register(email);
+    expect([status, body.error.param]).toEqual([400, 'email']);
+  });
+
+  test('answer alike for an address with an account, whose owner alone is told', async () => {
+    const email = await account();
+    const fresh = newAddress();
+    const [known, unknown] = [await register(email, another), await register(fresh, another)];
+    expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([unknown.status, Object.keys(unknown.body), Object.keys(unknown.headers)]);
+    const letter = await mailbox.letterTo(email, 2);
+    expect(letter.code).toBe('');
+    expect(letter.text).toContain('has an account already');
+    // Whoever tried has no code, and the account keeps its password.
+    const refused = await post('verify', { verification_id: known.body.verification_id, code: '00000000' });
+    expect([refused.status, refused.body.error.code]).toEqual([401, 'invalid_credentials']);
+    await logIn(email, password);
+  });
+
+  test('let nobody put a password under the address of another', async () => {
+    const victim = newAddress();
+    const attack = await register(victim, another);
+    // The owner of the mailbox comes in by a code of their own; the attacker’s password was never theirs.
+    const started = await post('login/start', { provider: 'email_code', bureau_id: 'local' });
+    await post('login/continue', { login_id: started.body.login_id, input: { email: victim } });
+    const { code } = await mailbox.letterTo(victim, 2);
+    expect((await post('login/continue', { login_id: started.body.login_id, input: { code } })).body.outcome).toBe('done');
+    expect((await tryLogin(victim, another)).next.status).toBe(401);
+    expect((await post('verify', { verification_id: attack.body.verification_id, code })).status).toBe(401);
+  });
+
+  test('do not exist without a mail server', async () => {
+    const { SMTP_URL: url } = world.env;
+    world.env['SMTP_URL'] = undefined;
+    try {
+      for (const { status, body } of [await register(newAddress()), await forgot(newAddress())]) expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
+      const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
+      expect((body.items as unknown as { id: string }[]).map(({ id }) => id)).toEqual(['local']);
+    } finally {
+      world.env['SMTP_URL'] = url;
+    }
+  });
+
+  test('say 502 when the mail server does not take the message', async () => {
+    const { SMTP_URL: url } = world.env;
+    world.env['SMTP_URL'] = 'smtp://127.0.0.1:1';
+    const { status, body } = await register(newAddress());
+    world.env['SMTP_URL'] = url;
+    expect([status, body.error.code]).toEqual([502, 'upstream_failed']);
+  });
+});
+
+describe('the login with a password', () => {
+  test('refuses a wrong password and an unknown address with the same words', async () => {
+    const email = await account();
+    const [wrong, unknown] = [(await tryLogin(email, another)).next, (await tryLogin(newAddress(), another)).next];
+    const { request_id: _one, ...known } = wrong.body.error as unknown as Record<string, unknown>;
+    const { request_id: _other, ...foreign } = unknown.body.error as unknown as Record<string, unknown>;
+    expect([wrong.status, known]).toEqual([401, foreign]);
+    expect(known).toMatchObject({ code: 'invalid_credentials' });
+  });
+
+  test('takes five inputs an attempt', async () => {
+    // Five different addresses, so that no address's own budget is what ends it.
+    const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
+    const guess = () => post('login/continue', { login_id: body.login_id, input: { email: newAddress(), password: another } });
+    for (let tried = 0; tried < 5; tried += 1) expect((await guess()).status).toBe(401);
+    const over = await guess();
+    expect([over.status, over.body.error.code]).toEqual([410, 'login_spent']);
+    expect((await world.call('GET', `/v1/accounts/login/result?login_id=${body.login_id}`)).body).toMatchObject({ status: 'failed', error: 'too_many_tries' });
+  });
+
+  test('evaluates five wrong passwords an hour of one address, however many come at once', async () => {
+    const email = await account();
+    const attempts = await Promise.all(Array.from({ length: 14 }, () => tryLogin(email, another)));
+    const statuses = attempts.map(({ next }) => next.status).toSorted((a, b) => a - b);
+    expect(statuses).toEqual([...Array(5).fill(401), ...Array(9).fill(429)]);
+    const late = (await tryLogin(email, another)).next;
+    expect(Number(late.headers['retry-after'])).toBeGreaterThan(3_000);
+  });
+
+  test('keeps a budget of its own for a network that logged in before', async () => {
+    const email = await account();
+    // As if strangers had used up what they have.
+    await logIn(email);
+    const stranger = hash('sha256', JSON.stringify(['passwords', 'local', email]), 'buffer');
+    await world.database.sql`
+      insert into gateway.accounts_throttles (key, used, opened_at, ends_at)
+      values (${stranger}, 5, gateway.townhall_now(), gateway.townhall_now() + interval '1 hour')
+      on conflict (key) do update set used = 5`;
+    expect((await tryLogin(email)).next.body.outcome).toBe('done');
+  });
+
+  test.each([
+    ['no password', { email: 'a@example.com' }, 'input.password'],
+    ['an empty password', { email: 'a@example.com', password: '' }, 'input.password'],
+    ['what was not asked for', { email: 'a@example.com', password: 'x', code: '1' }, 'input.code'],
+  ])('refuses %s without counting it', async (_name, input, param) => {
+    const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
+    for (let tried = 0; tried < 6; tried += 1) {
+      const next = await post('login/continue', { login_id: body.login_id, input });
+      expect([next.status, next.body.error.param]).toEqual([400, param]);
+    }
+  });
+
+  test('knows no attempt that never was, and takes no input when it is done', async () => {
+    const none = await post('login/continue', { login_id: `lgn_${'0'.repeat(43)}`, input: {} });
+    expect([none.status, none.body.error.code]).toEqual([404, 'login_not_found']);
+    const done = await post('login/start', { provider: 'local', bureau_id: 'local' });
+    const late = await post('login/continue', { login_id: done.body.login_id, input: {} });
+    expect([late.status, late.body.error.code]).toEqual([410, 'login_spent']);
+  });
+
+  test('is refused to a blocked user who knows the password', async () => {
+    const email = await account();
+    await world.database.sql`update gateway.accounts_users set state = 'blocked' where email = ${email}`;
+    const { next } = await tryLogin(email);
+    expect([next.status, next.body.error.code]).toEqual([403, 'user_blocked']);
+  });
+});
+
+describe('a forgotten password', () => {
+  test('is replaced with the code, and the tokens of earlier logins are worthless', async () => {
+    const email = await account();
+    const token = await logIn(email);
+    const { status, body } = await forgot(email);
+    expect(status).toBe(202);
+    const { code } = await mailbox.letterTo(email, 2);
+    const reset = await post('password/reset', { verification_id: body.verification_id, code, password: another });
+    expect([reset.status, reset.body]).toEqual([200, { changed: true }]);
+    expect((await me(token)).status).toBe(401);
+    expect((await tryLogin(email, password)).next.status).toBe(401);
+    await logIn(email, another);
+    expect(world.audited.at(-1)).toMatchObject({ action: 'accounts.resetPassword', outcome: 'ok', target: { kind: 'user' } });
+  });
+
+  test('gets the same answer for an address that nobody has, and no e-mail', async () => {
+    const [known, unknown] = [await forgot(await account()), await forgot('nobody@example.com')];
+    expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([unknown.status, Object.keys(unknown.body), Object.keys(unknown.headers)]);
+    const reset = await post('password/reset', { verification_id: unknown.body.verification_id, code: 'nocodefits', password: another });
+    expect([reset.status, reset.body.error.code]).toEqual([401, 'invalid_credentials']);
+    expect(mailbox.letters.some(({ to }) => to === 'nobody@example.com')).toBe(false);
+  });
+
+  test('sends ten codes a day to one address', async () => {
+    const email = newAddress();
+    const answers = await Promise.all(Array.from({ length: 13 }, () => forgot(email)));
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([...Array(10).fill(202), ...Array(3).fill(429)]);
+    expect((await register(email)).status).toBe(429);
+  });
+
+  test('refuses an unfit new one and keeps the code', async () => {
+    const email = await account();
+    const { body } = await forgot(email);
+    const { code } = await mailbox.letterTo(email, 2);
+    const unfit = await post('password/reset', { verification_id: body.verification_id, code, password: 'short' });
+    expect([unfit.status, unfit.body.error.param]).toEqual([400, 'password']);
+    expect((await post('password/reset', { verification_id: body.verification_id, code, password: another })).status).toBe(200);
+  });
+
+  test('does not take the code of a registration', async () => {
+    const email = newAddress();
+    const { body } = await register(email);
+    const { code } = await mailbox.letterTo(email);
+    expect((await post('password/reset', { verification_id: body.verification_id, code, password: another })).status).toBe(401);
+  });
+});
+
+describe('accounts.changePassword', () => {
+  test('takes the old one, keeps the token in use and revokes those of other logins', async () => {
+    const email = await account();
+    const [here, elsewhere] = [await logIn(email), await logIn(email)];
+    const wrong = await post('password/change', { current_password: another, new_password: another }, here);
+    expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
+    expect((await post('password/change', { current_password: password, new_password: another }, here)).body).toEqual({ changed: true });
+    expect([(await me(here)).status, (await me(elsewhere)).status]).toEqual([200, 401]);
+    await logIn(email, another);
+    const row = world.audited.at(-1);
+    expect(row).toMatchObject({ action: 'accounts.changePassword', actor: { kind: 'user' }, outcome: 'ok' });
+    expect(JSON.stringify(row)).not.toContain('CANARY');
+  });
+
+  test('is not for users without a password, guests, or API keys', async () => {
+    const body = { current_password: password, new_password: another };
+    const { body: started } = await post('login/start', { provider: 'local', bureau_id: 'local' });
+    const local = (await world.call('GET', `/v1/accounts/login/result?login_id=${started.login_id}`)).body.user_token;
+    expect((await post('password/change', body, local)).body.error.code).toBe('conflict');
+    expect((await post('password/change', body)).status).toBe(401);
+    const key = await post('keys/create', { name: 'ci' }, await logIn(await account()));
+    expect((await post('password/change', body, key.body.user_token)).body.error.code).toBe('forbidden_for_identity');
+  });
+});
+
+test('keeps no password, code or verification id in the database or the log', async () => {
+  const email = newAddress();
+  const { body } = await register(email);
+  const { code } = await mailbox.letterTo(email);
+  const waiting = await world.dump();
+  await post('verify', { verification_id: body.verification_id, code });
+  const token = await logIn(email);
+  await tryLogin(email, 'CANARY a wrong one that was typed');
+  const kept = waiting + (await world.dump()) + world.logLines.join('');
+  for (const secret of ['CANARY', String(body.verification_id).slice(4), token.slice(7), `${code.slice(0, 4)} ${code.slice(4)}`]) {
+    for (const form of [secret, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64').replace(/=+$/, '')]) expect(kept.includes(form)).toBe(false);
+  }
+  // Eight digits alone may stand in a digest or a time by chance; as a word they may not.
+  expect(new RegExp(`(?<![0-9a-f])${code}(?![0-9a-f])`).test(kept)).toBe(false);
+});

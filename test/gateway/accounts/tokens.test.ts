@@ -1,0 +1,304 @@
+// Tokens beside those of logins: what an administrator or a product's backend issues and revokes, and the keys that
+// users make for their programs.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { localPerson } from '../../../src/gateway/accounts/index.ts';
+import { startWorld, type Json, type World } from './world.ts';
+
+let world: World;
+let admin: string;
+let machine: string;
+beforeAll(async () => {
+  world = await startWorld({ maxConnections: 1 });
+  await world.admin.setup('admin', 'a rather long secret');
+  admin = (await world.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password: 'a rather long secret' } })).body.session_token;
+  await world.database.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('shop', 'Shop', 'https://shop.example'), ('other', 'Other', 'https://other.example')`;
+  ({ credential: machine } = await world.admin.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' }));
+});
+beforeEach(() => world.shiftClock('0'));
+afterAll(() => world.close());
+
+const issue = (body: object, token = admin) => world.call('POST', '/v1/accounts/tokens/issue', { body, token });
+const revoke = (body: object, token = admin) => world.call('POST', '/v1/accounts/tokens/revoke', { body, token });
+const list = (query = '') => world.call('GET', `/v1/accounts/tokens/list${query}`, { token: admin });
+const me = (token: string) => world.call('GET', '/v1/accounts/me', { token });
+const items = (body: Json) => body.items as unknown as Record<string, unknown>[];
+let customers = 0;
+const customer = () => `customer-${(customers += 1)}`;
+
+describe('accounts.issueToken', () => {
+  test('makes the user when the external_id is new, and knows it again', async () => {
+    const externalId = customer();
+    const { status, headers, body } = await issue({ bureau_id: 'shop', external_id: externalId, metadata: { plan: 'pro' } });
+    expect(status).toBe(201);
+    expect(headers['cache-control']).toBe('no-store');
+    expect(Object.keys(body).toSorted()).toEqual(['bureau_id', 'expires_at', 'token_id', 'user_id', 'user_token']);
+    const days = (Date.parse(body.expires_at) - Date.now()) / 86_400_000;
+    expect(days).toBeGreaterThan(6.99);
+    expect(days).toBeLessThan(7.01);
+    const mine = (await me(body.user_token)).body;
+    expect(mine).toMatchObject({ user: { user_id: body.user_id, metadata: { plan: 'pro' } }, bureau: { bureau_id: 'shop' }, token: { token_id: body.token_id } });
+
+    const again = (await issue({ bureau_id: 'shop', external_id: externalId })).body;
+    expect([again.user_id, again.token_id === body.token_id]).toEqual([body.user_id, false]);
+    expect((await me(again.user_token)).body.user).toMatchObject({ metadata: { plan: 'pro' } });
+    expect((await issue({ bureau_id: 'other', external_id: externalId })).body.user_id).not.toBe(body.user_id);
+    expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).body.user_id).toBe(body.user_id);
+  });
+
+  test('lives as long as was asked, up to a year', async () => {
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer(), ttl: 60 });
+    await world.shiftClock('61 seconds');
+    expect((await me(body.user_token)).status).toBe(401);
+    await world.shiftClock('0');
+    for (const ttl of [0, -1, 1.5, 31_536_001, '60']) {
+      const { status, body: refused } = await issue({ bureau_id: 'shop', external_id: customer(), ttl });
+      expect([status, refused.error.param]).toEqual([400, 'ttl']);
+    }
+  });
+
+  test('twenty first issues at once make one user', async () => {
+    const externalId = customer();
+    const issued = await Promise.all(Array.from({ length: 20 }, () => issue({ bureau_id: 'shop', external_id: externalId })));
+    expect(new Set(issued.map(({ body }) => body.user_id)).size).toBe(1);
+    expect(new Set(issued.map(({ body }) => body.user_token)).size).toBe(20);
+  });
+
+  test.each([
+    ['neither user', {}, 400, 'invalid_request'],
+    ['both users', { user_id: `usr_${'0'.repeat(26)}`, external_id: 'x' }, 400, 'invalid_request'],
+    ['a user that is not there', { user_id: `usr_${'0'.repeat(26)}` }, 404, 'user_not_found'],
+    ['a Bureau that is not there', { bureau_id: 'nobody', external_id: 'x' }, 404, 'bureau_not_found'],
+    ['an unknown member', { external_id: 'x', models: [] }, 400, 'invalid_request'],
+    ['metadata beyond measure', { external_id: 'x', metadata: { note: 'x'.repeat(17_000) } }, 400, 'invalid_request'],
+  ])('refuses %s', async (_name, part, status, code) => {
+    const answer = await issue({ bureau_id: 'shop', ...part });
+    expect([answer.status, answer.body.error.code]).toEqual([status, code]);
+  });
+
+  test('does not know a user of another Bureau', async () => {
+    const { body } = await issue({ bureau_id: 'other', external_id: customer() });
+    expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).body.error.code).toBe('user_not_found');
+  });
+
+  test('is for administrators', async () => {
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
+    expect((await issue({ bureau_id: 'shop', external_id: 'x' }, body.user_token)).status).toBe(403);
+    expect((await world.call('POST', '/v1/accounts/tokens/issue', { body: { bureau_id: 'shop', external_id: 'x' } })).status).toBe(401);
+  });
+
+  test('by a machine credential is for its own Bureau, and nothing else is', async () => {
+    const { status, body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
+    expect(status).toBe(201);
+    const foreign = await issue({ bureau_id: 'other', external_id: customer() }, machine);
+    expect([foreign.status, foreign.body.error.code]).toEqual([404, 'bureau_not_found']);
+    expect((await revoke({ token_id: body.token_id }, machine)).status).toBe(403);
+    expect((await world.call('GET', '/v1/accounts/users', { token: machine })).status).toBe(403);
+  });
+
+  test('is recorded without the token', async () => {
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
+    const row = world.audited.at(-1);
+    expect(row).toMatchObject({ action: 'accounts.issueToken', actor: { kind: 'admin' }, target: { kind: 'token', id: body.token_id }, outcome: 'ok', diff: { user_id: body.user_id, bureau_id: 'shop' } });
+    expect(JSON.stringify(row)).not.toContain(String(body.user_token).slice(7, 40));
+  });
+});
+
+describe('accounts.listTokens', () => {
+  test('pages through the tokens of a user, the oldest first', async () => {
+    const externalId = customer();
+    const ids: string[] = [];
+    let userId = '';
+    for (let made = 0; made < 5; made += 1) {
+      const { body } = await issue({ bureau_id: 'shop', external_id: externalId });
+      ids.push(body.token_id);
+      userId = body.user_id;
+    }
+    const seen: unknown[] = [];
+    let cursor = '';
+    do {
+      const { body } = await list(`?user_id=${userId}&limit=2${cursor}`);
+      expect(items(body).length).toBeLessThanOrEqual(2);
+      seen.push(...items(body).map((item) => item['token_id']));
+      cursor = body.next_cursor === null ? '' : `&cursor=${body.next_cursor}`;
+    } while (cursor !== '');
+    expect(seen).toEqual(ids);
+    const [first] = items((await list(`?user_id=${userId}&bureau_id=shop&limit=1`)).body);
+    expect(first).toMatchObject({ kind: 'issued', user_id: userId, bureau_id: 'shop', name: null, models: null, revoked_at: null });
+    expect(items((await list(`?user_id=${userId}&bureau_id=other`)).body)).toEqual([]);
+  });
+
+  test.each(['garbage', 'eyJ9', Buffer.from('["a","b"]').toString('base64url')])('refuses the cursor %s', async (cursor) => {
+    const { status, body } = await list(`?cursor=${cursor}`);
+    expect([status, body.error.param]).toEqual([400, 'cursor']);
+  });
+});
+
+describe('accounts.revokeTokens', () => {
+  test('takes one, all of a user, or all of a Bureau, at once', async () => {
+    const [one, two] = [customer(), customer()];
+    const [a, b, c] = [(await issue({ bureau_id: 'other', external_id: one })).body, (await issue({ bureau_id: 'other', external_id: one })).body, (await issue({ bureau_id: 'other', external_id: two })).body];
+    expect((await revoke({ token_id: a.token_id })).body).toEqual({ revoked: 1 });
+    expect([(await me(a.user_token)).status, (await me(b.user_token)).status]).toEqual([401, 200]);
+    expect((await revoke({ token_id: a.token_id })).body).toEqual({ revoked: 0 });
+    expect((await revoke({ user_id: b.user_id })).body).toEqual({ revoked: 1 });
+    expect([(await me(b.user_token)).status, (await me(c.user_token)).status]).toEqual([401, 200]);
+    expect(Number((await revoke({ bureau_id: 'other' })).body.revoked)).toBeGreaterThanOrEqual(1);
+    expect((await me(c.user_token)).status).toBe(401);
+    expect(world.audited.at(-1)).toMatchObject({ action: 'accounts.revokeTokens', target: { kind: 'bureau', id: 'other' } });
+  });
+
+  test.each([
+    ['nothing', {}, 400],
+    ['two things', { token_id: `tok_${'0'.repeat(26)}`, user_id: `usr_${'0'.repeat(26)}` }, 400],
+    ['a token that is not there', { token_id: `tok_${'0'.repeat(26)}` }, 404],
+    ['a user that is not there', { user_id: `usr_${'0'.repeat(26)}` }, 404],
+    ['a token that cannot be', { token_id: 'tok_1' }, 400],
+  ])('refuses %s', async (_name, body, status) => {
+    expect((await revoke(body)).status).toBe(status);
+  });
+});
+
+describe('API keys', () => {
+  const user = async () => (await issue({ bureau_id: 'shop', external_id: customer() })).body.user_token;
+  const keys = (action: string, token: string, body?: object) => world.call(body ? 'POST' : 'GET', `/v1/accounts/keys/${action}`, { token, ...(body && { body }) });
+
+  test('are named tokens of their user, listed and revoked by it', async () => {
+    const token = await user();
+    const { status, body } = await keys('create', token, { name: 'ci', models: ['local/echo'], ttl: 3600 });
+    expect(status).toBe(201);
+    expect(body).toMatchObject({ name: 'ci', models: ['local/echo'] });
+    expect((await me(body.user_token)).body).toMatchObject({ user: (await me(token)).body.user, token: { token_id: body.token_id, name: 'ci' } });
+    expect(items((await keys('list', token)).body)).toEqual([
+      { token_id: body.token_id, name: 'ci', last4: String(body.user_token).slice(-4), models: ['local/echo'], created_at: expect.any(String), expires_at: body.expires_at, last_used_at: expect.anything() },
+    ]);
+    expect((await keys('revoke', token, { token_id: body.token_id })).body).toEqual({ revoked: true });
+    expect((await me(body.user_token)).status).toBe(401);
+    expect(items((await keys('list', token)).body)).toEqual([]);
+    expect((await keys('revoke', token, { token_id: body.token_id })).body).toEqual({ revoked: false });
+  });
+
+  test('carry their models into the identity, and other tokens carry none', async () => {
+    const token = await user();
+    const limited = (await keys('create', token, { name: 'limited', models: ['local/echo', 'local/guide'] })).body.user_token;
+    const open = (await keys('create', token, { name: 'open' })).body.user_token;
+    expect(await world.accounts.identify(limited)).toMatchObject({ kind: 'user', models: ['local/echo', 'local/guide'] });
+    for (const other of [open, token]) expect(await world.accounts.identify(other)).not.toHaveProperty('models');
+  });
+
+  test('cannot make or revoke keys, so a limited one stays limited', async () => {
+    const key = (await keys('create', await user(), { name: 'limited', models: ['local/echo'] })).body;
+    for (const answer of [await keys('create', key.user_token, { name: 'more' }), await keys('revoke', key.user_token, { token_id: key.token_id })]) {
+      expect([answer.status, answer.body.error.code]).toEqual([403, 'forbidden_for_identity']);
+    }
+  });
+
+  test('of another user, and tokens that are no keys, are not there', async () => {
+    const [one, other] = [await user(), await user()];
+    const key = (await keys('create', one, { name: 'mine' })).body;
+    const login = (await me(other)).body.token.token_id;
+    for (const tokenId of [key.token_id, login, `tok_${'0'.repeat(26)}`]) {
+      const answer = await keys('revoke', other, { token_id: tokenId });
+      expect([answer.status, answer.body.error.code]).toEqual([404, 'token_not_found']);
+    }
+    expect((await me(key.user_token)).status).toBe(200);
+  });
+
+  test.each([[{}, 'name'], [{ name: '' }, 'name'], [{ name: 'x', models: [] }, 'models'], [{ name: 'x', ttl: 31_536_001 }, 'ttl'], [{ name: 'x', user_id: 'usr_1' }, 'user_id']])('refuse %j', async (body, param) => {
+    const { status, body: refused } = await keys('create', await user(), body);
+    expect([status, refused.error.param]).toEqual([400, param]);
+  });
+});
+
+describe('accounts.logout', () => {
+  test('revokes the token in use and no other', async () => {
+    const externalId = customer();
+    const [here, elsewhere] = [(await issue({ bureau_id: 'shop', external_id: externalId })).body.user_token, (await issue({ bureau_id: 'shop', external_id: externalId })).body.user_token];
+    expect((await world.call('POST', '/v1/accounts/logout', { token: here })).body).toEqual({ revoked: true });
+    expect([(await me(here)).status, (await me(elsewhere)).status]).toEqual([401, 200]);
+    expect((await world.call('POST', '/v1/accounts/logout')).status).toBe(401);
+  });
+});
+
+describe('identity comes from the bearer alone', () => {
+  test('whatever members, query and headers name', async () => {
+    const mine = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
+    const theirs = (await issue({ bureau_id: 'other', external_id: customer() })).body;
+    const headers = {
+      'x-user-id': theirs.user_id, 'x-bureau-id': 'other', 'x-user-token': theirs.user_token, 'x-forwarded-user': theirs.user_id,
+      'x-forwarded-for': '10.0.0.1', 'x-forwarded-host': 'evil.example', cookie: `user_token=${theirs.user_token}`, 'proxy-authorization': `Bearer ${theirs.user_token}`,
+    };
+    const { body } = await world.call('GET', '/v1/accounts/me', { token: mine.user_token, headers });
+    expect([body.user.user_id, body.bureau.bureau_id]).toEqual([mine.user_id, 'shop']);
+    for (const name of ['user_id', 'bureau_id', 'access_token', 'token']) {
+      const queried = await world.call('GET', `/v1/accounts/me?${name}=${theirs.user_id}`, { token: mine.user_token });
+      expect([queried.status, queried.body.error.param]).toEqual([400, name]);
+      expect((await world.call('GET', `/v1/accounts/me?${name}=${theirs.user_token}`)).status).toBe(401);
+    }
+    const key = await world.call('POST', '/v1/accounts/keys/create', { token: mine.user_token, headers, body: { name: 'x' } });
+    expect((await me(key.body.user_token)).body.user.user_id).toBe(mine.user_id);
+    expect((await world.call('GET', '/v1/accounts/me', { headers })).status).toBe(401);
+  });
+});
+
+describe('users', () => {
+  const users = (action: string, body: object, token = admin) => world.call('POST', `/v1/accounts/users/${action}`, { body, token });
+  const listed = async (query: string) => items((await world.call('GET', `/v1/accounts/users${query}`, { token: admin })).body);
+
+  test('are listed by Bureau and by e-mail address', async () => {
+    const person = { issuer: 'test', subject: 'one', email: 'Ada@Example.com', displayName: 'Ada' };
+    const { userId } = await world.accounts.issueUserToken({ bureauId: 'local', person });
+    expect(await listed('?email=ada@example.COM')).toEqual([
+      { user_id: userId, bureau_id: 'local', state: 'active', email: 'Ada@Example.com', display_name: 'Ada', avatar_url: null, metadata: {}, created_at: expect.any(String) },
+    ]);
+    expect(await listed('?email=ada@example.com&bureau_id=shop')).toEqual([]);
+    expect((await listed('?bureau_id=local&limit=500')).every((user) => user['bureau_id'] === 'local')).toBe(true);
+    expect(await listed(`?email=${encodeURIComponent("' or 1=1 --")}`)).toEqual([]);
+  });
+
+  test('when blocked have no tokens and get none, until they are unblocked', async () => {
+    const externalId = customer();
+    const { body } = await issue({ bureau_id: 'shop', external_id: externalId });
+    expect((await users('block', { user_id: body.user_id })).body).toMatchObject({ state: 'blocked' });
+    expect((await users('block', { user_id: body.user_id })).body).toMatchObject({ state: 'blocked' });
+    expect((await me(body.user_token)).status).toBe(401);
+    const refused = await issue({ bureau_id: 'shop', external_id: externalId });
+    expect([refused.status, refused.body.error.code]).toEqual([409, 'user_blocked']);
+    expect(world.audited.filter(({ action }) => action === 'accounts.blockUser')).toHaveLength(1);
+    expect((await users('unblock', { user_id: body.user_id })).body).toMatchObject({ state: 'active' });
+    expect((await me(body.user_token)).status).toBe(200);
+  });
+
+  test('when removed leave a row that tells nothing of them', async () => {
+    const person = { issuer: 'test', subject: 'CANARY-subject', email: 'canary@example.com', displayName: 'CANARY name' };
+    const { userId, userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person });
+    await world.call('POST', '/v1/accounts/keys/create', { token: userToken, body: { name: 'CANARY key' } });
+    expect((await users('remove', { user_id: userId })).body).toEqual({ removed: true });
+    expect((await me(userToken)).status).toBe(401);
+    expect(await world.dump()).not.toMatch(/CANARY|canary@/);
+    expect(await world.database.sql`select state from gateway.accounts_users where user_id = ${userId}`).toMatchObject([{ state: 'removed' }]);
+    for (const action of ['remove', 'block', 'unblock']) expect((await users(action, { user_id: userId })).body.error.code).toBe('user_not_found');
+    expect((await issue({ bureau_id: 'local', user_id: userId })).body.error.code).toBe('user_not_found');
+    expect((await listed('?email=canary@example.com'))).toEqual([]);
+    expect((await world.accounts.issueUserToken({ bureauId: 'local', person: { ...person, email: null, displayName: null } })).userId).not.toBe(userId);
+  });
+
+  test('are ruled by administrators alone', async () => {
+    const { userId, userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });
+    for (const action of ['block', 'unblock', 'remove']) {
+      expect((await users(action, { user_id: userId }, userToken)).status).toBe(403);
+      expect((await users(action, { user_id: `usr_${'0'.repeat(26)}` })).status).toBe(404);
+      expect((await users(action, { user_id: 'me' })).status).toBe(400);
+    }
+    expect((await world.call('GET', '/v1/accounts/users', { token: userToken })).status).toBe(403);
+  });
+});
+
+test('keeps no issued token and no key in the database or the log', async () => {
+  const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
+  const key = await world.call('POST', '/v1/accounts/keys/create', { token: body.user_token, body: { name: 'x' } });
+  const kept = (await world.dump()) + world.logLines.join('') + JSON.stringify(world.audited);
+  for (const secret of [body.user_token, key.body.user_token, machine, admin]) {
+    const payload = String(secret).slice(7);
+    for (const form of [payload, Buffer.from(payload).toString('hex'), Buffer.from(payload).toString('base64')]) expect(kept.includes(form)).toBe(false);
+  }
+});

@@ -1,0 +1,57 @@
+// Guesses over several gateways on one database, and what can be learnt from a refusal.
+import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { startGateway, testAdministrator, type GatewayWorld } from '../../support/gateway.ts';
+
+vi.setConfig({ testTimeout: 120_000 });
+const isPostgres = inject('databaseSource')?.engine === 'postgres';
+let place: DatabasePlace;
+let gateways: GatewayWorld[];
+beforeAll(async () => {
+  place = await makeDatabase();
+  gateways = [await startGateway({ withAdmin: true, place })];
+  if (isPostgres) gateways.push(await startGateway({ withAdmin: true, place }));
+});
+afterAll(async () => {
+  for (const gateway of gateways ?? []) await gateway.close();
+  await place?.remove();
+});
+
+async function guess(n: number, adminId: string): Promise<{ status: number; text: string; headers: string[] }> {
+  const answer = await fetch(`${(gateways[n % gateways.length] as GatewayWorld).url}/v1/admin/login`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ admin_id: adminId, password: `a wrong password ${n}` }),
+  });
+  const text = (await answer.text()).replace(/req_\w+/, 'req_');
+  return { status: answer.status, text, headers: [...answer.headers.keys()].sort() };
+}
+
+describe('wrong passwords', () => {
+  test('of a known and of an unknown ID get the same answer', async () => {
+    // Few enough for both to be looked at.
+    const known = [await guess(0, testAdministrator.adminId), await guess(1, testAdministrator.adminId)];
+    const unknown = [await guess(0, 'nobody'), await guess(1, 'nobody')];
+    expect(known[0]).toMatchObject({ status: 401 });
+    expect(new Set([...known, ...unknown].map((answer) => JSON.stringify(answer))).size).toBe(1);
+  });
+
+  test('are looked at ten times at most in the first minute, however many come at once to however many gateways', async () => {
+    let sent = 0;
+    const statuses: number[] = [];
+    const worker = async (): Promise<void> => {
+      while (sent < 400) statuses.push((await guess(sent++, 'under-attack')).status);
+    };
+    await Promise.all(Array.from({ length: 50 }, worker));
+    const evaluated = statuses.filter((status) => status === 401).length;
+    const counts = Object.fromEntries([...Map.groupBy(statuses, (status) => status)].map(([status, all]) => [status, all.length]));
+    console.log(`${evaluated} of ${statuses.length} guesses were looked at: ${JSON.stringify(counts)}`);
+    expect(evaluated).toBeGreaterThan(0);
+    expect(evaluated).toBeLessThanOrEqual(10);
+    // A database that is too busy to count a guess does not let it be looked at either.
+    expect(Object.keys(counts).filter((status) => !['401', '429', '503'].includes(status))).toEqual([]);
+    // The right password waits like a wrong one, and an administrator's session is untouched.
+    const world = gateways[0] as GatewayWorld;
+    await expect(world.admin.admin.getSession()).resolves.toMatchObject({ admin_id: testAdministrator.adminId });
+  });
+});

@@ -1,0 +1,160 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { errorOf, eventsOf, partsOf, startAi, type World } from './world.ts';
+
+const messages = [{ role: 'user', content: 'hi' }];
+const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
+const efforts = { efforts: [{ id: 'low', name: 'Low' }, { id: 'deep', name: 'Deep' }], default_effort: 'low' };
+const picture = 'iVBORw0KGgo=';
+
+describe('retries and fallbacks, whatever the path', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    const entry = (id: string, script: string, more: object = {}) => ({ id: `acme/${id}`, provider: 'acme', upstream_model: script, rates: null, inputs: ['text'], ...more });
+    const models = [
+      entry('flaky', 'flaky?fails=2&code=503', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
+      entry('dropped', 'flaky?fails=2&code=hangup'),
+      entry('broken', 'status?code=500', { fallbacks: ['nowhere/at-all', 'acme/unready', 'acme/ok'] }),
+      entry('broken-thinker', 'status?code=500', { reasoning: efforts, fallbacks: ['acme/plain'] }),
+      entry('broken-deep', 'status?code=502', { reasoning: efforts, fallbacks: ['acme/thinker'] }),
+      entry('to-local', 'status?code=502', { fallbacks: ['local/echo'] }),
+      entry('plain', 'ok'),
+      entry('thinker', 'ok', { reasoning: efforts }),
+      entry('blind', 'ok', { fallbacks: ['acme/seeing'] }),
+      entry('seeing', 'ok', { inputs: ['text', 'image'] }),
+      entry('cut', 'reset?chunks=2', { fallbacks: ['acme/ok'] }),
+      entry('refused', 'status?code=400', { fallbacks: ['acme/ok'] }),
+    ];
+    const providers = [
+      { id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' },
+      { id: 'unset', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1', api_key_env: 'UNSET_KEY' },
+    ];
+    const more = [{ id: 'nowhere/at-all', provider: 'nowhere', rates: null }, { id: 'acme/unready', provider: 'unset', rates: null }];
+    world = await startAi({
+      models: provider.modelsFile({ ok: 'ok' }, { providers, models: [...models, ...more] }),
+      resilience: { retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 1_000 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
+    });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  beforeEach(() => provider.reset());
+
+  const ways: [string, (model: string, more?: object) => Promise<Response>][] = [
+    ['chat, whole', (model, more) => world.post('/v1/ai/chat/completions', { model, messages, ...more })],
+    ['chat, streamed', (model, more) => world.post('/v1/ai/chat/completions', { model, messages, stream: true, ...more })],
+    ['text', (model, more) => world.post('/v1/ai/text', { model, prompt: 'hi', ...more })],
+    ['stream', (model, more) => world.post('/v1/ai/stream', { model, prompt, ...more })],
+    ['language-model, whole', (model, more) => world.post('/v1/ai/language-model', { model, prompt, ...more }, { headers: { 'ai-language-model-streaming': 'false' } })],
+  ];
+
+  /** The model that ran and all attempts, from the headers or the text's metadata. */
+  async function ranIn(response: Response): Promise<{ model: string; attempts: string }> {
+    if (response.headers.get('x-townhall-model') !== null) {
+      return { model: response.headers.get('x-townhall-model') ?? '', attempts: response.headers.get('x-townhall-attempts') ?? '' };
+    }
+    const { metadata } = (await response.json()) as { metadata: { model: string; attempts: { model: string; outcome: string }[] } };
+    return { model: metadata.model, attempts: metadata.attempts.map(({ model, outcome }) => `${model};${outcome}`).join(', ') };
+  }
+
+  describe.each(ways)('%s', (_name, call) => {
+    test.each(['acme/flaky', 'acme/dropped'])('is answered after two failures of %s', async (model) => {
+      const response = await call(model);
+      expect(response.status).toBe(200);
+      expect(await ranIn(response)).toEqual({ model, attempts: `${model};upstream_failed, ${model};upstream_failed, ${model};answered` });
+      expect(provider.calls).toHaveLength(3);
+    });
+
+    test('is answered by the first fallback that can, those without a key passed over', async () => {
+      const response = await call('acme/broken');
+      expect(response.status).toBe(200);
+      const { model, attempts } = await ranIn(response.clone());
+      expect(model).toBe('acme/ok');
+      expect(attempts).toBe([...Array<string>(3).fill('acme/broken;upstream_failed'), ...Array<string>(3).fill('nowhere/at-all;upstream_failed'), 'acme/ok;answered'].join(', '));
+      // What the answer itself says of its model is the one that ran, too.
+      expect(await response.text()).toContain('acme/ok');
+    });
+
+    test('is answered by a model of another kind', async () => {
+      const response = await call('acme/to-local');
+      expect(await ranIn(response)).toMatchObject({ model: 'local/echo' });
+    });
+
+    test('names the allowed efforts of a fallback that lacks the asked one', async () => {
+      const response = await call('acme/broken-thinker', { reasoning_effort: 'deep' });
+      expect(response.status).toBe(422);
+      expect(await errorOf(response)).toMatchObject({ code: 'unsupported_reasoning_effort', param: 'reasoning_effort' });
+      expect((await errorOf(await call('acme/broken-thinker', { reasoning_effort: 'huge' }))).message).toContain('allowed are low, deep');
+    });
+
+    test('keeps the asked effort on a fallback that has it', async () => {
+      expect((await call('acme/broken-deep', { reasoning_effort: 'deep' })).status).toBe(200);
+      expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ reasoning_effort: 'deep' });
+    });
+
+    test('gives no second chance to a request that the provider refused', async () => {
+      expect((await call('acme/refused')).status).toBe(400);
+      expect(provider.calls).toHaveLength(1);
+    });
+  });
+
+  test.each<[string, () => Promise<Response>]>([
+    ['chat', () => world.post('/v1/ai/chat/completions', { model: 'acme/blind', messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } }] }] })],
+    ['text', () => world.post('/v1/ai/text', { model: 'acme/blind', messages: [{ role: 'user', content: [{ type: 'image', media_type: 'image/png', data: picture }] }] })],
+    ['stream', () => world.post('/v1/ai/stream', { model: 'acme/blind', prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }] })],
+  ])('an image goes to the fallback that takes images (%s)', async (_name, call) => {
+    const response = await call();
+    expect(response.status).toBe(200);
+    expect(await ranIn(response)).toEqual({ model: 'acme/seeing', attempts: 'acme/blind;unsupported_by_model, acme/seeing;answered' });
+    expect(provider.calls).toHaveLength(1);
+    expect(provider.lastCall().body.toString()).toContain(picture);
+  });
+
+  test('nothing is tried again once the first byte is out', async () => {
+    const { parts, done } = await partsOf(await world.post('/v1/ai/stream', { model: 'acme/cut', prompt }));
+    expect(done).toBe(true);
+    expect(parts.at(-1)).toMatchObject({ finishReason: { unified: 'error' } });
+    expect(provider.calls).toHaveLength(1);
+    const events = await eventsOf(await world.post('/v1/ai/chat/completions', { model: 'acme/cut', messages, stream: true }));
+    expect(events.at(-1)).toContain('upstream_truncated');
+    expect(provider.calls).toHaveLength(2);
+  });
+
+  test('a failure to the last names every attempt in its headers', async () => {
+    const response = await world.post('/v1/ai/text', { model: 'nowhere/at-all', prompt: 'hi' });
+    expect(response.status).toBe(502);
+    expect(await errorOf(response)).toMatchObject({ code: 'upstream_failed' });
+    expect(response.headers.get('x-townhall-attempts')).toBe(Array(3).fill('nowhere/at-all;upstream_failed').join(', '));
+  });
+});
+
+describe('the deadline of a call', () => {
+  test('is one for all of its attempts', async () => {
+    // Fails twice at once, then says nothing: the third attempt has what the first two have left.
+    let calls = 0;
+    const server = createServer((_request, response) => {
+      calls += 1;
+      if (calls < 3) response.writeHead(503).end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+    const models = JSON.stringify({ providers: [{ id: 'odd', kind: 'openai-compatible', base_url: base }], models: [{ id: 'odd/one', provider: 'odd', rates: null }] });
+    const world = await startAi({ models, timeouts: { answerMs: 3_000 }, resilience: { retry: { firstDelayMs: 400 } } });
+    try {
+      const startedMs = performance.now();
+      const response = await world.post('/v1/ai/text', { model: 'odd/one', prompt: 'hi' });
+      expect(response.status).toBe(504);
+      expect(response.headers.get('x-townhall-attempts')).toBe('odd/one;upstream_failed, odd/one;upstream_failed, odd/one;upstream_timeout');
+      expect(performance.now() - startedMs).toBeLessThan(4_000);
+    } finally {
+      await world.close();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+});

@@ -1,0 +1,185 @@
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { errorOf, startAi, userToken, type World } from './world.ts';
+
+const key = 'CANARY-9d2e-key';
+const efforts = { efforts: [{ id: 'low', name: 'Low' }], default_effort: 'low' };
+
+describe('a format that passes through', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    const scripts = ['ok', 'cut', 'error', 'error-first', 'tools', 'status?code=400&error_code=bad_thing', 'html?code=200', 'flaky?fails=1&code=503'];
+    const of = (owner: string) =>
+      scripts.map((script) => ({ id: `${owner}/${script.split('?')[0]}`, provider: owner, upstream_model: script, rates: { input: 1, output: 1 }, max_output_tokens: 500, modalities: ['text', 'stream', 'openai', 'embedding'] }));
+    const models = {
+      providers: [
+        { id: 'acme', kind: 'openai-compatible', base_url: provider.url, api_key_env: 'THE_KEY', formats: ['chat', 'embeddings', 'responses', 'rerank'], output_limit_member: 'max_tokens', unpriced_members: ['service_tier'] },
+        { id: 'anthropic', kind: 'anthropic', base_url: provider.url, api_key_env: 'THE_KEY' },
+        { id: 'elsewhere', kind: 'openai-compatible', base_url: provider.url, formats: ['chat', 'messages'] },
+      ],
+      models: [
+        ...of('acme'),
+        ...of('anthropic'),
+        ...of('elsewhere'),
+        { id: 'acme/thinker', provider: 'acme', upstream_model: 'ok', rates: null, reasoning: efforts },
+        { id: 'acme/to-other', provider: 'acme', upstream_model: 'status?code=503', rates: null, fallbacks: ['anthropic/ok', 'acme/ok'] },
+      ],
+    };
+    world = await startAi({
+      models: JSON.stringify(models),
+      env: { THE_KEY: key },
+      resilience: { retry: { firstDelayMs: 1, budgetFloor: 1_000 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
+    });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  beforeEach(() => provider.reset());
+  const sent = () => provider.lastCall().body.toString();
+
+  test.each<[string, string, string, string]>([
+    ['embeddings', '/v1/ai/embeddings', ' {"input" : ["a"], "model":"acme/ok" ,"dimensions":12345678901234567890 }', ' {"input" : ["a"], "model":"ok" ,"dimensions":12345678901234567890 }'],
+    ['responses', '/v1/ai/responses', '{"model":"acme/ok","input":[{"role":"user","content":"\\u0041"}],"temperature":1.50}', '{"max_output_tokens":500,"model":"ok","input":[{"role":"user","content":"\\u0041"}],"temperature":1.50}'],
+    ['responses with a limit', '/v1/ai/responses', '{"model":"acme/ok","input":"x","max_output_tokens":9}', '{"model":"ok","input":"x","max_output_tokens":9}'],
+    ['messages', '/v1/ai/messages', '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],\n"model":"anthropic/ok","top_k":1e2}', '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],\n"model":"ok","top_k":1e2}'],
+    ['messages at the other path', '/v1/ai/v1/messages?beta=true', '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],"model":"anthropic/ok"}', '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],"model":"ok"}'],
+    ['rerank', '/v1/ai/rerank', '{"model":"acme/ok","query":"q","documents":["a","b"],"top_n":1}', '{"model":"ok","query":"q","documents":["a","b"],"top_n":1}'],
+  ])('goes up byte for byte but for the model, and down too: %s', async (_name, path, text, expected) => {
+    const response = await world.post(path, text);
+    expect(response.status).toBe(200);
+    expect(sent()).toBe(expected);
+    expect(response.headers.get('x-townhall-model')).toMatch(/^(acme|anthropic)\/ok$/);
+    const answer = (await response.json()) as Record<string, unknown>;
+    if ('model' in answer) expect(answer.model).toBe(response.headers.get('x-townhall-model'));
+  });
+
+  test('tells Anthropic its key and the versions, and others a bearer credential', async () => {
+    const body = { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }] };
+    await world.post('/v1/ai/messages', body, { headers: { 'anthropic-beta': 'context-1m-2025-08-07' } });
+    expect(provider.lastCall()).toMatchObject({ path: '/v1/messages', headers: { 'x-api-key': key, 'anthropic-version': '2023-06-01', 'anthropic-beta': 'context-1m-2025-08-07' } });
+    expect(provider.lastCall().headers).not.toHaveProperty('authorization');
+    expect((await world.post('/v1/ai/messages', { ...body, model: 'elsewhere/ok' })).status).toBe(200);
+    expect(provider.lastCall().headers).not.toHaveProperty('x-api-key');
+    await world.post('/v1/ai/rerank', { model: 'acme/ok', query: 'q', documents: ['a'] });
+    expect(provider.lastCall().headers.authorization).toBe(`Bearer ${key}`);
+  });
+
+  describe.each([
+    ['/v1/ai/responses', 'acme', { input: 'x' }],
+    ['/v1/ai/messages', 'anthropic', { max_tokens: 5, messages: [{ role: 'user', content: 'x' }] }],
+  ])('streamed by %s', (path, owner, body) => {
+    const stream = (script: string) => world.post(path, { model: `${owner}/${script}`, stream: true, ...body });
+
+    test('has our name of the model wherever it stands, and is else what the provider sent', async () => {
+      const text = await (await stream('ok')).text();
+      expect(text).toContain(`"model":"${owner}/ok"`);
+      expect(text).not.toContain('"model":"ok"');
+      expect(text).toMatch(owner === 'acme' ? /"type":"response\.completed"/ : /"type":"message_stop"/);
+      expect(text).not.toContain('event: error');
+    });
+
+    test.each([
+      ['cut', 'upstream_truncated'],
+      ['error', 'upstream_failed'],
+    ])('ends with the error of its format when it broke off (%s)', async (script, code) => {
+      const text = await (await stream(script)).text();
+      const [, event = '', data = '{}'] = /event: (\S+)\ndata: (.*)\n\n$/.exec(text) ?? [];
+      expect(event).toBe('error');
+      expect(JSON.parse(data)).toMatchObject({ type: 'error', error: { type: 'upstream_error', code } });
+      expect(text).not.toMatch(/response\.completed|message_stop/);
+    });
+
+    test('has a status before its first event', async () => {
+      expect((await stream('error-first')).status).toBe(502);
+      const refused = await stream('status');
+      expect(refused.status).toBe(400);
+      expect(await errorOf(refused)).toMatchObject({ code: 'bad_thing' });
+      expect((await stream('html')).status).toBe(502);
+    });
+
+    test('is tried again before its first event', async () => {
+      const response = await stream('flaky');
+      expect(response.headers.get('x-townhall-attempts')).toMatch(/upstream_failed, .*;/);
+      expect(provider.calls.length).toBeGreaterThanOrEqual(2);
+    });
+  });
+
+  test('falls back to models whose provider takes it, and passes over others', async () => {
+    const response = await world.post('/v1/ai/responses', { model: 'acme/to-other', input: 'x' });
+    expect(response.status).toBe(200);
+    expect(response.headers.get('x-townhall-model')).toBe('acme/ok');
+  });
+
+  test.each<[string, string, object, number, string, string | null]>([
+    ['a provider that does not take it', '/v1/ai/messages', { model: 'acme/ok', messages: [{ role: 'user', content: 'x' }] }, 422, 'unsupported_by_model', 'model'],
+    ['a local model', '/v1/ai/embeddings', { model: 'local/echo', input: 'x' }, 422, 'unsupported_by_model', 'model'],
+    ['a model that is not there', '/v1/ai/rerank', { model: 'acme/none', query: 'q', documents: ['a'] }, 404, 'model_not_found', 'model'],
+    ['an address', '/v1/ai/responses', { model: 'acme/ok', input: 'x', base_url: 'http://attacker.example' }, 400, 'invalid_request', 'base_url'],
+    ['a credential', '/v1/ai/messages', { model: 'anthropic/ok', messages: [{ role: 'user', content: 'x' }], api_key: 'k' }, 400, 'invalid_request', 'api_key'],
+    ['an unpriced member', '/v1/ai/responses', { model: 'acme/ok', input: 'x', service_tier: 'priority' }, 422, 'unpriced_member', 'service_tier'],
+    ['a tool with a price of its own', '/v1/ai/responses', { model: 'acme/ok', input: 'x', tools: [{ type: 'function', name: 'f' }, { type: 'web_search_preview' }] }, 422, 'unpriced_member', 'tools[1].type'],
+    ['an answer in the background', '/v1/ai/responses', { model: 'acme/ok', input: 'x', background: true }, 422, 'unsupported_by_model', 'background'],
+    ['an effort that the model lacks', '/v1/ai/responses', { model: 'acme/thinker', input: 'x', reasoning: { effort: 'max' } }, 422, 'unsupported_reasoning_effort', 'reasoning_effort'],
+    ['no model', '/v1/ai/embeddings', { input: 'x' }, 400, 'invalid_request', 'model'],
+  ])('refuses %s', async (_name, path, body, status, code, param) => {
+    const response = await world.post(path, body);
+    expect(response.status).toBe(status);
+    expect(await errorOf(response)).toMatchObject({ code, param });
+    expect(provider.calls).toHaveLength(0);
+  });
+
+  test('refuses a model named twice', async () => {
+    expect(await errorOf(await world.post('/v1/ai/responses', '{"model":"acme/ok","input":"x","model":"acme/cut"}'))).toMatchObject({ code: 'duplicate_member' });
+  });
+
+  test.each(['embeddings', 'responses', 'messages', 'v1/messages', 'rerank'])('refuses a guest (%s)', async (path) => {
+    expect((await world.post(`/v1/ai/${path}`, {}, { token: null })).status).toBe(401);
+  });
+
+  describe("Anthropic's own client", () => {
+    const client = () => new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: userToken, apiKey: null, maxRetries: 0 });
+    const asked = { max_tokens: 20, messages: [{ role: 'user' as const, content: 'hi' }] };
+
+    test('creates and streams messages, calls tools and hears of errors', async () => {
+      const message = await client().messages.create({ model: 'anthropic/ok', ...asked });
+      expect(message).toMatchObject({ model: 'anthropic/ok', content: [{ type: 'text', text: 'Hello from the provider.' }], usage: { input_tokens: 10, output_tokens: 4 } });
+      const stream = client().messages.stream({ model: 'anthropic/ok', ...asked });
+      expect(await stream.finalText()).toBe('Hello from the provider.');
+      const tools = [{ name: 'get_weather', input_schema: { type: 'object' as const, properties: {} } }];
+      expect((await client().messages.stream({ model: 'anthropic/tools', ...asked, tools }).finalMessage()).content).toMatchObject([{ type: 'tool_use', name: 'get_weather', input: { city: 'Oslo' } }]);
+      expect((await client().beta.messages.create({ model: 'anthropic/ok', ...asked, betas: ['context-1m-2025-08-07'] })).model).toBe('anthropic/ok');
+      expect(provider.lastCall().headers['anthropic-beta']).toContain('context-1m-2025-08-07');
+      await expect(client().messages.create({ model: 'anthropic/none', ...asked })).rejects.toBeInstanceOf(Anthropic.NotFoundError);
+      await expect(client().messages.create({ model: 'anthropic/status', ...asked })).rejects.toBeInstanceOf(Anthropic.BadRequestError);
+      for (const script of ['cut', 'error']) await expect(client().messages.stream({ model: `anthropic/${script}`, ...asked }).finalMessage()).rejects.toBeInstanceOf(Anthropic.APIError);
+    });
+  });
+
+  describe("OpenAI's own client", () => {
+    const client = () => new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 });
+
+    test('makes embeddings, in the base64 that it asks for', async () => {
+      const { data, model, usage } = await client().embeddings.create({ model: 'acme/ok', input: ['a', 'b'] });
+      expect(data.map((item) => item.embedding)).toEqual([[0.5, -0.25, 1], [0.5, -0.25, 1]]);
+      expect([model, usage.total_tokens]).toEqual(['acme/ok', 2]);
+    });
+
+    test('creates and streams responses, and hears of one that broke off', async () => {
+      expect(await client().responses.create({ model: 'acme/ok', input: 'hi' })).toMatchObject({ model: 'acme/ok', output_text: 'Hello from the provider.' });
+      const final = await client().responses.stream({ model: 'acme/ok', input: 'hi' }).finalResponse();
+      expect(final).toMatchObject({ model: 'acme/ok', output_text: 'Hello from the provider.' });
+      for (const script of ['cut', 'error']) {
+        await expect(async () => {
+          for await (const event of await client().responses.create({ model: `acme/${script}`, input: 'hi', stream: true })) {
+            if (event.type === 'error') throw new Error(event.message);
+          }
+        }).rejects.toThrow(/model provider/);
+      }
+    });
+  });
+});

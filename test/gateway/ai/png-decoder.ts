@@ -1,0 +1,86 @@
+// Reads PNG files of eight bits a channel, to look at what was drawn: an independent reader of the format, not the
+// writer turned round.
+import { crc32, inflateSync } from 'node:zlib';
+
+export interface Picture {
+  width: number;
+  height: number;
+  /** Red, green and blue. */
+  pixel(x: number, y: number): readonly number[];
+  texts: Record<string, string>;
+}
+
+/** Throws where the file breaks the format. */
+export function decodePng(file: Buffer): Picture {
+  if (file.toString('latin1', 0, 8) !== '\x89PNG\r\n\x1a\n') throw new Error('no PNG');
+  const data: Buffer[] = [];
+  const texts: Record<string, string> = {};
+  let [width, height, channels, ended] = [0, 0, 0, false];
+  for (let at = 8; at < file.length; ) {
+    const length = file.readUInt32BE(at);
+    const name = file.toString('latin1', at + 4, at + 8);
+    const body = file.subarray(at + 8, at + 8 + length);
+    if (crc32(file.subarray(at + 4, at + 8 + length)) !== file.readUInt32BE(at + 8 + length)) throw new Error(`the sum of ${name} is wrong`);
+    if (name === 'IHDR') {
+      [width, height] = [body.readUInt32BE(0), body.readUInt32BE(4)];
+      channels = { 2: 3, 6: 4 }[body.readUInt8(9)] ?? 0;
+      if (body.readUInt8(8) !== 8 || channels === 0 || body.readUInt8(12) !== 0) throw new Error('a kind of PNG that this does not read');
+    } else if (name === 'IDAT') data.push(body);
+    else if (name === 'iTXt') {
+      const end = body.indexOf(0);
+      texts[body.toString('latin1', 0, end)] = body.subarray(end + 5).toString('utf8');
+    } else if (name === 'IEND') ended = true;
+    at += 12 + length;
+  }
+  if (!ended) throw new Error('no end');
+  const pixels = unfiltered(inflateSync(Buffer.concat(data)), { width, height, channels });
+  return { width, height, texts, pixel: (x, y) => [...pixels.subarray((y * width + x) * channels, (y * width + x) * channels + 3)] };
+}
+
+function unfiltered(rows: Buffer, { width, height, channels }: { width: number; height: number; channels: number }): Buffer {
+  const rowBytes = width * channels;
+  if (rows.length !== height * (rowBytes + 1)) throw new Error('the size of the data is wrong');
+  const pixels = Buffer.alloc(height * rowBytes);
+  for (let y = 0; y < height; y += 1) {
+    const filter = rows[y * (rowBytes + 1)];
+    for (let x = 0; x < rowBytes; x += 1) {
+      const at = y * rowBytes + x;
+      const left = x >= channels ? (pixels[at - channels] ?? 0) : 0;
+      const above = y > 0 ? (pixels[at - rowBytes] ?? 0) : 0;
+      const corner = x >= channels && y > 0 ? (pixels[at - rowBytes - channels] ?? 0) : 0;
+      const guess = [0, left, above, (left + above) >> 1, paeth(left, above, corner)][filter ?? 9];
+      if (guess === undefined) throw new Error('an unknown filter');
+      pixels[at] = (rows[y * (rowBytes + 1) + 1 + x] ?? 0) + guess;
+    }
+  }
+  return pixels;
+}
+
+function paeth(left: number, above: number, corner: number): number {
+  const estimate = left + above - corner;
+  const [toLeft, toAbove, toCorner] = [Math.abs(estimate - left), Math.abs(estimate - above), Math.abs(estimate - corner)];
+  return toLeft <= toAbove && toLeft <= toCorner ? left : toAbove <= toCorner ? above : corner;
+}
+
+/** How many connected regions of at least so many pixels hold the predicate. */
+export function regionsOf({ width, height, pixel }: Picture, holds: (color: readonly number[]) => boolean, atLeast: number): number {
+  const wanted = new Uint8Array(width * height);
+  for (let y = 0; y < height; y += 1) for (let x = 0; x < width; x += 1) wanted[y * width + x] = holds(pixel(x, y)) ? 1 : 0;
+  let regions = 0;
+  for (let start = 0; start < wanted.length; start += 1) {
+    if (wanted[start] !== 1) continue;
+    let size = 0;
+    const open = [start];
+    wanted[start] = 0;
+    for (let at = open.pop(); at !== undefined; at = open.pop()) {
+      size += 1;
+      for (const next of [at - width, at + width, at % width > 0 ? at - 1 : -1, at % width < width - 1 ? at + 1 : -1]) {
+        if (wanted[next] !== 1) continue;
+        wanted[next] = 0;
+        open.push(next);
+      }
+    }
+    if (size >= atLeast) regions += 1;
+  }
+  return regions;
+}

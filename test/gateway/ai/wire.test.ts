@@ -1,0 +1,79 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { chatCompletion, chatCompletionChunk, oraclesMs, streamPartV3, streamPartV4 } from '../../support/oracles.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { eventsOf, partsOf, startAi, type World } from './world.ts';
+
+const say = (text: string) => [{ role: 'user', content: [{ type: 'text', text }] }];
+const messages = (content: string) => [{ role: 'user', content }];
+const told = '@reasoning hm\n@tool get_weather {"city":"Oslo"}\nI look it up';
+
+// Models of every kind and what each is asked, so that every kind of part and every kind of end is among them.
+const calls: [string, string][] = [
+  ['local/echo', 'Good morning'],
+  ['local/echo', told],
+  ['local/echo', '@length\nGood'],
+  ['local/echo', '@fail-after 1\nGood morning'],
+  ['local/guide', 'How do I log in?'],
+  ...['ok', 'tools', 'reasoning', 'usage-cached', 'usage-none', 'usage-negative', 'reset?chunks=2', 'no-done', 'error-event', 'invalid-utf8', 'split-utf8', 'forged-done'].map((script): [string, string] => [`acme/${script.split('?')[0]}`, 'hi']),
+  ...['ok', 'tools', 'reasoning', 'cut', 'error'].flatMap((script): [string, string][] => [[`anthropic/${script}`, 'hi'], [`google/${script}`, 'hi']]),
+];
+
+describe('what we send is of the published types', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    streamPartV3({ type: 'stream-start', warnings: [] });
+    streamPartV4({ type: 'stream-start', warnings: [] });
+    chatCompletion({ id: 'a', object: 'chat.completion', created: 1, model: 'm', choices: [] });
+    chatCompletionChunk({ id: 'a', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [] });
+    provider = await startProvider();
+    const base = { base_url: provider.url, usage: 'ask' };
+    const scripts = ['ok', 'tools', 'reasoning', 'usage-cached', 'usage-none', 'usage-negative', 'reset?chunks=2', 'no-done', 'error-event', 'invalid-utf8', 'split-utf8', 'forged-done', 'cut', 'error'];
+    const providers = [{ id: 'acme', kind: 'openai-compatible', ...base }, { id: 'anthropic', kind: 'anthropic', ...base }, { id: 'google', kind: 'google', ...base }];
+    const models = providers.flatMap(({ id }) => scripts.map((script) => ({ id: `${id}/${script.split('?')[0]}`, provider: id, upstream_model: script, rates: null, max_output_tokens: 100 })));
+    world = await startAi({ models: JSON.stringify({ providers, models }), env: {} });
+  }, oraclesMs);
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+
+  test('and the judges refuse what is not', () => {
+    expect(() => streamPartV3({ type: 'text-delta', id: '0' })).toThrow('LanguageModelV3StreamPart');
+    expect(() => streamPartV3({ type: 'custom', kind: 'a.b' })).toThrow('LanguageModelV3StreamPart');
+    expect(() => streamPartV3({ type: 'finish', finishReason: 'stop', usage: {} })).toThrow('LanguageModelV3StreamPart');
+    expect(() => chatCompletion({ id: 'a', object: 'chat.completion', created: 1, model: 'm', choices: [{ index: 0, message: { role: 'assistant', content: 'x' }, finish_reason: 'stop' }] })).toThrow('This is no ChatCompletion');
+    expect(() => chatCompletionChunk({ id: 'a', object: 'chat.completion', created: 1, model: 'm', choices: [] })).toThrow('This is no ChatCompletionChunk');
+  });
+
+  describe.each([
+    ['3', streamPartV3],
+    ['4', streamPartV4],
+  ] as const)('stream parts of version %s', (version, judge) => {
+    test.each(calls)('%s: %j', async (model, text) => {
+      const body = { model, prompt: say(text), includeRawChunks: true, tools: [{ type: 'function', name: 'get_weather', inputSchema: { type: 'object' } }] };
+      const { parts, done } = await partsOf(await world.post('/v1/ai/stream', body, { headers: { 'ai-language-model-specification-version': version } }));
+      expect(done).toBe(true);
+      for (const part of parts) judge(part);
+      expect(parts.map((part) => part.type).filter((type) => ['stream-start', 'finish'].includes(type as string))).toEqual(['stream-start', 'finish']);
+      expect(parts.at(-1)).toMatchObject({ type: 'finish' });
+    });
+  });
+
+  // The one member beyond the published ones: what a model thought, as all servers of open models say it.
+  function withoutReasoning(value: unknown): unknown {
+    return JSON.parse(JSON.stringify(value, (name, member: unknown) => (name === 'reasoning_content' ? undefined : member)));
+  }
+
+  describe('chat completions', () => {
+    test.each(calls.filter(([model, text]) => !/reset|no-done|error|cut|invalid/.test(model) && !text.includes('@fail')))('%s: %j', async (model, text) => {
+      const whole = await world.post('/v1/ai/chat/completions', { model, messages: messages(text) });
+      expect(whole.status).toBe(200);
+      // What a provider says of its own in a format that passes through is its own affair; its usage may be nonsense.
+      chatCompletion(withoutReasoning(await whole.json()));
+      const events = await eventsOf(await world.post('/v1/ai/chat/completions', { model, messages: messages(text), stream: true, stream_options: { include_usage: true } }));
+      expect(events.at(-1)).toBe('[DONE]');
+      for (const event of events.slice(0, -1)) chatCompletionChunk(withoutReasoning(JSON.parse(event)));
+    });
+  });
+});

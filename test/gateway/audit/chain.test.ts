@@ -1,0 +1,149 @@
+// The audit log: written with the change it tells of, chained shortly after, and whatever is done to it is found.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { audit, auditStore, type Audit, type AuditEntry } from '../../../src/gateway/audit/index.ts';
+import { chainPending, dropOldDays } from '../../../src/gateway/audit/chain.ts';
+import { ownDoing } from '../../../src/gateway/identity.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
+
+let place: TestDatabase;
+let log: Audit;
+const entry = (n: number): AuditEntry => ({ ...ownDoing, action: 'bureaus.pauseBureau', target: { kind: 'bureau', id: `b${n}` }, outcome: 'ok', diff: { state: { from: 'active', to: 'paused' }, n } });
+const sql = () => place.database.sql;
+const store = () => auditStore(place.database);
+
+async function write(from: number, to: number): Promise<void> {
+  for (let n = from; n <= to; n += 1) await log.note(entry(n));
+  await chainPending(store(), silentLog);
+}
+
+/** What only somebody with the rights of the tables' owner can do. */
+async function force(statement: string): Promise<void> {
+  const tables = ['audit_entries', 'audit_batches', 'audit_links'];
+  for (const table of tables) await sql().unsafe(`alter table gateway.${table} disable trigger user`);
+  await sql().unsafe(statement);
+  for (const table of tables) await sql().unsafe(`alter table gateway.${table} enable trigger user`);
+}
+
+beforeEach(async () => {
+  place = await testDatabase();
+  log = audit({ store: store(), log: silentLog, clock: systemClock });
+});
+afterEach(() => place.close());
+
+describe('an entry', () => {
+  test('stays or goes with the transaction of its change', async () => {
+    await place.database.tx((tx) => log.record(tx, entry(1)));
+    await expect(place.database.tx(async (tx) => {
+      await log.record(tx, entry(2));
+      throw new Error('undone');
+    })).rejects.toThrow('undone');
+    expect(await sql()`select target_id as id, diff from gateway.audit_entries`).toEqual([{ id: 'b1', diff: { state: { from: 'active', to: 'paused' }, n: 1 } }]);
+  });
+
+  test('can be neither changed nor removed, nor can the chain', async () => {
+    await write(1, 3);
+    for (const statement of [
+      `update gateway.audit_entries set outcome = 'failed'`,
+      `delete from gateway.audit_entries`,
+      `truncate gateway.audit_entries cascade`,
+      `update gateway.audit_batches set hash = previous`,
+      `delete from gateway.audit_batches`,
+      `update gateway.audit_links set position = position + 1`,
+      `delete from gateway.audit_links`,
+      `truncate gateway.audit_links`,
+    ]) {
+      await expect(sql().unsafe(statement), statement).rejects.toMatchObject({ code: '42501' });
+    }
+    expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });
+  });
+});
+
+describe('the chain', () => {
+  test('holds every entry once, however many replicas are at it', async () => {
+    const replicas = Array.from({ length: 3 }, () => audit({ store: store(), log: silentLog, clock: systemClock, chainEveryMs: 5 }));
+    for (const replica of replicas) replica.start();
+    await Promise.all(Array.from({ length: 60 }, (_, n) => (replicas[n % 3] as Audit).note(entry(n))));
+    for (const replica of replicas) await replica.close();
+    const verdict = await log.verify();
+    expect(verdict).toMatchObject({ ok: true, entries: 60, pending: 0, faults: [] });
+    expect(verdict.batches).toBeGreaterThan(0);
+  });
+
+  test('counts what is too new to be in it', async () => {
+    await write(1, 2);
+    await log.note(entry(3));
+    expect(await log.verify()).toMatchObject({ ok: true, entries: 2, pending: 1 });
+  });
+
+  test('of nothing is whole', async () => {
+    expect(await log.verify()).toEqual({ ok: true, batches: 0, entries: 0, pending: 0, head: null, faults: [] });
+  });
+});
+
+describe('verify', () => {
+  const faults = async (head?: string) => (await log.verify(head)).faults.map(({ fault }) => fault);
+  beforeEach(async () => {
+    await write(1, 3);
+    await write(4, 6);
+    await write(7, 9);
+  });
+
+  test.each([
+    [`update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`, ['entry_altered']],
+    [`update gateway.audit_entries set at = at + interval '1 microsecond' where target_id = 'b5'`, ['entry_altered']],
+    [`update gateway.audit_entries set diff = '{}' where target_id = 'b1'`, ['entry_altered']],
+    [`delete from gateway.audit_entries where target_id = 'b9'`, ['entry_missing']],
+    [`with gone as (delete from gateway.audit_entries where target_id = 'b5' returning entry_id) delete from gateway.audit_links using gone where audit_links.entry_id = gone.entry_id`, ['batch_altered']],
+    [`insert into gateway.audit_entries (entry_id, actor_kind, action, outcome) values ('log_forged', 'system', 'x', 'ok')`, ['entry_not_chained']],
+    [`delete from gateway.audit_links where batch = 2; delete from gateway.audit_entries where target_id in ('b4', 'b5', 'b6'); delete from gateway.audit_batches where batch = 2`, ['batch_missing']],
+    [`delete from gateway.audit_links where batch = 1; delete from gateway.audit_entries where target_id in ('b1', 'b2', 'b3'); delete from gateway.audit_batches where batch = 1`, ['batch_missing']],
+    [`update gateway.audit_links set position = position + 10 where batch = 2 and position = 1`, ['batch_altered']],
+  ])('finds: %s', async (statement, expected) => {
+    expect(await faults()).toEqual([]);
+    await force(statement);
+    expect(await faults()).toEqual(expected);
+  });
+
+  test('finds an entry altered together with its digest and its batch’s hash', async () => {
+    await force(`update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`);
+    const [{ digest } = { digest: Buffer.alloc(32) }] = await sql()<{ digest: Buffer }[]>`select sha256('forged') as digest`;
+    await force(`update gateway.audit_links set digest = '\\x${digest.toString('hex')}' where entry_id = (select entry_id from gateway.audit_entries where target_id = 'b5')`);
+    expect(await faults()).toEqual(['entry_altered', 'batch_altered']);
+  });
+
+  test('finds a cut end by a head that was kept elsewhere', async () => {
+    const { head } = await log.verify();
+    await force(`delete from gateway.audit_links where batch = 3; delete from gateway.audit_entries where target_id in ('b7', 'b8', 'b9'); delete from gateway.audit_batches where batch = 3`);
+    expect(await faults()).toEqual([]);
+    expect(await faults(head ?? '')).toEqual(['head_missing']);
+    await write(10, 11);
+    expect(await faults(head ?? '')).toEqual(['head_missing']);
+  });
+});
+
+describe('retention', () => {
+  const age = (batch: number, days: number) => force(`update gateway.audit_batches set day = day - ${days} where batch = ${batch}`);
+
+  test('drops whole days that are old enough, says so, and the rest stays whole', async () => {
+    await write(1, 3);
+    await write(4, 5);
+    await write(6, 7);
+    await age(1, 402);
+    await age(2, 401);
+    await dropOldDays(store(), 400, silentLog);
+    await chainPending(store(), silentLog);
+    expect(await log.verify()).toMatchObject({ ok: true, faults: [] });
+    const left = await sql()<{ id: string }[]>`select coalesce(diff ->> 'n', action) as id from gateway.audit_entries order by entry_id`;
+    expect(left.map(({ id }) => id)).toEqual(['6', '7', 'audit.dropDays']);
+    await dropOldDays(store(), 400, silentLog);
+    expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });
+  });
+
+  test('keeps the end of the chain, whatever its age is', async () => {
+    await write(1, 2);
+    await age(1, 500);
+    await dropOldDays(store(), 400, silentLog);
+    expect(await log.verify()).toMatchObject({ ok: true, entries: 2 });
+  });
+});

@@ -1,0 +1,38 @@
+// Users and tokens as the tests need them: of any Bureau, living, expired or revoked.
+import { createHash } from 'node:crypto';
+import { id } from '../../../src/kernel/ids.ts';
+import type { Sql } from '../../../src/kernel/database.ts';
+import { token } from '../../../src/kernel/secret.ts';
+
+export interface Person {
+  userId: string;
+  userToken: string;
+  tokenId: string;
+}
+
+export async function makeUser(sql: Sql, bureauId: string, life: { expired?: boolean; revoked?: boolean } = {}): Promise<Person> {
+  const userId = id('usr');
+  const tokenId = id('tok');
+  const userToken = token('usr');
+  const digest = createHash('sha256').update(userToken).digest();
+  await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, ${bureauId})`;
+  await sql`
+    insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at, revoked_at)
+    values (${tokenId}, ${userId}, 'user', ${digest}, ${userToken.slice(-4)},
+      now() + make_interval(hours => ${life.expired ? -1 : 1}), ${life.revoked ? sql`now()` : null})`;
+  return { userId, userToken, tokenId };
+}
+
+export async function revoke(sql: Sql, tokenId: string): Promise<void> {
+  await sql`update gateway.accounts_tokens set revoked_at = now() where token_id = ${tokenId}`;
+}
+
+/** Resolves with how long it took until the condition held; rejects at the deadline. */
+export async function until(condition: () => Promise<boolean>, what: string, deadlineMs = 15_000): Promise<number> {
+  const startedMs = performance.now();
+  while (!(await condition())) {
+    if (performance.now() - startedMs > deadlineMs) throw new Error(`This did not happen in ${deadlineMs} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  return performance.now() - startedMs;
+}

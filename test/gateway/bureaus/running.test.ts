@@ -1,0 +1,118 @@
+// What a pause, a revocation or a reset does to answers under way, here and on the other replica.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { startGateway, testAdministrator, type GatewayWorld } from '../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { makeUser, revoke, until } from './people.ts';
+
+const isPostgres = inject('databaseSource')?.engine === 'postgres';
+let provider: ScriptedProvider;
+let folder: string;
+let place: DatabasePlace;
+let one: GatewayWorld;
+let other: GatewayWorld;
+
+beforeAll(async () => {
+  provider = await startProvider();
+  folder = await mkdtemp(join(tmpdir(), 'townhall-running-'));
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(modelsFile, provider.modelsFile({ slow: 'ok?chunks=100000&gap=20' }));
+  place = await makeDatabase();
+  const env = { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' };
+  one = await startGateway({ withAdmin: true, place, env });
+  // The embedded database holds one process; there the one gateway is both.
+  other = isPostgres ? await startGateway({ withAdmin: true, place, env }) : one;
+});
+afterAll(async () => {
+  if (isPostgres) await other?.close();
+  await one?.close();
+  await place?.remove();
+  await provider?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** A stream under way on the other gateway; `ended` resolves with all of its text once the connection is over. */
+async function openStream(token: string): Promise<{ ended: Promise<string>; stop(): void }> {
+  const gate = new AbortController();
+  const before = provider.calls.length;
+  const answer = await fetch(`${other.url}/v1/ai/chat/completions`, {
+    method: 'POST',
+    signal: gate.signal,
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'acme/slow', stream: true, messages: [{ role: 'user', content: 'Count.' }] }),
+  });
+  expect(answer.status).toBe(200);
+  await provider.until((calls) => calls.length > before);
+  const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
+  await reader.read();
+  const read = async (): Promise<string> => {
+    let text = '';
+    for (;;) {
+      const { done, value } = await reader.read().catch(() => ({ done: true, value: undefined }));
+      if (done) return text;
+      text = (text + Buffer.from(value as Uint8Array).toString('utf8')).slice(-4_000);
+    }
+  };
+  return { ended: read(), stop: () => gate.abort() };
+}
+
+async function within<T>(promise: Promise<T>, limitMs: number): Promise<{ value: T; ms: number }> {
+  const startedMs = performance.now();
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error(`It took more than ${limitMs} ms.`)), limitMs)));
+  try {
+    return { value: await Promise.race([promise, late]), ms: performance.now() - startedMs };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const refused = (token: string, status: number) => async () => (await fetch(`${other.url}/v1/accounts/me`, { headers: { authorization: `Bearer ${token}` } })).status === status;
+
+// Over two gateways on PostgreSQL, on one with the embedded database.
+describe('calls under way', () => {
+  test.each([
+    ['paused', 'pauseBureau', 'bureau_paused'],
+    ['archived', 'archiveBureau', 'bureau_archived'],
+  ] as const)('the streams of a Bureau that is %s end within five seconds and say why; others go on', async (_state, action, code) => {
+    const { bureau_id } = await one.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
+    const { userToken } = await makeUser(one.sql, bureau_id);
+    const cut = await openStream(userToken);
+    const spared = await openStream(other.userToken);
+    await one.admin.bureaus[action]({ bureau_id });
+    const firstRefusalMs = await until(refused(userToken, 403), 'the user is refused on the other gateway');
+    const { value, ms } = await within(cut.ended, 5_000);
+    console.log(`${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`);
+    expect(value).toContain(code);
+    expect(firstRefusalMs).toBeLessThan(3_000);
+    await expect(within(spared.ended, 300)).rejects.toThrow('more than');
+    expect(await refused(other.userToken, 200)()).toBe(true);
+    spared.stop();
+  });
+
+  test('the streams of a revoked token end, once somebody says that something has changed', async () => {
+    const { userToken, tokenId } = await makeUser(one.sql, 'local');
+    const cut = await openStream(userToken);
+    await revoke(one.sql, tokenId);
+    await one.sql`update gateway.changes set number = number + 1`;
+    const { value } = await within(cut.ended, 5_000);
+    expect(value).toContain('invalid_token');
+    expect(await refused(userToken, 401)()).toBe(true);
+  });
+
+  test('an administrator’s logout and a reset are heard of at once', async () => {
+    const { session_token } = await one.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password });
+    const session = other.as(session_token);
+    await expect(session.admin.getSession()).resolves.toMatchObject({ admin_id: testAdministrator.adminId });
+    await one.as(session_token).admin.logout();
+    await until(() => session.admin.getSession().then(() => false, (error: unknown) => (error as { status: number }).status === 401), 'the session is refused');
+    await one.gateway.resetAdministrator(testAdministrator.adminId, 'another password for tests');
+    for (const world of [one, other]) await expect(world.admin.admin.getSession()).rejects.toMatchObject({ status: 401, code: 'invalid_token' });
+    await expect(one.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password })).rejects.toMatchObject({ code: 'invalid_credentials' });
+    const actions = await one.sql<{ action: string }[]>`select distinct action from gateway.audit_entries where action like 'admin.%' order by 1`;
+    expect(actions.map(({ action }) => action)).toEqual(['admin.login', 'admin.logout', 'admin.reset', 'admin.setup']);
+  });
+});

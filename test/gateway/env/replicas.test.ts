@@ -1,0 +1,49 @@
+// Two gateways on one PostgreSQL: what one is told, the other uses, also when the database was away meanwhile.
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { modelIds, startEnvWorld, until, type EnvWorld } from './world.ts';
+
+const isPostgres = inject('databaseSource')?.engine === 'postgres';
+
+describe.runIf(isPostgres)('two gateways on one database', () => {
+  let place: DatabasePlace;
+  let one: EnvWorld;
+  let other: EnvWorld;
+  beforeAll(async () => {
+    place = await makeDatabase();
+    one = await startEnvWorld({ place });
+    other = await startEnvWorld({ place });
+  });
+  afterAll(async () => {
+    await other?.close();
+    await one?.close();
+    await place?.remove();
+  });
+  const has = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
+
+  test('a variable that one was told is used on the other, and is gone there when it is removed here', async () => {
+    const timesMs: number[] = [];
+    for (let round = 0; round < 5; round += 1) {
+      await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
+      timesMs.push(await until(() => has(other), 'the other gateway has the model'));
+      await other.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+      expect(other.keysSent().at(-1)).toBe(`CANARY-round-${round}`);
+      await other.admin.env.removeVariable({ key: 'ACME_API_KEY' });
+      timesMs.push(await until(async () => !(await has(one)), 'the first gateway has the model no more'));
+    }
+    console.log(`a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`);
+    // The promise is one second; the bound leaves room for a machine that is busy with other tests.
+    expect(Math.max(...timesMs)).toBeLessThan(3_000);
+  });
+
+  test('a call under way keeps the key that it began with', async () => {
+    await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'CANARY-begun-with' });
+    await until(() => has(other), 'the other gateway has the model');
+    const before = other.provider.calls.length;
+    const call = other.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+    await other.provider.until((calls) => calls.length > before);
+    await one.admin.env.removeVariable({ key: 'ACME_API_KEY' });
+    await expect(call).resolves.toMatchObject({ role: 'assistant' });
+    await until(async () => !(await has(other)), 'the model is gone');
+  });
+});

@@ -1,0 +1,134 @@
+// A new master key while everything serves: no read fails, and in the end the old key is good for nothing.
+import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest';
+import { newMasterKey } from '../../../src/kernel/vault.ts';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { refusal, startEnvWorld, until, type EnvWorld } from './world.ts';
+
+// Several gateways are started one after the other, on a machine that is busy with other tests.
+vi.setConfig({ testTimeout: 180_000 });
+
+const secret = 'CANARY-rotating-0123';
+const oldKey = newMasterKey();
+const newKey = newMasterKey();
+const both = { TOWNHALL_MASTER_KEY: newKey, TOWNHALL_MASTER_KEY_PREVIOUS: oldKey };
+const isPostgres = inject('databaseSource')?.engine === 'postgres';
+
+let place: DatabasePlace;
+const worlds: EnvWorld[] = [];
+beforeEach(async () => {
+  place = await makeDatabase();
+});
+afterEach(async () => {
+  for (const world of worlds.splice(0).reverse()) await world.close();
+  await place.remove();
+});
+
+async function start(env: Record<string, string>): Promise<EnvWorld> {
+  const world = await startEnvWorld({ place, env });
+  worlds.push(world);
+  return world;
+}
+
+async function stop(world: EnvWorld): Promise<void> {
+  worlds.splice(worlds.indexOf(world), 1);
+  await world.close();
+}
+
+const kids = async (world: EnvWorld): Promise<string[]> => {
+  const rows = await world.sql<{ kid: string }[]>`
+    select distinct split_part(sealed, '.', 2) as kid
+    from (select sealed from gateway.env_variables union all select sealed from gateway.env_canary) as all_of_them order by 1`;
+  return rows.map(({ kid }) => kid);
+};
+
+/** Calls the model until told to stop; gives how often it failed. */
+function hammer(world: EnvWorld): { stop(): Promise<{ calls: number; failures: unknown[] }> } {
+  const failures: unknown[] = [];
+  let calls = 0;
+  let isOver = false;
+  const running = (async () => {
+    while (!isOver) {
+      calls += 1;
+      await world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' }).catch((error: unknown) => failures.push(error));
+    }
+  })();
+  return {
+    async stop() {
+      isOver = true;
+      await running;
+      return { calls, failures };
+    },
+  };
+}
+
+describe('townhall env rewrap', () => {
+  test('moves everything to the new key while calls go on, and the old one opens nothing', async () => {
+    const before = await start({ TOWNHALL_MASTER_KEY: oldKey });
+    const content = Array.from({ length: 100 }, (_, index) => `KEY_${index}=value-${index}-${secret}`).join('\n');
+    await before.admin.env.importVariables({ content: `ACME_API_KEY=${secret}\n${content}` });
+    const oldKids = await kids(before);
+    expect(oldKids).toHaveLength(1);
+    await stop(before);
+
+    const world = await start(both);
+    expect(world.logLines.join('')).toContain('townhall env rewrap');
+    // Until then values are written under the key that every server has.
+    await world.admin.env.upsertVariable({ key: 'WRITTEN_BEFORE', value: secret });
+    expect(await kids(world)).toEqual(oldKids);
+
+    const load = hammer(world);
+    const { rewrapped, kid } = await world.gateway.rewrapEnv();
+    await world.admin.env.upsertVariable({ key: 'WRITTEN_AFTER', value: secret });
+    const { calls, failures } = await load.stop();
+    expect(failures).toEqual([]);
+    expect(calls).toBeGreaterThan(0);
+    expect(rewrapped).toBe(102);
+    expect(await kids(world)).toEqual([kid]);
+    expect(oldKids).not.toContain(kid);
+    expect(new Set(world.keysSent())).toEqual(new Set([secret]));
+    const { items } = await world.admin.env.listVariables({ reveal: true });
+    expect(items.filter(({ value }) => value.includes(secret))).toHaveLength(103);
+    await expect(world.gateway.rewrapEnv()).resolves.toEqual({ rewrapped: 0, kid });
+    const audited = await world.sql`select actor_kind, diff from gateway.audit_entries where action = 'env.rewrap'`;
+    expect(audited.map((row) => row['diff'])).toEqual([{ kid, rewrapped: 102 }]);
+    await stop(world);
+
+    await expect(start({ TOWNHALL_MASTER_KEY: oldKey })).rejects.toThrow('Nothing was changed');
+    const after = await start({ TOWNHALL_MASTER_KEY: newKey });
+    await after.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+    expect(after.keysSent()).toEqual([secret]);
+  });
+
+  test('changes nothing when a value does not open, and names it', async () => {
+    const before = await start({ TOWNHALL_MASTER_KEY: oldKey });
+    await before.admin.env.importVariables({ content: `GOOD=${secret}\nBROKEN=${secret}` });
+    await before.sql`update gateway.env_variables set version = version + 1000 where key = 'BROKEN'`;
+    const oldKids = await kids(before);
+    await stop(before);
+    const world = await start(both);
+    await expect(world.gateway.rewrapEnv()).rejects.toMatchObject({ status: 409, code: 'env_unreadable', message: expect.stringContaining('BROKEN') });
+    expect(await kids(world)).toEqual(oldKids);
+    await world.admin.env.removeVariable({ key: 'BROKEN' });
+    await expect(world.gateway.rewrapEnv()).resolves.toMatchObject({ rewrapped: 1 });
+  });
+
+  test.runIf(isPostgres)('is no trouble for another gateway on the same database, whichever of its keys is first', async () => {
+    const one = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
+    const other = await start(both);
+    await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
+    await until(async () => (await other.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'), 'the other gateway has the key');
+    const loads = [hammer(one), hammer(other)];
+    const { kid } = await other.gateway.rewrapEnv();
+    await one.admin.env.upsertVariable({ key: 'LATER', value: secret });
+    await until(async () => (await other.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'), 'the other gateway has the later one');
+    for (const load of loads) expect((await load.stop()).failures).toEqual([]);
+    expect(await kids(other)).toEqual([kid]);
+  });
+
+  test.runIf(isPostgres)('leaves a gateway that has only the old key unable to write, and it says so', async () => {
+    const behind = await start({ TOWNHALL_MASTER_KEY: oldKey });
+    const ahead = await start(both);
+    await ahead.gateway.rewrapEnv();
+    expect(await refusal(behind.admin.env.upsertVariable({ key: 'X', value: 'y' }))).toMatchObject({ status: 503, code: 'env_sealed' });
+  });
+});

@@ -1,0 +1,41 @@
+// What was stored is nowhere in the clear: not in the database, not in the log, in no encoding.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { formsOf, refusal, startEnvWorld, type EnvWorld } from './world.ts';
+
+const canaries = ['CANARY-9d1e4c+provider/key=', 'CANARY käy "quoted" \n second line', 'postgres://user:CANARY-p%40ss@host/db'];
+
+let world: EnvWorld;
+beforeAll(async () => {
+  world = await startEnvWorld();
+  const [first = '', second = '', third = ''] = canaries;
+  await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: first });
+  await world.admin.env.importVariables({ content: `SECOND_KEY='${second}'\nTHIRD_KEY=${third}` });
+  await world.admin.env.listVariables({ reveal: true });
+  await world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+  await refusal(world.admin.env.importVariables({ content: `FINE=${third}\n${second}` }));
+  await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: second.replaceAll('\n', ' ') });
+  await world.admin.env.removeVariable({ key: 'SECOND_KEY' });
+});
+afterAll(() => world?.close());
+
+test('the values were really stored and used', () => {
+  expect(world.keysSent()).toEqual([canaries[0]]);
+});
+
+test('no table holds one in any encoding', async () => {
+  const dump = await world.dump();
+  expect(dump).toContain('ACME_API_KEY');
+  expect(dump).toContain('fp_');
+  for (const canary of canaries) for (const form of formsOf(canary)) expect(dump.includes(form), form).toBe(false);
+  // Nor the master key under which they are.
+  expect(dump).not.toContain(Buffer.alloc(32, 'test key ').toString('base64'));
+});
+
+test('no line of the log holds one at debug level', () => {
+  const log = world.logLines.join('');
+  expect(log).toContain('env.upsertVariable');
+  for (const canary of canaries) {
+    for (const form of [...formsOf(canary), JSON.stringify(canary).slice(1, -1)]) expect(log.includes(form), form).toBe(false);
+  }
+  expect(log).not.toContain('CANARY');
+});

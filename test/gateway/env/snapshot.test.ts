@@ -1,0 +1,85 @@
+// The values in memory: what happens to them while the database is away, and how long they stay hidden.
+import { describe, expect, test } from 'vitest';
+import { createSnapshot } from '../../../src/gateway/env/snapshot.ts';
+import { variablesTable, type StoredVariable } from '../../../src/gateway/env/store.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { createRedactor } from '../../../src/kernel/secret.ts';
+import { createVault, newMasterKey, readMasterKey, type MasterKey } from '../../../src/kernel/vault.ts';
+import { silentLog } from '../../support/databases.ts';
+import { until } from './world.ts';
+
+const vault = createVault(readMasterKey(newMasterKey()) as MasterKey);
+let versions = 0;
+function row(key: string, value: string): StoredVariable {
+  const version = (versions += 1);
+  return { key, version, updatedAt: new Date(), sealed: vault.seal(vault.primaryKid, { table: variablesTable, key, version }, value) };
+}
+
+function setting() {
+  // The database's part: what is in it, and whether it answers.
+  const database = { rows: [] as StoredVariable[], isAway: false, loads: 0 };
+  const redactor = createRedactor();
+  const snapshot = createSnapshot({
+    store: {
+      async list() {
+        database.loads += 1;
+        if (database.isAway) throw new Error('away');
+        return database.rows;
+      },
+    },
+    vault,
+    environment: { FROM_PROCESS: 'process value', BOTH: 'process value too' },
+    isSecret: (key) => !key.startsWith('PUBLIC'),
+    redactor,
+    clock: systemClock,
+    log: silentLog,
+  });
+  return { database, redactor, snapshot };
+}
+
+describe('the environment in memory', () => {
+  test('keeps what it has while the database is away, and takes the news by itself once it is back', async () => {
+    const { database, snapshot } = setting();
+    database.rows = [row('A', 'first value')];
+    await snapshot.refresh();
+    database.rows = [row('A', 'second value'), row('BOTH', 'stored')];
+    database.isAway = true;
+    await expect(snapshot.refresh()).rejects.toThrow('away');
+    expect([snapshot.get('A'), snapshot.get('BOTH')]).toEqual(['first value', 'process value too']);
+    database.isAway = false;
+    await until(() => snapshot.get('A') === 'second value', 'the second value is there');
+    expect(snapshot.get('BOTH')).toBe('stored');
+    await snapshot.close();
+  });
+
+  test('loads once for many who ask at a time, and never with less than what was there when they asked', async () => {
+    const { database, snapshot } = setting();
+    const first = snapshot.refresh();
+    database.rows = [row('LATE', 'late value')];
+    await Promise.all([first, ...Array.from({ length: 50 }, () => snapshot.refresh())]);
+    expect(snapshot.get('LATE')).toBe('late value');
+    expect(database.loads).toBeLessThanOrEqual(2);
+    await snapshot.close();
+  });
+
+  test('hides secrets while they are alive, and what is public never', async () => {
+    const { database, redactor, snapshot } = setting();
+    database.rows = [row('KEY', 'old secret'), row('PUBLIC_URL', 'https://city.example')];
+    await snapshot.refresh();
+    snapshot.get('FROM_PROCESS');
+    expect(redactor.hide('old secret at https://city.example of process value')).toBe('[redacted] at https://city.example of [redacted]');
+    database.rows = [row('KEY', 'new secret')];
+    await snapshot.refresh();
+    expect(redactor.hide('old secret, new secret')).toBe('old secret, [redacted]');
+    await snapshot.close();
+  });
+
+  test('does not give the value of the process for one that does not open', async () => {
+    const { database, snapshot } = setting();
+    database.rows = [{ ...row('BOTH', 'stored'), version: 999_999 }];
+    await snapshot.refresh();
+    expect(snapshot.get('BOTH')).toBeUndefined();
+    expect(snapshot.entry('BOTH')?.value).toBeNull();
+    await snapshot.close();
+  });
+});

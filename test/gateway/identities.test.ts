@@ -1,0 +1,30 @@
+// Every operation with every kind of credential: what the door answers is what the contract says.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { callers, operations, prepare, walk, type Finding } from '../contract/identity-table.ts';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+
+let world: GatewayWorld;
+let findings: Finding[];
+beforeAll(async () => {
+  world = await startGateway({ withAdmin: true });
+  await prepare(world.sql);
+  findings = await walk(world.url, world.sql);
+}, 240_000);
+afterAll(() => world?.close());
+
+describe('operations × identities', () => {
+  test('has a row for every operation and a column for every caller', () => {
+    expect(findings).toHaveLength(operations().length * callers.length);
+    expect(operations().length).toBeGreaterThan(30);
+  });
+
+  test.each(operations().map(({ operationId }) => operationId))('%s', (operationId) => {
+    const faults = findings.filter(({ operation, fault }) => operation.operationId === operationId && fault !== null);
+    expect(faults.map(({ caller, status, code, fault }) => `${caller}: ${status} ${code}, ${fault}`)).toEqual([]);
+  });
+
+  test('lets every caller in somewhere who may be let in at all, and nobody else', () => {
+    const letIn = (caller: string) => findings.some((finding) => finding.caller === caller && finding.expected === 'in' && !finding.operation.ignoresCredential);
+    expect(callers.filter(letIn)).toEqual(['none', 'user', 'user of another Bureau', 'admin']);
+  });
+});

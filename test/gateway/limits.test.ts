@@ -1,0 +1,138 @@
+// The limits as a caller meets them: headers, 429, whose address counts, and what `off` lifts.
+import { afterEach, describe, expect, inject, test } from 'vitest';
+import { connect } from '../../src/kernel/database.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { createSharedQuota } from '../../src/kernel/shared-quota.ts';
+import { silentLog, testDatabase } from '../support/databases.ts';
+import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
+
+let world: GatewayWorld | undefined;
+afterEach(async () => {
+  await world?.close();
+  world = undefined;
+});
+
+async function start(env: Record<string, string>, withAdmin = false): Promise<GatewayWorld> {
+  world = await startGateway({ withAdmin, env });
+  return world;
+}
+
+const get = (url: string, path: string, headers: Record<string, string> = {}) => fetch(url + path, { headers });
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+async function statuses(answers: Promise<Response>[]): Promise<Record<number, number>> {
+  const counts: Record<number, number> = {};
+  for (const { status } of await Promise.all(answers)) counts[status] = (counts[status] ?? 0) + 1;
+  return counts;
+}
+
+describe('the limit of requests', () => {
+  test('of a user is in the headers of each answer, and 429 says when to come back', async () => {
+    const { url, userToken } = await start({ RATE_LIMIT_USER: '20' });
+    const first = await get(url, '/v1/accounts/me', bearer(userToken));
+    expect(first.headers.get('ratelimit-policy')).toBe('"user";q=20;w=60');
+    expect(first.headers.get('ratelimit')).toMatch(/^"user";r=19;t=\d+$/);
+    const counts = await statuses(Array.from({ length: 30 }, () => get(url, '/v1/accounts/me', bearer(userToken))));
+    expect(counts[200]).toBeGreaterThanOrEqual(19);
+    expect(counts[200]).toBeLessThanOrEqual(21);
+    const refused = await get(url, '/v1/accounts/me', bearer(userToken));
+    expect(refused.status).toBe(429);
+    expect(await refused.json()).toMatchObject({ error: { type: 'rate_limit_error', code: 'rate_limited' } });
+    const [, t] = /;r=0;t=(\d+)$/.exec(refused.headers.get('ratelimit') ?? '') ?? [];
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(Number(t));
+    expect(refused.headers.get('x-should-retry')).toBeNull();
+    // Neither the health nor other callers are touched by it.
+    expect((await get(url, '/health')).status).toBe(200);
+    expect((await get(url, '/ready')).headers.get('ratelimit')).toBeNull();
+    expect((await get(url, '/v1/accounts/providers')).status).toBe(400);
+  });
+
+  test('counts who shows a credential of nobody’s as a guest of the address', async () => {
+    const { url } = await start({ RATE_LIMIT_GUEST: '5' });
+    const counts = await statuses(Array.from({ length: 12 }, () => get(url, '/v1/accounts/me', bearer('nonsense'))));
+    expect(counts).toEqual({ 401: 5, 429: 7 });
+    expect((await get(url, '/v1/accounts/me')).status).toBe(429);
+  });
+
+  test('of a Bureau is its own for each of its users, once it was set', async () => {
+    const { url, userToken, admin } = await start({ RATE_LIMIT_USER: '600' }, true);
+    await admin.bureaus.updateBureau({ bureau_id: 'local', limits: { requests_per_minute: 3 } });
+    const deadline = performance.now() + 15_000;
+    let policy: string | null = null;
+    while (policy !== '"user";q=3;w=60' && performance.now() < deadline) {
+      policy = (await get(url, '/v1/accounts/me', bearer(userToken))).headers.get('ratelimit-policy');
+    }
+    expect(policy).toBe('"user";q=3;w=60');
+    const counts = await statuses(Array.from({ length: 8 }, () => get(url, '/v1/accounts/me', bearer(userToken))));
+    expect(counts[200] ?? 0).toBeLessThanOrEqual(3);
+  });
+
+  test('of logins is ten a minute of an address, whatever the other limits are', async () => {
+    const { url } = await start({ RATE_LIMIT_LOGIN: '10', RATE_LIMIT_GUEST: 'off' });
+    const login = () => fetch(`${url}/v1/accounts/login/start`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' });
+    expect(await statuses(Array.from({ length: 15 }, login))).toEqual({ 400: 10, 429: 5 });
+  });
+
+  test('is nowhere when it is off, and guesses of a password are counted all the same', async () => {
+    const { url, userToken, guest } = await start({}, true);
+    const answers = await Promise.all(Array.from({ length: 100 }, () => get(url, '/v1/accounts/me', bearer(userToken))));
+    expect(answers.every(({ status, headers }) => status === 200 && headers.get('ratelimit') === null)).toBe(true);
+    const outcomes = await Promise.allSettled(Array.from({ length: 40 }, () => guest.admin.login({ admin_id: testAdministrator.adminId, password: 'a wrong password, surely' })));
+    const evaluated = outcomes.filter((outcome) => outcome.status === 'rejected' && (outcome.reason as { code: string }).code === 'invalid_credentials');
+    expect(evaluated.length).toBeLessThanOrEqual(10);
+  });
+});
+
+describe('the address of a client', () => {
+  test('is what a trusted proxy says, and the others do not share its limit', async () => {
+    const { url } = await start({ RATE_LIMIT_GUEST: '3', TRUSTED_PROXIES: '127.0.0.0/8, ::1' });
+    const from = (client: string) => get(url, '/v1/accounts/providers', { 'x-forwarded-for': `6.6.6.6, ${client}` });
+    expect(await statuses(Array.from({ length: 5 }, () => from('198.51.100.1')))).toEqual({ 400: 3, 429: 2 });
+    expect((await from('198.51.100.2')).status).toBe(400);
+  });
+
+  test('is the peer’s own as long as no proxy is trusted', async () => {
+    const { url } = await start({ RATE_LIMIT_GUEST: '3' });
+    const counts = await statuses(Array.from({ length: 6 }, (_, n) => get(url, '/v1/accounts/providers', { 'x-forwarded-for': `198.51.100.${n}` })));
+    expect(counts).toEqual({ 400: 3, 429: 3 });
+  });
+
+  test('has at most a hundred requests at once behind a proxy', async () => {
+    const { url } = await start({ TRUSTED_PROXIES: '127.0.0.1', RATE_LIMIT_GUEST: '100000', RATE_LIMIT_USER: '100000' });
+    // Each holds its place by a body that does not come.
+    const held = Array.from({ length: 100 }, () => {
+      const gate = new AbortController();
+      const body = new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from('{')) });
+      const call = fetch(`${url}/v1/accounts/login/start`, { method: 'POST', headers: { 'content-type': 'application/json', 'x-forwarded-for': '198.51.100.9' }, body, duplex: 'half', signal: gate.signal } as RequestInit).catch(() => undefined);
+      return { gate, call };
+    });
+    const deadline = performance.now() + 20_000;
+    let status = 0;
+    while (status !== 429 && performance.now() < deadline) status = (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
+    expect(status).toBe(429);
+    expect((await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.10' })).status).toBe(404);
+    for (const { gate } of held) gate.abort();
+    await Promise.all(held.map(({ call }) => call));
+    while (status !== 404 && performance.now() < deadline) status = (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
+    expect(status).toBe(404);
+  });
+});
+
+describe.runIf(inject('databaseSource')?.engine === 'postgres')('one limit over two replicas', () => {
+  test('admits at most a twentieth more than it says, to however many at once', async () => {
+    const place = await testDatabase();
+    const second = await connect(place.options, { log: silentLog });
+    try {
+      const replicas = [place.database, second].map((database) => createSharedQuota({ database, schema: 'gateway', clock: systemClock, log: silentLog }));
+      const policy = { name: 'user', perMinute: 600 };
+      const startedMs = performance.now();
+      const drawn = await Promise.all(Array.from({ length: 2_000 }, async (_, n) => (replicas[n % 2] as (typeof replicas)[number]).draw('somebody', policy)));
+      const granted = drawn.filter((one) => one.granted).length;
+      const refilled = ((performance.now() - startedMs) / 60_000) * policy.perMinute;
+      expect(granted).toBeGreaterThanOrEqual(policy.perMinute);
+      expect(granted).toBeLessThanOrEqual(policy.perMinute * 1.05 + refilled + 1);
+    } finally {
+      await second.close();
+      await place.close();
+    }
+  });
+});

@@ -1,0 +1,39 @@
+// Which models a user may call: what the key says, what the Bureau says, and never more than both.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startGateway } from '../support/gateway.ts';
+import type { GatewayWorld } from '../support/gateway.ts';
+
+let world: GatewayWorld;
+beforeAll(async () => {
+  world = await startGateway({ withAdmin: true });
+});
+afterAll(() => world?.close());
+
+const shown = async (token: string): Promise<string[]> => (await world.as(token).ai.listModels()).items.map(({ id }) => id);
+const call = (token: string, model: string) => world.as(token).ai.generateText({ model, prompt: 'Hello' });
+
+describe('the models of a user', () => {
+  test('are those of the key: listed, read and called, and no other', async () => {
+    const { user_token } = await world.user.accounts.createKey({ name: 'echo only', models: ['local/echo'] });
+    expect(await shown(user_token)).toEqual(['local/echo']);
+    await expect(call(user_token, 'local/echo')).resolves.toMatchObject({ role: 'assistant' });
+    await expect(call(user_token, 'local/guide')).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
+    await expect(world.as(user_token).ai.getModel({ model_id: 'local/guide' })).rejects.toMatchObject({ status: 404 });
+    await expect(world.as(user_token).ai.createImage({ model: 'local/shapes', prompt: 'A house' })).rejects.toMatchObject({ status: 404 });
+  });
+
+  test('are those of the Bureau, at once, and with a key those of both', async () => {
+    const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: 'https://product.example', models: ['local/guide', 'local/shapes'] });
+    const { user_token } = await world.admin.accounts.issueToken({ bureau_id, external_id: 'anna' });
+    expect((await shown(user_token)).toSorted()).toEqual(['local/guide', 'local/shapes']);
+    const key = await world.as(user_token).accounts.createKey({ name: 'both', models: ['local/echo', 'local/guide'] });
+    expect(await shown(key.user_token)).toEqual(['local/guide']);
+    await world.admin.bureaus.updateBureau({ bureau_id, models: ['local/echo'] });
+    expect(await shown(user_token)).toEqual(['local/echo']);
+    await expect(call(key.user_token, 'local/guide')).rejects.toMatchObject({ status: 404 });
+  });
+
+  test('do not bind an administrator', async () => {
+    expect((await world.admin.ai.listModels()).items.length).toBeGreaterThan(20);
+  });
+});

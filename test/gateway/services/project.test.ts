@@ -1,0 +1,119 @@
+// A project's folder served by the command line, as its author does: nothing is installed in it.
+import { cp, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { townhall, type Run } from '../../cli/townhall.ts';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { testMasterKey } from '../../support/gateway.ts';
+
+const example = fileURLToPath(new URL('../../../examples/project', import.meta.url));
+const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
+
+let folder: string;
+let place: DatabasePlace;
+let where: Record<string, string>;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-project-'));
+  place = await makeDatabase();
+  where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+});
+afterAll(async () => {
+  await place?.remove();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const start = (project: string, env: Record<string, string> = {}): Run =>
+  townhall(['gateway', '--project', project, '--port', '0', '--host', '127.0.0.1'], {
+    cwd: folder,
+    env: { ...where, TOWNHALL_MASTER_KEY: testMasterKey, ...administrator, ...env },
+  });
+
+describe('townhall gateway --project', () => {
+  let run: Run;
+  let url: string;
+  let guest: GatewayClient;
+  let admin: GatewayClient;
+  let userToken: string;
+  beforeAll(async () => {
+    const project = join(folder, 'notes');
+    await cp(example, project, { recursive: true });
+    run = start(project);
+    url = (await run.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/))[1] ?? '';
+    guest = createGatewayClient({ baseUrl: url });
+    const session = await guest.admin.login({ admin_id: administrator.ADMIN_ID, password: administrator.ADMIN_PASSWORD });
+    admin = createGatewayClient({ baseUrl: url, token: session.session_token });
+    // On PostgreSQL there is no Bureau yet.
+    const { items } = await admin.bureaus.listBureaus();
+    const bureauId = items[0]?.bureau_id ?? (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
+    userToken = (await admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'ada' })).user_token;
+  });
+  afterAll(async () => {
+    run?.process.kill('SIGTERM');
+    expect(await run?.ended).toBe(0);
+  });
+
+  test('serves the services of the entry, for guests, users and administrators', async () => {
+    const user = createGatewayClient({ baseUrl: url, token: userToken });
+    await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({ greeting: 'Notes, one list a user.' });
+    await expect(user.call('notes', 'add', { text: 'Good morning' })).resolves.toEqual({ note_id: 'note_1', text: 'Good morning' });
+    await expect(user.call('notes', 'list', { limit: 1 }, { method: 'GET' })).resolves.toEqual({ items: [{ note_id: 'note_1', text: 'Good morning' }] });
+    await expect(guest.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 401 });
+    await expect(admin.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 403 });
+    await expect(user.call('notes', 'add', { text: '' })).rejects.toMatchObject({ status: 400, code: 'service_invalid_input' });
+    await expect(user.call('notes', 'users/clear', { user_id: 'x' })).rejects.toMatchObject({ status: 403 });
+    await expect(admin.call('notes', 'users/clear', { user_id: 'nobody' })).rejects.toMatchObject({ status: 404, code: 'service_no_notes' });
+    const { user: me } = await user.accounts.getMe();
+    await expect(admin.call('notes', 'users/clear', { user_id: me.user_id })).resolves.toEqual({ cleared: true });
+  });
+
+  test('names them in /health and /v1/services, and follows what is written for them', async () => {
+    expect((await guest.directory.getHealth()).services).toContain('notes');
+    const { items } = await admin.directory.listServices();
+    expect(items.find(({ id }) => id === 'notes')).toMatchObject({ name: 'Notes', env: [{ key: 'NOTES_GREETING', required: false }] });
+    await admin.env.upsertVariable({ key: 'NOTES_GREETING', value: 'Welcome.' });
+    await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({ greeting: 'Welcome.' });
+  });
+});
+
+describe('a project that cannot be served', () => {
+  const declaration = (members: object = {}) => JSON.stringify({ schema: 1, type: 'city', id: 'cty_x', name: 'x', ...members });
+  const importing = "import { defineService } from 'townhall';\n";
+  test.each<[string, Record<string, string>, string]>([
+    ['has no declaration', {}, 'townhall.json cannot be read (ENOENT)'],
+    ['has a declaration that is no JSON', { 'townhall.json': '{"a":' }, 'townhall.json: '],
+    ['leads out of its folder', { 'townhall.json': declaration({ entry: '../../etc/x.ts' }) }, 'townhall.json: entry must be a path within the project'],
+    ['has no entry', { 'townhall.json': declaration() }, 'townhall.json: entry: there is no file src/index.ts'],
+    ['has an entry that throws', { 'townhall.json': declaration(), 'src/index.ts': "const x: number = 1;\nthrow new Error('my own words');" }, 'src/index.ts: my own words (line 2)'],
+    ['has an entry that does not parse', { 'townhall.json': declaration(), 'src/index.ts': 'export const = 1;' }, 'src/index.ts: '],
+    ['imports what is not there', { 'townhall.json': declaration({ entry: 'main.js' }), 'main.js': "import './gone.js';" }, 'main.js: Cannot find module'],
+    ['exports no service', { 'townhall.json': declaration(), 'src/index.ts': 'export const x = 1;' }, 'src/index.ts: exports no service'],
+    ['exports a service of its own making', { 'townhall.json': declaration(), 'src/index.ts': "export const x = { id: 'x', actions: {} };" }, 'src/index.ts: the export x looks like a service'],
+    [
+      'has two services of one id',
+      { 'townhall.json': declaration(), 'src/index.ts': `${importing}const of = () => defineService({ id: 'x', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } });\nexport const list = [of(), of()];` },
+      'src/index.ts: service "x": id is already that of a service in src/index.ts',
+    ],
+    [
+      'has a service with an id of ours',
+      { 'townhall.json': declaration(), 'src/index.ts': `${importing}export default defineService({ id: 'payments', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } });` },
+      'service "payments": id is taken by the server itself',
+    ],
+  ])('is refused at start when it %s, and nothing is changed', async (what, files, message) => {
+    const project = join(folder, what.replaceAll(' ', '-'));
+    await mkdir(project, { recursive: true });
+    for (const [name, text] of Object.entries(files)) {
+      await mkdir(dirname(join(project, name)), { recursive: true });
+      await writeFile(join(project, name), text);
+    }
+    const data = join(project, 'data');
+    const { DATABASE_URL: _url, ...rest } = where;
+    const run = townhall(['gateway', '--project', project, '--port', '0'], { cwd: folder, env: { ...rest, DATABASE_PATH: data } });
+    expect(await run.ended).toBe(1);
+    expect(run.screen()).toContain(message);
+    expect(run.screen()).not.toContain('    at ');
+    expect(await readdir(project)).not.toContain('data');
+  });
+});

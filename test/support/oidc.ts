@@ -1,0 +1,176 @@
+// A real OpenID provider in this process, and a browser that walks through its login. What the provider answers at
+// its token endpoint can be bent, and signed again with its own key, to see whether anybody notices.
+import { createSign, generateKeyPairSync, randomBytes, type KeyObject } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+/** @ts-ignore: the package comes without types; what is used of it is described below. */
+import * as oidcProvider from 'oidc-provider';
+
+interface Grant {
+  addOIDCScope(scope: string): void;
+  save(): Promise<string>;
+}
+
+interface Context {
+  oidc: {
+    provider: { Grant: new (of: { clientId: string; accountId: string }) => Grant };
+    client?: { clientId: string };
+    session?: { accountId: string };
+  };
+}
+
+interface Configuration {
+  clients: object[];
+  jwks: { keys: object[] };
+  cookies: { keys: string[] };
+  features: { devInteractions: { enabled: boolean } };
+  pkce: { required(): boolean };
+  claims: Record<string, string[]>;
+  interactions: { url(context: Context, interaction: { uid: string }): string };
+  findAccount(context: Context, id: string): { accountId: string; claims(): object };
+  loadExistingGrant(context: Context): Promise<Grant>;
+  ttl: Record<string, number>;
+}
+
+interface RealProvider {
+  callback(): (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+  interactionFinished(request: IncomingMessage, response: ServerResponse, result: object, options: { mergeWithLastSubmission: boolean }): Promise<void>;
+}
+
+const Provider = (oidcProvider as { default: unknown }).default as new (issuer: string, configuration: Configuration) => RealProvider;
+
+export interface OidcAccount {
+  sub: string;
+  email?: string;
+  email_verified?: boolean;
+  name?: string;
+}
+
+export interface Oidc {
+  issuer: string;
+  clientId: string;
+  clientSecret: string;
+  /** Who is sitting at the browser. */
+  account: OidcAccount;
+  /** The person says no. */
+  refuses: boolean;
+  /** How many times a code was exchanged, successfully or not. */
+  exchanges: number;
+  /** Bends the ID token: new claims are signed with the provider's key; a text is sent as it is. */
+  bend: ((token: { header: Record<string, unknown>; claims: Record<string, unknown>; sign: (header: object, claims: object) => string }) => string) | undefined;
+  /** Paths that get no answer. */
+  hangs: Set<string>;
+  /** Sends a browser to the address and returns where it would go once it leaves the provider. */
+  browse(url: string): Promise<URL>;
+  close(): Promise<void>;
+}
+
+export async function startOidc(redirectUri: string): Promise<Oidc> {
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  const jwk = { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256', kid: 'test' };
+  const clientId = 'townhall';
+  const clientSecret = `CANARY-client-secret-${randomBytes(8).toString('hex')}`;
+  const hung = new Set<ServerResponse>();
+
+  let handle: (request: IncomingMessage, response: ServerResponse) => unknown = () => undefined;
+  const server = createServer((request, response) => void handle(request, response));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
+  const oidc: Oidc = {
+    issuer,
+    clientId,
+    clientSecret,
+    account: { sub: 'ada' },
+    refuses: false,
+    exchanges: 0,
+    bend: undefined,
+    hangs: new Set(),
+    browse: (url) => browse(url, issuer),
+    async close() {
+      for (const response of hung) response.destroy();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+
+  const provider = new Provider(issuer, {
+    clients: [{ client_id: clientId, client_secret: clientSecret, redirect_uris: [redirectUri], grant_types: ['authorization_code'], response_types: ['code'] }],
+    jwks: { keys: [jwk] },
+    cookies: { keys: ['test'] },
+    features: { devInteractions: { enabled: false } },
+    pkce: { required: () => true },
+    claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name', 'picture'] },
+    interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
+    findAccount: (_context, id) => ({ accountId: id, claims: () => ({ ...oidc.account, sub: id }) }),
+    async loadExistingGrant(context) {
+      const grant = new context.oidc.provider.Grant({ clientId: context.oidc.client?.clientId ?? '', accountId: context.oidc.session?.accountId ?? '' });
+      grant.addOIDCScope('openid email profile');
+      await grant.save();
+      return grant;
+    },
+    ttl: { AccessToken: 600, AuthorizationCode: 60, IdToken: 600, Grant: 600, Session: 600, Interaction: 600 },
+  });
+  const serve = provider.callback();
+
+  handle = async (request, response) => {
+    const { pathname } = new URL(request.url ?? '/', issuer);
+    if (oidc.hangs.has(pathname)) {
+      hung.add(response);
+      return;
+    }
+    if (pathname.startsWith('/interaction/')) {
+      const answer = oidc.refuses ? { error: 'access_denied', error_description: 'no' } : { login: { accountId: oidc.account.sub } };
+      await provider.interactionFinished(request, response, answer, { mergeWithLastSubmission: false });
+      return;
+    }
+    if (pathname === '/token') {
+      oidc.exchanges += 1;
+      if (oidc.bend) bendAnswer(response, oidc.bend, privateKey);
+    }
+    await serve(request, response);
+  };
+  return oidc;
+}
+
+function bendAnswer(response: ServerResponse, bend: NonNullable<Oidc['bend']>, key: KeyObject): void {
+  const end = response.end.bind(response) as (body: string) => ServerResponse;
+  response.end = ((body: unknown) => {
+    const answer = JSON.parse(String(body)) as { id_token?: string };
+    if (answer.id_token !== undefined) {
+      const [header = '', claims = ''] = answer.id_token.split('.');
+      answer.id_token = bend({ header: decode(header), claims: decode(claims), sign: (newHeader, newClaims) => sign(newHeader, newClaims, key) });
+    }
+    const bent = JSON.stringify(answer);
+    response.setHeader('content-length', Buffer.byteLength(bent));
+    return end(bent);
+  }) as typeof response.end;
+}
+
+function decode(part: string): Record<string, unknown> {
+  return JSON.parse(Buffer.from(part, 'base64url').toString('utf8')) as Record<string, unknown>;
+}
+
+function sign(header: object, claims: object, key: KeyObject): string {
+  const signed = [header, claims].map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.');
+  return `${signed}.${createSign('RSA-SHA256').update(signed).sign(key).toString('base64url')}`;
+}
+
+// Each visit is a browser without a past: its cookies live as long as the walk.
+async function browse(start: string, issuer: string): Promise<URL> {
+  const cookies = new Map<string, string>();
+  let url = new URL(start);
+  for (let hops = 0; hops < 10; hops += 1) {
+    const answer = await fetch(url, { redirect: 'manual', headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') } });
+    for (const cookie of answer.headers.getSetCookie()) {
+      const [pair = ''] = cookie.split(';');
+      const cut = pair.indexOf('=');
+      cookies.set(pair.slice(0, cut), pair.slice(cut + 1));
+    }
+    const location = answer.headers.get('location');
+    if (location === null) throw new Error(`The provider answered ${answer.status}: ${(await answer.text()).slice(0, 300)}`);
+    url = new URL(location, url);
+    if (url.origin !== issuer) return url;
+  }
+  throw new Error('The provider sent the browser in circles.');
+}

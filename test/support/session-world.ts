@@ -1,0 +1,101 @@
+// What the tests of sessions share: an agent with a scripted gateway, and streams that stand still until they are told.
+import { randomUUID } from 'node:crypto';
+import { request } from 'node:http';
+import { once } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { SessionEvent } from '@townhall/agent';
+import { startAgent, type AgentOptions, type TestAgent } from './agent.ts';
+import { testDatabase, type TestDatabase } from './databases.ts';
+import { scriptedGateway, type ScriptedAnswer, type ScriptedGateway } from './scripted-gateway.ts';
+
+export interface World {
+  gateway: ScriptedGateway;
+  start(options?: Partial<AgentOptions>): Promise<TestAgent>;
+  reset(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Agents that share one database, each an agent of its own. */
+export async function openWorld(): Promise<World> {
+  const database: TestDatabase = await testDatabase();
+  const agents: TestAgent[] = [];
+  const world: World = {
+    gateway: await scriptedGateway(),
+    async start(options = {}) {
+      const agent = await startAgent({ gatewayUrl: world.gateway.url, name: `agent-${randomUUID()}`, model: 'local/echo', database: database.database, ...options, settings: { drainMs: 0, ...options.settings } });
+      agents.push(agent);
+      return agent;
+    },
+    async reset() {
+      await Promise.all(agents.splice(0).map((agent) => agent.close()));
+      await world.gateway.close();
+      world.gateway = await scriptedGateway();
+    },
+    async close() {
+      await world.gateway.close();
+      await database.close();
+    },
+  };
+  return world;
+}
+
+export interface Held {
+  answer: ScriptedAnswer;
+  /** Resolves once the model has been asked. */
+  asked: Promise<ServerResponse>;
+  /** Resolves once the connection to the provider is gone. */
+  gone: Promise<void>;
+  /** Says a piece of text now. */
+  say(delta: string): void;
+  end(): void;
+}
+
+/** An answer that a test writes piece by piece. */
+export function held(): Held {
+  const asked = Promise.withResolvers<ServerResponse>();
+  const gone = Promise.withResolvers<void>();
+  let response: ServerResponse | undefined;
+  const send = (part: object) => response?.write(`data: ${JSON.stringify(part)}\n\n`);
+  return {
+    answer: {
+      async respond(opened) {
+        response = opened;
+        opened.once('close', () => gone.resolve());
+        opened.writeHead(200, { 'content-type': 'text/event-stream' });
+        for (const part of [{ type: 'stream-start', warnings: [] }, { type: 'text-start', id: 't' }]) send(part);
+        asked.resolve(opened);
+        await gone.promise;
+      },
+    },
+    asked: asked.promise,
+    gone: gone.promise,
+    say: (delta) => void send({ type: 'text-delta', id: 't', delta }),
+    end() {
+      send({ type: 'text-end', id: 't' });
+      send({ type: 'finish', finishReason: { unified: 'stop' }, usage: { inputTokens: { total: 10 }, outputTokens: { total: 3 } } });
+      response?.end('data: [DONE]\n\n');
+    },
+  };
+}
+
+/** Every event up to `last`, or up to the end. */
+export async function collect(events: AsyncIterable<SessionEvent>, last: (event: SessionEvent) => boolean = () => false): Promise<SessionEvent[]> {
+  const found: SessionEvent[] = [];
+  for await (const event of events) {
+    found.push(event);
+    if (last(event)) break;
+  }
+  return found;
+}
+
+export const seqs = (events: readonly SessionEvent[]): number[] => events.flatMap((event) => ('seq' in event ? [event.seq] : []));
+
+/** A request whose path goes out exactly as it is written. */
+export async function rawGet(agent: TestAgent, path: string): Promise<number> {
+  const { hostname, port } = new URL(agent.url);
+  const sent = request({ hostname, port, path, headers: { authorization: `Bearer ${agent.token}` } });
+  sent.end();
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  response.resume();
+  return response.statusCode ?? 0;
+}
