@@ -209,7 +209,7 @@ function corsHeaders(visit: Visit, origins: ReadonlySet<string>): Record<string,
   const headers: Record<string, string> = {
     vary: 'Origin',
     'access-control-allow-origin': origin,
-    'access-control-expose-headers': 'x-request-id, retry-after, ratelimit, ratelimit-policy, server-timing, idempotent-replayed',
+    'access-control-expose-headers': 'x-request-id, retry-after, ratelimit, ratelimit-policy, server-timing, idempotent-replayed, x-townhall-model, x-townhall-attempts, x-townhall-warnings',
   };
   const method = visit.headers['access-control-request-method'];
   if (visit.method !== 'OPTIONS' || typeof method !== 'string') return headers;

@@ -71,7 +71,7 @@ test.skipIf(!hasChromium)('a page of another site or origin, or under a rebound 
   // By a form, which navigates: the page is left with the agent's refusal.
   await page.goto(`http://evil.test:${pagePort}`);
   await page.setContent(`<form method="post" enctype="text/plain" action="${agent.url}/api/execute"><input name='{"instructions":"' value='"}'></form>`);
-  const [navigated] = await Promise.all([page.waitForResponse(`${agent.url}/api/execute`), page.evaluate(() => (document.forms[0] as HTMLFormElement).submit())]);
+  const [navigated] = await Promise.all([page.waitForResponse(`${agent.url}/api/execute`), page.waitForURL(`${agent.url}/api/execute`), page.evaluate(() => (document.forms[0] as HTMLFormElement).submit())]);
   expect(navigated.status()).toBe(403);
 
   // Under a rebound name the page is of the agent's own origin, as far as the browser knows.
