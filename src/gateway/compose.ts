@@ -27,7 +27,7 @@ import { callerOf, createAdmission, withinOwnBureau } from './admission.ts';
 import { accounts, accountsStores, localPerson, mayLogInLocally } from './accounts/index.ts';
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
-import type { Admin, CredentialsSet, MachineRequest, Machines } from './admin/index.ts';
+import type { Admin, CredentialsSet, GuessBudgets, MachineRequest, Machines } from './admin/index.ts';
 import { ai, createLinks, jobsStore, mediaJobs } from './ai/index.ts';
 import type { ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
@@ -58,6 +58,8 @@ export interface GatewaySeams {
   services?: readonly ServiceDefinition[];
   /** Told in a few words what the start is busy with. */
   progress?: (step: string) => void;
+  /** Other budgets for guesses at an administrator's password; for measurements. */
+  guesses?: Partial<GuessBudgets>;
   /** Holds every reply against the contract; tests do, a server in use has no time for it. */
   validateResponses?: boolean;
 }
@@ -169,7 +171,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     localLogin: mayLogInLocally({ ...config, engine: database.engine }),
     baseUrl: () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl ?? (isLocalEdition ? listeningUrl : null),
   });
-  const adminService = admin({ store: adminStore(database), turnstile, audit: auditLog, changes, bureaus: bureauService, log });
+  const adminService = admin({ store: adminStore(database), turnstile, guesses: seams.guesses ?? {}, audit: auditLog, changes, bureaus: bureauService, log });
   const queue = createJobs(database, { schema: 'pgboss', log });
   const jobs = mediaJobs({
     store: jobsStore(database),

@@ -101,7 +101,7 @@ describe('the event stream', () => {
     const answer = held();
     world.gateway.answer(() => answer.answer);
     await first.client.sessions.create({ id: 's' });
-    const seen = collect(second.client.sessions.follow({ sessionId: 's', until: 'idle', after: 1 }), (event) => event.type === 'run.settled');
+    const seen = collect(second.client.sessions.follow({ sessionId: 's', after: 1 }), (event) => event.type === 'run.settled');
     await first.client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
     await answer.asked;
     answer.say('From afar');

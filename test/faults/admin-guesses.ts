@@ -1,0 +1,83 @@
+// Guessing an administrator's password. First, with the budgets lifted, whether the time of a refusal tells a known ID
+// from an unknown one; then 1,000 wrong passwords, 50 at a time, over two gateways on one PostgreSQL. Exits 1 when a
+// promise is broken: medians at most 3 ms apart, at most 10 guesses looked at in the first minute.
+//
+//   node test/faults/admin-guesses.ts [TRIES_PER_ID=400] [GUESSES=1000]
+import { randomBytes } from 'node:crypto';
+import { createGateway, type Gateway, type GatewaySeams } from '../../src/gateway/compose.ts';
+import { readGatewayConfig } from '../../src/gateway/config.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { createLog } from '../../src/kernel/log.ts';
+import { createRedactor } from '../../src/kernel/secret.ts';
+import { startServer } from '../support/postgres-server.ts';
+
+const triesPerId = Number(process.argv[2] ?? 400);
+const guesses = Number(process.argv[3] ?? 1000);
+const administrator = { ADMIN_ID: 'known', ADMIN_PASSWORD: 'a password that nobody guesses' };
+const masterKey = randomBytes(32).toString('base64');
+
+async function start(url: string, more: Partial<GatewaySeams> = {}): Promise<{ gateway: Gateway; url: string }> {
+  const env = {
+    ...administrator,
+    HOST: '127.0.0.1', PORT: '0', DATABASE_URL: url, TOWNHALL_MASTER_KEY: masterKey, LOG_LEVEL: 'silent',
+    RATE_LIMIT_GUEST: 'off', RATE_LIMIT_LOGIN: 'off',
+  };
+  const redactor = createRedactor();
+  const log = createLog({ level: 'silent', redactor });
+  const gateway = await createGateway(readGatewayConfig({}, env), { env, log, redactor, clock: systemClock, ...more });
+  return { gateway, url: (await gateway.listen()).url };
+}
+
+async function guess(url: string, adminId: string, n: number): Promise<{ status: number; ms: number }> {
+  const startedMs = performance.now();
+  const answer = await fetch(`${url}/v1/admin/login`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ admin_id: adminId, password: `a wrong password ${n}` }),
+  });
+  await answer.text();
+  return { status: answer.status, ms: performance.now() - startedMs };
+}
+
+const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+let isBroken = false;
+const server = await startServer();
+try {
+  const lifted = { freeTries: 1e9, strangerTries: 1e9, addressTries: 1e9 };
+  const timed = await start(server.url, { guesses: lifted });
+  const times: Record<'known' | 'unknown', number[]> = { known: [], unknown: [] };
+  for (let n = 0; n < triesPerId; n += 1) {
+    for (const adminId of n % 2 === 0 ? (['known', 'unknown'] as const) : (['unknown', 'known'] as const)) {
+      const { status, ms } = await guess(timed.url, adminId, n);
+      if (status !== 401) throw new Error(`expected 401, got ${status}`);
+      times[adminId].push(ms);
+    }
+  }
+  await timed.gateway.close();
+  const apartMs = Math.abs(median(times.known) - median(times.unknown));
+  console.log(`${triesPerId} tries each: median ${median(times.known).toFixed(2)} ms for a known ID, ${median(times.unknown).toFixed(2)} ms for an unknown one, ${apartMs.toFixed(2)} ms apart`);
+  isBroken ||= apartMs > 3;
+
+  const replicas = [await start(server.url), await start(server.url)];
+  let sent = 0;
+  const statuses: number[] = [];
+  const startedMs = performance.now();
+  await Promise.all(
+    Array.from({ length: 50 }, async () => {
+      while (sent < guesses) {
+        const n = sent++;
+        statuses.push((await guess((replicas[n % 2] as { url: string }).url, 'under-attack', n)).status);
+      }
+    }),
+  );
+  const seconds = (performance.now() - startedMs) / 1000;
+  const counts = Object.fromEntries([...Map.groupBy(statuses, (status) => status)].map(([status, all]) => [status, all.length]));
+  const evaluated = counts[401] ?? 0;
+  console.log(`${guesses} wrong passwords, 50 at a time, over two gateways in ${seconds.toFixed(1)} s: ${evaluated} looked at, answers ${JSON.stringify(counts)}`);
+  isBroken ||= evaluated > 10 || evaluated === 0;
+  for (const { gateway } of replicas) await gateway.close();
+} finally {
+  await server.stop();
+}
+console.log(isBroken ? 'broken' : 'held');
+process.exit(isBroken ? 1 : 0);
