@@ -32,7 +32,11 @@ export async function callAction(call: ActionCall): Promise<ActionOutcome> {
   const verdict = tool.check(call.input);
   if (!verdict.ok) {
     const faults = verdict.details.map(({ path, message }) => `${path === '' ? 'the input' : path} ${message}`).join('; ');
-    return failed(new Problem('bad_request', 'invalid_request', `The input does not fit: ${faults}.`, { details: verdict.details }));
+    return failed(new Problem('bad_request', 'invalid_request', `The input does not fit: ${faults}.`, {
+      // As the caller over HTTP has written it.
+      param: 'payload',
+      details: verdict.details.map(({ path, message }) => ({ path: path === '' ? 'payload' : `payload.${path}`, message })),
+    }));
   }
   const { available, reasons } = await tool.availability();
   if (!available) {
