@@ -1,17 +1,11 @@
 // `townhall env rewrap`: puts every stored value under the newest master key while the servers serve. A running
 // local edition does it itself, asked through the control socket; otherwise the command opens the database.
-import { join } from 'node:path';
-import { createGateway } from '../gateway/compose.ts';
 import { gatewaySettings, readGatewayConfig } from '../gateway/config.ts';
 import type { GatewayConfig } from '../gateway/config.ts';
-import { systemClock } from '../kernel/clock.ts';
-import { callControl } from '../kernel/control.ts';
-import { createLog } from '../kernel/log.ts';
-import { Problem } from '../kernel/problem.ts';
-import { createRedactor } from '../kernel/secret.ts';
 import { SettingError } from '../kernel/settings.ts';
 import { parseFlags } from './command.ts';
 import type { Command, CommandInput } from './command.ts';
+import { askRunning, withGateway } from './running-server.ts';
 
 export const envCommand: Command = {
   help: () =>
@@ -38,20 +32,6 @@ export const envCommand: Command = {
   },
 };
 
-async function rewrap(config: GatewayConfig, { env }: CommandInput): Promise<{ rewrapped: number; kid: string }> {
-  if (config.databaseUrl === undefined) {
-    try {
-      return (await callControl(join(config.databasePath, 'control.sock'), 'env.rewrap', null)) as { rewrapped: number; kid: string };
-    } catch (error) {
-      if (!(error instanceof Problem && error.code === 'not_ready')) throw error;
-    }
-  }
-  const redactor = createRedactor();
-  const log = createLog({ level: 'error', redactor, write: (line) => void process.stderr.write(line) });
-  const gateway = await createGateway(config, { env, log, redactor, clock: systemClock });
-  try {
-    return await gateway.rewrapEnv();
-  } finally {
-    await gateway.close();
-  }
+function rewrap(config: GatewayConfig, { env }: CommandInput): Promise<{ rewrapped: number; kid: string }> {
+  return askRunning(config, { name: 'env.rewrap', input: null }, () => withGateway(config, { env, logLevel: 'error' }, (gateway) => gateway.rewrapEnv()));
 }

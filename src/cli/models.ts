@@ -1,19 +1,13 @@
 // `townhall models check`: calls each configured provider once and says what is wrong. A running local edition does it
 // itself, asked through the control socket, since it alone can read the keys that are stored; otherwise the command
 // opens the database.
-import { join } from 'node:path';
 import type { ProviderCheck } from '../gateway/ai/index.ts';
-import { createGateway } from '../gateway/compose.ts';
 import { gatewaySettings, readGatewayConfig } from '../gateway/config.ts';
 import type { GatewayConfig } from '../gateway/config.ts';
-import { systemClock } from '../kernel/clock.ts';
-import { callControl } from '../kernel/control.ts';
-import { createLog } from '../kernel/log.ts';
-import { Problem } from '../kernel/problem.ts';
-import { createRedactor } from '../kernel/secret.ts';
 import { SettingError } from '../kernel/settings.ts';
 import { parseFlags } from './command.ts';
 import type { Command, CommandInput } from './command.ts';
+import { askRunning, withGateway } from './running-server.ts';
 
 export const modelsCommand: Command = {
   help: () =>
@@ -52,20 +46,6 @@ function linesOf(checks: readonly ProviderCheck[]): string[] {
   return lines;
 }
 
-async function check(config: GatewayConfig, { env }: CommandInput): Promise<ProviderCheck[]> {
-  if (config.databaseUrl === undefined) {
-    try {
-      return (await callControl(join(config.databasePath, 'control.sock'), 'models.check', null)) as ProviderCheck[];
-    } catch (error) {
-      if (!(error instanceof Problem && error.code === 'not_ready')) throw error;
-    }
-  }
-  const redactor = createRedactor();
-  const log = createLog({ level: 'silent', redactor, write: (line) => void process.stderr.write(line) });
-  const gateway = await createGateway(config, { env, log, redactor, clock: systemClock });
-  try {
-    return await gateway.checkProviders();
-  } finally {
-    await gateway.close();
-  }
+function check(config: GatewayConfig, { env }: CommandInput): Promise<ProviderCheck[]> {
+  return askRunning(config, { name: 'models.check', input: null }, () => withGateway(config, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders()));
 }

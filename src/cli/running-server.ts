@@ -6,7 +6,7 @@ import type { Gateway } from '../gateway/compose.ts';
 import type { GatewayConfig } from '../gateway/config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { callControl } from '../kernel/control.ts';
-import { createLog } from '../kernel/log.ts';
+import { createLog, type LogLevel } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import { createRedactor } from '../kernel/secret.ts';
 import type { CommandInput } from './command.ts';
@@ -23,15 +23,15 @@ export async function askRunning<T>(config: GatewayConfig, control: { name: stri
   return otherwise();
 }
 
-/** A gateway for the length of one piece of work; it serves nobody. `secrets` are kept out of its log. */
+/** A gateway for the length of one piece of work; it serves nobody. `secrets` are kept out of its log, which goes to standard error. */
 export async function withGateway<T>(
   config: GatewayConfig,
-  { env, secrets = [] }: { env: CommandInput['env']; secrets?: readonly string[] },
+  { env, secrets = [], logLevel = 'warn' }: { env: CommandInput['env']; secrets?: readonly string[]; logLevel?: LogLevel },
   work: (gateway: Gateway) => Promise<T>,
 ): Promise<T> {
   const redactor = createRedactor();
   for (const secret of secrets) redactor.hold(secret);
-  const log = createLog({ level: 'warn', redactor, write: (line) => void process.stderr.write(line) });
+  const log = createLog({ level: logLevel, redactor, write: (line) => void process.stderr.write(line) });
   const gateway = await createGateway(config, { env, log, redactor, clock: systemClock });
   try {
     return await work(gateway);
