@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { createAgent } from '../agent/compose.ts';
 import type { Agent } from '../agent/compose.ts';
 import { readAgentConfig } from '../agent/config.ts';
-import { createGateway } from '../gateway/compose.ts';
+import { createGateway, openLoginNotice } from '../gateway/compose.ts';
 import type { Gateway } from '../gateway/compose.ts';
 import { gatewaySettings, readGatewayConfig } from '../gateway/config.ts';
 import { systemClock } from '../kernel/clock.ts';
@@ -55,7 +55,7 @@ export const startCommand: Command = {
       agent = await createAgent(readAgentConfig({}, agentEnv), { log, redactor });
       const { url: agentUrl } = await agent.listen();
       const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
-      for (const line of welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator })) input.print(line);
+      for (const line of welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined })) input.print(line);
       return await untilStopped(() => stop(input, gateway, agent));
     } catch (error) {
       await agent?.close();

@@ -7,10 +7,12 @@ export interface Welcome {
   userToken: string;
   agentToken: string;
   administrator: { adminId: string; password: string } | undefined;
+  /** What has to be known of the login without credentials; absent where there is none. */
+  notice?: string | undefined;
 }
 
 /** The lines of the screen. */
-export function welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator }: Welcome): string[] {
+export function welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice }: Welcome): string[] {
   const json = "-H 'Content-Type: application/json'";
   const asUser = '-H "Authorization: Bearer $TOKEN"';
   const asOwner = '-H "Authorization: Bearer $AGENT"';
@@ -35,6 +37,7 @@ export function welcome({ gatewayUrl, agentUrl, userToken, agentToken, administr
     `curl -N ${gatewayUrl}/v1/ai/chat/completions ${asUser} ${json} -d '{"model": "local/guide", "stream": true, "messages": [{"role": "user", "content": "How do I log in?"}]}'`,
     `curl ${agentUrl}/api/execute ${asOwner} ${json} -d '{"instructions": "How do I stream an answer?"}'`,
     '',
+    ...(notice === undefined ? [] : [notice, '']),
     'Ctrl-C ends it.',
   ];
 }

@@ -72,6 +72,8 @@ export interface Gateway {
   /** Refuses new work, lets running answers finish, then closes everything that was opened. */
   close(): Promise<void>;
   hasAdministrator(): Promise<boolean>;
+  /** Whether the login without credentials exists now, for callers on this machine. */
+  hasLocalLogin(): boolean;
   setupAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
   resetAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
   /** The credentials of products' backends. */
@@ -152,8 +154,10 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     clock,
     log,
   });
+  const cityBaseUrl = () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl;
+  const hasLocalLogin = () => mayLogInLocally({ ...config, cityBaseUrl: cityBaseUrl(), engine: database.engine });
   const bureauService = bureaus({ store: bureausStore(database), audit: auditLog, changes, examineToken, log });
-  const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl });
+  const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: cityBaseUrl });
   const mailer = mail({ env: envService.reader });
   const accountStores = accountsStores(database, bureauService);
   const turnstile = createTurnstile(defaultPlaces);
@@ -168,8 +172,8 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     mail: mailer,
     audit: auditLog,
     changes,
-    localLogin: mayLogInLocally({ ...config, engine: database.engine }),
-    baseUrl: () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl ?? (isLocalEdition ? listeningUrl : null),
+    localLogin: hasLocalLogin,
+    baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
   });
   const adminService = admin({ store: adminStore(database), turnstile, guesses: seams.guesses ?? {}, audit: auditLog, changes, bureaus: bureauService, log });
   const queue = createJobs(database, { schema: 'pgboss', log });
@@ -183,7 +187,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   });
   const links = createLinks({
     keys: vault.derive('media links'),
-    baseUrl: () => (envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl ?? listeningUrl ?? '').replace(/\/+$/, ''),
+    baseUrl: () => (cityBaseUrl() ?? listeningUrl ?? '').replace(/\/+$/, ''),
     linkSeconds: config.mediaLinkSeconds,
   });
   const aiService = await ai({
@@ -273,7 +277,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     // On a database that has an administrator the two settings are leftovers, not an error.
     if (!(await adminService.exists())) await adminService.setup(config.adminId, config.adminPassword);
   }
-  if (isLocalEdition) await bureauService.ensureLocal(config.cityBaseUrl ?? `http://127.0.0.1:${config.port || 43127}`);
+  if (isLocalEdition) await bureauService.ensureLocal(`http://127.0.0.1:${config.port || 43127}`);
 
   const control = isLocalEdition
     ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'env.rewrap': () => envService.rewrap(), 'models.check': () => aiService.checkProviders() }, { log })
@@ -289,6 +293,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
       changes.start();
       jobs.start();
       void contract.warm(log);
+      if (hasLocalLogin()) log.info({}, openLoginNotice);
       return address;
     },
     async close() {
@@ -305,6 +310,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
       await database.close();
     },
     hasAdministrator: () => adminService.exists(),
+    hasLocalLogin,
     setupAdministrator: (adminId, password) => adminService.setup(adminId, password),
     resetAdministrator: (adminId, password) => adminService.reset(adminId, password),
     machines: adminService.machines,
@@ -320,6 +326,10 @@ function ownIds(): ReadonlySet<string> {
   const parts = Object.keys(contractDocument.paths).flatMap((path) => /^\/v1\/([^/{]+)/.exec(path)?.[1] ?? []);
   return new Set([...parts, 'directory', 'services', 'credits', 'usage', 'payments', 'audit']);
 }
+
+/** What an operator has to know of the login without credentials while it exists. */
+export const openLoginNotice =
+  'The local login is open: whoever calls from this machine is let in, through a proxy on it too; before a proxy is put in front, set TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES, or LOCAL_LOGIN=false.';
 
 // How long a question whether the server is ready may wait for the answer yes.
 const readyMs = 2_000;

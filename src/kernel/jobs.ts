@@ -69,12 +69,14 @@ const heartbeatSeconds = 30;
 const statementDeadlineMs = 60_000;
 const firstRetryMs = 500;
 const longestRetryMs = 10_000;
+const afterAbortMs = 3_000;
 
 /** Nothing is opened before `start`. `stop` must come before the database is closed. */
 export function createJobs(database: Database, { schema, log, keepDays = 30, pollSeconds = 2 }: JobsOptions): Jobs {
   const definitions = new Map<string, Definition>();
   const schedules: { name: string; cron: string; data: object }[] = [];
   const workers = new Map<string, string>();
+  const running = new Set<Promise<void>>();
   const ready = Promise.withResolvers<PgBoss>();
   // Whoever waits is told; a stop before anybody waited is no fault.
   ready.promise.catch(() => undefined);
@@ -135,7 +137,11 @@ export function createJobs(database: Database, { schema, log, keepDays = 30, pol
       name,
       { batchSize: 1, pollingIntervalSeconds: pollSeconds, localConcurrency: policy.concurrency ?? 1 },
       async (batch: { id: string; data: unknown; signal: AbortSignal }[]) => {
-        for (const job of batch) await run(name, handler, job);
+        for (const job of batch) {
+          const attempt = run(name, handler, job);
+          running.add(attempt);
+          await attempt.finally(() => running.delete(attempt));
+        }
       },
     );
     workers.set(name, worker);
@@ -189,6 +195,8 @@ export function createJobs(database: Database, { schema, log, keepDays = 30, pol
       ready.reject(new Problem('unavailable', 'draining', 'The server is stopping.', { headers: { 'retry-after': '1' } }));
       await started;
       await boss?.stop({ graceful: true, timeout: timeoutMs });
+      // What was aborted has still to leave things in order, for which the caller's database must be open.
+      await withinMs(Promise.allSettled(running), afterAbortMs);
       await session?.close();
     },
   };
@@ -238,6 +246,13 @@ function isPlainObject(value: unknown): boolean {
 function withoutBigints(row: Record<string, unknown>): Record<string, unknown> {
   for (const [name, value] of Object.entries(row)) if (typeof value === 'bigint') row[name] = String(value);
   return row;
+}
+
+/** Waits for the work, but not longer than that. */
+async function withinMs(work: Promise<unknown>, ms: number): Promise<void> {
+  const late = new AbortController();
+  await Promise.race([work, pause(ms, late.signal)]);
+  late.abort();
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

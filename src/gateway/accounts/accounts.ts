@@ -45,8 +45,8 @@ export interface AccountsNeeds {
   mail: Mailer & { env?: Service['env'] };
   audit: AuditPort;
   changes: ChangesPort;
-  /** Whether the local login exists; `mayLogInLocally` says so for a server's settings. */
-  localLogin: boolean;
+  /** Whether the local login exists now; `mayLogInLocally` says so for a server's settings. */
+  localLogin: () => boolean;
   /** The address under which browsers reach this server, without a trailing slash; null while that is not known. Never taken from a request. */
   baseUrl: () => string | null;
   times?: Partial<LoginTimes>;
@@ -97,7 +97,7 @@ export function accounts(needs: AccountsNeeds): Accounts {
   };
 
   const providers: readonly LoginProvider[] = [
-    ...(needs.localLogin ? [localLogin] : []),
+    { ...localLogin, available: (context) => needs.localLogin() && localLogin.available(context) },
     passwordProvider({ passwords, mail }),
     emailCodeProvider({ guesses, mail, minutes: Math.ceil(times.attemptSeconds / 60) }),
     ...thirdParties({ env, openId, hasCallback: () => callbackUrl() !== null }),

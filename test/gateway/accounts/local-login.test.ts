@@ -5,7 +5,7 @@ import { localLogin } from '../../../src/gateway/accounts/providers/local.ts';
 import { newSecret, seal, unseal } from '../../../src/gateway/accounts/secret-box.ts';
 import { startWorld, type World } from './world.ts';
 
-const neighbour = { bureauId: 'local', bureauName: 'Local', remoteAddress: '127.0.0.1', host: '127.0.0.1:43127', origin: undefined };
+const neighbour = { bureauId: 'local', bureauName: 'Local', remoteAddress: '127.0.0.1', host: '127.0.0.1:43127', origin: undefined, isForwarded: false };
 
 describe('the local login', () => {
   test.each([
@@ -23,6 +23,7 @@ describe('the local login', () => {
     ['under a foreign Host', { host: 'townhall.example' }],
     ['without a Host', { host: '' }],
     ['from a web page', { origin: 'http://127.0.0.1:43127' }],
+    ['through a proxy that says so', { isForwarded: true }],
     ['into another Bureau', { bureauId: 'shop' }],
   ])('is not there %s', (_name, part) => {
     expect(localLogin.available({ ...neighbour, ...part })).toBe(false);

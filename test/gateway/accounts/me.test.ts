@@ -157,7 +157,7 @@ describe('identify', () => {
       audit: { record: never },
       changes: { bump: never },
       baseUrl: () => null,
-      localLogin: false,
+      localLogin: () => false,
     });
     for (const text of ['', 'x'.repeat(200), `th_usr_${'0'.repeat(49)}`, mintToken('adm')]) expect(await slice.identify(text)).toBeNull();
     expect(statements).toEqual([]);

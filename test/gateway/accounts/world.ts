@@ -95,7 +95,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     mail: mailer,
     audit: { record: async (_tx, entry) => void audited.push(entry) },
     changes: { bump: async () => undefined },
-    localLogin: options.localLogin ?? true,
+    localLogin: () => options.localLogin ?? true,
     baseUrl: () => (options.baseUrl === null ? null : listening),
     ...options.accounts,
   });

@@ -26,8 +26,11 @@ export interface LoginHandlerNeeds {
 
 interface Caller {
   remoteAddress: string;
-  request: { host: string; origin: string | undefined };
+  request: { host: string; origin: string | undefined; headers: Readonly<Record<string, unknown>> };
 }
+
+// What proxies add to a request that they pass on.
+const proxyHeaders = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip'];
 
 // A credential in an answer must not end up in a cache.
 const noStore = { 'cache-control': 'no-store' };
@@ -86,7 +89,8 @@ export function loginHandlers(needs: LoginHandlerNeeds): Pick<
 }
 
 function contextOf(bureau: Bureau, { remoteAddress, request }: Caller): LoginContext {
-  return { bureauId: bureau.bureauId, bureauName: bureau.name, remoteAddress, host: request.host, origin: request.origin };
+  const isForwarded = proxyHeaders.some((name) => request.headers[name] !== undefined);
+  return { bureauId: bureau.bureauId, bureauName: bureau.name, remoteAddress, host: request.host, origin: request.origin, isForwarded };
 }
 
 function wireOutcome(loginId: string, provider: string, next: NextStep): WireOutcome {

@@ -28,8 +28,9 @@ export const localLogin: InstantProvider = {
   inputs: [],
   // The Host keeps out a name that an attacker made resolve to this machine; a browser sends Origin with
   // every POST, so a page that the person happens to have open is kept out too.
-  available: ({ bureauId, remoteAddress, host, origin }) =>
-    bureauId === 'local' && isLoopbackAddress(remoteAddress) && isLoopbackHost(host) && origin === undefined,
+  // Behind a proxy on this machine everybody has a loopback address, and some proxies even write a loopback Host.
+  available: ({ bureauId, remoteAddress, host, origin, isForwarded }) =>
+    bureauId === 'local' && isLoopbackAddress(remoteAddress) && isLoopbackHost(host) && origin === undefined && !isForwarded,
   person: localPerson,
 };
 

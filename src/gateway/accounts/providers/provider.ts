@@ -18,6 +18,8 @@ export interface LoginContext {
   remoteAddress: string;
   host: string;
   origin: string | undefined;
+  /** The request says of itself that a proxy passed it on. */
+  isForwarded: boolean;
 }
 
 export interface LoginInput {
