@@ -2,7 +2,8 @@
 // everything else runs once. A test file that no list names lands in `once`, so none is forgotten.
 import { defineConfig } from 'vitest/config';
 
-const onBothEngines = ['test/{gateway,agent,cli,deploy,faults}/**/*.test.ts', 'test/clients/real-gateway.test.ts', 'test/kernel/{database,migrate,jobs,changes,idempotency}.test.ts'];
+// Of the tests of models only these have a database; the rest run on a ledger in memory.
+const onBothEngines = ['test/{agent,cli,deploy,faults}/**/*.test.ts', 'test/gateway/*.test.ts', 'test/gateway/!(ai)/**/*.test.ts', 'test/gateway/ai/{asr,gateway,image,jobs,media,paid,tts,video}.test.ts', 'test/clients/real-gateway.test.ts', 'test/kernel/{database,migrate,jobs,changes,idempotency}.test.ts'];
 const onEmbeddedAlone = ['test/kernel/embedded.test.ts'];
 
 // Starting a world takes a second on a busy machine, and two workers share two cores with a database server.

@@ -1,13 +1,20 @@
 // A conversation as it grows: follows a session, folds its events into UIMessages and draws them, without a framework.
-// Run it beside `npm start`: npx node examples/agent-follow.ts "Which files are there?" [SESSION]
-// Start it several times with one SESSION: all see the same, and one that is ended and started again misses nothing.
+// Run it beside `npm start`, in as many terminals as you like:
+//
+//   node examples/agent-follow.ts --session demo                       follows until Ctrl-C
+//   node examples/agent-follow.ts --session demo "Tell me a story"     says something, and follows until it is answered
+//
+// All see the same. One that is killed and started again with --after SEQ, or with nothing, misses nothing.
 import { readFile } from 'node:fs/promises';
+import { parseArgs } from 'node:util';
 import { createAgentClient, type SessionEvent, type UiMessage, type UiMessagePart } from '@townhall/agent';
 
+const { values, positionals } = parseArgs({ allowPositionals: true, options: { session: { type: 'string', default: 'example' }, after: { type: 'string', default: '0' }, name: { type: 'string', default: '' } } });
 const baseUrl = process.env['TOWNHALL_AGENT_URL'] ?? 'http://127.0.0.1:5314';
 const token = process.env['TOWNHALL_AGENT_TOKEN'] ?? (await readFile('data/agent/agent.token', 'utf8')).trim();
 const agent = createAgentClient({ baseUrl, token });
-const [text, sessionId = 'example'] = process.argv.slice(2);
+const { session: sessionId, name } = values;
+const [text] = positionals;
 
 /** The messages of a session, from nothing but its events. */
 function createThread() {
@@ -57,21 +64,39 @@ function createThread() {
   };
 }
 
-function draw(messages: readonly UiMessage[]): void {
-  const lines = messages.map(({ role, parts }) => {
+// Whatever a model or a tool says, it does not get to move the cursor of this terminal.
+const printable = (said: string) => said.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '');
+
+function linesOf(messages: readonly UiMessage[]): string[] {
+  return messages.map(({ role, parts }) => {
     const said = parts.flatMap((part) => (part.type === 'text' ? [part.text] : part.type === 'dynamic-tool' ? [`[${part.toolName}: ${part.state}]`] : []));
-    return `${role === 'user' ? 'You' : 'Agent'}: ${said.join(' ')}`;
+    const isGrowing = parts.some((part) => part.type === 'text' && part.state === 'streaming');
+    return printable(`${role === 'user' ? 'You  ' : 'Agent'}  ${said.join(' ')}${isGrowing ? '▌' : ''}`);
   });
-  // A terminal is drawn anew; into a file only what is whole goes.
-  if (process.stdout.isTTY) process.stdout.write(`\u001b[2J\u001b[H${lines.join('\n\n')}\n`);
+}
+
+let seq = 0;
+let status = 'joining';
+// A terminal is drawn anew as the text grows; into a file goes a line for each message that is whole.
+function draw(messages: readonly UiMessage[]): void {
+  if (!process.stdout.isTTY) return;
+  const head = `${name === '' ? '' : `${name} · `}session ${sessionId} · event ${seq} · ${status}`;
+  process.stdout.write(`\u001b[2J\u001b[H\u001b[2m${printable(head)}\u001b[0m\n\n${linesOf(messages).join('\n\n')}\n`);
 }
 
 await agent.sessions.create({ id: sessionId, ifExists: 'return' });
 if (text !== undefined) await agent.sessions.prompt({ sessionId, text });
 
 const thread = createThread();
-const onRejoin = ({ delayMs, after }: { delayMs: number; after: number }) => console.error(`Joining again after ${after}, in ${Math.round(delayMs)} ms.`);
-for await (const event of agent.sessions.follow({ sessionId, until: text === undefined ? undefined : 'idle' }, { onRejoin })) {
-  if (thread.take(event)) draw(thread.messages());
+const onRejoin = ({ delayMs, after }: { delayMs: number; after: number }) => {
+  status = `lost; joining again after event ${after} in ${Math.round(delayMs)} ms`;
+  if (process.stdout.isTTY) draw(thread.messages());
+  else console.error(status);
+};
+for await (const event of agent.sessions.follow({ sessionId, after: Number(values.after), until: text === undefined ? undefined : 'idle' }, { onRejoin })) {
+  if ('seq' in event) ({ seq } = event);
+  const hasStatus = event.type === 'status.changed' || event.type === 'stream.ready';
+  if (hasStatus) ({ status } = event);
+  if (thread.take(event) || hasStatus) draw(thread.messages());
+  if (!process.stdout.isTTY && event.type === 'message.completed') console.log(`${event.seq}  ${linesOf([event.message]).join('')}`);
 }
-if (!process.stdout.isTTY) for (const { role, parts } of thread.messages()) console.log(`${role}: ${parts.map((part) => (part.type === 'text' ? part.text : `[${part.type}]`)).join(' ')}`);

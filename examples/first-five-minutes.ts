@@ -1,9 +1,11 @@
 // The first five minutes with the client: log in, see the models, get an answer whole, get one as it comes.
 // Run it beside `npm start`: npx node examples/first-five-minutes.ts
+// #region client
 import { createGatewayClient, GatewayError } from '@townhall/gateway';
 
 const baseUrl = process.env['TOWNHALL_URL'] ?? 'http://127.0.0.1:43127';
 const client = createGatewayClient({ baseUrl, token: process.env['TOWNHALL_TOKEN'] ?? logIn });
+// #endregion
 
 /** The local edition gives a token to whoever is on the same machine; it is kept for the calls that follow. */
 let login: Promise<string> | undefined;
@@ -18,21 +20,29 @@ function logIn(): Promise<string> {
   return login;
 }
 
+// #region models
 const { items } = await client.ai.listModels();
 console.log(`Models: ${items.map(({ id }) => id).join(', ')}`);
+// #endregion
 
+// #region text
 const answer = await client.ai.generateText({ model: 'local/guide', prompt: 'How do I add a model provider?' });
 for (const part of answer.parts) if (part.type === 'text') console.log(`Whole: ${part.text}`);
+// #endregion
 
 process.stdout.write('Streamed: ');
+// #region stream
 const prompt = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'How do I stream an answer?' }] }];
 for await (const part of client.ai.streamText({ model: 'local/guide', prompt })) {
   if (part.type === 'text-delta') process.stdout.write(part.delta);
 }
+// #endregion
 console.log();
 
+// #region refused
 try {
   await client.ai.getModel({ model_id: 'acme/unknown' });
 } catch (error) {
   if (GatewayError.isInstance(error)) console.log(`Refused: ${error.status} ${error.code}, request ${error.requestId}`);
 }
+// #endregion

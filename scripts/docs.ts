@@ -1,14 +1,24 @@
-// Builds the reference portal into build/docs: one page of our own and a Redoc page for each document of the contract.
-// Every page stands alone. None asks for anything from another host, which its own policy enforces in the browser and
-// the last step here checks in the text.
+// Builds the portal into build/docs: the guides, the error codes and the examples as pages of our own, and a Redoc page
+// for each document of the contract. It asks for nothing of another host, which its policy enforces in the browser and
+// a look at the text checks here. A broken link, a sample that is not what its example says, or an error code without
+// words fails the build.
 //
-//   node scripts/docs.ts [--output DIR]
+//   node scripts/docs.ts [--output DIR] [--update]      --update writes the samples of the guides anew
 
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { type Entry, writeIndexPage } from './docs/index-page.ts';
+import { build } from 'esbuild';
+import { groupGuides } from './docs/guide-order.ts';
+import { type Entry, writeIndexBody } from './docs/index-page.ts';
+import { type NavigationGroup, writePage } from './docs/layout.ts';
+import { findBrokenLinks } from './docs/links.ts';
+import { type Rendered, renderMarkdown } from './docs/markdown.ts';
+import { writeProblemCodes } from './docs/problem-codes.ts';
+import { checkTypes, fencesOf } from './docs/sample-types.ts';
+import { checkSamples, readSample, updateSamples } from './docs/samples.ts';
 import { findForeignAssets, sealPage } from './docs/seal.ts';
+import { type Found, writeSearchIndex } from './docs/search-index.ts';
 import { type Document, operationsOf } from './generate/document.ts';
 import { writeIfChanged } from './generate/files.ts';
 import { type Surface, surfaces } from './generate/surfaces.ts';
@@ -16,34 +26,131 @@ import { runRedocly } from './generate/tools.ts';
 
 const root = path.join(import.meta.dirname, '..');
 const { values: options } = parseArgs({
-  options: { output: { type: 'string', default: path.join(root, 'build/docs') } },
+  options: {
+    output: { type: 'string', default: path.join(root, 'build/docs') },
+    root: { type: 'string', default: root },
+    update: { type: 'boolean', default: false },
+  },
 });
 
 interface DescribedDocument extends Document {
   info: { title: string; version: string; summary?: string };
 }
 
+interface Reference {
+  surface: Surface;
+  document: DescribedDocument;
+  entry: Entry;
+}
+
+/** A page of our own before it has its frame. */
+interface Page extends Rendered {
+  page: string;
+  source: string;
+}
+
 const started = performance.now();
 try {
-  await main(path.resolve(options.output));
+  await main(path.resolve(options.root), path.resolve(options.output));
 } catch (error) {
   console.error(`docs: ${(error as Error).message}`);
   process.exitCode = 1;
 }
 
-async function main(output: string): Promise<void> {
+async function main(from: string, output: string): Promise<void> {
   mkdirSync(path.join(root, 'build'), { recursive: true });
+  if (options.update) updateGuides(from);
   const staging = mkdtempSync(path.join(root, 'build/docs-'));
   try {
-    const entries = await Promise.all(surfaces.map((surface) => buildReference(surface, staging, output)));
-    place(output, 'index.html', writeIndexPage(entries));
+    const references = await Promise.all(surfaces.map((surface) => buildReference(surface, staging)));
+    const pages = renderPages(from, references);
+    const navigation = navigate(pages, references);
+    const index = { page: 'index.html', title: 'Townhall', headings: [], body: writeIndexBody(references.map(({ entry }) => entry), navigation.filter(({ title }) => title !== 'Reference')) };
+    const files = new Map<string, string>([['index.html', writePage({ ...index, navigation })]]);
+    for (const page of pages) files.set(page.page, writePage({ page: page.page, title: page.title, headings: page.headings, body: page.html, navigation }));
+    const own = new Map(files);
+    for (const { entry } of references)
+      for (const name of [entry.page, entry.document]) files.set(name, readFileSync(path.join(staging, name), 'utf8'));
+    files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
+    files.set('portal.js', await bundleScript());
+    files.set('search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...references.flatMap(operationEntries)]));
+    const broken = findBrokenLinks(own, new Set(files.keys()));
+    if (broken.length > 0) throw new Error(`broken links:\n  ${broken.join('\n  ')}`);
+    publish(output, files);
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
   console.log(`docs: ${path.relative(process.cwd(), output) || '.'} (${Math.round(performance.now() - started)} ms)`);
 }
 
-async function buildReference(surface: Surface, staging: string, output: string): Promise<Entry> {
+function renderPages(from: string, references: readonly Reference[]): Page[] {
+  const guides = readdirSync(path.join(from, 'docs/guides')).filter((name) => name.endsWith('.md'));
+  const examples = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter((name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'));
+  const pageOf = (target: string): string | undefined => {
+    if (target === 'README.md') return 'start.html';
+    if (/^(?:\.\/)?examples\/?$/.test(target)) return 'examples/index.html';
+    const [, guide] = /^docs\/guides\/(.+)\.md$/.exec(target) ?? [];
+    if (guide !== undefined) return guide === 'error-codes' || guides.includes(`${guide}.md`) ? `guides/${guide}.html` : undefined;
+    const [, example] = /^examples\/(.+)$/.exec(target) ?? [];
+    return example !== undefined && examples.includes(example) ? `examples/${example}.html` : undefined;
+  };
+  const render = (markdown: string, source: string, page: string): Page => ({ page, source, ...renderMarkdown(markdown, { source, page, pageOf }) });
+  const texts = new Map(guides.map((name) => [`docs/guides/${name}`, readFileSync(path.join(from, 'docs/guides', name), 'utf8')]));
+  const readme = readFileSync(path.join(from, 'README.md'), 'utf8');
+  checkAllSamples(from, new Map([...texts, ['README.md', readme]]), examples);
+  const pages = [...texts].map(([source, markdown]) => render(markdown, source, `guides/${path.basename(source, '.md')}.html`));
+  // Where to go next is what the navigation says here.
+  const [first = ''] = readme.split(/^## Where to go next$/m);
+  pages.push(render(first.replace(/^# .*$/m, '# Start'), 'README.md', 'start.html'));
+  pages.push(render(writeProblemCodes(references.map(({ document }) => document)), 'docs/guides/error-codes.md', 'guides/error-codes.html'));
+  const list = examples.map((name) => `- [${name}](${name})`).join('\n');
+  pages.push(render(`# Examples\nWhole programs, typechecked with everything else.\n\n${list}\n`, 'examples/README.md', 'examples/index.html'));
+  for (const name of examples) {
+    const language = path.extname(name).slice(1);
+    const fence = '```';
+    pages.push(render(`# ${name}\n\n${fence}${language}\n${readSample(path.join(from, 'examples', name))}\n${fence}\n`, `examples/${name}`, `examples/${name}.html`));
+  }
+  return pages;
+}
+
+function checkAllSamples(from: string, texts: ReadonlyMap<string, string>, examples: readonly string[]): void {
+  const clients = ['clients/gateway/README.md', 'clients/agent/README.md'].map((name) => [name, readFileSync(path.join(root, name), 'utf8')] as const);
+  const faults = [...texts].flatMap(([name, markdown]) => checkSamples(markdown, path.join(from, 'examples')).map(({ line, message }) => `${name}:${line}: ${message}`));
+  const fences = [...texts, ...clients].flatMap(([name, markdown]) => fencesOf(markdown, name));
+  const programs = examples.filter((name) => name.endsWith('.ts')).map((name) => path.join(from, 'examples', name));
+  faults.push(...checkTypes(root, { fences, examples: programs }));
+  if (faults.length > 0) throw new Error(`samples:\n  ${faults.join('\n  ')}`);
+}
+
+function navigate(pages: readonly Page[], references: readonly Reference[]): NavigationGroup[] {
+  const titles = new Map(pages.map(({ page, title }) => [page, title]));
+  const guides = pages.filter(({ page }) => /^(?:start|guides\/.+)\.html$/.test(page)).map(({ page }) => page);
+  return [
+    ...groupGuides(guides).map(({ title, pages: names }) => ({ title, links: names.map((page) => ({ page, title: titles.get(page) ?? page })) })),
+    {
+      title: 'Reference',
+      links: [...references.map(({ entry }) => ({ page: entry.page, title: entry.title })), { page: 'guides/error-codes.html', title: 'Error codes' }, { page: 'examples/index.html', title: 'Examples' }],
+    },
+  ];
+}
+
+function sectionsOf({ page, title, sections }: Page): Omit<Found, 'id' | 'excerpt'>[] {
+  return sections.map(({ anchor, heading, text }) => ({ address: anchor === '' ? page : `${page}#${anchor}`, title: heading || title, page: title, text }));
+}
+
+function operationEntries({ document, entry }: Reference): Omit<Found, 'id' | 'excerpt'>[] {
+  return operationsOf(document).map(({ id, method, path: template, operation }) => {
+    const { summary = id, description = '', tags = [] } = operation as { summary?: string; description?: string; tags?: string[] };
+    return { address: `${entry.page}${operationAnchor(tags[0] ?? '', id)}`, title: summary, page: entry.title, text: `${method.toUpperCase()} ${template} ${id.replaceAll('.', ' ')} ${description}` };
+  });
+}
+
+/** Where the reference page has an operation. */
+function operationAnchor(tag: string, operationId: string): string {
+  return `#/${tag}/${operationId.toLowerCase()}`;
+}
+
+async function buildReference(surface: Surface, staging: string): Promise<Reference> {
   const bundle = path.join(root, 'src/contract', surface.name, 'bundle.json');
   if (!existsSync(bundle)) throw new Error(`there is no bundle of ${surface.name}; run "npm run generate" first`);
   const text = readFileSync(bundle, 'utf8');
@@ -59,10 +166,10 @@ async function buildReference(surface: Surface, staging: string, output: string)
     page,
   ]);
   if (code !== 0 || !existsSync(page)) throw new Error(`redocly build-docs of ${surface.name}:\n${stdout}\n${stderr}`);
-  place(output, `${surface.name}.html`, sealPage(readFileSync(page, 'utf8')));
+  writeIfChanged(page, sealPage(readFileSync(page, 'utf8')));
   // The document itself lies beside its page, for tools.
-  writeIfChanged(path.join(output, `${surface.name}.json`), text);
-  return {
+  writeIfChanged(path.join(staging, `${surface.name}.json`), text);
+  const entry = {
     page: `${surface.name}.html`,
     document: `${surface.name}.json`,
     title: surface.title,
@@ -70,10 +177,31 @@ async function buildReference(surface: Surface, staging: string, output: string)
     version: document.info.version,
     operations: operationsOf(document).length,
   };
+  return { surface, document, entry };
 }
 
-function place(output: string, name: string, html: string): void {
-  const foreign = findForeignAssets(html);
-  if (foreign.length > 0) throw new Error(`${name} would ask another host for ${foreign.join(', ')}`);
-  writeIfChanged(path.join(output, name), html);
+async function bundleScript(): Promise<string> {
+  const { outputFiles } = await build({ entryPoints: [path.join(import.meta.dirname, 'docs/browser/portal.ts')], bundle: true, write: false, minify: true, format: 'iife', target: 'es2022', legalComments: 'none', logLevel: 'error' });
+  return outputFiles[0]?.text ?? '';
+}
+
+function updateGuides(from: string): void {
+  const files = [...readdirSync(path.join(from, 'docs/guides')).map((name) => path.join(from, 'docs/guides', name)), path.join(from, 'README.md')];
+  for (const file of files) if (file.endsWith('.md')) writeIfChanged(file, updateSamples(readFileSync(file, 'utf8'), path.join(from, 'examples')));
+}
+
+/** Writes what has changed and takes away what is no page any more. */
+function publish(output: string, files: ReadonlyMap<string, string>): void {
+  for (const [name, text] of files) {
+    const foreign = name.endsWith('.html') ? findForeignAssets(text) : [];
+    if (foreign.length > 0) throw new Error(`${name} would ask another host for ${foreign.join(', ')}`);
+  }
+  for (const [name, text] of files) {
+    mkdirSync(path.dirname(path.join(output, name)), { recursive: true });
+    writeIfChanged(path.join(output, name), text);
+  }
+  for (const entry of readdirSync(output, { recursive: true, withFileTypes: true })) {
+    const name = path.relative(output, path.join(entry.parentPath, entry.name)).split(path.sep).join('/');
+    if (entry.isFile() && !files.has(name)) rmSync(path.join(output, name));
+  }
 }

@@ -1,5 +1,85 @@
-// What a project imports from `townhall`.
+// What a project imports from `townhall`: the shapes of services and plugins, and both servers for a program of its own.
+// A server's code is loaded when it is made, so that a plugin does not wait for it.
+import { createRedactor } from './kernel/secret.ts';
+import { createLog } from './kernel/log.ts';
+import { systemClock } from './kernel/clock.ts';
+import type { Plugin } from './agent/plugins/index.ts';
+import type { ServiceDefinition } from './gateway/services/index.ts';
+
 export { ActionError, defineService } from './gateway/services/index.ts';
-export type { ActionBureau, ActionCall, ActionDefinition, ActionLog, ActionStatus, ActionUser, ServiceDefinition, ServiceRequirement } from './gateway/services/index.ts';
+export type {
+  ActionBureau,
+  ActionCall,
+  ActionDefinition,
+  ActionLog,
+  ActionStatus,
+  ActionUser,
+  JobCall,
+  JobDefinition,
+  JobOptions,
+  ProjectDatabase,
+  ProjectQueue,
+  ProjectResource,
+  ProjectStorage,
+  ServiceDefinition,
+  ServiceRequirement,
+} from './gateway/services/index.ts';
 export { definePlugin } from './agent/plugins/index.ts';
 export type { Action, ActionContext, Availability, Plugin, StartContext } from './agent/plugins/index.ts';
+
+export interface EmbeddedServer {
+  /** Resolves once it serves; rejects when the address cannot be had. */
+  listen(): Promise<{ url: string; port: number }>;
+  /** Refuses new work, lets running answers finish, then closes everything that was opened. */
+  close(): Promise<void>;
+}
+
+export interface EmbeddedGateway extends EmbeddedServer {
+  /** A user token for the local user of the local edition, good for a month. */
+  issueLocalToken(): Promise<string>;
+}
+
+export interface EmbeddedAgent extends EmbeddedServer {
+  /** Where the agent's token is. */
+  readonly tokenFile: string;
+}
+
+interface CommonOptions {
+  /** What `townhall gateway --help` and `townhall agent --help` list, under the names of the environment; the process's own environment is not looked at. */
+  settings?: Readonly<Record<string, string | undefined>>;
+  /** Takes the lines of the log, JSON each. Without it there is no log. */
+  log?: (line: string) => void;
+}
+
+export interface GatewayOptions extends CommonOptions {
+  services?: readonly ServiceDefinition[];
+}
+
+export interface AgentOptions extends CommonOptions {
+  plugins?: readonly Plugin[];
+}
+
+/** A gateway within this process: its database is open and migrated when this resolves; nothing listens yet. */
+export async function createGateway({ settings = {}, services = [], log: write = () => {} }: GatewayOptions = {}): Promise<EmbeddedGateway> {
+  const [compose, { readGatewayConfig }, { openProject }] = await Promise.all([import('./gateway/compose.ts'), import('./gateway/config.ts'), import('./deploy/index.ts')]);
+  const config = readGatewayConfig({}, settings);
+  const redactor = createRedactor();
+  const log = createLog({ level: config.logLevel, redactor, write });
+  const project = config.project === undefined ? undefined : await openProject(config.project);
+  const gateway = await compose.createGateway(config, { env: settings, log, redactor, clock: systemClock, services, project });
+  return {
+    listen: () => gateway.listen(),
+    close: () => gateway.close(),
+    issueLocalToken: async () => (await gateway.issueLocalToken()).userToken,
+  };
+}
+
+/** An agent within this process; nothing listens yet. */
+export async function createAgent({ settings = {}, plugins = [], log: write = () => {} }: AgentOptions = {}): Promise<EmbeddedAgent> {
+  const [compose, { readAgentConfig }] = await Promise.all([import('./agent/compose.ts'), import('./agent/config.ts')]);
+  const config = readAgentConfig({}, settings);
+  const redactor = createRedactor();
+  const log = createLog({ level: config.logLevel, redactor, write });
+  const agent = await compose.createAgent(config, { log, redactor, plugins });
+  return { tokenFile: agent.tokenFile, listen: () => agent.listen(), close: () => agent.close() };
+}

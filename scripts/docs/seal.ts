@@ -16,6 +16,10 @@ const policy = [
 /** What the head of every page of the portal begins with: the policy, and an icon so that none is asked for. */
 export const sealedHead = `<meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
 
+/** The same for pages of our own, whose style, script and index are files beside them, opened from a server or from a disk. */
+const ownPolicy = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' data: file:; base-uri 'none'; form-action 'none'";
+export const ownHead = `<meta http-equiv="Content-Security-Policy" content="${ownPolicy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
+
 const replacements: readonly { what: string; from: RegExp; to: string }[] = [
   { what: 'the head of the page', from: /<head>/, to: `<head>${sealedHead}` },
   // The logo hides itself when it does not load; the words beside it then have to name the maker.

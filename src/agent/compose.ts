@@ -1,22 +1,27 @@
 // Makes one agent: the only place where its rooms meet. The order is the rule: data and lock, then the token, then
 // what a crash has left, and only then a socket that somebody could reach.
-import { mkdir, readFile, realpath } from 'node:fs/promises';
+import { mkdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readText, shipped } from '../kernel/assets.ts';
 import { systemClock, type Clock } from '../kernel/clock.ts';
 import { createContract } from '../kernel/contract.ts';
-import { connect, migrate, type ConnectOptions, type Database } from '../kernel/database.ts';
+import { migrate, type Database } from '../kernel/database.ts';
 import { loopbackGuard } from '../kernel/guard.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Redactor } from '../kernel/secret.ts';
 import { createServer, type Server, type ServerOptions } from '../kernel/server.ts';
+import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
+import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
+import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import type { AgentConfig } from './config.ts';
+import { openAgentDatabase } from './data.ts';
 import { openControl } from './control/index.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
 import { openHands, type Hands } from './hands/index.ts';
 import { isWithin, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createChat, type Chat } from './chat/index.ts';
-import { createSessionRoom, type SessionRoom } from './sessions/index.ts';
+import { createSessionRoom, preloadLoop, type SessionRoom } from './sessions/index.ts';
 import { status } from './status/index.ts';
 import { openTokens, tokenStore } from './tokens/index.ts';
 
@@ -31,7 +36,11 @@ export interface AgentNeeds {
   plugins?: readonly Plugin[];
   /** An open database instead of the config's own; whoever opened it closes it, after the agent. */
   database?: Database;
+  /** Its own database on its way, opened before all this was loaded; it is closed with the agent. */
+  opening?: Promise<Database>;
   timeouts?: ServerOptions['timeouts'];
+  /** Of the installation, as traces name it. */
+  version?: string;
   /** Holds every answer against the contract; for tests. */
   validateResponses?: boolean;
 }
@@ -50,8 +59,9 @@ export interface Agent {
  */
 export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promise<Agent> {
   const { log, redactor, clock = systemClock } = needs;
-  await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
-  const database = needs.database ?? (await connect(placeOf(config), { log }));
+  // It takes a while, and the database does too.
+  void preloadLoop();
+  const database = needs.database ?? (await (needs.opening ?? openAgentDatabase(config, log)));
   const closeDatabase = async () => {
     if (needs.database === undefined) await database.close();
   };
@@ -59,7 +69,7 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
   let hands: Hands | undefined;
   let chat: Chat | undefined;
   try {
-    await migrate(database, { schema: 'agent', directory: join(import.meta.dirname, 'migrations'), log });
+    await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
     const tokens = await openTokens({ store: tokenStore(database), name: config.name, tokenFile: config.tokenFile, redactor, clock, log });
     const workspace = await settleWorkspace(config);
     hands = await openHands({
@@ -79,6 +89,10 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       log,
     });
     const { registry } = hands;
+    const observed = telemetrySettings(config);
+    for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
+    const telemetry = await openTelemetry({ settings: observed, surface: 'agent', version: needs.version ?? 'unknown', hide: (text) => redactor.hide(text), clock, log });
+    showDatabase(telemetry.metrics, database);
     const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
     room = await createSessionRoom({
       database,
@@ -93,6 +107,7 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       limits: config,
       clock,
       log,
+      traces: telemetry.traces,
     });
     chat = createChat({ agentId: tokens.agentId, inputs: room.inputs, store: room.store });
     let isDraining = false;
@@ -113,6 +128,7 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       ...(config.allowOrigin.length > 0 ? { cors: { origins: config.allowOrigin } } : {}),
       log,
       clock,
+      observer: telemetry.observer,
       ...(needs.timeouts ? { timeouts: needs.timeouts } : {}),
     });
     await hands.start();
@@ -122,10 +138,14 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
     let closing: Promise<void> | undefined;
     return {
       tokenFile: config.tokenFile,
-      listen: () => server.listen({ host: config.host, port: config.port }),
+      async listen() {
+        await telemetry.listen();
+        return server.listen({ host: config.host, port: config.port });
+      },
       close() {
         isDraining = true;
         closing ??= end(server, (room as SessionRoom).runs, config.drainMs, async () => {
+          await telemetry.close();
           await control?.close();
           await hands?.close();
           await closeDatabase();
@@ -156,10 +176,6 @@ async function end(server: Server, runs: SessionRoom['runs'], drainMs: number, c
   }
 }
 
-function placeOf({ databaseUrl, dataDir }: AgentConfig): ConnectOptions {
-  return databaseUrl === undefined ? { path: join(dataDir, 'agent.db') } : { url: databaseUrl };
-}
-
 // The agent's data holds its tokens and its log, so no tool may see them: not where the workspace holds the data
 // folder, and a workspace within the data folder is the one folder that was made for it.
 async function settleWorkspace(config: AgentConfig): Promise<Workspace> {
@@ -177,6 +193,6 @@ async function settleWorkspace(config: AgentConfig): Promise<Workspace> {
 
 async function readContract(variant: AgentConfig['variant']): Promise<object> {
   const folder = variant === 'classic' ? 'agent-classic' : 'agent';
-  const text = await readFile(join(import.meta.dirname, '..', 'contract', folder, 'bundle.json'), 'utf8');
+  const text = await readText(shipped(`src/contract/${folder}/bundle.json`));
   return JSON.parse(text) as object;
 }

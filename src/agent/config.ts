@@ -1,6 +1,7 @@
 // The agent's settings: one table, read once at start from flags and environment and then passed on as values.
 import { join, resolve } from 'node:path';
 import { SettingError, choice, integer, list, optionalText, readSettings, secretText, text } from '../kernel/settings.ts';
+import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import type { GatewayToken } from './gateway.ts';
 
 const deadline = { flag: null, min: 1, max: 24 * 60 * 60 * 1000 };
@@ -22,6 +23,7 @@ export const agentSettings = {
   variant: choice('AGENT_VARIANT', ['current', 'classic'], 'current', 'Which form of the API it serves.', { flag: 'variant' }),
   name: text('AGENT_NAME', 'townhall', 'Its name; the same name on one database is the same agent.', { flag: 'name' }),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
+  ...telemetryRows({ prefix: 'AGENT_', serviceName: 'townhall-agent' }),
   plugins: list('AGENT_PLUGINS', 'Files of further plugins, separated by commas; the flag may be repeated.', { flag: 'plugin' }),
   pluginConfig: optionalText('AGENT_PLUGIN_CONFIG', 'JSON file with the settings of plugins, MCP servers and services.', { flag: 'plugin-config' }),
   executeWaitMs: integer('AGENT_EXECUTE_WAIT_MS', 120_000, 'How long execute waits before it answers 202.', deadline),
@@ -77,6 +79,7 @@ export function readAgentConfig(
   requireShape('--name', settings.name, /^[A-Za-z0-9_-]{1,128}$/, 'up to 128 letters, digits, hyphens and underscores');
   requireShape('--model', settings.model, /^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,255}$/, 'the id of a model, such as local/guide');
   requireGatewayUrl(settings.gatewayUrl);
+  telemetrySettings(settings);
   for (const origin of settings.allowOrigin) {
     if (!URL.canParse(origin) || new URL(origin).origin !== origin) {
       throw new SettingError(`--allow-origin takes origins such as http://localhost:3000, not "${origin}".`);

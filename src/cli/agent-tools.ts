@@ -1,11 +1,11 @@
 // What is done beside an agent rather than by running it: `townhall agent token …` and `townhall agent call`. A running
 // agent is asked through its control socket; without one the command opens the data itself.
 import { existsSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { join } from 'node:path';
 import { readAgentData, type AgentData } from '../agent/config.ts';
 import { controlPath } from '../agent/control/index.ts';
 import { tokenDesk, tokenStore, type IssuedAgentToken, type ListedToken, type TokenDesk } from '../agent/tokens/index.ts';
+import { shipped } from '../kernel/assets.ts';
 import { callControl } from '../kernel/control.ts';
 import { connect, migrate } from '../kernel/database.ts';
 import { createLog } from '../kernel/log.ts';
@@ -101,7 +101,7 @@ async function withDesk<T>({ dataDir, databaseUrl, name }: AgentData, work: (des
   if (databaseUrl === undefined && !existsSync(path)) throw new Error(`There is no agent's data in ${dataDir}; start the agent once, or say --data-dir.`);
   const database = await connect(databaseUrl === undefined ? { path } : { url: databaseUrl }, { log });
   try {
-    await migrate(database, { schema: 'agent', directory: fileURLToPath(new URL('../agent/migrations/', import.meta.url)), log });
+    await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
     const store = tokenStore(database);
     const agentId = await store.findAgent(name);
     if (agentId === undefined) throw new Error(`There is no agent "${name}" in this database; start it once, or say --name.`);

@@ -1,6 +1,7 @@
 // `townhall agent`: the agent alone, its log as JSON lines on standard output.
-import { createAgent } from '../agent/compose.ts';
+import { setFlagsFromString } from 'node:v8';
 import { agentSettings, readAgentConfig } from '../agent/config.ts';
+import { openAgentDatabase } from '../agent/data.ts';
 import { createLog } from '../kernel/log.ts';
 import { createRedactor } from '../kernel/secret.ts';
 import { describeSettings, SettingError } from '../kernel/settings.ts';
@@ -8,6 +9,7 @@ import { flagsOf, parseFlags } from './command.ts';
 import type { Command } from './command.ts';
 import { agentToolsHelp, runAgentCall, runAgentToken } from './agent-tools.ts';
 import { announceListening } from './announce.ts';
+import { version } from './version.ts';
 import { untilStopped } from './until-stopped.ts';
 
 export const agentCommand: Command = {
@@ -30,7 +32,14 @@ export const agentCommand: Command = {
     const config = readAgentConfig(flags, env);
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
-    const agent = await createAgent(config, { log, redactor, env });
+    // An agent waits for its database and its model far more than it computes. A young generation of its heap that does not
+    // grow costs it little, and a tenth of its memory less is taken.
+    setFlagsFromString('--semi-space-growth-factor=1');
+    // The database is opened while the rest of the agent is being loaded: each takes about half of a start.
+    const opening = openAgentDatabase(config, log);
+    opening.catch(() => {});
+    const { createAgent } = await import('../agent/compose.ts');
+    const agent = await createAgent(config, { log, redactor, env, version, opening });
     const { url } = await agent.listen();
     announceListening(url);
     return untilStopped(() => agent.close());

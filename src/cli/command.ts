@@ -1,6 +1,7 @@
 // What a command is to the command line, and how its arguments become flags and words.
 import { parseArgs } from 'node:util';
 import { SettingError } from '../kernel/settings.ts';
+import { suggestion } from './nearest.ts';
 
 /** One command of `townhall`. */
 export interface Command {
@@ -42,8 +43,21 @@ export function parseFlags(given: readonly string[], known: { flags: readonly st
     for (const [name, value] of Object.entries(values)) flags[name] = String(value);
     return { flags, words: positionals };
   } catch (error) {
-    throw new SettingError(error instanceof Error ? error.message : String(error));
+    throw new SettingError(faultOf(error, given, Object.keys(options)));
   }
+}
+
+// The words of parseArgs are for whoever wrote the program.
+function faultOf(error: unknown, given: readonly string[], known: readonly string[]): string {
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  const named = /'(-[^' ,]*)/.exec(String(message))?.[1] ?? '';
+  if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
+    return `there is no option ${named} here; see --help.${suggestion(named.replace(/^-+/, ''), known, (word) => `--${word}`)}`;
+  }
+  if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') return String(message);
+  const flag = /--[a-z0-9-]+/.exec(String(message))?.[0] ?? named;
+  const isSwitch = given.some((word) => word.startsWith(`${flag}=`)) && /does not take/.test(String(message));
+  return isSwitch ? `the option ${flag} takes no value.` : `the option ${flag} takes a value.`;
 }
 
 /** The flags of a settings table. */

@@ -20,6 +20,22 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     summary: 'Run an agent that works through a gateway.',
     load: async () => (await import('./agent.ts')).agentCommand,
   },
+  console: {
+    summary: 'Serve pages for a running agent: chat, sessions, plugins, services, approvals.',
+    load: async () => (await import('./console.ts')).consoleCommand,
+  },
+  init: {
+    summary: 'Make a project with a service of its own, which deploys as it is.',
+    load: async () => (await import('./init.ts')).initCommand,
+  },
+  deploy: {
+    summary: 'Bring the project of this folder into service, without refusing a request.',
+    load: async () => (await import('./deploy.ts')).deployCommand,
+  },
+  city: {
+    summary: 'Look after what was deployed: status, rollback, stop, start, logs.',
+    load: async () => (await import('./city.ts')).cityCommand,
+  },
   admin: {
     summary: "Administrator's credentials, and those of products' backends.",
     load: async () => (await import('./admin.ts')).adminCommand,
@@ -28,6 +44,10 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     summary: 'Verify the chain of the audit log.',
     load: async () => (await import('./audit.ts')).auditCommand,
   },
+  ledger: {
+    summary: 'Verify that balances, charges and usage agree.',
+    load: async () => (await import('./ledger.ts')).ledgerCommand,
+  },
   models: {
     summary: 'Call each configured model provider once and say what is wrong.',
     load: async () => (await import('./models.ts')).modelsCommand,
@@ -35,5 +55,17 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
   env: {
     summary: 'Seal stored secrets under a new master key.',
     load: async () => (await import('./env.ts')).envCommand,
+  },
+  db: {
+    summary: 'Back the database up, restore it, or bring it up to date.',
+    load: async () => (await import('./db.ts')).dbCommand,
+  },
+  doctor: {
+    summary: 'Look whether everything is as a server needs it, and say what to do where it is not.',
+    load: async () => (await import('./doctor.ts')).doctorCommand,
+  },
+  completions: {
+    summary: 'Print completions for bash, zsh or fish.',
+    load: async () => (await import('./completions.ts')).completionsCommand(() => commands),
   },
 };

@@ -1,7 +1,10 @@
 // The command line: finds the command, runs it, and turns what it throws into a line and an exit code.
 // 0 is success, 1 a failure, 2 a command or an option that does not exist or cannot be read.
 import { SettingError } from '../kernel/settings.ts';
+import { keepCompiledCode } from './code-cache.ts';
 import { commands } from './commands.ts';
+import { nearest, suggestion } from './nearest.ts';
+import { shapeOf, wordsBehind } from './shape.ts';
 import { version } from './version.ts';
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
@@ -21,8 +24,25 @@ function overview(): string {
   ].join('\n');
 }
 
+/** The whole of what was probably meant, when one of the words behind the command is none of its own. */
+function meantWords(name: string, help: string, rest: readonly string[]): string | undefined {
+  const shape = shapeOf(name, help);
+  const said: string[] = [];
+  for (const word of rest.filter((part) => !part.startsWith('-'))) {
+    const known = wordsBehind(shape, said);
+    if (known.length === 0) return undefined;
+    if (!known.includes(word)) {
+      const meant = nearest(word, known);
+      return meant === undefined ? undefined : ['townhall', name, ...said, meant].join(' ');
+    }
+    said.push(word);
+  }
+  return undefined;
+}
+
 async function main(given: readonly string[]): Promise<number> {
   const [name, ...rest] = given;
+  if (name === 'help' && rest[0] !== undefined && !rest[0].startsWith('-')) return main([rest[0], '--help']);
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     print(overview());
     return name === undefined ? 2 : 0;
@@ -33,9 +53,10 @@ async function main(given: readonly string[]): Promise<number> {
   }
   const entry = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (entry === undefined) {
-    complain(`townhall: there is no command "${name}"; townhall --help lists them.`);
+    complain(`townhall: there is no command "${name}"; townhall --help lists them.${suggestion(name, Object.keys(commands), (word) => `"townhall ${word}"`)}`);
     return 2;
   }
+  keepCompiledCode(process.env);
   const command = await entry.load();
   if (rest.includes('--help') || rest.includes('-h')) {
     print(command.help());
@@ -46,8 +67,13 @@ async function main(given: readonly string[]): Promise<number> {
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     complain(`townhall ${name}: ${message}`);
-    return error instanceof SettingError ? 2 : 1;
+    if (!(error instanceof SettingError)) return 1;
+    const meant = meantWords(name, command.help(), rest);
+    if (meant !== undefined) complain(`Did you mean "${meant}"?`);
+    return 2;
   }
 }
 
-process.exitCode = await main(process.argv.slice(2));
+void main(process.argv.slice(2)).then((code) => {
+  process.exitCode = code;
+});

@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { createAgent } from '../agent/compose.ts';
 import type { Agent } from '../agent/compose.ts';
 import { readAgentConfig } from '../agent/config.ts';
+import { openProject } from '../deploy/index.ts';
 import { createGateway, openLoginNotice } from '../gateway/compose.ts';
 import type { Gateway } from '../gateway/compose.ts';
 import { gatewaySettings, readGatewayConfig } from '../gateway/config.ts';
@@ -44,7 +45,8 @@ export const startCommand: Command = {
 
     input.print(`Townhall ${version}, local edition`);
     const progress = (step: string): void => input.print(`  ${step} …`);
-    const gateway = await createGateway(config, { env, log, redactor, clock: systemClock, progress });
+    const project = config.project === undefined ? undefined : await openProject(config.project);
+    const gateway = await createGateway(config, { project, env, log, redactor, clock: systemClock, progress });
     let agent: Agent | undefined;
     try {
       const administrator = await firstAdministrator(gateway);

@@ -1,5 +1,5 @@
 // The version of this installation, as package.json says.
-import packageDescription from '../../package.json' with { type: 'json' };
+import { readTextNow, shipped } from '../kernel/assets.ts';
 
 /** Such as `0.1.0`. */
-export const version: string = packageDescription.version;
+export const version: string = (JSON.parse(readTextNow(shipped('package.json'))) as { version: string }).version;

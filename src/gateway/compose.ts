@@ -1,8 +1,9 @@
 // The gateway's composition root: the one list of its services and the one place where values cross between them.
 import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
+import { isShipped, shipped } from '../kernel/assets.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { serveControl } from '../kernel/control.ts';
 import type { ControlHandler } from '../kernel/control.ts';
@@ -13,13 +14,17 @@ import { createQuota } from '../kernel/limits.ts';
 import { trustProxies } from '../kernel/proxies.ts';
 import { createSharedQuota } from '../kernel/shared-quota.ts';
 import { connect, migrate } from '../kernel/database.ts';
+import { databaseFacts } from '../kernel/database-facts.ts';
 import type { ConnectOptions, Database, DatabaseLimits } from '../kernel/database.ts';
 import { createJobs } from '../kernel/jobs.ts';
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import { parseToken } from '../kernel/secret.ts';
 import type { Redactor } from '../kernel/secret.ts';
-import { createServer } from '../kernel/server.ts';
+import { createServer, type CloseOptions, type ListenPlace } from '../kernel/server.ts';
+import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
+import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
+import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { createTurnstile, defaultPlaces } from '../kernel/turnstile.ts';
 import { directoryStorage } from '../kernel/storage.ts';
 import type { Vault } from '../kernel/vault.ts';
@@ -28,22 +33,27 @@ import { accounts, accountsStores, localPerson, mayLogInLocally } from './accoun
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
 import type { Admin, CredentialsSet, GuessBudgets, MachineRequest, Machines } from './admin/index.ts';
-import { ai, createLinks, jobsStore, mediaJobs } from './ai/index.ts';
+import { ai, createLinks, jobPayments, jobsStore, mediaJobs } from './ai/index.ts';
 import type { ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
 import { bureaus, bureausStore } from './bureaus/index.ts';
-import { cities, citiesStore } from './cities/index.ts';
+import { cities, citiesStore, type Deployment } from './cities/index.ts';
 import { isStartupKey } from './config.ts';
 import type { GatewayConfig } from './config.ts';
+import { credits, creditsStore, directoryJournal } from './credits/index.ts';
+import type { LedgerTimes } from './credits/index.ts';
 import { directory } from './directory/index.ts';
 import { env as environment, envStore, unlock } from './env/index.ts';
 import type { Rewrapped } from './env/index.ts';
-import type { Identity } from './identity.ts';
+import { type Identity, nameIdentity } from './identity.ts';
 import { mail } from './mail/index.ts';
+import { payments, paymentsStore } from './payments/index.ts';
 import { createRecheck } from './running-calls.ts';
 import type { Service } from './service.ts';
-import { loadProject, registerServices, services as projectServices } from './services/index.ts';
-import type { ProjectService, ServiceDefinition } from './services/index.ts';
+import { createUpstreamWatch, watchLedger } from './telemetry/index.ts';
+import { loadProject, openResources, registerServices, services as projectServices } from './services/index.ts';
+import type { Project, ProjectService, ServiceDefinition } from './services/index.ts';
+import { usage, usageStore } from './usage/index.ts';
 
 /** What the gateway takes from the process that runs it. */
 export interface GatewaySeams {
@@ -54,10 +64,16 @@ export interface GatewaySeams {
   clock: Clock;
   /** Other waits than the usual ones, for a machine that is slower than a server's. */
   databaseLimits?: Partial<DatabaseLimits>;
+  /** The project whose services are served, as its declaration says. */
+  project?: Project | undefined;
   /** Services of the program that runs the gateway, beside those of a project. */
   services?: readonly ServiceDefinition[];
   /** Told in a few words what the start is busy with. */
   progress?: (step: string) => void;
+  /** Of the installation, as traces name it. */
+  version?: string;
+  /** Other times of the ledger, for tests of what happens after a crash. */
+  ledger?: Partial<LedgerTimes>;
   /** Other budgets for guesses at an administrator's password; for measurements. */
   guesses?: Partial<GuessBudgets>;
   /** Holds every reply against the contract; tests do, a server in use has no time for it. */
@@ -67,10 +83,14 @@ export interface GatewaySeams {
 /** A gateway whose database is open and migrated. */
 export interface Gateway {
   database: Database;
-  /** Rejects when the address cannot be had. */
-  listen(): Promise<{ url: string; port: number }>;
+  /** At the address of the settings, unless another place is given. May be called again for a further place. Rejects when it cannot be had. */
+  listen(place?: ListenPlace): Promise<{ url: string; port: number }>;
   /** Refuses new work, lets running answers finish, then closes everything that was opened. */
-  close(): Promise<void>;
+  close(options?: Pick<CloseOptions, 'noticeMs' | 'lingerMs'>): Promise<void>;
+  /** Puts a deployment on record, as `POST /v1/cities/upsert` does. */
+  recordCity(deployment: Omit<Deployment, 'deployedAt'>): Promise<void>;
+  /** The services of the project, with the keys that they need. */
+  projectServices: readonly Pick<Service, 'name' | 'title' | 'env'>[];
   hasAdministrator(): Promise<boolean>;
   /** Whether the login without credentials exists now, for callers on this machine. */
   hasLocalLogin(): boolean;
@@ -82,14 +102,19 @@ export interface Gateway {
   rewrapEnv(): Promise<Rewrapped>;
   /** Calls each configured model provider once and says how it stands. */
   checkProviders(): Promise<ProviderCheck[]>;
+  /** Asks payment providers about the payments that wait, now and not when it is time; says how many had news. */
+  lookAtPayments(): Promise<number>;
   /** A token for the local user of the local edition. */
   issueLocalToken(): Promise<IssuedToken>;
   /** Who a bearer credential stands for, or null. */
   identify(bearer: string): Promise<Identity | null>;
 }
 
-const projectRoot = fileURLToPath(new URL('../../', import.meta.url));
-const migrations = fileURLToPath(new URL('./migrations/', import.meta.url));
+/** Runs the entry of a project and holds its services to the rules, without serving them. Throws what a start would. */
+export async function inspectProject(project: Project): Promise<{ id: string; name: string; env: readonly string[] }[]> {
+  const known = registerServices(await loadProject(project), { reservedIds: ownIds(), isReservedKey: isStartupKey });
+  return [...known.values()].map(({ id, name, env }) => ({ id, name, env: env.map(({ key }) => key) }));
+}
 
 /** Opens the database and puts the services together. What it opened is closed again when it throws. */
 export async function createGateway(config: GatewayConfig, seams: GatewaySeams): Promise<Gateway> {
@@ -98,7 +123,7 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
   const known = registerServices(
     [
       ...(seams.services ?? []).map((definition) => ({ definition, where: 'the embedding program' })),
-      ...(config.project === undefined ? [] : await loadProject(config.project)),
+      ...(seams.project === undefined ? [] : await loadProject(seams.project)),
     ],
     { reservedIds: ownIds(), isReservedKey: isStartupKey },
   );
@@ -110,9 +135,15 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
     // Before anything is changed: a database whose key is not here is left as it is.
     const vault = await unlock({ settings: config, store: envStore(database), dataFolder, redactor, log });
     progress('bringing the database up to date');
-    await migrate(database, { schema: 'gateway', directory: migrations, log: seams.log });
+    await migrate(database, { schema: 'gateway', directory: shipped('src/gateway/migrations'), log: seams.log });
     progress('starting the services');
-    return await assemble(config, seams, { database, vault, known });
+    const projectDatabase = await openProjectDatabase(config, seams, database);
+    try {
+      return await assemble(config, seams, { database, vault, known, projectDatabase });
+    } catch (error) {
+      if (projectDatabase !== database) await projectDatabase.close();
+      throw error;
+    }
   } catch (error) {
     await database.close();
     throw error;
@@ -126,19 +157,42 @@ function databaseOptions(config: GatewayConfig): ConnectOptions {
     : { url: config.databaseUrl, prepare: config.databasePrepare };
 }
 
+/**
+ * What the actions of the project work on: connections beside the server's own, so that slow ones of theirs hold up
+ * nothing else. The embedded engine has one session for all.
+ */
+async function openProjectDatabase(config: GatewayConfig, { project, databaseLimits, log }: GatewaySeams, database: Database): Promise<Database> {
+  if (project?.resources.database === undefined) return database;
+  const migrations = join(project.directory, 'migrations');
+  if (existsSync(migrations)) await migrate(database, { schema: 'project', directory: migrations, log });
+  if (database.engine === 'embedded') return database;
+  return connect({ ...databaseOptions(config), limits: { ...databaseLimits, maxConnections: projectConnections } }, { log });
+}
+
+const projectConnections = 5;
+
 interface Opened {
   database: Database;
+  /** The same, or connections of its own. */
+  projectDatabase: Database;
   vault: Vault;
   /** The services that a project brings. */
   known: ReadonlyMap<string, ProjectService>;
 }
 
-async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, vault, known }: Opened): Promise<Gateway> {
+async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, vault, known, projectDatabase }: Opened): Promise<Gateway> {
   const { log, clock, env, redactor } = seams;
   const isLocalEdition = database.engine === 'embedded';
   let isDraining = false;
+  let isServing = false;
   let listeningUrl: string | null = null;
   const listed: Pick<Service, 'name' | 'title' | 'env'>[] = [];
+
+  const observed = telemetrySettings(config);
+  for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
+  const telemetry = await openTelemetry({ settings: observed, surface: 'gateway', version: seams.version ?? 'unknown', hide: (text) => redactor.hide(text), clock, log });
+  const upstreamWatch = createUpstreamWatch({ telemetry, clock });
+  showDatabase(telemetry.metrics, database);
 
   const changes = createChanges({ database, schema: 'gateway', clock, log });
   const auditLog = audit({ store: auditStore(database), log, clock });
@@ -161,6 +215,21 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   const mailer = mail({ env: envService.reader });
   const accountStores = accountsStores(database, bureauService);
   const turnstile = createTurnstile(defaultPlaces);
+  const creditsService = credits({
+    store: creditsStore(database),
+    journal: directoryJournal(config.journalPath ?? (isLocalEdition ? join(config.databasePath, 'journal') : './data/journal')),
+    users: accountStores.accounts,
+    audit: auditLog,
+    log,
+    clock,
+    metrics: telemetry.metrics,
+    isAlone: isLocalEdition,
+    startingCredits: BigInt(config.startingCredits ?? (isLocalEdition ? 1_000_000 : 0)),
+    retentionDays: config.usageDays,
+    times: seams.ledger ?? {},
+  });
+  const ledger = watchLedger(creditsService.ledger, upstreamWatch.note);
+  const usageService = usage({ store: usageStore(database), log, clock, retentionDays: config.usageDays });
   const accountService = accounts({
     turnstile,
     stores: accountStores,
@@ -172,6 +241,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     mail: mailer,
     audit: auditLog,
     changes,
+    credits: creditsService,
     localLogin: hasLocalLogin,
     baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
   });
@@ -181,6 +251,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     store: jobsStore(database),
     queue,
     storage: directoryStorage(config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media')),
+    payments: jobPayments({ ledger }),
     isAlone: isLocalEdition,
     clock,
     log,
@@ -193,19 +264,48 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   const aiService = await ai({
     jobs,
     links,
+    ledger,
     env: envService.reader,
     modelsFile: config.modelsFile,
-    guideDirectory: join(projectRoot, 'docs', 'guides'),
+    guideDirectory: shipped('docs/guides'),
     timeouts: config,
     heartbeatMs: config.heartbeatMs,
     proxies: { https: env['HTTPS_PROXY'] ?? env['https_proxy'], http: env['HTTP_PROXY'] ?? env['http_proxy'], none: env['NO_PROXY'] ?? env['no_proxy'] },
     hide: (text) => seams.redactor.hide(text),
+    watch: upstreamWatch.watch,
+    traceparent: () => telemetry.traces.traceparent(),
     log,
     clock,
   });
-  const slices = [envService, cityService, bureauService, accountService, aiService, adminService];
+  const paymentsService = payments({
+    store: paymentsStore(database),
+    balances: creditsService.balances,
+    users: accountStores.accounts,
+    audit: auditLog,
+    bureaus: bureauService,
+    env: envService.reader,
+    baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
+    fetch: (input, init) => fetch(input, init),
+    // Of several replicas one looks at a time; a process that is alone need not start the queue for it.
+    queue: isLocalEdition ? null : queue,
+    clock,
+    log,
+  });
+  upstreamWatch.showBreakers(() => aiService.breakers());
+  const slices = [envService, cityService, bureauService, accountService, aiService, adminService, creditsService, usageService, paymentsService];
+  const hasOwnJobs = [...known.values()].some(({ jobs: own }) => own.size > 0);
+  const resources = openResources({
+    declared: seams.project?.resources ?? {},
+    database: projectDatabase,
+    queue,
+    openStorage: directoryStorage,
+    known,
+    env: envService.reader,
+    log,
+  });
   const ownServices = projectServices({
     known,
+    resources,
     env: envService.reader,
     findUser: (userId) => accountStores.accounts.findUser(userId),
     findBureau: (bureauId) => bureauService.find(bureauId),
@@ -218,7 +318,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     async ready() {
       if (isDraining) throw new Problem('unavailable', 'draining', 'This server is stopping.', { headers: { 'retry-after': '1' } });
       await database.ping();
-      await withinMs(jobs.ready(), readyMs);
+      await withinMs(Promise.all([jobs.ready(), hasOwnJobs ? queue.ready() : undefined]), readyMs);
     },
   });
   const services = [...slices, ownServices, directoryService];
@@ -260,6 +360,8 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     pages: portalPages(),
     log,
     clock,
+    observer: telemetry.observer,
+    nameIdentity: (identity) => nameIdentity(identity as Identity),
     cors: { origins: config.corsOrigins },
     proxies: trustProxies(config.trustedProxies),
     ...(config.rateUser === null || config.rateGuest === null ? { limits: { maxConnections: Infinity, maxPerAddress: Infinity } } : {}),
@@ -280,35 +382,53 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   if (isLocalEdition) await bureauService.ensureLocal(`http://127.0.0.1:${config.port || 43127}`);
 
   const control = isLocalEdition
-    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'env.rewrap': () => envService.rewrap(), 'models.check': () => aiService.checkProviders() }, { log })
+    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'ledger.verify': () => creditsService.verify(), 'env.rewrap': () => envService.rewrap(), 'models.check': () => aiService.checkProviders(), ...databaseControls(database) }, { log })
     : undefined;
   envService.start();
   auditLog.start();
 
   return {
     database,
-    async listen() {
-      const address = await server.listen({ host: config.host, port: config.port });
+    async listen(place = { host: config.host, port: config.port }) {
+      if ('host' in place) await telemetry.listen();
+      // What a supervisor starts may have a predecessor that still holds the port of the metrics.
+      else if ('fd' in place) void untilListening(() => telemetry.listen(), () => isDraining, clock, log);
+      // Only who serves keeps the ledger: a command that looks at the data does not settle what others left.
+      if (!isServing) {
+        await creditsService.start();
+        usageService.start();
+      }
+      const address = await server.listen(place);
       listeningUrl = address.url;
+      if (isServing) return address;
+      isServing = true;
       changes.start();
       jobs.start();
+      // A project's job must be taken also within a transaction, which cannot wait for the queue to start.
+      if (hasOwnJobs) queue.start();
       void contract.warm(log);
       if (hasLocalLogin()) log.info({}, openLoginNotice);
       return address;
     },
-    async close() {
+    async close({ noticeMs = 0, lingerMs = 0 } = {}) {
       isDraining = true;
       // At once, so that both are done when the time for it is over.
-      await Promise.all([server.close({ drainMs: config.drainMs }), queue.stop({ timeoutMs: config.drainMs })]);
+      await Promise.all([server.close({ drainMs: config.drainMs, noticeMs, lingerMs }), queue.stop({ timeoutMs: config.drainMs })]);
       await jobs.close();
+      await telemetry.close();
       await control?.close();
       await changes.stop();
+      // Calls that were cut off still have to be charged, by a ledger that is still there.
+      await aiService.settled();
       for (const service of services.reverse()) await service.close?.();
       mailer.close();
       await idempotency.close();
       await auditLog.close();
+      if (projectDatabase !== database) await projectDatabase.close();
       await database.close();
     },
+    recordCity: (deployment) => cityService.record(deployment),
+    projectServices: ownServices.listed,
     hasAdministrator: () => adminService.exists(),
     hasLocalLogin,
     setupAdministrator: (adminId, password) => adminService.setup(adminId, password),
@@ -316,6 +436,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     machines: adminService.machines,
     rewrapEnv: () => envService.rewrap(),
     checkProviders: () => aiService.checkProviders(),
+    lookAtPayments: () => paymentsService.look(),
     issueLocalToken: () => accountService.issueUserToken({ bureauId: 'local', person: localPerson }),
     identify,
   };
@@ -324,7 +445,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
 /** What no service of a project may be called: the first part of each path of the contract, and what is kept for later. */
 function ownIds(): ReadonlySet<string> {
   const parts = Object.keys(contractDocument.paths).flatMap((path) => /^\/v1\/([^/{]+)/.exec(path)?.[1] ?? []);
-  return new Set([...parts, 'directory', 'services', 'credits', 'usage', 'payments', 'audit']);
+  return new Set([...parts, 'directory', 'services', 'audit']);
 }
 
 /** What an operator has to know of the login without credentials while it exists. */
@@ -334,7 +455,22 @@ export const openLoginNotice =
 // How long a question whether the server is ready may wait for the answer yes.
 const readyMs = 2_000;
 
-async function withinMs(ready: Promise<void>, ms: number): Promise<void> {
+async function untilListening(listen: () => Promise<unknown>, isOver: () => boolean, clock: Pick<Clock, 'sleep'>, log: Log): Promise<void> {
+  for (let isTold = false; !isOver(); ) {
+    try {
+      await listen();
+      return;
+    } catch (error) {
+      if (!isTold) log.warn({ err: error }, 'the metrics cannot be served yet');
+      isTold = true;
+      await clock.sleep(metricsRetryMs);
+    }
+  }
+}
+
+const metricsRetryMs = 500;
+
+async function withinMs(ready: Promise<unknown>, ms: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(new Problem('unavailable', 'not_ready', 'The server is still starting.', { headers: { 'retry-after': '1' } })), ms);
@@ -348,8 +484,25 @@ async function withinMs(ready: Promise<void>, ms: number): Promise<void> {
 
 // The portal is built by `npm run docs`; without it the server simply has no /docs.
 function portalPages(): { prefix: string; directory: string }[] {
-  const built = join(projectRoot, 'build', 'docs');
-  return existsSync(built) ? [{ prefix: '/docs', directory: built }] : [];
+  const built = shipped('build/docs');
+  return isShipped(built) ? [{ prefix: '/docs', directory: built }] : [];
+}
+
+/** What `townhall db` and `townhall doctor` ask of it. */
+function databaseControls(database: Database): Record<string, ControlHandler> {
+  return {
+    'db.facts': async () => ({
+      ...(await databaseFacts(database, { schema: 'gateway', directory: shipped('src/gateway/migrations') })),
+      storedKeys: (await envStore(database).list()).map(({ key }) => key),
+    }),
+    // Into a file that the command has made: whoever may use the socket may read the data.
+    'db.backup': async (input) => {
+      const bytes = await database.dump?.();
+      if (bytes === undefined) throw new Error('This engine has a program of its own for backups.');
+      await writeFile((input as { file: string }).file, bytes, { flag: 'r+' });
+      return { bytes: bytes.byteLength };
+    },
+  };
 }
 
 /** What `townhall admin` asks of a running server, whose embedded database no other process can open. */

@@ -1,5 +1,6 @@
 // The gateway's settings: one table, read once at start from flags and environment and then passed on as values.
 import { trustProxies } from '../kernel/proxies.ts';
+import type { Setting } from '../kernel/settings.ts';
 import {
   SettingError,
   choice,
@@ -12,8 +13,17 @@ import {
   secretText,
   text,
 } from '../kernel/settings.ts';
+import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 
 const day = 24 * 60 * 60 * 1000;
+const credits = integer('STARTING_CREDITS', 0, 'Credits of a new user: 1,000,000 in the local edition, else 0. A Bureau may say otherwise.', { min: 0, max: 1e12 });
+// Its default depends on the edition.
+const startingCredits: Setting<number | undefined> = {
+  key: credits.key,
+  flag: credits.flag,
+  description: credits.description,
+  read: (given) => (given === undefined ? undefined : credits.read(given)),
+};
 const deadline = { min: 1, max: day };
 
 /** Every setting of `townhall gateway`; `--help` is made from it. */
@@ -35,6 +45,9 @@ export const gatewaySettings = {
   modelsFile: optionalText('MODELS_FILE', 'JSON file with providers and models of your own; read again on change.'),
   storagePath: optionalText('STORAGE_PATH', 'Folder for images and videos; in the folder of the embedded database, or ./data/media.'),
   mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'How long a link to an image or a video is good.', { min: 1, max: 7 * 24 * 3600 }),
+  startingCredits,
+  usageDays: integer('USAGE_DAYS', 400, 'How long usage records are kept, in days.', { min: 1, max: 3_650 }),
+  journalPath: optionalText('JOURNAL_PATH', 'Folder for settlements while the database is away; in the folder of the embedded database, or ./data/journal.'),
   cityBaseUrl: optionalText('TOWNHALL_CITY_BASE_URL', 'The address under which users reach this server.'),
   corsOrigins: list('CORS_ORIGINS', 'Origins whose pages may call this server, separated by commas.'),
   trustedProxies: list('TRUSTED_PROXIES', 'Addresses or networks of proxies whose X-Forwarded-For is believed.'),
@@ -43,6 +56,7 @@ export const gatewaySettings = {
   rateGuest: rate('RATE_LIMIT_GUEST', 60, 'Requests a minute of one address without a credential; off lifts it.'),
   rateLogin: rate('RATE_LIMIT_LOGIN', 10, 'Login attempts a minute of one address; off lifts it, never the counting of guesses.'),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
+  ...telemetryRows({ prefix: '', serviceName: 'townhall-gateway' }),
   connectMs: integer('TIMEOUT_CONNECT_MS', 5_000, 'Deadline for a connection to a model provider.', deadline),
   firstByteMs: integer('TIMEOUT_FIRST_BYTE_MS', 60_000, "Deadline for a streamed answer's first byte.", deadline),
   answerMs: integer('TIMEOUT_ANSWER_MS', 600_000, "Deadline for a whole answer's first byte.", deadline),
@@ -89,6 +103,7 @@ export function readGatewayConfig(
   }
   if (config.cityBaseUrl !== undefined) requireBaseUrl(config.cityBaseUrl);
   requireProxies(config.trustedProxies);
+  telemetrySettings(config);
   return config;
 }
 

@@ -28,6 +28,13 @@ export interface Origin {
   requestId: string | null;
 }
 
+/** The ids by which the log names who asked. */
+export function nameIdentity(identity: Identity): Record<string, string> {
+  if (identity.kind === 'user') return { identityId: identity.userId, bureauId: identity.bureauId, tokenId: identity.tokenId };
+  if (identity.kind === 'admin') return { identityId: identity.adminId, tokenId: identity.tokenId };
+  return {};
+}
+
 /** The origin of what a call does. */
 export function auditOf(call: { identity: Identity; remoteAddress: string; requestId: string }): Origin {
   return { actor: actorOf(call.identity), address: call.remoteAddress, requestId: call.requestId };

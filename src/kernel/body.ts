@@ -26,7 +26,7 @@ export function receiveBody(request: IncomingMessage, operation: OperationFacts,
   refuseEncoding(request);
   const mediaType = operation.body === null ? null : declaredMediaType(request, operation.body.mediaTypes);
   if (Number(request.headers['content-length'] ?? 0) > maximum) throw tooLarge(maximum);
-  return collect(request, maximum).then(async (raw) => {
+  return collect(request, maximum, operation.bodyDeadlineMs).then(async (raw) => {
     if (mediaType === null) {
       // Many clients send an empty object where nothing is asked for; anything more is a misunderstanding.
       if (!/^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1', 0, 64)) || raw.byteLength > 64) {
@@ -36,7 +36,7 @@ export function receiveBody(request: IncomingMessage, operation: OperationFacts,
     }
     if (raw.byteLength === 0) return absent;
     const isForm = mediaType === 'multipart/form-data';
-    const value = isForm ? await parseMultipart(raw, request.headers['content-type'] ?? '') : mediaType === 'application/json' ? parseJson(raw) : undefined;
+    const value = isForm ? await parseMultipart(raw, request.headers['content-type'] ?? '') : mediaType === 'application/json' && !operation.rawBody ? parseJson(raw) : undefined;
     return { raw, present: true, value, isForm };
   });
 }
@@ -70,8 +70,17 @@ function tooLarge(maximum: number): Problem {
   return new Problem('too_large', 'request_too_large', `The body may have ${maximum} bytes at most.`);
 }
 
-function collect(request: IncomingMessage, maximum: number): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
+function tooSlow(deadlineMs: number): Problem {
+  return new Problem('bad_request', 'invalid_request', `The body was not complete within ${deadlineMs / 1000} seconds.`, { headers: { connection: 'close' } });
+}
+
+function collect(request: IncomingMessage, maximum: number, deadlineMs: number | undefined): Promise<Buffer> {
+  return new Promise((resolve, settleWith) => {
+    const timer = deadlineMs === undefined ? undefined : setTimeout(() => refuse(tooSlow(deadlineMs)), deadlineMs);
+    const reject = (problem: Problem) => {
+      clearTimeout(timer);
+      settleWith(problem);
+    };
     const chunks: Buffer[] = [];
     let size = 0;
     const take = (chunk: Buffer) => {
@@ -80,13 +89,19 @@ function collect(request: IncomingMessage, maximum: number): Promise<Buffer> {
         chunks.push(chunk);
         return;
       }
-      // What is still to come stays on the wire; the server closes the connection after its answer.
+      refuse(tooLarge(maximum));
+    };
+    // What is still to come stays on the wire; the server closes the connection after its answer.
+    const refuse = (problem: Problem) => {
       request.off('data', take);
       request.pause();
-      reject(tooLarge(maximum));
+      reject(problem);
     };
     request.on('data', take);
-    request.on('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size)));
+    request.on('end', () => {
+      clearTimeout(timer);
+      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size));
+    });
     // Comes after the end as well, when it changes nothing any more.
     request.on('close', () => {
       if (!request.complete) reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));

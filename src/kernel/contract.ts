@@ -11,6 +11,7 @@ import { OpenAPIBackend, OpenAPIRouter, OpenAPIValidator } from 'openapi-backend
 import { invalidRequest, type SchemaError, type SchemaTools } from './faults.ts';
 import { type Idempotency, type Remember, rememberNothing } from './idempotency.ts';
 import type { Log } from './log.ts';
+import type { CallNote } from './operation.ts';
 import { Problem } from './problem.ts';
 import { createRouter, type Route, type Router } from './router.ts';
 
@@ -25,6 +26,10 @@ export interface OperationFacts {
   /** Null where the operation takes no body. */
   body: { required: boolean; mediaTypes: readonly string[] } | null;
   passthrough: boolean;
+  /** The body is handed on as it came: its handler looks at its signature before anybody reads it. */
+  rawBody: boolean;
+  /** The whole body is here within this, or the request is refused. */
+  bodyDeadlineMs: number | undefined;
   /** The name of a rate limit of its own, as `x-rate-limit` says. */
   rateLimit: string | undefined;
   /** It answers alike whatever credential is sent, and is not counted. */
@@ -52,6 +57,7 @@ export interface Exchange {
   readonly log: Log;
   readonly signal: AbortSignal;
   timing(name: string, durationMs: number): void;
+  note(fields: CallNote): void;
   readBody(operation: OperationFacts): ReceivedBody | Promise<ReceivedBody>;
   operation: OperationFacts | undefined;
   identity: { kind: string } | undefined;
@@ -395,6 +401,7 @@ class ContractCall {
 
   // A property and not a method, so that handlers may take it out of the call.
   readonly timing = (name: string, durationMs: number): void => this.#exchange.timing(name, durationMs);
+  readonly note = (fields: CallNote): void => this.#exchange.note(fields);
 }
 
 function readOperations(document: Any, identities: Record<string, string>): ContractOperation[] {
@@ -424,6 +431,8 @@ function readOperations(document: Any, identities: Record<string, string>): Cont
           maxBodyBytes: own['x-max-body-bytes'],
           body: body ? { required: body.required === true, mediaTypes: Object.keys(body.content ?? {}) } : null,
           passthrough: own['x-passthrough'] === true,
+          rawBody: own['x-raw-body'] === true,
+          bodyDeadlineMs: own['x-body-deadline-ms'],
           rateLimit: own['x-rate-limit'],
           ignoresCredential: own['x-ignores-credential'] === true,
         },

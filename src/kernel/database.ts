@@ -7,7 +7,7 @@ import { formatArray, parseArray } from './arrays.ts';
 import { openEmbedded } from './embedded.ts';
 import type { Log } from './log.ts';
 import { Problem } from './problem.ts';
-import { createPool, type Pool } from './pool.ts';
+import { createPool, type Pool, type PoolState } from './pool.ts';
 import { dial, Frozen, watch } from './wire.ts';
 
 export { migrate } from './migrate.ts';
@@ -43,6 +43,10 @@ export interface Database extends Queries {
   version: string;
   /** Throws a Problem unless the database answers. */
   ping(): Promise<void>;
+  /** The connections at this moment. */
+  pool(): PoolState;
+  /** From now on told how long each statement or transaction waited that did not get a connection at once. */
+  onPoolWait(waited: (ms: number) => void): void;
   /**
    * One connection beside the pool, with a deadline of its own and no statement timeout of ours: for
    * migrations and for a library that begins its own transactions. The embedded engine shares its one
@@ -129,6 +133,8 @@ async function connectServer(options: { url: string; prepare?: boolean }, limits
       sql: main.sql,
       tx: main.tx,
       ping: () => ping(main.sql),
+      pool: main.pool,
+      onPoolWait: main.onPoolWait,
       session: ({ deadlineMs }) => createQueries(make(true, deadlineMs, 1)),
       close: main.close,
     };
@@ -157,6 +163,8 @@ async function connectEmbedded(options: { path: string; seed?: string; checkpoin
       sql: main.sql,
       tx: main.tx,
       ping: () => ping(main.sql),
+      pool: main.pool,
+      onPoolWait: main.onPoolWait,
       session: ({ deadlineMs }) => createQueries(make(true, deadlineMs)),
       dump: () => engine.dump(),
       async close() {
@@ -255,12 +263,14 @@ interface Lease {
 // postgres.js has a pool and transactions too, but its pool waits without an end, its client reconnects in
 // the middle of a transaction, and a statement after a lost connection is an uncaught exception in it. So
 // it is used one connection at a time, and a connection that is lost takes its client with it.
-function createQueries(connections: Connections): Queries & { close(): Promise<void> } {
+function createQueries(connections: Connections): Queries & Pick<Database, 'pool' | 'onPoolWait' | 'close'> {
   // Never connects: it makes the queries that any connection may run.
   const maker = connections.client(() => {
     throw new Error('This client makes queries and runs none.');
   });
+  let waited: ((ms: number) => void) | undefined;
   const pool = createPool<Lease>({
+    waited: (ms) => waited?.(ms),
     max: connections.maxConnections,
     queueMs: connections.queueMs,
     open: (onLost) => openLease(connections, onLost),
@@ -271,6 +281,8 @@ function createQueries(connections: Connections): Queries & { close(): Promise<v
   return {
     sql: createSql(maker, (query) => void runAlone(pool, query)),
     tx: (work) => transact(pool, connections.begin, work),
+    pool: () => pool.state(),
+    onPoolWait: (told) => (waited = told),
     close: () => pool.close(),
   };
 }

@@ -1,13 +1,14 @@
 // The thread in which the embedded PostgreSQL lives. PGlite has one session and answers synchronously,
 // so it is kept off the server's event loop; peers take turns, and one that is inside a transaction keeps
 // its turn until the transaction ends. A commit is on the disk before its answer leaves this file.
-import { closeSync, createReadStream, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
+import { isSingleExecutable, readBytes, readPieces, shipped } from './assets.ts';
 
 /** What the thread is started with. */
 export interface EmbeddedStart {
@@ -89,7 +90,7 @@ const askWhetherDue = `select from pg_control_checkpoint() where pg_current_wal_
 
 const sync = Uint8Array.of(0x53, 0, 0, 0, 4);
 
-if (parentPort) await serve(parentPort, workerData as EmbeddedStart);
+if (parentPort) void serve(parentPort, workerData as EmbeddedStart);
 
 async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart): Promise<void> {
   const engine = await openCluster(start);
@@ -189,6 +190,7 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
   const db = await PGlite.create({
     fs: new DurableFolder(cluster),
     startParams,
+    ...(await engineFiles()),
     onStderr: (line) => {
       if (/\bPANIC:/.test(line)) panicked = true;
       return false;
@@ -199,6 +201,18 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
     panic: () => panicked,
     dump: async () => new Uint8Array(await (await db.dumpDataDir('gzip')).arrayBuffer()),
     close: () => db.close(),
+  };
+}
+
+/** PGlite finds its files beside its own code; in the single executable there is no beside. */
+async function engineFiles() {
+  if (!isSingleExecutable) return {};
+  const file = (name: string) => readBytes(shipped(`packages/@electric-sql/pglite/${name}`));
+  const [engine, initdb, data] = await Promise.all([file('pglite.wasm'), file('initdb.wasm'), file('pglite.data')]);
+  return {
+    pgliteWasmModule: await WebAssembly.compile(engine as BufferSource),
+    initdbWasmModule: await WebAssembly.compile(initdb as BufferSource),
+    fsBundle: new Blob([data as BlobPart]),
   };
 }
 
@@ -216,7 +230,7 @@ async function plant(seed: string, cluster: string): Promise<void> {
   let file: number | undefined;
   let missing = 0;
   let padding = 0;
-  for await (const chunk of createReadStream(seed).pipe(createGunzip({ chunkSize: 256 * 1024 })) as AsyncIterable<Buffer>) {
+  for await (const chunk of readPieces(seed).pipe(createGunzip({ chunkSize: 256 * 1024 })) as AsyncIterable<Buffer>) {
     pending = pending.length > 0 ? Buffer.concat([pending, chunk]) : chunk;
     for (;;) {
       if (file !== undefined) {
@@ -255,7 +269,7 @@ async function initialize(cluster: string): Promise<void> {
   const growing = `${cluster}.new`;
   rmSync(growing, { recursive: true, force: true });
   mkdirSync(growing, { mode: 0o700 });
-  const db = await PGlite.create({ fs: new DurableFolder(growing), startParams, initDbStartParams: ['--wal-segsize=1'] });
+  const db = await PGlite.create({ fs: new DurableFolder(growing), startParams, ...(await engineFiles()), initDbStartParams: ['--wal-segsize=1'] });
   await db.close();
   renameSync(growing, cluster);
   syncPath(dirname(cluster));

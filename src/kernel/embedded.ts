@@ -4,9 +4,8 @@
 import { chmodSync, existsSync, mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Duplex } from 'node:stream';
-import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
-import { Worker } from 'node:worker_threads';
+import { isShipped, shipped, startThread } from './assets.ts';
 import { lockFolder } from './embedded-lock.ts';
 import type { EmbeddedStart, FromWorker, ToWorker } from './embedded-worker.ts';
 import type { Log } from './log.ts';
@@ -116,7 +115,7 @@ interface Peer {
 }
 
 async function startEngine(start: EmbeddedStart): Promise<Engine> {
-  const worker = new Worker(workerFile(), { workerData: start, env: {}, execArgv: [], name: 'embedded-postgres' });
+  const worker = startThread('src/kernel/embedded-worker', { workerData: start, env: {}, execArgv: [], name: 'embedded-postgres', resourceLimits: { maxYoungGenerationSizeMb: 6 } });
   const peers = new Map<number, Peer>();
   const leaving = new Map<number, NodeJS.Timeout>();
   const ready = Promise.withResolvers<void>();
@@ -279,11 +278,6 @@ function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; le
 const endsBatch = new Set([...'SHQ'].map((letter) => letter.charCodeAt(0)));
 
 function builtSeed(): string | null {
-  const seed = fileURLToPath(new URL('../../build/pglite-seed.tgz', import.meta.url));
-  return existsSync(seed) ? seed : null;
-}
-
-// The checkout runs from .ts, the published package from .js.
-function workerFile(): URL {
-  return new URL(import.meta.url.endsWith('.ts') ? './embedded-worker.ts' : './embedded-worker.js', import.meta.url);
+  const seed = shipped('build/pglite-seed.tgz');
+  return isShipped(seed) ? seed : null;
 }

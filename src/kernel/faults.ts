@@ -54,6 +54,11 @@ export function invalidRequest(errors: readonly SchemaError[], tools: SchemaTool
   });
 }
 
+/** Each error of a schema without forms to choose from, with the names that lead to the member at fault. */
+export function plainFaults(errors: readonly SchemaError[]): { names: string[]; message: string }[] {
+  return errors.flatMap(simpleFaults).map(({ pointer, message }) => ({ names: pointerParts(pointer), message }));
+}
+
 function explain(errors: readonly SchemaError[], tools: SchemaTools): Fault[] {
   const faults: Fault[] = [];
   // Backwards: a validator reports the errors of the forms first and then that none of them matched.

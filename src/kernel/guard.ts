@@ -42,10 +42,12 @@ export function loopbackGuard(options: LoopbackGuardOptions = {}): Guard {
     if (origin !== undefined && !ownOrigin && !(typeof origin === 'string' && allowedOrigins.has(origin))) {
       throw new Problem('forbidden', 'forbidden_origin', 'Pages of this origin may not call this server.');
     }
-    // A browser says cross-site for an origin that was allowed too; the exact list is the stronger word.
+    // A site is a name without its port, so a page at any other port of this machine says same-site. A browser says both
+    // words for an origin that was allowed too; the exact list is the stronger one.
     const listed = typeof origin === 'string' && allowedOrigins.has(origin);
-    if (headers['sec-fetch-site'] === 'cross-site' && !listed) {
-      throw new Problem('forbidden', 'forbidden_origin', 'Pages of other sites may not call this server.');
+    const site = headers['sec-fetch-site'];
+    if ((site === 'cross-site' || site === 'same-site') && !listed) {
+      throw new Problem('forbidden', 'forbidden_origin', 'Pages of other origins may not call this server.');
     }
   };
 }

@@ -1,6 +1,8 @@
 // The log: one JSON object a line on standard output, and the only file that knows pino. Nothing secret
-// gets out: members are hidden by their name and text by the secret values that are alive right now.
+// gets out: members are hidden by their name and text by the secret values that are alive right now. A line is
+// written first and looked over once as a whole; only one that may have something to hide is taken apart.
 import { pino } from 'pino';
+import { type Clock, systemClock } from './clock.ts';
 import type { Redactor } from './secret.ts';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
@@ -19,6 +21,7 @@ export interface LogOptions {
   redactor: Redactor;
   /** Takes each line, its newline included. Without it lines go to standard output, written behind the caller's back and flushed at exit. */
   write?: (line: string) => void;
+  clock?: Pick<Clock, 'now'>;
 }
 
 // Compared without case, hyphens and underscores. `value` is what the env service calls a secret.
@@ -38,23 +41,42 @@ const behind = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024, 
 
 export function createLog(options: LogOptions): Log {
   const { redactor, write } = options;
+  const destination = write ? { write } : pino.destination(behind);
+  const quick: Walk = { hide: asItIs, isSecretName: rememberNames(), depth: 0, above: [] };
+  const careful: Walk = { ...quick, hide: (text) => redactor.hide(text) };
+  let isCareful = false;
+  let isSuspect = false;
   const engine = pino(
     {
       level: options.level,
       base: null,
-      timestamp: pino.stdTimeFunctions.isoTime,
+      timestamp: createTimestamp(options.clock ?? systemClock),
       formatters: { level: (label) => ({ level: label }) },
       // What reaches pino is plain already; its own treatment of `err` would read past the redaction.
       serializers: {},
     },
-    write ? { write } : pino.destination(behind),
+    {
+      write(line: string): void {
+        isSuspect = !isCareful && redactor.suspects(line);
+        if (!isSuspect) destination.write(line);
+      },
+    },
   );
   // The bindings of a child are kept here and not in pino, so that a value which becomes a secret after
   // the child was made is hidden as well.
   function over(bound: object): Log {
     function line(level: 'debug' | 'info' | 'warn' | 'error', fields: object, message: string): void {
       if (!engine.isLevelEnabled(level)) return;
-      engine[level](plainFields(bound, fields, redactor), redactor.hide(message));
+      // pino hands the finished line over before it returns.
+      const isPlain = bound === nothing && isPlainAlready(fields, quick);
+      engine[level](isPlain ? fields : plainFields(bound, fields, quick), message);
+      if (!isSuspect) return;
+      isCareful = true;
+      try {
+        engine[level](plainFields(bound, fields, careful), careful.hide(message));
+      } finally {
+        isCareful = false;
+      }
     }
     return {
       debug: (fields, message) => line('debug', fields, message),
@@ -64,57 +86,105 @@ export function createLog(options: LogOptions): Log {
       child: (fields) => over({ ...bound, ...fields }),
     };
   }
-  return over({});
+  return over(nothing);
 }
 
-function plainFields(bound: object, fields: object, redactor: Redactor): Record<string, unknown> {
+const nothing = {};
+
+// Many lines share a millisecond when they are many; writing the time out costs as much as half of a line.
+function createTimestamp(clock: Pick<Clock, 'now'>): () => string {
+  let atMs = Number.NaN;
+  let written = '';
+  return () => {
+    const now = clock.now();
+    if (now.getTime() !== atMs) {
+      atMs = now.getTime();
+      written = `,"time":"${now.toISOString()}"`;
+    }
+    return written;
+  };
+}
+
+type Hide = (text: string) => string;
+const asItIs: Hide = (text) => text;
+
+/** Most lines are flat and harmless: they go as they are, since a copy costs more than all the rest. */
+function isPlainAlready(fields: object, { isSecretName }: Walk): boolean {
+  for (const name in fields) {
+    const value: unknown = (fields as Record<string, unknown>)[name];
+    const isLeaf = value === null || (typeof value !== 'object' && typeof value !== 'bigint' && typeof value !== 'function' && typeof value !== 'symbol');
+    if (!isLeaf || isSecretName(name) || name === 'level' || name === 'time' || name === 'msg') return false;
+  }
+  return Object.getPrototypeOf(fields) === Object.prototype;
+}
+
+function plainFields(bound: object, fields: object, walk: Walk): Record<string, unknown> {
   const plain: Record<string, unknown> = {};
-  const walk: Walk = { redactor, depth: 0, above: [] };
-  for (const source of [bound, fields]) {
-    for (const [name, value] of Object.entries(source)) {
+  for (const source of [bound, fields] as Record<string, unknown>[]) {
+    for (const name of Object.keys(source)) {
       // These three are the line's own; a field of that name would appear twice in it.
       const free = name === 'level' || name === 'time' || name === 'msg' ? `${name}_` : name;
-      put(plain, free, value, walk);
+      put(plain, free, source[name], walk);
     }
   }
   return plain;
 }
 
 interface Walk {
-  redactor: Redactor;
+  hide: Hide;
+  isSecretName: (name: string) => boolean;
   depth: number;
   /** The objects on the way down to here, to see a circle. */
   above: readonly object[];
 }
 
 function put(target: Record<string, unknown>, name: string, value: unknown, walk: Walk): void {
-  const hides = value !== null && value !== undefined && isSecretName(name);
+  const hides = value !== null && value !== undefined && walk.isSecretName(name);
   const plain = hides ? '[redacted]' : plainValue(value, walk);
-  const shown = walk.redactor.hide(name);
+  const shown = walk.hide(name);
   // Assigning to `__proto__` would change the target instead.
   if (shown === '__proto__') Object.defineProperty(target, shown, { value: plain, enumerable: true, configurable: true });
   else target[shown] = plain;
 }
 
-function isSecretName(name: string): boolean {
-  return secretNames.has(name) || (/[A-Z_-]/.test(name) && secretNames.has(name.toLowerCase().replace(/[-_]/g, '')));
+// Names recur with every line, so what was found out about one is kept; not about too many, as callers make some up.
+const maximumVerdicts = 2_000;
+
+function rememberNames(): (name: string) => boolean {
+  const verdicts = new Map<string, boolean>();
+  return (name) => {
+    const known = verdicts.get(name);
+    if (known !== undefined) return known;
+    const verdict = secretNames.has(name.toLowerCase().replace(/[-_]/g, ''));
+    if (verdicts.size < maximumVerdicts && name.length <= 64) verdicts.set(name, verdict);
+    return verdict;
+  };
 }
 
 function plainValue(value: unknown, walk: Walk): unknown {
-  if (typeof value === 'string') return walk.redactor.hide(value);
-  if (typeof value === 'bigint') return value.toString();
+  if (typeof value === 'string') return walk.hide(value);
+  if (typeof value === 'number') return plainNumber(value, walk);
+  if (typeof value === 'bigint') return walk.hide(value.toString());
   if (typeof value === 'function' || typeof value === 'symbol') return `[${typeof value}]`;
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.toISOString();
   if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
   if (walk.above.includes(value)) return '[circular]';
   if (walk.depth >= maximumDepth) return '[deep]';
-  const below: Walk = { redactor: walk.redactor, depth: walk.depth + 1, above: [...walk.above, value] };
+  const below: Walk = { ...walk, depth: walk.depth + 1, above: [...walk.above, value] };
   if (Array.isArray(value)) return value.slice(0, maximumEntries).map((item) => plainValue(item, below));
   const entries = value instanceof Error ? errorEntries(value) : Object.entries(value);
   const plain: Record<string, unknown> = {};
   for (const [name, member] of entries.slice(0, maximumEntries)) put(plain, name, member, below);
   return plain;
+}
+
+// A secret of digits alone may reach the log as a number.
+function plainNumber(value: number, { hide }: Walk): unknown {
+  if (hide === asItIs) return value;
+  const text = String(value);
+  const shown = hide(text);
+  return shown === text ? value : shown;
 }
 
 // An error's own telling members are not enumerable.

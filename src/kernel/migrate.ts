@@ -1,8 +1,7 @@
 // Brings one schema to the newest of its ordered `NNNN_name.sql` files. All that is pending is applied in
 // one transaction under an advisory lock: two starters cannot both apply a file, and a killed one leaves nothing half.
 import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { listFiles, readText } from './assets.ts';
 import type { Log } from './log.ts';
 
 /** What a database must have to be migrated. */
@@ -57,8 +56,34 @@ export async function migrate(database: Migratable, options: MigrateOptions): Pr
   }
 }
 
+/** How a schema stands against the files of this installation. */
+export interface MigrationState {
+  applied: number;
+  /** Files that are not applied yet; all of them where the schema was never made. */
+  pending: string[];
+  /** Files that are not what was applied under their name. */
+  altered: string[];
+  /** What a newer release has applied. */
+  unknown: string[];
+}
+
+/** Looks, and changes nothing. */
+export async function migrationState(database: { sql: MigrationTx }, { schema, directory }: { schema: string; directory: string }): Promise<MigrationState> {
+  const migrations = await readMigrations(directory);
+  const [found] = await database.sql`select to_regclass(${`${schema}.migrations`})::text as ledger`;
+  const rows = found?.['ledger'] ? await database.sql.unsafe(`select name, checksum from ${schema}.migrations order by name`) : [];
+  const checksums = new Map(rows.map(({ name, checksum }) => [String(name), String(checksum)]));
+  const names = new Set(migrations.map(({ name }) => name));
+  return {
+    applied: checksums.size,
+    pending: migrations.flatMap(({ name }) => (checksums.has(name) ? [] : [name])),
+    altered: migrations.flatMap(({ name, checksum }) => (checksums.has(name) && checksums.get(name) !== checksum ? [name] : [])),
+    unknown: [...checksums.keys()].filter((name) => !names.has(name)),
+  };
+}
+
 async function readMigrations(directory: string): Promise<Migration[]> {
-  const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
+  const names = (await listFiles(directory)).filter((name) => name.endsWith('.sql'));
   const misnamed = names.find((name) => !/^\d{4}_[a-z0-9_]+\.sql$/.test(name));
   if (misnamed) throw new Error(`The migration "${misnamed}" is not named NNNN_name.sql.`);
   for (const [index, name] of names.entries()) {
@@ -67,7 +92,7 @@ async function readMigrations(directory: string): Promise<Migration[]> {
   }
   return Promise.all(
     names.map(async (name) => {
-      const text = await readFile(join(directory, name), 'utf8');
+      const text = await readText(`${directory}/${name}`);
       return { name, text, checksum: createHash('sha256').update(text).digest('hex') };
     }),
   );

@@ -42,10 +42,30 @@ export interface Call<Op extends OperationShape, Identity extends { kind: string
   /** Adds one entry to `Server-Timing`; without effect once the head of the answer is out. */
   timing(name: string, durationMs: number): void;
   /**
+   * Tells what came of the call, for its line in the log, the metrics and its trace. May be called more than once, also
+   * while the answer is under way; of a member that is given twice the later one counts. Nothing of it reaches the caller.
+   */
+  note(fields: CallNote): void;
+  /**
    * Keeps the answer for a call that is repeated with its Idempotency-Key, in the transaction that does what it
    * tells of: then no crash can come between the two. Without a key it does nothing.
    */
   remember(tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
+}
+
+/** What a handler knows of a call that the server cannot see. Never what a person wrote. */
+export interface CallNote {
+  /** The model that ran, by the id that the catalog gives it. */
+  model?: string;
+  provider?: string;
+  /** By disjoint kinds. */
+  tokens?: { input?: number; cachedInput?: number; cacheWrite?: number; output?: number; reasoning?: number };
+  /** What was charged. */
+  credits?: bigint | number;
+  /** How long others kept the answer waiting. */
+  upstreamMs?: number;
+  /** From the request's arrival to the first piece of the answer's content. */
+  ttftMs?: number;
 }
 
 export interface SseEvent<T> {

@@ -1,4 +1,5 @@
 // A small pool of connections whose waits all end. It knows nothing of what a connection is.
+import { systemClock } from './clock.ts';
 
 export interface PoolOptions<Item> {
   max: number;
@@ -9,9 +10,20 @@ export interface PoolOptions<Item> {
   isAlive(item: Item): boolean;
   end(item: Item): Promise<void>;
   busy(): Error;
+  /** Told how long each caller waited that did not get an item at once. */
+  waited?: ((ms: number) => void) | undefined;
+}
+
+/** How a pool stands at one moment. */
+export interface PoolState {
+  max: number;
+  inUse: number;
+  idle: number;
+  waiting: number;
 }
 
 export interface Pool<Item> {
+  state(): PoolState;
   /** Throws what `open` throws, or `busy()` after `queueMs`. What it gives must come back by `release`, lost or not. */
   acquire(): Promise<Item>;
   release(item: Item): void;
@@ -42,14 +54,17 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
       out.add(item);
       return Promise.resolve(item);
     }
+    const since = options.waited === undefined ? 0 : systemClock.monotonicMs();
     return new Promise<Item>((resolve, reject) => {
       const timer = setTimeout(() => {
         waiters.splice(waiters.indexOf(waiter), 1);
+        options.waited?.(options.queueMs);
         reject(options.busy());
       }, options.queueMs);
       const waiter: Waiter<Item> = {
         resolve(given) {
           clearTimeout(timer);
+          options.waited?.(systemClock.monotonicMs() - since);
           resolve(given);
         },
         reject(error) {
@@ -115,6 +130,7 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
   }
 
   return {
+    state: () => ({ max: options.max, inUse: out.size, idle: idle.length, waiting: waiters.length }),
     acquire,
     release,
     async close() {

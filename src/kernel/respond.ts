@@ -46,8 +46,7 @@ export function createResponder(options: ResponderOptions): Responder {
     const headers = commonHeaders(visit);
     // Answers depend on the credential, so nothing keeps them unless the operation says otherwise.
     headers['cache-control'] = 'no-store';
-    const spent = `app;dur=${(clock.monotonicMs() - visit.startedMs).toFixed(1)}`;
-    headers['server-timing'] = visit.timings ? [...visit.timings, spent].join(', ') : spent;
+    headers['server-timing'] = visit.serverTiming(clock.monotonicMs());
     Object.assign(headers, visit.answerHeaders, own);
     if (reply.headers) for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
     if (headers.connection === 'close' && leavesBodyUnread(visit)) lingerAfterAnswer(visit);
@@ -114,6 +113,7 @@ export function createResponder(options: ResponderOptions): Responder {
         if (produced) discard(produced);
         return;
       }
+      visit.isStream = produced !== undefined;
       if (visit.method === 'HEAD' && produced) {
         discard(produced);
         head(visit, reply, { 'content-type': reply.events ? 'text/event-stream; charset=utf-8' : (reply.mediaType ?? '') });
@@ -209,7 +209,7 @@ function corsHeaders(visit: Visit, origins: ReadonlySet<string>): Record<string,
   const headers: Record<string, string> = {
     vary: 'Origin',
     'access-control-allow-origin': origin,
-    'access-control-expose-headers': 'x-request-id, retry-after, ratelimit, ratelimit-policy, server-timing, idempotent-replayed, x-townhall-model, x-townhall-attempts, x-townhall-warnings',
+    'access-control-expose-headers': 'x-request-id, retry-after, ratelimit, ratelimit-policy, server-timing, idempotent-replayed, x-townhall-model, x-townhall-attempts, x-townhall-credits, x-townhall-warnings',
   };
   const method = visit.headers['access-control-request-method'];
   if (visit.method !== 'OPTIONS' || typeof method !== 'string') return headers;

@@ -61,6 +61,11 @@ export interface Redactor {
   hold(value: string): () => void;
   /** The text without held values, tokens of ours and bearer credentials. */
   hide(text: string): string;
+  /**
+   * Whether a serialized JSON document may have something to hide in one of its texts or numbers. It never says no
+   * where `hide` would find something in one of them, and costs about a nanosecond a character.
+   */
+  suspects(json: string): boolean;
 }
 
 const hidden = '[redacted]';
@@ -68,66 +73,124 @@ const minimumHeldLength = 6;
 // The shapes that are secrets whether or not anybody holds them. The checksum is not looked at, because a
 // token with a typing error still gives most of a secret away.
 const knownShapes = /th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}/g;
-// Asked first, as each line of the log asks several times: walking the matches costs a copy of the expression.
-const anyKnownShape = new RegExp(knownShapes.source);
+// The same at one place of a serialized text, where a line break in front of a word has become the letter n; so
+// nothing is said of what stands before it.
+const shapeHere = /th_(?:usr|adm|agt)_[0-9A-Za-z]{20}|lg[a-z]_[0-9A-Za-z]{20}|[Bb]earer [A-Za-z0-9._~+/=-]{6}/y;
+const shapeBeginnings = ['th_u', 'th_a', 'Bear', 'bear', ...[...'abcdefghijklmnopqrstuvwxyz'].map((letter) => `lg${letter}_`)];
 
 export function createRedactor(): Redactor {
   const holders = new Map<string, number>();
-  let find: FormFinder | undefined;
+  let finder: FormFinder | undefined;
 
   return {
     hold(value) {
       if (value.length < minimumHeldLength) return () => {};
-      holders.set(value, (holders.get(value) ?? 0) + 1);
-      find = undefined;
+      const before = holders.get(value) ?? 0;
+      holders.set(value, before + 1);
+      if (before === 0) finder = undefined;
       let released = false;
       return () => {
         if (released) return;
         released = true;
         const left = (holders.get(value) ?? 1) - 1;
         if (left > 0) holders.set(value, left);
-        else holders.delete(value);
-        find = undefined;
+        else {
+          holders.delete(value);
+          finder = undefined;
+        }
       };
     },
     hide(text) {
-      if (text.length < minimumHeldLength) return text;
-      find ??= createFormFinder(holders.keys());
-      const spans = find(text);
-      if (anyKnownShape.test(text)) spans.push(...shapesIn(text));
+      finder ??= createFormFinder(holders.keys());
+      if (!finder.isIn(text)) return text;
+      const spans = [...finder.spans(text), ...shapesIn(text)];
       return spans.length === 0 ? text : withoutSpans(text, spans);
+    },
+    suspects(json) {
+      finder ??= createFormFinder(holders.keys());
+      return finder.isIn(json);
     },
   };
 }
 
 type Span = [start: number, end: number];
-type FormFinder = (text: string) => Span[];
+
+interface FormFinder {
+  /** Whether a form, or one of the known shapes, begins anywhere in the text. */
+  isIn(text: string): boolean;
+  spans(text: string): Span[];
+}
 
 // Held values may be many and as long as a certificate, which no regular expression bears. So the forms are
-// looked up by how they begin: two characters in a table that rules out nearly every place of a text, then six.
+// looked up by how they begin: four characters in a table that rules out nearly every place of a text, then six.
 function createFormFinder(values: Iterable<string>): FormFinder {
   const beginnings = new Uint8Array(1 << 16);
   const forms = new Map<string, string[]>();
-  const slot = (text: string, at: number): number => (text.charCodeAt(at) * 31 + text.charCodeAt(at + 1)) & 0xffff;
+  // Half of a surrogate pair is written differently alone and beside its other half, so such a value is always suspected.
+  let hasBrokenValue = false;
+  for (const beginning of shapeBeginnings) mark(beginning);
   for (const value of values) {
-    for (const form of new Set(formsOf(value))) {
+    hasBrokenValue ||= !value.isWellFormed();
+    for (const form of formsOf(value)) {
       const head = form.slice(0, minimumHeldLength);
-      beginnings[slot(form, 0)] = 1;
-      forms.set(head, [...(forms.get(head) ?? []), form]);
+      mark(form);
+      const group = forms.get(head);
+      if (group) group.push(form);
+      else forms.set(head, [form]);
     }
   }
   // Longest first, so that a secret which begins with another one is hidden whole.
   for (const group of forms.values()) group.sort((one, other) => other.length - one.length);
-  return (text) => {
-    const spans: Span[] = [];
-    for (let at = 0; at <= text.length - minimumHeldLength; at += 1) {
-      if (beginnings[slot(text, at)] === 0) continue;
-      const form = forms.get(text.slice(at, at + minimumHeldLength))?.find((candidate) => text.startsWith(candidate, at));
-      // Goes on at the next character: a secret may begin inside of another one.
-      if (form !== undefined) spans.push([at, at + form.length]);
+
+  function mark(form: string): void {
+    beginnings[slotOf(form.charCodeAt(0), form.charCodeAt(1), form.charCodeAt(2), form.charCodeAt(3))] = 1;
+  }
+
+  function formAt(text: string, at: number): string | undefined {
+    return forms.get(text.slice(at, at + minimumHeldLength))?.find((form) => text.startsWith(form, at));
+  }
+
+  /** The next place from here on at which a form or a shape may begin; -1 when there is none. Written out for speed: every line is read by it. */
+  function nextPlace(text: string, from: number): number {
+    const end = text.length - minimumHeldLength;
+    if (from > end) return -1;
+    let one = text.charCodeAt(from);
+    let two = text.charCodeAt(from + 1);
+    let three = text.charCodeAt(from + 2);
+    for (let at = from; at <= end; at += 1) {
+      const four = text.charCodeAt(at + 3);
+      if (beginnings[slotOf(one, two, three, four)] !== 0) return at;
+      one = two;
+      two = three;
+      three = four;
     }
-    return spans;
+    return -1;
+  }
+
+  return {
+    isIn(text) {
+      if (hasBrokenValue) return true;
+      for (let at = nextPlace(text, 0); at >= 0; at = nextPlace(text, at + 1)) {
+        if (formAt(text, at) !== undefined) return true;
+        shapeHere.lastIndex = at;
+        if (shapeHere.test(text)) return true;
+      }
+      return false;
+    },
+    spans(text) {
+      const spans: Span[] = [];
+      // Goes on at the next character: a secret may begin inside of another one.
+      for (let at = nextPlace(text, 0); at >= 0; at = nextPlace(text, at + 1)) {
+        const form = formAt(text, at);
+        if (form !== undefined) spans.push([at, at + form.length]);
+      }
+      return spans;
+    },
   };
+}
+
+function slotOf(one: number, two: number, three: number, four: number): number {
+  return (Math.imul(one, 0x9e35) ^ Math.imul(two, 0x85eb) ^ Math.imul(three, 0x1b87) ^ (four * 31)) & 0xffff;
 }
 
 function shapesIn(text: string): Span[] {
@@ -156,15 +219,15 @@ function withoutSpans(text: string, spans: Span[]): string {
   return shown + text.slice(open?.[1] ?? 0);
 }
 
-function formsOf(value: string): string[] {
+/** The ways in which a value may stand in a text, or in a text within a serialized document. */
+function formsOf(value: string): Set<string> {
   const bytes = Buffer.from(value, 'utf8');
-  return [
-    value,
-    // Text that was serialized once before it was logged carries the escaped form.
-    JSON.stringify(value).slice(1, -1),
-    encodeURIComponent(value.toWellFormed()),
-    bytes.toString('base64').replace(/=+$/, ''),
-    bytes.toString('base64url'),
-    bytes.toString('hex'),
-  ];
+  const plain = [value, encodeURIComponent(value.toWellFormed()), bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url'), bytes.toString('hex')];
+  // Text that was serialized before it was logged carries the escaped form, and its line escapes it once more.
+  const escaped = plain.map(escapedIn);
+  return new Set([...plain, ...escaped, ...escaped.map(escapedIn)]);
+}
+
+function escapedIn(text: string): string {
+  return JSON.stringify(text).slice(1, -1);
 }

@@ -1,18 +1,29 @@
 // The HTTP server of both surfaces, and the only file that knows express: admission, the way of a request
 // through pages and contract, the one edge where errors are rendered, and the graceful end.
 import { createServer as createHttpServer, IncomingMessage, type Server as HttpServer, ServerResponse, STATUS_CODES } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, createServer as createDoor, Server as Door, type Socket } from 'node:net';
 import express, { type ErrorRequestHandler, type RequestHandler } from 'express';
+import { isSingleExecutable } from './assets.ts';
 import type { Clock } from './clock.ts';
 import type { Contract } from './contract.ts';
 import type { Arrival, Guard } from './guard.ts';
 import { id } from './ids.ts';
 import { createAddressCap } from './limits.ts';
 import type { Log } from './log.ts';
+import type { CallNote } from './operation.ts';
 import { isPermanent, Problem, renderProblem } from './problem.ts';
 import type { Proxies } from './proxies.ts';
+import { serveShipped } from './shipped-pages.ts';
 import { createResponder } from './respond.ts';
 import { Visit } from './visit.ts';
+
+/** Follows each request from its admission to its end, for metrics and traces. */
+export interface RequestObserver {
+  /** Runs what is done for the request, so that whatever is observed within belongs to it. */
+  within<T>(visit: Visit, work: () => T): T;
+  /** The whole answer is out, or its client is gone. */
+  ended(visit: Visit, durationMs: number): void;
+}
 
 export interface ServerTimeouts {
   /** For the head of a request. */
@@ -48,7 +59,7 @@ export const defaultTimeouts: ServerTimeouts = {
   checkEveryMs: 1_000,
   heartbeatMs: 15_000,
   stalledMs: 60_000,
-  lastWordsMs: 5_000,
+  lastWordsMs: 3_000,
 };
 
 export const defaultLimits: ServerLimits = {
@@ -76,6 +87,9 @@ export interface ServerOptions {
   proxies?: Proxies;
   /** The agent's errors carry `success: false` too. */
   surface: 'gateway' | 'agent';
+  observer?: RequestObserver | undefined;
+  /** The ids by which a line of the log names who asked; never a credential. */
+  nameIdentity?: (identity: { kind: string }) => Record<string, string>;
 }
 
 /** A request that came with a credential and has not got its whole answer yet. */
@@ -86,14 +100,38 @@ export interface RunningCall {
   end(reason: Problem): void;
 }
 
-export interface Server {
-  /** Rejects when the address cannot be had. The url has no trailing slash and can be called from this machine. */
-  listen(address: { host: string; port: number }): Promise<{ url: string; port: number }>;
+/**
+ * Where a server listens: an address, a socket in the file system, or a listening socket that this process was
+ * started with. The last two are told the url under which callers know them.
+ */
+export type ListenPlace = { host: string; port: number } | { path: string; url: string } | { fd: number; url: string };
+
+export interface CloseOptions {
+  /** What runs may go on for so long; 25 seconds when absent. */
+  drainMs?: number;
   /**
-   * Takes no more work, lets what runs go on for `drainMs`, then aborts it. Resolves when the last
-   * connection is closed; a second call waits for the same end.
+   * For so long connections are still taken and requests answered, so that whoever distributes callers over several
+   * servers has seen by then that this one is not ready. None by default.
    */
-  close(options?: { drainMs?: number }): Promise<void>;
+  noticeMs?: number;
+  /**
+   * After that, for so long requests that are already on their way, over connections that are open, are still answered, and told
+   * that their connection ends. None by default. Whoever takes over the address has it meanwhile.
+   */
+  lingerMs?: number;
+}
+
+export interface Server {
+  /**
+   * Rejects when the address cannot be had. The url has no trailing slash and can be called from this machine. May be
+   * called again for a further place.
+   */
+  listen(place: ListenPlace): Promise<{ url: string; port: number }>;
+  /**
+   * Takes no more connections, then no more work, lets what runs go on for `drainMs`, then aborts it. Resolves when
+   * the last connection is closed; a second call waits for the same end.
+   */
+  close(options?: CloseOptions): Promise<void>;
   /** Requests that have not got their whole answer yet. */
   inFlight(): number;
   /** Those of them that came with a credential. */
@@ -105,7 +143,7 @@ const visitKey = Symbol('visit');
 type Visited = IncomingMessage & { [visitKey]?: Visit };
 
 export function createServer(options: ServerOptions): Server {
-  const { contract, log, clock, surface } = options;
+  const { contract, log, clock, surface, observer, nameIdentity } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
   const pages = options.pages ?? [];
@@ -113,6 +151,8 @@ export function createServer(options: ServerOptions): Server {
   const connected = createAddressCap(limits.maxPerAddress);
   const forwarded = createAddressCap(limits.maxPerAddress);
   const visits = new Set<Visit>();
+  // From the first moment of the end each answer closes its connection; a little later new work is refused.
+  let leaving = false;
   let draining = false;
   let closing: Promise<void> | undefined;
 
@@ -122,7 +162,7 @@ export function createServer(options: ServerOptions): Server {
     surface,
     streams: { heartbeatMs: timeouts.heartbeatMs, stallMs: timeouts.stalledMs },
     corsOrigins: new Set(options.cors?.origins),
-    draining: () => draining,
+    draining: () => leaving,
   });
 
   function admit(request: Visited, response: ServerResponse): Visit {
@@ -161,18 +201,9 @@ export function createServer(options: ServerOptions): Server {
       visit.clientGone = true;
       visit.abort();
     }
-    log.info(
-      {
-        requestId: visit.requestId,
-        method: visit.method,
-        ...(visit.operation ? { operationId: visit.operation.operationId } : { path: visit.path.slice(0, 256) }),
-        status: visit.response.statusCode,
-        ms: Math.round((clock.monotonicMs() - visit.startedMs) * 10) / 10,
-        ...(visit.identity ? { identity: visit.identity.kind } : {}),
-        ...(visit.clientGone ? { clientGone: true } : {}),
-      },
-      'request',
-    );
+    const durationMs = clock.monotonicMs() - visit.startedMs;
+    observer?.ended(visit, durationMs);
+    log.info(accessFields(visit, durationMs, nameIdentity), 'request');
     // A connection whose answer had promised to be kept open is idle from now on.
     if (draining) setImmediate(() => http.closeIdleConnections());
   }
@@ -185,13 +216,17 @@ export function createServer(options: ServerOptions): Server {
       next();
       return undefined;
     }
-    return contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
+    return answer(visit);
   };
+
+  function answer(visit: Visit): Promise<void> {
+    const work = () => contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
+    return observer === undefined ? work() : observer.within(visit, work);
+  }
 
   // What no page answered is for the contract to refuse.
   const serveAfterPages: RequestHandler = (request) => {
-    const visit = (request as Visited)[visitKey] as Visit;
-    return contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
+    return answer((request as Visited)[visitKey] as Visit);
   };
 
   // Express knows an error handler by its four parameters.
@@ -219,7 +254,9 @@ export function createServer(options: ServerOptions): Server {
   app.request = IncomingMessage.prototype as express.Request;
   app.response = ServerResponse.prototype as express.Response;
   app.use(serve);
-  for (const { prefix, directory } of pages) app.use(prefix, express.static(directory, { cacheControl: false, dotfiles: 'ignore' }));
+  for (const { prefix, directory } of pages) {
+    app.use(prefix, isSingleExecutable ? serveShipped(directory) : express.static(directory, { cacheControl: false, dotfiles: 'ignore' }));
+  }
   if (pages.length > 0) app.use(serveAfterPages);
   app.use(errorEdge);
 
@@ -235,7 +272,6 @@ export function createServer(options: ServerOptions): Server {
     },
     app,
   );
-  http.maxConnections = limits.maxConnections;
   // One more than allowed, so that an excess is seen rather than cut off in silence.
   http.maxHeadersCount = limits.maxHeaders + 1;
   http.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseBytes(socket as Socket, error, surface));
@@ -248,6 +284,7 @@ export function createServer(options: ServerOptions): Server {
   http.on('checkExpectation', app);
   // Connections that never sent a request count as busy in Node's eyes and would hold up the end.
   const fresh = new Set<Socket>();
+  const doors: Door[] = [];
   http.on('connection', (socket) => {
     if (!proxies?.isTrusted(peerOf(socket))) {
       const giveBack = connected.enter(peerOf(socket));
@@ -265,37 +302,73 @@ export function createServer(options: ServerOptions): Server {
         const { authorization } = visit.headers;
         return authorization === undefined || visit.identity === undefined ? [] : [{ authorization, end: (reason) => endEarly(visit, reason) }];
       }),
-    listen: ({ host, port }) =>
-      new Promise((resolve, reject) => {
-        http.once('error', reject);
-        http.listen({ host, port }, () => {
-          http.off('error', reject);
-          http.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
-          void contract.warm(log);
-          const bound = (http.address() as AddressInfo).port;
-          resolve({ url: `http://${callableHost(host)}:${bound}`, port: bound });
-        });
-      }),
-    close({ drainMs = 25_000 } = {}) {
-      closing ??= drain(http, { drainMs, lastWordsMs: timeouts.lastWordsMs, visits, fresh, begin: () => (draining = true) });
+    async listen(place) {
+      // The first place is the server's own, which is how Node begins to watch deadlines; others only bring connections.
+      const door = doors.length === 0 ? http : createDoor((socket) => void http.emit('connection', socket));
+      door.maxConnections = limits.maxConnections;
+      const address = await openDoor(door, place);
+      doors.push(door);
+      door.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
+      void contract.warm(log);
+      return address;
+    },
+    close({ drainMs = 25_000, noticeMs = 0, lingerMs = 0 } = {}) {
+      closing ??= drain(http, {
+        doors,
+        drainMs,
+        noticeMs,
+        lingerMs,
+        lastWordsMs: timeouts.lastWordsMs,
+        visits,
+        fresh,
+        leave: () => (leaving = true),
+        refuse: () => (draining = true),
+      });
       return closing;
     },
   };
 }
 
-async function drain(
-  http: HttpServer,
-  options: { drainMs: number; lastWordsMs: number; visits: Set<Visit>; fresh: Set<Socket>; begin: () => void },
-): Promise<void> {
-  options.begin();
-  const closed = new Promise<void>((resolve) => http.close(() => resolve()));
-  http.closeIdleConnections();
-  for (const socket of options.fresh) socket.destroy();
+function openDoor(door: Door, place: ListenPlace): Promise<{ url: string; port: number }> {
+  return new Promise((resolve, reject) => {
+    door.once('error', reject);
+    const { url, ...where } = 'url' in place ? place : { ...place, url: undefined };
+    door.listen(where, () => {
+      door.off('error', reject);
+      const bound = door.address() as AddressInfo | string | null;
+      const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
+      resolve({ url: url ?? `http://${callableHost('host' in place ? place.host : '')}:${port}`, port });
+    });
+  });
+}
+
+interface Drain extends Required<CloseOptions> {
+  doors: readonly Door[];
+  lastWordsMs: number;
+  visits: Set<Visit>;
+  /** Connections that have not sent a request. */
+  fresh: Set<Socket>;
+  leave: () => void;
+  refuse: () => void;
+}
+
+async function drain(http: HttpServer, options: Drain): Promise<void> {
+  options.leave();
+  if (options.noticeMs > 0) await new Promise((resolve) => setTimeout(resolve, options.noticeMs));
+  // Not http's own close, which would cut connections that are idle at this moment and may bring a request in the next.
+  const closed = Promise.all(options.doors.map((door) => new Promise<void>((resolve) => Door.prototype.close.call(door, () => resolve()))));
   const abort = setTimeout(() => {
     const reason = new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
     for (const visit of options.visits) visit.abort(reason);
   }, options.drainMs);
   const destroy = setTimeout(() => http.closeAllConnections(), options.drainMs + options.lastWordsMs);
+  let lingering: NodeJS.Timeout | undefined;
+  const lingered = new Promise<void>((resolve) => (lingering = setTimeout(resolve, Math.min(options.lingerMs, options.drainMs))));
+  if (options.lingerMs > 0) await Promise.race([closed, lingered]);
+  clearTimeout(lingering);
+  options.refuse();
+  http.close();
+  for (const socket of options.fresh) socket.destroy();
   await closed;
   clearTimeout(abort);
   clearTimeout(destroy);
@@ -333,6 +406,47 @@ function arrivalOf(request: IncomingMessage): Arrival {
     if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[at + 1] as string);
   }
   return { hosts, target: request.url ?? '', headers: request.headers, localPort: request.socket.localPort ?? 0 };
+}
+
+/** The line of one request. An object of one shape a kind of line: it is made for every request. */
+function accessFields(visit: Visit, durationMs: number, nameIdentity: ServerOptions['nameIdentity']): Record<string, unknown> {
+  const { operation, identity, noted, trace } = visit;
+  const fields: Record<string, unknown> = {
+    requestId: visit.requestId,
+    method: visit.method,
+    operationId: operation?.operationId,
+    path: operation ? undefined : visit.path.slice(0, 256),
+    status: visit.response.statusCode,
+    ms: tenths(durationMs),
+    identity: identity?.kind,
+    bytesIn: visit.bytesIn,
+    bytesOut: visit.bytesOut,
+  };
+  if (identity && nameIdentity) Object.assign(fields, nameIdentity(identity));
+  if (noted) Object.assign(fields, noteFields(noted));
+  if (trace) fields.traceId = trace.traceId;
+  if (visit.clientGone) fields.clientGone = true;
+  return fields;
+}
+
+function noteFields({ model, provider, tokens, credits, upstreamMs, ttftMs }: CallNote): Record<string, unknown> {
+  // Beside the others and not under a name of their own: a flat line needs no copy.
+  return {
+    model,
+    provider,
+    inputTokens: tokens?.input,
+    cachedInputTokens: tokens?.cachedInput,
+    cacheWriteTokens: tokens?.cacheWrite,
+    outputTokens: tokens?.output,
+    reasoningTokens: tokens?.reasoning,
+    credits: credits === undefined ? undefined : Number(credits),
+    upstreamMs: upstreamMs === undefined ? undefined : tenths(upstreamMs),
+    ttftMs: ttftMs === undefined ? undefined : tenths(ttftMs),
+  };
+}
+
+function tenths(ms: number): number {
+  return Math.round(ms * 10) / 10;
 }
 
 const hostShape = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;

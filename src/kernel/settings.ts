@@ -94,6 +94,12 @@ export function integer(
   };
 }
 
+/** A whole number within bounds that may be absent. */
+export function optionalInteger(key: string, description: string, bounds: Options & { min: number; max: number }): Setting<number | undefined> {
+  const given = integer(key, bounds.min, description, bounds);
+  return { ...common(key, description, bounds), read: (text) => (text === undefined ? undefined : given.read(text)) };
+}
+
 /** A limit a minute, or `off`, which is null. */
 export function rate(key: string, fallback: number, description: string): Setting<number | null> {
   const bounded = integer(key, fallback, description, { min: 1, max: 1_000_000 });

@@ -35,8 +35,7 @@ export async function writeEvents(
   options: EventStreamOptions,
 ): Promise<StreamOutcome> {
   const outlet = openOutlet(response, options.limits);
-  // The head leaves at once, so that the client knows it was accepted before the first event exists.
-  response.flushHeaders();
+  sendHead(response);
   const heartbeat = setInterval(() => outlet.writeIfQuiet(': hb\n\n'), options.limits.heartbeatMs);
   try {
     const outcome = await pump(outlet, events, (event) => Buffer.from(frame(event)));
@@ -64,7 +63,7 @@ export async function writeContent(
   options: { limits: StreamLimits; onError: (error: unknown) => void },
 ): Promise<StreamOutcome> {
   const outlet = openOutlet(response, options.limits);
-  response.flushHeaders();
+  sendHead(response);
   try {
     const outcome = await pump(outlet, content, (bytes) => bytes);
     if (outcome === 'completed') response.end();
@@ -72,11 +71,22 @@ export async function writeContent(
   } catch (error) {
     if (outlet.closed()) return outlet.loss();
     options.onError(error);
+    // What came before the fault is still the client's.
+    response.socket?.uncork();
     response.destroy();
     return 'failed';
   } finally {
     outlet.release();
   }
+}
+
+// The head leaves at once, so that the client knows it was accepted before the first event exists. What is there to
+// follow it already leaves in the same packet: a call into the system costs more than all that we do for an event.
+function sendHead(response: ServerResponse): void {
+  const { socket } = response;
+  socket?.cork();
+  response.flushHeaders();
+  if (socket) process.nextTick(() => socket.uncork());
 }
 
 /** Stops a producer that nobody reads. Its own failure to stop is of no interest any more. */

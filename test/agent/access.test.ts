@@ -94,7 +94,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect(executed()).toBe(before);
   });
 
-  test('refuses a foreign Host or Origin and a cross-site request on every route, before the token', async () => {
+  test('refuses a foreign Host or Origin and a request of another site or port on every route, before the token', async () => {
     const { port } = new URL(agent.url);
     const own = `127.0.0.1:${port}`;
     const foreign: Record<string, [string, string][]> = {
@@ -114,6 +114,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
       'ours as https': [['Host', own], ['Origin', `https://${own}`]],
       'a longer origin': [['Host', own], ['Origin', `http://${own}.evil.test`]],
       'cross-site': [['Host', own], ['Sec-Fetch-Site', 'cross-site']],
+      'same site, other port': [['Host', own], ['Sec-Fetch-Site', 'same-site']],
     };
     const before = executed();
     for (const [name, headers] of Object.entries(foreign)) {

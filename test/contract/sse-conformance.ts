@@ -189,9 +189,21 @@ function sorted(value: unknown): unknown {
 }
 
 if (isMain(import.meta.url)) {
+  const usage = [
+    'Usage: node test/contract/sse-conformance.ts URL TOKEN',
+    '',
+    'Holds the event stream of the agent at URL, such as http://127.0.0.1:5314, against what it promises: the first frame,',
+    'ids without gaps, resuming after each kind of cursor, refusals, deltas and their offsets, lines of JSON, the end.',
+    'TOKEN is a bearer token of that agent. It makes one session, prompts it once with the default model, and removes it.',
+    'Prints a line a promise; exits 0 when all are kept, 1 when one is broken, 2 when it was not told what to ask.',
+  ].join('\n');
   const [url, token] = process.argv.slice(2);
-  if (url === undefined || token === undefined) {
-    console.error('Usage: node test/contract/sse-conformance.ts URL TOKEN');
+  if (url === '--help' || url === '-h') {
+    console.log(usage);
+    process.exit(0);
+  }
+  if (url === undefined || token === undefined || !URL.canParse(url)) {
+    console.error(usage);
     process.exit(2);
   }
   const findings = await checkEventStream(url, token);

@@ -1,18 +1,26 @@
-// Kills an agent with SIGKILL at random points, twenty times, and starts it again: node test/faults/agent-kill.ts [SEED].
+// Kills an agent with SIGKILL at random points, twenty times, and starts it again:
+//
+//   node test/faults/agent-kill.ts [SEED] [--kills=20] [--postgres]
+//
+// With --postgres it has a server of our own and a lease of half a second, which counts into the time of going on.
 // Each accepted item has to have run once or to be reported interrupted, at most 250 ms of text may be lost, no finished
 // tool call may run again, and the queue has to go on within two seconds.
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAgentClient } from '@townhall/agent';
+import { startServer } from '../support/postgres-server.ts';
 import { chance, readSeed, speakingGateway, startAgentProcess, type AgentProcess } from './agent-world.ts';
 
-const kills = 20;
+const kills = Number(process.argv.find((word) => word.startsWith('--kills='))?.slice('--kills='.length) ?? 20);
+const isPostgres = process.argv.includes('--postgres');
 const goOnMs = 2_000;
 const lostTextMs = 250;
 const random = chance(readSeed());
 const dataDir = await mkdtemp(join(tmpdir(), 'townhall-kill-'));
 const gateway = await speakingGateway({ chunks: 15, gapMs: 20 });
+const postgres = isPostgres ? await startServer() : undefined;
+const server = postgres && { databaseUrl: postgres.url, leaseMs: 500 };
 const faults: string[] = [];
 let agent: AgentProcess | undefined;
 const accepted = new Map<string, { sessionId: string; runId: string }>();
@@ -20,7 +28,7 @@ const startsMs: number[] = [];
 let worstLossMs = 0;
 let worstGoOnMs = 0;
 try {
-  agent = await startAgentProcess(dataDir, gateway.url);
+  agent = await startAgentProcess(dataDir, gateway.url, server);
   let item = 0;
   for (let round = 1; round <= kills; round += 1) {
     const client = createAgentClient({ baseUrl: agent.url, token: agent.token, timeoutMs: 10_000 });
@@ -34,15 +42,25 @@ try {
     });
     await new Promise((resolve) => setTimeout(resolve, random() * 900));
     const killedAtMs = performance.now();
+    const killedAt = Date.now();
     await agent.kill();
     await Promise.all(running);
-    agent = await startAgentProcess(dataDir, gateway.url);
+    agent = await startAgentProcess(dataDir, gateway.url, server);
     startsMs.push(agent.startedInMs);
     const readyMs = performance.now();
     const next = createAgentClient({ baseUrl: agent.url, token: agent.token });
+    // What runs now was begun by this process; the process before has left nothing open, or not for long.
+    const isLeftBehind = async () => {
+      for (const { sessionId, runId } of accepted.values()) {
+        const { status, startedAt } = await next.sessions.getRun({ sessionId, runId });
+        if (status === 'running' && Date.parse(startedAt ?? '') < killedAt) return true;
+      }
+      return false;
+    };
+    while ((await isLeftBehind()) && performance.now() - readyMs < 5 * goOnMs) await new Promise((resolve) => setTimeout(resolve, 20));
+    worstGoOnMs = Math.max(worstGoOnMs, performance.now() - readyMs);
     for (const [name, { sessionId, runId }] of accepted) {
       const run = await next.sessions.getRun({ sessionId, runId });
-      // What runs now was begun by this process; the process before has left nothing open.
       if (run.status === 'interrupted' && run.message !== null) {
         const pieces = gateway.sent.get(name) ?? [];
         const kept = run.message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
@@ -54,8 +72,9 @@ try {
     const { items } = await next.sessions.list({ kind: 'chat' });
     for (const session of items) {
       if (session.queueLength === 0 && session.activeRunId === null) continue;
-      if (session.activeRunId === null) faults.push(`round ${round}: the queue of ${session.chatId} stands still`);
-      worstGoOnMs = Math.max(worstGoOnMs, performance.now() - readyMs);
+      if (session.activeRunId !== null) continue;
+      const { status, queueLength } = await next.sessions.get({ sessionId: session.id });
+      if (status === 'idle' && queueLength > 0) faults.push(`round ${round}: the queue of ${session.chatId} stands still`);
     }
   }
   const client = createAgentClient({ baseUrl: agent.url, token: agent.token });
@@ -84,10 +103,11 @@ try {
   if (worstGoOnMs > goOnMs) faults.push(`a queue went on after ${Math.round(worstGoOnMs)} ms`);
   for (const fault of faults) console.log(`FAIL ${fault}`);
   const sortedStarts = [...startsMs].sort((a, b) => a - b);
-  console.log(`${kills} kills, ${accepted.size} accepted, outcomes ${JSON.stringify(outcomes)}, at most ${Math.round(worstLossMs)} ms of text lost, restart p50 ${Math.round(sortedStarts[Math.floor(kills / 2)] ?? 0)} ms`);
+  console.log(`${isPostgres ? 'postgres' : 'embedded'}: ${kills} kills, ${accepted.size} accepted, outcomes ${JSON.stringify(outcomes)}, at most ${Math.round(worstLossMs)} ms of text lost, gone on after at most ${Math.round(worstGoOnMs)} ms, restart p50 ${Math.round(sortedStarts[Math.floor(kills / 2)] ?? 0)} ms`);
   process.exitCode = faults.length === 0 ? 0 : 1;
 } finally {
   await agent?.kill();
   await gateway.close();
+  await postgres?.stop();
   await rm(dataDir, { recursive: true, force: true });
 }

@@ -16,7 +16,8 @@ export function chance(seed: number): () => number {
 
 /** The seed given on the command line, or a new one; said at once, so that a failure can be repeated. */
 export function readSeed(): number {
-  const seed = Number(process.argv[2] ?? (Date.now() % 1_000_000) + 1);
+  const given = process.argv.slice(2).find((word) => !word.startsWith('--'));
+  const seed = Number(given ?? (Date.now() % 1_000_000) + 1);
   if (!Number.isSafeInteger(seed) || seed < 1) throw new Error('The seed is a whole number from 1 on.');
   console.log(`seed ${seed}`);
   return seed;
@@ -95,11 +96,12 @@ export interface AgentProcess {
   kill(): Promise<void>;
 }
 
-export async function startAgentProcess(dataDir: string, gatewayUrl: string): Promise<AgentProcess> {
+/** On the embedded database, or on the PostgreSQL at `databaseUrl`, where a replica is given up after `leaseMs`. */
+export async function startAgentProcess(dataDir: string, gatewayUrl: string, server?: { databaseUrl: string; leaseMs: number }): Promise<AgentProcess> {
   const startedMs = performance.now();
   const root = join(import.meta.dirname, '..', '..');
   const child = spawn(process.execPath, [join(root, 'src/cli/main.ts'), 'agent', '--port', '0', '--data-dir', dataDir, '--gateway-url', gatewayUrl], {
-    env: { PATH: process.env['PATH'], HOME: dataDir, AGENT_GATEWAY_TOKEN: 'th_usr_faults', LOG_LEVEL: 'info' },
+    env: { PATH: process.env['PATH'], HOME: dataDir, AGENT_GATEWAY_TOKEN: 'th_usr_faults', LOG_LEVEL: 'info', ...(server ? { AGENT_DATABASE_URL: server.databaseUrl, AGENT_LEASE_MS: String(server.leaseMs) } : {}) },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   for await (const line of createInterface({ input: child.stdout })) {

@@ -15,7 +15,7 @@ describe('the gateway as a whole', () => {
   test('names its services in /health, without a credential and with a bad one', async () => {
     const { ok, services } = await world.guest.directory.getHealth();
     expect(ok).toBe(true);
-    expect(services).toEqual(['env', 'cities', 'bureaus', 'accounts', 'ai', 'admin']);
+    expect(services).toEqual(['env', 'cities', 'bureaus', 'accounts', 'ai', 'admin', 'credits', 'usage', 'payments']);
     const answer = await fetch(`${world.url}/health`, { headers: { authorization: 'Bearer nonsense' } });
     expect(answer.status).toBe(200);
   });

@@ -29,6 +29,7 @@ function asker(options: WorldOptions = {}) {
       log,
       signal: new AbortController().signal,
       timing: () => {},
+      note: () => {},
       readBody: () => {
         asked.onRead?.();
         return { raw: Buffer.from(JSON.stringify(asked.json) ?? ''), present: asked.json !== undefined, value: asked.json, isForm: false };

@@ -549,6 +549,9 @@ describe('the loopback guard', () => {
       expect(await ask(port, [host, `origin: ${origin}`, 'authorization: Bearer wrong'], '/v1/ai/models'), origin).toMatchObject({ status: 403, body: { error: { code: 'forbidden_origin' } } });
     }
     expect((await ask(port, [host, 'sec-fetch-site: cross-site'])).status).toBe(403);
+    // What a browser says of a page at another port of this machine.
+    expect((await ask(port, [host, 'sec-fetch-site: same-site'])).status).toBe(403);
+    expect((await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: same-site'])).status).toBe(200);
     expect((await ask(port, [host, `origin: http://localhost:${port}`])).status).toBe(200);
     expect((await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: cross-site'])).status).toBe(200);
     expect((await ask(port, [host, 'sec-fetch-site: same-origin'])).status).toBe(200);

@@ -1,4 +1,8 @@
 // A whole gateway for one test file: on a free port, with a database of its own, and clients for each identity.
+import { randomUUID } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
 import type { GatewayClient } from '@townhall/gateway';
 import { createGateway } from '../../src/gateway/compose.ts';
@@ -54,8 +58,12 @@ export interface GatewayWorld {
 /** Starts one. Everything it made is gone after `close`. Replies are held against the contract. */
 export async function startGateway(options: GatewayWorldOptions = {}): Promise<GatewayWorld> {
   const place = options.place ?? (await makeDatabase());
-  const removePlace = async (): Promise<void> => (options.place === undefined ? place.remove() : undefined);
-  const where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  const removePlace = async (): Promise<void> => {
+    await rm(journal, { recursive: true, force: true });
+    if (options.place === undefined) await place.remove();
+  };
+  const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
+  const where = 'url' in place.options ? { DATABASE_URL: place.options.url, JOURNAL_PATH: journal } : { DATABASE_PATH: place.options.path };
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
   // Tests come from one address and faster than people do; those about the limits turn them on.
   const unlimited = { RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', RATE_LIMIT_ADMIN: 'off', RATE_LIMIT_LOGIN: 'off' };

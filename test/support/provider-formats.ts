@@ -174,6 +174,8 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
   switch (script) {
     case 'ok':
       return [...begun, ...ended];
+    case 'incomplete':
+      return [...begun, frame({ type: 'response.incomplete', response: { ...responseObject(asked, 'completed', []), status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } } })];
     case 'cut':
       return begun;
     case 'error':

@@ -404,6 +404,23 @@ const scripts: Record<string, Script> = {
   'usage-zero': withUsage({ prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }),
   'usage-negative': withUsage({ prompt_tokens: -10, completion_tokens: -4, total_tokens: -14 }),
   'usage-absurd': withUsage({ prompt_tokens: 1e15, completion_tokens: 1e15, total_tokens: 2e15 }),
+  'usage-nonsense': withUsage({ prompt_tokens: 'NaN', completion_tokens: 1.5, total_tokens: null }),
+  // Ten times what was allowed.
+  'usage-tenfold': withUsage({ prompt_tokens: 10, completion_tokens: 10_000, total_tokens: 10_010 }),
+  // Says what was used, and then breaks off.
+  'usage-then-cut': streamed(async (scene) => {
+    await deltas(scene);
+    scene.response.write(`data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`);
+    await scene.sleep(30);
+    scene.call.finishedAt = performance.now();
+    scene.request.socket.resetAndDestroy();
+  }, wholeAnswer),
+  // Says what was used so far, and then nothing more.
+  'usage-then-silence': streamed(async (scene) => {
+    await deltas(scene);
+    scene.response.write(`data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`);
+    await scene.sleep(600_000);
+  }, wholeAnswer),
   'usage-on-choices': streamed(async (scene) => {
     await deltas(scene);
     const usage = { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens };

@@ -22,6 +22,8 @@ export interface ScriptedGateway {
   requests: StreamRequest[];
   /** What the n-th request (from 0) is answered with. */
   answer(script: (request: StreamRequest, index: number) => ScriptedAnswer): void;
+  /** What its catalog says; without it there is none. */
+  catalog(models: { id: string; context_window: number }[]): void;
   close(): Promise<void>;
 }
 
@@ -73,9 +75,15 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
   const requests: StreamRequest[] = [];
   let script: (request: StreamRequest, index: number) => ScriptedAnswer = () => says('Nothing was scripted.');
 
+  let models: object[] | undefined;
+
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
+    if (request.method === 'GET' && models !== undefined && request.url?.split('?')[0] === '/v1/ai/models') {
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ items: models, next_cursor: null }));
+      return;
+    }
     if (request.method !== 'POST' || request.url !== '/v1/ai/stream') {
       response.writeHead(404, { 'content-type': 'application/json' }).end('{"error":{"type":"invalid_request_error","code":"route_not_found","message":"There is nothing at this path.","param":null,"request_id":"req_0"}}');
       return;
@@ -101,6 +109,9 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
     requests,
     answer: (next) => {
       script = next;
+    },
+    catalog: (next) => {
+      models = next;
     },
     async close() {
       const closed = once(server, 'close');

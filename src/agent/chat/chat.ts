@@ -7,6 +7,8 @@ export interface ChatMessage {
   text: string;
   attachments?: readonly Omit<Attachment, 'type'>[] | undefined;
   model?: string | undefined;
+  /** Whether somebody can decide approvals; for a chat that this message makes. */
+  attended?: boolean | undefined;
   /** The way in, for the history. */
   origin?: SessionKind | 'service' | undefined;
 }
@@ -31,6 +33,7 @@ export interface ChatNeeds {
       parts: readonly { type: 'text'; text: string }[];
       attachments?: readonly Omit<Attachment, 'type'>[] | undefined;
       model?: string | undefined;
+      attended?: boolean | undefined;
     }): Promise<{ receipt: { queueItemId: string | null; queuePosition: number; sessionId: string; runId: string; seq: number } }>;
   };
   store: { session(agentId: string, named: { chatId: string }): Promise<{ id: string } | undefined> };
@@ -38,8 +41,8 @@ export interface ChatNeeds {
 
 export function createChat({ agentId, inputs, store }: ChatNeeds): Chat {
   return {
-    async send({ chatId, text, attachments, model, origin = 'chat' }) {
-      const { receipt } = await inputs.submit({ to: { chatId }, origin, parts: [{ type: 'text', text }], attachments, model });
+    async send({ chatId, text, attachments, model, attended, origin = 'chat' }) {
+      const { receipt } = await inputs.submit({ to: { chatId }, origin, parts: [{ type: 'text', text }], attachments, model, attended });
       const { queueItemId, queuePosition, sessionId, runId, seq } = receipt;
       // Everything in a chat goes through its queue; what is at its head begins at once and has position 0.
       return { success: true, queued: true, queueItemId: queueItemId ?? runId, queuePosition, sessionId, runId, seq };

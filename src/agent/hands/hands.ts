@@ -5,7 +5,7 @@ import type { Database } from '../../kernel/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import { createRegistry, files, loadPlugins, mcp, memory, noteStore, plugins, readPluginFile, schedule, scheduleStore, shell, type Plugin, type PluginRegistry, type PluginRooms, type Workspace } from '../plugins/index.ts';
 import type { Chat } from '../chat/index.ts';
-import { programEnvironment } from '../programs/index.ts';
+import { keepPrograms, programEnvironment } from '../programs/index.ts';
 import { chatRoom, chatService, createDirectory, processService, services, type ServiceDirectory } from '../services/index.ts';
 
 /** The settings of the agent that count here. Times in milliseconds. */
@@ -52,8 +52,19 @@ export interface Hands {
 
 /** Throws when a plugin or a service is not sound, or its configuration does not fit; nothing has started then. */
 export async function openHands(needs: HandsNeeds): Promise<Hands> {
+  const keeper = keepPrograms({ log: needs.log });
+  try {
+    const hands = await assemble(needs, { ...programEnvironment(needs.env), ...keeper.env });
+    return { ...hands, close: () => hands.close().finally(() => keeper.close()) };
+  } catch (error) {
+    keeper.close();
+    throw error;
+  }
+}
+
+/** `env` is that of programs. */
+async function assemble(needs: HandsNeeds, env: Readonly<Record<string, string>>): Promise<Hands> {
   const { config, database, agentId, workspace, clock, log } = needs;
-  const env = programEnvironment(needs.env);
   const file = await readPluginFile(config.pluginConfig);
   // What is behind jobs takes a while to load and keeps the database busy; an agent without a schedule needs none.
   const openJobs = async () => (await import('../../kernel/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });

@@ -2,8 +2,7 @@
 // from a request: whoever may start the agent may give it code, and nobody else.
 import { readFile, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { registerHooks } from 'node:module';
-import { pathToFileURL } from 'node:url';
+import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { compileSchema, type JsonSchema } from '../../kernel/schema.ts';
 import type { Plugin } from './plugin.ts';
@@ -115,7 +114,8 @@ export async function readPluginFile(path: string | undefined): Promise<PluginFi
 export async function loadPlugins(paths: readonly string[]): Promise<Plugin[]> {
   const plugins: Plugin[] = [];
   if (paths.length === 0) return plugins;
-  const resolving = resolveTownhall();
+  // A plugin lies anywhere, and has no node_modules of its own.
+  const resolving = resolveTownhall(() => true);
   try {
     for (const path of paths) plugins.push(await loadPlugin(resolve(path)));
   } finally {
@@ -129,7 +129,7 @@ async function loadPlugin(path: string): Promise<Plugin> {
   if (!isFile) throw new SettingError(`--plugin: there is no file ${path}.`);
   let module: Record<string, unknown>;
   try {
-    module = (await import(pathToFileURL(path).href)) as Record<string, unknown>;
+    module = await importFile(path);
   } catch (cause) {
     throw new SettingError(`--plugin: ${path} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`);
   }
@@ -138,12 +138,4 @@ async function loadPlugin(path: string): Promise<Plugin> {
     throw new SettingError(`--plugin: ${path} exports no plugin; export what definePlugin returns, as \`plugin\` or as the default.`);
   }
   return found as Plugin;
-}
-
-// A plugin lies anywhere, and has no node_modules of its own: `townhall` is the installation that runs it.
-function resolveTownhall(): { deregister(): void } {
-  const own = new URL(`../../index${import.meta.filename.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url).href;
-  return registerHooks({
-    resolve: (specifier, context, next) => (specifier === 'townhall' ? { url: own, format: own.endsWith('.ts') ? 'module-typescript' : 'module', shortCircuit: true } : next(specifier, context)),
-  });
 }

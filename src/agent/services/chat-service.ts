@@ -18,7 +18,7 @@ export function chatService(chat: () => Chat): ServiceDefinition {
         input: {
           type: 'object',
           required: ['chatId', 'text'],
-          properties: { chatId: { type: 'string', pattern: '^[A-Za-z0-9_-]{1,128}$' }, text: { type: 'string', minLength: 1 }, attachments: { type: 'array', items: { type: 'object' } } },
+          properties: { chatId: { type: 'string', pattern: '^[A-Za-z0-9_-]{1,128}$' }, text: { type: 'string', minLength: 1 }, attended: { type: 'boolean' }, attachments: { type: 'array', items: { type: 'object' } } },
           additionalProperties: false,
         },
         run: (message: ChatMessage) => chat().send({ ...message, origin: 'service' }),

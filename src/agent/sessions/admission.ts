@@ -5,9 +5,9 @@ import { Problem } from '../../kernel/problem.ts';
 import type { ReadyAttachment } from './attachments/files.ts';
 import { insertAttachments } from './attachments/store.ts';
 import type { Unit } from './log/committer.ts';
-import { append, type LogEntry } from './log/store.ts';
+import { appendAll, type LogEntry, type SessionChange } from './log/store.ts';
 import {
-  insertRun, insertSession, insertStartedRun, lockSession, runByPrompt, waitingRuns,
+  insertRuns, insertSessions, lockSessions, runsByPrompt, waitingRuns,
   type Delivery, type Holder, type Named, type NewSession, type RunRecord, type SessionRecord,
 } from './store.ts';
 
@@ -29,6 +29,8 @@ export interface Submission {
   reasoningEffort: string | null;
   promptId: string | null;
   promptHash: string | null;
+  /** How long it may wait; null for ever. */
+  expiresInMs: number | null;
 }
 
 export interface Receipt {
@@ -77,30 +79,114 @@ export interface AdmissionRules {
   claim(runId: string): void;
 }
 
-export async function admit(unit: Unit, submission: Submission, rules: AdmissionRules): Promise<Admitted | Problem | 'again'> {
-  const { agentId, create, runId, delivery, input, origin } = submission;
-  let session = await lockSession(unit, agentId, submission.session);
-  const events: LogEntry[] = [];
-  const isNew = session === undefined;
-  if (session === undefined) {
-    if (create === null) return notFound();
-    if (!rules.mayStart()) return full();
-    // Somebody else has made it since; the next look finds it.
-    if (!(await insertSession(unit, create))) return 'again';
-    session = freshSession(create);
-    events.push({ type: 'session.created', kind: create.kind, title: null, chatId: create.chatId ?? null, runId: null });
+/** What becomes of one of them: accepted, refused, or to be looked at again because somebody else has just made its session. */
+export type Verdict = Admitted | Problem | 'again';
+
+/**
+ * Accepts inputs of many callers and sessions in a handful of statements, however many they are, in their order. One
+ * that interrupts comes alone, since it moves what waits already.
+ */
+export async function admitAll(unit: Unit, submissions: readonly Submission[], rules: AdmissionRules): Promise<Verdict[]> {
+  const [{ agentId }] = submissions as [Submission];
+  const found = createLookup(await lockSessions(unit, agentId, submissions.map(({ session }) => session)));
+  const fresh = new Set(await makeSessions(unit, submissions, found, rules));
+  const known = await knownPrompts(unit, submissions, found, fresh);
+  const writing = new Map<string, Writing>();
+  const verdicts: Verdict[] = [];
+  for (const submission of submissions) {
+    const session = found.get(submission.session);
+    if (session === undefined) verdicts.push(submission.create === null ? notFound() : full());
+    else if (session === 'taken') verdicts.push('again');
+    else {
+      const one = writing.get(session.key) ?? { session, isNew: fresh.has(session.key), events: [], change: {}, runs: [], files: [] };
+      writing.set(session.key, one);
+      verdicts.push(await plan(unit, submission, one, known, rules));
+    }
   }
-  const known = !isNew && submission.promptId !== null ? await runByPrompt(unit, session.key, submission.promptId) : undefined;
-  if (known) {
-    if (known.promptHash !== submission.promptHash) return new Problem('conflict', 'prompt_conflict', 'An input of this id was accepted with other content.', { param: 'id' });
-    return { session, receipt: known.receipt as Receipt, isRepeated: true, started: null, interrupts: null, steers: null };
+  const written = [...writing.values()].filter(({ runs }) => runs.length > 0);
+  if (written.length === 0) return verdicts;
+  await insertRuns(unit, written.flatMap(({ runs }) => runs), rules.holder);
+  for (const { session, files } of written) for (const { messageId, ready } of files) await insertAttachments(unit, session.key, messageId, ready);
+  await appendAll(unit, written.map(({ session, events, change }) => ({ sessionKey: session.key, events, change })));
+  return verdicts;
+}
+
+type NewRunRow = Parameters<typeof insertRuns>[1][number];
+
+/** What is to be written for one session. The record is kept as it will be once that is there. */
+interface Writing {
+  session: SessionRecord;
+  /** Made by this very transaction. */
+  isNew: boolean;
+  events: LogEntry[];
+  change: SessionChange;
+  runs: NewRunRow[];
+  files: { messageId: string; ready: readonly ReadyAttachment[] }[];
+}
+
+interface Lookup {
+  get(named: Named): SessionRecord | 'taken' | undefined;
+  add(named: Named, session: SessionRecord | 'taken'): void;
+}
+
+function createLookup(sessions: readonly SessionRecord[]): Lookup {
+  const found = new Map<string, SessionRecord | 'taken'>();
+  const nameOf = (named: Named) => ('id' in named ? `id ${named.id}` : 'chatId' in named ? `chat ${named.chatId}` : `key ${named.key}`);
+  for (const session of sessions) {
+    found.set(nameOf({ id: session.id }), session);
+    if (session.chatId !== null) found.set(nameOf({ chatId: session.chatId }), session);
+  }
+  return { get: (named) => found.get(nameOf(named)), add: (named, session) => void found.set(nameOf(named), session) };
+}
+
+// The sessions that their first input makes. Their runs are claimed at once, as they will begin here.
+async function makeSessions(unit: Unit, submissions: readonly Submission[], found: Lookup, rules: AdmissionRules): Promise<string[]> {
+  const wanted: Submission[] = [];
+  for (const submission of submissions) {
+    const { session, create } = submission;
+    if (create === null || found.get(session) !== undefined || !rules.mayStart()) continue;
+    rules.claim(submission.runId);
+    found.add(session, freshSession(create));
+    wanted.push(submission);
+  }
+  if (wanted.length === 0) return [];
+  const made = await insertSessions(unit, wanted.map(({ create }) => create as NewSession));
+  for (const { session, create } of wanted) if (!made.has((create as NewSession).key)) found.add(session, 'taken');
+  return [...made];
+}
+
+async function knownPrompts(unit: Unit, submissions: readonly Submission[], found: Lookup, fresh: ReadonlySet<string>): Promise<Map<string, KnownPrompt>> {
+  const asked = submissions.flatMap(({ session, promptId }) => {
+    const record = found.get(session);
+    return promptId === null || record === undefined || record === 'taken' || fresh.has(record.key) ? [] : [{ key: record.key, promptId }];
+  });
+  if (asked.length === 0) return new Map();
+  const runs = await runsByPrompt(unit, [...new Set(asked.map(({ key }) => key))], [...new Set(asked.map(({ promptId }) => promptId))]);
+  return new Map(runs.map((run) => [`${run.sessionKey} ${run.promptId}`, { hash: run.promptHash, receipt: run.receipt as Receipt }]));
+}
+
+interface KnownPrompt {
+  hash: string | null;
+  receipt: Receipt;
+}
+
+async function plan(unit: Unit, submission: Submission, writing: Writing, known: Map<string, KnownPrompt>, rules: AdmissionRules): Promise<Admitted | Problem> {
+  const { agentId, runId, delivery, input, origin } = submission;
+  const { session } = writing;
+  const isFirst = writing.isNew && writing.runs.length === 0;
+  const repeated = submission.promptId === null ? undefined : known.get(`${session.key} ${submission.promptId}`);
+  if (repeated) {
+    if (repeated.hash !== submission.promptHash) return new Problem('conflict', 'prompt_conflict', 'An input of this id was accepted with other content.', { param: 'id' });
+    return { session, receipt: repeated.receipt, isRepeated: true, started: null, interrupts: null, steers: null };
   }
   if (session.archivedAt !== null) return new Problem('conflict', 'session_archived', 'This session is archived and takes no input.');
   const isBusy = session.activeRunId !== null || session.queueLength > 0;
   if (isBusy && delivery === 'reject') return new Problem('conflict', 'session_busy', 'The session is busy.', { headers: { 'retry-after': '1' } });
   if (session.queueLength >= rules.mostWaiting) return new Problem('rate_limited', 'queue_full', `As many as ${rules.mostWaiting} inputs wait already.`, { headers: { 'retry-after': '5' } });
-  if (!isBusy && !isNew && !rules.mayStart()) return full();
+  if (!isBusy && !isFirst && !rules.mayStart()) return full();
 
+  const events: LogEntry[] = [];
+  if (isFirst) events.push({ type: 'session.created', kind: session.kind, title: null, chatId: session.chatId, runId: null });
   if (input) {
     for (const file of input.files) {
       events.push({ type: 'attachment.stored', attachmentId: file.attachmentId, messageId: input.messageId, fileName: file.fileName, contentType: file.contentType, size: file.bytes.length });
@@ -115,6 +201,7 @@ export async function admit(unit: Unit, submission: Submission, rules: Admission
   const model = submission.model ?? session.model ?? rules.defaultModel;
   const begins = !isBusy;
   if (begins) {
+    rules.claim(runId);
     events.push(...beginning({ runId, messageId: submission.messageId, model, inputMessageId: input?.messageId ?? null, queueLength: 0, index: session.messageCount + (input ? 1 : 0) }));
   } else {
     events.push({ type: 'queue.added', queueItemId: submission.queueItemId, queuePosition, delivery, messageId: input?.messageId ?? null });
@@ -131,7 +218,7 @@ export async function admit(unit: Unit, submission: Submission, rules: Admission
     seq: session.headSeq + events.length,
     eventsUrl: `/api/sdk/sessions/${session.id}/events?after=${session.headSeq}`,
   };
-  const run = {
+  writing.runs.push({
     runId,
     sessionKey: session.key,
     agentId,
@@ -141,37 +228,38 @@ export async function admit(unit: Unit, submission: Submission, rules: Admission
     queueItemId,
     inputMessageId: input?.messageId ?? null,
     preview: input?.preview ?? '',
-    model: submission.model,
+    model: begins ? model : submission.model,
     reasoningEffort: submission.reasoningEffort,
     promptId: submission.promptId,
     promptHash: submission.promptHash,
     receipt: submission.promptId === null ? null : receipt,
-  };
-  if (begins) {
-    rules.claim(runId);
-    await insertStartedRun(unit, { ...run, messageId: submission.messageId, model }, rules.holder);
-  } else await insertRun(unit, run);
-  if (input && input.files.length > 0) await insertAttachments(unit, session.key, input.messageId, input.files);
-  await append(unit, {
-    sessionKey: session.key,
-    runId,
-    events,
-    change: {
-      ...(begins ? { activeRunId: runId } : { queue: 1 }),
-      messages: (input ? 1 : 0) + (begins && submission.messageId !== null ? 1 : 0),
-      ...(input && session.title === null ? { title: titleOf(input.preview) } : {}),
-    },
+    expiresInMs: begins ? null : submission.expiresInMs,
+    begins: begins ? { messageId: submission.messageId } : null,
   });
-  const started: StartedRun | null = begins
-    ? { session, runId, messageId: submission.messageId, model, reasoningEffort: submission.reasoningEffort ?? session.reasoningEffort, delivery, origin, input: isNew ? (input?.message ?? null) : null }
-    : null;
+  if (input && input.files.length > 0) writing.files.push({ messageId: input.messageId, ready: input.files });
+  // Those of other runs stand in the same append, so each event names its own.
+  writing.events.push(...events.map((event) => ({ runId, ...event })));
+  if (submission.promptId !== null) known.set(`${session.key} ${submission.promptId}`, { hash: submission.promptHash, receipt });
+  const before = { ...session };
+  const messages = (input ? 1 : 0) + (begins && submission.messageId !== null ? 1 : 0);
+  const { change } = writing;
+  change.messages = (change.messages ?? 0) + messages;
+  if (begins) change.activeRunId = runId;
+  else change.queue = (change.queue ?? 0) + 1;
+  if (input && session.title === null) session.title = change.title = titleOf(input.preview);
+  session.headSeq += events.length;
+  session.messageCount += messages;
+  if (begins) session.activeRunId = runId;
+  else session.queueLength += 1;
   return {
-    session,
+    session: before,
     receipt,
     isRepeated: false,
-    started,
-    interrupts: isUrgent ? session.activeRunId : null,
-    steers: isBusy && delivery === 'steer' ? session.activeRunId : null,
+    started: begins
+      ? { session: before, runId, messageId: submission.messageId, model, reasoningEffort: submission.reasoningEffort ?? session.reasoningEffort, delivery, origin, input: isFirst ? (input?.message ?? null) : null }
+      : null,
+    interrupts: isUrgent ? before.activeRunId : null,
+    steers: isBusy && delivery === 'steer' ? before.activeRunId : null,
   };
 }
 
@@ -186,7 +274,7 @@ export function beginning(run: { runId: string; messageId: string | null; model:
 }
 
 // A queue of a thousand would make every change of it a large event.
-const mostShown = 200;
+export const mostShown = 200;
 
 /** Where everything that waits stands now. */
 export function shifted(waiting: readonly RunRecord[], queueLength: number, position: (index: number, run: RunRecord) => number): LogEntry {

@@ -10,7 +10,7 @@ import { notFound, type Admitted } from './admission.ts';
 import { readAttachments, type AttachmentFiles, type GivenAttachment } from './attachments/files.ts';
 import type { CompletedRun, Runs } from './runs.ts';
 import type { Problem } from '../../kernel/problem.ts';
-import type { Delivery, SessionKind, SessionStore } from './store.ts';
+import type { Delivery, NewSession, SessionKind, SessionRecord, SessionStore } from './store.ts';
 
 export type InputPart = { type: 'text'; text: string } | { type: 'file'; mediaType: string; filename?: string; url: string };
 
@@ -25,7 +25,11 @@ export interface Input {
   delivery?: Delivery | undefined;
   model?: string | undefined;
   reasoningEffort?: string | undefined;
+  /** Of a session that it makes: whether somebody can decide approvals. */
+  attended?: boolean | undefined;
   metadata?: Record<string, unknown> | undefined;
+  /** How long it may wait. */
+  expiresInMs?: number | undefined;
 }
 
 export type Accepted = Admitted & { settled: Promise<CompletedRun | Problem> | null };
@@ -45,16 +49,43 @@ export interface InputsNeeds {
   clock: Clock;
 }
 
+const mostChatsKnown = 10_000;
 // What a list shows of an input.
 const previewLength = 200;
 
 export function createInputs({ agentId, runs, store, files, hooks, clock }: InputsNeeds): Inputs {
-  async function find(to: Input['to']): Promise<{ key: string; id: string; isNew: boolean; kind: SessionKind }> {
-    if (to === 'own') return { ...ofOne(id('ses')), isNew: true, kind: 'execute' };
-    const session = await store.session(agentId, 'chatId' in to ? { chatId: to.chatId } : { id: to.sessionId });
-    if (session) return { key: session.key, id: session.id, isNew: false, kind: session.kind };
+  // The sessions of chats, for the hooks, which hear of an input before it is accepted. What is written asks anew.
+  const chats = new Map<string, Promise<SessionRecord | undefined>>();
+
+  function sessionOfChat(chatId: string): Promise<SessionRecord | undefined> {
+    const known = chats.get(chatId);
+    if (known) return known;
+    const asked = store.session(agentId, { chatId });
+    chats.set(chatId, asked);
+    asked.then((session) => session ?? chats.delete(chatId), () => chats.delete(chatId));
+    if (chats.size > mostChatsKnown) chats.delete(chats.keys().next().value as string);
+    return asked;
+  }
+
+  /** `key` is where its attachments lie. */
+  async function find(to: Input['to'], hasFiles: boolean, attended: boolean | undefined): Promise<{ key: string; id: string; kind: SessionKind }> {
+    if (to === 'own') return { ...ofOne(id('ses')), kind: 'execute' };
+    if ('sessionId' in to && !hasFiles) return { key: '', id: to.sessionId, kind: 'sdk' };
+    const session = await ('sessionId' in to ? store.session(agentId, { id: to.sessionId }) : hasFiles ? store.session(agentId, { chatId: to.chatId }) : sessionOfChat(to.chatId));
+    if (session) return { key: session.key, id: session.id, kind: session.kind };
     if ('sessionId' in to) throw notFound();
-    return { ...ofOne(id('ses')), isNew: true, kind: 'chat' };
+    // Attachments are written before the input is accepted, so the chat they lie with must not be made by somebody else meanwhile.
+    const made = hasFiles ? await store.create({ ...newChat(to.chatId), attended: attended ?? false }) : undefined;
+    if (hasFiles && made === undefined) return find(to, hasFiles, attended);
+    return { ...(made ?? ofOne(id('ses'))), kind: 'chat' };
+  }
+
+  const newChat = (chatId: string): NewSession => ({ ...ofOne(id('ses')), agentId, kind: 'chat', chatId });
+
+  /** What is made when there is none of that name, by whoever comes first. */
+  function newSession({ to, attended = false }: Input, { key }: { key: string }): NewSession | null {
+    if (to === 'own') return { ...ofOne(key), agentId, kind: 'execute', attended };
+    return 'chatId' in to ? { ...newChat(to.chatId), attended } : null;
   }
 
   return {
@@ -62,7 +93,7 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
       const ready = readAttachments(input.attachments ?? []);
       if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
       const { to, origin } = input;
-      const session = await find(to);
+      const session = await find(to, ready.length > 0, input.attended);
       const context = { sessionId: session.id };
       const said = input.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
       const given = await hooks.pipeline('enqueue.before', { text: said, origin }, context);
@@ -80,12 +111,12 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
         ],
         metadata: { ...(input.metadata === undefined ? {} : { custom: input.metadata }), runId, createdAt: clock.now().toISOString(), origin },
       };
-      await files.write(session.key, ready);
+      if (ready.length > 0) await files.write(session.key, ready);
       try {
         const accepted = await runs.submit({
           agentId,
           session: to === 'own' ? { key: session.key } : 'chatId' in to ? { chatId: to.chatId } : { id: to.sessionId },
-          create: session.isNew ? { key: session.key, id: session.id, agentId, kind: session.kind, chatId: to !== 'own' && 'chatId' in to ? to.chatId : null } : null,
+          create: newSession(input, session),
           runId,
           queueItemId: id('qit'),
           delivery: input.delivery ?? 'queue',
@@ -96,6 +127,7 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
           reasoningEffort: input.reasoningEffort ?? null,
           promptId: input.id ?? null,
           promptHash: input.id === undefined ? null : hashOf(input),
+          expiresInMs: input.expiresInMs ?? null,
         });
         if (accepted.isRepeated) await files.discard(session.key, ready);
         else hooks.effect('enqueue.after', given, { sessionId: accepted.session.id, runId });
@@ -121,6 +153,7 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
         reasoningEffort: null,
         promptId: null,
         promptHash: null,
+        expiresInMs: null,
       }),
   };
 }
@@ -130,8 +163,8 @@ function ofOne(key: string): { key: string; id: string } {
 }
 
 // The content and not its spelling: what the caller left out counts as its default.
-function hashOf({ parts, attachments = [], delivery = 'queue', model, reasoningEffort, metadata }: Input): string {
-  const content = [parts, attachments.map(({ fileName, contentType, content: body, encoding = 'utf-8' }) => [fileName, contentType, encoding, body]), delivery, model ?? null, reasoningEffort ?? null, metadata ?? null];
+function hashOf({ parts, attachments = [], delivery = 'queue', model, reasoningEffort, metadata, expiresInMs }: Input): string {
+  const content = [parts, attachments.map(({ fileName, contentType, content: body, encoding = 'utf-8' }) => [fileName, contentType, encoding, body]), delivery, model ?? null, reasoningEffort ?? null, metadata ?? null, ...(expiresInMs === undefined ? [] : [expiresInMs])];
   return createHash('sha256').update(JSON.stringify(sorted(content))).digest('hex');
 }
 

@@ -80,13 +80,16 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
   async function write(events: readonly SessionEvent[], change: SessionChange | undefined, more?: (unit: Unit) => Promise<void>): Promise<number> {
     const rows = [...deferred.splice(0), ...events];
     const done = ended.splice(0);
-    const head = await committer.commit(async (unit) => {
-      const seq = await append(unit, { sessionKey, runId, fence: runId, events: rows, ...(change ? { change } : {}) });
-      if (seq === null) return lost();
-      for (const { part, savedLength } of done) if (savedLength > 0) await forgetCheckpoints(unit, runId, part.partId);
+    const own = { sessionKey, runId, fence: runId, events: rows, ...(change ? { change } : {}) };
+    const saved = done.filter(({ savedLength }) => savedLength > 0);
+    const head = more === undefined && saved.length === 0 ? await committer.append(own) : await committer.commit(async (unit) => {
+      const seq = await append(unit, own);
+      if (seq === null) return null;
+      for (const { part } of saved) await forgetCheckpoints(unit, runId, part.partId);
       await more?.(unit);
       return seq;
     });
+    if (head === null) throw lost();
     for (const writing of done) bus.closePart(sessionKey, writing.part.partId);
     return head;
   }

@@ -3,6 +3,7 @@ import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/database.ts';
 import type { Log } from '../../kernel/log.ts';
+import type { Traces } from '../../kernel/telemetry/traces.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Service } from '../service.ts';
 import { createApprovals } from './approvals/approvals.ts';
@@ -31,6 +32,7 @@ export interface SessionRoomNeeds {
   limits: RunLimits & { executeWaitMs: number; approvalTtlMs: number; heartbeatMs: number; maxReplayEvents: number; unattendedApprovals: 'deny' | 'approve' };
   clock: Clock;
   log: Log;
+  traces?: Traces;
 }
 
 export interface SessionRoom {
@@ -42,6 +44,12 @@ export interface SessionRoom {
 
 // What may wait for a reader that does not read.
 const maxBufferBytes = 1024 * 1024;
+
+/** Begins to load the tool loop, with what it is built on; whoever needs it waits for it. */
+export async function preloadLoop(): Promise<void> {
+  // Whoever needs it hears why it cannot be loaded.
+  await import('./loop.ts').catch(() => {});
+}
 
 /** Loads the tool loop meanwhile; nothing is read or written before `runs.recover()`. */
 export async function createSessionRoom(needs: SessionRoomNeeds): Promise<SessionRoom> {
@@ -74,6 +82,7 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
     forget: (session) => forgetSession({ runs, committer, files }, session),
     clock,
     log,
+    ...(needs.traces === undefined ? {} : { traces: needs.traces }),
   });
   const inputs = createInputs({ agentId, runs, store, files, hooks: registry.hooks, clock });
   return {

@@ -6,21 +6,24 @@ import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { asProblem, Problem } from '../../kernel/problem.ts';
+import { silentTraces, type Traces } from '../../kernel/telemetry/traces.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
-import { admit, type Admitted, type StartedRun, type Submission } from './admission.ts';
+import { admitAll, type Admitted, type StartedRun, type Submission } from './admission.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import { compact } from './compaction.ts';
 import { readEvent, type RunOutcome } from './events.ts';
 import { estimateTokens, readTalk, type Talk } from './history.ts';
 import { systemPrompt, systemSections } from './instructions.ts';
 import { createJournal, lost, type Journal } from './journal.ts';
+import { createBatches } from './log/batches.ts';
 import type { Bus } from './log/bus.ts';
 import type { Committer } from './log/committer.ts';
 import { readCheckpoints, runEvents, type EventStore, type LogEntry } from './log/store.ts';
 import { foldEvents } from './message.ts';
 import { modelProblem } from './model-problem.ts';
-import { cancelWaiting, settle, takeUpQueue, type Settlement, type SettlementRules } from './settlement.ts';
+import { settle, takeOut, takeUpQueue, type Settlement, type SettlementRules } from './settlement.ts';
 import { moveMessage, segmentsOf, steerRun, waitingRuns, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
+import { endSpan, runSpan } from './spans.ts';
 import type { FinishReason, ModelMessage, RunTurn, Turn } from './turn.ts';
 import { watch } from './watch.ts';
 
@@ -54,6 +57,7 @@ export interface RunsNeeds {
   forget(session: SessionRecord): Promise<void>;
   clock: Clock;
   log: Log;
+  traces?: Traces;
 }
 
 export interface RunLimits {
@@ -97,16 +101,20 @@ interface Running {
   settled: Promise<CompletedRun | Problem>;
   /** Something may be there for the next step. */
   hasSteer: boolean;
+  /** Something was, and ends with the run. */
+  hasSteered: boolean;
 }
 
 // An own settlement that cannot be written is tried again for as long; then the sweep has it.
 const settleRetryMs = 30_000;
+// Inputs that are accepted in one transaction.
+const largestAdmission = 64;
 // Of what the model takes; beyond it the past is summed up before the next step.
 const fullShare = 0.8;
 const noUsage: RunUsage = { inputTokens: 0, outputTokens: 0 };
 
 export function createRuns(needs: RunsNeeds): Runs {
-  const { store, committer, bus, agentId, limits, clock, log, registry, loop } = needs;
+  const { store, committer, bus, agentId, limits, clock, log, registry, loop, traces = silentTraces } = needs;
   const { hooks } = registry;
   const instanceId = id('ins');
   const running = new Map<string, Running>();
@@ -116,6 +124,7 @@ export function createRuns(needs: RunsNeeds): Runs {
   const closed = new AbortController();
   let isClosing = false;
   let hasOrphans = false;
+  let nextExpiryMs = Number.POSITIVE_INFINITY;
   let keepers: Promise<unknown>[] = [];
 
   const rules: SettlementRules = {
@@ -126,13 +135,32 @@ export function createRuns(needs: RunsNeeds): Runs {
     claim: (runId) => claimed.add(runId),
   };
 
+  const admissionRules = { ...rules, mostWaiting: limits.maxWaiting, mayStart: () => running.size + claimed.size < limits.maxRuns };
+  const admission = createBatches((submissions: readonly Submission[]) => committer.commit((unit) => admitAll(unit, submissions, admissionRules)), {
+    largest: largestAdmission,
+    isAlone: ({ delivery }) => delivery === 'interrupt',
+  });
+
   function begin(started: StartedRun): Promise<CompletedRun | Problem> {
     const abort = new AbortController();
-    const entry: Running = { abort, settled: Promise.resolve(lost()), hasSteer: needs.hasReplicas };
+    const entry: Running = { abort, settled: Promise.resolve(lost()), hasSteer: needs.hasReplicas, hasSteered: false };
     running.set(started.runId, entry);
     claimed.delete(started.runId);
-    entry.settled = drive(started, entry).finally(() => running.delete(started.runId));
+    entry.settled = driveTraced(started, entry).finally(() => running.delete(started.runId));
     return entry.settled;
+  }
+
+  async function driveTraced(started: StartedRun, entry: Running): Promise<CompletedRun | Problem> {
+    const { session, runId, model } = started;
+    const span = runSpan(traces, { agentId, name: needs.name, sessionId: session.id, runId, model });
+    let end: CompletedRun | Problem | undefined;
+    try {
+      end = await traces.within(span, () => drive(started, entry));
+      return end;
+    } finally {
+      const done = end instanceof Problem ? undefined : end;
+      endSpan(span, { usage: done?.usage, finishReason: done?.finishReason, reason: end instanceof Problem ? end.code : end === undefined ? 'internal_error' : undefined });
+    }
   }
 
   async function drive(started: StartedRun, entry: Running): Promise<CompletedRun | Problem> {
@@ -157,7 +185,7 @@ export function createRuns(needs: RunsNeeds): Runs {
       turn = { parts: [], text: '', usage: noUsage, finishReason: null, problem: abort.signal.aborted && reason instanceof Problem ? reason : modelProblem(thrown) };
     }
     try {
-      return await finish(started, turn, { journal, messageId, createdAt, runLog });
+      return await finish(started, turn, { journal, messageId, createdAt, hasSteered: entry.hasSteered, runLog });
     } finally {
       journal.dispose();
     }
@@ -216,6 +244,7 @@ export function createRuns(needs: RunsNeeds): Runs {
       },
       clock,
       log: runLog,
+      traces,
     });
     hooks.effect('prompt.after', { text: turn.text, outcome: turn.problem === null ? 'completed' : turn.problem.code }, context);
     return turn;
@@ -226,6 +255,7 @@ export function createRuns(needs: RunsNeeds): Runs {
     if (!needs.hasReplicas) entry.hasSteer = false;
     const steers = (await store.queue(session.key)).filter(({ delivery }) => delivery === 'steer');
     if (steers.length === 0) return [];
+    entry.hasSteered = true;
     const next = id('msg');
     const current = messageId();
     const events: LogEntry[] = [
@@ -261,7 +291,7 @@ export function createRuns(needs: RunsNeeds): Runs {
     return { parts: [], text: summary, usage, finishReason: 'stop', problem: null };
   }
 
-  async function finish(started: StartedRun, turn: Turn, { journal, messageId, createdAt, runLog }: { journal: Journal; messageId: string | null; createdAt: string; runLog: Log }): Promise<CompletedRun | Problem> {
+  async function finish(started: StartedRun, turn: Turn, { journal, messageId, createdAt, hasSteered, runLog }: { journal: Journal; messageId: string | null; createdAt: string; hasSteered: boolean; runLog: Log }): Promise<CompletedRun | Problem> {
     const { session, runId } = started;
     const { problem, usage, finishReason, parts, text } = turn;
     const outcome = outcomeOf(problem);
@@ -276,6 +306,7 @@ export function createRuns(needs: RunsNeeds): Runs {
       error,
       events: [...tail.events, ...(messageId === null ? [] : [{ type: 'message.completed' as const, messageId, message }])],
       hasCheckpoints: tail.hasCheckpoints,
+      hasSteered,
     };
     if (problem?.kind === 'internal') runLog.error({ err: problem.cause ?? problem }, 'a run failed');
     else runLog.info({ outcome, ...usage, ...(error ? { code: error.code, cause: causeOf(problem) } : {}) }, 'a run was settled');
@@ -332,11 +363,37 @@ export function createRuns(needs: RunsNeeds): Runs {
       await interrupt(run);
     }
     if (isClosing) return;
+    await expireInputs();
     for (const sessionKey of await store.idleQueues(agentId)) {
       if (running.size >= limits.maxRuns) return;
       const started = await committer.commit((unit) => takeUpQueue(unit, sessionKey, rules));
       if (started) void begin(started);
     }
+  }
+
+  /** What has waited too long is let go; the next that will is looked after in its time. */
+  async function expireInputs(): Promise<void> {
+    for (const [sessionKey, runIds] of await store.expiredInputs(agentId)) await committer.commit((unit) => takeOut(unit, agentId, sessionKey, runIds, 'expired'));
+    const nextMs = await store.nextExpiryMs(agentId);
+    if (nextMs !== null) expireIn(nextMs);
+  }
+
+  function expireIn(ms: number): void {
+    const dueMs = clock.monotonicMs() + Math.max(0, ms);
+    if (dueMs >= nextExpiryMs) return;
+    nextExpiryMs = dueMs;
+    clock.sleep(Math.max(1, ms), closing.signal).then(
+      async () => {
+        // One that was asked for later, and for an earlier time, has done it.
+        if (nextExpiryMs !== dueMs) return;
+        nextExpiryMs = Number.POSITIVE_INFINITY;
+        await expireInputs().catch((error: unknown) => {
+          log.warn({ err: error }, 'inputs that have waited too long could not be let go');
+          expireIn(1_000);
+        });
+      },
+      () => {},
+    );
   }
 
   // While it runs: keeps this process's leases, looks after runs whose lease nobody keeps, hears who wants runs ended.
@@ -421,12 +478,14 @@ export function createRuns(needs: RunsNeeds): Runs {
   return {
     async submit(submission) {
       if (isClosing) throw draining();
-      const admission = { ...rules, mostWaiting: limits.maxWaiting, mayStart: () => running.size + claimed.size < limits.maxRuns };
       let admitted: Admitted | 'again' = 'again';
       try {
         for (let attempt = 0; admitted === 'again'; attempt += 1) {
           if (attempt === 10) throw new Problem('conflict', 'conflict', 'The session is being made by many at once.', { headers: { 'retry-after': '1' } });
-          admitted = await committer.commit((unit) => admit(unit, submission, admission));
+          const verdict = await admission(submission);
+          if (verdict instanceof Problem) throw verdict;
+          if (verdict === 'again') claimed.delete(submission.runId);
+          admitted = verdict;
         }
       } catch (error) {
         claimed.delete(submission.runId);
@@ -434,6 +493,7 @@ export function createRuns(needs: RunsNeeds): Runs {
         if (!(error instanceof Problem) || error.kind === 'unavailable') hasOrphans = true;
         throw error;
       }
+      if (submission.expiresInMs !== null && admitted.started === null) expireIn(submission.expiresInMs);
       if (admitted.steers !== null) {
         const entry = running.get(admitted.steers);
         if (entry) entry.hasSteer = true;
@@ -449,12 +509,12 @@ export function createRuns(needs: RunsNeeds): Runs {
     wait,
     async cancel(session, { runId, queue = false }) {
       const fromQueue = queue ? 'all' : runId === undefined ? [] : [runId];
-      const waiting = fromQueue.length === 0 ? [] : await committer.commit((unit) => cancelWaiting(unit, agentId, session.key, fromQueue));
+      const waiting = fromQueue.length === 0 ? [] : await committer.commit((unit) => takeOut(unit, agentId, session.key, fromQueue, 'cancelled'));
       const active = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
       if (active === null || waiting.includes(active)) return waiting;
       return [...waiting, ...(await cancelRun(session, active))];
     },
-    cancelWaiting: (session, runId) => committer.commit((unit) => cancelWaiting(unit, agentId, session.key, [runId])),
+    cancelWaiting: (session, runId) => committer.commit((unit) => takeOut(unit, agentId, session.key, [runId], 'cancelled')),
     async recover() {
       await sweep();
       keepers = [keepLeases(), tidy(), ...(needs.hasReplicas ? [hearCancels(), watch({ bus, events: needs.events, isOwn: (runId) => running.has(runId), clock, log }, closing.signal)] : [])];
@@ -506,7 +566,7 @@ function interruption(run: RunRecord, all: ReturnType<typeof readEvent>[], open:
     usage.outputTokens += event.usage.outputTokens;
   }
   const error = { code: 'run_interrupted', message: 'The agent ended while this run was going on.' };
-  const end = { outcome: 'interrupted', usage, finishReason: null, error, hasCheckpoints: true } as const;
+  const end = { outcome: 'interrupted', usage, finishReason: null, error, hasCheckpoints: true, hasSteered: true } as const;
   const { messageId } = run;
   if (messageId === null) return { ...end, events: [] };
   const metadata = { runId: run.runId, status: end.outcome, model: run.model, finishReason: null, usage };

@@ -24,7 +24,7 @@ import { mediaTypes, type StreamForm } from './log/frames.ts';
 import { append, type EventStore } from './log/store.ts';
 import { statusOf, toApproval, toRun, toSession } from './records.ts';
 import type { Runs } from './runs.ts';
-import { flatten, insertSession, lockSession, patchSession, removeSession, segmentsOf, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
+import { flatten, lockSession, patchSession, removeSession, segmentsOf, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
 
 export interface SessionsNeeds {
   agentId: string;
@@ -83,6 +83,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
           limit: limit + 1,
           ...(before ? { before: { createdAt: readTime(before[0]), key: before[1] } } : {}),
           ...(query.kind === undefined ? {} : { kind: query.kind }),
+          ...(query.status === undefined ? {} : { status: query.status }),
           ...(query.archived === undefined ? {} : { archived: query.archived }),
         });
         const { items, next_cursor: nextCursor } = page(rows, limit, ({ createdAt, key }) => [createdAt, key]);
@@ -93,13 +94,10 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         if (body.metadata !== undefined) requireStorable(body.metadata, 'metadata');
         const key = makeId('ses');
         const wanted = body.id ?? key;
-        const isMade = await committer.commit(async (unit) => {
-          const made = await insertSession(unit, { key, id: wanted, agentId, kind: 'sdk', title: body.title ?? null, model: body.model ?? null, reasoningEffort: body.reasoningEffort ?? null, system: body.system ?? null, metadata: body.metadata ?? {}, attended: body.attended ?? false });
-          if (made) await append(unit, { sessionKey: key, events: [{ type: 'session.created', kind: 'sdk', title: body.title ?? null, chatId: null }] });
-          return made;
-        });
-        if (!isMade && body.ifExists !== 'return') throw new Problem('conflict', 'session_exists', 'There is a session of this id already.', { param: 'id' });
-        return { status: isMade ? 201 : 200, body: toSession(await require(wanted)) };
+        const made = await store.create({ key, id: wanted, agentId, kind: 'sdk', title: body.title ?? null, model: body.model ?? null, reasoningEffort: body.reasoningEffort ?? null, system: body.system ?? null, metadata: body.metadata ?? {}, attended: body.attended ?? false });
+        if (made) return { status: 201, body: toSession(made) };
+        if (body.ifExists !== 'return') throw new Problem('conflict', 'session_exists', 'There is a session of this id already.', { param: 'id' });
+        return { status: 200, body: toSession(await require(wanted)) };
       },
 
       'sessions.get': async ({ path }) => ({ status: 200, body: toSession(await require(path.sessionId)) }),
@@ -145,7 +143,9 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const after = query.cursor === undefined ? 0 : readSeq(query.cursor);
         const found = await events.messages(segmentsOf(session), after, limit + 1);
         const { items, next_cursor: nextCursor } = page(found, limit, ({ seq }) => String(seq));
-        return { status: 200, body: { items: items.map((event) => (readEvent(event) as Extract<SessionEvent, { type: 'message.completed' }>).message), nextCursor, seq: session.headSeq } };
+        // From before the message that is being written, of which nothing is in the items.
+        const begun = session.activeRunId === null ? undefined : await events.openMessage(session.key, session.activeRunId);
+        return { status: 200, body: { items: items.map((event) => (readEvent(event) as Extract<SessionEvent, { type: 'message.completed' }>).message), nextCursor, seq: begun === undefined ? session.headSeq : begun - 1 } };
       },
 
       'sessions.getSystem': async ({ path }) => {

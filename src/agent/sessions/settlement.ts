@@ -3,12 +3,12 @@
 import type { RunUsage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { beginning, shifted, type StartedRun } from './admission.ts';
+import { beginning, mostShown, shifted, type StartedRun } from './admission.ts';
 import { pendingApprovals, resolveApproval } from './approvals/store.ts';
 import type { RunError, RunOutcome } from './events.ts';
 import type { Unit } from './log/committer.ts';
-import { append, forgetCheckpoints, type LogEntry } from './log/store.ts';
-import { endRuns, lockSession, runInUnit, startRun, steeredRuns, waitingRuns, type Holder, type RunRecord, type SessionRecord } from './store.ts';
+import { append, type LogEntry } from './log/store.ts';
+import { endRuns, lockSession, moveOn, runInUnit, steeredRuns, waitingRuns, type Holder, type RunRecord, type SessionRecord } from './store.ts';
 
 export interface Settlement {
   outcome: RunOutcome;
@@ -18,6 +18,8 @@ export interface Settlement {
   /** What is still to be written before the end. */
   events: readonly LogEntry[];
   hasCheckpoints: boolean;
+  /** Whether inputs were taken into the run on its way, which end with it. */
+  hasSteered: boolean;
 }
 
 export interface SettlementRules {
@@ -39,13 +41,13 @@ export async function settle(unit: Unit, run: RunKey, make: Settlement | (() => 
   const session = await lockSession(unit, rules.agentId, { key: run.sessionKey });
   if (session?.activeRunId !== run.runId) return null;
   const settlement = typeof make === 'function' ? await make() : make;
-  const { outcome, usage, finishReason, error, hasCheckpoints } = settlement;
+  const { outcome, usage, finishReason, error, hasCheckpoints, hasSteered } = settlement;
   const { runId, sessionKey } = run;
   const open = session.pendingApprovals > 0 ? await pendingApprovals(unit, runId) : [];
   for (const { approvalId } of open) await resolveApproval(unit, approvalId, { status: 'denied', by: 'run', reason: 'The run has ended.' });
-  const steered = await steeredRuns(unit, runId);
+  const steered = hasSteered ? await steeredRuns(unit, runId) : [];
   const end = { outcome, usage, finishReason, error };
-  const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey) : [];
+  const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, mostShown + 1) : [];
   const next = rules.mayContinue() ? waiting[0] : undefined;
   const events: LogEntry[] = [
     ...settlement.events,
@@ -69,9 +71,7 @@ export async function settle(unit: Unit, run: RunKey, make: Settlement | (() => 
       outputTokens: usage.outputTokens,
     },
   });
-  await endRuns(unit, [runId, ...steered], end);
-  if (hasCheckpoints) await forgetCheckpoints(unit, runId);
-  if (begun) await startRun(unit, begun.started.runId, begun.started, rules.holder);
+  await moveOn(unit, { runIds: [runId, ...steered], end }, hasCheckpoints ? runId : null, begun ? { ...begun.started, holder: rules.holder } : null);
   return { next: begun?.started ?? null, settlement };
 }
 
@@ -79,12 +79,12 @@ export async function settle(unit: Unit, run: RunKey, make: Settlement | (() => 
 export async function takeUpQueue(unit: Unit, sessionKey: string, rules: SettlementRules): Promise<StartedRun | null> {
   const session = await lockSession(unit, rules.agentId, { key: sessionKey });
   if (!session || session.activeRunId !== null || session.queueLength === 0 || !rules.mayContinue()) return null;
-  const waiting = await waitingRuns(unit, sessionKey);
+  const waiting = await waitingRuns(unit, sessionKey, mostShown + 1);
   const [next] = waiting;
   if (!next) return null;
   const { started, events } = takeUp(session, next, waiting, rules);
   await append(unit, { sessionKey, runId: next.runId, events, change: { activeRunId: next.runId, queue: -1, messages: started.messageId === null ? 0 : 1 } });
-  await startRun(unit, next.runId, started, rules.holder);
+  await moveOn(unit, null, null, { ...started, holder: rules.holder });
   return started;
 }
 
@@ -95,26 +95,31 @@ function takeUp(session: SessionRecord, next: RunRecord, waiting: readonly RunRe
   const rest = waiting.slice(1);
   const events: LogEntry[] = [
     { type: 'queue.removed', runId: next.runId, queueItemId: next.queueItemId ?? next.runId, reason: 'started' },
-    ...(rest.length === 0 ? [] : [{ ...shifted(rest, rest.length, (index) => index + 1), runId: null }]),
+    ...(rest.length === 0 ? [] : [{ ...shifted(rest, session.queueLength - 1, (index) => index + 1), runId: null }]),
     ...beginning({ runId: next.runId, messageId, model, inputMessageId: next.inputMessageId, queueLength: session.queueLength - 1, index: session.messageCount }),
   ];
   const started: StartedRun = { session, runId: next.runId, messageId, model, reasoningEffort: next.reasoningEffort ?? session.reasoningEffort, delivery: next.delivery, origin: next.origin, input: null };
   return { started, events };
 }
 
+const reasons = {
+  cancelled: { code: 'run_cancelled', message: 'The input was taken out of the queue.' },
+  expired: { code: 'run_expired', message: 'The input had not begun within the time that it was given.' },
+} as const;
+
 /** Takes inputs out of the queue. Those that have begun, or are over, stay as they are. */
-export async function cancelWaiting(unit: Unit, agentId: string, sessionKey: string, runIds: readonly string[] | 'all'): Promise<string[]> {
+export async function takeOut(unit: Unit, agentId: string, sessionKey: string, runIds: readonly string[] | 'all', reason: keyof typeof reasons): Promise<string[]> {
   const session = await lockSession(unit, agentId, { key: sessionKey });
   if (!session) return [];
   const waiting = await waitingRuns(unit, sessionKey);
   const gone = waiting.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
   if (gone.length === 0) return [];
-  const end = { outcome: 'cancelled' as const, usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: { code: 'run_cancelled', message: 'The input was taken out of the queue.' } };
+  const end = { outcome: reason, usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: reasons[reason] };
   const rest = waiting.filter((run) => !gone.includes(run));
   const running = session.activeRunId === null ? 0 : 1;
   const events: LogEntry[] = gone.flatMap(({ runId, queueItemId, inputMessageId }): LogEntry[] => [
-    { type: 'queue.removed', runId, queueItemId: queueItemId ?? runId, reason: 'cancelled' },
-    ...(inputMessageId === null ? [] : [{ type: 'message.updated' as const, runId, messageId: inputMessageId, metadata: { status: 'cancelled' } }]),
+    { type: 'queue.removed', runId, queueItemId: queueItemId ?? runId, reason },
+    ...(inputMessageId === null ? [] : [{ type: 'message.updated' as const, runId, messageId: inputMessageId, metadata: { status: reason } }]),
     { type: 'run.settled', runId, ...end },
   ]);
   if (rest.length > 0) events.push({ ...shifted(rest, rest.length, (index) => index + running), runId: null });

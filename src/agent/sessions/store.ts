@@ -1,8 +1,9 @@
 // Sessions, runs and the queue between them. Every function that writes takes a unit of the committer and locks the
 // session's row before anything else: one order of locks, no deadlock, and positions that cannot be given twice.
-import type { Database } from '../../kernel/database.ts';
+import type { Database, Sql } from '../../kernel/database.ts';
 import type { RunUsage } from '../../contract/agent/types.gen.ts';
 import { asJson, asText, type RunError, type RunOutcome } from './events.ts';
+import { createBatches } from './log/batches.ts';
 import type { Unit } from './log/committer.ts';
 import type { Segment } from './log/store.ts';
 
@@ -79,6 +80,7 @@ export interface NewRun {
   promptId: string | null;
   promptHash: string | null;
   receipt: object | null;
+  expiresInMs?: number | null;
 }
 
 export interface RunRecord {
@@ -98,6 +100,7 @@ export interface RunRecord {
   instanceId: string | null;
   steeredInto: string | null;
   receipt: object | null;
+  promptId: string | null;
   promptHash: string | null;
   usage: RunUsage | null;
   finishReason: string | null;
@@ -189,6 +192,7 @@ interface RunRow {
   instance_id: string | null;
   steered_into: string | null;
   receipt: object | null;
+  prompt_id: string | null;
   prompt_hash: string | null;
   usage: RunUsage | null;
   finish_reason: string | null;
@@ -216,6 +220,7 @@ function runOf(row: RunRow): RunRecord {
     instanceId: row.instance_id,
     steeredInto: row.steered_into,
     receipt: row.receipt,
+    promptId: row.prompt_id,
     promptHash: row.prompt_hash,
     usage: row.usage,
     finishReason: row.finish_reason,
@@ -238,54 +243,125 @@ export async function lockSession({ tx }: Unit, agentId: string, named: Named): 
   return row && sessionOf(row);
 }
 
+/** All of them that are there, locked; each kind of name in one statement, in one order, so that two of these never wait for each other. */
+export async function lockSessions({ tx }: Unit, agentId: string, named: readonly Named[]): Promise<SessionRecord[]> {
+  const ids = named.flatMap((name) => ('id' in name ? [name.id] : []));
+  const chats = named.flatMap((name) => ('chatId' in name ? [name.chatId] : []));
+  const rows: SessionRow[] = [];
+  if (ids.length > 0) {
+    rows.push(...(await tx<SessionRow[]>`
+      select *, null as parent_public_id from agent.sessions_sessions
+      where agent_id = ${agentId} and deleted_at is null and public_id = any(${[...new Set(ids)]}::text[]) order by session_id for update`));
+  }
+  if (chats.length > 0) {
+    rows.push(...(await tx<SessionRow[]>`
+      select *, null as parent_public_id from agent.sessions_sessions
+      where agent_id = ${agentId} and deleted_at is null and chat_id = any(${[...new Set(chats)]}::text[]) order by session_id for update`));
+  }
+  return rows.map(sessionOf);
+}
+
 /** False when the id or the chat is taken. */
-export async function insertSession({ tx }: Unit, session: NewSession): Promise<boolean> {
-  const written = await tx`
+export async function insertSession(unit: Unit, session: NewSession): Promise<boolean> {
+  return (await insertSessions(unit, [session])).has(session.key);
+}
+
+/** The keys of those whose id and chat were free. */
+export async function insertSessions({ tx }: Unit, sessions: readonly NewSession[]): Promise<Set<string>> {
+  const rows = await tx<{ session_id: string }[]>`
     insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
       attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
-    values (${session.key}, ${session.id}, ${session.agentId}, ${session.kind}, ${session.forkSeq ?? 0}, ${textOrNull(session.title)}, ${session.model ?? null},
-      ${session.reasoningEffort ?? null}, ${textOrNull(session.system)}, ${asJson(session.metadata ?? {})}::text::jsonb, ${session.attended ?? false},
-      ${session.chatId ?? null}, ${session.parentKey ?? null}, ${session.forkSeq ?? 0}, ${session.forkMessageId ?? null},
-      ${asJson(session.lineage ?? [])}::text::jsonb, ${session.messageCount ?? 0})
-    on conflict do nothing`;
-  return written.count === 1;
+    select session_id, public_id, agent_id, kind, fork_seq, title, model, reasoning_effort, system, metadata,
+      attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
+    from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as made (session_id text, public_id text, agent_id text, kind text, title text, model text, reasoning_effort text, system text,
+      metadata jsonb, attended boolean, chat_id text, parent_id text, fork_seq integer, fork_message_id text, lineage jsonb, message_count integer)
+    on conflict do nothing returning session_id`;
+  return new Set(rows.map((row) => row.session_id));
 }
 
-export async function insertRun({ tx }: Unit, run: NewRun): Promise<void> {
+/** Sessions and their first event in one statement, which needs no transaction around it. By their keys those whose id was free. */
+async function createSessions(sql: Sql, sessions: readonly NewSession[]): Promise<Map<string, SessionRecord>> {
+  const rows = await sql<SessionRow[]>`
+    with made as (
+      insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata, attended, chat_id)
+      select session_id, public_id, agent_id, kind, 1, title, model, reasoning_effort, system, metadata, attended, chat_id
+      from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as made (session_id text, public_id text, agent_id text, kind text, title text,
+        model text, reasoning_effort text, system text, metadata jsonb, attended boolean, chat_id text)
+      on conflict do nothing returning *
+    ), written as (
+      insert into agent.sessions_events (session_id, seq, type, data)
+      select session_id, 1, 'session.created', jsonb_build_object('kind', kind, 'title', title, 'chatId', chat_id) from made
+    )
+    select *, null as parent_public_id from made`;
+  return new Map(rows.map((row) => [row.session_id, sessionOf(row)]));
+}
+
+function toRow(session: NewSession): object {
+  return {
+    session_id: session.key,
+    public_id: session.id,
+    agent_id: session.agentId,
+    kind: session.kind,
+    title: session.title ?? null,
+    model: session.model ?? null,
+    reasoning_effort: session.reasoningEffort ?? null,
+    system: session.system ?? null,
+    metadata: session.metadata ?? {},
+    attended: session.attended ?? false,
+    chat_id: session.chatId ?? null,
+    parent_id: session.parentKey ?? null,
+    fork_seq: session.forkSeq ?? 0,
+    fork_message_id: session.forkMessageId ?? null,
+    lineage: session.lineage ?? [],
+    message_count: session.messageCount ?? 0,
+  };
+}
+
+/** In their order, which is that of their acceptance. What `begins` is at once running, in this process. */
+export async function insertRuns({ tx }: Unit, runs: readonly (NewRun & { begins: { messageId: string | null } | null })[], { instanceId, leaseMs }: Holder): Promise<void> {
+  const rows = runs.map((run, ordinal) => ({
+    ordinal,
+    run_id: run.runId,
+    session_id: run.sessionKey,
+    agent_id: run.agentId,
+    delivery: run.delivery,
+    is_urgent: run.isUrgent,
+    origin: run.origin,
+    queue_item_id: run.queueItemId,
+    input_message_id: run.inputMessageId,
+    preview: run.preview,
+    model: run.model,
+    reasoning_effort: run.reasoningEffort,
+    prompt_id: run.promptId,
+    prompt_hash: run.promptHash,
+    receipt: run.receipt,
+    message_id: run.begins?.messageId ?? null,
+    begins: run.begins !== null,
+    expires_in_ms: run.expiresInMs ?? null,
+  }));
   await tx`
     insert into agent.sessions_runs (run_id, session_id, agent_id, status, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
-      reasoning_effort, prompt_id, prompt_hash, receipt)
-    values (${run.runId}, ${run.sessionKey}, ${run.agentId}, 'accepted', ${run.delivery}, ${run.isUrgent}, ${run.origin}, ${run.queueItemId},
-      ${run.inputMessageId}, ${asText(run.preview)}, ${run.model}, ${run.reasoningEffort}, ${run.promptId}, ${run.promptHash}, ${run.receipt && asJson(run.receipt)}::text::jsonb)`;
+      reasoning_effort, prompt_id, prompt_hash, receipt, message_id, instance_id, lease_until, started_at, expires_at)
+    select run_id, session_id, agent_id, case when begins then 'running' else 'accepted' end, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
+      reasoning_effort, prompt_id, prompt_hash, nullif(receipt, 'null'::jsonb), message_id, case when begins then ${instanceId}::text end,
+      case when begins then agent.townhall_now() + ${leaseMs} * interval '1 millisecond' end, case when begins then agent.townhall_now() end,
+      agent.townhall_now() + expires_in_ms * interval '1 millisecond'
+    from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as run (ordinal integer, run_id text, session_id text, agent_id text, delivery text, is_urgent boolean, origin text,
+      queue_item_id text, input_message_id text, preview text, model text, reasoning_effort text, prompt_id text, prompt_hash text, receipt jsonb, message_id text, begins boolean, expires_in_ms integer)
+    order by ordinal`;
 }
 
-/** Accepted and at once running: the one statement of an input that need not wait. */
-export async function insertStartedRun({ tx }: Unit, run: NewRun & { messageId: string | null; model: string }, { instanceId, leaseMs }: Holder): Promise<void> {
-  await tx`
-    insert into agent.sessions_runs (run_id, session_id, agent_id, status, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
-      reasoning_effort, prompt_id, prompt_hash, receipt, message_id, instance_id, lease_until, started_at)
-    values (${run.runId}, ${run.sessionKey}, ${run.agentId}, 'running', ${run.delivery}, ${run.isUrgent}, ${run.origin}, ${run.queueItemId},
-      ${run.inputMessageId}, ${asText(run.preview)}, ${run.model}, ${run.reasoningEffort}, ${run.promptId}, ${run.promptHash}, ${run.receipt && asJson(run.receipt)}::text::jsonb, ${run.messageId}, ${instanceId},
-      agent.townhall_now() + ${leaseMs} * interval '1 millisecond', agent.townhall_now())`;
-}
-
-export async function startRun({ tx }: Unit, runId: string, run: { messageId: string | null; model: string }, { instanceId, leaseMs }: Holder): Promise<void> {
-  await tx`
-    update agent.sessions_runs
-    set status = 'running', started_at = agent.townhall_now(), message_id = ${run.messageId}, model = ${run.model}, instance_id = ${instanceId},
-      lease_until = agent.townhall_now() + ${leaseMs} * interval '1 millisecond'
-    where run_id = ${runId}`;
-}
-
-export async function runByPrompt({ tx }: Unit, sessionKey: string, promptId: string): Promise<RunRecord | undefined> {
-  const [row] = await tx<RunRow[]>`select * from agent.sessions_runs where session_id = ${sessionKey} and prompt_id = ${promptId}`;
-  return row && runOf(row);
+/** What was accepted under these ids of the callers' own; another session's run of the same id may be among them. */
+export async function runsByPrompt({ tx }: Unit, sessionKeys: readonly string[], promptIds: readonly string[]): Promise<RunRecord[]> {
+  const rows = await tx<RunRow[]>`
+    select * from agent.sessions_runs where session_id = any(${[...sessionKeys]}::text[]) and prompt_id = any(${[...promptIds]}::text[])`;
+  return rows.map(runOf);
 }
 
 /** What waits in a session, in the order in which it will run. */
-export async function waitingRuns({ tx }: Unit, sessionKey: string): Promise<RunRecord[]> {
+export async function waitingRuns({ tx }: Unit, sessionKey: string, limit = 1_000_000): Promise<RunRecord[]> {
   const rows = await tx<RunRow[]>`
-    select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place`;
+    select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place limit ${limit}`;
   return rows.map(runOf);
 }
 
@@ -316,12 +392,26 @@ export interface RunEnd {
 }
 
 /** Ends runs once; those that have ended stay as they are. */
-export async function endRuns({ tx }: Unit, runIds: readonly string[], { outcome, usage, finishReason, error }: RunEnd): Promise<void> {
+export async function endRuns(unit: Unit, runIds: readonly string[], end: RunEnd): Promise<void> {
+  await moveOn(unit, { runIds, end }, null, null);
+}
+
+/** What one run leaves behind and how the next begins, in one statement. `forget` is the run whose open text is in the log by now. */
+export async function moveOn({ tx }: Unit, ended: { runIds: readonly string[]; end: RunEnd } | null, forget: string | null, next: { runId: string; messageId: string | null; model: string; holder: Holder } | null): Promise<void> {
+  const end = ended?.end;
   await tx`
+    with ended as (
+      update agent.sessions_runs
+      set status = ${end?.outcome ?? null}::text, settled_at = agent.townhall_now(), finish_reason = ${end?.finishReason ?? null}::text,
+        usage = ${end ? asJson(end.usage) : null}::text::jsonb, error = ${end?.error ? asJson(end.error) : null}::text::jsonb
+      where run_id = any(${[...(ended?.runIds ?? [])]}::text[]) and settled_at is null
+    ), forgotten as (
+      delete from agent.sessions_checkpoints where run_id = ${forget}::text
+    )
     update agent.sessions_runs
-    set status = ${outcome}, settled_at = agent.townhall_now(), finish_reason = ${finishReason}, usage = ${asJson(usage)}::text::jsonb,
-      error = ${error && asJson(error)}::text::jsonb
-    where run_id = any(${[...runIds]}::text[]) and settled_at is null`;
+    set status = 'running', started_at = agent.townhall_now(), message_id = ${next?.messageId ?? null}::text, model = ${next?.model ?? null}::text,
+      instance_id = ${next?.holder.instanceId ?? null}::text, lease_until = agent.townhall_now() + ${next?.holder.leaseMs ?? 0}::integer * interval '1 millisecond'
+    where run_id = ${next?.runId ?? null}::text`;
 }
 
 export async function removeSession({ tx }: Unit, sessionKey: string): Promise<'hidden' | 'gone'> {
@@ -373,6 +463,8 @@ export async function flatten({ tx }: Unit, session: SessionRecord): Promise<voi
 }
 
 export interface SessionStore {
+  /** With its first event; undefined when the id is taken. Several that come at one time are made in one statement. */
+  create(session: NewSession): Promise<SessionRecord | undefined>;
   session(agentId: string, named: Named): Promise<SessionRecord | undefined>;
   list(query: ListQuery): Promise<SessionRecord[]>;
   run(sessionKey: string, runId: string): Promise<RunRecord | undefined>;
@@ -387,6 +479,10 @@ export interface SessionStore {
    * has them. The caller knows which of them it runs itself.
    */
   abandonedRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<RunRecord[]>;
+  /** What has waited for longer than it may, by session. */
+  expiredInputs(agentId: string): Promise<Map<string, string[]>>;
+  /** How long until the next of them; null when nothing that waits has an end. */
+  nextExpiryMs(agentId: string): Promise<number | null>;
   /** Sessions in which something waits and nothing runs. */
   idleQueues(agentId: string): Promise<string[]>;
   /** Execute sessions that nobody will ask for any more. */
@@ -400,11 +496,20 @@ export interface ListQuery {
   limit: number;
   before?: { createdAt: string; key: string };
   kind?: SessionKind;
+  status?: 'idle' | 'running' | 'requires_action';
   archived?: boolean;
 }
 
 export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
+  const create = createBatches(
+    async (sessions: readonly NewSession[]) => {
+      const made = await createSessions(sql, sessions);
+      return sessions.map(({ key }) => made.get(key));
+    },
+    { largest: 64 },
+  );
   return {
+    create,
     async session(agentId, named) {
       const [row] = await sql<SessionRow[]>`
         select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
@@ -414,12 +519,13 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
         }`;
       return row && sessionOf(row);
     },
-    async list({ agentId, limit, before, kind, archived }) {
+    async list({ agentId, limit, before, kind, status, archived }) {
       const rows = await sql<SessionRow[]>`
         select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
         left join agent.sessions_sessions parent on parent.session_id = own.parent_id
         where own.agent_id = ${agentId} and own.deleted_at is null
           and (${kind ?? null}::text is null or own.kind = ${kind ?? null})
+          and (${status ?? null}::text is null or ${status ?? null}::text = case when own.pending_approvals > 0 then 'requires_action' when own.active_run_id is null then 'idle' else 'running' end)
           and (${archived ?? null}::boolean is null or (own.archived_at is not null) = ${archived ?? null}::boolean)
           and (${before === undefined}::boolean or (date_trunc('milliseconds', own.created_at), own.session_id) < (${before?.createdAt ?? null}::timestamptz, ${before?.key ?? null}::text))
         order by date_trunc('milliseconds', own.created_at) desc, own.session_id desc limit ${limit}`;
@@ -458,6 +564,18 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
           and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
         order by place`;
       return rows.map(runOf);
+    },
+    async expiredInputs(agentId) {
+      const rows = await sql<{ session_id: string; run_ids: string[] }[]>`
+        select session_id, array_agg(run_id) as run_ids from agent.sessions_runs
+        where agent_id = ${agentId} and status = 'accepted' and steered_into is null and expires_at <= agent.townhall_now() group by session_id`;
+      return new Map(rows.map((row) => [row.session_id, row.run_ids]));
+    },
+    async nextExpiryMs(agentId) {
+      const [row] = await sql<{ in_ms: number | null }[]>`
+        select (extract(epoch from min(expires_at) - agent.townhall_now()) * 1000)::float8 as in_ms from agent.sessions_runs
+        where agent_id = ${agentId} and status = 'accepted' and steered_into is null and expires_at is not null`;
+      return row?.in_ms ?? null;
     },
     async idleQueues(agentId) {
       const rows = await sql<{ session_id: string }[]>`

@@ -6,11 +6,13 @@ import type { RunUsage, UiMessagePart } from '../../contract/agent/types.gen.ts'
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
+import { silentTraces, traced, type Traces } from '../../kernel/telemetry/traces.ts';
 import { callAction, type Hooks, type PluginRegistry, type Tool } from '../plugins/index.ts';
 import type { SessionEvent } from './events.ts';
 import type { Journal } from './journal.ts';
 import { foldMessage } from './message.ts';
 import { modelProblem } from './model-problem.ts';
+import { endSpan, stepSpan, toolSpan } from './spans.ts';
 
 export type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' | 'error' | 'other';
 
@@ -41,6 +43,8 @@ export interface TurnNeeds {
   shorten(messages: ModelMessage[], lastInputTokens: number): Promise<ModelMessage[] | null>;
   clock: Clock;
   log: Log;
+  /** Steps and tools are spans where it is traced. */
+  traces?: Traces;
 }
 
 export type Verdict = { isApproved: true } | { isApproved: false; approvalId: string | null; reason: string };
@@ -64,7 +68,7 @@ export type RunTurn = (needs: TurnNeeds) => Promise<Turn>;
 
 /** Never throws. */
 export async function runTurn(needs: TurnNeeds): Promise<Turn> {
-  const { journal, hooks, log, clock } = needs;
+  const { journal, hooks, log, clock, traces = silentTraces } = needs;
   let fold = foldMessage();
   const usage: RunUsage = { inputTokens: 0, outputTokens: 0 };
   const stop = new AbortController();
@@ -88,6 +92,17 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
 
   /** One call of the model and of the tools that it asks for. */
   async function takeStep(step: number): Promise<{ wantsMore: boolean; hasBegun: boolean }> {
+    const span = stepSpan(traces, { model: needs.model.modelId, step, sessionId: needs.sessionId });
+    let end: StepEnd | undefined;
+    try {
+      return await traces.within(span, () => runStep(step, (ended) => (end = ended)));
+    } finally {
+      const reason = failure === undefined ? undefined : modelProblem(failure).code;
+      endSpan(span, { usage: end === undefined ? undefined : counted(end.usage), finishReason: end && finishReasonOf(end), reason });
+    }
+  }
+
+  async function runStep(step: number, ended: (end: StepEnd) => void): Promise<{ wantsMore: boolean; hasBegun: boolean }> {
     let hasBegun = false;
     let called = 0;
     let answered = 0;
@@ -98,6 +113,7 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
       messages,
       tools: toolSet(needs, record),
       maxRetries: 0,
+      headers: { traceparent: traces.traceparent() },
       abortSignal: signal,
       // Errors come through the stream; without this they would be printed as well.
       onError: () => {},
@@ -144,6 +160,7 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
         }
         case 'finish-step': {
           end = part;
+          ended(part);
           const { inputTokens, outputTokens } = counted(part.usage);
           usage.inputTokens += inputTokens;
           usage.outputTokens += outputTokens;
@@ -250,7 +267,7 @@ function toolSet(needs: TurnNeeds, record: (events: SessionEvent[]) => Promise<v
         description: tool.definition.description,
         inputSchema: jsonSchema(tool.definition.input),
         execute: (input, { toolCallId, abortSignal }) =>
-          runTool(needs, record, { tool, toolCallId, input, signal: abortSignal ?? needs.signal }),
+          traced(needs.traces ?? silentTraces, toolSpan(needs.traces ?? silentTraces, { toolName: tool.name, toolCallId }), () => runTool(needs, record, { tool, toolCallId, input, signal: abortSignal ?? needs.signal })),
       }),
     ]),
   );

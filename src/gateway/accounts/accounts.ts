@@ -17,13 +17,14 @@ import { createGuesses, type GuessBudgets } from './guesses/guesses.ts';
 import { createAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
 import { createCallback } from './login/callback.ts';
 import { loginHandlers } from './login/handlers.ts';
-import type { AuditPort, ChangesPort, EnvReader } from './ports.ts';
+import type { AuditPort, ChangesPort, CreditsPort, EnvReader } from './ports.ts';
 import { emailCodeProvider } from './providers/email-code.ts';
 import { localLogin } from './providers/local.ts';
 import { createOpenId } from './providers/openid.ts';
 import { passwordProvider } from './providers/password.ts';
 import type { LoginProvider, Person } from './providers/provider.ts';
 import { thirdParties, thirdPartyKeys } from './providers/third-parties.ts';
+import type { AccountsStore } from './store.ts';
 import type { AccountsStores } from './stores.ts';
 import { tokens } from './tokens/tokens.ts';
 import { newUserToken } from './user-token.ts';
@@ -45,6 +46,7 @@ export interface AccountsNeeds {
   mail: Mailer & { env?: Service['env'] };
   audit: AuditPort;
   changes: ChangesPort;
+  credits: CreditsPort;
   /** Whether the local login exists now; `mayLogInLocally` says so for a server's settings. */
   localLogin: () => boolean;
   /** The address under which browsers reach this server, without a trailing slash; null while that is not known. Never taken from a request. */
@@ -84,7 +86,16 @@ const callbackPath = '/v1/accounts/oauth/callback';
 
 export function accounts(needs: AccountsNeeds): Accounts {
   const { bureaus, log, mail, audit, changes, env } = needs;
-  const { accounts: store, attempts: attemptStore, tickets, guesses: guessStore } = needs.stores;
+  const { accounts: records, attempts: attemptStore, tickets, guesses: guessStore } = needs.stores;
+  // Wherever a user is made, the balance is made with it.
+  const store: AccountsStore = {
+    ...records,
+    async ensureUser(tx, bureauId, person, newUserId) {
+      const user = await records.ensureUser(tx, bureauId, person, newUserId);
+      if (user.isNew) await needs.credits.openAccount(tx, { userId: user.userId, bureauId, startingCredits: user.startingCredits });
+      return user;
+    },
+  };
   const times = { ...defaultLoginTimes, ...needs.times };
   const background = createBackground(log);
   const guesses = createGuesses(guessStore, needs.guesses);
@@ -127,7 +138,7 @@ export function accounts(needs: AccountsNeeds): Accounts {
     handlers: {
       ...loginHandlers({ providers, attempts, attemptStore, tickets, callback, guesses, background, servingBureau }),
       ...registration({ store, tickets, guesses, passwords, mail, audit, changes, background, servingBureau, ttlSeconds: times.attemptSeconds }),
-      ...tokens({ store, audit, changes, servingBureau }),
+      ...tokens({ store, audit, changes, credits: needs.credits, servingBureau }),
       ...users({ store, attempts: attemptStore, guesses, audit, changes }),
       'accounts.getMe': async (call) => {
         const { userId, bureauId, tokenId } = call.identity;

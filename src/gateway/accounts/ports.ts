@@ -19,6 +19,13 @@ export interface ChangesPort {
   bump(tx: Tx): Promise<void>;
 }
 
+/** What users and API keys have of the ledger, from the transaction on that makes them. */
+export interface CreditsPort {
+  openAccount(tx: Tx, user: { userId: string; bureauId: string; startingCredits: bigint | null }): Promise<void>;
+  openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
+  keys(tokenIds: readonly string[]): Promise<{ tokenId: string; cap: bigint | null; spent: bigint }[]>;
+}
+
 /** Declared keys as they are now: the database's, or the process's. */
 export interface EnvReader {
   get(key: string): string | undefined;

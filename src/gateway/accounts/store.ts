@@ -103,24 +103,33 @@ export interface AccountsQueries {
   eraseUser(userId: string): Promise<void>;
 }
 
+export interface EnsuredUser {
+  userId: string;
+  state: UserState;
+  isNew: boolean;
+  /** What the Bureau gives to a new user; null where the server's own amount applies. */
+  startingCredits: bigint | null;
+}
+
 export interface AccountsStore extends AccountsQueries {
   /** `tx` is for what other stores and ports do in the same transaction. */
   tx<T>(work: (queries: AccountsQueries, tx: Tx) => Promise<T>): Promise<T>;
   /** The user that the person is in the Bureau, made when there is none; `newUserId` is the id to make it with. */
-  ensureUser(tx: Tx, bureauId: string, person: Person, newUserId: string): Promise<{ userId: string; state: UserState; isNew: boolean }>;
+  ensureUser(tx: Tx, bureauId: string, person: Person, newUserId: string): Promise<EnsuredUser>;
 }
 
 /** The Bureaus' own SQL for the state of the Bureau that a column names. */
 export interface BureauStates {
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
+  startingCreditsOf(sql: Sql, column: string): SqlFragment;
 }
 
 export function accountsStore(database: Database, bureaus: BureauStates): AccountsStore {
   return {
     ...queries(database.sql, bureaus),
     tx: (work) => database.tx((tx) => work(queries(tx, bureaus), tx)),
-    ensureUser,
+    ensureUser: (tx, bureauId, person, newUserId) => ensureUser(tx, bureaus, { bureauId, person, newUserId }),
   };
 }
 
@@ -248,7 +257,11 @@ function chosen(sql: Sql, { tokenId, userId, bureauId, kinds, except }: TokenCho
     ${except === undefined ? sql`` : sql`and t.token_id <> ${except}`}` as unknown as SqlFragment;
 }
 
-async function ensureUser(tx: Tx, bureauId: string, person: Person, newUserId: string) {
+async function ensureUser(
+  tx: Tx,
+  bureaus: BureauStates,
+  { bureauId, person, newUserId }: { bureauId: string; person: Person; newUserId: string },
+): Promise<EnsuredUser> {
   // Two first logins of one person at once would make two users; the second waits here and finds the first's.
   await tx`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify(['identity', bureauId, person.issuer, person.subject])}, 0))`;
   const [known] = await tx<{ userId: string; state: UserState }[]>`
@@ -263,13 +276,14 @@ async function ensureUser(tx: Tx, bureauId: string, person: Person, newUserId: s
       set email = coalesce(${email}, email), display_name = coalesce(${displayName}, display_name), avatar_url = coalesce(${avatarUrl}, avatar_url)
       where user_id = ${known.userId} and (email, display_name, avatar_url)
         is distinct from (coalesce(${email}, email), coalesce(${displayName}, display_name), coalesce(${avatarUrl}, avatar_url))`;
-    return { ...known, isNew: false };
+    return { ...known, isNew: false, startingCredits: null };
   }
-  await tx`
+  const [made] = await tx<{ startingCredits: bigint | null }[]>`
     insert into gateway.accounts_users (user_id, bureau_id, email, display_name, avatar_url)
-    values (${newUserId}, ${bureauId}, ${email}, ${displayName}, ${avatarUrl})`;
+    values (${newUserId}, ${bureauId}, ${email}, ${displayName}, ${avatarUrl})
+    returning ${bureaus.startingCreditsOf(tx, 'accounts_users.bureau_id')} as "startingCredits"`;
   await tx`
     insert into gateway.accounts_identities (bureau_id, issuer, subject, user_id)
     values (${bureauId}, ${person.issuer}, ${person.subject}, ${newUserId})`;
-  return { userId: newUserId, state: 'active' as const, isNew: true };
+  return { userId: newUserId, state: 'active', isNew: true, startingCredits: made?.startingCredits ?? null };
 }

@@ -4,29 +4,36 @@
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { ResponseRequest, StreamRequest } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
+import type { Tx } from '../../kernel/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Call, Reply } from '../../kernel/operation.ts';
 import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
+import type { Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
-import { type AttemptsNeeds, createAttempts, ranHeaders } from './attempts.ts';
+import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } from './attempts.ts';
 import { openCatalog, viewOf, type CatalogModel } from './catalog.ts';
 import * as chatFormat from './chat-format.ts';
-import { createForeignCalls, type ForeignCall, type ForeignReply, requireFormat } from './foreign-calls.ts';
+import { createForeignCalls, creditsHeader, type ForeignCall, type ForeignReply, requireFormat } from './foreign-calls.ts';
 import { curatedModels } from './curated.ts';
 import * as format from './foreign-format.ts';
 import { checkChatInputs, checkPromptInputs } from './inputs.ts';
+import { type Demand, requirePrice } from './metering/bound.ts';
+import { sizeOf } from './metering/measure.ts';
+import { createMetering, type Meter } from './metering/meter.ts';
+import { meterAnswer, meteredParts } from './metering/metered-parts.ts';
+import { sentLimit } from './passthrough.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
 import type { Links } from './media/links.ts';
 import { mediaHandlers } from './media/media.ts';
 import type { ModelsFile } from './models-file.ts';
-import type { Warning } from './model.ts';
+import type { Answer, ModelCall, Warning } from './model.ts';
 import { checkProviders, type ProviderCheck } from './provider-check.ts';
 import { createProviderModels } from './provider-models.ts';
 import { localProvider } from './providers/local.ts';
 import { checkEffort, effortOrDefault } from './reasoning.ts';
-import { refuseMembers, refusePricedTools } from './refused-members.ts';
+import { checkProviderTools, refuseMembers, refusePricedTools } from './refused-members.ts';
 import { sdkConfig } from './sdk-config.ts';
 import * as specification from './specification.ts';
 import * as text from './text.ts';
@@ -55,6 +62,12 @@ export interface AiNeeds {
   heartbeatMs?: number;
   /** Takes live secrets out of a provider's words before a caller sees them. */
   hide?: (text: string) => string;
+  /** Follows each call of a model. */
+  watch?: WatchAttempt;
+  /** The header by which a provider joins the trace of a call. */
+  traceparent?: () => string | undefined;
+  /** Who holds and charges the credits of a call. */
+  ledger: Ledger;
   /** The jobs of pictures and films; started and closed by whoever made them. */
   jobs: MediaJobs;
   links: Links;
@@ -64,6 +77,10 @@ export interface AiNeeds {
 export interface AiService extends Service<'ai'> {
   /** Calls each configured provider once and says how it stands. */
   checkProviders(): Promise<ProviderCheck[]>;
+  /** Resolves when every call so far is charged. */
+  settled(): Promise<void>;
+  /** Which models are held off after too many failures. */
+  breakers(): { model: string; provider: string; isOpen: boolean }[];
 }
 
 /** Opens the service. Throws a ModelsFileError when the models file cannot be used. */
@@ -72,12 +89,13 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   const timeouts = { ...defaultTimeouts, ...needs.timeouts };
   const local = localProvider({ clock, guideDirectory: needs.guideDirectory });
   const catalog = await openCatalog({ env, builtin: local.entries, curated: needs.curated ?? curatedModels(), modelsFile: needs.modelsFile, log });
-  const upstream = createUpstream({ timeouts, proxies: needs.proxies ?? {}, clock, log, hide });
+  const upstream = createUpstream({ timeouts, proxies: needs.proxies ?? {}, clock, log, hide, traceparent: needs.traceparent });
   const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
   const foreign = createForeignCalls({ providers, clock, heartbeatMs });
-  const attempts = createAttempts({ clock, ...needs.resilience });
+  const attempts = createAttempts({ clock, watch: needs.watch, ...needs.resilience });
+  const metering = createMetering({ ledger: needs.ledger, clock });
 
-  const media = mediaHandlers({ catalog, attempts, providers, jobs: needs.jobs, links: needs.links, local: local.media, answerMs: timeouts.answerMs });
+  const media = mediaHandlers({ catalog, attempts, metering, clock, providers, jobs: needs.jobs, links: needs.links, local: local.media, answerMs: timeouts.answerMs });
 
   const deadlineMs = (streams: boolean) => (streams ? timeouts.firstByteMs : timeouts.answerMs);
 
@@ -93,70 +111,108 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     };
   }
 
-  function specified(call: StreamCall) {
+  /** One model of the hub, and the call as it is made to it: with a limit that is paid for, where it has none. */
+  function asked(model: CatalogModel, { hub, meter, ...terms }: Asked) {
+    const runs = providers.languageModel(model, { ...terms, limitSent: (tokens) => meter.limitSent(model, tokens) });
+    return { runs, call: { ...hub, reasoningEffort: terms.effort, maxOutputTokens: hub.maxOutputTokens ?? meter.limit(model) } };
+  }
+
+  function specified(call: StreamCall, action: string) {
     const { body, headers, identity, signal } = call;
-    const asked = specification.effortAsked(body);
+    const effortAsked = specification.effortAsked(body);
     const hub = specification.callOf(body, undefined, signal);
+    const limit = body.maxOutputTokens === undefined ? undefined : { tokens: body.maxOutputTokens, member: 'maxOutputTokens' };
     return {
       version: headers['ai-language-model-specification-version'] ?? '3',
       hub,
+      meter: meterOf(call, action, { size: sizeOf(body), hasTools: (body.tools?.length ?? 0) > 0, limit, limitMember: 'maxOutputTokens' }),
       task: {
         chain: catalog.chain(viewOf(identity), modelNamed(body, headers['ai-language-model-id']), 'stream'),
         signal,
-        fits: (model: CatalogModel) => checkPromptInputs(model, hub.prompt),
-        effort: (model: CatalogModel) => effortOrDefault(model, asked),
+        fits: (model: CatalogModel) => {
+          requirePrice(model, ['input', 'output']);
+          checkPromptInputs(model, hub.prompt);
+          checkProviderTools(model, body.tools);
+        },
+        effort: (model: CatalogModel) => effortOrDefault(model, effortAsked),
       },
     };
   }
 
-  async function streamed(call: StreamCall) {
-    const { hub, version, task } = specified(call);
-    const ran = await attempts.run({
+  async function streamed(call: StreamCall, action: string) {
+    const { hub, version, meter, task } = specified(call, action);
+    const ran = await meter.run(attempts, {
       ...task,
       deadlineMs: deadlineMs(true),
-      prepare: (model, effort) => (firstMs) =>
-        specification.wireParts(providers.languageModel(model, { effort, firstMs }).stream({ ...hub, reasoningEffort: effort }), {
+      prepare: (model, effort) => (firstMs) => {
+        const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
+        return specification.wireParts(meteredParts(runs.stream(made), meter, call.signal), {
           version,
           modelId: model.id,
           responseId: id('msg'),
           now: clock.now(),
           errorOf: (thrown) => lastWords(call)(thrown, model)?.error,
-        }),
+        });
+      },
     });
     return { status: 200 as const, events: asEvents(ran.answer), end: '[DONE]', headers: ranHeaders(ran) };
   }
 
-  async function whole(call: StreamCall) {
-    const { hub, version, task } = specified(call);
-    const ran = await attempts.run({
-      ...task,
-      deadlineMs: deadlineMs(false),
-      prepare: (model, effort) => (firstMs) => providers.languageModel(model, { effort, firstMs }).generate({ ...hub, reasoningEffort: effort }),
-    });
-    const body = specification.answerOf(ran.answer, { version, modelId: ran.model.id, responseId: id('msg'), now: clock.now() });
-    return { status: 200 as const, body, headers: ranHeaders(ran) };
+  async function whole(call: StreamCall, action: string) {
+    const { hub, version, meter, task } = specified(call, action);
+    const ran = await meter.run(attempts, { ...task, deadlineMs: deadlineMs(false), prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }) });
+    const now = clock.now();
+    const options = { version, modelId: ran.model.id, responseId: id('msg'), now };
+    const { body, credits } = await paidBody(call, meter, (price) =>
+      specification.answerOf({ ...ran.answer, providerMetadata: { ...ran.answer.providerMetadata, townhall: { credits: price } } }, options),
+    );
+    return { status: 200 as const, body, headers: { ...ranHeaders(ran), ...creditsHeader(credits) } };
   }
 
-  function translated(call: ChatCall, model: CatalogModel, effort: string | undefined): (firstMs: number) => Promise<ChatReply> {
+  /** A whole answer, of which the meter was told. */
+  async function generated(model: CatalogModel, terms: Asked): Promise<Answer> {
+    const { runs, call } = asked(model, terms);
+    const answer = await runs.generate(call);
+    meterAnswer(terms.meter, answer);
+    return answer;
+  }
+
+  function meterOf(call: Ending & { identity: Identity }, action: string, demand: Demand): Meter {
+    const { requestId, identity, signal, log: callLog } = call;
+    if (identity.kind === 'guest') throw new Error('A guest cannot pay.');
+    return metering.open({ requestId, identity, action, signal, log: callLog, demand });
+  }
+
+  function translated(call: ChatCall, model: CatalogModel, { effort, meter }: { effort: string | undefined; meter: Meter }): (firstMs: number) => Promise<ChatReply> {
     const { body, signal } = call;
     const hub = chatFormat.callOf(body, effort, signal);
     const options = { modelId: model.id, completionId: id('chatcmpl').replace('_', '-'), createdSeconds: Math.floor(clock.now().getTime() / 1000) };
     return async (firstMs) => {
-      const runs = providers.languageModel(model, { effort, firstMs });
       let warnings: readonly Warning[] = [];
       if (body.stream !== true) {
-        const answer = await runs.generate(hub);
-        return { status: 200, body: chatFormat.completion(answer, options), headers: warningHeaders(answer.warnings) };
+        const answer = await generated(model, { effort, firstMs, hub, meter });
+        const { body: completed, credits } = await paidBody(call, meter, () => chatFormat.completion(answer, options));
+        return { status: 200, body: completed, headers: { ...warningHeaders(answer.warnings), ...creditsHeader(credits) } };
       }
+      const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
       const includeUsage = body.stream_options?.include_usage === true;
-      const chunks = await begun(chatFormat.chunks(runs.stream(hub), { ...options, includeUsage, onWarnings: (given) => (warnings = given) }));
+      const chunks = await begun(chatFormat.chunks(meteredParts(runs.stream(made), meter, signal), { ...options, includeUsage, onWarnings: (given) => (warnings = given) }));
       return { status: 200, events: asEvents(chunks, (thrown) => attempts.brokeOff(model, thrown)), end: '[DONE]', headers: warningHeaders(warnings) };
     };
   }
 
-  function foreignCall(call: Omit<ForeignCall, 'lastWords' | 'formatHeaders'> & Ending, formatHeaders: Record<string, string> = {}): ForeignCall {
+  function foreignCall(call: PassedCall, meter: Meter, formatHeaders: Record<string, string> = {}): ForeignCall {
     const { body, rawBody, signal } = call;
-    return { body, rawBody, signal, formatHeaders, timing: (name, durationMs) => call.timing(name, durationMs), lastWords: lastWords(call) };
+    return {
+      body,
+      rawBody,
+      signal,
+      formatHeaders,
+      meter,
+      timing: (name, durationMs) => call.timing(name, durationMs),
+      lastWords: lastWords(call),
+      ...(isKeyed(call) ? { keep: (answer: unknown) => (tx: Tx) => call.remember(tx, { status: 200, body: answer }) } : {}),
+    };
   }
 
   /** A call that nothing translates: it runs on models whose provider speaks its format. */
@@ -164,16 +220,17 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     const { body, identity, signal } = call;
     const [requested, ...fallbacks] = catalog.chain(viewOf(identity), body.model);
     if (requested !== undefined) requireFormat(requested, wanted);
-    const ran = await attempts.run({
+    const meter = meterOf(call, wanted.name, foreignDemand(body, wanted, requested));
+    const ran = await meter.run(attempts, {
       chain: [...(requested === undefined ? [] : [requested]), ...fallbacks.filter((model) => model.by.formats.includes(wanted.name))],
       signal,
       deadlineMs: deadlineMs(body.stream === true),
-      fits: () => {},
+      fits: (model) => requirePrice(model, ['input', 'output']),
       effort: (model) => checkEffort(model, effort),
       prepare: (model, checked) => {
         refuseMembers(body, model.by);
         if (model.rates !== null) refusePricedTools(body);
-        return (firstMs) => foreign.pass(wanted, foreignCall(call, formatHeaders), model, { effort: checked, firstMs });
+        return (firstMs) => foreign.pass(wanted, foreignCall(call, meter, formatHeaders), model, { effort: checked, firstMs });
       },
     });
     return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
@@ -188,11 +245,13 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     get env() {
       return catalog.requirements();
     },
+    breakers: () => attempts.breakers(),
     checkProviders: () => checkProviders({ env, models: () => catalog.all(), providers, foreign, clock }),
     async close() {
       catalog.close();
       await upstream.close();
     },
+    settled: () => metering.settled(),
     handlers: {
       ...media,
 
@@ -202,35 +261,48 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
       'ai.getConfig': async ({ request }) => ({ status: 200, body: sdkConfig(catalog.callableNow('stream'), request.headers['user-agent']) }),
 
-      'ai.generateText': async ({ identity, body, signal }) => {
+      'ai.generateText': async (call) => {
+        const { identity, body, signal } = call;
         const hub = text.callOf(body, signal);
-        const ran = await attempts.run({
+        const limit = body.max_output_tokens === undefined ? undefined : { tokens: body.max_output_tokens, member: 'max_output_tokens' };
+        const meter = meterOf(call, 'text', { size: sizeOf(body), hasTools: (body.tools?.length ?? 0) > 0, limit, limitMember: 'max_output_tokens' });
+        const ran = await meter.run(attempts, {
           chain: catalog.chain(viewOf(identity), body.model, 'text'),
           signal,
           deadlineMs: deadlineMs(false),
-          fits: (model) => checkPromptInputs(model, hub.prompt, 'messages'),
+          fits: (model) => {
+            requirePrice(model, ['input', 'output']);
+            checkPromptInputs(model, hub.prompt, 'messages');
+          },
           effort: (model) => effortOrDefault(model, body.reasoning_effort),
-          prepare: (model, effort) => (firstMs) => providers.languageModel(model, { effort, firstMs }).generate({ ...hub, reasoningEffort: effort }),
+          prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }),
         });
-        return { status: 200, body: text.messageOf(ran.answer, { id: id('msg'), ran: { model: ran.model.id, attempts: ran.attempts } }) };
+        const messageId = id('msg');
+        const { body: answered } = await paidBody(call, meter, (credits) => text.messageOf(ran.answer, { id: messageId, ran: { model: ran.model.id, attempts: ran.attempts, credits } }));
+        return { status: 200, body: answered };
       },
 
-      'ai.streamText': (call) => streamed(call),
+      'ai.streamText': (call) => streamed(call, 'stream'),
 
-      'ai.createLanguageModelAnswer': (call) => (call.headers['ai-language-model-streaming'] === 'false' ? whole(call) : streamed(call)),
+      'ai.createLanguageModelAnswer': (call) => (call.headers['ai-language-model-streaming'] === 'false' ? whole : streamed)(call, 'language-model'),
 
       'ai.createChatCompletion': async (call) => {
         const { identity, body, signal } = call;
-        const ran = await attempts.run({
-          chain: catalog.chain(viewOf(identity), body.model, 'openai'),
+        const chain = catalog.chain(viewOf(identity), body.model, 'openai');
+        const meter = meterOf(call, 'chat/completions', foreignDemand(body, format.chat, chain[0]));
+        const ran = await meter.run(attempts, {
+          chain,
           signal,
           deadlineMs: deadlineMs(body.stream === true),
-          fits: (model) => checkChatInputs(model, body.messages),
+          fits: (model) => {
+            requirePrice(model, ['input', 'output']);
+            checkChatInputs(model, body.messages);
+          },
           effort: (model) => checkEffort(model, body.reasoning_effort),
           prepare: (model, effort): ((firstMs: number) => Promise<ChatReply>) => {
             refuseMembers(body, model.by);
-            if (!model.by.formats.includes('chat')) return translated(call, model, effort);
-            return (firstMs) => foreign.pass(format.chat, foreignCall(call), model, { effort, firstMs });
+            if (!model.by.formats.includes('chat')) return translated(call, model, { effort, meter });
+            return (firstMs) => foreign.pass(format.chat, foreignCall(call, meter), model, { effort, firstMs });
           },
         });
         return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
@@ -259,13 +331,62 @@ interface Ending {
   log: Log;
 }
 
-interface StreamCall extends Ending {
+/** A call whose answer may be kept for its repetition. */
+interface Keyed {
+  headers: { 'idempotency-key'?: string | undefined };
+  remember(tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
+}
+
+interface StreamCall extends Ending, Keyed {
   body: StreamRequest;
   headers: Operations['ai.streamText']['headers'];
   identity: Identity;
 }
 
-type PassedCall = Omit<ForeignCall, 'lastWords' | 'formatHeaders' | 'body'> & Ending & { identity: Identity; body: ForeignCall['body'] & { model: string } };
+type PassedCall = Pick<ForeignCall, 'rawBody' | 'timing'> & Ending & Keyed & { identity: Identity; body: ForeignCall['body'] & { model: string } };
+
+/** What is asked of a model of the hub, and on which terms. */
+interface Asked {
+  hub: ModelCall;
+  effort: string | undefined;
+  firstMs: number;
+  meter: Meter;
+}
+
+function isKeyed({ headers }: Keyed): boolean {
+  return headers['idempotency-key'] !== undefined;
+}
+
+/** Settles a call and makes its answer, which may tell the price; the two and what a repetition is answered with are one. */
+async function paidBody<T>(call: Keyed, meter: Meter, bodyAt: (credits: number) => T): Promise<{ body: T; credits: number }> {
+  const price = Number(meter.price());
+  let body: T;
+  try {
+    body = bodyAt(price);
+  } catch (thrown) {
+    // An answer that we cannot hand over is ours to bear.
+    await meter.settle('rejected');
+    throw thrown;
+  }
+  const credits = await meter.settle('completed', isKeyed(call) ? (tx) => call.remember(tx, { status: 200, body }) : undefined);
+  // They differ only where the house has to bear a part.
+  return { body: credits === price ? body : bodyAt(credits), credits };
+}
+
+/** What a call in a foreign format asks for. */
+function foreignDemand(body: ForeignCall['body'], wanted: format.ForeignFormat, model: CatalogModel | undefined): Demand {
+  const { tools, n, query, documents } = body as { tools?: unknown; n?: unknown; query?: unknown; documents?: unknown };
+  return {
+    size: sizeOf(body),
+    hasTools: Array.isArray(tools) && tools.length > 0,
+    limit: model && sentLimit(body, model, wanted),
+    limitMember: model?.by.output_limit_member ?? wanted.limits[0],
+    choices: typeof n === 'number' && n > 1 ? Math.ceil(n) : 1,
+    hasOutput: wanted.limits.length > 0,
+    // The question stands beside each document.
+    repeatedBytes: typeof query === 'string' && Array.isArray(documents) ? Buffer.byteLength(query) * documents.length : 0,
+  };
+}
 
 interface Passing {
   effort?: string | null | undefined;

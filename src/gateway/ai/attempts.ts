@@ -23,6 +23,8 @@ export interface Task<T> {
   fits: (model: CatalogModel) => void;
   /** The effort to send. Throws a 422, which ends the call: an effort is never dropped. */
   effort: (model: CatalogModel) => string | undefined;
+  /** Pays in advance for what the model may cost, before it is asked anything. Throws a 402, which ends the call. */
+  reserve?: (model: CatalogModel) => Promise<void>;
   /**
    * Makes the call ready; what it throws is the caller's fault and ends the call. What it returns is run for each
    * attempt with what is left to the first byte, and throws what happens before that.
@@ -39,30 +41,38 @@ export interface Ran<T> {
 export interface Attempts {
   /** Throws the Problem of the last model that was tried; its headers tell of the attempts. */
   run<T>(task: Task<T>): Promise<Ran<T>>;
+  /** How the breaker of each model that was called stands, by the id under which it was called first. */
+  breakers(): { model: string; provider: string; isOpen: boolean }[];
   /** Counts against the model that its answer broke off after it had begun. */
   brokeOff(model: CatalogModel, thrown: unknown): void;
 }
 
+/** Follows one call of a model, for whoever counts them; gives back, and throws, what the call does. */
+export type WatchAttempt = <T>(attempt: { model: string; provider: string; retry: number }, call: () => Promise<T>) => Promise<T>;
+
 export interface AttemptsNeeds {
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  watch?: WatchAttempt | undefined;
   random?: () => number;
   retry?: Partial<RetrySettings>;
   breaker?: Partial<BreakerSettings>;
 }
 
 interface Health {
+  model: string;
+  provider: string;
   breaker: Breaker;
   budget: RetryBudget;
 }
 
-export function createAttempts({ clock, random = Math.random, ...given }: AttemptsNeeds): Attempts {
+export function createAttempts({ clock, random = Math.random, watch = (_attempt, call) => call(), ...given }: AttemptsNeeds): Attempts {
   const retry = { ...defaultRetrySettings, ...given.retry };
   const breaker = { ...defaultBreakerSettings, ...given.breaker };
   const healths = new Map<string, Health>();
 
-  function healthOf({ provider, upstream_model: name }: CatalogModel): Health {
+  function healthOf({ id, provider, upstream_model: name }: CatalogModel): Health {
     const key = `${provider} ${name}`;
-    const known = healths.get(key) ?? { breaker: createBreaker({ clock, settings: breaker }), budget: createRetryBudget({ clock, settings: retry }) };
+    const known = healths.get(key) ?? { model: id, provider, breaker: createBreaker({ clock, settings: breaker }), budget: createRetryBudget({ clock, settings: retry }) };
     healths.set(key, known);
     return known;
   }
@@ -70,6 +80,7 @@ export function createAttempts({ clock, random = Math.random, ...given }: Attemp
   /** The retries of one model: its answer, or the failure after which the next model has its turn. */
   async function tryModel<T>(task: Task<T>, model: CatalogModel, { endsMs, isLast, attempts }: Turn): Promise<{ answer: T } | { failure: Problem }> {
     const call = task.prepare(model, task.effort(model));
+    await task.reserve?.(model);
     const health = healthOf(model);
     health.budget.called();
     for (let count = 0; ; count += 1) {
@@ -80,7 +91,7 @@ export function createAttempts({ clock, random = Math.random, ...given }: Attemp
       }
       let failure: Problem;
       try {
-        const answer = await call(Math.max(endsMs - clock.monotonicMs(), 1));
+        const answer = await watch({ model: model.id, provider: model.provider, retry: count }, () => call(Math.max(endsMs - clock.monotonicMs(), 1)));
         permit.succeeded();
         attempts.push({ model: model.id, outcome: 'answered' });
         return { answer };
@@ -136,6 +147,7 @@ export function createAttempts({ clock, random = Math.random, ...given }: Attemp
 
   return {
     run,
+    breakers: () => [...healths.values()].map(({ model, provider, breaker: held }) => ({ model, provider, isOpen: held.waitMs() > 0 })),
     brokeOff(model, thrown) {
       if (thrown instanceof Problem && (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout')) healthOf(model).breaker.failedLater();
     },

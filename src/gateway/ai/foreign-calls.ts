@@ -3,7 +3,9 @@ import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog.ts';
 import type { ForeignFormat } from './foreign-format.ts';
-import { type ForeignBody, incomingAnswer, incomingStream, outgoing } from './passthrough.ts';
+import { eventMeter, meterWhole } from './metering/foreign-meter.ts';
+import type { Alongside, Meter } from './metering/meter.ts';
+import { type ForeignBody, incomingAnswer, incomingStream, outgoing, type StreamMeter } from './passthrough.ts';
 import type { CallTerms, ProviderModels } from './provider-models.ts';
 import type { UpstreamRequest } from './upstream/client.ts';
 
@@ -17,6 +19,10 @@ export interface ForeignCall {
   formatHeaders?: Record<string, string>;
   /** Renders what a stream that failed midway ends with; undefined when the caller is gone. */
   lastWords(thrown: unknown, model: CatalogModel): Parameters<ForeignFormat['errorFrame']>[0] | undefined;
+  /** Absent for a call of our own. */
+  meter?: Meter;
+  /** Keeps a whole answer for a repetition of the call; absent where it is not kept. */
+  keep?: (body: unknown) => Alongside;
 }
 
 export type ForeignReply = { status: 200; content: Uint8Array | AsyncIterable<Uint8Array>; mediaType: string; headers?: Record<string, string> };
@@ -32,7 +38,8 @@ export function createForeignCalls({ providers, clock, heartbeatMs }: { provider
   return {
     async pass(format, call, model, terms) {
       const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, terms);
-      const sent = outgoing(call.rawBody, call.body, model, format);
+      const { meter } = call;
+      const sent = outgoing(call.rawBody, call.body, { model, format, limit: meter?.limit(model) });
       const streams = call.body.stream === true;
       const startedMs = clock.monotonicMs();
       // Whoever takes Anthropic's format without being Anthropic takes a bearer credential as for all others.
@@ -48,23 +55,43 @@ export function createForeignCalls({ providers, clock, heartbeatMs }: { provider
         streams,
         signal: call.signal,
       });
-      const content = streams
-        ? await incomingStream(answer, {
-            modelId: model.id,
-            format,
-            wantsUsage: sent.wantsUsage,
-            heartbeatMs,
-            errorFrame: (thrown) => {
-              const body = call.lastWords(thrown, model);
-              return body && format.errorFrame(body);
-            },
-          })
-        : await incomingAnswer(answer, model.id, format);
+      if (!streams) {
+        const { bytes, value } = await incomingAnswer(answer, model.id, format);
+        call.timing('upstream', clock.monotonicMs() - startedMs);
+        return { status: 200, content: bytes, mediaType: 'application/json; charset=utf-8', headers: meter ? await paid(format, { value, meter, keep: call.keep }) : {} };
+      }
+      const content = await incomingStream(answer, {
+        modelId: model.id,
+        format,
+        wantsUsage: sent.wantsUsage,
+        heartbeatMs,
+        errorFrame: (thrown) => {
+          const body = call.lastWords(thrown, model);
+          return body && format.errorFrame(body);
+        },
+        meter: meter && streamMeter(format, meter),
+      });
       call.timing('upstream', clock.monotonicMs() - startedMs);
-      if (!streams) return { status: 200, content, mediaType: 'application/json; charset=utf-8' };
       return { status: 200, content, mediaType: 'text/event-stream; charset=utf-8', headers: { 'x-accel-buffering': 'no' } };
     },
   };
+}
+
+function streamMeter(format: ForeignFormat, meter: Meter): StreamMeter {
+  return {
+    event: eventMeter(format, meter),
+    ended: async (outcome) => void (await meter.settle(outcome)),
+  };
+}
+
+async function paid(format: ForeignFormat, { value, meter, keep }: { value: Record<string, unknown>; meter: Meter; keep: ForeignCall['keep'] }): Promise<Record<string, string>> {
+  meterWhole(format, value, meter);
+  return creditsHeader(await meter.settle('completed', keep?.(value)));
+}
+
+/** What a whole answer says of its price where its format has no member for it. */
+export function creditsHeader(credits: number): Record<string, string> {
+  return { 'x-townhall-credits': String(credits) };
 }
 
 /** Throws a 422 when the model's provider does not take the format. */

@@ -1,5 +1,6 @@
 // The foreign formats that pass through to providers which speak them: for each, where a provider takes it, how an
 // answer is known to be one, where the model's name stands in it, and how its streams end.
+import { chatClaim, messagesClaim, type ReadClaim, rerankClaim, responsesClaim } from './metering/token-count.ts';
 import type { ForeignFormat as FormatName } from './models-file.ts';
 import type { EndRule } from './upstream/events.ts';
 
@@ -18,6 +19,13 @@ export interface ForeignFormat {
   usesProviderLimit: boolean;
   /** Whether `stream_options.include_usage` asks for the usage of a stream. */
   asksForUsage: boolean;
+  /** Reads the object `usage`, or what this format has in its place. */
+  readClaim: ReadClaim;
+  usageMember: string;
+  /** The member, one level down, in which a stream also tells its usage; in one of these it is not the last word. */
+  usageIn?: { member: string; isFinal: boolean };
+  /** The members, in an event and in a whole answer, that hold what the model has said. */
+  spokenIn: readonly string[];
   /** The frame that ends a stream which failed midway. `body` is the rendered Problem. */
   errorFrame: (body: { error: { code: string; message: string; param: string | null } }) => string;
 }
@@ -33,6 +41,9 @@ export const chat: ForeignFormat = {
   limits: ['max_tokens', 'max_completion_tokens'],
   usesProviderLimit: true,
   asksForUsage: true,
+  readClaim: chatClaim,
+  usageMember: 'usage',
+  spokenIn: ['choices'],
   errorFrame: dataFrame,
 };
 
@@ -45,6 +56,9 @@ export const embeddings: ForeignFormat = {
   limits: [],
   usesProviderLimit: false,
   asksForUsage: false,
+  readClaim: chatClaim,
+  usageMember: 'usage',
+  spokenIn: [],
   errorFrame: dataFrame,
 };
 
@@ -57,6 +71,10 @@ export const responses: ForeignFormat = {
   limits: ['max_output_tokens'],
   usesProviderLimit: false,
   asksForUsage: false,
+  readClaim: responsesClaim,
+  usageMember: 'usage',
+  usageIn: { member: 'response', isFinal: true },
+  spokenIn: ['delta', 'output'],
   // Its clients look at the event's type, or at a member `error`.
   errorFrame: ({ error }) => `event: error\ndata: ${JSON.stringify({ type: 'error', code: error.code, message: error.message, param: error.param, error })}\n\n`,
 };
@@ -70,6 +88,10 @@ export const messages: ForeignFormat = {
   limits: ['max_tokens'],
   usesProviderLimit: false,
   asksForUsage: false,
+  readClaim: messagesClaim,
+  usageMember: 'usage',
+  usageIn: { member: 'message', isFinal: false },
+  spokenIn: ['delta', 'content'],
   errorFrame: ({ error }) => `event: error\ndata: ${JSON.stringify({ type: 'error', error })}\n\n`,
 };
 
@@ -82,5 +104,8 @@ export const rerank: ForeignFormat = {
   limits: [],
   usesProviderLimit: false,
   asksForUsage: false,
+  readClaim: rerankClaim,
+  usageMember: 'usage',
+  spokenIn: [],
   errorFrame: dataFrame,
 };

@@ -5,6 +5,7 @@ import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog.ts';
 import { chat, type ForeignFormat } from './foreign-format.ts';
+import { longestOutput } from './metering/bound.ts';
 import { providerEvents, type ProviderEvent } from './upstream/events.ts';
 import { edited, topLevelMembers, type Edit, type Member, type Members } from './upstream/json-members.ts';
 import { maxAnswerBytes, maxEventBytes, readAll, type UpstreamAnswer } from './upstream/client.ts';
@@ -21,21 +22,35 @@ export interface Outgoing {
   wantsUsage: boolean;
 }
 
+/** What of a request is not the caller's: for which model, in which format, and the limit that was paid for where none was sent. */
+export interface OutgoingTerms {
+  model: CatalogModel;
+  format?: ForeignFormat;
+  limit?: number | undefined;
+}
+
 /** The request as the provider gets it. */
-export function outgoing(rawBody: Uint8Array, body: ForeignBody, model: CatalogModel, format: ForeignFormat = chat): Outgoing {
+export function outgoing(rawBody: Uint8Array, body: ForeignBody, { model, format = chat, limit: paidLimit }: OutgoingTerms): Outgoing {
   const bytes = Buffer.from(rawBody.buffer, rawBody.byteOffset, rawBody.byteLength);
   const object = topLevelMembers(bytes);
   if (object === undefined) throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
   const wantsUsage = !format.asksForUsage || body.stream_options?.include_usage === true;
   const edits = modelEdits(object.members, model.upstream_model);
   if (body.stream === true && model.by.usage === 'ask' && !wantsUsage) edits.push(usageEdit(bytes, object, body));
-  const limit = limitEdit(object, body, { model, format });
+  const limit = limitEdit(object, body, { model, format, tokens: paidLimit ?? model.max_output_tokens });
   if (limit !== undefined) edits.push(limit);
   return { bytes: edited(bytes, edits), wantsUsage };
 }
 
-/** A whole answer, checked to be one, with our name of the model in it. */
-export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, format: ForeignFormat = chat): Promise<Buffer> {
+export interface IncomingAnswer {
+  /** With our name of the model in it. */
+  bytes: Buffer;
+  /** The same as a value, as exact as JSON values are. */
+  value: Record<string, unknown>;
+}
+
+/** A whole answer, checked to be one. */
+export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, format: ForeignFormat = chat): Promise<IncomingAnswer> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
   const foreign = () => new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not of the format that was asked for.');
   if (!isUtf8(bytes)) throw foreign();
@@ -46,7 +61,7 @@ export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, fo
     throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.');
   }
   if (!format.isAnswer(value)) throw foreign();
-  return edited(bytes, modelEdits(object.members, modelId));
+  return { bytes: edited(bytes, modelEdits(object.members, modelId)), value: 'model' in value ? { ...value, model: modelId } : value };
 }
 
 export interface IncomingOptions {
@@ -57,6 +72,13 @@ export interface IncomingOptions {
   heartbeatMs: number;
   /** The frame that ends a stream which failed midway; undefined when nobody is there to read it. */
   errorFrame: (thrown: unknown) => string | undefined;
+  /** Sees what passes, and pays for it before the caller hears the end. */
+  meter?: StreamMeter | undefined;
+}
+
+export interface StreamMeter {
+  event(event: ProviderEvent): void;
+  ended(outcome: 'completed' | 'upstream_failed' | 'client_closed'): Promise<void>;
 }
 
 /**
@@ -92,12 +114,14 @@ export async function incomingStream(
 async function* rewritten(
   first: ProviderEvent[],
   groups: AsyncGenerator<ProviderEvent[]>,
-  { modelId, format, wantsUsage, heartbeatMs, errorFrame }: IncomingOptions,
+  { modelId, format, wantsUsage, heartbeatMs, errorFrame, meter }: IncomingOptions,
 ): AsyncGenerator<Uint8Array> {
   const name = JSON.stringify(modelId);
   try {
     let group: ProviderEvent[] = first;
     for (;;) {
+      if (meter !== undefined) for (const event of group) meter.event(event);
+      if (group.at(-1)?.isEnd === true) await meter?.ended('completed');
       const pieces = group.flatMap((event) => ours(event, name, { format, wantsUsage }) ?? []);
       if (pieces.length > 0) yield pieces.length === 1 ? (pieces[0] ?? heartbeat) : Buffer.concat(pieces);
       const coming = groups.next();
@@ -108,9 +132,12 @@ async function* rewritten(
       group = next.value;
     }
   } catch (error) {
+    await meter?.ended('upstream_failed');
     const frame = errorFrame(error);
     if (frame !== undefined) yield Buffer.from(frame, 'utf8');
   } finally {
+    // Only who reads no further gets here unsettled.
+    await meter?.ended('client_closed');
     await groups.return(undefined);
   }
 }
@@ -167,15 +194,30 @@ function usageEdit(bytes: Buffer, object: Members, body: ForeignBody): Edit {
 }
 
 // A limit that the caller sent is never lowered; where there is none, the provider's own could exceed what is paid for.
-function limitEdit(object: Members, body: ForeignBody, { model, format }: { model: CatalogModel; format: ForeignFormat }): Edit | undefined {
+function limitEdit(object: Members, body: ForeignBody, { model, format, tokens }: { model: CatalogModel; format: ForeignFormat; tokens: number | null }): Edit | undefined {
   const provided = model.by.output_limit_member;
   const name = format.usesProviderLimit ? provided : format.limits[0];
-  if (provided === undefined || name === undefined || model.max_output_tokens === null) return undefined;
-  const sent = body as Record<string, unknown>;
-  if ([...format.limits, name].some((member) => sent[member] !== undefined && sent[member] !== null)) return undefined;
+  if (provided === undefined || name === undefined || tokens === null) return undefined;
+  if (sentLimit(body, model, format) !== undefined) return undefined;
   const empty = object.members.find((member) => member.name === name);
-  if (empty !== undefined) return { start: empty.start, end: empty.end, text: String(model.max_output_tokens) };
-  return added(object, `${JSON.stringify(name)}:${model.max_output_tokens}`);
+  if (empty !== undefined) return { start: empty.start, end: empty.end, text: String(tokens) };
+  return added(object, `${JSON.stringify(name)}:${tokens}`);
+}
+
+/** The output limit that the caller sent, the highest where there are several, by the member that it stands in. */
+export function sentLimit(body: ForeignBody, model: CatalogModel, format: ForeignFormat): { member: string; tokens: number } | undefined {
+  const sent = body as Record<string, unknown>;
+  const { by } = model;
+  const names = format.usesProviderLimit && by.output_limit_member !== undefined ? [...format.limits, by.output_limit_member] : format.limits;
+  let most: { member: string; tokens: number } | undefined;
+  for (const member of names) {
+    const value = sent[member];
+    if (value === undefined || value === null) continue;
+    // Nobody knows what a provider makes of a limit that is none; the most has to be expected.
+    const tokens = typeof value === 'number' && value > 0 ? Math.ceil(value) : longestOutput(model);
+    if (most === undefined || tokens > most.tokens) most = { member, tokens };
+  }
+  return most;
 }
 
 // New members go first: the contract's required ones follow for certain, so a comma is always right.

@@ -14,6 +14,8 @@ import type { Timeouts, Upstream } from './upstream/client.ts';
 export interface CallTerms {
   effort: string | undefined;
   firstMs?: number | undefined;
+  /** Told what output limit really goes out, where a package may raise it; resolves to the one that may. */
+  limitSent?: ((tokens: number) => Promise<number>) | undefined;
 }
 
 export interface ProviderModels {
@@ -37,7 +39,7 @@ export function baseUrlKey(providerId: string): string {
 export function createProviderModels({ env, upstream, timeouts, local }: ProviderModelsNeeds): ProviderModels {
   const made: MadeModels = new WeakMap();
 
-  function access(model: CatalogModel, { effort, firstMs }: CallTerms): ModelAccess {
+  function access(model: CatalogModel, { effort, firstMs, limitSent }: CallTerms): ModelAccess {
     const { id, api_key_env: key, base_url: declared = '' } = model.by;
     const moved = env.get(baseUrlKey(id));
     const idleMs = model.idle_timeout_s === undefined ? timeouts.idleMs : model.idle_timeout_s * 1000;
@@ -48,6 +50,7 @@ export function createProviderModels({ env, upstream, timeouts, local }: Provide
       // A model that was asked to think harder is silent for as long as a whole answer may take.
       idleMs: isRaised(model, effort) ? Math.max(idleMs, timeouts.answerMs) : idleMs,
       firstMs,
+      limitSent,
       made,
     };
   }

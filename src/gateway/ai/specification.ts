@@ -14,8 +14,9 @@ type WireContent = Exclude<WireMessage['content'], string>[number];
 
 /** The hub call that the request asks for. */
 export function callOf(body: StreamRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
-  const { model: _model, reasoning_effort: _effort, reasoning: _reasoning, headers: _headers, prompt, ...options } = body;
-  return { ...(options as Omit<ModelCall, 'prompt' | 'reasoningEffort' | 'signal'>), prompt: prompt.map(messageOf), reasoningEffort: effort, signal };
+  const { model: _model, reasoning_effort: _effort, reasoning: _reasoning, headers: _headers, prompt, tools, ...options } = body;
+  const known = tools?.map((tool) => (tool.type === 'provider' ? { args: {}, ...tool } : tool)) as ModelCall['tools'];
+  return { ...(options as Omit<ModelCall, 'prompt' | 'reasoningEffort' | 'signal'>), ...(known === undefined ? {} : { tools: known }), prompt: prompt.map(messageOf), reasoningEffort: effort, signal };
 }
 
 /** The effort that is asked for, by either of its names. Throws a 400 when the two differ. */

@@ -1,16 +1,19 @@
 // The tables of jobs and media, and the only file that names them. All times are the database's own.
 import type { Database, Tx } from '../../kernel/database.ts';
-import type { Job, JobError, JobKind, JobRequest, JobStatus, MediaRecord, Owner, Taken } from './jobs/job.ts';
+import type { Job, JobCall, JobError, JobKind, JobRequest, JobStatus, MediaRecord, Owner, Taken } from './jobs/job.ts';
+import type { PayableJob } from './jobs/payment.ts';
 
 export interface JobsStore {
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   countOpen(tx: Tx, owner: Owner): Promise<number>;
-  insert(tx: Tx, job: { jobId: string; kind: JobKind; owner: Owner; request: JobRequest; leaseSeconds: number }): Promise<void>;
+  insert(tx: Tx, job: { jobId: string; kind: JobKind; owner: Owner; request: JobRequest; leaseSeconds: number; call: JobCall | null; holdId: string | null }): Promise<void>;
   find(job: JobAddress): Promise<Job | null>;
   /** Whether there is any job at all, of whatever state. */
   hasJobs(): Promise<boolean>;
   /** Takes a waiting job; null when it is not waiting any more. */
   take(jobId: string, leaseSeconds: number): Promise<Taken | null>;
+  /** Notes the hold that took the place of a lost one. */
+  noteHold(taken: Taken, holdId: string): Promise<void>;
   /** False when the job is no longer this taker's: canceled, or given to another. */
   renew(taken: Taken, now: { progress: number; leaseSeconds: number }): Promise<boolean>;
   /** Gives a job back that could not be finished here. */
@@ -18,12 +21,12 @@ export interface JobsStore {
   /** Notes what is about to be stored. */
   insertMedia(taken: Taken, media: MediaRecord & { position: number; keepSeconds: number }): Promise<void>;
   /** False, and nothing is changed, when the job is no longer this taker's. */
-  succeed(taken: Taken, media: { mediaIds: readonly string[]; keepSeconds: number }): Promise<boolean>;
+  succeed(own: Tx, taken: Taken, made: { mediaIds: readonly string[]; keepSeconds: number; credits: bigint }): Promise<boolean>;
   fail(taken: Taken, error: JobError): Promise<boolean>;
-  /** Without effect on a job that has come to an end. */
-  cancel(job: JobAddress): Promise<void>;
+  /** The job that this has ended; null, and without effect, for one that had come to an end. */
+  cancel(job: JobAddress): Promise<PayableJob | null>;
   /** Lets jobs wait again whose taker fell silent, and gives all that wait for too long; those taken too often fail. */
-  sweep(options: { leaseSeconds: number; mostAttempts: number; error: JobError }): Promise<{ jobId: string; kind: JobKind; attempt: number }[]>;
+  sweep(options: { leaseSeconds: number; mostAttempts: number; error: JobError }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: PayableJob[] }>;
   /** For an engine that one process has alone: whatever runs was left by a dead one. */
   releaseAll(): Promise<void>;
   /** The media under the link, unless the link or the keeping is over. */
@@ -47,15 +50,37 @@ interface JobRow {
   status: JobStatus;
   progress: number;
   error: JobError | null;
+  credits: bigint | null;
   createdAt: Date;
   finishedAt: Date | null;
   media: MediaRecord[] | null;
   readAt: Date;
 }
 
+interface PaymentRow {
+  jobId: string;
+  kind: JobKind;
+  ownerKind: Owner['kind'];
+  ownerId: string;
+  model: string;
+  holdId: string | null;
+  requestId: string | null;
+  tokenId: string | null;
+  bureauId: string | null;
+  attempt: number;
+}
+
+function paymentColumns(own: Database['sql'] | Tx) {
+  return own`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt`;
+}
+
+function payable({ jobId, kind, ownerKind, ownerId, model, holdId, requestId, tokenId, bureauId, attempt }: PaymentRow): PayableJob {
+  const call = requestId === null || tokenId === null ? null : { requestId, tokenId, bureauId };
+  return { jobId, kind, owner: { kind: ownerKind, id: ownerId }, model, call, holdId, attempt };
+}
+
 export function jobsStore({ sql, tx }: Database): JobsStore {
   const seconds = (count: number) => sql`make_interval(secs => ${count})`;
-  
 
   return {
     tx,
@@ -64,31 +89,34 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
         select count(*) as count from gateway.ai_jobs where owner_id = ${owner.id} and owner_kind = ${owner.kind} and status in ('queued', 'running')`;
       return Number(row?.count ?? 0);
     },
-    async insert(own, { jobId, kind, owner, request, leaseSeconds }) {
+    async insert(own, { jobId, kind, owner, request, leaseSeconds, call, holdId }) {
       await own`
-        insert into gateway.ai_jobs (job_id, kind, owner_kind, owner_id, model, request, lease_until)
+        insert into gateway.ai_jobs (job_id, kind, owner_kind, owner_id, model, request, lease_until, hold_id, request_id, token_id, bureau_id)
         values (${jobId}, ${kind}, ${owner.kind}, ${owner.id}, ${request.model}, ${own.json(request as never)},
-          gateway.townhall_now() + make_interval(secs => ${leaseSeconds}))`;
+          gateway.townhall_now() + make_interval(secs => ${leaseSeconds}), ${holdId}, ${call?.requestId ?? null}, ${call?.tokenId ?? null}, ${call?.bureauId ?? null})`;
     },
     async find({ jobId, kind, owner }) {
       const [row] = await sql<JobRow[]>`
-        select job_id as "jobId", kind, model, status, progress, error, created_at as "createdAt", finished_at as "finishedAt", gateway.townhall_now() as "readAt",
+        select job_id as "jobId", kind, model, status, progress, error, credits, created_at as "createdAt", finished_at as "finishedAt", gateway.townhall_now() as "readAt",
           (select jsonb_agg(jsonb_build_object('mediaId', media_id, 'mediaType', media_type, 'width', width, 'height', height, 'durationSeconds', duration_seconds) order by position)
             from gateway.ai_media m where m.job_id = j.job_id and is_ready and keep_until > gateway.townhall_now()) as media
         from gateway.ai_jobs j
         where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id}`;
-      return row ? { ...row, media: row.media ?? [] } : null;
+      return row ? { ...row, credits: row.credits === null ? null : Number(row.credits), media: row.media ?? [] } : null;
     },
     async hasJobs() {
       const [row] = await sql<{ found: boolean }[]>`select exists (select 1 from gateway.ai_jobs) as found`;
       return row?.found === true;
     },
     async take(jobId, leaseSeconds) {
-      const [row] = await sql<{ kind: JobKind; ownerKind: Owner['kind']; ownerId: string; request: JobRequest; attempt: number }[]>`
+      const [row] = await sql<(PaymentRow & { request: JobRequest })[]>`
         update gateway.ai_jobs set status = 'running', attempt = attempt + 1, lease_until = gateway.townhall_now() + ${seconds(leaseSeconds)}
         where job_id = ${jobId} and status = 'queued'
-        returning kind, owner_kind as "ownerKind", owner_id as "ownerId", request, attempt`;
-      return row ? { jobId, kind: row.kind, owner: { kind: row.ownerKind, id: row.ownerId }, request: row.request, attempt: row.attempt } : null;
+        returning ${paymentColumns(sql)}, request`;
+      return row ? { ...payable(row), request: row.request } : null;
+    },
+    async noteHold({ jobId, attempt }, holdId) {
+      await sql`update gateway.ai_jobs set hold_id = ${holdId} where job_id = ${jobId} and attempt = ${attempt} and status = 'running'`;
     },
     async renew({ jobId, attempt }, { progress, leaseSeconds }) {
       const rows = await sql`
@@ -106,38 +134,40 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
         insert into gateway.ai_media (media_id, job_id, position, media_type, width, height, duration_seconds, keep_until)
         values (${mediaId}, ${jobId}, ${position}, ${mediaType}, ${width}, ${height}, ${durationSeconds}, gateway.townhall_now() + ${seconds(keepSeconds)})`;
     },
-    succeed: ({ jobId, attempt }, { mediaIds, keepSeconds }) =>
-      tx(async (own) => {
-        const rows = await own`
-          update gateway.ai_jobs set status = 'succeeded', progress = 1, request = null, finished_at = gateway.townhall_now()
-          where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
-        if (rows.length === 0) return false;
-        await own`
-          update gateway.ai_media set is_ready = true, keep_until = gateway.townhall_now() + make_interval(secs => ${keepSeconds})
-          where job_id = ${jobId} and media_id = any(${sql.array([...mediaIds], 25)})`;
-        return true;
-      }),
+    async succeed(own, { jobId, attempt }, { mediaIds, keepSeconds, credits }) {
+      const rows = await own`
+        update gateway.ai_jobs set status = 'succeeded', progress = 1, request = null, hold_id = null, credits = ${credits}, finished_at = gateway.townhall_now()
+        where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
+      if (rows.length === 0) return false;
+      await own`
+        update gateway.ai_media set is_ready = true, keep_until = gateway.townhall_now() + make_interval(secs => ${keepSeconds})
+        where job_id = ${jobId} and media_id = any(${sql.array([...mediaIds], 25)})`;
+      return true;
+    },
     async fail({ jobId, attempt }, error) {
       const rows = await sql`
-        update gateway.ai_jobs set status = 'failed', request = null, error = ${sql.json(error as never)}, finished_at = gateway.townhall_now()
+        update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${sql.json(error as never)}, finished_at = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       return rows.length > 0;
     },
     async cancel({ jobId, kind, owner }) {
-      await sql`
-        update gateway.ai_jobs set status = 'canceled', request = null, finished_at = gateway.townhall_now()
-        where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')`;
+      const [row] = await sql<PaymentRow[]>`
+        update gateway.ai_jobs set status = 'canceled', request = null, credits = 0, finished_at = gateway.townhall_now()
+        where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')
+        returning ${paymentColumns(sql)}`;
+      return row ? payable(row) : null;
     },
     sweep: ({ leaseSeconds, mostAttempts, error }) =>
       tx(async (own) => {
-        await own`
-          update gateway.ai_jobs set status = 'failed', request = null, error = ${own.json(error as never)}, finished_at = gateway.townhall_now()
-          where status in ('queued', 'running') and lease_until < gateway.townhall_now() and attempt >= ${mostAttempts}`;
+        const failed = await own<PaymentRow[]>`
+          update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${own.json(error as never)}, finished_at = gateway.townhall_now()
+          where status in ('queued', 'running') and lease_until < gateway.townhall_now() and attempt >= ${mostAttempts}
+          returning ${paymentColumns(own)}`;
         const rows = await own<{ jobId: string; kind: JobKind; attempt: number }[]>`
           update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
           where status in ('queued', 'running') and lease_until < gateway.townhall_now()
           returning job_id as "jobId", kind, attempt`;
-        return [...rows];
+        return { waiting: [...rows], failed: failed.map(payable) };
       }),
     async releaseAll() {
       await sql`update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() - interval '1 second' where status in ('queued', 'running')`;

@@ -28,7 +28,7 @@ export function callOf(body: GenerateTextRequest, signal: AbortSignal): ModelCal
 }
 
 /** The answer as the message that the caller gets; sources stand as a list under the text. */
-export function messageOf(answer: Answer, { id, ran }: { id: string; ran: Pick<TextMessage['metadata'], 'model' | 'attempts'> }): TextMessage {
+export function messageOf(answer: Answer, { id, ran }: { id: string; ran: Pick<TextMessage['metadata'], 'model' | 'attempts' | 'credits'> }): TextMessage {
   const parts: TextMessage['parts'] = [];
   for (const part of answer.content) {
     if ((part.type === 'text' || part.type === 'reasoning') && part.text !== '') parts.push({ type: part.type, text: part.text });
@@ -47,6 +47,7 @@ export function messageOf(answer: Answer, { id, ran }: { id: string; ran: Pick<T
       model: ran.model,
       finish_reason: unified === 'interrupted' ? 'error' : unified,
       usage: usageOf(answer.usage),
+      credits: ran.credits,
       attempts: ran.attempts,
       ...(warnings.length === 0 ? {} : { warnings }),
     },

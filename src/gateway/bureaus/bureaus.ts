@@ -42,6 +42,7 @@ export interface Bureaus extends Service<'bureaus'> {
   stateOf(sql: Sql, column: string): SqlFragment;
   /** Likewise the only models that the Bureau's users may call; null for all. */
   modelsOf(sql: Sql, column: string): SqlFragment;
+  startingCreditsOf(sql: Sql, column: string): SqlFragment;
   /** Throws 403 `bureau_paused` or `bureau_archived` unless the state is active. */
   refuseUnlessActive(state: BureauState): void;
   /** A Bureau's own limit for each of its users, as known since the last `refresh`. */
@@ -173,6 +174,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
     find: (bureauId) => store.find(bureauId),
     stateOf: (sql, column) => store.stateOf(sql, column),
     modelsOf: (sql, column) => store.modelsOf(sql, column),
+    startingCreditsOf: (sql, column) => store.startingCreditsOf(sql, column),
     refuseUnlessActive,
     requestsPerMinute: (bureauId) => limits.get(bureauId),
     async refresh() {

@@ -41,6 +41,7 @@ export interface BureausStore {
   list(after: BureauPlace | null, count: number): Promise<(Bureau & { place: string })[]>;
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
+  startingCreditsOf(sql: Sql, column: string): SqlFragment;
   /** The Bureaus with limits of their own. */
   listLimits(): Promise<Pick<Bureau, 'bureauId' | 'limits'>[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
@@ -76,6 +77,7 @@ export function bureausStore(database: Database): BureausStore {
     },
     stateOf: (own, column) => own`(select state from gateway.bureaus_records where bureau_id = ${own(column)})`,
     modelsOf: (own, column) => own`(select models from gateway.bureaus_records where bureau_id = ${own(column)})`,
+    startingCreditsOf: (own, column) => own`(select starting_credits from gateway.bureaus_records where bureau_id = ${own(column)})`,
     async listLimits() {
       return [...(await sql<Pick<Bureau, 'bureauId' | 'limits'>[]>`
         select bureau_id as "bureauId", limits from gateway.bureaus_records where limits is not null`)];

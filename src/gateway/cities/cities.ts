@@ -4,9 +4,9 @@ import type { City as WireCity } from '../../contract/gateway/types.gen.ts';
 import type { Tx } from '../../kernel/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { auditOf } from '../identity.ts';
+import { auditOf, ownDoing, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
-import type { CitiesStore, City } from './store.ts';
+import type { CitiesStore, City, Deployment } from './store.ts';
 
 export interface CitiesNeeds {
   store: CitiesStore;
@@ -15,8 +15,25 @@ export interface CitiesNeeds {
   baseUrl(): string | undefined;
 }
 
-export function cities({ store, audit, baseUrl }: CitiesNeeds): Service<'cities'> {
+export interface Cities extends Service<'cities'> {
+  /** Puts a deployment on record that went live now. */
+  record(deployment: Omit<Deployment, 'deployedAt'>): Promise<void>;
+}
+
+export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
+  function upsert(deployment: Deployment, { origin, action }: { origin: Origin; action: string }): Promise<City> {
+    return store.tx(async (tx) => {
+      const stored = await store.upsert(tx, deployment);
+      const { city_id, ...diff } = wireCity(stored);
+      await audit.record(tx, { ...origin, action, target: { kind: 'city', id: city_id }, outcome: 'ok', diff });
+      return stored;
+    });
+  }
+
   return {
+    async record(deployment) {
+      await upsert({ ...deployment, baseUrl: requireBaseUrl(deployment.baseUrl), deployedAt: null }, { origin: ownDoing, action: 'cities.upsertCity' });
+    },
     name: 'cities',
     title: 'Cities',
     env: [],
@@ -33,12 +50,7 @@ export function cities({ store, audit, baseUrl }: CitiesNeeds): Service<'cities'
           status: body.status ?? 'live',
           deployedAt: body.deployed_at ?? null,
         };
-        const city = await store.tx(async (tx) => {
-          const stored = await store.upsert(tx, deployment);
-          const { city_id, ...diff } = wireCity(stored);
-          await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'city', id: city_id }, outcome: 'ok', diff });
-          return stored;
-        });
+        const city = await upsert(deployment, { origin: auditOf(call), action: call.operationId });
         return { status: 200, body: wireCity(city) };
       },
       'cities.removeCity': async (call) => {

@@ -1,6 +1,8 @@
 // What a project writes to add a service: plain values with a mark, so that they are known for what they are
 // wherever they come from. Nothing is checked here; the server does at its start, and can then say where.
+import type { Sql, Tx } from '../../kernel/database.ts';
 import type { JsonSchema } from '../../kernel/schema.ts';
+import type { Storage } from '../../kernel/storage.ts';
 import type { Identity } from '../identity.ts';
 
 /** The part of the log that an action writes to; its lines carry the request, the service and the action. */
@@ -25,8 +27,40 @@ export interface ActionBureau {
   metadata: Record<string, unknown>;
 }
 
+/**
+ * The declared database: `sql` of postgres.js, a tagged template whose values are parameters. Each statement may take
+ * five seconds. What the project keeps belongs into its own schema, `project`.
+ */
+export type ProjectDatabase = Sql & {
+  /** Commits when the work resolves and rolls back when it throws. Only the given `tx` may be used within. */
+  begin<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+};
+
+export interface JobOptions {
+  /** While a job of this name and key waits or runs, another is not taken. */
+  key?: string;
+  delaySeconds?: number;
+  /** The job exists if and only if this transaction commits. */
+  tx?: Tx;
+}
+
+/** The declared queue. */
+export interface ProjectQueue {
+  /** Puts a job of this service in the queue; its id, or null when one with its key is there already. */
+  enqueue(job: string, data: object, options?: JobOptions): Promise<string | null>;
+}
+
+/** The declared storage. Keys are of `[A-Za-z0-9_-]`, 128 at most. */
+export interface ProjectStorage extends Storage {
+  /** The address of what is kept under the key, below `public_url_prefix`. */
+  url(key: string): string;
+}
+
+export type ProjectResource = ProjectDatabase | ProjectQueue | ProjectStorage;
+type ProjectResources = Readonly<Record<string, ProjectResource>>;
+
 /** What an action is run with. */
-export interface ActionCall<Input = Record<string, unknown>> {
+export interface ActionCall<Input = Record<string, unknown>, Resources = ProjectResources> {
   /** Fits the action's `input`. */
   input: Input;
   /** Who calls, by the bearer credential alone. */
@@ -36,6 +70,8 @@ export interface ActionCall<Input = Record<string, unknown>> {
   bureau: ActionBureau | null;
   /** The declared keys and no others, as they are now; an optional one may be undefined. */
   env: Readonly<Record<string, string | undefined>>;
+  /** The database, the queue and the storage that the project declares, each under its binding. */
+  resources: Resources;
   /** Aborted when the client is gone, at the deadline, and when the server stops. */
   signal: AbortSignal;
   log: ActionLog;
@@ -56,6 +92,28 @@ export interface ActionDefinition {
   run(call: ActionCall): unknown;
 }
 
+/** What a job is run with. */
+export interface JobCall<Data = Record<string, unknown>, Resources = ProjectResources> {
+  jobId: string;
+  data: Data;
+  env: Readonly<Record<string, string | undefined>>;
+  resources: Resources;
+  /** Aborted when the attempt has taken too long, and when the server stops before it is done. */
+  signal: AbortSignal;
+  log: ActionLog;
+}
+
+/** Work that outlives a request. It is run until it has returned once, and so must bear being run again. */
+export interface JobDefinition {
+  /** Further attempts after a failed one; 2 when absent. */
+  retries?: number;
+  /** An attempt that takes longer is aborted and counts as failed; 900 when absent. */
+  timeoutSeconds?: number;
+  /** At once in one server; 1 when absent. */
+  concurrency?: number;
+  run(call: JobCall): unknown;
+}
+
 export interface ServiceRequirement {
   key: string;
   description: string;
@@ -73,6 +131,8 @@ export interface ServiceDefinition {
   env?: readonly ServiceRequirement[];
   /** By id; an id may have two parts, such as `import/start`. */
   actions: Readonly<Record<string, ActionDefinition>>;
+  /** By name; the project has to declare a queue. */
+  jobs?: Readonly<Record<string, JobDefinition>>;
 }
 
 // Shared over copies of this module, where `instanceof` would not hold.

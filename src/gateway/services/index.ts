@@ -1,6 +1,23 @@
 // The door of a project's own services: the factory, the loader, and what a project writes them with.
 export { services, type Services, type ServicesNeeds } from './services.ts';
-export { loadProject } from './project.ts';
+export { loadProject, type Project } from './project.ts';
+export { openResources, type DeclaredResources } from './resources.ts';
 export { ProjectError, registerServices, type FoundService, type ProjectService } from './registry.ts';
 export { ActionError, defineService } from './definition.ts';
-export type { ActionBureau, ActionCall, ActionDefinition, ActionLog, ActionStatus, ActionUser, ServiceDefinition, ServiceRequirement } from './definition.ts';
+export type {
+  ActionBureau,
+  ActionCall,
+  ActionDefinition,
+  ActionLog,
+  ActionStatus,
+  ActionUser,
+  JobCall,
+  JobDefinition,
+  JobOptions,
+  ProjectDatabase,
+  ProjectQueue,
+  ProjectResource,
+  ProjectStorage,
+  ServiceDefinition,
+  ServiceRequirement,
+} from './definition.ts';

@@ -1,58 +1,38 @@
 // A project's folder as the services in it. The entry runs in this process and imports `townhall` from the
 // installation that runs it, so that a project needs nothing installed.
-import { readFile, stat } from 'node:fs/promises';
-import { registerHooks } from 'node:module';
-import { isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { realpath } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { isService } from './definition.ts';
 import { ProjectError, type FoundService } from './registry.ts';
+import type { DeclaredResources } from './resources.ts';
 
-const declarationFile = 'townhall.json';
-const defaultEntry = 'src/index.ts';
-const installation = new URL('../../index.ts', import.meta.url).href;
-
-/** Reads `townhall.json` for its `entry`, runs the entry and gives the services that it exports. Throws a ProjectError. */
-export async function loadProject(directory: string): Promise<FoundService[]> {
-  const root = resolve(directory);
-  const entry = await readEntry(root);
-  const path = join(root, entry);
-  if (!(await stat(path).catch(() => undefined))?.isFile()) throw new ProjectError(`${declarationFile}: entry: there is no file ${entry} in ${root}.`);
-  resolveTownhallFor(root);
-  return servicesOf(await run(path, entry), entry);
+/** A project as its declaration says; whoever reads the declaration has checked it. */
+export interface Project {
+  directory: string;
+  /** The file that exports the services, relative to the folder. */
+  entry: string;
+  resources: DeclaredResources;
 }
 
-async function readEntry(root: string): Promise<string> {
-  const text = await readFile(join(root, declarationFile), 'utf8').catch((error: unknown) => {
-    throw new ProjectError(`${root} is no project: ${declarationFile} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'}).`);
-  });
-  let declaration: unknown;
-  try {
-    declaration = JSON.parse(text);
-  } catch (error) {
-    throw new ProjectError(`${declarationFile}: ${(error as Error).message}`);
-  }
-  if (typeof declaration !== 'object' || declaration === null) throw new ProjectError(`${declarationFile}: must be an object.`);
-  const entry = 'entry' in declaration ? declaration.entry : defaultEntry;
-  if (typeof entry !== 'string' || entry === '') throw new ProjectError(`${declarationFile}: entry must be the path of a file.`);
-  const within = relative(root, resolve(root, entry));
-  if (isAbsolute(entry) || within === '..' || within.startsWith(`..${sep}`)) throw new ProjectError(`${declarationFile}: entry must be a path within the project.`);
-  return within;
+/** Runs the entry and gives the services that it exports. Throws a ProjectError. */
+export async function loadProject({ directory, entry }: Pick<Project, 'directory' | 'entry'>): Promise<FoundService[]> {
+  // Modules know each other by the real paths of their files.
+  const root = await realpath(directory);
+  resolveTownhallFor(root);
+  return servicesOf(await run(join(root, entry), entry), entry);
 }
 
 /** From the folder's files `townhall` is this installation, whatever else may lie in a node_modules there. */
 function resolveTownhallFor(root: string): void {
   const prefix = `${pathToFileURL(root).href}/`;
-  registerHooks({
-    resolve(specifier, context, next) {
-      const isOurs = specifier === 'townhall' && context.parentURL?.startsWith(prefix) === true;
-      return isOurs ? { url: installation, shortCircuit: true } : next(specifier, context);
-    },
-  });
+  resolveTownhall((address) => address.startsWith(prefix));
 }
 
 async function run(path: string, entry: string): Promise<Record<string, unknown>> {
   try {
-    return (await import(pathToFileURL(path).href)) as Record<string, unknown>;
+    return await importFile(path);
   } catch (error) {
     // The author's own words are what helps here, with the place in their file.
     const message = error instanceof Error ? error.message : String(error);

@@ -2,7 +2,7 @@
 // then, with the file and the member, and never met by a caller.
 import { compileQuery, compileSchema, type QueryCheck, type SchemaCheck } from '../../kernel/schema.ts';
 import type { Requirement } from '../service.ts';
-import type { ActionDefinition, ServiceDefinition, ServiceRequirement } from './definition.ts';
+import type { ActionDefinition, JobDefinition, ServiceDefinition, ServiceRequirement } from './definition.ts';
 
 /** What is wrong with a project; its message names the file and the member. */
 export class ProjectError extends Error {
@@ -33,6 +33,7 @@ export interface ProjectService {
   name: string;
   env: readonly Requirement[];
   actions: ReadonlyMap<string, Action>;
+  jobs: ReadonlyMap<string, JobDefinition>;
 }
 
 export interface RegistryRules {
@@ -43,10 +44,12 @@ export interface RegistryRules {
 
 const serviceShape = /^[a-z][a-z0-9_-]{0,63}$/;
 const actionShape = /^[A-Za-z0-9_-]{1,128}(\/[A-Za-z0-9_-]{1,128})?$/;
+const jobShape = /^[A-Za-z0-9_-]{1,64}$/;
 const keyShape = /^[A-Z][A-Z0-9_]{0,127}$/;
 const everyone = ['guest', 'user', 'admin'];
-const serviceMembers = ['id', 'name', 'env', 'actions'];
+const serviceMembers = ['id', 'name', 'env', 'actions', 'jobs'];
 const actionMembers = ['method', 'identities', 'input', 'output', 'run'];
+const jobMembers = ['retries', 'timeoutSeconds', 'concurrency', 'run'];
 const requirementMembers = ['key', 'description', 'required', 'secret'];
 // An action without a schema takes nothing, so that no member is taken that nobody looked at.
 const noInput = { type: 'object', additionalProperties: false };
@@ -66,7 +69,7 @@ export function registerServices(found: readonly FoundService[], rules: Registry
 }
 
 function readService(definition: ServiceDefinition, where: string, rules: RegistryRules): ProjectService {
-  const { id, name, env = [], actions } = definition;
+  const { id, name, env = [], actions, jobs = {} } = definition;
   const place = typeof id === 'string' && id !== '' ? `${where}: service "${id}"` : `${where}: a service`;
   const refuse = refuser(place);
   refuseUnknown(definition, serviceMembers, refuse);
@@ -75,9 +78,11 @@ function readService(definition: ServiceDefinition, where: string, rules: Regist
   if (typeof name !== 'string' || name.trim() === '') refuse('name', 'must be a text');
   if (!Array.isArray(env)) refuse('env', 'must be a list');
   if (!isRecord(actions) || Object.keys(actions).length === 0) refuse('actions', 'must be an object with at least one action');
+  if (!isRecord(jobs)) refuse('jobs', 'must be an object');
   return {
     id,
     name,
+    jobs: new Map(Object.entries(jobs).map(([jobName, job]) => [jobName, readJob(jobName, job as JobDefinition, refuser(place, `jobs.${jobName}`))])),
     env: env.map((requirement: ServiceRequirement, index) => readRequirement(requirement, refuser(place, `env[${index}]`), rules)),
     actions: new Map(Object.entries(actions).map(([actionId, action]) => [actionId, readAction(actionId, action, refuser(place, `actions.${actionId}`))])),
   };
@@ -117,6 +122,19 @@ function readAction(id: string, given: ActionDefinition, refuse: Refuse): Action
     // Called on its own definition, which may be an object with state.
     run: (call) => run.call(given, call),
   };
+}
+
+function readJob(name: string, given: JobDefinition, refuse: Refuse): JobDefinition {
+  if (!jobShape.test(name)) refuse('', 'has a name that is not letters, digits, `_` and `-`');
+  if (!isRecord(given)) refuse('', 'must be an object');
+  refuseUnknown(given, jobMembers, refuse);
+  for (const member of ['retries', 'timeoutSeconds', 'concurrency'] as const) {
+    const value = given[member];
+    const least = member === 'retries' ? 0 : 1;
+    if (value !== undefined && (!Number.isInteger(value) || value < least)) refuse(member, `must be a whole number of ${least} or more`);
+  }
+  if (typeof given.run !== 'function') refuse('run', 'must be a function');
+  return given;
 }
 
 type Refuse = (member: string, message: string) => never;

@@ -9,11 +9,13 @@ import type { Identity } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';
 import { refusalOf, type ActionBureau, type ActionCall, type ActionUser } from './definition.ts';
 import type { Action, ProjectService } from './registry.ts';
+import type { ResourcesOf } from './resources.ts';
 
 export interface ServicesNeeds {
   /** What `registerServices` gave. */
   known: ReadonlyMap<string, ProjectService>;
   env: { get(key: string): string | undefined };
+  resources: ResourcesOf;
   /** Who a user is; null when it is gone since its credential was looked at. */
   findUser(userId: string): Promise<ActionUser | null>;
   findBureau(bureauId: string): Promise<ActionBureau | null>;
@@ -61,7 +63,7 @@ export function services(needs: ServicesNeeds): Services {
     const log = request.log.child({ service: service.id, action: action.id });
     const deadline = createDeadline(request.signal, actionMs);
     const startedMs = clock.monotonicMs();
-    const given: ActionCall = { input, identity, user, bureau, env: readEnv(service), signal: deadline.signal, log };
+    const given: ActionCall = { input, identity, user, bureau, env: readEnv(service), resources: needs.resources(service), signal: deadline.signal, log };
     try {
       const output = await deadline.race(async () => action.run(given));
       return checkedOutput(action, output);

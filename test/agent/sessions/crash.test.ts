@@ -12,7 +12,7 @@ import type { StoredEvent } from '../../../src/agent/sessions/events.ts';
 import { createCommitter } from '../../../src/agent/sessions/log/committer.ts';
 import { append } from '../../../src/agent/sessions/log/store.ts';
 import { settle as settleRun } from '../../../src/agent/sessions/settlement.ts';
-import { insertRun, insertSession } from '../../../src/agent/sessions/store.ts';
+import { insertRuns, insertSession } from '../../../src/agent/sessions/store.ts';
 import { connect } from '../../../src/kernel/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
@@ -180,7 +180,7 @@ describe('the log of sessions', () => {
     const runId = id('run');
     const message = { id: id('msg'), role: 'user', parts: [{ type: 'text', text: 'Still there?' }], metadata: { runId } } as const;
     await createCommitter(database, () => {}).commit(async (unit) => {
-      await insertRun(unit, { runId, sessionKey: session.id, agentId: row?.agent_id as string, delivery: 'queue', isUrgent: false, origin: 'sdk', queueItemId: id('qit'), inputMessageId: message.id, preview: '', model: null, reasoningEffort: null, promptId: null, promptHash: null, receipt: null });
+      await insertRuns(unit, [{ runId, sessionKey: session.id, agentId: row?.agent_id as string, delivery: 'queue', isUrgent: false, origin: 'sdk', queueItemId: id('qit'), inputMessageId: message.id, preview: '', model: null, reasoningEffort: null, promptId: null, promptHash: null, receipt: null, begins: null }], { instanceId: 'ins_x', leaseMs: 1_000 });
       await append(unit, { sessionKey: session.id, runId, events: [{ type: 'message.completed', messageId: message.id, message: { ...message, parts: [...message.parts] } }], change: { queue: 1 } });
     });
     const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
@@ -212,7 +212,7 @@ describe('the log of sessions', () => {
       await asked.promise;
       const [run] = await database.sql<{ run_id: string; session_id: string }[]>`select run_id, session_id from agent.sessions_runs where settled_at is null`;
       const key = { runId: run?.run_id as string, sessionKey: run?.session_id as string };
-      const end = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null, events: [], hasCheckpoints: false } as const;
+      const end = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null, events: [], hasCheckpoints: false, hasSteered: false } as const;
       const [owner] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.sessions_sessions where session_id = ${key.sessionKey}`;
       const rules = { agentId: owner?.agent_id as string, holder: { instanceId: 'ins_other', leaseMs: 60_000 }, defaultModel: 'local/echo', mayContinue: () => true, claim: () => {} };
       const committer = createCommitter(database, () => {});

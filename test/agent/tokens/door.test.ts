@@ -121,6 +121,7 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
       'foreign origin': [['Host', own], ['Origin', 'https://evil.test']],
       'another local origin': [['Host', own], ['Origin', 'http://localhost:1']],
       'cross-site': [['Host', own], ['Sec-Fetch-Site', 'cross-site']],
+      'same site, other port': [['Host', own], ['Sec-Fetch-Site', 'same-site']],
     };
     const before = await traces();
     for (const { method, path } of routes) {

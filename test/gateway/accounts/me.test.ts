@@ -152,6 +152,7 @@ describe('identify', () => {
       log: { debug() {}, info() {}, warn() {}, error() {}, child: () => ({}) as never },
       clock: systemClock,
       fetch: never,
+      credits: { openAccount: never, openKey: never, keys: never },
       env: { get: () => undefined },
       mail: { isConfigured: () => false, send: never },
       audit: { record: never },

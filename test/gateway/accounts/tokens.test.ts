@@ -169,7 +169,7 @@ describe('API keys', () => {
     expect(body).toMatchObject({ name: 'ci', models: ['local/echo'] });
     expect((await me(body.user_token)).body).toMatchObject({ user: (await me(token)).body.user, token: { token_id: body.token_id, name: 'ci' } });
     expect(items((await keys('list', token)).body)).toEqual([
-      { token_id: body.token_id, name: 'ci', last4: String(body.user_token).slice(-4), models: ['local/echo'], created_at: expect.any(String), expires_at: body.expires_at, last_used_at: expect.anything() },
+      { token_id: body.token_id, name: 'ci', last4: String(body.user_token).slice(-4), models: ['local/echo'], credit_cap: null, credits_spent: 0, created_at: expect.any(String), expires_at: body.expires_at, last_used_at: expect.anything() },
     ]);
     expect((await keys('revoke', token, { token_id: body.token_id })).body).toEqual({ revoked: true });
     expect((await me(body.user_token)).status).toBe(401);

@@ -1,4 +1,5 @@
 // A server with the slices that say who is who: Bureaus, accounts, administrators and the directory, over a
+import { creditsStore } from '../../../src/gateway/credits/index.ts';
 // database of its own. The contract is cut down to their operations; everything else is as it runs.
 import { readFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
@@ -85,6 +86,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const audited: AuditEntry[] = [];
   const mailer = mail({ env: { get: (key) => env[key] } });
   let listening: string | null = null;
+  const balances = creditsStore(database);
   const accountSlice = accounts({
     stores: accountsStores(database, bureauSlice),
     bureaus: bureauSlice,
@@ -95,6 +97,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     mail: mailer,
     audit: { record: async (_tx, entry) => void audited.push(entry) },
     changes: { bump: async () => undefined },
+    credits: { openAccount: (tx, { userId, bureauId }) => balances.openAccount(tx, userId, bureauId), openKey: balances.openKey, keys: balances.keys },
     localLogin: () => options.localLogin ?? true,
     baseUrl: () => (options.baseUrl === null ? null : listening),
     ...options.accounts,

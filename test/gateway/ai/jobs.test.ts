@@ -116,7 +116,7 @@ describe('jobs of media', { timeout: 90_000 }, () => {
 
   it('are taken up again when their process fell silent, and what it brings too late is thrown away', async () => {
     const store = jobsStore(world.database);
-    await store.tx((tx) => store.insert(tx, { jobId: 'job_1', kind: 'image', owner, request: { model: 'acme/painter' }, leaseSeconds: 60 }));
+    await store.tx((tx) => store.insert(tx, { jobId: 'job_1', kind: 'image', owner, request: { model: 'acme/painter' }, leaseSeconds: 60, call: null, holdId: null }));
     // The process that dies: it takes the job and never speaks again.
     const dead = await store.take('job_1', 0.5);
     expect(dead).toMatchObject({ attempt: 1 });
@@ -125,7 +125,7 @@ describe('jobs of media', { timeout: 90_000 }, () => {
     const { jobs } = start(async () => [picture]);
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('succeeded');
     expect(await store.renew(dead, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
-    expect(await store.succeed(dead, { mediaIds: ['med_dead'], keepSeconds: 60 })).toBe(false);
+    expect(await store.tx((tx) => store.succeed(tx, dead, { mediaIds: ['med_dead'], keepSeconds: 60, credits: 0n }))).toBe(false);
     expect(await store.fail(dead, { code: 'x', message: 'x' })).toBe(false);
     const { media } = await find(jobs, 'job_1');
     expect(media).toHaveLength(1);
@@ -134,7 +134,7 @@ describe('jobs of media', { timeout: 90_000 }, () => {
 
   it('that end every process which takes them fail in the end', async () => {
     const store = jobsStore(world.database);
-    await store.tx((tx) => store.insert(tx, { jobId: 'job_1', kind: 'image', owner, request: { model: 'acme/painter' }, leaseSeconds: 0 }));
+    await store.tx((tx) => store.insert(tx, { jobId: 'job_1', kind: 'image', owner, request: { model: 'acme/painter' }, leaseSeconds: 0, call: null, holdId: null }));
     const { jobs } = start(() => new Promise(() => {}), { leaseSeconds: 0.2, watchMs: 60_000, mostAttempts: 2 });
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('failed');
     expect((await find(jobs, 'job_1')).error).toMatchObject({ code: 'job_abandoned' });

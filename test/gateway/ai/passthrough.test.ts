@@ -11,7 +11,7 @@ const messages = [{ role: 'user', content: 'hi' }];
 describe('the request of ai.createChatCompletion on its way to a provider', () => {
   const model = (provider: Partial<CatalogModel['by']> = {}, more: Partial<CatalogModel> = {}) =>
     ({ id: 'acme/fast', upstream_model: 'fast "1"', max_output_tokens: 8192, ...more, by: { usage: 'none', unpriced_members: [], ...provider } }) as CatalogModel;
-  const sent = (text: string, target: CatalogModel) => outgoing(Buffer.from(text), JSON.parse(text), target).bytes.toString('utf8');
+  const sent = (text: string, target: CatalogModel) => outgoing(Buffer.from(text), JSON.parse(text), { model: target }).bytes.toString('utf8');
 
   test('differs in the model alone, whatever the spacing, the escapes and the numbers', () => {
     const text = ' {\n "messages" : [ {"role":"user","content":"\\u0041 \\"model\\": \\"x\\"","model":"inner"} ] ,"seed":12345678901234567890123,"temperature":1.50,\t"model"\t:\t"acme\\/fast" , "x":{"model":"deep"}, "n":null } ';

@@ -57,6 +57,7 @@ describe('ai.streamText', () => {
       type: 'finish',
       finishReason: { unified: 'stop', raw: 'stop' },
       usage: { inputTokens: { total: 3, noCache: 3, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 3, text: 3, reasoning: 0 } },
+      providerMetadata: { townhall: { credits: 0 } },
     });
   });
 

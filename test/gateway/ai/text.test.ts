@@ -32,7 +32,7 @@ describe('ai.generateText', () => {
       id: expect.stringMatching(/^msg_[0-9a-z]{26}$/),
       role: 'assistant',
       parts: [{ type: 'text', text: 'Good morning' }],
-      metadata: { model: 'local/echo', finish_reason: 'stop', usage: { input_tokens: 2, cached_input_tokens: 0, cache_write_tokens: 0, output_tokens: 2, reasoning_tokens: 0 }, attempts: [{ model: 'local/echo', outcome: 'answered' }] },
+      metadata: { model: 'local/echo', finish_reason: 'stop', usage: { input_tokens: 2, cached_input_tokens: 0, cache_write_tokens: 0, output_tokens: 2, reasoning_tokens: 0 }, credits: 0, attempts: [{ model: 'local/echo', outcome: 'answered' }] },
     });
   });
 

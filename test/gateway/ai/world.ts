@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
 import bundle from '../../../src/contract/gateway/bundle.json' with { type: 'json' };
+import { memoryLedger, type MemoryLedger } from './memory-ledger.ts';
 import { ai, createLinks, type AiNeeds, type MediaJobs } from '../../../src/gateway/ai/index.ts';
 import type { Identity } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -23,6 +24,8 @@ export interface World {
   logged: string[];
   modelsFile: string;
   env: Map<string, string>;
+  /** Of the one user; rich unless a test says otherwise. */
+  ledger: MemoryLedger;
   openai(options?: { token?: string }): OpenAI;
   post(path: string, body: unknown, options?: { token?: string | null; headers?: Record<string, string>; signal?: AbortSignal }): Promise<Response>;
   get(path: string, options?: { token?: string | null }): Promise<Response>;
@@ -40,6 +43,10 @@ export interface WorldOptions {
   /** The models that every gateway knows; none where nothing is said. */
   curated?: AiNeeds['curated'];
   proxies?: AiNeeds['proxies'];
+  /** Off for measurements. */
+  validateResponses?: boolean;
+  /** The user's credits at the start. */
+  balance?: bigint;
 }
 
 export async function startAi(options: WorldOptions = {}): Promise<World> {
@@ -48,6 +55,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
   if (options.models !== undefined) await writeFile(modelsFile, options.models);
   const env = new Map(Object.entries(options.env ?? { ACME_API_KEY: providerKey }));
   const redactor = createRedactor();
+  const ledger = memoryLedger(options.balance);
   const logged: string[] = [];
   const log = createLog({ level: 'debug', redactor, write: (line) => void logged.push(line) });
   const service = await ai({
@@ -62,6 +70,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     curated: options.curated ?? { providers: [], models: [] },
     proxies: options.proxies ?? {},
     hide: redactor.hide,
+    ledger,
     jobs: idleJobs,
     links: createLinks({ keys: [Buffer.alloc(32)], baseUrl: () => '', linkSeconds: 60 }),
   }).catch(async (error: unknown) => {
@@ -74,7 +83,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     identities: { userToken: 'user', adminSession: 'admin' },
     identify: async (bearer) => identities[bearer] ?? null,
     guest: { kind: 'guest' },
-    validateResponses: true,
+    validateResponses: options.validateResponses ?? true,
   });
   const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
   const { url } = await server.listen({ host: '127.0.0.1', port: 0 });
@@ -85,6 +94,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     logged,
     modelsFile,
     env,
+    ledger,
     openai: ({ token = userToken } = {}) => new OpenAI({ baseURL: `${url}/v1/ai`, apiKey: token, maxRetries: 0 }),
     post: (path, body, { token = userToken, headers = {}, signal } = {}) =>
       fetch(`${url}${path}`, {
@@ -96,6 +106,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     get: (path, { token = userToken } = {}) => fetch(`${url}${path}`, { headers: headersFor(token) }),
     async close() {
       await server.close({ drainMs: 0 });
+      await service.settled();
       await service.close?.();
       await rm(folder, { recursive: true });
     },

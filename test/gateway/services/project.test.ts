@@ -79,13 +79,13 @@ describe('townhall gateway --project', () => {
 });
 
 describe('a project that cannot be served', () => {
-  const declaration = (members: object = {}) => JSON.stringify({ schema: 1, type: 'city', id: 'cty_x', name: 'x', ...members });
+  const declaration = (members: object = {}) => JSON.stringify({ schema: 1, type: 'city', id: 'cty_x', name: 'x', deployment: { target: 'local' }, ...members });
   const importing = "import { defineService } from 'townhall';\n";
   test.each<[string, Record<string, string>, string]>([
     ['has no declaration', {}, 'townhall.json cannot be read (ENOENT)'],
-    ['has a declaration that is no JSON', { 'townhall.json': '{"a":' }, 'townhall.json: '],
-    ['leads out of its folder', { 'townhall.json': declaration({ entry: '../../etc/x.ts' }) }, 'townhall.json: entry must be a path within the project'],
-    ['has no entry', { 'townhall.json': declaration() }, 'townhall.json: entry: there is no file src/index.ts'],
+    ['has a declaration that is no JSON', { 'townhall.json': '{"a":' }, 'townhall.json:1:6: a value was expected, not the end of the file'],
+    ['leads out of its folder', { 'townhall.json': declaration({ entry: '../../etc/x.ts' }) }, ': entry must be a path within the project'],
+    ['has no entry', { 'townhall.json': declaration() }, 'townhall.json:1:1: entry names src/index.ts, and there is no such file'],
     ['has an entry that throws', { 'townhall.json': declaration(), 'src/index.ts': "const x: number = 1;\nthrow new Error('my own words');" }, 'src/index.ts: my own words (line 2)'],
     ['has an entry that does not parse', { 'townhall.json': declaration(), 'src/index.ts': 'export const = 1;' }, 'src/index.ts: '],
     ['imports what is not there', { 'townhall.json': declaration({ entry: 'main.js' }), 'main.js': "import './gone.js';" }, 'main.js: Cannot find module'],

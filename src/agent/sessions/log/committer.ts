@@ -1,15 +1,14 @@
 // Group commit. On the embedded engine a commit is a sync of the disk and there is one session, so what many sessions
 // want to write at one time goes into one transaction; a PostgreSQL server groups commits by itself. The rule it keeps:
 // the events of a transaction are published when it has committed, in the order of the log, and never before.
-import type { Database, Tx } from '../../../kernel/database.ts';
+import type { Database } from '../../../kernel/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { StoredEvent } from '../events.ts';
+import { createBatches, isUndone } from './batches.ts';
+import { appendAll, type Append } from './store.ts';
+import type { Unit } from './unit.ts';
 
-/** One piece of work within a transaction: what it appends is published once that has committed. */
-export interface Unit {
-  tx: Tx;
-  appended: StoredEvent[];
-}
+export type { Unit };
 
 export interface Committer {
   /**
@@ -17,6 +16,8 @@ export interface Committer {
    * returns as a Problem, before it has written anything, and that is thrown here.
    */
   commit<T>(work: (unit: Unit) => Promise<T | Problem>): Promise<T>;
+  /** An append and nothing else, in one statement with those of other sessions: its seq, or null when its fence was closed. */
+  append(one: Append): Promise<number | null>;
 }
 
 interface Waiting {
@@ -28,7 +29,7 @@ interface Waiting {
 // More than this in one transaction would let the first of them wait too long.
 const largestGroup = 64;
 
-export function createCommitter(database: Pick<Database, 'tx' | 'engine'>, publish: (events: StoredEvent[]) => void): Committer {
+export function createCommitter(database: Pick<Database, 'sql' | 'tx' | 'engine'>, publish: (events: StoredEvent[]) => void): Committer {
   const waiting: Waiting[] = [];
   let isBusy = false;
 
@@ -44,7 +45,7 @@ export function createCommitter(database: Pick<Database, 'tx' | 'engine'>, publi
         return done;
       });
     } catch (error) {
-      if (group.length === 1) return group[0]?.reject(error);
+      if (group.length === 1 || !isUndone(error)) return group.forEach(({ reject }) => reject(error));
       // One of them spoilt it for all, so each has its own.
       for (const one of group) await runGroup([one]);
       return;
@@ -66,7 +67,18 @@ export function createCommitter(database: Pick<Database, 'tx' | 'engine'>, publi
     isBusy = false;
   }
 
+  const append = createBatches(
+    async (all: readonly Append[]) => {
+      const appended: StoredEvent[] = [];
+      const heads = await appendAll({ tx: database.sql, appended }, all);
+      publish(appended);
+      return all.map(({ sessionKey }) => heads.get(sessionKey) ?? null);
+    },
+    { largest: largestGroup, keyOf: ({ sessionKey }) => sessionKey },
+  );
+
   return {
+    append,
     commit<T>(work: (unit: Unit) => Promise<T | Problem>): Promise<T> {
       return new Promise<T>((resolve, reject) => {
         const one: Waiting = { work, resolve: resolve as (value: unknown) => void, reject };

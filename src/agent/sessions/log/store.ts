@@ -3,7 +3,7 @@
 import type { Database, Sql } from '../../../kernel/database.ts';
 import { asJson, asText, type SessionEvent, type StoredEvent } from '../events.ts';
 import type { OpenPart } from './bus.ts';
-import type { Unit } from './committer.ts';
+import type { Unit } from './unit.ts';
 
 /** An event, and the run that it tells of where that is not the one of the whole append. */
 export type LogEntry = SessionEvent & { runId?: string | null };
@@ -30,39 +30,57 @@ export interface SessionChange {
   title?: string;
 }
 
+/** A unit, or a statement for itself. */
+export type Appending = Pick<Unit, 'appended'> & { tx: Sql };
+
 /** The seq of the newest event, or null when the fence was closed; then nothing was written. */
-export async function append(unit: Unit, { sessionKey, runId = null, fence, events, change = {} }: Append): Promise<number | null> {
-  const rows = events.map(({ type, runId: own, ...data }) => ({ type, run: own === undefined ? runId : own, data }));
-  const { queue = 0, approvals = 0, messages = 0, inputTokens = 0, outputTokens = 0, title = null } = change;
-  const setsActive = change.activeRunId !== undefined;
-  const [written] = await unit.tx<{ head_seq: number; now: Date }[]>`
+export async function append(unit: Appending, one: Append): Promise<number | null> {
+  return (await appendAll(unit, [one])).get(one.sessionKey) ?? null;
+}
+
+/** The same for several sessions in one statement, each of them once: the seq of its newest event by the session's key. */
+export async function appendAll(unit: Appending, all: readonly Append[]): Promise<Map<string, number>> {
+  const entries = new Map<string, { type: string; run: string | null; data: object }[]>();
+  const rows = all.map(({ sessionKey, runId = null, fence = null, events, change = {} }) => {
+    const { queue = 0, approvals = 0, messages = 0, inputTokens = 0, outputTokens = 0, title = null } = change;
+    const own = events.map(({ type, runId: ownRun, ...data }) => ({ type, run: ownRun === undefined ? runId : ownRun, data }));
+    entries.set(sessionKey, own);
+    return {
+      session_id: sessionKey, fence, events: own, count: own.length, sets_active: change.activeRunId !== undefined, active: change.activeRunId ?? null,
+      queue, approvals, messages, input_tokens: inputTokens, output_tokens: outputTokens, title,
+    };
+  });
+  const written = await unit.tx<{ session_id: string; head_seq: number; now: Date }[]>`
     with head as (
-      update agent.sessions_sessions
-      set head_seq = head_seq + ${rows.length}::integer, updated_at = agent.townhall_now(),
-        active_run_id = case when ${setsActive}::boolean then ${change.activeRunId ?? null}::text else active_run_id end,
-        queue_length = queue_length + ${queue}::integer, pending_approvals = pending_approvals + ${approvals}::integer,
-        message_count = message_count + ${messages}::integer,
-        input_tokens = input_tokens + ${inputTokens}::integer, output_tokens = output_tokens + ${outputTokens}::integer,
-        title = coalesce(title, ${title === null ? null : asText(title)}::text)
-      where session_id = ${sessionKey} and (${fence ?? null}::text is null or active_run_id = ${fence ?? null}::text)
-      returning head_seq
+      update agent.sessions_sessions session
+      set head_seq = session.head_seq + one.count, updated_at = agent.townhall_now(),
+        active_run_id = case when one.sets_active then one.active else session.active_run_id end,
+        queue_length = session.queue_length + one.queue, pending_approvals = session.pending_approvals + one.approvals,
+        message_count = session.message_count + one.messages,
+        input_tokens = session.input_tokens + one.input_tokens, output_tokens = session.output_tokens + one.output_tokens,
+        title = coalesce(session.title, one.title)
+      from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as one (session_id text, fence text, events jsonb, count integer, sets_active boolean, active text,
+        queue integer, approvals integer, messages integer, input_tokens integer, output_tokens integer, title text)
+      where session.session_id = one.session_id and (one.fence is null or session.active_run_id = one.fence)
+      returning session.session_id, session.head_seq, session.head_seq - one.count as base, one.events
     ), written as (
       insert into agent.sessions_events (session_id, seq, run_id, type, data)
-      select ${sessionKey}, place.seq, entry.value ->> 'run', entry.value ->> 'type',
+      select head.session_id, place.seq, entry.value ->> 'run', entry.value ->> 'type',
         case when entry.value ->> 'type' = 'message.completed'
           then jsonb_set(entry.value -> 'data', '{message,metadata,seq}', to_jsonb(place.seq)) else entry.value -> 'data' end
-      from head, jsonb_array_elements(${asJson(rows)}::text::jsonb) with ordinality as entry (value, ordinal),
-        lateral (select head.head_seq - ${rows.length}::integer + entry.ordinal::integer as seq) as place
+      from head, jsonb_array_elements(head.events) with ordinality as entry (value, ordinal),
+        lateral (select head.base + entry.ordinal::integer as seq) as place
     )
-    select head_seq, agent.townhall_now() as now from head`;
-  if (!written) return null;
-  const first = written.head_seq - rows.length + 1;
-  const time = written.now.toISOString();
-  rows.forEach(({ type, run, data }, index) => {
-    const seq = first + index;
-    unit.appended.push({ sessionKey, seq, runId: run, type, json: asJson(type === 'message.completed' ? withSeq(data, seq) : data), time });
-  });
-  return written.head_seq;
+    select session_id, head_seq, agent.townhall_now() as now from head`;
+  for (const { session_id: sessionKey, head_seq: headSeq, now } of written) {
+    const own = entries.get(sessionKey) ?? [];
+    const time = now.toISOString();
+    own.forEach(({ type, run, data }, index) => {
+      const seq = headSeq - own.length + 1 + index;
+      unit.appended.push({ sessionKey, seq, runId: run, type, json: asJson(type === 'message.completed' ? withSeq(data, seq) : data), time });
+    });
+  }
+  return new Map(written.map((row) => [row.session_id, row.head_seq]));
 }
 
 function withSeq(data: object, seq: number): object {
@@ -101,6 +119,8 @@ export interface EventStore {
   messages(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
   /** The `message.created` and `message.completed` of one message. */
   message(segments: readonly Segment[], messageId: string): Promise<StoredEvent[]>;
+  /** The seq at which the message began that a run is writing; undefined when it writes none. */
+  openMessage(sessionKey: string, runId: string): Promise<number | undefined>;
   /** The newest event of these types up to a seq. */
   last(segments: readonly Segment[], kind: 'run_edge' | 'message' | 'compaction', upTo: number): Promise<StoredEvent | undefined>;
   heads(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
@@ -152,6 +172,15 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and data ->> 'messageId' = ${messageId} and seq <= ${segment.upTo}
           and type in ('message.created', 'message.completed') order by seq`),
+    async openMessage(sessionKey, runId) {
+      const [row] = await sql<{ seq: number | null }[]>`
+        select min(begun.seq) as seq from agent.sessions_events begun
+        where begun.session_id = ${sessionKey} and begun.run_id = ${runId} and begun.type = 'message.created'
+          and not exists (
+            select 1 from agent.sessions_events ended
+            where ended.session_id = begun.session_id and ended.data ->> 'messageId' = begun.data ->> 'messageId' and ended.type = 'message.completed')`;
+      return row?.seq ?? undefined;
+    },
     last: (segments, kind, upTo) =>
       lastOf(segments, upTo, (segment, limit) =>
         kind === 'run_edge'

@@ -5,7 +5,7 @@ import { decodeCursor, isText, limitOf, page } from '../../../kernel/page.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 import { auditOf } from '../../identity.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort } from '../ports.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort } from '../ports.ts';
 import type { AccountsStore, Token, TokenChoice } from '../store.ts';
 import { newUserToken } from '../user-token.ts';
 import { bureauFilter, mayRule, type AdminCall } from '../users/scope.ts';
@@ -15,6 +15,7 @@ export interface TokensNeeds {
   store: AccountsStore;
   audit: AuditPort;
   changes: ChangesPort;
+  credits: Pick<CreditsPort, 'openKey' | 'keys'>;
   /** Throws 404 `bureau_not_found`, 403 for a Bureau that gets no tokens. */
   servingBureau: (bureauId: string) => Promise<Bureau>;
 }
@@ -24,7 +25,7 @@ const issuedSeconds = 7 * day;
 const keySeconds = 365 * day;
 const noStore = { 'cache-control': 'no-store' };
 
-export function tokens({ store, audit, changes, servingBureau }: TokensNeeds): Pick<
+export function tokens({ store, audit, changes, credits, servingBureau }: TokensNeeds): Pick<
   AccountsHandlers,
   | 'accounts.issueToken' | 'accounts.listTokens' | 'accounts.revokeTokens' | 'accounts.createKey' | 'accounts.listKeys' | 'accounts.revokeKey'
   | 'accounts.logout'
@@ -86,15 +87,16 @@ export function tokens({ store, audit, changes, servingBureau }: TokensNeeds): P
     'accounts.createKey': async (call) => {
       const { userId, tokenId } = call.identity;
       await refuseKey(tokenId);
-      const { name, models = null, ttl = keySeconds } = call.body;
+      const { name, models = null, credit_cap: cap = null, ttl = keySeconds } = call.body;
       const { userToken, record } = newUserToken({ userId, kind: 'key', ttlSeconds: ttl, name, models });
       return store.tx(async (queries, tx) => {
         const { expiresAt } = await queries.insertToken(record);
-        await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'token', id: record.tokenId }, outcome: 'ok', diff: { models } });
+        await credits.openKey(tx, { tokenId: record.tokenId, userId, cap: cap === null ? null : BigInt(cap) });
+        await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'token', id: record.tokenId }, outcome: 'ok', diff: { models, credit_cap: cap } });
         const answer = {
           status: 201 as const,
           headers: noStore,
-          body: { user_token: userToken, token_id: record.tokenId, name, models, expires_at: expiresAt.toISOString() },
+          body: { user_token: userToken, token_id: record.tokenId, name, models, credit_cap: cap, expires_at: expiresAt.toISOString() },
         };
         await call.remember(tx, answer);
         return answer;
@@ -105,7 +107,8 @@ export function tokens({ store, audit, changes, servingBureau }: TokensNeeds): P
       const limit = limitOf(query);
       const found = await store.listTokens({ userId: identity.userId, kinds: ['key'], isLive: true }, { after: afterOf(query.cursor), limit });
       const { items, next_cursor } = page(found, limit, ({ tokenId }) => tokenId);
-      return { status: 200, body: { items: items.map(wireKey), next_cursor } };
+      const budgets = new Map((await credits.keys(items.map(({ tokenId }) => tokenId))).map((budget) => [budget.tokenId, budget]));
+      return { status: 200, body: { items: items.map((key) => wireKey(key, budgets.get(key.tokenId))), next_cursor } };
     },
 
     'accounts.revokeKey': async (call) => {
@@ -181,9 +184,10 @@ function wireToken(token: Token): TokenRecord {
   };
 }
 
-function wireKey(token: Token): ApiKey {
+// A key from before the ledger has no budget.
+function wireKey(token: Token, { cap, spent }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n }): ApiKey {
   const { token_id, name, last4, models, created_at, expires_at, last_used_at } = wireToken(token);
-  return { token_id, name: name ?? '', last4, models, created_at, expires_at, last_used_at };
+  return { token_id, name: name ?? '', last4, models, credit_cap: cap === null ? null : Number(cap), credits_spent: Number(spent), created_at, expires_at, last_used_at };
 }
 
 const maximumMetadataBytes = 16 * 1024;

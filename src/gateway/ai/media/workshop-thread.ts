@@ -21,4 +21,4 @@ function say(message: FromWorkshop): void {
   parentPort?.postMessage(message);
 }
 
-say({ kind: 'made', made: await make(workerData as Work) });
+void make(workerData as Work).then((made) => say({ kind: 'made', made }));

@@ -1,6 +1,6 @@
 // Work that would hold the event loop up (painting, encoding, speaking) in threads of its own: one a piece of work, so
 // that giving it up is ending its thread, and no more at once than the machine bears.
-import { Worker } from 'node:worker_threads';
+import { startThread } from '../../../kernel/assets.ts';
 import type { Made, Progress, Size } from './model.ts';
 
 /** What the threads can do. */
@@ -60,7 +60,7 @@ export function createWorkshop({ maxThreads = 2 }: { maxThreads?: number } = {})
 async function inThread(work: Work, { signal, report }: Progress): Promise<Made> {
   signal.throwIfAborted();
   // The encoder and the voice are other people's programs: they get neither our environment nor our output.
-  const worker = new Worker(workerFile(), { workerData: work, env: {}, execArgv: ['--disable-warning=ExperimentalWarning'], stdout: true, stderr: true, name: work.kind });
+  const worker = startThread('src/gateway/ai/media/workshop-thread', { workerData: work, env: {}, execArgv: ['--disable-warning=ExperimentalWarning'], stdout: true, stderr: true, name: work.kind });
   const stop = () => void worker.terminate();
   try {
     return await new Promise<Made>((resolve, reject) => {
@@ -72,9 +72,4 @@ async function inThread(work: Work, { signal, report }: Progress): Promise<Made>
   } finally {
     stop();
   }
-}
-
-// Beside this file, and with its ending: the source when run from it, the built file in a package.
-function workerFile(): URL {
-  return new URL(import.meta.url.endsWith('.ts') ? './workshop-thread.ts' : './workshop-thread.js', import.meta.url);
 }

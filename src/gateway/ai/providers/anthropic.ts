@@ -10,6 +10,7 @@ export function anthropicModel(model: CatalogModel, access: ModelAccess): Langua
     {
       keyHeader: 'x-api-key',
       endRule: 'messages',
+      raisedLimit: 'max_tokens',
       formatHeaders: ['anthropic-version', 'anthropic-beta'],
       load: async (settings) => (await import('@ai-sdk/anthropic')).createAnthropic(settings)(model.upstream_model),
       effort: (id) => ({ reasoning: id as EffortOptions['reasoning'] }),

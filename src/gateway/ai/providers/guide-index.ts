@@ -1,7 +1,6 @@
 // The search behind `local/guide`: our documentation cut into sections by its headings, and an index over them.
-import { readdir, readFile } from 'node:fs/promises';
-import { join, relative } from 'node:path';
 import MiniSearch from 'minisearch';
+import { listFiles, readText } from '../../../kernel/assets.ts';
 
 export interface Section {
   id: number;
@@ -34,16 +33,14 @@ const stopWords = new Set(
 
 /** Reads all Markdown files below the folder; one that is not there is an empty documentation. */
 export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
-  const names = await readdir(directory, { recursive: true }).catch((error: unknown) => {
+  const names = await listFiles(directory).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   });
   const files = names.filter((name) => name.endsWith('.md')).sort();
   const sections: Section[] = [];
   for (const name of files) {
-    const path = join(directory, name);
-    const file = relative(directory, path).replaceAll('\\', '/');
-    for (const section of sectionsOf(await readFile(path, 'utf8'), file)) sections.push({ id: sections.length, ...section });
+    for (const section of sectionsOf(await readText(`${directory}/${name}`), name)) sections.push({ id: sections.length, ...section });
   }
   const index = new MiniSearch<Section>({
     fields: ['heading', 'page', 'body'],
@@ -75,7 +72,8 @@ function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
   let page = file.replace(/^.*\//, '').replace(/\.md$/, '');
   let current = { heading: page, lines: [] as string[] };
   const close = () => {
-    const body = current.lines.join('\n').trim();
+    // Comments are for those who write the pages.
+    const body = current.lines.join('\n').replace(/<!--[\s\S]*?-->\n?/g, '').trim();
     if (body !== '') sections.push({ file, page, heading: current.heading, body });
   };
   let fenced = false;

@@ -1,6 +1,6 @@
 // The models of the provider `local` that make pictures, films and speech. Each is there only when the package that it
 // needs is installed; a server without it offers one model less.
-import { createRequire } from 'node:module';
+import { packageFile } from '../../../kernel/assets.ts';
 import type { ImageModel, SpeechModel, VideoModel } from '../media/model.ts';
 import { createWorkshop } from '../media/workshop.ts';
 import type { ModelEntry } from '../models-file.ts';
@@ -28,12 +28,7 @@ export function localMedia({ isInstalled = installed }: { isInstalled?: (name: s
 }
 
 function installed(name: string): boolean {
-  try {
-    createRequire(import.meta.url).resolve(name);
-    return true;
-  } catch {
-    return false;
-  }
+  return packageFile(name) !== undefined;
 }
 
 const common = {

@@ -9,6 +9,7 @@ import type { LanguageModel, ModelCall, ProviderOptions, StreamPart } from '../m
 import { refuseMembers } from '../refused-members.ts';
 import { maxAnswerBytes, maxEventBytes, readAll, type Upstream, type UpstreamRequest } from '../upstream/client.ts';
 import { type EndRule, providerEvents } from '../upstream/events.ts';
+import { edited, topLevelMembers } from '../upstream/json-members.ts';
 
 /** How this call reaches the provider. */
 export interface ModelAccess {
@@ -20,6 +21,7 @@ export interface ModelAccess {
   idleMs: number | undefined;
   /** What is left to the first byte. */
   firstMs?: number | undefined;
+  limitSent?: ((tokens: number) => Promise<number>) | undefined;
   /** The packages' models that were made before. */
   made: MadeModels;
 }
@@ -42,6 +44,8 @@ const callHeader = 'x-townhall-call';
 export interface Spoke {
   keyHeader: UpstreamRequest['keyHeader'];
   endRule: EndRule;
+  /** The member of the request that limits the output, where the package may make it larger than it was told. */
+  raisedLimit?: string;
   /** Headers of the package's making that are part of the format. */
   formatHeaders?: readonly string[];
   /** Loads the package, at the first call: whoever runs other models only never pays for it. */
@@ -86,8 +90,17 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
       const { sdk, options, done } = await open(call, true);
       try {
         const { stream } = await sdk.doStream(options);
-        for await (const part of stream as AsyncIterable<StreamPart>) {
-          yield part.type === 'error' ? { type: 'error', error: asProblem(part.error, call.signal) } : part;
+        // Read by hand: a web stream's own iterator takes several turns more for each part.
+        const reader = stream.getReader();
+        try {
+          for (;;) {
+            const { done: isOver, value: part } = await reader.read();
+            if (isOver) break;
+            yield part.type === 'error' ? { type: 'error', error: asProblem(part.error, call.signal) } : part;
+          }
+        } finally {
+          // Without effect on a stream that has ended; one that nobody reads further is given up.
+          reader.cancel().catch(() => {});
         }
       } catch (error) {
         throw asProblem(error, call.signal);
@@ -161,7 +174,8 @@ interface Sending {
 // What the package takes for the network. It sees successes only, and streams only as long as they are well-formed.
 async function transport(sending: Sending, { spoke, access }: { spoke: Spoke; access: ModelAccess }): Promise<Response> {
   const { upstream, apiKey, idleMs, firstMs } = access;
-  const answer = await upstream.send({ ...sending, apiKey, keyHeader: spoke.keyHeader, idleMs, firstMs });
+  const body = await withinLimit(sending.body, spoke, access);
+  const answer = await upstream.send({ ...sending, body, apiKey, keyHeader: spoke.keyHeader, idleMs, firstMs });
   if (!sending.streams) {
     const bytes = await readAll(answer.body, maxAnswerBytes);
     return new Response(new Uint8Array(bytes), { headers: { 'content-type': 'application/json' } });
@@ -170,7 +184,34 @@ async function transport(sending: Sending, { spoke, access }: { spoke: Spoke; ac
     answer.abort();
     throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
   }
-  return new Response(ReadableStream.from(checked(answer.body, spoke.endRule)) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
+  return new Response(streamOf(checked(answer.body, spoke.endRule)) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
+}
+
+// A package that gives a model room to think on top of its answer has asked nobody whether that is paid for.
+async function withinLimit(body: string, { raisedLimit }: Spoke, { limitSent }: ModelAccess): Promise<string | Uint8Array> {
+  if (raisedLimit === undefined || limitSent === undefined) return body;
+  const bytes = Buffer.from(body, 'utf8');
+  const member = topLevelMembers(bytes)?.members.find(({ name }) => name === raisedLimit);
+  if (member === undefined) return body;
+  const wanted = Number(bytes.toString('latin1', member.start, member.end));
+  const allowed = await limitSent(wanted);
+  return allowed === wanted ? body : edited(bytes, [{ ...member, text: String(allowed) }]);
+}
+
+function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const next = await pieces.next();
+        if (next.done === true) controller.close();
+        else controller.enqueue(next.value);
+      },
+      async cancel() {
+        await pieces.return(undefined);
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 async function* checked(body: AsyncIterable<Uint8Array>, rule: EndRule): AsyncGenerator<Uint8Array> {

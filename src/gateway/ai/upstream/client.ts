@@ -73,6 +73,8 @@ export interface UpstreamNeeds {
   log: Log;
   /** Takes live secrets out of a text before a caller sees it. */
   hide: (text: string) => string;
+  /** The header by which a provider joins the trace of a call, while calls are traced. */
+  traceparent?: (() => string | undefined) | undefined;
 }
 
 /** The longest event of a stream, and the largest answer that comes as a whole. */
@@ -125,7 +127,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
       const response = await request(sent.url, {
         method: 'POST',
         dispatcher,
-        headers: headersOf(sent),
+        headers: headersOf(sent, needs.traceparent?.()),
         body: sent.body,
         signal: cut.signal,
         // Ours are finer: undici counts in seconds, and does not tell a slow reader from a silent provider.
@@ -170,13 +172,14 @@ function createAgent(undici: typeof Undici, { timeouts, proxies }: UpstreamNeeds
   return new undici.EnvHttpProxyAgent({ ...options, httpsProxy: https ?? '', httpProxy: http ?? '', noProxy: none ?? '' });
 }
 
-function headersOf({ apiKey, keyHeader = 'authorization', headers, streams }: UpstreamRequest): Record<string, string> {
+function headersOf({ apiKey, keyHeader = 'authorization', headers, streams }: UpstreamRequest, traceparent: string | undefined): Record<string, string> {
   return {
     'content-type': 'application/json',
     accept: streams ? 'text/event-stream' : 'application/json',
     ...headers,
     'accept-encoding': 'identity',
     'user-agent': 'townhall',
+    ...(traceparent === undefined ? {} : { traceparent }),
     ...(apiKey === undefined ? {} : { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey }),
   };
 }
@@ -230,9 +233,19 @@ async function* pieces({ body, headers }: Undici.Dispatcher.ResponseData, { cut,
     release();
     if (!ended && !body.destroyed) {
       if (decoded !== body) body.destroy();
-      else body.dump({ limit: restBytes, signal: AbortSignal.timeout(restMs) }).catch(() => body.destroy());
+      else dumpRest(body);
     }
   }
+}
+
+// A timer of our own, as a signal's goes off also when there is nothing left to end, and makes an error each time.
+function dumpRest(body: Undici.Dispatcher.ResponseData['body']): void {
+  const cut = new AbortController();
+  const late = setTimeout(() => cut.abort(), restMs);
+  body
+    .dump({ limit: restBytes, signal: cut.signal })
+    .catch(() => body.destroy())
+    .finally(() => clearTimeout(late));
 }
 
 // Some providers compress although they were asked not to.

@@ -10,6 +10,8 @@ export interface ProviderEvent {
   bytes: Buffer;
   /** What it carries: a JSON object by its members, the word `[DONE]`, or nothing (a comment). */
   data: { kind: 'object'; members: Member[] } | { kind: 'done' } | { kind: 'none' };
+  /** Whether the stream ends with it, by the rule of its format. */
+  isEnd?: boolean;
 }
 
 /**
@@ -96,9 +98,10 @@ export async function* providerEvents(body: AsyncIterable<Uint8Array>, maxEventB
         first = false;
         const meaning = meaningOf(event, rule);
         if (meaning === 'failure') throw reportedError(undefined);
+        ended = meaning === 'end';
+        if (ended) event.isEnd = true;
         events.push(event);
         mayEnd ||= meaning === 'reason';
-        ended = meaning === 'end';
         if (ended) break;
       }
       if (splitter.heldBytes() > maxEventBytes) throw foreignData('sent an event that is too long');

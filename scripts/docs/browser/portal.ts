@@ -1,0 +1,126 @@
+// What the pages of the portal do in a browser: search, the list of pages on a small screen, copying code. The index
+// of the search is a file beside it, loaded as a script when somebody begins to search, so that it works from a disk too.
+
+import MiniSearch from 'minisearch';
+import { type Found, searchOptions } from '../search-index.ts';
+
+declare global {
+  // Set by search-index.js.
+  var townhallSearch: string | undefined;
+}
+
+const self = document.currentScript as HTMLScriptElement;
+const root = self.dataset['root'] ?? './';
+const field = document.querySelector<HTMLInputElement>('#search');
+const list = document.querySelector<HTMLUListElement>('#found');
+let loading: Promise<MiniSearch<Found>> | undefined;
+let chosen = -1;
+
+function loadIndex(): Promise<MiniSearch<Found>> {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = `${root}search-index.js`;
+    script.addEventListener('load', () => resolve(MiniSearch.loadJSON<Found>(globalThis.townhallSearch ?? '', searchOptions)));
+    script.addEventListener('error', () => reject(new Error('The index of the search is not there.')));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+async function search(): Promise<void> {
+  if (!field || !list) return;
+  const words = field.value.trim();
+  const index = await loadIndex();
+  // Somebody typed on while the index came.
+  if (words !== field.value.trim()) return;
+  const everyWord = words === '' ? [] : index.search(words);
+  const found = (everyWord.length > 0 || words === '' ? everyWord : index.search(words, { combineWith: 'OR' })).slice(0, 12);
+  chosen = found.length > 0 ? 0 : -1;
+  list.replaceChildren(
+    ...found.map((item, at) => {
+      const entry = document.createElement('li');
+      entry.id = `found-${at}`;
+      entry.setAttribute('role', 'option');
+      const link = document.createElement('a');
+      link.href = `${root}${item['address'] as string}`;
+      link.tabIndex = -1;
+      const title = document.createElement('strong');
+      title.textContent = item['title'] as string;
+      const where = document.createElement('span');
+      where.textContent = `${item['page'] as string} · ${item['excerpt'] as string}`;
+      link.append(title, where);
+      entry.append(link);
+      return entry;
+    }),
+  );
+  if (words !== '' && found.length === 0) {
+    const nothing = document.createElement('li');
+    nothing.textContent = 'Nothing was found.';
+    list.append(nothing);
+  }
+  show(words !== '');
+  choose(chosen);
+}
+
+function show(isOpen: boolean): void {
+  if (!field || !list) return;
+  list.hidden = !isOpen;
+  field.setAttribute('aria-expanded', String(isOpen));
+}
+
+function choose(at: number): void {
+  chosen = at;
+  const entries = [...(list?.querySelectorAll('li[role="option"]') ?? [])];
+  for (const [index, entry] of entries.entries()) entry.setAttribute('aria-selected', String(index === at));
+  if (at >= 0) {
+    field?.setAttribute('aria-activedescendant', `found-${at}`);
+    entries[at]?.scrollIntoView({ block: 'nearest' });
+  } else field?.removeAttribute('aria-activedescendant');
+}
+
+field?.addEventListener('focus', () => void loadIndex());
+field?.addEventListener('input', () => void search());
+field?.addEventListener('keydown', (event) => {
+  const count = list?.querySelectorAll('li[role="option"]').length ?? 0;
+  if (event.key === 'ArrowDown' && count > 0) choose((chosen + 1) % count);
+  else if (event.key === 'ArrowUp' && count > 0) choose((chosen + count - 1) % count);
+  else if (event.key === 'Enter' && chosen >= 0) list?.querySelectorAll<HTMLAnchorElement>('li[role="option"] a')[chosen]?.click();
+  else if (event.key === 'Escape') {
+    show(false);
+    field.blur();
+  } else return;
+  event.preventDefault();
+});
+document.addEventListener('keydown', (event) => {
+  const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
+  const isAsked = (event.key === '/' && !isTyping) || (event.key === 'k' && (event.ctrlKey || event.metaKey));
+  if (!isAsked || !field) return;
+  event.preventDefault();
+  field.focus();
+});
+document.addEventListener('click', (event) => {
+  if (!(event.target instanceof Node) || !field?.parentElement?.contains(event.target)) show(false);
+  else if (event.target instanceof Element && event.target.closest('#found a')) show(false);
+});
+
+const menu = document.querySelector<HTMLButtonElement>('#menu');
+menu?.addEventListener('click', () => {
+  const isOpen = document.querySelector('#navigation')?.classList.toggle('open') ?? false;
+  menu.setAttribute('aria-expanded', String(isOpen));
+});
+
+for (const block of document.querySelectorAll('pre')) {
+  // A page opened from a disk may not reach the clipboard.
+  if (!('clipboard' in navigator)) break;
+  const button = document.createElement('button');
+  button.className = 'copy';
+  button.type = 'button';
+  button.textContent = 'Copy';
+  button.addEventListener('click', () => {
+    navigator.clipboard.writeText(block.querySelector('code')?.textContent ?? '').then(
+      () => (button.textContent = 'Copied'),
+      () => (button.textContent = 'Not copied'),
+    );
+  });
+  block.append(button);
+}

@@ -1,0 +1,18 @@
+// In which order the guides are offered. One that is not named here comes last, so that none is ever without a link.
+
+const groups: readonly { title: string; guides: readonly string[] }[] = [
+  { title: 'Start', guides: ['first-five-minutes', 'clients', 'errors'] },
+  { title: 'The gateway', guides: ['login-and-tokens', 'env-and-secrets', 'your-own-services', 'credits', 'credits-and-usage', 'money', 'metering', 'prices', 'payments', 'money-states'] },
+  { title: 'Models', guides: ['model-providers', 'models-file', 'local-models', 'reliability-of-models', 'media'] },
+  { title: 'The agent', guides: ['agent', 'plugins', 'console'] },
+  { title: 'Running it', guides: ['running', 'operating', 'command-line', 'install', 'deploy', 'deployment', 'scaling', 'telemetry', 'backup', 'releases'] },
+];
+
+/** Pages such as `guides/agent.html`, grouped; a group without a page is left out. */
+export function groupGuides(pages: readonly string[]): { title: string; pages: string[] }[] {
+  const pageOf = (guide: string) => `guides/${guide}.html`;
+  const listed = new Set([...groups.flatMap(({ guides }) => guides.map(pageOf)), 'start.html', 'guides/error-codes.html']);
+  const found = groups.map(({ title, guides }) => ({ title, pages: guides.map(pageOf).filter((page) => pages.includes(page)) }));
+  found[0]?.pages.unshift('start.html');
+  return [...found, { title: 'More', pages: pages.filter((page) => !listed.has(page)) }].filter((group) => group.pages.length > 0);
+}

@@ -1,0 +1,57 @@
+// The frame that all pages of our own share: where one is, where else one can go, and the search.
+
+import path from 'node:path';
+import type { Heading } from './markdown.ts';
+import { ownHead } from './seal.ts';
+import { escapeHtml } from './text.ts';
+
+export interface NavigationGroup {
+  title: string;
+  links: { page: string; title: string }[];
+}
+
+/** `page` is its own path in the portal; everything it links to is relative to that. */
+export function writePage({ page, title, body, headings, navigation }: { page: string; title: string; body: string; headings: readonly Heading[]; navigation: readonly NavigationGroup[] }): string {
+  const to = (target: string) => path.posix.relative(path.posix.dirname(page), target);
+  const groups = navigation.map(
+    (group) => `<h2>${escapeHtml(group.title)}</h2>
+<ul>
+${group.links.map((link) => `<li><a href="${to(link.page)}"${link.page === page ? ' aria-current="page"' : ''}>${escapeHtml(link.title)}</a></li>`).join('\n')}
+</ul>`,
+  );
+  const inner = headings.filter(({ depth }) => depth === 2);
+  const contents =
+    inner.length < 3 ? '' : `<nav class="contents" aria-label="On this page"><h2>On this page</h2><ul>${inner.map(({ anchor, text }) => `<li><a href="#${escapeHtml(anchor)}">${escapeHtml(text)}</a></li>`).join('')}</ul></nav>`;
+  return `<!doctype html>
+<html lang="en">
+<head>${ownHead}
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(title === 'Townhall' ? title : `${title} · Townhall`)}</title>
+<link rel="stylesheet" href="${to('portal.css')}">
+<script src="${to('portal.js')}" defer data-root="${escapeHtml(to('.') === '' ? './' : `${to('.')}/`)}"></script>
+</head>
+<body>
+<a class="skip" href="#content">Skip to the text</a>
+<header>
+<a class="name" href="${to('index.html')}">Townhall</a>
+<div class="search" role="search">
+<input type="search" id="search" placeholder="Search" aria-label="Search the documentation" autocomplete="off" spellcheck="false" role="combobox" aria-expanded="false" aria-controls="found" aria-autocomplete="list">
+<kbd>/</kbd>
+<ul id="found" role="listbox" aria-label="What was found" hidden></ul>
+</div>
+<button id="menu" type="button" aria-expanded="false" aria-controls="navigation">Pages</button>
+</header>
+<div class="frame">
+<nav id="navigation" aria-label="Pages">
+${groups.join('\n')}
+</nav>
+<main id="content" tabindex="-1">
+${body}
+</main>
+${contents}
+</div>
+</body>
+</html>
+`;
+}

@@ -1,0 +1,40 @@
+// The page of error codes, made from the contract's list of them and what it says of each one.
+
+import type { Document } from '../generate/document.ts';
+
+interface CodeText {
+  status: number[];
+  means: string;
+  do: string;
+}
+
+/** As Markdown, so that it is rendered, anchored and searched as a guide is. Throws when a code has no text. */
+export function writeProblemCodes(documents: readonly Document[]): string {
+  const schema = documents.map(({ components }) => components?.schemas?.['ProblemCode']).find((found) => found !== undefined) as { enum: string[]; 'x-codes'?: Record<string, CodeText> } | undefined;
+  if (schema === undefined) throw new Error('no document has the list of problem codes');
+  const texts = schema['x-codes'] ?? {};
+  const silent = schema.enum.filter((code) => !isWhole(texts[code]));
+  if (silent.length > 0) throw new Error(`these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${silent.join(', ')}`);
+  const unknown = Object.keys(texts).filter((code) => !schema.enum.includes(code));
+  if (unknown.length > 0) throw new Error(`x-codes in openapi/shared/schemas/ProblemCode.yaml has texts for codes that there are not: ${unknown.join(', ')}`);
+  const statuses = [...new Set(schema.enum.map((code) => texts[code]?.status[0] ?? 0))].sort((a, b) => rank(a) - rank(b));
+  const parts = statuses.map((status) => {
+    const codes = schema.enum.filter((code) => texts[code]?.status[0] === status);
+    return `## ${status === 200 ? 'Within an answer' : status}\n${codes.map((code) => entry(code, texts[code])).join('\n')}`;
+  });
+  return `# Error codes\nEvery error of both servers has a \`code\`, made for programs: it never changes its meaning, and new ones may be added. The shape around it is in [errors](errors.md). An error of a model provider keeps the provider's own code where it has one.\n\n${parts.join('\n\n')}\n`;
+}
+
+// What is no failure of the call itself comes last.
+function rank(status: number): number {
+  return status === 200 ? 1000 : status;
+}
+
+function isWhole(text: CodeText | undefined): boolean {
+  return text !== undefined && text.status.length > 0 && text.means.trim() !== '' && text.do.trim() !== '';
+}
+
+function entry(code: string, text: CodeText | undefined): string {
+  const others = (text?.status.length ?? 0) > 1 ? ` Its status is ${text?.status.join(', ')}.` : '';
+  return `### ${code}\n${text?.means}${others} **What to do:** ${text?.do}\n`;
+}

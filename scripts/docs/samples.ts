@@ -1,0 +1,60 @@
+// Code samples come from examples/, where they are whole programs that are typechecked and run by tests. A guide shows
+// a piece of one under a marker, and this holds what it shows to what is there:
+//
+//   <!-- example: first-five-minutes.ts#stream -->     before a fenced block: the region `stream` of that file
+//   <!-- example: openai-client.ts -->                 the whole file
+//
+// A region begins at `// #region stream` (or `# #region stream`) and ends at the next `#endregion`.
+
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+
+const marked = /<!-- example: ([\w./-]+?)(?:#([\w-]+))? -->\n```(\w+)\n([\s\S]*?)\n```/g;
+
+export interface SampleFault {
+  line: number;
+  message: string;
+}
+
+/** What of a guide's samples is not as its example has it. */
+export function checkSamples(markdown: string, examples: string): SampleFault[] {
+  const faults: SampleFault[] = [];
+  const lineAt = (index: number) => markdown.slice(0, index).split('\n').length;
+  const found = [...markdown.matchAll(marked)];
+  for (const match of found) {
+    const [, file = '', region, , shown = ''] = match;
+    try {
+      const wanted = readSample(path.join(examples, file), region);
+      if (wanted !== shown) faults.push({ line: lineAt(match.index), message: `the sample is not what ${file}${region === undefined ? '' : `#${region}`} says; "npm run docs -- --update" writes it anew` });
+    } catch (error) {
+      faults.push({ line: lineAt(match.index), message: (error as Error).message });
+    }
+  }
+  const places = new Set(found.map(({ index }) => index));
+  for (const { index } of markdown.matchAll(/<!-- example:/g)) if (!places.has(index)) faults.push({ line: lineAt(index), message: 'a marker of an example stands right before a fenced block' });
+  return faults;
+}
+
+/** The guide with every sample as its example has it now. */
+export function updateSamples(markdown: string, examples: string): string {
+  return markdown.replaceAll(marked, (_whole, file: string, region: string | undefined, language: string) => {
+    const place = region === undefined ? file : `${file}#${region}`;
+    return `<!-- example: ${place} -->\n\`\`\`${language}\n${readSample(path.join(examples, file), region)}\n\`\`\``;
+  });
+}
+
+/** A file of examples/, or a region of it with its indentation taken off. Throws when it is not there. */
+export function readSample(file: string, region?: string): string {
+  const name = path.basename(file);
+  if (!existsSync(file)) throw new Error(`there is no example ${name}`);
+  const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
+  const isMark = (line: string) => /^\s*(?:\/\/|#) #(?:region|endregion)\b/.test(line);
+  if (region === undefined) return lines.filter((line) => !isMark(line)).join('\n');
+  const start = lines.findIndex((line) => new RegExp(`^\\s*(?://|#) #region ${region}$`).test(line));
+  if (start < 0) throw new Error(`the example ${name} has no region "${region}"`);
+  const length = lines.slice(start + 1).findIndex((line) => /^\s*(?:\/\/|#) #endregion\b/.test(line));
+  if (length < 0) throw new Error(`the region "${region}" of ${name} does not end`);
+  const inside = lines.slice(start + 1, start + 1 + length).filter((line) => !isMark(line));
+  const indent = Math.min(...inside.filter((line) => line.trim() !== '').map((line) => line.length - line.trimStart().length));
+  return inside.map((line) => line.slice(indent)).join('\n');
+}

@@ -1,0 +1,89 @@
+// Makes what is published into build/packages: the tarballs of the server and of both clients, each as its user will
+// have it, and the list of what is in the server. Nothing is there that a check has not passed: the shape of the
+// package, what its files are, and that no secret is among them.
+//
+//   node scripts/pack.ts [--output DIR] [--no-check]
+
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { runNode } from './generate/tools.ts';
+import { inspectTarball } from './pack/inspect.ts';
+import { serverManifest } from './pack/manifest.ts';
+import { runNpm } from './pack/npm.ts';
+import { shippedFiles } from './pack/shipped-files.ts';
+import { thirdPartyNotice } from './pack/third-party.ts';
+
+const root = path.join(import.meta.dirname, '..');
+const { values: options } = parseArgs({
+  options: { output: { type: 'string', default: path.join(root, 'build/packages') }, check: { type: 'boolean', default: true } },
+  allowNegative: true,
+});
+
+const started = performance.now();
+try {
+  await main(path.resolve(options.output));
+} catch (error) {
+  console.error(`pack: ${(error as Error).message}`);
+  process.exitCode = 1;
+}
+
+async function main(output: string): Promise<void> {
+  mkdirSync(path.join(root, 'build'), { recursive: true });
+  const staging = mkdtempSync(path.join(root, 'build/pack-'));
+  try {
+    const clients = path.join(staging, 'clients');
+    const tarballs = path.join(staging, 'tarballs');
+    mkdirSync(tarballs);
+    await Promise.all([buildServer(path.join(staging, 'townhall')), succeed(await runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], { cwd: root }), 'build-clients')]);
+    for (const folder of [path.join(staging, 'townhall'), path.join(clients, 'gateway'), path.join(clients, 'agent')]) {
+      await runNpm(['pack', '--pack-destination', tarballs], folder);
+    }
+    for (const name of readdirSync(tarballs)) await inspectTarball(root, path.join(tarballs, name), { check: options.check });
+    writeFileSync(path.join(tarballs, 'townhall.cdx.json'), await billOfMaterials());
+    mkdirSync(output, { recursive: true });
+    for (const name of readdirSync(output)) if (/\.(?:tgz|cdx\.json)$/.test(name)) rmSync(path.join(output, name));
+    for (const name of readdirSync(tarballs)) renameSync(path.join(tarballs, name), path.join(output, name));
+  } finally {
+    rmSync(staging, { recursive: true, force: true });
+  }
+  for (const name of readdirSync(output).sort()) console.log(`pack: ${name} (${Math.ceil(statSync(path.join(output, name)).size / 1024)} kB)`);
+  console.log(`pack: ${path.relative(process.cwd(), output)} (${Math.round(performance.now() - started)} ms)`);
+}
+
+/** The server as it is published: built JavaScript with types, and the files that it brings along at the same places. */
+async function buildServer(folder: string): Promise<void> {
+  const compiled = path.join(folder, 'dist');
+  const tsc = path.join(root, 'node_modules/typescript/bin/tsc');
+  succeed(await runNode(tsc, ['-p', path.join(root, 'scripts/pack'), '--outDir', compiled], { cwd: root, timeoutMs: 180_000 }), 'tsc');
+  for (const name of shippedFiles(root)) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
+  const pages = 'src/console/pages';
+  if (existsSync(path.join(root, pages)))
+    for (const name of shippedFiles(root, [pages])) if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
+  // The contract's text is read as a file; types of it are all that the code needs beside that.
+  mkdirSync(path.join(folder, 'bin'));
+  writeFileSync(path.join(folder, 'bin/townhall.js'), "#!/usr/bin/env node\nimport '../dist/cli/main.js';\n", { mode: 0o755 });
+  copy('scripts/pack/README.md', path.join(folder, 'README.md'));
+  const manifest = serverManifest(root);
+  writeFileSync(path.join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+  writeFileSync(path.join(folder, 'THIRD-PARTY.txt'), thirdPartyNotice(root, new Set(Object.keys(manifest.dependencies).filter((name) => !name.startsWith('@townhall/')))));
+}
+
+async function billOfMaterials(): Promise<string> {
+  const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--omit', 'dev', '--package-lock-only'], root);
+  // Made here, at a time and a place that say nothing of the program.
+  const bill = JSON.parse(text) as { serialNumber?: string; metadata?: { timestamp?: string } };
+  delete bill.serialNumber;
+  delete bill.metadata?.timestamp;
+  return `${JSON.stringify(bill, null, 2)}\n`;
+}
+
+function copy(name: string, to: string): void {
+  mkdirSync(path.dirname(to), { recursive: true });
+  cpSync(path.join(root, name), to);
+}
+
+function succeed({ code, stdout, stderr }: { code: number; stdout: string; stderr: string }, what: string): void {
+  if (code !== 0) throw new Error(`${what} failed:\n${stdout}${stderr}`);
+}
+

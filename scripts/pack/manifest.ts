@@ -1,0 +1,38 @@
+// The package.json with which the server is published. The one of the repository is about working on it; what both
+// say is taken from there.
+
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+
+interface Manifest extends Record<string, unknown> {
+  name: string;
+  version: string;
+  dependencies: Record<string, string>;
+  optionalDependencies: Record<string, string>;
+}
+
+/** What undici and type stripping need, which is what a project's entry needs. */
+export const serverEngines = { node: '>=22.19' };
+
+export function serverManifest(root: string): Manifest {
+  const own = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as Manifest;
+  return {
+    name: own.name,
+    version: own.version,
+    description: own['description'],
+    keywords: ['ai', 'gateway', 'llm', 'agent', 'openapi', 'self-hosted'],
+    license: own['license'],
+    ...(own['repository'] === undefined ? {} : { repository: own['repository'] }),
+    type: 'module',
+    engines: serverEngines,
+    bin: { townhall: 'bin/townhall.js' },
+    exports: {
+      '.': { types: './dist/index.d.ts', default: './dist/index.js' },
+      './package.json': './package.json',
+    },
+    files: ['bin', 'dist', 'docs', 'build', 'THIRD-PARTY.txt'],
+    dependencies: own.dependencies,
+    optionalDependencies: own.optionalDependencies,
+    publishConfig: { access: 'public', provenance: true },
+  };
+}

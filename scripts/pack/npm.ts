@@ -1,0 +1,21 @@
+// Runs npm as a child process, quietly and without asking the registry for anything but packages.
+
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** What it prints; throws with what it complained of. */
+export async function runNpm(parameters: readonly string[], folder: string): Promise<string> {
+  try {
+    const { stdout } = await run('npm', [...parameters, '--no-audit', '--no-fund', '--no-update-notifier', '--loglevel', 'error'], {
+      cwd: folder,
+      maxBuffer: 64 * 1024 ** 2,
+      timeout: 300_000,
+    });
+    return stdout;
+  } catch (error) {
+    const { stderr = '', message } = error as { stderr?: string; message: string };
+    throw new Error(`npm ${parameters[0]} failed:\n${stderr || message}`, { cause: error });
+  }
+}

@@ -1,0 +1,31 @@
+// The files that are no code and go with the program, into the package as into the executable, by their path in the
+// repository. Whoever adds such a file to src reads it through src/kernel/assets.ts and names its folder here.
+
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import path from 'node:path';
+
+const folders: readonly { folder: string; only: RegExp }[] = [
+  { folder: 'src/gateway/migrations', only: /\.sql$/ },
+  { folder: 'src/agent/migrations', only: /\.sql$/ },
+  { folder: 'src/contract/gateway', only: /\/bundle\.json$/ },
+  { folder: 'src/contract/agent', only: /\/bundle\.json$/ },
+  { folder: 'src/contract/agent-classic', only: /\/bundle\.json$/ },
+  { folder: 'docs/guides', only: /\.md$/ },
+  { folder: 'build/docs', only: /./ },
+];
+const files: readonly string[] = ['build/pglite-seed.tgz', 'LICENSE'];
+
+/** Without `only` all of them; throws when one that the program cannot do without was not made yet. */
+export function shippedFiles(root: string, only?: readonly string[]): string[] {
+  if (only !== undefined) return only.flatMap((folder) => below(root, folder));
+  for (const name of [...folders.map(({ folder }) => folder), ...files])
+    if (!existsSync(path.join(root, name))) throw new Error(`${name} is not there; run "npm run prepare" first`);
+  return [...folders.flatMap(({ folder, only: wanted }) => below(root, folder).filter((name) => wanted.test(name))), ...files];
+}
+
+function below(root: string, folder: string): string[] {
+  return readdirSync(path.join(root, folder), { recursive: true, encoding: 'utf8' })
+    .map((name) => `${folder}/${name}`)
+    .filter((name) => statSync(path.join(root, name)).isFile())
+    .sort();
+}

@@ -1,0 +1,19 @@
+// The notice of other people's work that is inside of what we hand out: each package with its licence and its text.
+
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+
+/** For these packages of node_modules, in the order of their names; throws when one does not say its licence. */
+export function thirdPartyNotice(root: string, packages: ReadonlySet<string>): string {
+  const parts = [...packages].sort().map((name) => {
+    const folder = path.join(root, 'node_modules', name);
+    const { version, license } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as { version: string; license?: string };
+    const texts = readdirSync(folder).filter((file) => /^(?:licen[cs]e|copying|notice)/i.test(file) && !file.endsWith('.ts')).sort();
+    if (license === undefined && texts.length === 0) throw new Error(`the package ${name} does not say its licence`);
+    const body = texts.map((file) => readFileSync(path.join(folder, file), 'utf8').trim()).join('\n\n');
+    return `${'='.repeat(80)}\n${name} ${version} (${license ?? 'see below'})\n\n${body || `Its licence is ${license}; the package carries no text of it.`}\n`;
+  });
+  const node = path.join(root, 'node_modules/node/LICENSE');
+  if (existsSync(node)) parts.push(`${'='.repeat(80)}\nNode.js\n\n${readFileSync(node, 'utf8')}`);
+  return `Townhall contains or uses the following works of others under their own licences.\n\n${parts.join('\n')}`;
+}

@@ -1,0 +1,98 @@
+// Holds the contract to what was released of it: a change that breaks a client needs a higher major version.
+//
+//   node scripts/released.ts                compares src/contract with openapi/released
+//   node scripts/released.ts --release      writes the contract there, when it may be released; with --replace also
+//                                           over a version that was written but never published
+//   --contract DIR, --released DIR          other folders than these
+
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { writeIfChanged } from './generate/files.ts';
+import { surfaces } from './generate/surfaces.ts';
+import { runRedocly } from './generate/tools.ts';
+
+const root = path.join(import.meta.dirname, '..');
+const { values: options } = parseArgs({
+  options: {
+    release: { type: 'boolean', default: false },
+    replace: { type: 'boolean', default: false },
+    contract: { type: 'string', default: path.join(root, 'src/contract') },
+    released: { type: 'string', default: path.join(root, 'openapi/released') },
+  },
+});
+
+/** What became of one document since its release. */
+interface Verdict {
+  name: string;
+  isAllowed: boolean;
+  words: string;
+  report: string;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(`released: ${(error as Error).message}`);
+  process.exitCode = 1;
+}
+
+async function main(): Promise<number> {
+  const names = surfaces.map(({ name }) => name);
+  const absent = names.filter((name) => !existsSync(fileOf(name)));
+  if (absent.length > 0 && !options.release) throw new Error(`there is no release of ${absent.join(', ')}; "npm run release:contract" writes the first one`);
+  const verdicts = await Promise.all(names.filter((name) => !absent.includes(name)).map(compare));
+  for (const { name, isAllowed, words, report } of verdicts) {
+    if (!isAllowed) console.error(report);
+    console.log(`released: ${name}: ${words}`);
+  }
+  const isRefused = verdicts.some(({ isAllowed }) => !isAllowed);
+  if (isRefused && !options.replace) {
+    console.error('released: a breaking change needs a higher major version in the info of the documents');
+    return 1;
+  }
+  if (options.release) {
+    for (const name of names) release(name);
+    console.log(`released: wrote ${names.join(', ')} (version ${versionIn(bundleOf('gateway'))})`);
+  }
+  return 0;
+}
+
+async function compare(name: string): Promise<Verdict> {
+  const [before, now] = [versionIn(fileOf(name)), versionIn(bundleOf(name))];
+  const { code, stdout, stderr } = await runRedocly(root, ['diff', fileOf(name), bundleOf(name), '--config', path.join(root, 'openapi/released/redocly.yaml'), '--fail-on', 'major']);
+  const [, major, minor, patch] = /(\d+) major, (\d+) minor, (\d+) patch/.exec(`${stdout}${stderr}`) ?? [];
+  // The exit code alone is not believed: what could not be read has no count.
+  if (major === undefined) throw new Error(`redocly diff of ${name}:\n${stdout}\n${stderr}`);
+  const isBreaking = code !== 0 || major !== '0';
+  return {
+    name,
+    isAllowed: !isBreaking || majorOf(now) > majorOf(before),
+    words: `${before} -> ${now}, ${major} breaking, ${minor} added, ${patch} other`,
+    report: stdout,
+  };
+}
+
+function release(name: string): void {
+  mkdirSync(path.dirname(fileOf(name)), { recursive: true });
+  // The one line of a bundle would make every later difference unreadable.
+  writeIfChanged(fileOf(name), `${JSON.stringify(JSON.parse(readFileSync(bundleOf(name), 'utf8')), null, 1)}\n`);
+}
+
+function fileOf(name: string): string {
+  return path.join(path.resolve(options.released), `${name}.json`);
+}
+
+function bundleOf(name: string): string {
+  const file = path.join(path.resolve(options.contract), name, 'bundle.json');
+  if (!existsSync(file)) throw new Error(`there is no bundle of ${name}; run "npm run generate" first`);
+  return file;
+}
+
+function versionIn(file: string): string {
+  return (JSON.parse(readFileSync(file, 'utf8')) as { info: { version: string } }).info.version;
+}
+
+function majorOf(version: string): number {
+  return Number(version.split('.')[0]);
+}

@@ -1,0 +1,215 @@
+// The server of the pages. It holds the agent's token and gives it to nobody: a browser that has opened a one-time
+// address is let in by a cookie, and what its pages want of the agent is asked for here, from a list.
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { shipped } from '../kernel/assets.ts';
+import { systemClock, type Clock } from '../kernel/clock.ts';
+import { id } from '../kernel/ids.ts';
+import type { Log } from '../kernel/log.ts';
+import { Problem, renderProblem } from '../kernel/problem.ts';
+import { linkAgent } from './agent-link.ts';
+import { readAssets } from './assets.ts';
+import type { ConsoleConfig } from './config.ts';
+import { passDoor } from './door.ts';
+import { createEntrance, readCookie } from './entrance.ts';
+import { agentOperations, describeFailure } from './operations.ts';
+import { followSession } from './session-stream.ts';
+
+export interface ConsoleNeeds {
+  log: Log;
+  clock?: Clock;
+}
+
+export interface Console {
+  listen(): Promise<{ url: string; port: number }>;
+  /** An address that lets one browser in, once; it must not be logged. */
+  invite(): string;
+  /** Ends the streams and closes the port. */
+  close(): Promise<void>;
+}
+
+// What the agent itself takes, attachments in base64 included.
+const maximumBodyBytes = 16 * 1024 * 1024;
+// One for each page that is looked at.
+const mostStreams = 64;
+
+const securityHeaders = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+  'cache-control': 'no-store',
+  'x-frame-options': 'DENY',
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=()',
+};
+
+/** Reads the pages; nothing listens yet. */
+export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds): Promise<Console> {
+  const { log, clock = systemClock } = needs;
+  const assets = await readAssets(shipped('src/console/pages'));
+  const link = linkAgent(config);
+  const operations = agentOperations(link);
+  const entrance = createEntrance({ codeTtlMs: config.codeTtlMs, sessionTtlMs: config.sessionTtlMs, clock });
+  const closing = new AbortController();
+  let streams = 0;
+  let address = { url: '', port: 0 };
+  // Browsers keep cookies by the name of the host and not by its port.
+  const cookieName = (): string => `townhall_console_${address.port}`;
+  const isLetIn = (request: IncomingMessage): boolean => entrance.admits(readCookie(request.headers.cookie, cookieName()));
+
+  async function serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
+    passDoor(request);
+    const { pathname, searchParams } = new URL(request.url ?? '/', address.url);
+    const isRead = request.method === 'GET' || request.method === 'HEAD';
+    if (pathname === '/open') return open(request, response, searchParams.get('code') ?? '');
+    if (!isLetIn(request)) return turnAway(request, response, requestId, 'This page needs an address with a one-time code.');
+    const asset = assets.get(pathname);
+    if (asset !== undefined) {
+      if (!isRead) throw notAllowed('GET, HEAD');
+      return send(response, 200, asset.content, asset.mediaType);
+    }
+    if (pathname === '/events') {
+      if (request.method !== 'GET') throw notAllowed('GET');
+      return follow(request, response, searchParams, requestId);
+    }
+    if (pathname.startsWith('/call/')) {
+      if (request.method !== 'POST') throw notAllowed('POST');
+      return call(request, response, pathname.slice('/call/'.length), requestId);
+    }
+    throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+  }
+
+  async function open(request: IncomingMessage, response: ServerResponse, code: string): Promise<void> {
+    if (request.method !== 'GET') throw notAllowed('GET');
+    const secret = entrance.redeem(code);
+    if (secret === null) {
+      // Opened once more by the browser that was let in with it, such as from its history.
+      if (isLetIn(request)) return redirect(response);
+      return turnAway(request, response, '', 'This address was opened already, or it is too old.');
+    }
+    return redirect(response, `${cookieName()}=${secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age=${Math.floor(config.sessionTtlMs / 1000)}`);
+  }
+
+  async function call(request: IncomingMessage, response: ServerResponse, name: string, requestId: string): Promise<void> {
+    const operation = operations.get(name);
+    if (operation === undefined) throw new Problem('not_found', 'route_not_found', 'The console does not pass this on.');
+    if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? '')) throw new Problem('unsupported_media', 'unsupported_media_type', 'A call is application/json.');
+    const members = await readMembers(request);
+    const gone = new AbortController();
+    response.once('close', () => gone.abort());
+    const signal = AbortSignal.any([gone.signal, closing.signal]);
+    try {
+      const answer = await operation(members, signal);
+      return sendJson(response, 200, answer ?? null);
+    } catch (error) {
+      if (signal.aborted) return response.destroy() && undefined;
+      const { status, body } = describeFailure(error, requestId);
+      return sendJson(response, status, body);
+    }
+  }
+
+  async function follow(request: IncomingMessage, response: ServerResponse, query: URLSearchParams, requestId: string): Promise<void> {
+    const sessionId = query.get('session') ?? '';
+    // The browser's own word on where it was comes before the address, which is of the beginning.
+    const after = Number(request.headers['last-event-id'] ?? query.get('after') ?? 0);
+    if (!/^[A-Za-z0-9_-]{1,128}$/.test(sessionId) || !Number.isSafeInteger(after) || after < 0) throw new Problem('bad_request', 'invalid_request', 'A stream is of one session, after one of its events.');
+    if (streams >= mostStreams) throw new Problem('rate_limited', 'rate_limited', 'As many pages as the console serves are open already.', { headers: { 'retry-after': '5' } });
+    streams += 1;
+    try {
+      await followSession(response, { link, sessionId, after, signal: closing.signal, requestId });
+    } finally {
+      streams -= 1;
+    }
+  }
+
+  const server: Server = createServer((request, response) => {
+    const requestId = id('req');
+    for (const [name, value] of Object.entries({ ...securityHeaders, 'x-request-id': requestId })) response.setHeader(name, value);
+    serve(request, response, requestId).catch((error: unknown) => {
+      if (response.headersSent) return response.destroy();
+      const problem = error instanceof Problem ? error : new Problem('internal', 'internal_error', 'Something went wrong in the console.', { cause: error });
+      if (problem.kind === 'internal') log.error({ err: error, requestId }, 'a request of the console failed');
+      for (const [name, value] of Object.entries(problem.headers)) response.setHeader(name, value);
+      // What has not been read of a body would be taken for the next request.
+      response.setHeader('connection', 'close');
+      return sendJson(response, problem.status, renderProblem(problem, requestId));
+    });
+  });
+  server.headersTimeout = 10_000;
+  server.requestTimeout = 60_000;
+
+  return {
+    async listen() {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject);
+        server.listen(config.port, '127.0.0.1', resolve);
+      }).catch((cause: unknown) => {
+        const isTaken = (cause as NodeJS.ErrnoException).code === 'EADDRINUSE';
+        throw new Error(isTaken ? `The port ${config.port} is taken; say another one with --port, or 0 for any.` : `The console cannot listen on the port ${config.port}.`, { cause });
+      });
+      const { port } = server.address() as AddressInfo;
+      address = { url: `http://127.0.0.1:${port}`, port };
+      return address;
+    },
+    invite: () => `${address.url}/open?code=${entrance.invite()}`,
+    async close() {
+      closing.abort();
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+function notAllowed(allow: string): Problem {
+  return new Problem('method_not_allowed', 'method_not_allowed', 'This path does not take this method.', { headers: { allow } });
+}
+
+async function readMembers(request: IncomingMessage): Promise<Record<string, unknown>> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request) {
+    bytes += (chunk as Buffer).length;
+    if (bytes > maximumBodyBytes) throw new Problem('too_large', 'request_too_large', `A call has at most ${maximumBodyBytes / 1024 / 1024} MiB.`);
+    chunks.push(chunk as Buffer);
+  }
+  try {
+    const members: unknown = JSON.parse(Buffer.concat(chunks).toString('utf8'));
+    if (typeof members === 'object' && members !== null && !Array.isArray(members)) return members as Record<string, unknown>;
+  } catch {
+    // Said below, in the same words.
+  }
+  throw new Problem('bad_request', 'invalid_json', 'A call is an object in JSON.');
+}
+
+function redirect(response: ServerResponse, cookie?: string): void {
+  if (cookie !== undefined) response.setHeader('set-cookie', cookie);
+  // Without the code, so that it stays neither in the address bar nor behind the button for going back.
+  response.writeHead(303, { location: '/' }).end();
+}
+
+// A person gets a page, a program an answer in JSON.
+function turnAway(request: IncomingMessage, response: ServerResponse, requestId: string, reason: string): void {
+  const status = 401;
+  if (!(request.headers.accept ?? '').includes('text/html')) {
+    return sendJson(response, status, renderProblem(new Problem('unauthenticated', 'authentication_required', reason), requestId));
+  }
+  const lines = [
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark"><meta name="viewport" content="width=device-width">',
+    `<title>Townhall console</title><h1>You are not let in</h1><p>${reason}</p>`,
+    '<p>Go to the terminal in which <code>townhall console</code> runs and press Enter: it shows a new address. Or start the command again.</p></html>',
+  ];
+  send(response, status, Buffer.from(lines.join('\n')), 'text/html; charset=utf-8');
+}
+
+function sendJson(response: ServerResponse, status: number, body: unknown): void {
+  send(response, status, Buffer.from(JSON.stringify(body)), 'application/json; charset=utf-8');
+}
+
+function send(response: ServerResponse, status: number, content: Buffer, mediaType: string): void {
+  response.writeHead(status, { 'content-type': mediaType, 'content-length': content.length });
+  // node:http leaves the content of an answer to HEAD out.
+  response.end(content);
+}

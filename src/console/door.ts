@@ -1,0 +1,19 @@
+// What has to be true of a request before anybody looks at what it wants: it comes to our own loopback address, from a
+// page of our own or from no page at all, and what changes something says itself that it comes from our page.
+import type { IncomingMessage } from 'node:http';
+import { loopbackGuard } from '../kernel/guard.ts';
+import { Problem } from '../kernel/problem.ts';
+
+const guard = loopbackGuard();
+
+/** Throws a Problem (403) for everything else. */
+export function passDoor(request: IncomingMessage): void {
+  const { headers, url = '', method } = request;
+  const hosts = request.rawHeaders.flatMap((name, index) => (index % 2 === 0 && name.toLowerCase() === 'host' ? [request.rawHeaders[index + 1] ?? ''] : []));
+  guard({ hosts, target: url, headers, localPort: request.socket.localPort ?? 0 });
+  if (method === 'GET' || method === 'HEAD') return;
+  // The guard lets a request without an Origin pass, as programs send it; here only our own pages have anything to change.
+  if (headers.origin === undefined && headers['sec-fetch-site'] !== 'same-origin') {
+    throw new Problem('forbidden', 'forbidden_origin', 'Only a page of this console may ask for that.');
+  }
+}

@@ -1,0 +1,86 @@
+// How the pages are put together: elements from values, text always as text. Nothing here takes markup.
+
+type Child = Node | string | number | null | undefined | false | readonly Child[];
+type Attributes = Readonly<Record<string, unknown>>;
+
+/** Makes an element. Attributes that are null, undefined or false are left out, functions become listeners (`onclick`). */
+export function h<Name extends keyof HTMLElementTagNameMap>(name: Name, attributes: Attributes = {}, ...children: Child[]): HTMLElementTagNameMap[Name] {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === 'function') element.addEventListener(key.slice(2), value as EventListener);
+    else if (key === 'value' || key === 'checked') Object.assign(element, { [key]: value });
+    else element.setAttribute(key, value === true ? '' : String(value as string | number));
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element: Element, children: readonly Child[]): void {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    if (Array.isArray(child)) append(element, child as readonly Child[]);
+    else element.append(child instanceof Node ? child : String(child as string | number));
+  }
+}
+
+/** Puts the children in the place of whatever was there. */
+export function fill(element: Element, ...children: Child[]): void {
+  element.replaceChildren();
+  append(element, children);
+}
+
+/** As `fill`, but only when `key` is another one than before, so that focus and selections survive what changes nothing. */
+export function fillWhenChanged(element: HTMLElement, key: unknown, make: () => Child): void {
+  const text = JSON.stringify(key);
+  if (element.dataset['shown'] === text) return;
+  element.dataset['shown'] = text;
+  fill(element, make());
+}
+
+/** A button that cannot be pressed again while what it does is under way. */
+export function button(label: Child, onPress: () => Promise<void> | void, attributes: Attributes = {}): HTMLButtonElement {
+  const element = h('button', { type: 'button', ...attributes }, label);
+  element.addEventListener('click', () => {
+    element.setAttribute('aria-busy', 'true');
+    element.disabled = true;
+    void Promise.resolve()
+      .then(onPress)
+      .finally(() => {
+        element.removeAttribute('aria-busy');
+        element.disabled = false;
+      });
+  });
+  return element;
+}
+
+/** A word on the state of something, with a colour of its own. */
+export function pill(text: string, tone: 'good' | 'busy' | 'bad' | 'wait' | 'plain' = 'plain'): HTMLElement {
+  return h('span', { class: `pill ${tone}` }, text);
+}
+
+/** What stands where there is nothing yet. */
+export function empty(title: string, ...rest: Child[]): HTMLElement {
+  return h('div', { class: 'empty' }, h('h2', {}, title), ...rest);
+}
+
+/** A value as readable JSON. */
+export function json(value: unknown): HTMLElement {
+  return h('pre', { class: 'json', tabindex: '0' }, typeof value === 'string' ? value : JSON.stringify(value, null, 2));
+}
+
+/** Such as `3 minutes ago`; the exact time is its title. */
+export function ago(time: string): HTMLElement {
+  const element = h('time', { datetime: time, title: new Date(time).toLocaleString() });
+  element.textContent = agoText(time);
+  return element;
+}
+
+export function agoText(time: string): string {
+  const seconds = Math.round((Date.now() - Date.parse(time)) / 1000);
+  if (seconds < 5) return 'now';
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3_600)} h ago`;
+  return new Date(time).toLocaleDateString();
+}

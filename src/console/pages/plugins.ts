@@ -1,0 +1,96 @@
+// The room for plugins: what each can do now and why not, and its actions by hand.
+import type { PluginActionConfig } from '@townhall/agent';
+import type { PluginView } from '../operations.ts';
+import { ask, Refusal, tell, trying } from './ask.ts';
+import { ago, empty, fill, h, json, pill } from './elements.ts';
+import { createSchemaForm, FieldError, type Schema } from './schema-form.ts';
+import type { OpenPage } from './page.ts';
+
+export const openPlugins: OpenPage = (root, [chosen]) => {
+  const list = h('nav', { class: 'list', 'aria-label': 'Plugins' });
+  const place = h('div', { class: 'place page' });
+  fill(root, h('div', { class: 'two' }, h('aside', {}, list), place));
+
+  async function refresh(): Promise<void> {
+    const { plugins } = await ask<{ plugins: PluginView[] }>('console.plugins');
+    fill(list, plugins.map((plugin) => h('a', { href: `#/plugins/${plugin.name}`, 'aria-current': plugin.name === chosen ? 'page' : null }, h('span', { class: 'name' }, plugin.title), statePill(plugin))));
+    if (plugins.length === 0) return fill(place, empty('No plugins', h('p', {}, 'This agent has none.')));
+    if (chosen === undefined) return fill(place, empty('What the agent can do', h('p', {}, 'Choose a plugin to see its actions, and to call them yourself.')));
+    const plugin = plugins.find(({ name }) => name === chosen);
+    fill(place, plugin === undefined ? empty('There is no such plugin') : pluginView(plugin));
+  }
+  void trying(refresh);
+  return { rejoin: () => void trying(refresh) };
+};
+
+function statePill({ availability: { enabled, available }, managed }: PluginView): HTMLElement {
+  if (!enabled) return pill('switched off');
+  if (managed?.state === 'failed') return pill('failed', 'bad');
+  return available ? pill('ready', 'good') : pill('unavailable', 'wait');
+}
+
+function pluginView(plugin: PluginView): Node[] {
+  const { availability, managed, config } = plugin;
+  const reasons = [...new Set([...availability.reasons, ...(managed?.reasons ?? [])])];
+  const hooks = (['pipelines', 'guards', 'effects', 'resolves'] as const).flatMap((kind) => (plugin[kind].length === 0 ? [] : [[kind, plugin[kind]] as const]));
+  return [
+    h('h1', {}, plugin.title, ' ', statePill(plugin)),
+    h('p', {}, plugin.description),
+    h('p', { class: 'quiet' }, h('code', {}, plugin.name), managed !== null && [' · changed ', ago(managed.since)], plugin.hasSystem && ' · tells the model something of its own'),
+    ...(reasons.length === 0 ? [] : [h('ul', { class: 'reasons' }, reasons.map((reason) => h('li', {}, reason)))]),
+    ...hooks.map(([kind, names]) => h('p', { class: 'quiet' }, `${kind}: `, names.map((name, index) => [index > 0 && ', ', h('code', {}, name)]))),
+    h('h2', {}, config.actions.length === 0 ? 'It has no actions' : 'Actions'),
+    ...config.actions.map((action) => actionView(plugin.name, action)),
+  ];
+}
+
+function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
+  const form = createSchemaForm(action.input as Schema, `${plugin}.${action.name}`);
+  const result = h('div', { class: 'result', 'aria-live': 'polite' });
+  const run = h('button', { type: 'submit', class: 'primary' }, 'Run');
+
+  async function submit(): Promise<void> {
+    form.showFaults([]);
+    fill(result);
+    run.disabled = true;
+    run.setAttribute('aria-busy', 'true');
+    try {
+      const answer = await ask<{ result: unknown }>('console.callPlugin', { plugin, action: action.name, payload: form.read() });
+      fill(result, h('p', { class: 'label' }, 'Result'), json(answer.result));
+      result.scrollIntoView({ block: 'nearest' });
+    } catch (error) {
+      if (error instanceof FieldError) form.showFaults([{ path: error.path.split('.').slice(2).join('.'), message: error.message }]);
+      else if (error instanceof Refusal) fill(result, refusalView(error, form.showFaults(error.details.map(({ path, message }) => ({ path: path.replace(/^payload\.?/, ''), message })))));
+      else tell(error);
+      element.querySelector<HTMLElement>('[aria-invalid]')?.focus();
+    } finally {
+      run.disabled = false;
+      run.removeAttribute('aria-busy');
+    }
+  }
+
+  const body = action.supportsApi
+    ? h('form', { novalidate: true }, form.element, h('div', { class: 'row' }, run))
+    : h('p', { class: 'quiet' }, 'Only the model', action.supportsCommand && ' and the command line', ' can call it.');
+  body.addEventListener('submit', (event) => {
+    event.preventDefault();
+    void submit();
+  });
+  const element = h(
+    'details',
+    { class: 'card action', 'data-action': action.name },
+    h('summary', {}, h('code', {}, action.name), action.needsApproval && pill('asks before the model calls it', 'wait')),
+    h('p', {}, action.description),
+    body,
+    result,
+  );
+  return element;
+}
+
+function refusalView(refusal: Refusal, homeless: readonly { path: string; message: string }[]): Node[] {
+  return [
+    h('p', { class: 'bad' }, refusal.message),
+    ...(homeless.length === 0 ? [] : [h('ul', {}, homeless.map(({ path, message }) => h('li', {}, `${path} ${message}`)))]),
+    h('p', { class: 'quiet' }, `Request ${refusal.requestId}, ${refusal.code}`),
+  ];
+}

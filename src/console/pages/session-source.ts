@@ -1,0 +1,93 @@
+// Where a page has a session from: its past in a few calls, and from there on its events. The stream is one connection
+// of the few that a browser has for one host, so a page that nobody looks at lets go of it and comes back later.
+import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
+import { ask, Refusal, tell } from './ask.ts';
+import { createThread, type Thread } from './thread.ts';
+
+export interface SessionSource {
+  session: Session;
+  thread(): Thread;
+  /** Joins again at once, such as when the agent is back. */
+  rejoin(): void;
+  close(): void;
+}
+
+// A session with more than this is one that no person reads from the beginning.
+const mostPages = 40;
+const letGoMs = 20_000;
+const joinAgainMs = 2_000;
+
+/** Throws a Refusal when the session cannot be read. `changed` is called after each event. */
+export async function openSession(sessionId: string, changed: () => void): Promise<SessionSource> {
+  let { session, thread } = await read(sessionId);
+  let stream: EventSource | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let isClosed = false;
+
+  function join(): void {
+    clearTimeout(timer);
+    stream?.close();
+    if (isClosed || document.hidden) return;
+    const mine = new EventSource(`/events?session=${encodeURIComponent(sessionId)}&after=${thread.seq()}`);
+    stream = mine;
+    mine.addEventListener('message', ({ data }: MessageEvent<string>) => {
+      if (thread.take(JSON.parse(data) as SessionEvent)) changed();
+      else void startOver();
+    });
+    mine.addEventListener('failed', ({ data }: MessageEvent<string>) => {
+      mine.close();
+      const { error } = JSON.parse(data) as { error: object };
+      tell(new Refusal(0, error));
+    });
+    // A browser joins again by itself, but not after it was refused.
+    mine.addEventListener('error', () => {
+      if (mine.readyState === EventSource.CLOSED && stream === mine) timer = setTimeout(join, joinAgainMs);
+    });
+  }
+
+  async function startOver(): Promise<void> {
+    stream?.close();
+    ({ session, thread } = await read(sessionId));
+    changed();
+    join();
+  }
+
+  const onVisibility = (): void => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(() => stream?.close(), letGoMs);
+    else if (stream?.readyState === EventSource.CLOSED || stream === null) join();
+  };
+  document.addEventListener('visibilitychange', onVisibility);
+  join();
+  return {
+    session,
+    thread: () => thread,
+    rejoin: join,
+    close() {
+      isClosed = true;
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', onVisibility);
+      stream?.close();
+    },
+  };
+}
+
+async function read(sessionId: string): Promise<{ session: Session; thread: Thread }> {
+  const session = await ask<Session>('sessions.get', { sessionId });
+  const messages: UiMessage[] = [];
+  let cursor: string | undefined;
+  let seq = 0;
+  for (let page = 0; page < mostPages; page += 1) {
+    const { items, nextCursor, seq: upTo } = await ask<{ items: UiMessage[]; nextCursor: string | null; seq: number }>('sessions.listMessages', { sessionId, limit: 500, ...(cursor === undefined ? {} : { cursor }) });
+    messages.push(...items);
+    // The first page's is the oldest, and what is told twice is known.
+    if (page === 0) seq = upTo;
+    if (nextCursor === null) break;
+    cursor = nextCursor;
+  }
+  const [queue, approvals] = await Promise.all([
+    ask<{ items: QueueItem[] }>('sessions.listQueue', { sessionId, limit: 200 }),
+    ask<{ items: Approval[] }>('sessions.listApprovals', { sessionId, status: 'pending', limit: 200 }),
+  ]);
+  return { session, thread: createThread({ session, messages, seq, queue: queue.items, questions: approvals.items }) };
+}

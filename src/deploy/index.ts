@@ -1,0 +1,12 @@
+// The door of deployments: the declaration, the pipeline, and the supervisor that stays behind.
+export { DeclarationError, declarationSchema, openProject, parseDeclaration, readDeclaration, type Declaration, type OpenedProject } from './declaration.ts';
+export { cityFolder, type CityFolder, type CityState } from './city-folder.ts';
+export { deploy, rollBack, verify, type Deployed, type DeployNeeds, type Step, type Verified } from './deploy.ts';
+export { makePlan, passedOn, survey, type DeployContext, type InspectedService, type Plan, type PlanLine, type Survey } from './plan.ts';
+export { makeProject } from './template.ts';
+export { renderProject } from './render.ts';
+export { startDetached, supervision, type Supervision } from './supervision.ts';
+export { readPid, startSupervisor } from './supervisor/supervisor.ts';
+export { openLogFile } from './supervisor/log-file.ts';
+export type { Runner } from './supervisor/gateway-process.ts';
+export { listeningFd, type Answer, type Question, type StartRequest } from './supervisor/messages.ts';

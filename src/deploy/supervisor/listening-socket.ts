@@ -1,0 +1,52 @@
+// A listening socket that this process owns and never accepts from: its children do, one after the other or two at a
+// time, and while none does callers wait in its queue. The rule it keeps: as long as it is open no caller is refused.
+import net from 'node:net';
+import util from 'node:util';
+
+export interface ListeningSocket {
+  /** To be passed on to children. */
+  readonly fd: number;
+  readonly host: string;
+  readonly port: number;
+  close(): void;
+}
+
+/** What Node's own cluster makes the sockets with that its workers share. It is not in the public types, and the public way to listen would accept here too. */
+interface Handle {
+  readonly fd: number;
+  getsockname(into: { port?: number }): number;
+  close(): void;
+}
+type MakeHandle = (address: string, port: number, family: 4 | 6, fd: number, flags: number) => Handle | number;
+
+/** Binds the address; the first child that listens opens it to callers. Throws in plain words when it cannot be had. */
+export function openListeningSocket(host: string, port: number): ListeningSocket {
+  const makeHandle = (net as unknown as { _createServerHandle?: MakeHandle })._createServerHandle;
+  if (makeHandle === undefined) throw new Error(`Node ${process.version} cannot share a listening socket; use the version that Townhall was tested with.`);
+  const address = host === 'localhost' ? '127.0.0.1' : host;
+  const family = net.isIP(address);
+  if (family === 0) throw new Error(`The host "${host}" must be an address such as 0.0.0.0 or 127.0.0.1.`);
+  const handle = makeHandle(address, port, family as 4 | 6, -1, 0);
+  if (typeof handle === 'number') throw new Error(`The address ${host}:${port} cannot be had: ${nameOf(handle)}.`);
+  const bound: { port?: number } = {};
+  // A port that is taken shows here and not before.
+  const failure = handle.getsockname(bound);
+  if (failure !== 0) {
+    handle.close();
+    throw new Error(`The address ${host}:${port} cannot be had: ${nameOf(failure)}.`);
+  }
+  return { fd: handle.fd, host, port: bound.port ?? port, close: () => handle.close() };
+}
+
+/** Under which callers on this machine reach an address. */
+export function localUrl(host: string, port: number): string {
+  if (host === '0.0.0.0' || host === 'localhost') return `http://127.0.0.1:${port}`;
+  if (host === '::') return `http://[::1]:${port}`;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+function nameOf(code: number): string {
+  const known: Record<string, string> = { EADDRINUSE: 'another program listens there', EACCES: 'this user may not listen there', EADDRNOTAVAIL: 'this machine does not have that address' };
+  const name = util.getSystemErrorName(code);
+  return known[name] ?? name;
+}

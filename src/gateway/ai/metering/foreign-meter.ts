@@ -1,0 +1,83 @@
+// The meter at work on a format that passes through as bytes: it finds what the provider says of its usage, and counts
+// the text of each event where it lies, without reading the event as a whole.
+import type { ForeignFormat } from '../foreign-format.ts';
+import { topLevelMembers, type Member } from '../upstream/json-members.ts';
+import type { ProviderEvent } from '../upstream/events.ts';
+import type { Meter } from './meter.ts';
+
+/** Sees each event of one stream. */
+export function eventMeter({ usageMember, usageIn, readClaim, spokenIn }: ForeignFormat, meter: Meter): (event: ProviderEvent) => void {
+  let usage: Record<string, unknown> = {};
+
+  function told(bytes: Buffer, member: Member | undefined, isFinal: boolean): void {
+    // `null` says nothing yet.
+    if (member === undefined || bytes[member.start] !== openBrace) return;
+    for (const [name, value] of Object.entries(parsed(bytes, member))) if (value !== null) usage = { ...usage, [name]: value };
+    const claim = readClaim(usage);
+    meter.claims(claim === undefined || claim === 'faulty' ? claim : { ...claim, isFinal });
+  }
+
+  return ({ bytes, data }) => {
+    if (data.kind !== 'object') return;
+    for (const member of data.members) {
+      if (member.name === usageMember) told(bytes, member, true);
+      else if (member.name === usageIn?.member) {
+        const inner = topLevelMembers(bytes, member.start, member.end)?.members.find(({ name }) => name === usageMember);
+        told(bytes, inner, usageIn.isFinal);
+      } else if (spokenIn.includes(member.name)) countText(bytes, member, data.members, meter);
+    }
+  };
+}
+
+/** Tells the meter of a whole answer. */
+export function meterWhole({ usageMember, readClaim, spokenIn }: ForeignFormat, value: Readonly<Record<string, unknown>>, meter: Meter): void {
+  // Some tell what they bill under another name.
+  const usage = { ...object(value['meta']), ...object(value[usageMember]) };
+  const claim = readClaim(usage);
+  meter.claims(claim);
+  if (claim === undefined) {
+    const bytes = Buffer.from(JSON.stringify(value));
+    const members = topLevelMembers(bytes)?.members ?? [];
+    for (const member of members) if (spokenIn.includes(member.name)) countText(bytes, member, [], meter);
+  }
+  // The moment of the answer is also that of its first piece.
+  meter.produced('output', 0);
+}
+
+const openBrace = 0x7b;
+const quote = 0x22;
+
+// The members of the formats that hold text of a model.
+const spoken = /"(content|text|refusal|arguments|partial_json|reasoning_content|reasoning|thinking)"\s*:\s*"((?:[^"\\]|\\.)*)"/g;
+const thought = /^(?:reasoning|thinking)/;
+
+function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Member[], meter: Meter): void {
+  if (bytes[start] === quote) {
+    // A bare delta; what it is a part of is said beside it.
+    const type = siblings.find(({ name }) => name === 'type');
+    const isThought = type !== undefined && bytes.toString('latin1', type.start, type.end).includes('reasoning');
+    meter.produced(isThought ? 'reasoning' : 'output', end - start - 2);
+    return;
+  }
+  let reasoned = false;
+  for (const [, name = '', text = ''] of bytes.toString('latin1', start, end).matchAll(spoken)) {
+    if (text === '') continue;
+    const isThought = thought.test(name);
+    // Some send the same thought under both of its names.
+    if (isThought && reasoned) continue;
+    reasoned ||= isThought;
+    meter.produced(isThought ? 'reasoning' : 'output', text.length);
+  }
+}
+
+function parsed(bytes: Buffer, { start, end }: Member): Record<string, unknown> {
+  try {
+    return object(JSON.parse(bytes.toString('utf8', start, end)));
+  } catch {
+    return {};
+  }
+}
+
+function object(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}

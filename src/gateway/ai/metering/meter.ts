@@ -1,0 +1,333 @@
+// The meter of one call, the same for every wire: a hold before anything is sent, the price of what came so far while
+// it comes, and one settlement before the caller hears the end. Which end costs what is one table, in
+// docs/guides/what-a-call-costs.md; this file is where it is kept.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Tx } from '../../../kernel/database.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { FreeCall, Hold, Ledger, PaidCall } from '../../credits/index.ts';
+import type { Identity } from '../../identity.ts';
+import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
+import type { Attempts, Ran, Task } from '../attempts.ts';
+import type { CatalogModel } from '../catalog.ts';
+import { affordableOutput, type Bound, boundOf, type Demand, leastOutput, longestOutput, tooDear } from './bound.ts';
+import { noTokens, priceOf, type Tokens, type Units } from './price.ts';
+import { type Claim, isAbsurd, tokensOfPiece, tokensSent } from './token-count.ts';
+
+/** What is metered. */
+export interface Metered {
+  requestId: string;
+  identity: Extract<Identity, { kind: 'user' | 'admin' }>;
+  action: string;
+  signal: AbortSignal;
+  log: Log;
+  demand: Demand;
+}
+
+/** What keeps the answer of a call with an Idempotency-Key, in the transaction that charges for it. */
+export type Alongside = (tx: Tx) => Promise<void>;
+
+export interface Meter {
+  /** Runs the call over its models, each of them paid for before it is asked; a call that fails costs nothing. */
+  run<T>(attempts: Attempts, task: Omit<Task<T>, 'reserve'>): Promise<Ran<T>>;
+  /** The output limit to send where the caller sent none; undefined where none is needed. */
+  limit(model: CatalogModel): number | undefined;
+  /** Tells what limit is really going out; resolves to the one that may. Throws 402. */
+  limitSent(model: CatalogModel, tokens: number): Promise<number>;
+  /** A piece of the answer has come: so many bytes of text of the kind. */
+  produced(kind: 'output' | 'reasoning', bytes: number): void;
+  /** The provider says what was used. A later word replaces an earlier one. */
+  claims(claim: Claim | undefined): void;
+  /** So much of a medium was used. */
+  uses(units: Units, options?: { estimated?: boolean }): void;
+  /** Whether the model's answer has begun to reach the caller, so that no other will be asked. */
+  readonly isAccepted: boolean;
+  /** What its caller pays for the call if it ends well now; nothing for an administrator's. */
+  price(): bigint;
+  /** Ends the call, once; later calls answer as the first. Resolves to what was charged. */
+  settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number>;
+}
+
+export interface Metering {
+  open(call: Metered): Meter;
+  /** Resolves when every call that was opened is settled. */
+  settled(): Promise<void>;
+}
+
+export interface MeteringNeeds {
+  ledger: Pick<Ledger, 'hold' | 'available' | 'record'>;
+  clock: Pick<Clock, 'monotonicMs'>;
+}
+
+// Others spend the same credits meanwhile; whoever loses so often in a row is told that there are none.
+const mostTries = 4;
+
+export function createMetering({ ledger, clock }: MeteringNeeds): Metering {
+  const open = new Set<Promise<unknown>>();
+  return {
+    open: (call) => openMeter(call, { ledger, clock, track: (ending) => void open.add(ending.finally(() => open.delete(ending)).catch(() => {})) }),
+    async settled() {
+      await Promise.allSettled(open);
+    },
+  };
+}
+
+interface MeterNeeds extends MeteringNeeds {
+  track(ending: Promise<unknown>): void;
+}
+
+function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
+  const { identity, demand, signal, log, action } = call;
+  const startedMs = clock.monotonicMs();
+  let hold: Hold | undefined;
+  let freeHold: Promise<Hold> | undefined;
+  let cap = Number.MAX_SAFE_INTEGER;
+  let ran: CatalogModel | undefined;
+  let bound: Bound | undefined;
+  let isSent = false;
+  let isSentOnce = false;
+  let isAccepted = false;
+  let made: { output: number; reasoning: number; firstMs: number | null } = { output: 0, reasoning: 0, firstMs: null };
+  let claimed: Claim | undefined;
+  let used: { units: Units; estimated: boolean } = { units: {}, estimated: false };
+  let settlement: Promise<number> | undefined;
+  signal.addEventListener('abort', gone, { once: true });
+
+  function gone(): void {
+    // Before anything is held there is nothing to end.
+    if (isSent) settle('client_closed').catch((error: unknown) => log.error({ err: error }, 'a call could not be settled'));
+  }
+
+  const isLimited = demand.limit !== undefined || demand.hasOutput === false || demand.size === undefined;
+
+  function limit(model: CatalogModel): number | undefined {
+    if (isLimited || model.rates === null || !canLimit(model)) return undefined;
+    return Math.min(cap, longestOutput(model));
+  }
+
+  const boundFor = (model: CatalogModel) => boundOf(model, demand, limit(model));
+
+  async function reserve(model: CatalogModel, chain: readonly CatalogModel[]): Promise<void> {
+    if (identity.kind === 'user') {
+      if (hold === undefined && freeHold === undefined) await held(identity, model, chain.slice(chain.indexOf(model) + 1));
+      else if (boundFor(model).credits > (hold?.amount ?? 0n)) await raised(model);
+    }
+    bound = boundFor(model);
+    ran = model;
+  }
+
+  type Payer = Extract<Identity, { kind: 'user' }>;
+
+  async function held(payer: Payer, model: CatalogModel, others: readonly CatalogModel[]): Promise<void> {
+    if ([model, ...others].some(({ rates }) => rates !== null)) {
+      hold = await firstHold(payer, model, others);
+      return;
+    }
+    // Where nothing can be owed nobody waits for it to be written down.
+    freeHold = ledger.hold(paidCall(payer, model), 0n);
+    freeHold.catch(() => {});
+  }
+
+  function paidCall({ userId, bureauId, tokenId }: Payer, model: CatalogModel): PaidCall {
+    return { requestId: call.requestId, userId, bureauId, tokenId, action, model: model.id, provider: model.provider };
+  }
+
+  // For the dearest of the models that may come to run; where that is too much, for this one alone.
+  async function firstHold(payer: Payer, model: CatalogModel, others: readonly CatalogModel[]): Promise<Hold> {
+    const paid = paidCall(payer, model);
+    const all = [model, ...others];
+    const dearest = (models: readonly CatalogModel[]) => models.reduce((most, one) => larger(most, boundFor(one).credits), 0n);
+    let refusal: unknown;
+    try {
+      return await ledger.hold(paid, dearest(all));
+    } catch (thrown) {
+      if (!isInsufficient(thrown)) throw thrown;
+      refusal = thrown;
+    }
+    let [available, affordable] = [0n, -1];
+    for (let tries = 0; tries < mostTries; tries += 1) {
+      available = await ledger.available(payer.userId, payer.tokenId);
+      cap = Number.MAX_SAFE_INTEGER;
+      const models = [all, [model]].find((some) => fits(some, available));
+      affordable = affordableOutput([model], demand, available);
+      if (models === undefined) break;
+      try {
+        return await ledger.hold(paid, dearest(models));
+      } catch (thrown) {
+        if (!isInsufficient(thrown)) throw thrown;
+        refusal = thrown;
+      }
+    }
+    cap = Number.MAX_SAFE_INTEGER;
+    throw tooDear(demand, affordable, boundFor(model).credits, available, refusal);
+
+    // Lowers the limit that we add, when that is what makes it fit.
+    function fits(models: readonly CatalogModel[], credits: bigint): boolean {
+      if (dearest(models) <= credits) return true;
+      if (isLimited || !models.every((one) => one.rates === null || canLimit(one))) return false;
+      const most = affordableOutput(models, demand, credits);
+      if (most < leastOutput) return false;
+      cap = most;
+      return dearest(models) <= credits;
+    }
+  }
+
+  async function raised(model: CatalogModel): Promise<void> {
+    const held = hold as Hold;
+    const needed = boundFor(model).credits;
+    try {
+      await held.raise(needed);
+    } catch (thrown) {
+      if (!isInsufficient(thrown)) throw thrown;
+      // What is held already can be enough for a shorter answer.
+      const affordable = affordableOutput([model], demand, held.amount);
+      if (isLimited || !canLimit(model) || affordable < leastOutput) throw tooDear(demand, affordable, needed, held.amount, thrown);
+      cap = Math.min(cap, affordable);
+    }
+  }
+
+  async function limitSent(model: CatalogModel, tokens: number): Promise<number> {
+    const expected = bound?.output ?? 0;
+    if (hold === undefined || tokens <= expected || model.rates === null) return tokens;
+    const needed = boundOf(model, { ...demand, limit: { tokens, member: '' } }).credits;
+    try {
+      await hold.raise(needed);
+    } catch (thrown) {
+      if (!isInsufficient(thrown)) throw thrown;
+      // Ours may be lowered as far as the thinking that the effort asks for leaves room for an answer.
+      const thinking = tokens - expected;
+      if (!isLimited && expected - thinking >= leastOutput) return expected;
+      throw tooDear({ ...demand, limit: undefined, limitMember: undefined }, -1, needed, hold.amount, thrown);
+    }
+    bound = { ...boundFor(model), output: tokens, credits: needed };
+    return tokens;
+  }
+
+  function counted(outcome: UsageOutcome): { tokens: Tokens; units: Units; estimated: boolean; isDoubted: boolean } {
+    const local = (): Tokens => ({ ...noTokens, input: demand.size === undefined ? 0 : tokensSent(demand.size), output: made.output, reasoning: made.reasoning });
+    const result = (tokens: Tokens, estimated: boolean, isDoubted = false) => ({ tokens, units: used.units, estimated: estimated || used.estimated, isDoubted });
+    if (!isSent || outcome === 'rejected') return { ...result(noTokens, false), units: {} };
+    if (demand.size === undefined) return result(noTokens, false);
+    if (claimed === undefined) return result(local(), true);
+    if (claimed === 'faulty' || (bound !== undefined && isAbsurd(claimed.tokens, { input: bound.input, output: bound.output * bound.choices }))) return result(local(), true, true);
+    if (claimed.isFinal) return result(claimed.tokens, false);
+    // What it began with is known, what it had come to is not.
+    return result({ ...claimed.tokens, output: Math.max(claimed.tokens.output, made.output), reasoning: made.reasoning }, true);
+  }
+
+  function facts(outcome: UsageOutcome, { tokens, units, estimated }: ReturnType<typeof counted>): UsageFacts {
+    return {
+      action,
+      model: ran?.id ?? null,
+      provider: ran?.provider ?? null,
+      tokens,
+      units,
+      outcome,
+      estimated,
+      ttftMs: made.firstMs === null ? null : Math.round(made.firstMs - startedMs),
+      durationMs: Math.round(clock.monotonicMs() - startedMs),
+    };
+  }
+
+  const priced = (count: ReturnType<typeof counted>) => (ran === undefined ? 0n : priceOf(ran, count));
+
+  function settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
+    if (settlement === undefined) {
+      signal.removeEventListener('abort', gone);
+      settlement = settleNow(outcome, alongside);
+      track(settlement);
+    }
+    return settlement;
+  }
+
+  async function settleNow(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
+    const count = counted(outcome);
+    if (count.isDoubted) {
+      log.error({ alarm: 'unbelievable_usage', model: ran?.id, provider: ran?.provider, claimed, held: String(hold?.amount ?? 0n) }, 'a provider told a usage that cannot be; our own count is charged');
+    }
+    const known = facts(outcome, count);
+    hold ??= await freeHold;
+    if (hold === undefined) {
+      if (identity.kind === 'admin' && ran !== undefined) {
+        const free: FreeCall = { requestId: call.requestId, userId: null, bureauId: null, tokenId: identity.tokenId, action, model: known.model, provider: known.provider };
+        await ledger.record(free, known);
+      }
+      return 0;
+    }
+    const price = priced(count);
+    const { charged } = await hold.settle(count.isDoubted && price > hold.amount ? hold.amount : price, known, alongside);
+    return Number(charged);
+  }
+
+  return {
+    limit,
+    limitSent,
+    get isAccepted() {
+      return isAccepted;
+    },
+    async run(attempts, task) {
+      try {
+        const done = await attempts.run({ ...task, reserve: (model) => reserve(model, task.chain), prepare: (model, effort) => sending(task.prepare(model, effort)) });
+        isAccepted = true;
+        return done;
+      } catch (thrown) {
+        const outcome = signal.aborted ? 'client_closed' : isSentOnce ? 'upstream_failed' : 'rejected';
+        if (hold !== undefined || freeHold !== undefined || (ran !== undefined && isSentOnce)) await settle(outcome);
+        signal.removeEventListener('abort', gone);
+        throw thrown;
+      }
+    },
+    produced(kind, bytes) {
+      const tokens = tokensOfPiece(bytes);
+      made[kind] += tokens;
+      made.firstMs ??= clock.monotonicMs();
+      if (hold === undefined || ran === undefined || hold.amount === 0n || settlement !== undefined) return;
+      const count = counted('completed');
+      hold.checkpoint(priced(count), facts('client_closed', count), made.output + made.reasoning);
+    },
+    claims(claim) {
+      if (claim !== undefined) claimed = claim;
+    },
+    uses(units, { estimated = false } = {}) {
+      made.firstMs ??= clock.monotonicMs();
+      used = { units: { ...used.units, ...units }, estimated: used.estimated || estimated };
+    },
+    price() {
+      if (hold === undefined) return 0n;
+      const count = counted('completed');
+      const price = priced(count);
+      return count.isDoubted && price > hold.amount ? hold.amount : price;
+    },
+    settle,
+  };
+
+  // Each attempt begins anew; one that failed has used nothing that anybody pays for.
+  function sending<T>(send: (firstMs: number) => Promise<T>): (firstMs: number) => Promise<T> {
+    return async (firstMs) => {
+      made = { output: 0, reasoning: 0, firstMs: null };
+      claimed = undefined;
+      used = { units: {}, estimated: false };
+      isSent = true;
+      isSentOnce = true;
+      try {
+        return await send(firstMs);
+      } catch (thrown) {
+        if (!signal.aborted) isSent = false;
+        throw thrown;
+      }
+    };
+  }
+}
+
+/** Whether the model's provider takes a limit that we add. */
+export function canLimit({ by }: Pick<CatalogModel, 'by'>): boolean {
+  return by.kind === 'local' || by.output_limit_member !== undefined;
+}
+
+function isInsufficient(thrown: unknown): boolean {
+  return thrown instanceof Problem && thrown.kind === 'insufficient_credits';
+}
+
+function larger(a: bigint, b: bigint): bigint {
+  return a > b ? a : b;
+}

@@ -1,0 +1,122 @@
+// Tokens as a provider tells them and as we count them ourselves. The provider's word counts wherever it can be one;
+// our own count, flagged as an estimate, stands in where there is no word, and guards against one that cannot be true.
+import type { Usage } from '../model.ts';
+import { inputTokens, noTokens, type Tokens } from './price.ts';
+
+/** What a provider says that a call used; `faulty` where what it says cannot be a count. */
+export type Claim = { tokens: Tokens; isFinal: boolean } | 'faulty';
+
+type Counts = Readonly<Record<string, unknown>>;
+
+/** How a format tells its usage. Absent where the object says nothing of it. */
+export type ReadClaim = (usage: Counts) => Claim | undefined;
+
+/**
+ * Chat completions and embeddings: the cached tokens are among the input, and reasoning is among the output, but for
+ * providers that count it beside, which the total gives away.
+ */
+export const chatClaim: ReadClaim = (usage) => {
+  const details = counts(usage['prompt_tokens_details']);
+  const finer = counts(usage['completion_tokens_details']);
+  return claim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
+    const cached = count(details['cached_tokens']) || count(usage['prompt_cache_hit_tokens']);
+    const written = count(details['cache_write_tokens']);
+    const reasoning = count(finer['reasoning_tokens']);
+    const total = count(usage['total_tokens']);
+    const output = count(usage['completion_tokens']);
+    // Those that give a total alone have no output.
+    const input = usage['prompt_tokens'] === undefined ? Math.max(total - output, 0) : count(usage['prompt_tokens']);
+    const isBeside = reasoning > output || (reasoning > 0 && total === input + output + reasoning);
+    return { input: Math.max(input - cached - written, 0), cachedInput: cached, cacheWrite: written, output: isBeside ? output : output - reasoning, reasoning };
+  });
+};
+
+/** The responses format: as in chat completions, by other names. */
+export const responsesClaim: ReadClaim = (usage) => {
+  const details = counts(usage['input_tokens_details']);
+  const finer = counts(usage['output_tokens_details']);
+  return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
+    const cached = count(details['cached_tokens']);
+    const written = count(details['cache_write_tokens']);
+    const reasoning = count(finer['reasoning_tokens']);
+    return { input: Math.max(count(usage['input_tokens']) - cached - written, 0), cachedInput: cached, cacheWrite: written, output: Math.max(count(usage['output_tokens']) - reasoning, 0), reasoning };
+  });
+};
+
+/** The messages format: what was cached and what was written to the cache are beside the input. */
+export const messagesClaim: ReadClaim = (usage) => {
+  const finer = counts(usage['output_tokens_details']);
+  return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
+    const reasoning = count(finer['thinking_tokens']);
+    return {
+      input: count(usage['input_tokens']),
+      cachedInput: count(usage['cache_read_input_tokens']),
+      cacheWrite: count(usage['cache_creation_input_tokens']),
+      output: Math.max(count(usage['output_tokens']) - reasoning, 0),
+      reasoning,
+    };
+  });
+};
+
+/** Reranking is told in several ways, and by some in units that are no tokens. */
+export const rerankClaim: ReadClaim = (usage) => {
+  const tokens = { ...counts(usage['billed_units']), ...counts(usage['tokens']), ...usage };
+  return claim(tokens, ['total_tokens', 'prompt_tokens', 'input_tokens'], (count) => ({
+    ...noTokens,
+    input: count(tokens['prompt_tokens']) || count(tokens['input_tokens']) || count(tokens['total_tokens']),
+  }));
+};
+
+/** The hub's usage; kinds that are not told apart are plain input or output. */
+export function hubClaim({ inputTokens: given, outputTokens: made }: Usage): Claim | undefined {
+  return claim({ input: given.total ?? given.noCache, output: made.total ?? made.text }, ['input', 'output'], (count) => {
+    const cached = count(given.cacheRead);
+    const written = count(given.cacheWrite);
+    const reasoning = count(made.reasoning);
+    return {
+      input: given.noCache === undefined ? Math.max(count(given.total) - cached - written, 0) : Math.max(count(given.noCache), 0),
+      cachedInput: cached,
+      cacheWrite: written,
+      output: made.text === undefined ? Math.max(count(made.total) - reasoning, 0) : count(made.text),
+      reasoning,
+    };
+  });
+}
+
+// One fault spoils the claim: whoever counts one thing wrong is not to be believed about the next.
+function claim(usage: Counts, told: readonly string[], read: (count: (value: unknown) => number) => Tokens): Claim | undefined {
+  if (told.every((name) => usage[name] === undefined || usage[name] === null)) return undefined;
+  let isFaulty = false;
+  const tokens = read((value) => {
+    if (value === undefined || value === null) return 0;
+    if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value;
+    isFaulty = true;
+    return 0;
+  });
+  return isFaulty ? 'faulty' : { tokens, isFinal: true };
+}
+
+function counts(value: unknown): Counts {
+  return typeof value === 'object' && value !== null ? (value as Counts) : {};
+}
+
+/** Far beyond what the call could use, so that it says nothing of what it did use. */
+export function isAbsurd(tokens: Tokens, bound: { input: number; output: number }): boolean {
+  return inputTokens(tokens) > bound.input * beyondBelief + 1_024 || tokens.output + tokens.reasoning > Math.max(bound.output, 16) * beyondBelief;
+}
+
+// A bound may be too low by a little, where a provider counts what it never showed; not by this.
+const beyondBelief = 8;
+
+const bytesPerToken = 4;
+const tokensPerTurn = 4;
+
+/** Our own count of a text that came in one piece: a token for each four bytes, and one at least. */
+export function tokensOfPiece(bytes: number): number {
+  return bytes === 0 ? 0 : Math.max(1, Math.floor(bytes / bytesPerToken));
+}
+
+/** Our own count of what was sent. Media count for what they hold in bytes only; nobody can see more without looking. */
+export function tokensSent({ textBytes, turns }: { textBytes: number; turns: number }): number {
+  return Math.ceil(textBytes / bytesPerToken) + turns * tokensPerTurn;
+}

@@ -1,0 +1,155 @@
+// The credits: the ledger and what runs beside it, put together, and the views of balances for users and
+// administrators.
+import type { Balance, CreditAccount, CreditChange } from '../../contract/gateway/types.gen.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Tx } from '../../kernel/database.ts';
+import type { Log } from '../../kernel/log.ts';
+import type { Metrics } from '../../kernel/telemetry/metrics.ts';
+import { decodeCursor, isText, limitOf, page } from '../../kernel/page.ts';
+import { auditOf } from '../identity.ts';
+import type { AuditEntry } from '../audit/index.ts';
+import type { Service } from '../service.ts';
+import { createBalances, userNotFound } from './balances.ts';
+import type { Journal } from './journal.ts';
+import { createKeeper, defaultTimes, type LedgerTimes } from './keeper.ts';
+import { createLanes } from './lanes.ts';
+import { createLedger, type LedgerCounters } from './ledger.ts';
+import { showLedger } from './ledger-metrics.ts';
+import type { Balances, Ledger } from './ports.ts';
+import type { Account, Change, CreditsStore, KeyBudget } from './store.ts';
+import { verifyLedger, type LedgerVerdict } from './verify.ts';
+
+export interface CreditsNeeds {
+  store: CreditsStore;
+  journal: Journal;
+  /** Who has a balance: a user of any state but removed. */
+  users: { findUser(userId: string): Promise<{ state: string } | null> };
+  audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
+  log: Log;
+  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  metrics?: Metrics;
+  /** Nobody else has this database open. */
+  isAlone: boolean;
+  /** What a new user gets where the Bureau does not say otherwise. */
+  startingCredits: bigint;
+  /** How long resolved holds are kept, as long as usage records. */
+  retentionDays: number;
+  /** Batches that may be on their way at once; each takes a connection. */
+  lanes?: number;
+  times?: Partial<LedgerTimes>;
+}
+
+export interface Credits extends Service<'credits'> {
+  ledger: Ledger;
+  balances: Balances;
+  /** What an account and an API key begin with, in the transaction that makes them. */
+  openAccount(tx: Tx, user: { userId: string; bureauId: string; startingCredits: bigint | null }): Promise<void>;
+  openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
+  keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
+  /** What went wrong with money since the start. */
+  counters(): LedgerCounters;
+  /** Holds that this process keeps alive. */
+  openHolds(): number;
+  verify(): Promise<LedgerVerdict>;
+  /** Resolves what an earlier process left, then keeps the ledger until `close`. Throws when the journal cannot be written. */
+  start(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export function credits(needs: CreditsNeeds): Credits {
+  const { store, journal, users, audit, log, clock, isAlone, retentionDays } = needs;
+  const times = { ...defaultTimes, ...needs.times };
+  const lanes = createLanes({ store, clock, leaseMs: times.leaseMs, lanes: needs.lanes ?? (isAlone ? 1 : 2), onReached: () => keeper.noteReached() });
+  const ledger = createLedger({ store, lanes, journal, log, clock, leaseMs: times.leaseMs, renewEveryMs: times.renewEveryMs, beatSoon: () => keeper.beatSoon() });
+  const keeper = createKeeper({ ledger, store, journal, log, clock, times, isAlone, retentionDays });
+  const balances = createBalances(store);
+  if (needs.metrics !== undefined) showLedger(needs.metrics, ledger);
+
+  /** One change of a user's balance by an administrator, with its entry in the audit log and its answer kept. */
+  async function adjust(call: AdjustCall, work: (tx: Tx, entry: Adjustment) => Promise<unknown>): Promise<{ status: 200; body: CreditAccount }> {
+    const { user_id: userId, credits: amount, reason } = call.body;
+    const user = await users.findUser(userId);
+    if (user === null || user.state === 'removed') throw userNotFound();
+    return store.tx(async (tx) => {
+      await work(tx, { userId, ref: call.requestId, credits: BigInt(amount), reason });
+      const account = await store.findAccount(userId, tx);
+      if (account === null) throw userNotFound();
+      await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: userId }, outcome: 'ok', diff: { credits: amount, reason } });
+      const answer = { status: 200 as const, body: wireAccount(account) };
+      await call.remember(tx, answer);
+      return answer;
+    });
+  }
+
+  return {
+    name: 'credits',
+    title: 'Credits',
+    env: [],
+    handlers: {
+      'credits.getBalance': async ({ identity: { userId } }) => {
+        return { status: 200, body: wireBalance((await store.findAccount(userId)) ?? { accountId: userId, posted: 0n, held: 0n, owed: 0n }) };
+      },
+      'credits.listHistory': async ({ identity, query }) => {
+        const before = query.cursor === undefined ? null : BigInt(decodeCursor(query.cursor, isTransaction));
+        const limit = limitOf(query);
+        const { items, next_cursor } = page(await store.listChanges(identity.userId, { before, limit }), limit, ({ txId }) => String(txId));
+        return { status: 200, body: { items: items.map(wireChange), next_cursor } };
+      },
+      'credits.grantCredits': (call) => adjust(call, (tx, entry) => balances.post(tx, { ...entry, kind: 'grant' })),
+      'credits.deductCredits': (call) => adjust(call, (tx, entry) => balances.takeBack(tx, { ...entry, kind: 'deduct', partial: false })),
+      'credits.listAccounts': async ({ identity, query }) => {
+        const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isText);
+        const limit = limitOf(query);
+        const found = await store.listAccounts({ bureauId: identity.bureauId ?? query.bureau_id }, { after, limit });
+        const { items, next_cursor } = page(found, limit, ({ accountId }) => accountId);
+        return { status: 200, body: { items: items.map(wireAccount), next_cursor } };
+      },
+    },
+    ledger,
+    balances,
+    async openAccount(tx, { userId, bureauId, startingCredits }) {
+      await store.openAccount(tx, userId, bureauId);
+      const starting = startingCredits ?? needs.startingCredits;
+      if (starting > 0n) await balances.post(tx, { userId, kind: 'starting', ref: userId, credits: starting, reason: 'for a new user' });
+    },
+    openKey: store.openKey,
+    keys: store.keys,
+    counters: () => ledger.counters(),
+    openHolds: () => ledger.openHolds(),
+    verify: () => verifyLedger(store, retentionDays),
+    start: () => keeper.start(),
+    async close() {
+      await keeper.close();
+      await lanes.settled();
+    },
+  };
+}
+
+type Adjustment = { userId: string; ref: string; credits: bigint; reason: string };
+
+/** What the two operations of an administrator take of their call. */
+interface AdjustCall {
+  operationId: string;
+  body: { user_id: string; credits: number; reason: string };
+  identity: Parameters<typeof auditOf>[0]['identity'];
+  remoteAddress: string;
+  requestId: string;
+  remember(tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
+}
+
+function isTransaction(value: unknown): value is string {
+  return typeof value === 'string' && /^\d{1,18}$/.test(value);
+}
+
+// Balances stay below 2^53: what can be granted at once is bounded by the contract.
+function wireBalance({ accountId, posted, held, owed }: Pick<Account, 'accountId' | 'posted' | 'held' | 'owed'>): Balance {
+  return { user_id: accountId, available: Number(posted - held), held: Number(held), posted: Number(posted), owed: Number(owed) };
+}
+
+function wireAccount(account: Account): CreditAccount {
+  return { ...wireBalance(account), bureau_id: account.bureauId, created_at: account.createdAt.toISOString() };
+}
+
+function wireChange({ kind, ref, credits: amount, reason, createdAt }: Change): CreditChange {
+  return { kind: kind as CreditChange['kind'], ref, credits: Number(amount), reason, created_at: createdAt.toISOString() };
+}

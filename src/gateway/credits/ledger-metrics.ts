@@ -1,0 +1,23 @@
+// What is seen of the ledger from outside: what is held now, and everything that an operator wants an alarm for.
+import type { Metrics } from '../../kernel/telemetry/metrics.ts';
+import type { LedgerCounters } from './ledger.ts';
+
+export function showLedger(metrics: Metrics, { openHolds, counters }: { openHolds(): number; counters(): LedgerCounters }): void {
+  metrics.gauge('townhall_ledger_open_holds', 'Holds that this process keeps alive.', openHolds);
+  metrics.gauge('townhall_ledger_overrun_credits', 'Credits that the house bore since the start, as calls cost more than was held and available.', () => Number(counters().overrunCredits));
+  metrics.gauge(
+    'townhall_ledger_incidents',
+    'What went wrong with money since the start, by what it was.',
+    () => {
+      const { overruns, lateSettlements, recovered, journaled, faults } = counters();
+      return [
+        { labels: ['overrun'], value: overruns },
+        { labels: ['late_settlement'], value: lateSettlements },
+        { labels: ['recovered_hold'], value: recovered },
+        { labels: ['journaled_settlement'], value: journaled },
+        { labels: ['verify_fault'], value: faults },
+      ];
+    },
+    ['kind'],
+  );
+}

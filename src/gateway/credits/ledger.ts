@@ -1,0 +1,238 @@
+// Holds and their settlements: what a call may cost is set aside before anything goes upstream, and what it did
+// cost is charged once. A hold lives by its lease; whoever finds one whose process is gone resolves it.
+import type { Clock } from '../../kernel/clock.ts';
+import { id } from '../../kernel/ids.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { UsageFacts } from '../usage/index.ts';
+import { isAway, type Alongside, type Lanes } from './lanes.ts';
+import type { Journal, Settlement } from './journal.ts';
+import type { Hold, Ledger } from './ports.ts';
+import type { Beat, CreditsStore, Verdict } from './store.ts';
+
+export interface LedgerNeeds {
+  store: CreditsStore;
+  lanes: Lanes;
+  journal: Journal;
+  log: Log;
+  clock: Pick<Clock, 'monotonicMs'>;
+  leaseMs: number;
+  /** How old a lease may be before it is renewed. */
+  renewEveryMs: number;
+  /** Asks for a heartbeat now. */
+  beatSoon(): void;
+}
+
+/** What went wrong with money since the start; for alarms. */
+export interface LedgerCounters {
+  /** Settlements that the house bore a part of, and how much of it. */
+  overruns: number;
+  overrunCredits: bigint;
+  /** Settlements that came after their hold was resolved without them. */
+  lateSettlements: number;
+  /** Holds whose process was gone. */
+  recovered: number;
+  /** Settlements that were written to the journal, as the database was away. */
+  journaled: number;
+  /** Rows that did not fit when the ledger was verified last. */
+  faults: number;
+}
+
+export interface OpenLedger extends Ledger {
+  counters(): LedgerCounters;
+  /** Holds that this process keeps alive. */
+  openHolds(): number;
+  /** One heartbeat for all of them. */
+  beat(): Promise<void>;
+  /** Settles what is in the journal; throws when the database is away. */
+  replay(): Promise<void>;
+  /** Whether the journal may hold something of this process. */
+  hasJournaled(): boolean;
+  noteRecovered(verdicts: readonly Verdict[]): void;
+  noteVerified(faults: number): void;
+}
+
+interface Kept {
+  hold: Hold;
+  holdId: string;
+  renewedAtMs: number;
+  checkpoint: { credits: bigint; facts: Partial<UsageFacts> } | null;
+}
+
+const checkpointTokens = 256;
+// What the wire carries exactly; a price beyond it is a mistake, and an alarm is raised for it.
+const maximumCredits = BigInt(Number.MAX_SAFE_INTEGER);
+
+export function createLedger(needs: LedgerNeeds): OpenLedger {
+  const { store, lanes, journal, log, clock, leaseMs, renewEveryMs, beatSoon } = needs;
+  const kept = new Map<string, Kept>();
+  // Settlements that are neither in the database nor on the disk; only a full disk makes one wait here.
+  const unwritten = new Map<string, Settlement>();
+  let mayHaveJournaled = false;
+  const counters: LedgerCounters = { overruns: 0, overrunCredits: 0n, lateSettlements: 0, recovered: 0, journaled: 0, faults: 0 };
+
+  function noteSettled(holdId: string, credits: bigint, { verdict, overrun }: Verdict): void {
+    if (overrun > 0n) {
+      counters.overruns += 1;
+      counters.overrunCredits += overrun;
+      log.error({ hold_id: holdId, credits: String(credits), overrun: String(overrun) }, 'a call cost more than was held and available; the house bears the rest');
+    }
+    if (verdict === 'late') {
+      counters.lateSettlements += 1;
+      log.warn({ hold_id: holdId, credits: String(credits) }, 'a settlement came after its hold was resolved; it is kept and nothing is charged');
+    }
+    if (verdict === 'unknown') log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
+  }
+
+  async function writeDown(settlement: Settlement): Promise<void> {
+    mayHaveJournaled = true;
+    try {
+      await journal.write(settlement);
+      counters.journaled += 1;
+    } catch (error) {
+      unwritten.set(settlement.holdId, settlement);
+      log.error({ err: error, hold_id: settlement.holdId }, 'a settlement could not be written to the journal');
+      throw new Problem('unavailable', 'database_unavailable', 'The call could not be settled yet.', { cause: error, headers: { 'retry-after': '2' } });
+    }
+  }
+
+  function keep(holdId: string, accountId: string, held: bigint): Hold {
+    let amount = held;
+    let settling: Promise<{ charged: bigint }> | undefined;
+    let tokensWritten = 0;
+
+    async function settle(given: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }> {
+      const credits = withinBounds(holdId, given);
+      const settlement: Settlement = { kind: 'settle', holdId, accountId, credits, facts };
+      try {
+        const verdict = await lanes.run(settlement, alongside);
+        kept.delete(holdId);
+        noteSettled(holdId, credits, verdict);
+        return { charged: verdict.verdict === 'late' ? 0n : verdict.amount };
+      } catch (error) {
+        if (!isAway(error)) throw error;
+        // The hold is kept alive until the journal was replayed, so that nobody resolves it otherwise.
+        await writeDown(settlement);
+        return { charged: credits < amount ? credits : amount };
+      }
+    }
+
+    const hold: Hold = {
+      holdId,
+      get amount() {
+        return amount;
+      },
+      async raise(wanted) {
+        if (wanted <= amount) return;
+        const { verdict, amount: granted } = await lanes.run({ kind: 'raise', holdId, accountId, amount: bounded(wanted) });
+        if (verdict === 'short') throw notEnough(wanted, granted);
+        if (verdict !== 'raised') throw new Problem('unavailable', 'database_unavailable', 'The credits held for this call were set free meanwhile.', { headers: { 'retry-after': '2' } });
+        amount = granted;
+      },
+      checkpoint(credits, facts, outputTokens) {
+        const entry = kept.get(holdId);
+        if (entry === undefined || settling !== undefined) return;
+        entry.checkpoint = { credits: withinBounds(holdId, credits), facts: { ...entry.checkpoint?.facts, ...facts } };
+        if (outputTokens - tokensWritten < checkpointTokens) return;
+        tokensWritten = outputTokens;
+        beatSoon();
+      },
+      settle(credits, facts, alongside) {
+        settling ??= settle(credits, facts, alongside).catch((error: unknown) => {
+          settling = undefined;
+          throw error;
+        });
+        return settling;
+      },
+    };
+    kept.set(holdId, { hold, holdId, renewedAtMs: clock.monotonicMs(), checkpoint: null });
+    return hold;
+  }
+
+  function withinBounds(holdId: string, credits: bigint): bigint {
+    if (credits >= 0n && credits <= maximumCredits) return credits;
+    log.error({ hold_id: holdId, credits: String(credits) }, 'a price is out of all bounds');
+    return bounded(credits);
+  }
+
+  async function replayOne(settlement: Settlement): Promise<void> {
+    const { holdId } = settlement;
+    const verdict = await lanes.run(settlement);
+    noteSettled(holdId, settlement.credits, verdict);
+    kept.delete(holdId);
+    unwritten.delete(holdId);
+    // One that is not of this database is left to the process that knows better.
+    if (verdict.verdict !== 'unknown') await journal.remove(holdId);
+  }
+
+  return {
+    async hold(call, wanted, { isSent = true } = {}) {
+      const amount = wanted < 0n ? 0n : wanted;
+      const [holdId, accountId] = [id('hld'), call.userId];
+      if (amount > maximumCredits) throw notEnough(amount, await store.available(call.userId, call.tokenId));
+      const { verdict, amount: granted } = await lanes.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
+      if (verdict === 'short') throw notEnough(amount, granted);
+      return keep(holdId, accountId, amount);
+    },
+    async available(userId, tokenId) {
+      const available = await store.available(userId, tokenId);
+      return available > 0n ? available : 0n;
+    },
+    async record(call, facts) {
+      await lanes.run({ kind: 'record', usageId: id('use'), call, facts });
+    },
+    async resume(holdId) {
+      const found = await store.resume(holdId, leaseMs);
+      if (found === null) return null;
+      return kept.get(holdId)?.hold ?? keep(holdId, found.accountId, found.amount);
+    },
+    counters: () => ({ ...counters }),
+    openHolds: () => kept.size,
+    async beat() {
+      const nowMs = clock.monotonicMs();
+      const due = [...kept.values()].filter(({ checkpoint, renewedAtMs }) => checkpoint !== null || nowMs - renewedAtMs >= renewEveryMs);
+      if (due.length === 0) return;
+      const beats: Beat[] = due.map(({ holdId, checkpoint }) => ({ holdId, ...(checkpoint !== null && { checkpoint }) }));
+      const { resolved } = await store.keep(beats, leaseMs);
+      for (const [index, entry] of due.entries()) {
+        entry.renewedAtMs = nowMs;
+        // Another checkpoint may have come meanwhile; it is for the next heartbeat.
+        if (entry.checkpoint === beats[index]?.checkpoint) entry.checkpoint = null;
+      }
+      for (const holdId of resolved) kept.delete(holdId);
+    },
+    async replay() {
+      mayHaveJournaled = false;
+      try {
+        await Promise.all([...unwritten.values(), ...(await journal.list())].map(replayOne));
+      } catch (error) {
+        mayHaveJournaled = true;
+        throw error;
+      }
+    },
+    hasJournaled: () => mayHaveJournaled,
+    noteVerified: (faults) => void (counters.faults = faults),
+    noteRecovered(verdicts) {
+      for (const { verdict, overrun } of verdicts) {
+        if (verdict === 'recovered' || verdict === 'voided') counters.recovered += 1;
+        if (overrun > 0n) log.error({ overrun: String(overrun) }, 'a call cost more than was held and available; the house bears the rest');
+      }
+    },
+  };
+}
+
+function bounded(credits: bigint): bigint {
+  if (credits < 0n) return 0n;
+  return credits > maximumCredits ? maximumCredits : credits;
+}
+
+/** 402 with what is there, for people and for programs. */
+export function notEnough(needed: bigint, affordable: bigint): Problem {
+  const there = affordable > 0n ? affordable : 0n;
+  return new Problem('insufficient_credits', 'insufficient_credits', `This call may cost ${needed} credits, and ${there} are available.`, {
+    details: [
+      { path: 'needed_credits', message: String(needed) },
+      { path: 'affordable_credits', message: String(there) },
+    ],
+  });
+}

@@ -1,0 +1,65 @@
+// What other slices may do with credits: hold and settle for a call, and post to a balance.
+import type { Tx } from '../../kernel/database.ts';
+import type { UsageFacts } from '../usage/index.ts';
+
+/** Who pays for a call, and what it is. */
+export interface PaidCall {
+  requestId: string;
+  userId: string;
+  bureauId: string;
+  tokenId: string;
+  action: string;
+  model: string | null;
+  provider: string | null;
+}
+
+/** A call that nobody pays for: an administrator's. */
+export type FreeCall = Omit<PaidCall, 'userId' | 'bureauId'> & { userId: null; bureauId: null };
+
+export interface Ledger {
+  /**
+   * Holds the amount and marks it sent, in one round trip, before anything goes upstream. Batched over
+   * concurrent calls. Throws 402 `insufficient_credits`, its details naming what is affordable. An amount of 0n
+   * needs no balance. `isSent: false` is for a job that waits: until it is resumed, it costs nothing if its process dies.
+   */
+  hold(call: PaidCall, amount: bigint, options?: { isSent?: boolean }): Promise<Hold>;
+  /** What the token may spend now, by its user's balance and its own cap; for sizing an output limit that the caller did not send. */
+  available(userId: string, tokenId: string): Promise<bigint>;
+  /** Records a call that costs its caller nothing. */
+  record(call: FreeCall, facts: UsageFacts): Promise<void>;
+  /** Takes up a hold that outlives its process, such as a job's, and marks it sent; null when it is resolved. */
+  resume(holdId: string): Promise<Hold | null>;
+}
+
+export interface Hold {
+  readonly holdId: string;
+  /** Grows with `raise`. */
+  readonly amount: bigint;
+  /** Makes the hold at least so large, for a dearer fallback. Throws 402 as `hold` does, and changes nothing then. */
+  raise(amount: bigint): Promise<void>;
+  /**
+   * The price of what was produced so far, and its facts. Kept in memory and written with the next batched
+   * heartbeat: every 2 s, or at once when 256 output tokens came since the last one; `outputTokens` counts all of the call so far.
+   */
+  checkpoint(credits: bigint, facts: Partial<UsageFacts>, outputTokens: number): void;
+  /**
+   * Charges min(credits, hold + available); the house bears the rest, with an alarm. Resolves after the commit,
+   * or after the fsync of the local journal when the database is away. `alongside` runs in the same transaction.
+   * A second call has no effect and answers as the first. Nothing was produced: `settle(0n, …)`.
+   */
+  settle(credits: bigint, facts: UsageFacts, alongside?: (tx: Tx) => Promise<void>): Promise<{ charged: bigint }>;
+}
+
+/** Changes of a balance that no call causes, in the transaction of what does: a payment, a grant, a new user. */
+export interface Balances {
+  /** Adds credits, once per (kind, ref). What the user owes is paid of them first. */
+  post(tx: Tx, entry: { userId: string; kind: 'grant' | 'payment' | 'starting'; ref: string; credits: bigint; reason: string }): Promise<{ isNew: boolean }>;
+  /**
+   * Takes back min(credits, posted − held), once per (kind, ref); the rest becomes a debt that blocks new holds.
+   * With `partial: false` it throws 402 when the balance does not have it all. Repeated, it answers as it did.
+   */
+  takeBack(
+    tx: Tx,
+    entry: { userId: string; kind: 'deduct' | 'refund' | 'dispute'; ref: string; credits: bigint; reason: string; partial: boolean },
+  ): Promise<{ taken: bigint; owed: bigint }>;
+}

@@ -1,0 +1,251 @@
+// The tables of the ledger, and the only file that names them. What changes a balance is a function of the
+// database (see the migrations), so that it is one statement however many rows it touches.
+import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { UsageFacts } from '../usage/index.ts';
+import type { FreeCall, PaidCall } from './ports.ts';
+import type { LedgerFault, LedgerReader } from './verify.ts';
+
+/** What may be done to holds, many at a time. `op` numbers it within its batch. */
+export type Operation =
+  | { kind: 'hold'; holdId: string; accountId: string; call: PaidCall; amount: bigint; isSent: boolean }
+  | { kind: 'raise'; holdId: string; accountId: string; amount: bigint }
+  | { kind: 'settle'; holdId: string; accountId: string; credits: bigint; facts: UsageFacts }
+  | { kind: 'recover'; holdId: string; accountId: string; isForced: boolean }
+  | { kind: 'record'; usageId: string; call: FreeCall; facts: UsageFacts };
+
+/** The words are explained with the function, in its migration. */
+export interface Verdict {
+  verdict: 'held' | 'short' | 'raised' | 'gone' | 'settled' | 'repeated' | 'late' | 'unknown' | 'recovered' | 'voided' | 'alive' | 'recorded';
+  amount: bigint;
+  overrun: bigint;
+}
+
+export interface Account {
+  accountId: string;
+  bureauId: string;
+  posted: bigint;
+  held: bigint;
+  owed: bigint;
+  createdAt: Date;
+}
+
+/** One change of a user's balance. */
+export interface Change {
+  txId: bigint;
+  kind: string;
+  ref: string;
+  credits: bigint;
+  reason: string;
+  createdAt: Date;
+}
+
+/** An API key's limit, null for none, and what has been charged to it. */
+export interface KeyBudget {
+  tokenId: string;
+  cap: bigint | null;
+  spent: bigint;
+}
+
+/** What a heartbeat writes of an open hold; without a checkpoint it renews the lease alone. */
+export interface Beat {
+  holdId: string;
+  checkpoint?: { credits: bigint; facts: Partial<UsageFacts> };
+}
+
+export type PostKind = 'starting' | 'grant' | 'payment';
+export type TakeKind = 'deduct' | 'refund' | 'dispute';
+
+// For a chunk of the reconciliation, in which one account may have millions of entries.
+const verifyMs = 10 * 60_000;
+
+export interface CreditsStore extends LedgerReader {
+  tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Throws unless the database answers. */
+  ping(): Promise<void>;
+  /** One transaction; the answers are in the order of the operations. */
+  apply(operations: readonly Operation[], leaseMs: number, within?: Tx): Promise<Verdict[]>;
+  /** Renews leases and writes checkpoints; answers which of them are resolved. */
+  keep(beats: readonly Beat[], leaseMs: number): Promise<{ resolved: string[] }>;
+  /** Resolves some holds whose lease has run out, or all that are open; says how many. One replica at a time, the others do nothing. */
+  recover(options: { isForced: boolean; limit: number }): Promise<Verdict[]>;
+  /** Marks an open hold as sent and renews its lease; null when it is resolved. */
+  resume(holdId: string, leaseMs: number): Promise<{ amount: bigint; accountId: string; tokenId: string } | null>;
+  available(userId: string, tokenId: string): Promise<bigint>;
+  /** Null when there is no such user. */
+  post(tx: Tx, entry: { userId: string; kind: PostKind; ref: string; credits: bigint; reason: string }): Promise<boolean | null>;
+  /** Null when there is no such user. */
+  takeBack(
+    tx: Tx,
+    entry: { userId: string; kind: TakeKind; ref: string; credits: bigint; reason: string; partial: boolean },
+  ): Promise<{ taken: bigint; owed: bigint; lacking: bigint } | null>;
+  openAccount(tx: Tx, userId: string, bureauId: string): Promise<void>;
+  openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
+  keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
+  findAccount(userId: string, within?: Sql): Promise<Account | null>;
+  listAccounts(filter: { bureauId: string | undefined }, place: { after: string | null; limit: number }): Promise<Account[]>;
+  listChanges(userId: string, place: { before: bigint | null; limit: number }): Promise<Change[]>;
+  /** Drops some resolved holds that are older than so many days; says how many. */
+  dropOldHolds(days: number, limit: number): Promise<number>;
+}
+
+export function creditsStore(database: Database): CreditsStore {
+  const { sql } = database;
+
+  async function apply(operations: readonly Operation[], leaseMs: number, within: Sql = sql): Promise<Verdict[]> {
+    const given = JSON.stringify(operations.map(wireOperation), bigintsAsText);
+    const rows = await within<(Verdict & { op: number })[]>`
+      select op, verdict, amount, overrun from gateway.credits_apply(${given}::text::jsonb, ${leaseMs / 1_000})`;
+    const byOp = new Map(rows.map(({ op, ...verdict }) => [op, verdict]));
+    return operations.map((_, op) => {
+      const verdict = byOp.get(op);
+      if (verdict === undefined) throw new Error('An operation on the ledger has no answer.');
+      return verdict;
+    });
+  }
+
+  return {
+    tx: (work) => database.tx(work),
+    ping: () => database.ping(),
+    apply,
+    async keep(beats, leaseMs) {
+      const given = JSON.stringify(
+        beats.map(({ holdId, checkpoint }) => ({ hold_id: holdId, credits: checkpoint?.credits ?? null, facts: checkpoint?.facts ?? null })),
+        bigintsAsText,
+      );
+      // A row that is locked is being settled or renewed by another; to wait for it could make two wait for one another.
+      const rows = await sql<{ holdId: string }[]>`
+        with beats as (select * from jsonb_to_recordset(${given}::text::jsonb) as b (hold_id text, credits bigint, facts jsonb)),
+        open as (
+          select h.hold_id from gateway.credits_holds h
+          where h.hold_id = any(array(select hold_id from beats)) and h.state = 'held'
+          order by h.hold_id for update skip locked),
+        renewed as (
+          update gateway.credits_holds h
+          set lease_until = gateway.townhall_now() + make_interval(secs => ${leaseMs / 1_000}),
+            checkpoint = coalesce(b.credits, h.checkpoint), facts = h.facts || coalesce(nullif(b.facts, 'null'), '{}')
+          from open join beats b using (hold_id) where h.hold_id = open.hold_id)
+        select h.hold_id as "holdId" from gateway.credits_holds h
+        where h.hold_id = any(array(select hold_id from beats)) and h.state <> 'held'`;
+      return { resolved: rows.map(({ holdId }) => holdId) };
+    },
+    async recover({ isForced, limit }) {
+      return database.tx(async (tx) => {
+        const [lock] = await tx<{ isOurs: boolean }[]>`
+          select pg_try_advisory_xact_lock(hashtextextended('townhall.credits.recover', 0)) as "isOurs"`;
+        if (lock?.isOurs !== true) return [];
+        const found = await tx<{ holdId: string; accountId: string }[]>`
+          select hold_id as "holdId", account_id as "accountId" from gateway.credits_holds
+          where state = 'held' ${isForced ? tx`` : tx`and lease_until < gateway.townhall_now()`}
+          order by lease_until limit ${limit}`;
+        if (found.length === 0) return [];
+        const operations = found.map((hold) => ({ kind: 'recover' as const, ...hold, isForced }));
+        return apply(operations, 0, tx);
+      });
+    },
+    async resume(holdId, leaseMs) {
+      const [found] = await sql<{ amount: bigint; accountId: string; tokenId: string }[]>`
+        update gateway.credits_holds
+        set phase = 'sent', lease_until = gateway.townhall_now() + make_interval(secs => ${leaseMs / 1_000})
+        where hold_id = ${holdId} and state = 'held'
+        returning amount, account_id as "accountId", token_id as "tokenId"`;
+      return found ?? null;
+    },
+    async available(userId, tokenId) {
+      const [found] = await sql<{ available: bigint }[]>`
+        select least(a.posted - a.held, k.cap - k.spent - k.held) as available
+        from gateway.credits_accounts a left join gateway.credits_keys k on k.token_id = ${tokenId}
+        where a.account_id = ${userId}`;
+      return found?.available ?? 0n;
+    },
+    async post(tx, { userId, kind, ref, credits, reason }) {
+      const [row] = await tx<{ isNew: boolean | null }[]>`
+        select gateway.credits_post(${userId}, ${kind}, ${ref}, ${credits}, ${reason}) as "isNew"`;
+      return row?.isNew ?? null;
+    },
+    async takeBack(tx, { userId, kind, ref, credits, reason, partial }) {
+      const [row] = await tx<{ taken: bigint; owed: bigint; lacking: bigint }[]>`
+        select taken, owed, lacking from gateway.credits_take_back(${userId}, ${kind}, ${ref}, ${credits}, ${reason}, ${partial})`;
+      return row ?? null;
+    },
+    async openAccount(tx, userId, bureauId) {
+      await tx`insert into gateway.credits_accounts (account_id, bureau_id) values (${userId}, ${bureauId}) on conflict do nothing`;
+    },
+    async openKey(tx, { tokenId, userId, cap }) {
+      await tx`insert into gateway.credits_keys (token_id, account_id, cap) values (${tokenId}, ${userId}, ${cap})`;
+    },
+    async keys(tokenIds) {
+      if (tokenIds.length === 0) return [];
+      return [...(await sql<KeyBudget[]>`
+        select token_id as "tokenId", cap, spent from gateway.credits_keys where token_id = any(${sql.array([...tokenIds], 25)})`)];
+    },
+    async findAccount(userId, within = sql) {
+      const [found] = await within<Account[]>`select ${accountColumns(within)} from gateway.credits_accounts where account_id = ${userId}`;
+      return found ?? null;
+    },
+    async listAccounts({ bureauId }, { after, limit }) {
+      return [...(await sql<Account[]>`
+        select ${accountColumns(sql)} from gateway.credits_accounts
+        where true ${bureauId === undefined ? sql`` : sql`and bureau_id = ${bureauId}`} ${after === null ? sql`` : sql`and account_id > ${after}`}
+        order by account_id limit ${limit + 1}`)];
+    },
+    async listChanges(userId, { before, limit }) {
+      // The numbers of one account's transactions grow in the order of their commits: they are drawn under its lock.
+      return [...(await sql<Change[]>`
+        select e.tx_id as "txId", t.kind, t.ref, e.amount as credits, t.reason, t.created_at as "createdAt"
+        from gateway.credits_entries e join gateway.credits_txs t using (tx_id)
+        where e.account_id = ${userId} ${before === null ? sql`` : sql`and e.tx_id < ${before}`}
+        order by e.tx_id desc limit ${limit + 1}`)];
+    },
+    async dropOldHolds(days, limit) {
+      const dropped = await sql`
+        delete from gateway.credits_holds where hold_id in (
+          select hold_id from gateway.credits_holds
+          where state <> 'held' and resolved_at < gateway.townhall_now() - make_interval(days => ${days})
+          order by resolved_at limit ${limit} for update skip locked)`;
+      return dropped.count;
+    },
+    async verifying(work) {
+      const session = database.session({ deadlineMs: verifyMs });
+      try {
+        return await work(async (part, { after, size, days }) => [
+          ...(await session.sql<LedgerFault[]>`
+            select finding as fault, subject as row, expected, found
+            from ${session.sql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`),
+        ]);
+      } finally {
+        await session.close();
+      }
+    },
+  };
+}
+
+function accountColumns(sql: Sql) {
+  return sql`account_id as "accountId", bureau_id as "bureauId", posted, held, owed, created_at as "createdAt"`;
+}
+
+/** The members that the function reads. */
+function wireOperation(operation: Operation, op: number): object {
+  switch (operation.kind) {
+    case 'hold': {
+      const { holdId, accountId, call, amount, isSent } = operation;
+      return { op, kind: 'hold', hold_id: holdId, account_id: accountId, bureau_id: call.bureauId, ...callMembers(call), amount, is_sent: isSent };
+    }
+    case 'raise':
+      return { op, kind: 'raise', hold_id: operation.holdId, account_id: operation.accountId, amount: operation.amount };
+    case 'settle':
+      return { op, kind: 'settle', hold_id: operation.holdId, account_id: operation.accountId, credits: operation.credits, facts: operation.facts };
+    case 'recover':
+      return { op, kind: 'recover', hold_id: operation.holdId, account_id: operation.accountId, is_forced: operation.isForced };
+    case 'record':
+      return { op, kind: 'record', usage_id: operation.usageId, ...callMembers(operation.call), facts: operation.facts };
+  }
+}
+
+function callMembers({ tokenId, requestId, action, model, provider }: PaidCall | FreeCall): object {
+  return { token_id: tokenId, request_id: requestId, action, model, provider };
+}
+
+// JSON has no integers of 64 bits; the database reads them from text.
+function bigintsAsText(_key: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? String(value) : value;
+}

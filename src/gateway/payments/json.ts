@@ -1,0 +1,47 @@
+// Reads members out of somebody else's JSON, where anything may be missing or of another type than it was documented.
+import { Problem } from '../../kernel/problem.ts';
+
+export type Members = Readonly<Record<string, unknown>>;
+
+const nothing: Members = Object.freeze({});
+
+/** The object under a name; empty when there is none. */
+export function membersOf(value: unknown): Members {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : nothing;
+}
+
+export function textOf(value: unknown): string | null {
+  return typeof value === 'string' && value !== '' && value.length <= 512 ? value : null;
+}
+
+/** The id of a thing that is given by its id or whole. */
+export function idOf(value: unknown): string | null {
+  return textOf(value) ?? textOf(membersOf(value)['id']);
+}
+
+/** A whole amount that is not negative; null for everything else, fractions included. */
+export function amountOf(value: unknown): bigint | null {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? BigInt(value) : null;
+}
+
+export function currencyIn(value: unknown): string | null {
+  return textOf(value)?.toLowerCase() ?? null;
+}
+
+/** The top of a signed event. Throws 400 for what is no JSON object. */
+export function parseEvent(body: Uint8Array): Members {
+  let value: unknown;
+  try {
+    value = JSON.parse(Buffer.from(body).toString('utf8'));
+  } catch (cause) {
+    throw new Problem('bad_request', 'invalid_json', 'The event is not JSON.', { cause });
+  }
+  const members = membersOf(value);
+  if (textOf(members['id']) === null) throw new Problem('bad_request', 'invalid_request', 'The event has no id.', { param: 'id' });
+  return members;
+}
+
+/** One answer for every way in which a signature can be wrong. */
+export function unsigned(): Problem {
+  return new Problem('bad_request', 'invalid_signature', 'The signature does not hold.');
+}

@@ -1,0 +1,202 @@
+// The tables of payments, and the only file that names them. What is learnt of a payment is written so that the same
+// thing twice, or two things in another order, leave the same row.
+import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { ProviderEvent } from './event.ts';
+import type { Dispute } from './facts.ts';
+import type { Checkout, NewOrder, Order } from './order.ts';
+
+export type EventOutcome = 'applied' | 'repeated' | 'parked' | 'quarantined';
+
+export interface PaymentsStore {
+  tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  insert(tx: Tx, order: NewOrder): Promise<void>;
+  find(paymentId: string): Promise<Order | null>;
+  findByTicket(digest: Buffer): Promise<Order | null>;
+  list(filter: { userId: string | null; bureauId: string | null; before: string | null; count: number }): Promise<Order[]>;
+  /** Payments of the user that wait, of the last day. */
+  countOpen(userId: string): Promise<number>;
+  addCheckout(tx: Tx, paymentId: string, checkout: Checkout): Promise<Order>;
+  fail(paymentId: string): Promise<void>;
+  /** Payments that wait, of the last seven days, those that were not looked at longest first. They count as looked at now. */
+  takeOpen(count: number): Promise<Order[]>;
+
+  /** Whose payment the event is about, without a lock; null when there is none. */
+  findUserOf(event: ProviderEvent): Promise<string | null>;
+  /** Nobody else takes an event of that payment until the transaction ends, whether or not we know the payment. */
+  lockReference(tx: Tx, event: ProviderEvent): Promise<void>;
+  /** Whether the event was never seen before. */
+  insertEvent(tx: Tx, event: ProviderEvent, packed: Record<string, unknown>): Promise<boolean>;
+  /** The order that the event is about, locked; null when there is none. */
+  lockOrder(tx: Tx, event: ProviderEvent): Promise<Order | null>;
+  /** Whether that was said of the payment before. */
+  isKnown(tx: Tx, order: Order, factKey: string): Promise<boolean>;
+  learn(tx: Tx, order: Order, event: ProviderEvent): Promise<Order>;
+  closeEvent(tx: Tx, event: ProviderEvent, end: { outcome: EventOutcome; reason?: string; paymentId?: string; factKey?: string }): Promise<void>;
+  /** Events that waited for the payment of this reference, in the order in which they came. */
+  takeParked(tx: Tx, order: Order): Promise<Record<string, unknown>[]>;
+  notePosting(tx: Tx, order: Order, postedCredits: bigint): Promise<void>;
+}
+
+export function paymentsStore(database: Database): PaymentsStore {
+  const { sql } = database;
+
+  async function one(own: Sql, where: Fragment, isLocked = false): Promise<Order | null> {
+    const [row] = await own<OrderRow[]>`
+      select ${columns(own)} from gateway.payments_orders o where ${where} ${isLocked ? own`for update` : own``}`;
+    return row ? withDisputes(own, row) : null;
+  }
+
+  async function withDisputes(own: Sql, row: OrderRow): Promise<Order> {
+    const disputes = await own<Dispute[]>`
+      select amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
+      where payment_id = ${row.paymentId} order by dispute_id`;
+    return { ...row, disputes: [...disputes] };
+  }
+
+  async function allWithDisputes(rows: readonly OrderRow[]): Promise<Order[]> {
+    if (rows.length === 0) return [];
+    const disputes = await sql<(Dispute & { paymentId: string })[]>`
+      select payment_id as "paymentId", amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
+      where payment_id = any(${rows.map(({ paymentId }) => paymentId)}::text[]) order by dispute_id`;
+    return rows.map((row) => ({ ...row, disputes: disputes.filter(({ paymentId }) => paymentId === row.paymentId) }));
+  }
+
+  return {
+    tx: (work) => database.tx(work),
+    async insert(tx, order) {
+      await tx`
+        insert into gateway.payments_orders (payment_id, user_id, bureau_id, provider, currency, amount, credits, product, return_to, ticket_digest)
+        values (${order.paymentId}, ${order.userId}, ${order.bureauId}, ${order.provider}, ${order.currency}, ${order.amount},
+          ${order.credits}, ${order.product}, ${order.returnTo}, ${order.ticketDigest})`;
+    },
+    find: (paymentId) => one(sql, sql`o.payment_id = ${paymentId}`),
+    findByTicket: (digest) => one(sql, sql`o.ticket_digest = ${digest}`),
+    async list({ userId, bureauId, before, count }) {
+      const rows = await sql<OrderRow[]>`
+        select ${columns(sql)} from gateway.payments_orders o
+        where ${userId === null ? sql`true` : sql`o.user_id = ${userId}`}
+          and ${bureauId === null ? sql`true` : sql`o.bureau_id = ${bureauId}`}
+          -- Ids are in the order of time.
+          and ${before === null ? sql`true` : sql`o.payment_id < ${before}`}
+        order by o.payment_id desc limit ${count}`;
+      return allWithDisputes(rows);
+    },
+    async countOpen(userId) {
+      const [row] = await sql<{ open: bigint }[]>`
+        select count(*) as open from gateway.payments_orders
+        where user_id = ${userId} and paid_at is null and expired_at is null and failed_at is null and canceled_at is null
+          and created_at > gateway.townhall_now() - interval '1 day'`;
+      return Number(row?.open ?? 0n);
+    },
+    async addCheckout(tx, paymentId, { checkoutId, checkoutUrl, isLive }) {
+      await tx`
+        update gateway.payments_orders set checkout_id = ${checkoutId}, checkout_url = ${checkoutUrl}, is_live = ${isLive}
+        where payment_id = ${paymentId}`;
+      return present(await one(tx, tx`o.payment_id = ${paymentId}`));
+    },
+    async fail(paymentId) {
+      await sql`update gateway.payments_orders set failed_at = coalesce(failed_at, gateway.townhall_now()) where payment_id = ${paymentId}`;
+    },
+    async takeOpen(count) {
+      const rows = await sql<OrderRow[]>`
+        update gateway.payments_orders o set looked_at = gateway.townhall_now()
+        where o.payment_id in (
+          select payment_id from gateway.payments_orders
+          where paid_at is null and expired_at is null and failed_at is null and canceled_at is null
+            and checkout_id is not null and created_at > gateway.townhall_now() - interval '7 days'
+          order by looked_at nulls first, created_at limit ${count} for update skip locked)
+        returning ${columns(sql)}`;
+      return allWithDisputes(rows);
+    },
+
+    async findUserOf({ provider, checkoutId, reference }) {
+      const [found] = await sql<{ userId: string }[]>`
+        select user_id as "userId" from gateway.payments_orders
+        where provider = ${provider} and (checkout_id = ${checkoutId} or reference = ${reference}) limit 1`;
+      return found?.userId ?? null;
+    },
+    async lockReference(tx, { provider, reference }) {
+      if (reference === null) return;
+      // An event without a payment of ours has no row to lock, and the payment's own event may come at this moment.
+      await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.payments.${provider}.${reference}`}, 0))`;
+    },
+    async insertEvent(tx, event, packed) {
+      const made = await tx`
+        insert into gateway.payments_events (provider, event_id, type, outcome, reference, event)
+        values (${event.provider}, ${event.eventId}, ${event.type}, 'quarantined', ${event.reference}, ${tx.json(packed as never)})
+        on conflict (provider, event_id) do nothing returning 1`;
+      return made.length > 0;
+    },
+    async lockOrder(tx, { provider, checkoutId, reference, echoes }) {
+      if (checkoutId !== null) {
+        const found = await one(tx, tx`o.provider = ${provider} and o.checkout_id = ${checkoutId}`, true);
+        if (found) return found;
+        // We made the order and died before the provider's answer was written down.
+        const [echo] = echoes;
+        return echo === undefined ? null : one(tx, tx`o.provider = ${provider} and o.payment_id = ${echo} and o.checkout_id is null`, true);
+      }
+      return reference === null ? null : one(tx, tx`o.provider = ${provider} and o.reference = ${reference}`, true);
+    },
+    async isKnown(tx, { provider, paymentId }, key) {
+      const found = await tx`
+        select 1 from gateway.payments_events
+        where provider = ${provider} and payment_id = ${paymentId} and fact_key = ${key} and outcome = 'applied'`;
+      return found.length > 0;
+    },
+    async learn(tx, { paymentId }, event) {
+      const { fact, at } = event;
+      if (fact?.kind === 'disputed' || fact?.kind === 'dispute_won') {
+        const [disputedAt, wonAt] = fact.kind === 'disputed' ? [at, null] : [null, at];
+        await tx`
+          insert into gateway.payments_disputes as d (provider, dispute_id, payment_id, amount, disputed_at, won_at)
+          values (${event.provider}, ${fact.disputeId}, ${paymentId}, ${fact.amount}, ${disputedAt}::timestamptz, ${wonAt}::timestamptz)
+          on conflict (provider, dispute_id) do update set amount = greatest(d.amount, excluded.amount),
+            disputed_at = least(d.disputed_at, excluded.disputed_at), won_at = least(d.won_at, excluded.won_at)`;
+      }
+      const when = (kind: string): Date | null => (fact?.kind === kind ? at : null);
+      const refunded = fact?.kind === 'refunded' ? fact.amount : 0n;
+      await tx`
+        update gateway.payments_orders set
+          paid_at = least(paid_at, ${when('paid')}::timestamptz), expired_at = least(expired_at, ${when('expired')}::timestamptz),
+          failed_at = least(failed_at, ${when('failed')}::timestamptz), canceled_at = least(canceled_at, ${when('canceled')}::timestamptz),
+          refunded_amount = greatest(refunded_amount, ${refunded}::bigint),
+          reference = coalesce(reference, ${event.reference}), checkout_id = coalesce(checkout_id, ${event.checkoutId}),
+          is_live = coalesce(is_live, ${event.isLive})
+        where payment_id = ${paymentId}`;
+      return present(await one(tx, tx`o.payment_id = ${paymentId}`));
+    },
+    async closeEvent(tx, { provider, eventId }, { outcome, reason, paymentId, factKey }) {
+      await tx`
+        update gateway.payments_events set outcome = ${outcome}, reason = ${reason ?? null}, payment_id = ${paymentId ?? null},
+          fact_key = ${factKey ?? null}
+        where provider = ${provider} and event_id = ${eventId}`;
+    },
+    async takeParked(tx, { provider, reference }) {
+      if (reference === null) return [];
+      const rows = await tx<{ event: Record<string, unknown> }[]>`
+        select event from gateway.payments_events
+        where provider = ${provider} and reference = ${reference} and outcome = 'parked' order by received_at, event_id`;
+      return rows.map(({ event }) => event);
+    },
+    async notePosting(tx, { paymentId }, postedCredits) {
+      await tx`
+        update gateway.payments_orders set posted_credits = ${postedCredits}, postings = postings + 1 where payment_id = ${paymentId}`;
+    },
+  };
+}
+
+/** A condition, which goes into another query. */
+type Fragment = ReturnType<Sql['unsafe']>;
+type OrderRow = Omit<Order, 'disputes'>;
+
+function columns(sql: Sql) {
+  return sql`o.payment_id as "paymentId", o.user_id as "userId", o.bureau_id as "bureauId", o.provider, o.currency, o.amount, o.credits,
+    o.product, o.return_to as "returnTo", o.checkout_id as "checkoutId", o.checkout_url as "checkoutUrl", o.is_live as "isLive",
+    o.reference, o.created_at as "createdAt", o.paid_at as "paidAt", o.expired_at as "expiredAt", o.failed_at as "failedAt",
+    o.canceled_at as "canceledAt", o.refunded_amount as "refundedAmount", o.posted_credits as "postedCredits", o.postings`;
+}
+
+function present(order: Order | null): Order {
+  if (!order) throw new Error('A payment that was locked is gone.');
+  return order;
+}

@@ -1,0 +1,141 @@
+// Follows the calls to model providers: counts and times them by provider and model, makes each a span under the names
+// of OpenTelemetry's conventions for generative models, and tells the request which model ran and how long it waited.
+import type { Clock } from '../../kernel/clock.ts';
+import type { CallNote } from '../../kernel/operation.ts';
+import { boundedLabel, secondsBuckets } from '../../kernel/telemetry/metrics.ts';
+import type { RequestEnd, RequestScope } from '../../kernel/telemetry/place.ts';
+import { noteAttributes, type Telemetry } from '../../kernel/telemetry/telemetry.ts';
+import { codeOf } from '../../kernel/telemetry/traces.ts';
+
+/** One call to one model: the first try of it, or a retry. */
+export interface UpstreamAttempt {
+  /** By the id that the catalog gives it. */
+  model: string;
+  provider: string;
+  /** 0 for the first try. */
+  retry: number;
+}
+
+export interface UpstreamWatch {
+  /** Follows the call, which has done its part when the answer begins; gives back, and throws, what it does. */
+  watch<T>(attempt: UpstreamAttempt, call: () => Promise<T>): Promise<T>;
+  /** Tells the request that runs here what came of it; of a job, which has none, it is counted at once. */
+  note(fields: CallNote): void;
+  /** Shows which breakers hold calls off. */
+  showBreakers(states: () => readonly { model: string; provider: string; isOpen: boolean }[]): void;
+}
+
+// More than any catalog has; a models file may be rewritten for months while the server runs.
+const maximumModels = 500;
+
+const operationNames: Readonly<Record<string, string>> = {
+  'ai.embedText': 'embeddings',
+  'ai.rerankDocuments': 'rerank',
+  'ai.createImage': 'generate_content',
+  'ai.startVideo': 'generate_content',
+  'ai.synthesizeSpeech': 'generate_content',
+  'ai.transcribeAudio': 'transcription',
+};
+
+export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry; clock: Pick<Clock, 'monotonicMs'> }): UpstreamWatch {
+  const { metrics, traces } = telemetry;
+  const by = ['provider', 'model'];
+  const calls = metrics.counter('townhall_upstream_requests_total', 'Calls to model providers; the outcome is answered, aborted or the code of the failure.', [...by, 'outcome']);
+  const retries = metrics.counter('townhall_upstream_retries_total', 'Calls that repeated one that had failed.', by);
+  const durations = metrics.histogram('townhall_upstream_duration_seconds', 'From a call to a model provider to the end of its answer.', by, secondsBuckets);
+  const firsts = metrics.histogram('townhall_upstream_first_piece_seconds', 'From a call to a model provider to the first piece of a streamed answer.', by, secondsBuckets);
+  const tokens = metrics.counter('townhall_tokens_total', 'Tokens of answered calls by kind.', ['model', 'kind']);
+  const credits = metrics.counter('townhall_credits_total', 'Credits charged; a million are one US dollar.', ['model']);
+  const bounded = boundedLabel(maximumModels);
+  // Only what the catalog has run has a name here: what a caller asked for may be anything.
+  const known = new Set<string>();
+  // Failed tries kept the answer waiting too.
+  const spent = new WeakMap<RequestScope, number>();
+  const addSpent = (request: RequestScope | undefined, ms: number): number => {
+    if (request === undefined) return ms;
+    const sum = (spent.get(request) ?? 0) + ms;
+    spent.set(request, sum);
+    return sum;
+  };
+  const nameOf = (model: string | undefined): string => (model !== undefined && known.has(model) ? bounded(model) : 'other');
+
+  function count(noted: CallNote): void {
+    if (noted.tokens === undefined && noted.credits === undefined) return;
+    const model = nameOf(noted.model);
+    const { input, cachedInput, cacheWrite, output, reasoning } = noted.tokens ?? {};
+    for (const [kind, amount] of Object.entries({ input, cached_input: cachedInput, cache_write: cacheWrite, output, reasoning })) {
+      if (amount !== undefined && amount > 0) tokens.add([model, kind], amount);
+    }
+    if (noted.credits !== undefined && Number(noted.credits) > 0) credits.add([model], Number(noted.credits));
+  }
+  telemetry.onRequestEnd(({ noted }) => count(noted));
+
+  return {
+    note(fields) {
+      const request = telemetry.request();
+      if (request === undefined) count(fields);
+      else request.note(fields);
+    },
+    async watch({ model, provider, retry }, call) {
+      if (known.size < maximumModels) known.add(model);
+      const labels = [provider, nameOf(model)];
+      const request = telemetry.request();
+      const operation = operationNames[request?.operationId ?? ''] ?? 'chat';
+      const startedMs = clock.monotonicMs();
+      const span = traces.start(`${operation} ${model}`, {
+        kind: 'client',
+        attributes: { 'gen_ai.operation.name': operation, 'gen_ai.provider.name': provider, 'gen_ai.request.model': model, 'townhall.retry': retry === 0 ? undefined : retry },
+      });
+      if (retry > 0) retries.add(labels);
+      try {
+        const answer = await traces.within(span, call);
+        const answeredMs = clock.monotonicMs();
+        const upstreamMs = addSpent(request, answeredMs - startedMs);
+        calls.add([...labels, 'answered']);
+        const ended = ({ isStream, clientGone, noted }: Pick<RequestEnd, 'isStream' | 'clientGone' | 'noted'>): void => {
+          const endedMs = isStream ? clock.monotonicMs() : answeredMs;
+          durations.observe(labels, (endedMs - startedMs) / 1000);
+          if (isStream) firsts.observe(labels, (answeredMs - startedMs) / 1000);
+          span.set({ ...noteAttributes({ ...noted, model, provider }), 'townhall.client_gone': clientGone ? true : undefined });
+          span.end(endedMs);
+        };
+        // An answer that is streamed goes on for as long as the request does; a job has no request.
+        if (request === undefined) ended({ isStream: false, clientGone: false, noted: {} });
+        else {
+          request.note({ model, provider, upstreamMs });
+          request.onEnd(ended);
+        }
+        return answer;
+      } catch (thrown) {
+        const outcome = isAbort(thrown) ? 'aborted' : codeOf(thrown);
+        calls.add([...labels, outcome]);
+        const spentMs = clock.monotonicMs() - startedMs;
+        request?.note({ upstreamMs: addSpent(request, spentMs) });
+        durations.observe(labels, spentMs / 1000);
+        span.fail(outcome);
+        span.end();
+        throw thrown;
+      }
+    },
+    showBreakers(states) {
+      metrics.gauge(
+        'townhall_upstream_breaker_open',
+        '1 while calls to the model are held off after too many failures.',
+        () => {
+          const open = new Map<string, { labels: string[]; value: number }>();
+          for (const { provider, model, isOpen } of states()) {
+            const labels = [provider, nameOf(model)];
+            const value = Math.max(open.get(labels.join(' '))?.value ?? 0, isOpen ? 1 : 0);
+            open.set(labels.join(' '), { labels, value });
+          }
+          return [...open.values()];
+        },
+        by,
+      );
+    },
+  };
+}
+
+function isAbort(thrown: unknown): boolean {
+  return thrown instanceof Error && (thrown.name === 'AbortError' || ('code' in thrown && thrown.code === 'ABORT_ERR'));
+}

@@ -1,0 +1,117 @@
+// The table of usage records, and the only file that names it. Records are written by the ledger, through the
+// function usage_add and in the transaction that settles the call; here they are read, grouped and dropped.
+import type { Database, Sql } from '../../kernel/database.ts';
+import type { UsageOutcome, UsageTokens, UsageUnits } from './facts.ts';
+
+export interface UsageRecord {
+  usageId: string;
+  requestId: string;
+  userId: string | null;
+  bureauId: string | null;
+  tokenId: string;
+  action: string;
+  model: string | null;
+  provider: string | null;
+  tokens: UsageTokens;
+  units: UsageUnits;
+  credits: bigint;
+  outcome: UsageOutcome;
+  estimated: boolean;
+  ttftMs: bigint | null;
+  durationMs: bigint;
+  createdAt: Date;
+  /** The time to the microsecond, which a Date has not, for the cursor. */
+  place: string;
+}
+
+/** Which records; a member that is undefined filters nothing. */
+export interface UsageFilter {
+  userId?: string | undefined;
+  bureauId?: string | undefined;
+  requestId?: string | undefined;
+  model?: string | undefined;
+  from?: Date | undefined;
+  /** Not included. */
+  to?: Date | undefined;
+}
+
+/** Where a page begins: time and id of the last record before it. */
+export type UsagePlace = [createdAt: string, usageId: string];
+
+export type Grouping = 'day' | 'model' | 'bureau' | 'outcome';
+
+export interface UsageGroup {
+  /** A day, a model, a Bureau or an outcome; null where there was none. */
+  group: string | null;
+  calls: bigint;
+  credits: bigint;
+  input: bigint;
+  cachedInput: bigint;
+  cacheWrite: bigint;
+  output: bigint;
+  reasoning: bigint;
+}
+
+export interface UsageStore {
+  list(filter: UsageFilter, place: { before: UsagePlace | null; limit: number }): Promise<UsageRecord[]>;
+  /** Days in their order, everything else by its credits, the most first. */
+  group(filter: UsageFilter, by: Grouping, limit: number): Promise<UsageGroup[]>;
+  total(filter: UsageFilter): Promise<UsageGroup & { users: bigint }>;
+  /** Drops some records that are older than so many days; says how many. */
+  dropOld(days: number, limit: number): Promise<number>;
+}
+
+export function usageStore({ sql }: Database): UsageStore {
+  return {
+    async list(filter, { before, limit }) {
+      return [...(await sql<UsageRecord[]>`
+        select usage_id as "usageId", request_id as "requestId", user_id as "userId", bureau_id as "bureauId", token_id as "tokenId",
+          action, model, provider, credits, outcome, estimated, ttft_ms as "ttftMs", duration_ms as "durationMs",
+          created_at as "createdAt", units,
+          json_build_object('input', input_tokens, 'cachedInput', cached_input_tokens, 'cacheWrite', cache_write_tokens,
+            'output', output_tokens, 'reasoning', reasoning_tokens) as tokens,
+          to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place
+        from gateway.usage_records
+        where ${chosen(sql, filter)}
+          ${before === null ? sql`` : sql`and (created_at, usage_id) < (${before[0]}::text::timestamptz, ${before[1]}::text)`}
+        order by created_at desc, usage_id desc limit ${limit + 1}`)];
+    },
+    async group(filter, by, limit) {
+      const key = { day: sql`to_char(created_at at time zone 'UTC', 'YYYY-MM-DD')`, model: sql`model`, bureau: sql`bureau_id`, outcome: sql`outcome` }[by];
+      return [...(await sql<UsageGroup[]>`
+        select ${key} as "group", ${sums(sql)} from gateway.usage_records
+        where ${chosen(sql, filter)} group by 1
+        order by ${by === 'day' ? sql`1` : sql`sum(credits) desc, 1`} limit ${limit}`)];
+    },
+    async total(filter) {
+      const [row] = await sql<(UsageGroup & { users: bigint })[]>`
+        select null as "group", ${sums(sql)}, count(distinct user_id) as users from gateway.usage_records where ${chosen(sql, filter)}`;
+      if (row === undefined) throw new Error('A sum has no row.');
+      return row;
+    },
+    async dropOld(days, limit) {
+      const dropped = await sql`
+        delete from gateway.usage_records where usage_id in (
+          select usage_id from gateway.usage_records
+          where created_at < gateway.townhall_now() - make_interval(days => ${days})
+          order by created_at limit ${limit} for update skip locked)`;
+      return dropped.count;
+    },
+  };
+}
+
+function sums(sql: Sql) {
+  return sql`count(*) as calls, coalesce(sum(credits), 0)::bigint as credits, coalesce(sum(input_tokens), 0)::bigint as input,
+    coalesce(sum(cached_input_tokens), 0)::bigint as "cachedInput", coalesce(sum(cache_write_tokens), 0)::bigint as "cacheWrite",
+    coalesce(sum(output_tokens), 0)::bigint as output, coalesce(sum(reasoning_tokens), 0)::bigint as reasoning`;
+}
+
+function chosen(sql: Sql, { userId, bureauId, requestId, model, from, to }: UsageFilter) {
+  return sql`true
+    ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
+    ${bureauId === undefined ? sql`` : sql`and bureau_id = ${bureauId}`}
+    ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
+    ${model === undefined ? sql`` : sql`and model = ${model}`}
+    ${from === undefined ? sql`` : sql`and created_at >= ${from}`}
+    ${to === undefined ? sql`` : sql`and created_at < ${to}`}`;
+}

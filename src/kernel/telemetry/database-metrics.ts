@@ -1,0 +1,23 @@
+// What is seen of the database from outside: its connections, and how long others wait for one.
+import type { Database } from '../database.ts';
+import { type Metrics, waitBuckets } from './metrics.ts';
+
+export function showDatabase(metrics: Metrics, database: Pick<Database, 'pool' | 'onPoolWait'>): void {
+  metrics.gauge(
+    'townhall_database_connections',
+    'Connections to the database by what they do.',
+    () => {
+      const { inUse, idle } = database.pool();
+      return [
+        { labels: ['in_use'], value: inUse },
+        { labels: ['idle'], value: idle },
+      ];
+    },
+    ['state'],
+  );
+  metrics.gauge('townhall_database_connections_max', 'Connections that there may be.', () => database.pool().max);
+  metrics.gauge('townhall_database_waiting', 'Statements and transactions that wait for a connection.', () => database.pool().waiting);
+  if (!metrics.isOn) return;
+  const waits = metrics.histogram('townhall_database_wait_seconds', 'How long a statement or transaction waited that did not get a connection at once.', [], waitBuckets);
+  database.onPoolWait((ms) => waits.observe([], ms / 1000));
+}

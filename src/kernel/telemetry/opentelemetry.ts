@@ -1,0 +1,172 @@
+// Spans as OpenTelemetry's collectors take them, over OTLP/HTTP with JSON, and the only file that knows
+// OpenTelemetry. It is loaded only when an endpoint is set. The rule it keeps: a collector that is slow or dead costs a
+// bounded queue and nothing else; what does not fit is dropped, and nobody who is served waits for it.
+import type { AsyncLocalStorage } from 'node:async_hooks';
+import { type Attributes, type Context, ROOT_CONTEXT, type Span as ApiSpan, type SpanContext, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { BatchSpanProcessor, ParentBasedSampler, type SpanExporter, TraceIdRatioBasedSampler, TracerProvider, type TracerProviderOptions } from '@opentelemetry/sdk-trace';
+import type { Clock } from '../clock.ts';
+import type { Log } from '../log.ts';
+import type { Place } from './place.ts';
+import type { Span, SpanAttributes, Traces } from './traces.ts';
+
+export interface TraceSettings {
+  /** Where the collector is; spans go to `/v1/traces` below it. */
+  endpoint: string;
+  /** `name=value` pairs, separated by commas, such as a collector's key. */
+  headers: string | undefined;
+  serviceName: string;
+  /** Of the traces that begin here, from 0 to 1; one that came from outside goes on as it was decided there. */
+  sampledShare: number;
+}
+
+export interface OpenTelemetry extends Traces {
+  /** Sends what is left, for two seconds at most. */
+  close(): Promise<void>;
+}
+
+export interface OpenTelemetryNeeds {
+  settings: TraceSettings;
+  surface: 'gateway' | 'agent';
+  version: string;
+  place: AsyncLocalStorage<Place>;
+  hide: (text: string) => string;
+  clock: Pick<Clock, 'now' | 'monotonicMs'>;
+  log: Log;
+  /** Between two batches; for tests. */
+  batchEveryMs?: number;
+}
+
+// Some 4 MB of spans at the most, and a batch that is not taken in five seconds is given up.
+const queuedSpans = 4_096;
+const exportMs = 5_000;
+const closeMs = 2_000;
+const maximumText = 256;
+const quietMs = 60_000;
+
+export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
+  const { settings, surface, version, place, hide, clock } = needs;
+  const exporter = new OTLPTraceExporter({
+    url: `${settings.endpoint.replace(/\/+$/, '')}/v1/traces`,
+    headers: headersOf(settings.headers),
+    timeoutMillis: exportMs,
+    concurrencyLimit: 2,
+  });
+  const provider = new TracerProvider({
+    resource: resourceOf({ 'service.name': settings.serviceName, 'service.version': version, 'townhall.surface': surface }),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.sampledShare) }),
+    spanLimits: { attributeValueLengthLimit: maximumText },
+    spanProcessors: [
+      new BatchSpanProcessor({
+        exporter: watched(exporter, needs),
+        maxQueueSize: queuedSpans,
+        exportTimeoutMillis: exportMs + 1_000,
+        scheduledDelayMillis: needs.batchEveryMs ?? 2_000,
+      }),
+    ],
+  });
+  const tracer = provider.getTracer('townhall', version);
+  // Spans are timed by the monotonic clock, so that a change of the wall clock makes none of them negative.
+  const epochMs = clock.now().getTime() - clock.monotonicMs();
+  const timeOf = (monotonicMs: number): number => epochMs + monotonicMs;
+
+  function attributesOf(attributes: SpanAttributes): Attributes {
+    const clean: Attributes = {};
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== undefined) clean[name] = typeof value === 'string' ? hide(value) : value;
+    }
+    return clean;
+  }
+
+  function spanOf(own: ApiSpan): Span {
+    const { traceId, spanId, traceFlags } = own.spanContext();
+    let isOver = false;
+    return {
+      traceId,
+      spanId,
+      traceparent: `00-${traceId}-${spanId}-${(traceFlags & 1).toString(16).padStart(2, '0')}`,
+      set: (attributes) => void own.setAttributes(attributesOf(attributes)),
+      rename: (name) => void own.updateName(name),
+      fail: (reason) => void own.setAttribute('error.type', hide(reason)).setStatus({ code: SpanStatusCode.ERROR }),
+      end(atMs = clock.monotonicMs()) {
+        if (!isOver) own.end(timeOf(atMs));
+        isOver = true;
+      },
+    };
+  }
+
+  return {
+    isOn: true,
+    start(name, { kind = 'internal', attributes = {}, remoteParent, isRoot = false } = {}) {
+      const parent = remoteParent === undefined ? undefined : parseTraceparent(remoteParent);
+      const open = isRoot || parent !== undefined ? undefined : place.getStore()?.span?.traceparent;
+      const local = open === undefined ? undefined : parseTraceparent(open);
+      const above = parent ? { ...parent, isRemote: true } : local;
+      const context: Context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
+      return spanOf(tracer.startSpan(name, { kind: kinds[kind], attributes: attributesOf(attributes), startTime: timeOf(clock.monotonicMs()) }, context));
+    },
+    within: (span, work) => place.run({ request: place.getStore()?.request, span }, work),
+    traceparent: () => place.getStore()?.span?.traceparent,
+    async close() {
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeMs)));
+      // What could not be sent has been told of already.
+      await Promise.race([provider.shutdown().catch(() => {}), late]);
+      clearTimeout(timer);
+    },
+  };
+}
+
+const kinds = { internal: SpanKind.INTERNAL, server: SpanKind.SERVER, client: SpanKind.CLIENT };
+
+const traceparentShape = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})/;
+
+function parseTraceparent(text: string): SpanContext | undefined {
+  const [, traceId, spanId, flags] = traceparentShape.exec(text) ?? [];
+  return traceId === undefined || spanId === undefined ? undefined : { traceId, spanId, traceFlags: Number.parseInt(flags ?? '00', 16) & 1 };
+}
+
+/** The exporter, telling the operator now and then that the collector takes nothing. */
+function watched(exporter: SpanExporter, { clock, log }: Pick<OpenTelemetryNeeds, 'clock' | 'log'>): SpanExporter {
+  let quietUntilMs = 0;
+  return {
+    export(spans, done) {
+      exporter.export(spans, (result) => {
+        if (result.code !== 0 && clock.monotonicMs() >= quietUntilMs) {
+          quietUntilMs = clock.monotonicMs() + quietMs;
+          log.warn({ spans: spans.length, err: result.error }, 'the collector did not take the spans; they are given up');
+        }
+        done(result);
+      });
+    },
+    shutdown: () => exporter.shutdown(),
+    forceFlush: async () => exporter.forceFlush?.(),
+  };
+}
+
+function headersOf(text: string | undefined): Record<string, string> {
+  const pairs = (text ?? '').split(',').flatMap((pair): [string, string][] => {
+    const [, name, value] = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(.*?)\s*$/.exec(pair) ?? [];
+    return name === undefined || value === undefined ? [] : [[name, decoded(value)]];
+  });
+  return Object.fromEntries(pairs);
+}
+
+function decoded(value: string): string {
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    return value;
+  }
+}
+
+/** Ours instead of the library's default, which tells of the machine and the user it runs as. */
+function resourceOf(attributes: Attributes): NonNullable<TracerProviderOptions['resource']> {
+  const resource: NonNullable<TracerProviderOptions['resource']> = {
+    attributes,
+    asyncAttributesPending: false,
+    merge: () => resource,
+    getRawAttributes: () => Object.entries(attributes),
+  };
+  return resource;
+}

@@ -1,0 +1,89 @@
+// What programs of an agent become when the agent is killed, with no word to anybody: they end, whatever group they are in
+// by then and whether or not they listen.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+
+async function isRunning(pid: number): Promise<boolean> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
+}
+
+describe('programs of an agent', { timeout: 60_000 }, () => {
+  let gateway: ScriptedGateway;
+  let place: DatabasePlace;
+  let folder: string;
+  let child: ChildProcess | undefined;
+  beforeAll(async () => {
+    gateway = await scriptedGateway();
+    place = await makeDatabase();
+    folder = await mkdtemp(join(tmpdir(), 'townhall-keeper-'));
+  });
+  afterAll(async () => {
+    child?.kill('SIGKILL');
+    await gateway.close();
+    await place.remove();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  async function launch(): Promise<{ process: ChildProcess; url: string; token: string }> {
+    const config = join(folder, 'plugins.json');
+    const mcp = join(import.meta.dirname, '../../support/mcp-server.ts');
+    await writeFile(
+      config,
+      JSON.stringify({
+        services: {
+          // One that ignores being asked, with a child that has left its group.
+          deaf: { command: ['/bin/sh', '-c', `trap '' TERM; setsid sh -c 'echo $$ > stray; exec sleep 300' & echo $$ > deaf; while :; do sleep 1; done`] },
+        },
+        mcpServers: { probe: { command: process.execPath, args: [mcp] } },
+      }),
+    );
+    const started = spawn(process.execPath, [join(import.meta.dirname, '../../support/agent-process.ts')], {
+      env: { PATH: process.env['PATH'], TEST_DATABASE: JSON.stringify(place.options), AGENT_PORT: '0', AGENT_DATA_DIR: folder, AGENT_PLUGIN_CONFIG: config, AGENT_GATEWAY_URL: gateway.url, AGENT_GATEWAY_TOKEN: 'th_usr_test' },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    child = started;
+    for await (const line of createInterface({ input: started.stdout })) {
+      const { msg, url } = JSON.parse(line) as { msg: string; url: string };
+      if (msg === 'listening') return { process: started, url, token: (await readFile(join(folder, 'agent.token'), 'utf8')).trim() };
+    }
+    throw new Error('The agent ended before it listened.');
+  }
+
+  const pidsIn = async (name: string) => (await readFile(join(folder, 'workspace', name), 'utf8').catch(() => '')).split(/\s+/).filter(Boolean).map(Number);
+
+  test('end when the agent is killed: a service that does not listen, its stray, an MCP server with its child, a command', async () => {
+    const agent = await launch();
+    // A command of the shell, in the middle of it.
+    const call = fetch(`${agent.url}/api/plugins/action`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ plugin_name: 'shell', action_name: 'run', payload: { command: 'echo $$ > command; exec sleep 300' } }),
+    }).catch(() => 'cut off');
+    const found = async () => (await Promise.all(['deaf', 'stray', 'mcp-pids', 'command'].map(pidsIn))).flat();
+    await expect.poll(async () => (await found()).length, { timeout: 20_000 }).toBe(5);
+    const pids = await found();
+    expect(await Promise.all(pids.map(isRunning))).toEqual([true, true, true, true, true]);
+
+    const ended = once(agent.process, 'exit');
+    agent.process.kill('SIGKILL');
+    await ended;
+    expect(await call).toBe('cut off');
+    await expect.poll(() => Promise.all(pids.map(isRunning)), { timeout: 10_000 }).toEqual([false, false, false, false, false]);
+    expect(await runningWithin()).toEqual([]);
+  });
+
+  // Whatever else runs in this folder.
+  async function runningWithin(): Promise<string[]> {
+    const names = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+    const places = await Promise.all(names.map((name) => readlink(`/proc/${name}/cwd`).catch(() => '')));
+    return places.filter((where) => where.startsWith(folder));
+  }
+});

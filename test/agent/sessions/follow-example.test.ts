@@ -1,0 +1,62 @@
+// The example that draws a conversation, as the processes it is meant for: two follow one session while a third speaks,
+// and one of the two is killed in the middle and comes back.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { held, openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+let children: ChildProcess[];
+beforeEach(async () => {
+  world = await openWorld();
+  children = [];
+});
+afterEach(async () => {
+  for (const child of children) if (child.exitCode === null && child.signalCode === null) await kill(child);
+  await world.reset();
+  await world.close();
+});
+
+async function kill(child: ChildProcess): Promise<void> {
+  const gone = once(child, 'exit');
+  child.kill('SIGKILL');
+  await gone;
+}
+
+test('two clients that follow and one that prompts see the same, and one that is killed and returns has missed nothing', { timeout: 60_000 }, async () => {
+  const agent = await world.start();
+  const answer = held();
+  world.gateway.answer(() => answer.answer);
+
+  function client(...given: string[]) {
+    const child = spawn(process.execPath, [join(import.meta.dirname, '../../../examples/agent-follow.ts'), '--session', 'shown', ...given], {
+      env: { PATH: process.env['PATH'], TOWNHALL_AGENT_URL: agent.url, TOWNHALL_AGENT_TOKEN: agent.token },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    children.push(child);
+    let said = '';
+    child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
+    return { child, lines: () => said.split('\n').slice(0, -1) };
+  }
+
+  const stays = client();
+  const dies = client();
+  const speaks = client('Tell me of the hall.');
+  await answer.asked;
+  answer.say('It is ');
+  for (const { lines } of [stays, dies]) await expect.poll(() => lines().length, { timeout: 20_000 }).toBe(1);
+  await kill(dies.child);
+  const [known] = dies.lines();
+  const returns = client('--after', /^\d+/.exec(known ?? '')?.[0] ?? '');
+  answer.say('open.');
+  answer.end();
+  // The one that spoke ends by itself once it is answered.
+  if (speaks.child.exitCode === null) await once(speaks.child, 'exit');
+  expect(speaks.child.exitCode).toBe(0);
+  await expect.poll(() => stays.lines().length, { timeout: 20_000 }).toBe(2);
+  await expect.poll(() => returns.lines().length, { timeout: 20_000 }).toBe(1);
+  expect([...dies.lines(), ...returns.lines()]).toEqual(stays.lines());
+  expect(speaks.lines()).toEqual(stays.lines());
+  expect(stays.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual(['You    Tell me of the hall.', 'Agent  It is open.']);
+});

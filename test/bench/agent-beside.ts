@@ -1,0 +1,238 @@
+// The agent beside opencode 1.18, both measured in one run by one client against one scripted model, in turns A B A B:
+//
+//   node test/bench/agent-beside.ts [--peer PATH_OF_ITS_BINARY] [--rounds 3] [--events 10000] [--sessions 1000]
+//
+// The peer is `npm install opencode-ai@1.18.33` in a folder of its own; its binary lies in the package of the platform,
+// opencode-<os>-<arch>/bin/opencode. TOWNHALL_BENCH_PEER names it too. Without it the peer's column stays empty.
+// Each visit starts a process on the data of the visits before it, so that starts after the first are starts with data.
+// On our side everything is on as it is by default: durable commits, the guard, the token, validation, the access log.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { opencode, townhall, type Running, type Runtime } from './agent-runtimes.ts';
+
+const { values } = parseArgs({
+  options: { peer: { type: 'string' }, rounds: { type: 'string', default: '3' }, events: { type: 'string', default: '10000' }, sessions: { type: 'string', default: '1000' }, help: { type: 'boolean', short: 'h' } },
+});
+if (values.help) {
+  console.log('Usage: node test/bench/agent-beside.ts [--peer BINARY] [--rounds N] [--events N] [--sessions N]\nWithout --peer or TOWNHALL_BENCH_PEER only our own column is measured.');
+  process.exit(0);
+}
+const peer = values.peer ?? process.env['TOWNHALL_BENCH_PEER'];
+const [rounds, wantedEvents, idleSessions] = [Number(values.rounds), Number(values.events), Number(values.sessions)] as [number, number, number];
+
+// What each row is on either side, and the target that is ours alone.
+const rows = {
+  'start with data → first 200 on health, ms': { how: 'spawn to the first 200, asked every 10 ms', target: 1_000 },
+  'create a session, one client, ms': { how: 'POST /api/sdk/sessions · POST /session', target: 3 },
+  'create, 16 clients, ms each of them': { how: 'the same over 16 connections; time divided by the number made', target: 1 },
+  'memory of the process with the idle sessions, MB': { how: 'resident, children included, 2 s after the last was made', target: 250 },
+  'admit a prompt, ms': { how: 'POST …/prompt to 202 · POST /api/session/:id/prompt to 200, to an idle session each; the turn is waited for in between', target: 4 },
+  '100 prompts at once into one session, ms until each answer': { how: 'the same routes over 100 connections', target: 50 },
+  'one-token turn, accepted to first text at the client, ms': { how: 'POST …/prompt and its event stream · POST /session/:id/prompt_async and /event', target: 20 },
+  'one-token turn, whole, ms': { how: 'prompt to run.settled on the stream · POST /session/:id/message to its answer', target: 20 },
+  'chunk, model writes to client reads, p50 ms': { how: '100 chunks with 20 ms between them, the time of writing in each', target: 1 },
+  'chunk, p99 ms': { how: 'the same', target: 5 },
+  'replay of the events, whole, ms': { how: 'GET …/events?after=0 · GET /api/session/:id/event?after=0, until the last of the wanted number', target: 250 },
+  'replay, first byte, ms': { how: 'the same', target: 20 },
+  'resume with 100 missed, ms': { how: 'the same, from 100 before the newest', target: 5 },
+  'fork of a session of 200 messages, ms': { how: 'POST …/fork · POST /session/:id/fork', target: 5 },
+} as const;
+type Row = keyof typeof rows;
+
+const sorted = (all: readonly number[]) => [...all].sort((a, b) => a - b);
+const median = (all: readonly number[]) => sorted(all)[Math.floor(all.length / 2)] ?? Number.NaN;
+const share = (all: readonly number[], part: number) => sorted(all)[Math.min(all.length - 1, Math.floor(all.length * part))] ?? Number.NaN;
+const timed = async (work: () => Promise<unknown>) => {
+  const begunMs = performance.now();
+  await work();
+  return performance.now() - begunMs;
+};
+async function times(count: number, work: (index: number) => Promise<unknown>): Promise<number[]> {
+  const all: number[] = [];
+  for (let index = 0; index < count; index += 1) all.push(await timed(() => work(index)));
+  return all;
+}
+
+interface Kept {
+  figures: Map<Row, number[]>;
+  /** A session of 200 messages, and one with many events. */
+  long?: string;
+  many?: { sessionId: string; head: number };
+  refused: Set<string>;
+}
+
+async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<void> {
+  const note = (row: Row, figure: number) => kept.figures.set(row, [...(kept.figures.get(row) ?? []), figure]);
+  const measure = async (row: Row, work: () => Promise<number>) => {
+    try {
+      note(row, await work());
+    } catch (error) {
+      kept.refused.add(`${row}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  };
+  if (!isFirst) note('start with data → first 200 on health, ms', running.startedMs);
+  // The first of everything is slower on both sides and is nobody's figure.
+  const warm = await running.create();
+  await running.turn(warm, 'TOK=1');
+  await times(20, () => running.create());
+
+  await measure('create a session, one client, ms', async () => median(await times(100, () => running.create())));
+  await measure('create, 16 clients, ms each of them', async () => {
+    const rest = Math.max(16, isFirst ? idleSessions - 121 : 160);
+    const each = Math.ceil(rest / 16);
+    return (await timed(() => Promise.all(Array.from({ length: 16 }, () => times(each, () => running.create()))))) / (each * 16);
+  });
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  if (isFirst) await measure('memory of the process with the idle sessions, MB', async () => running.residentMb());
+
+  await measure('one-token turn, whole, ms', async () => median(await times(30, () => running.turn(warm, 'TOK=1'))));
+  await measure('one-token turn, accepted to first text at the client, ms', async () => {
+    const stream = await running.follow(warm);
+    const all: number[] = [];
+    for (let index = 0; index < 30; index += 1) {
+      const begunMs = performance.now();
+      await running.begin(warm, 'TOK=1');
+      all.push((await stream.until(({ kind }) => kind === 'text')).atMs - begunMs);
+      await stream.until(({ kind }) => kind === 'end');
+    }
+    stream.close();
+    return median(all);
+  });
+  const chunks: number[] = [];
+  await measure('chunk, model writes to client reads, p50 ms', async () => {
+    const stream = await running.follow(warm);
+    await running.begin(warm, 'TOK=100 GAP=20 STAMP');
+    await stream.until(({ kind, text, atMs }) => {
+      for (const [, stamp] of text.matchAll(/<([\d.]+)>/g)) chunks.push(atMs - Number(stamp));
+      return kind === 'end';
+    });
+    stream.close();
+    if (chunks.length < 90) throw new Error(`only ${chunks.length} of 100 chunks were seen one by one`);
+    return median(chunks);
+  });
+  if (chunks.length > 0) note('chunk, p99 ms', share(chunks, 0.99));
+  await measure('admit a prompt, ms', async () => {
+    const fresh = [];
+    for (let index = 0; index < 20; index += 1) fresh.push(await running.create());
+    const all: number[] = [];
+    for (const sessionId of fresh) {
+      all.push(await timed(() => running.admit(sessionId, 'TOK=1')));
+      await new Promise((resolve) => setTimeout(resolve, 150));
+    }
+    return median(all);
+  });
+  await measure('100 prompts at once into one session, ms until each answer', async () => {
+    const sessionId = await running.create();
+    const all = await Promise.all(Array.from({ length: 100 }, () => timed(() => running.admit(sessionId, 'TOK=1'))));
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    return median(all);
+  });
+
+  if (kept.long === undefined) {
+    kept.long = await running.create();
+    for (let index = 0; index < 100; index += 1) await running.turn(kept.long, 'TOK=1');
+  }
+  const { long } = kept;
+  await measure('fork of a session of 200 messages, ms', async () => median(await times(5, () => running.fork(long))));
+  if (kept.many === undefined) {
+    const sessionId = await running.create();
+    let head = 0;
+    while (head < wantedEvents) head = await running.grow(sessionId);
+    kept.many = { sessionId, head };
+  }
+  const { many } = kept;
+  const replays = [];
+  try {
+    for (let index = 0; index < 3; index += 1) replays.push(await running.replay(many.sessionId, 0, wantedEvents));
+    note('replay of the events, whole, ms', median(replays.map(({ wholeMs }) => wholeMs)));
+    note('replay, first byte, ms', median(replays.map(({ firstMs }) => firstMs)));
+    note('resume with 100 missed, ms', median(await times(10, () => running.replay(many.sessionId, many.head - 100, 100))));
+  } catch (error) {
+    kept.refused.add(`replay: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+// One model for both, in the protocol of our gateway and in that of chat completions.
+const provider = createServer((incoming, answer) => {
+  void (async () => {
+    const pieces: Buffer[] = [];
+    for await (const piece of incoming) pieces.push(piece as Buffer);
+    const isOurs = incoming.url === '/v1/ai/stream';
+    if (!isOurs && incoming.url !== '/v1/chat/completions') return void answer.writeHead(404, { 'content-type': 'application/json' }).end('{}');
+    const body = JSON.parse(Buffer.concat(pieces).toString()) as { stream?: boolean; prompt?: { role: string; content: unknown }[]; messages?: { role: string; content: unknown }[] };
+    const asked = JSON.stringify((body.prompt ?? body.messages ?? []).findLast(({ role }) => role === 'user')?.content ?? '');
+    const count = Number(/TOK=(\d+)/.exec(asked)?.[1] ?? 1);
+    const gapMs = Number(/GAP=(\d+)/.exec(asked)?.[1] ?? 0);
+    const usage = { prompt_tokens: 10, completion_tokens: count, total_tokens: 10 + count };
+    if (!isOurs && body.stream !== true) {
+      const choices = [{ index: 0, message: { role: 'assistant', content: 'A title' }, finish_reason: 'stop' }];
+      return void answer.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model: 'fake-1', choices, usage }));
+    }
+    const send = (part: object) => answer.write(`data: ${JSON.stringify(part)}\n\n`);
+    const chunk = (delta: object, finish: string | null) => send({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'fake-1', choices: [{ index: 0, delta, finish_reason: finish }] });
+    answer.writeHead(200, { 'content-type': 'text/event-stream' });
+    if (isOurs) {
+      send({ type: 'stream-start', warnings: [] });
+      send({ type: 'text-start', id: 't' });
+    } else chunk({ role: 'assistant', content: '' }, null);
+    for (let index = 0; index < count && !answer.destroyed; index += 1) {
+      const text = asked.includes('STAMP') ? `<${performance.now().toFixed(2)}>` : `word${index} `;
+      if (isOurs) send({ type: 'text-delta', id: 't', delta: text });
+      else chunk({ content: text }, null);
+      if (gapMs > 0) await new Promise((resolve) => setTimeout(resolve, gapMs));
+    }
+    if (isOurs) {
+      send({ type: 'text-end', id: 't' });
+      send({ type: 'finish', finishReason: { unified: 'stop' }, usage: { inputTokens: { total: 10 }, outputTokens: { total: count } } });
+    } else {
+      chunk({}, 'stop');
+      send({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'fake-1', choices: [], usage });
+    }
+    answer.end('data: [DONE]\n\n');
+  })().catch(() => answer.destroy());
+});
+provider.listen(0, '127.0.0.1');
+await once(provider, 'listening');
+const providerUrl = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`;
+const folder = mkdtempSync(join(tmpdir(), 'townhall-beside-'));
+const runtimes: Runtime[] = [townhall(join(folder, 'townhall'), providerUrl)];
+if (peer === undefined) console.error('NO PEER: neither --peer nor TOWNHALL_BENCH_PEER names the binary of opencode, so its column stays empty.');
+else runtimes.push(opencode(peer, join(folder, 'opencode'), providerUrl));
+const all = runtimes.map((): Kept => ({ figures: new Map(), refused: new Set() }));
+try {
+  for (let round = 0; round <= rounds; round += 1) {
+    for (const [index, runtime] of runtimes.entries()) {
+      const begunMs = performance.now();
+      const running = await runtime.start();
+      try {
+        await visit(running, all[index] as Kept, round === 0);
+      } finally {
+        await running.stop();
+      }
+      console.error(`round ${round}, ${runtime.name}: ${((performance.now() - begunMs) / 1_000).toFixed(0)} s, load ${loadavg()[0]?.toFixed(1)}`);
+    }
+  }
+  console.log(`node ${process.version}, load ${loadavg().map((load) => load.toFixed(1)).join(' ')}, ${rounds + 1} visits each in turns, medians; ${wantedEvents} events, ${idleSessions} sessions`);
+  console.log(`${'row'.padEnd(60)} ${'townhall'.padStart(10)} ${'opencode'.padStart(10)} ${'ratio'.padStart(7)} ${'target'.padStart(7)}`);
+  let isBehind = false;
+  for (const [row, { target }] of Object.entries(rows) as [Row, { target: number }][]) {
+    const [ours = Number.NaN, theirs = Number.NaN] = all.map(({ figures }) => median(figures.get(row) ?? []));
+    const show = (figure: number) => (Number.isNaN(figure) ? '–' : figure >= 100 ? figure.toFixed(0) : figure.toFixed(1));
+    isBehind ||= Number.isNaN(ours) || ours > theirs;
+    console.log(`${row.padEnd(60)} ${show(ours).padStart(10)} ${show(theirs).padStart(10)} ${(Number.isNaN(theirs) ? '–' : `${(theirs / ours).toFixed(1)}×`).padStart(7)} ${`≤ ${target}`.padStart(7)}${ours > theirs ? '  BEHIND' : ''}${ours > target ? '  above target' : ''}`);
+  }
+  for (const [index, { refused }] of all.entries()) for (const reason of refused) console.log(`${runtimes[index]?.name} could not: ${reason}`);
+  console.log('\nHow each row was measured, ours · theirs:');
+  for (const [row, { how }] of Object.entries(rows)) console.log(`  ${row}: ${how}`);
+  console.log('Ours counts messages, parts and runs among its events; the peer\'s were made of admitted prompts, the only ones that it keeps in that number.');
+  process.exitCode = isBehind ? 1 : 0;
+} finally {
+  provider.closeAllConnections();
+  provider.close();
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,296 @@
+// The two agent runtimes of the side-by-side: each as a process of its own with a folder that stays, behind one interface
+// of what is measured. It hides which route of each does a thing; where the peer has two, the faster one is taken.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { Agent, request, type IncomingMessage } from 'node:http';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+
+export interface Said {
+  /** Text as it grew, or that the turn has ended. */
+  kind: 'text' | 'end';
+  text: string;
+  atMs: number;
+}
+
+export interface Stream {
+  /** Resolves with the first that fits; throws after half a minute. */
+  until(fits: (said: Said) => boolean): Promise<Said>;
+  close(): void;
+}
+
+export interface Replay {
+  events: number;
+  firstMs: number;
+  wholeMs: number;
+  bytes: number;
+}
+
+export interface Running {
+  startedMs: number;
+  residentMb(): number;
+  create(): Promise<string>;
+  /** Accepted and durable; the turn goes on by itself. */
+  admit(sessionId: string, text: string): Promise<void>;
+  /** A whole turn. */
+  turn(sessionId: string, text: string): Promise<void>;
+  follow(sessionId: string): Promise<Stream>;
+  /** The route with which a followed turn is begun. */
+  begin(sessionId: string, text: string): Promise<void>;
+  fork(sessionId: string): Promise<void>;
+  /** Adds durable events to a session, and says how many it has. */
+  grow(sessionId: string): Promise<number>;
+  /** Reads `count` durable events after a seq. */
+  replay(sessionId: string, after: number, count: number): Promise<Replay>;
+  stop(): Promise<void>;
+}
+
+export interface Runtime {
+  name: string;
+  start(): Promise<Running>;
+}
+
+const patienceMs = 30_000;
+const startPatienceMs = 120_000;
+
+export function townhall(folder: string, providerUrl: string): Runtime {
+  const root = join(import.meta.dirname, '..', '..');
+  const sessions = '/api/sdk/sessions';
+  return {
+    name: 'townhall',
+    async start() {
+      const port = await freePort();
+      const given = [join(root, 'src/cli/main.ts'), 'agent', '--port', String(port), '--data-dir', folder, '--gateway-url', providerUrl];
+      const env = { PATH: process.env['PATH'], HOME: folder, AGENT_GATEWAY_TOKEN: 'th_usr_bench', LOG_LEVEL: 'info' };
+      const { child, startedMs } = await launch(process.execPath, given, { env, cwd: folder, health: `http://127.0.0.1:${port}/health` });
+      const door = createDoor(port, `Bearer ${readFileSync(join(folder, 'agent.token'), 'utf8').trim()}`);
+      const post = (path: string, body: object) => door.call('POST', `${sessions}${path}`, body);
+      const prompt = (sessionId: string, text: string) => post(`/${sessionId}/prompt`, { text });
+      const headOf = async (sessionId: string) => (await door.call('GET', `${sessions}/${sessionId}`)) as { headSeq: number };
+      const follow = async (sessionId: string) => {
+        const { headSeq } = await headOf(sessionId);
+        return door.stream(`${sessions}/${sessionId}/events?after=${headSeq}`, (event) => {
+          const { type, delta } = event as { type: string; delta?: string };
+          return type === 'part.delta' ? { kind: 'text', text: delta ?? '' } : type === 'run.settled' ? { kind: 'end', text: '' } : null;
+        });
+      };
+      return {
+        startedMs,
+        residentMb: () => residentMb(child),
+        create: async () => ((await post('', {})) as { id: string }).id,
+        admit: async (sessionId, text) => void (await prompt(sessionId, text)),
+        async turn(sessionId, text) {
+          const stream = await follow(sessionId);
+          await prompt(sessionId, text);
+          await stream.until(({ kind }) => kind === 'end');
+          stream.close();
+        },
+        follow,
+        begin: async (sessionId, text) => void (await prompt(sessionId, text)),
+        fork: async (sessionId) => void (await post(`/${sessionId}/fork`, {})),
+        async grow(sessionId) {
+          await Promise.all(Array.from({ length: 64 }, () => prompt(sessionId, 'TOK=1')));
+          const stream = await door.stream(`${sessions}/${sessionId}/events?until=idle&after=0`, () => null);
+          await stream.ended;
+          return (await headOf(sessionId)).headSeq;
+        },
+        replay: (sessionId, after, count) => door.replay(`${sessions}/${sessionId}/events?after=${after}`, count, (line) => line.startsWith('id: ')),
+        stop: () => stop(child),
+      };
+    },
+  };
+}
+
+export function opencode(binary: string, folder: string, providerUrl: string): Runtime {
+  return {
+    name: 'opencode',
+    async start() {
+      const port = await freePort();
+      const work = join(folder, 'work');
+      mkdirSync(work, { recursive: true });
+      const models = { 'fake-1': { name: 'fake-1', limit: { context: 1_000_000, output: 8_000 } } };
+      const provider = { fake: { npm: '@ai-sdk/openai-compatible', name: 'Fake', options: { baseURL: `${providerUrl}/v1`, apiKey: 'x' }, models } };
+      writeFileSync(join(work, 'opencode.json'), JSON.stringify({ model: 'fake/fake-1', small_model: 'fake/fake-1', autoupdate: false, share: 'disabled', provider }));
+      const own = (name: string) => join(folder, name);
+      const env = {
+        PATH: process.env['PATH'], HOME: folder, XDG_DATA_HOME: own('data'), XDG_CONFIG_HOME: own('config'), XDG_CACHE_HOME: own('cache'), XDG_STATE_HOME: own('state'),
+        OPENCODE_DISABLE_AUTOUPDATE: '1', OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_SERVER_PASSWORD: 'bench',
+      };
+      const authorization = `Basic ${Buffer.from('opencode:bench').toString('base64')}`;
+      const { child, startedMs } = await launch(binary, ['serve', '--port', String(port), '--hostname', '127.0.0.1'], { env, cwd: work, health: `http://127.0.0.1:${port}/global/health`, authorization });
+      const door = createDoor(port, authorization);
+      const admit = (sessionId: string, text: string, resume: boolean) => door.call('POST', `/api/session/${sessionId}/prompt`, { prompt: { text }, resume });
+      const follow = (sessionId: string) =>
+        door.stream('/event', (event) => {
+          const { type, properties } = event as { type: string; properties?: { sessionID?: string; delta?: string } };
+          if (properties?.sessionID !== sessionId) return null;
+          return type === 'message.part.delta' ? { kind: 'text', text: properties.delta ?? '' } : type === 'session.idle' ? { kind: 'end', text: '' } : null;
+        });
+      const created: string[] = [];
+      return {
+        startedMs,
+        residentMb: () => residentMb(child),
+        async create() {
+          const { id } = (await door.call('POST', '/session', {})) as { id: string };
+          created.push(id);
+          return id;
+        },
+        // The newer API is the one whose admission is durable; `prompt_async` answers before anything is kept.
+        admit: async (sessionId, text) => void (await admit(sessionId, text, true)),
+        turn: async (sessionId, text) => void (await door.call('POST', `/session/${sessionId}/message`, { parts: [{ type: 'text', text }] })),
+        follow,
+        begin: async (sessionId, text) => void (await door.call('POST', `/session/${sessionId}/prompt_async`, { parts: [{ type: 'text', text }] })),
+        fork: async (sessionId) => void (await door.call('POST', `/session/${sessionId}/fork`, {})),
+        async grow(sessionId) {
+          const seqs = await Promise.all(Array.from({ length: 64 }, async () => ((await admit(sessionId, 'TOK=1', false)) as { data: { admittedSeq: number } }).data.admittedSeq));
+          return Math.max(...seqs);
+        },
+        replay: (sessionId, after, count) => door.replay(`/api/session/${sessionId}/event?after=${after}`, count, (line) => line.startsWith('data: ') && line.includes('"durable"')),
+        stop: () => stop(child),
+      };
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}
+
+/** Starts it and asks for its health every few milliseconds, until the first 200. */
+async function launch(command: string, given: string[], { env, cwd, health, authorization }: { env: Record<string, string | undefined>; cwd: string; health: string; authorization?: string }): Promise<{ child: ChildProcess; startedMs: number }> {
+  mkdirSync(cwd, { recursive: true });
+  const begunMs = performance.now();
+  const child = spawn(command, given, { env, cwd, stdio: ['ignore', 'ignore', 'inherit'] });
+  for (;;) {
+    if (child.exitCode !== null) throw new Error(`${command} ended with ${child.exitCode} before it answered.`);
+    if (performance.now() - begunMs > startPatienceMs) throw new Error(`${command} did not answer within two minutes.`);
+    const answer = await fetch(health, { headers: authorization === undefined ? {} : { authorization }, signal: AbortSignal.timeout(1_000) }).catch(() => null);
+    await answer?.text().catch(() => null);
+    if (answer?.status === 200) return { child, startedMs: performance.now() - begunMs };
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = once(child, 'exit');
+  child.kill('SIGTERM');
+  const late = setTimeout(() => child.kill('SIGKILL'), 10_000);
+  await gone;
+  clearTimeout(late);
+}
+
+/** Of the process and all that it has started. */
+function residentMb({ pid }: ChildProcess): number {
+  const family = new Set([pid]);
+  const processes = readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number).sort((a, b) => a - b);
+  let kilobytes = 0;
+  for (const each of processes) {
+    try {
+      const status = readFileSync(`/proc/${each}/status`, 'utf8');
+      if (family.has(Number(/PPid:\s+(\d+)/.exec(status)?.[1]))) family.add(each);
+      if (family.has(each)) kilobytes += Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0);
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  return kilobytes / 1024;
+}
+
+function createDoor(port: number, authorization: string) {
+  const agent = new Agent({ keepAlive: true, maxSockets: 256 });
+
+  function send(method: string, path: string, body?: object): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
+      const headers = { authorization, ...(bytes ? { 'content-type': 'application/json', 'content-length': bytes.length } : {}) };
+      const call = request({ host: '127.0.0.1', port, method, path, headers, agent: path.includes('/event') ? false : agent }, resolve);
+      call.on('error', reject);
+      call.end(bytes);
+    });
+  }
+
+  async function read(response: IncomingMessage): Promise<string> {
+    const pieces: Buffer[] = [];
+    for await (const piece of response) pieces.push(piece as Buffer);
+    return Buffer.concat(pieces).toString('utf8');
+  }
+
+  async function* lines(response: IncomingMessage): AsyncGenerator<string> {
+    let rest = '';
+    for await (const piece of response) {
+      const all = (rest + (piece as Buffer).toString('utf8')).split('\n');
+      rest = all.pop() ?? '';
+      yield* all;
+    }
+  }
+
+  return {
+    async call(method: string, path: string, body?: object): Promise<unknown> {
+      const response = await send(method, path, body);
+      const text = await read(response);
+      if ((response.statusCode ?? 500) >= 300) throw new Error(`${method} ${path} is ${response.statusCode}: ${text.slice(0, 300)}`);
+      return text === '' ? null : JSON.parse(text);
+    },
+    async stream(path: string, tell: (event: unknown) => Omit<Said, 'atMs'> | null): Promise<Stream & { ended: Promise<void> }> {
+      const response = await send('GET', path);
+      const said: Said[] = [];
+      let wake = () => {};
+      const opened = Promise.withResolvers<void>();
+      const ended = (async () => {
+        for await (const line of lines(response)) {
+          opened.resolve();
+          if (!line.startsWith('data: ')) continue;
+          const told = tell(JSON.parse(line.slice(6)));
+          if (told) said.push({ ...told, atMs: performance.now() });
+          wake();
+        }
+      })().catch(() => {});
+      await opened.promise;
+      return {
+        ended,
+        close: () => response.destroy(),
+        async until(fits) {
+          const lateMs = performance.now() + patienceMs;
+          for (;;) {
+            for (let one = said.shift(); one; one = said.shift()) if (fits(one)) return one;
+            if (performance.now() > lateMs) throw new Error(`Nothing that fits came from ${path}.`);
+            await new Promise<void>((resolve) => {
+              const timer = setTimeout(resolve, 1_000);
+              wake = () => {
+                clearTimeout(timer);
+                resolve();
+              };
+              if (said.length > 0) wake();
+            });
+          }
+        },
+      };
+    },
+    async replay(path: string, count: number, isDurable: (line: string) => boolean): Promise<Replay> {
+      const begunMs = performance.now();
+      const response = await send('GET', path);
+      let events = 0;
+      let firstMs = 0;
+      let bytes = 0;
+      const late = setTimeout(() => response.destroy(new Error(`Only ${events} of ${count} events came from ${path}.`)), 2 * patienceMs);
+      for await (const line of lines(response)) {
+        firstMs ||= performance.now() - begunMs;
+        bytes += line.length + 1;
+        if (isDurable(line)) events += 1;
+        if (events === count && line === '') break;
+      }
+      clearTimeout(late);
+      const wholeMs = performance.now() - begunMs;
+      response.destroy();
+      return { events, firstMs, wholeMs, bytes };
+    },
+  };
+}

@@ -1,0 +1,27 @@
+// The gateway that first-byte.ts measures: as the environment configures it, with a token for the local user on its
+// first line of output. It logs errors alone. With `alone` it is the models' service by itself, without a database, so
+// that what the two add can be told apart.
+import { readFile } from 'node:fs/promises';
+import { createGateway } from '../../src/gateway/compose.ts';
+import { readGatewayConfig } from '../../src/gateway/config.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { createLog } from '../../src/kernel/log.ts';
+import { createRedactor } from '../../src/kernel/secret.ts';
+import { startAi, userToken as fixedToken } from '../gateway/ai/world.ts';
+
+async function startAlone(): Promise<{ url: string; token: string }> {
+  const { url } = await startAi({ models: await readFile(process.env['MODELS_FILE'] ?? '', 'utf8'), validateResponses: false });
+  return { url, token: fixedToken };
+}
+
+async function startWhole(): Promise<{ url: string; token: string }> {
+  const redactor = createRedactor();
+  const config = readGatewayConfig({}, process.env);
+  const log = createLog({ level: config.logLevel, redactor, write: (line) => void process.stderr.write(line) });
+  const gateway = await createGateway(config, { env: process.env, log, redactor, clock: systemClock });
+  const { url } = await gateway.listen();
+  const { userToken } = await gateway.issueLocalToken();
+  return { url, token: userToken };
+}
+
+process.stdout.write(`${JSON.stringify(await (process.argv.includes('alone') ? startAlone() : startWhole()))}\n`);

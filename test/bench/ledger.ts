@@ -1,0 +1,123 @@
+// What the ledger carries: hold and settle pairs a second at 100 accounts and at one, through the batches that a gateway
+// uses, beside a bare floor of the same run (single-row inserts with a commit each, on the same pool). Exits 1 below what
+// is promised: 1,500 pairs/s and 400 pairs/s. Rounds alternate, so that a neighbour on the machine meets all alike.
+//
+//   node test/bench/ledger.ts [SECONDS=5] [ROUNDS=3] [CONCURRENCY=100]     a PostgreSQL of its own
+//   BENCH_ENGINE=embedded node test/bench/ledger.ts …                      the embedded engine; nothing is promised for it
+//   BENCH_DATABASE_URL=postgres://… node test/bench/ledger.ts …            an empty database that is there
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { credits, creditsStore, directoryJournal, type Credits, type LedgerVerdict } from '../../src/gateway/credits/index.ts';
+import type { UsageFacts } from '../../src/gateway/usage/index.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { connect, type Database } from '../../src/kernel/database.ts';
+import { id } from '../../src/kernel/ids.ts';
+import { startServer } from '../support/postgres-server.ts';
+import { migrateAll, silentLog } from '../support/template.ts';
+
+const [seconds = 5, rounds = 3, concurrency = 100] = process.argv.slice(2).map(Number);
+const promised = { many: 1_500, hot: 400 };
+const isEmbedded = process.env['BENCH_ENGINE'] === 'embedded';
+const given = process.env['BENCH_DATABASE_URL'];
+
+const facts: UsageFacts = {
+  action: 'text', model: 'acme/fast', provider: 'acme', units: {}, outcome: 'completed', estimated: false, ttftMs: 12, durationMs: 34,
+  tokens: { input: 100, cachedInput: 0, cacheWrite: 0, output: 50, reasoning: 0 },
+};
+
+interface Measured {
+  perSecond: number;
+  /** Of one pair, or one insert. */
+  p50Ms: number;
+  p99Ms: number;
+}
+
+async function measure(work: (worker: number) => Promise<unknown>): Promise<Measured> {
+  const times: number[] = [];
+  const startedMs = performance.now();
+  const endMs = startedMs + seconds * 1_000;
+  await Promise.all(
+    Array.from({ length: concurrency }, async (_, worker) => {
+      while (performance.now() < endMs) {
+        const beganMs = performance.now();
+        await work(worker);
+        times.push(performance.now() - beganMs);
+      }
+    }),
+  );
+  const sorted = times.toSorted((a, b) => a - b);
+  const at = (share: number) => Math.round((sorted[Math.floor(sorted.length * share)] ?? 0) * 10) / 10;
+  return { perSecond: Math.round(times.length / ((performance.now() - startedMs) / 1_000)), p50Ms: at(0.5), p99Ms: at(0.99) };
+}
+
+async function pair(ledger: Credits['ledger'], userId: string): Promise<void> {
+  const hold = await ledger.hold({ requestId: id('req'), userId, bureauId: 'local', tokenId: 'tok_bench', action: 'text', model: 'acme/fast', provider: 'acme' }, 100n);
+  await hold.settle(40n, facts);
+}
+
+async function makeUsers({ sql, tx }: Database, { balances }: Credits, count: number): Promise<string[]> {
+  await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+  const users = Array.from({ length: count }, () => id('usr'));
+  for (const userId of users) {
+    await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+    await tx((own) => balances.post(own, { userId, kind: 'grant', ref: userId, credits: 10n ** 12n, reason: 'bench' }));
+  }
+  return users;
+}
+
+const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+
+async function bench(database: Database, journalPath: string): Promise<boolean> {
+  await migrateAll(database);
+  const service = credits({
+    store: creditsStore(database),
+    journal: directoryJournal(journalPath),
+    users: { findUser: async () => null },
+    audit: { record: async () => undefined },
+    log: silentLog,
+    clock: systemClock,
+    isAlone: isEmbedded,
+    startingCredits: 0n,
+    retentionDays: 400,
+  });
+  await service.start();
+  const users = await makeUsers(database, service, 101);
+  const hot = users.pop() as string;
+  await database.sql`create table public.bench_floor (n bigint generated always as identity primary key, worker integer not null)`;
+  const floor = () => measure((worker) => database.sql`insert into public.bench_floor (worker) values (${worker})`);
+  const many = () => measure((worker) => pair(service.ledger, users[(worker + Math.floor(Math.random() * 100)) % 100] as string));
+  const one = () => measure(() => pair(service.ledger, hot));
+
+  const rates: Record<'floor' | 'many' | 'hot', number[]> = { floor: [], many: [], hot: [] };
+  for (let round = 1; round <= rounds; round += 1) {
+    for (const [name, run] of [['floor', floor], ['many', many], ['hot', one]] as const) {
+      const { perSecond, p50Ms, p99Ms } = await run();
+      rates[name].push(perSecond);
+      console.log(`round ${round}: ${name.padEnd(5)} ${String(perSecond).padStart(6)}/s, p50 ${p50Ms} ms, p99 ${p99Ms} ms`);
+    }
+  }
+  const verdict: LedgerVerdict = await service.verify();
+  await service.close();
+  const [bare, pairs, hotPairs] = [median(rates.floor), median(rates.many), median(rates.hot)];
+  console.log(`${database.engine}, ${concurrency} calls at once: floor ${bare} inserts/s; 100 accounts ${pairs} pairs/s (promised ${promised.many}); one account ${hotPairs} pairs/s (promised ${promised.hot})`);
+  console.log(`${verdict.holds} holds, ${verdict.transactions} transactions; the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`);
+  return verdict.ok && (isEmbedded || (pairs >= promised.many && hotPairs >= promised.hot));
+}
+
+const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-bench-'));
+const server = isEmbedded || given !== undefined ? undefined : await startServer();
+let isHeld = false;
+try {
+  const database = await connect(isEmbedded ? { path: join(folder, 'townhall.db') } : { url: given ?? server?.url ?? '' }, { log: silentLog });
+  try {
+    isHeld = await bench(database, join(folder, 'journal'));
+  } finally {
+    await database.close();
+  }
+} finally {
+  await server?.stop();
+  await rm(folder, { recursive: true, force: true });
+}
+console.log(isHeld ? 'held' : 'broken');
+process.exit(isHeld ? 0 : 1);

@@ -1,0 +1,106 @@
+// A person buys credits: from the product's button to the page at the provider, back to our result page, which turns
+// by itself when the money is there. In a real Chromium that reaches nothing but this machine; the provider's page is
+// played by a server of the test. Where there is no Chromium this is skipped, loudly.
+import { existsSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { startPayments, type PaymentsWorld } from '../gateway/payments/world.ts';
+
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
+const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
+
+describe.skipIf(isAbsent())('a person who buys credits', () => {
+  let world: PaymentsWorld;
+  let browser: Browser;
+  let provider: { server: Server; origin: string };
+
+  beforeAll(async () => {
+    world = await startPayments({ hasOwnAddress: true });
+    provider = await startPage(world);
+    browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'] });
+  });
+  afterAll(async () => {
+    await browser?.close();
+    provider?.server.close();
+    await world?.close();
+  });
+
+  test.each(['stripe', 'creem'] as const)('through %s comes back to a page that tells when the credits are there, once', async (method) => {
+    const { userId, client } = await world.newUser();
+    const made = await client.payments.createCheckout({ method, amount: 1_000, return_to: 'http://127.0.0.1:43127/account?tab=credits' });
+    const id = made.checkout_url?.split('/').at(-1) ?? '';
+    const { page, outside, complaints } = await open(browser);
+
+    await page.goto(`${provider.origin}/${method}/${id}`);
+    await page.getByRole('link', { name: 'Pay' }).click();
+    await page.getByRole('heading', { name: 'Your payment is being confirmed' }).waitFor();
+    expect(new URL(page.url()).origin).toBe(world.url);
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+
+    const event = world[method].pay(id);
+    expect(await world.deliver(method, event)).toMatchObject({ outcome: 'accepted' });
+    // Nobody touches the page: it asks by itself.
+    await page.getByRole('heading', { name: 'Thank you' }).waitFor({ timeout: 20_000 });
+    expect(await page.locator('main').innerText()).toContain(method === 'stripe' ? 'USD 10.00 were paid, and 10,000,000 credits were added' : 'EUR 10.00 were paid, and 10,000,000 credits were added');
+    expect(await page.getByRole('link').getAttribute('href')).toBe(`http://127.0.0.1:43127/account?tab=credits#payment_id=${made.payment_id}`);
+    expect(await page.locator('meta[http-equiv="refresh"]').count()).toBe(0);
+    // The page's own style is let through by its policy.
+    expect(await page.locator('main').evaluate((main) => getComputedStyle(main).borderRadius)).toBe('12px');
+    expect(await world.deliver(method, event)).toMatchObject({ outcome: 'duplicate' });
+    expect([await world.balance(userId), await world.postings(userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1]);
+    await page.close();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  });
+
+  test('and goes back without paying is told that nothing was paid', async () => {
+    const { userId, client } = await world.newUser();
+    const made = await client.payments.createCheckout({ method: 'stripe', amount: 1_000 });
+    const { page, outside, complaints } = await open(browser);
+    await page.goto(`${provider.origin}/stripe/${made.checkout_url?.split('/').at(-1)}`);
+    await page.getByRole('link', { name: 'Back' }).click();
+    await page.getByRole('heading', { name: 'Nothing was paid' }).waitFor();
+    await page.close();
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  });
+});
+
+/** The providers' pages as far as a person sees them: two links, to where we asked to be sent. */
+async function startPage(world: PaymentsWorld): Promise<{ server: Server; origin: string }> {
+  const server = createServer((request, response) => {
+    const [, method, id = ''] = (request.url ?? '').split('/');
+    const session = world.stripe.sessions.get(id);
+    // Creem adds members of its own.
+    const success = method === 'stripe' ? session?.success_url : `${world.creem.checkouts.get(id)?.success_url}&checkout_id=${id}&order_id=ord_1&customer_id=cust_1&signature=00`;
+    response.writeHead(200, { 'content-type': 'text/html' });
+    response.end(`<!doctype html><link rel="icon" href="data:,"><a href="${success}">Pay</a> <a href="${session?.cancel_url ?? ''}">Back</a>`);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { server, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+async function open(browser: Browser): Promise<{ page: Page; outside: string[]; complaints: string[] }> {
+  const page = await browser.newPage();
+  const outside: string[] = [];
+  const complaints: string[] = [];
+  await page.context().route('**/*', (route) => {
+    const { hostname, href } = new URL(route.request().url());
+    if (hostname === '127.0.0.1') return route.continue();
+    outside.push(href);
+    return route.abort();
+  });
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('console', (message) => {
+    // A browser asks for an icon by itself, and these pages have none.
+    if (message.type() === 'error' && !message.location().url.endsWith('/favicon.ico')) complaints.push(message.text());
+  });
+  return { page, outside, complaints };
+}
+
+function isAbsent(): boolean {
+  if (existsSync(executablePath)) return false;
+  console.warn(`SKIPPED: there is no Chromium at ${executablePath}, so nobody buys anything in a browser; install it or set CHROMIUM_PATH`);
+  return true;
+}

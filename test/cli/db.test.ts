@@ -1,0 +1,177 @@
+// A backup of the one database and its restore on a fresh host, on both engines: everything is there again under the same
+// master key, and under a wrong one or none nothing starts and nothing is changed.
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { createGatewayClient } from '@townhall/gateway';
+import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { connect, type Database } from '../../src/kernel/database.ts';
+import { newMasterKey } from '../../src/kernel/vault.ts';
+import { silentLog } from '../support/databases.ts';
+import { startInstalledPostgres, type InstalledPostgres } from '../support/installed-postgres.ts';
+import { townhall } from './townhall.ts';
+
+// Several servers, one after the other.
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
+
+const isPostgres = inject('databaseSource')?.engine === 'postgres';
+const installed: InstalledPostgres | null = isPostgres ? await startInstalledPostgres() : null;
+if (isPostgres && installed === null) console.warn('SKIPPED: no PostgreSQL with pg_dump is installed here, so no backup of a PostgreSQL was tried.');
+
+const masterKey = newMasterKey();
+const password = 'CANARY administrator password';
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-cli-db-'));
+});
+afterAll(async () => {
+  await installed?.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** The environment by which a host finds its database; a fresh one each. */
+async function host(name: string): Promise<Record<string, string>> {
+  if (installed === null) return { DATABASE_PATH: join(folder, name, 'townhall.db') };
+  const admin = await connect({ url: installed.url }, { log: silentLog });
+  await admin.sql.unsafe(`create database ${name}`);
+  await admin.close();
+  return { DATABASE_URL: new URL(`/${name}`, installed.url).href, STORAGE_PATH: join(folder, name, 'media') };
+}
+
+async function run(given: string[], env: Record<string, string>): Promise<{ code: number | string; screen: string }> {
+  const command = townhall(given, { cwd: folder, env });
+  const code = await command.ended;
+  expect(command.screen()).not.toMatch(/CANARY|\n\s+at /);
+  return { code, screen: command.screen() };
+}
+
+async function serve(env: Record<string, string>) {
+  const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: { ADMIN_ID: 'root', ADMIN_PASSWORD: password, ...env } });
+  const url = (await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)","msg":"listening"/, 60_000))[1] ?? '';
+  const guest = createGatewayClient({ baseUrl: url });
+  const { session_token: token } = await guest.admin.login({ admin_id: 'root', password });
+  return {
+    admin: createGatewayClient({ baseUrl: url, token }),
+    async stop() {
+      server.process.kill('SIGTERM');
+      expect(await server.ended).toBe(0);
+    },
+  };
+}
+
+/** A digest over every row of the gateway's tables, without opening anything that a server would. */
+async function contents(env: Record<string, string>): Promise<string> {
+  const options = env['DATABASE_URL'] === undefined ? { path: env['DATABASE_PATH'] ?? '' } : { url: env['DATABASE_URL'] };
+  const database: Database = await connect(options, { log: silentLog });
+  try {
+    const tables = await database.sql<{ name: string }[]>`
+      select format('%I.%I', table_schema, table_name) as name from information_schema.tables
+      where table_schema in ('gateway', 'pgboss') and table_type = 'BASE TABLE' order by 1`;
+    const digest = createHash('sha256');
+    for (const { name } of tables) {
+      const [row] = await database.sql.unsafe(`select count(*)::text || ':' || coalesce(md5(string_agg(t::text, '|' order by t::text)), '') as sum from ${name} t`);
+      digest.update(`${name} ${String(row?.['sum'])}\n`);
+    }
+    return digest.digest('hex');
+  } finally {
+    await database.close();
+  }
+}
+
+describe.skipIf(isPostgres && installed === null)('townhall db', () => {
+  test('a restored host works under the same key; under a wrong key or none nothing is restored, started or changed', async () => {
+    const first = { ...(await host('first')), TOWNHALL_MASTER_KEY: masterKey };
+    const server = await serve(first);
+    await server.admin.env.upsertVariable({ key: 'SHOP_KEY', value: 'CANARY-shop-key' });
+    const bureau = await server.admin.bureaus.createBureau({ server_url: 'https://shop.example/townhall', bureau_id: 'shop' });
+
+    const file = join(folder, 'first.backup');
+    const beside = await run(['db', 'backup', file, '--json'], first);
+    expect(beside.code, beside.screen).toBe(0);
+    const done = JSON.parse(beside.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as { file: string; bytes: number };
+    expect(done).toMatchObject({ file, bytes: (await stat(file)).size, engine: isPostgres ? 'postgres' : 'embedded' });
+    expect(beside.screen).toContain('…');
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    // The server goes on, and a backup is never written over.
+    expect((await server.admin.bureaus.listBureaus()).items.map(({ bureau_id: id }) => id)).toContain('shop');
+    expect(await run(['db', 'backup', file], first)).toMatchObject({ code: 1, screen: expect.stringContaining('is there already') });
+    await server.stop();
+    const held = installed === null ? gunzipSync(await readFile(file)) : execFileSync(join(installed.binaries, 'pg_restore'), ['--file=-', file], { maxBuffer: 1 << 28 });
+    expect(held.includes('SHOP_KEY')).toBe(true);
+    expect(held.includes('CANARY')).toBe(false);
+    expect((await run(['db', 'backup', join(folder, 'idle.backup')], first)).code).toBe(0);
+
+    const fresh = await host('fresh');
+    for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
+      const refused = await run(['db', 'restore', file], { ...fresh, ...key });
+      expect(refused.code).toBe(2);
+      expect(refused.screen).toContain('Nothing was changed');
+    }
+    if (!isPostgres) expect(await readdir(join(folder, 'fresh')).catch(() => [])).toEqual([]);
+    const restored = await run(['db', 'restore', file, '--json'], { ...fresh, TOWNHALL_MASTER_KEY: masterKey });
+    expect(restored.code, restored.screen).toBe(0);
+    expect(restored.screen).toContain(`"engine":"${isPostgres ? 'postgres' : 'embedded'}","master_key":"fits"`);
+    expect(await run(['db', 'restore', file], { ...fresh, TOWNHALL_MASTER_KEY: masterKey })).toMatchObject({ code: 1, screen: expect.stringContaining('already') });
+
+    // What the start of a server refuses, it has not touched.
+    const before = await contents(fresh);
+    for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
+      const refused = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...fresh, ...key });
+      expect(refused.code).toBe(2);
+      expect(refused.screen).toMatch(/TOWNHALL_MASTER_KEY[\s\S]*Nothing was changed/);
+      expect(await contents(fresh)).toBe(before);
+    }
+    const again = await serve({ ...fresh, TOWNHALL_MASTER_KEY: masterKey });
+    const { items } = await again.admin.env.listVariables({ reveal: true });
+    expect(items.find(({ key }) => key === 'SHOP_KEY')).toMatchObject({ value: 'CANARY-shop-key', readable: true });
+    expect((await again.admin.bureaus.listBureaus()).items).toContainEqual(bureau);
+    await again.stop();
+  });
+
+  test('refuses what is no backup, a backup of the other engine, and a broken one, and leaves nothing behind', async () => {
+    const fresh = { ...(await host('other')), TOWNHALL_MASTER_KEY: masterKey };
+    const file = join(folder, 'foreign.backup');
+    await writeFile(file, 'a letter');
+    expect(await run(['db', 'restore', file], fresh)).toMatchObject({ code: 1, screen: expect.stringContaining('no backup') });
+    await writeFile(file, isPostgres ? Buffer.from([0x1f, 0x8b, 8, 0]) : 'PGDMP and more');
+    expect(await run(['db', 'restore', file], fresh)).toMatchObject({ code: 2, screen: expect.stringContaining('DATABASE_URL') });
+    await writeFile(file, isPostgres ? 'PGDMP and nothing' : Buffer.from([0x1f, 0x8b, 8, 0, 0, 0]));
+    expect(await run(['db', 'restore', file], fresh)).toMatchObject({ code: 1 });
+    expect(await run(['db', 'restore', join(folder, 'absent')], fresh)).toMatchObject({ code: 1, screen: expect.stringContaining('ENOENT') });
+    if (!isPostgres) expect(await readdir(join(folder, 'other'))).toEqual([]);
+  });
+
+  test('migrate brings a database up to date without serving, and says that it is', async () => {
+    const fresh = { ...(await host('migrated')), TOWNHALL_MASTER_KEY: masterKey };
+    if (isPostgres) {
+      expect(await run(['db', 'migrate'], fresh)).toMatchObject({ code: 0, screen: expect.stringContaining('Applied: 0001') });
+      expect(await run(['db', 'migrate', '--json'], fresh)).toMatchObject({ code: 0, screen: '{"applied":[]}\n' });
+    } else {
+      expect(await run(['db', 'migrate'], fresh)).toMatchObject({ code: 1, screen: expect.stringContaining('first start') });
+      const server = await serve(fresh);
+      expect(await run(['db', 'migrate'], fresh)).toMatchObject({ code: 0, screen: expect.stringContaining('running server') });
+      await server.stop();
+      expect(await run(['db', 'migrate', '--json'], fresh)).toMatchObject({ code: 0, screen: '{"applied":[]}\n' });
+    }
+  });
+
+  test.runIf(isPostgres)('says what to install where pg_dump is absent or too old', async () => {
+    const env = { ...(await host('toolless')), TOWNHALL_MASTER_KEY: masterKey };
+    const tools = join(folder, 'tools');
+    await mkdir(tools, { recursive: true });
+    await writeFile(join(tools, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 9.6"\n');
+    await chmod(join(tools, 'pg_dump'), 0o755);
+    const url = (inject('databaseSource') as { url: string }).url;
+    // That of the tests is newer than any client that is installed here, or it is not; then there is nothing to see.
+    const ended = await run(['db', 'backup', join(folder, 'new.backup')], { ...env, DATABASE_URL: url, PATH: tools });
+    if (ended.code !== 0) expect(ended.screen).toMatch(/pg_dump is (?:not here|of version \d+).*Install the client programs/);
+  });
+
+  test.each([[['db']], [['db', 'backup']], [['db', 'restore']], [['db', 'copy']], [['db', 'backup', 'a', 'b']]])('refuses %j with 2', async (given) => {
+    expect((await run(given, {})).code).toBe(2);
+  });
+});

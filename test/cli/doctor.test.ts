@@ -1,0 +1,131 @@
+// The doctor finds what is wrong, says what to do about it, changes nothing, and shows no secret.
+import { createHash } from 'node:crypto';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { newMasterKey } from '../../src/kernel/vault.ts';
+import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
+import { townhall } from './townhall.ts';
+
+vi.setConfig({ testTimeout: 120_000 });
+
+interface Finding {
+  check: string;
+  state: string;
+  message: string;
+  next: string | null;
+}
+
+let folder: string;
+let place: DatabasePlace;
+let env: Record<string, string>;
+let world: GatewayWorld;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-doctor-'));
+  place = await makeDatabase();
+  env = 'url' in place.options ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey } : { DATABASE_PATH: place.options.path, TOWNHALL_MASTER_KEY: testMasterKey };
+  world = await startGateway({ withAdmin: true, place });
+});
+afterAll(async () => {
+  await place?.remove();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function examine(given: string[], more: Record<string, string> = {}): Promise<{ code: number | string; findings: Finding[]; screen: string; of(check: string): Finding | undefined }> {
+  const run = townhall(['doctor', '--json', '--port', '0', ...given], { cwd: folder, env: { ...env, AGENT_PORT: '0', OPENAI_API_KEY: 'CANARY-openai-key', ...more } });
+  const code = await run.ended;
+  expect(run.screen()).not.toMatch(/CANARY|\n\s+at /);
+  expect(run.screen()).not.toContain(testMasterKey);
+  const line = run.screen().split('\n').find((text) => text.startsWith('{"ok"')) ?? '{"findings":[]}';
+  const { findings } = JSON.parse(line) as { findings: Finding[] };
+  return { code, findings, screen: run.screen(), of: (check) => findings.find((finding) => finding.check === check) };
+}
+
+describe('townhall doctor', () => {
+  test('finds everything well beside a running server', async () => {
+    await world.admin.env.upsertVariable({ key: 'ANTHROPIC_API_KEY', value: 'CANARY-anthropic-key' });
+    const { code, findings, of } = await examine([]);
+    expect(findings.filter(({ state }) => state === 'fail')).toEqual([]);
+    expect(code).toBe(0);
+    for (const check of ['node', 'database', 'durability', 'migrations', 'clock', 'master key', 'disk', 'contract']) expect(of(check), check).toMatchObject({ state: 'ok', next: null });
+    expect(of('providers')?.message).toContain('ANTHROPIC_API_KEY, OPENAI_API_KEY are set');
+    for (const { state, next } of findings) expect(state === 'ok').toBe(next === null);
+  });
+
+  test('says on the screen what is well and what is not, with what to do', async () => {
+    const run = townhall(['doctor', '--port', '0'], { cwd: folder, env: { ...env, AGENT_PORT: '0', MODELS_FILE: join(folder, 'absent.json') } });
+    expect(await run.ended).toBe(1);
+    expect(run.screen()).toMatch(/^ok {4}node {13}Node v\d+/m);
+    expect(run.screen()).toMatch(/^fail {2}providers[^\n]*\n {20,}Look at MODELS_FILE/m);
+    expect(run.screen()).toMatch(/1 to mend, \d to look at\.\n$/);
+  });
+
+  test('names a taken port and whether a Townhall holds it', async () => {
+    const { port } = new URL(world.url);
+    expect(await portFinding(port)).toMatchObject({ state: 'ok', message: expect.stringContaining('Townhall') });
+    const stranger = createServer().listen(0, '0.0.0.0');
+    await new Promise((resolve) => stranger.once('listening', resolve));
+    const { port: taken } = stranger.address() as AddressInfo;
+    const finding = await portFinding(String(taken));
+    expect(finding).toMatchObject({ state: 'fail', message: expect.stringContaining(`Port ${taken} is held by`), next: expect.stringContaining('PORT') });
+    if (process.platform === 'linux') expect(finding?.message).toContain(`process ${process.pid}`);
+    stranger.close();
+  });
+
+  test('tells a wrong master key and a missing one, with the server stopped, and changes nothing', async () => {
+    await world.close();
+    const before = await foldersDigest();
+    expect((await examine([])).of('master key')).toMatchObject({ state: 'ok' });
+    const wrong = await examine([], { TOWNHALL_MASTER_KEY: newMasterKey() });
+    expect(wrong).toMatchObject({ code: 1 });
+    expect(wrong.of('master key')).toMatchObject({ state: 'fail', message: expect.stringContaining('not the one') });
+    const missing = await examine([], { TOWNHALL_MASTER_KEY: '' });
+    expect(missing.of('master key')).toMatchObject({ state: 'fail' });
+    expect(await foldersDigest()).toBe(before);
+  });
+
+  test('tells a database that is away from one that refuses the login, without the password', async () => {
+    const away = await examine([], { DATABASE_URL: 'postgres://someone:CANARY-password@127.0.0.1:1/none' });
+    expect(away).toMatchObject({ code: 1 });
+    expect(away.of('database')).toMatchObject({ state: 'fail', message: expect.stringContaining('127.0.0.1:1') });
+  });
+
+  test('finds a folder that others can read and a file in the place of one, and makes none', async () => {
+    const open = join(folder, 'open');
+    await mkdir(open);
+    await chmod(open, 0o755);
+    const embedded = { DATABASE_URL: '', TOWNHALL_MASTER_KEY: '' };
+    expect((await examine([], { ...embedded, DATABASE_PATH: open })).of('data folder')).toMatchObject({ state: 'warn', next: `chmod 700 ${open}` });
+    await writeFile(join(folder, 'file'), '');
+    expect((await examine([], { ...embedded, DATABASE_PATH: join(folder, 'file') })).of('data folder')).toMatchObject({ state: 'fail' });
+    const absent = join(folder, 'absent', 'townhall.db');
+    const { of, code } = await examine([], { ...embedded, DATABASE_PATH: absent });
+    expect(of('data folder')).toMatchObject({ state: 'ok', message: expect.stringContaining('first start') });
+    expect(code).toBe(0);
+    await expect(stat(join(folder, 'absent'))).rejects.toThrow('ENOENT');
+  });
+
+  test('refuses an option that it does not have with 2', async () => {
+    expect(await townhall(['doctor', '--cure'], { cwd: folder, env }).ended).toBe(2);
+  });
+});
+
+async function portFinding(port: string): Promise<Finding | undefined> {
+  const run = townhall(['doctor', '--json', '--port', port], { cwd: folder, env: { ...env, AGENT_PORT: '0' } });
+  await run.ended;
+  const { findings } = JSON.parse(run.screen().split('\n').find((text) => text.startsWith('{"ok"')) ?? '{}') as { findings: Finding[] };
+  return findings.find(({ check }) => check === 'port gateway');
+}
+
+/** Of what an operator would miss: the key and the media. The engine's own files change when it is opened. */
+async function foldersDigest(): Promise<string> {
+  const path = env['DATABASE_PATH'];
+  if (path === undefined) return '';
+  const names = (await readdir(path)).filter((name) => name !== 'pg').sort();
+  const keys = await readFile(join(path, 'master.key')).catch(() => Buffer.alloc(0));
+  return createHash('sha256').update(names.join(' ')).update(keys).digest('hex');
+}

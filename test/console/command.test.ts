@@ -1,0 +1,55 @@
+// `townhall console` as its user starts it: what it prints, what it lets in, how it ends.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { townhall } from '../cli/townhall.ts';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-console-command-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+describe('townhall console', () => {
+  test('prints one address in JSON, serves the pages behind it without an agent, and ends with 0 on an interrupt', async () => {
+    const run = townhall(['console', '--json', '--port', '0'], { cwd: folder });
+    const [line] = await run.waitFor(/^\{.*\}$/m);
+    const { url } = JSON.parse(line) as { url: string };
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/open\?code=[0-9A-Za-z]{43}$/);
+    const opened = await fetch(url, { redirect: 'manual' });
+    expect(opened.status).toBe(303);
+    const cookie = (opened.headers.get('set-cookie') ?? '').split(';')[0] ?? '';
+    const script = await fetch(new URL('/main.js', url), { headers: { cookie } });
+    expect([script.status, script.headers.get('content-type')]).toEqual([200, 'text/javascript; charset=utf-8']);
+    expect(await script.text()).not.toMatch(/import type|: HTMLElement/);
+    const overview = await fetch(new URL('/call/console.overview', url), { method: 'POST', headers: { cookie, origin: new URL(url).origin, 'content-type': 'application/json' }, body: '{}' });
+    expect(await overview.json()).toMatchObject({ agent: { state: 'refused', message: expect.stringContaining('agent.token') } });
+
+    const second = townhall(['console', '--port', new URL(url).port], { cwd: folder });
+    expect(await second.ended).toBe(1);
+    expect(second.screen()).toContain('is taken');
+    run.process.kill('SIGINT');
+    expect(await run.ended).toBe(0);
+    // Nothing but that line, no warning of the runtime either.
+    expect(run.screen()).toBe(`${line}\n`);
+  });
+
+  test('tells a person what to do with the address', async () => {
+    const run = townhall(['console', '--port', '0'], { cwd: folder, env: { TOWNHALL_AGENT_URL: 'http://127.0.0.1:1' } });
+    await run.waitFor(/Ctrl-C ends it/);
+    expect(run.screen()).toMatch(/for the agent at http:\/\/127\.0\.0\.1:1\n[\s\S]*It works once, within 10 minutes:\n\n {2}http:\/\/127\.0\.0\.1:\d+\/open\?code=/);
+    run.process.kill('SIGTERM');
+    expect(await run.ended).toBe(0);
+  });
+
+  test('has help, and says which option cannot be', async () => {
+    const help = townhall(['console', '--help'], { cwd: folder });
+    expect(await help.ended).toBe(0);
+    expect(help.screen()).toMatch(/--open[\s\S]*--json[\s\S]*--port[\s\S]*--agent-url[\s\S]*--data-dir[\s\S]*--token-file/);
+    for (const given of [['--agent-url', 'http://example.com'], ['--port', 'x'], ['--nothing'], ['word']]) {
+      const run = townhall(['console', ...given], { cwd: folder });
+      expect([given, await run.ended]).toEqual([given, 2]);
+    }
+  });
+});

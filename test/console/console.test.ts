@@ -1,0 +1,377 @@
+// The console's server as a browser, a stranger and a program on this machine meet it: who is let in, what is passed on,
+// and what becomes of both when the agent is away.
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, request as send } from 'node:http';
+import type { IncomingMessage } from 'node:http';
+import { connect, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { createEntrance, readCookie } from '../../src/console/entrance.ts';
+import { readConsoleConfig } from '../../src/console/index.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { token } from '../../src/kernel/secret.ts';
+import { startConsole, type TestConsole } from '../support/console.ts';
+
+interface Asked {
+  method: string;
+  url: string;
+  authorization: string;
+  body: string;
+}
+
+/** What an agent would be asked, and answers that a test chooses. */
+async function standIn() {
+  const asked: Asked[] = [];
+  let answer: (asked: Asked) => { status: number; body?: object; hang?: true; events?: Iterable<string> } = () => ({ status: 200, body: {} });
+  let written = 0;
+  const gone = Promise.withResolvers<void>();
+  const server = createServer((request, response) => {
+    void (async () => {
+      let body = '';
+      for await (const chunk of request) body += String(chunk);
+      const one = { method: request.method ?? '', url: request.url ?? '', authorization: request.headers.authorization ?? '', body };
+      asked.push(one);
+      const { status, body: said, hang, events } = answer(one);
+      response.once('close', () => gone.resolve());
+      if (hang) return;
+      if (events !== undefined) {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        for (const event of events) {
+          written += event.length;
+          if (!response.write(event)) await Promise.race([once(response, 'drain'), gone.promise]);
+          if (response.destroyed) return;
+        }
+        // As an agent's stream, it has no end of its own.
+        return;
+      }
+      response.writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'req_agent' }).end(JSON.stringify(said ?? {}));
+    })();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    asked,
+    gone: gone.promise,
+    /** Of events, in all. */
+    written: () => written,
+    answers(next: typeof answer) {
+      answer = next;
+    },
+    async close() {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+let folder: string;
+let tokenFile: string;
+let agent: Awaited<ReturnType<typeof standIn>>;
+let served: TestConsole;
+const agentToken = token('agt');
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-console-'));
+  tokenFile = join(folder, 'agent.token');
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+beforeEach(async () => {
+  await writeFile(tokenFile, `${agentToken}\n`);
+  agent = await standIn();
+  served = await startConsole({ url: agent.url, tokenFile });
+});
+afterEach(async () => {
+  await served.close();
+  await agent.close();
+});
+
+// node:http, because fetch sets Host and Origin by itself and sends no header twice.
+async function raw(method: string, path: string, headers: [string, string][], body = ''): Promise<{ status: number; headers: IncomingMessage['headers']; body: string }> {
+  const { port } = new URL(served.url);
+  const sent = send({ host: '127.0.0.1', port, method, path, headers: headers.flat() as never, setHost: false });
+  sent.end(body);
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  let text = '';
+  for await (const chunk of response) text += String(chunk);
+  return { status: response.statusCode ?? 0, headers: response.headers, body: text };
+}
+
+describe('the entrance', () => {
+  test('takes a code once, gives a cookie for it that no script and no other site sees, and leaves the code behind', async () => {
+    const address = served.console.invite();
+    const [, code = ''] = /code=([0-9A-Za-z]+)$/.exec(address) ?? [];
+    expect(62n ** BigInt(code.length)).toBeGreaterThan(2n ** 256n);
+    const opened = await fetch(address, { redirect: 'manual' });
+    expect([opened.status, opened.headers.get('location')]).toEqual([303, '/']);
+    const cookie = opened.headers.get('set-cookie') ?? '';
+    expect(cookie).toMatch(/^townhall_console_\d+=[0-9A-Za-z]{43}; HttpOnly; SameSite=Strict; Path=\/; Max-Age=43200$/);
+    expect(cookie).not.toContain(code);
+    const page = await fetch(`${served.url}/`, { headers: { cookie: cookie.split(';')[0] ?? '' } });
+    expect([page.status, page.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);
+
+    const again = await fetch(address, { redirect: 'manual' });
+    expect([again.status, again.headers.get('set-cookie')]).toEqual([401, null]);
+    // The browser that opened it may find it in its history.
+    const same = await fetch(address, { redirect: 'manual', headers: { cookie: cookie.split(';')[0] ?? '' } });
+    expect([same.status, same.headers.get('set-cookie')]).toEqual([303, null]);
+  });
+
+  test('lets one of two in that come at once', async () => {
+    const address = served.console.invite();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => fetch(address, { redirect: 'manual' })));
+    expect(answers.filter(({ status }) => status === 303)).toHaveLength(1);
+  });
+
+  test('forgets codes and cookies when their time is over, and knows none that is nearly right', () => {
+    let nowMs = 0;
+    const entrance = createEntrance({ codeTtlMs: 60_000, sessionTtlMs: 1_000_000, clock: { ...systemClock, monotonicMs: () => nowMs } });
+    const late = entrance.invite();
+    const good = entrance.invite();
+    for (const wrong of ['', 'x', good.slice(0, -1), `${good}0`, good.toLowerCase() === good ? good.toUpperCase() : good.toLowerCase()]) expect(entrance.redeem(wrong)).toBeNull();
+    nowMs = 59_999;
+    const secret = entrance.redeem(good);
+    expect(secret).toMatch(/^[0-9A-Za-z]{43}$/);
+    expect(entrance.redeem(good)).toBeNull();
+    nowMs = 60_000;
+    expect(entrance.redeem(late)).toBeNull();
+    expect(entrance.admits(secret ?? '')).toBe(true);
+    expect([undefined, '', good, late].map((text) => entrance.admits(text))).toEqual([false, false, false, false]);
+    nowMs = 1_059_999;
+    expect(entrance.admits(secret ?? '')).toBe(false);
+  });
+
+  test('reads one cookie of the name and does not choose among several', () => {
+    expect(readCookie('a=1; console=2; b=3', 'console')).toBe('2');
+    expect(readCookie('console=1; console=2', 'console')).toBeUndefined();
+    expect(readCookie('xconsole=1', 'console')).toBeUndefined();
+    expect(readCookie(undefined, 'console')).toBeUndefined();
+  });
+
+  test.each(['/', '/main.js', '/console.css', '/mark.svg', '/events?session=a', '/nothing'])('shows %s to nobody without a cookie', async (path) => {
+    for (const cookie of ['', `townhall_console_${new URL(served.url).port}=wrong`, 'townhall_console_1=x']) {
+      const answer = await fetch(`${served.url}${path}`, { headers: cookie === '' ? {} : { cookie } });
+      expect([path, answer.status]).toEqual([path, 401]);
+      expect(await answer.json()).toMatchObject({ error: { code: 'authentication_required' } });
+    }
+    expect(agent.asked).toEqual([]);
+  });
+
+  test('tells a person without a cookie in words what to do', async () => {
+    const answer = await fetch(`${served.url}/`, { headers: { accept: 'text/html' } });
+    expect([answer.status, await answer.text()]).toEqual([401, expect.stringContaining('townhall console')]);
+  });
+});
+
+describe('the door', () => {
+  test('refuses foreign hosts, origins and sites on every path, also with the cookie, before anything happens', async () => {
+    const cookie = await served.enter();
+    const { port, host } = new URL(served.url);
+    const foreign: Record<string, [string, string][]> = {
+      'a foreign host': [['Host', `evil.test:${port}`]],
+      'a name below ours': [['Host', `localhost.evil.test:${port}`]],
+      'a resolving name': [['Host', `127.0.0.1.nip.io:${port}`]],
+      'another port': [['Host', '127.0.0.1:1']],
+      'two hosts': [['Host', host], ['Host', 'evil.test']],
+      'no host': [],
+      'the origin null': [['Host', host], ['Origin', 'null']],
+      'a foreign origin': [['Host', host], ['Origin', 'https://evil.test']],
+      'another port as origin': [['Host', host], ['Origin', 'http://127.0.0.1:1']],
+      'another site': [['Host', host], ['Sec-Fetch-Site', 'cross-site']],
+      'another port of this site': [['Host', host], ['Sec-Fetch-Site', 'same-site']],
+    };
+    const code = new URL(served.console.invite());
+    for (const [name, headers] of Object.entries(foreign)) {
+      for (const [method, path] of [['GET', '/'], ['GET', '/main.js'], ['GET', '/events?session=a'], ['GET', `${code.pathname}${code.search}`], ['POST', '/call/console.overview'], ['OPTIONS', '/call/console.overview']] as const) {
+        const answer = await raw(method, path, [...headers, ['Cookie', cookie], ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']], '{}');
+        // Without a Host node itself says 400.
+        expect([name, method, path, answer.status]).toEqual([name, method, path, name === 'no host' ? 400 : 403]);
+        expect(Object.keys(answer.headers).filter((header) => header.startsWith('access-control-') || header === 'set-cookie')).toEqual([]);
+      }
+    }
+    expect(agent.asked).toEqual([]);
+    // The code was not used up by them.
+    expect((await fetch(code, { redirect: 'manual' })).status).toBe(303);
+  });
+
+  test('takes a call only from a page of its own', async () => {
+    const cookie = await served.enter();
+    const { host } = new URL(served.url);
+    const base: [string, string][] = [['Host', host], ['Cookie', cookie], ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']];
+    expect((await raw('POST', '/call/sessions.list', base, '{}')).status).toBe(403);
+    expect((await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'none']], '{}')).status).toBe(403);
+    expect(agent.asked).toEqual([]);
+    expect((await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'same-origin']], '{}')).status).toBe(200);
+    expect((await raw('POST', '/call/sessions.list', [...base, ['Origin', served.url]], '{}')).status).toBe(200);
+    expect((await served.call('sessions.list', {}, '')).status).toBe(401);
+  });
+
+  test('keeps scripts, frames and other origins out by its headers, on every answer', async () => {
+    const cookie = await served.enter();
+    for (const path of ['/', '/main.js', '/nothing', '/open?code=x']) {
+      const { headers } = await fetch(`${served.url}${path}`, { headers: { cookie }, redirect: 'manual' });
+      expect(headers.get('content-security-policy')).toMatch(/default-src 'none'; script-src 'self'; style-src 'self'; .*frame-ancestors 'none'/);
+      expect(headers.get('content-security-policy')).not.toMatch(/unsafe|\*|https?:/);
+      expect(Object.fromEntries(['cache-control', 'x-frame-options', 'x-content-type-options', 'referrer-policy'].map((name) => [name, headers.get(name)]))).toEqual({
+        'cache-control': 'no-store',
+        'x-frame-options': 'DENY',
+        'x-content-type-options': 'nosniff',
+        'referrer-policy': 'no-referrer',
+      });
+    }
+    const page = await (await fetch(`${served.url}/`, { headers: { cookie } })).text();
+    expect(page).not.toMatch(/<script(?![^>]*\ssrc=)|\son\w+=|style=|https?:\/\//);
+  });
+});
+
+describe('a call', () => {
+  test('goes to the agent with its token, which no answer shows, and the token is read again when it changes', async () => {
+    const cookie = await served.enter();
+    agent.answers(() => ({ status: 200, body: { items: [], nextCursor: null } }));
+    const answer = await served.call('sessions.list', { limit: 3 }, cookie);
+    expect([answer.status, await answer.json()]).toEqual([200, { items: [], nextCursor: null }]);
+    expect(agent.asked).toMatchObject([{ method: 'GET', url: '/api/sdk/sessions?limit=3', authorization: `Bearer ${agentToken}` }]);
+    const next = token('agt');
+    await writeFile(tokenFile, `${next}\n`);
+    await served.call('sessions.list', {}, cookie);
+    expect(agent.asked[1]?.authorization).toBe(`Bearer ${next}`);
+    for (const path of ['/', '/main.js']) expect(await (await fetch(`${served.url}${path}`, { headers: { cookie } })).text()).not.toContain(next.slice(0, 20));
+  });
+
+  test.each(['sessions.remove', 'sessions.execute', 'plugins.callAction', 'status.getHealth', '__proto__', 'constructor', 'console.toString', 'sessions.list/x', '..%2fmain.js', ''])('that is not on the list is passed on to nobody: %s', async (operation) => {
+    const cookie = await served.enter();
+    expect((await served.call(operation, {}, cookie)).status).toBe(404);
+    expect(agent.asked).toEqual([]);
+  });
+
+  test('is an object in JSON, by POST, and cannot leave its path', async () => {
+    const cookie = await served.enter();
+    expect((await served.call('sessions.get', { sessionId: '..' }, cookie)).status).toBe(400);
+    expect((await served.call('sessions.get', {}, cookie)).status).toBe(400);
+    expect((await served.call('sessions.list', [], cookie)).status).toBe(400);
+    expect((await served.call('sessions.list', {}, cookie, { 'content-type': 'text/plain' })).status).toBe(415);
+    expect(agent.asked).toEqual([]);
+    await served.call('sessions.get', { sessionId: '../../status?x=1' }, cookie);
+    expect(agent.asked[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
+    const wrong = await fetch(`${served.url}/call/sessions.list`, { headers: { cookie } });
+    expect([wrong.status, wrong.headers.get('allow')]).toEqual([405, 'POST']);
+  });
+
+  test('gives the agent’s refusal in its words, with the members at fault and its request id', async () => {
+    const cookie = await served.enter();
+    const error = { type: 'invalid_request_error', code: 'invalid_request', message: 'It does not fit.', param: 'payload', request_id: 'req_agent', details: [{ path: 'payload.times', message: 'must be integer' }] };
+    agent.answers(() => ({ status: 400, body: { success: false, error } }));
+    const answer = await served.call('services.callCommand', { serviceName: 'web', command: 'x' }, cookie);
+    expect([answer.status, await answer.json()]).toEqual([400, { error: { code: 'invalid_request', message: 'It does not fit.', param: 'payload', request_id: 'req_agent', details: error.details } }]);
+    // 401 would tell the page that it is not let in itself.
+    agent.answers(() => ({ status: 401, body: { error: { ...error, code: 'invalid_token' } } }));
+    const refused = await served.call('sessions.list', {}, cookie);
+    expect([refused.status, await refused.json()]).toMatchObject([502, { error: { code: 'agent_refused' } }]);
+  });
+
+  test('ends at the agent when the page goes', async () => {
+    const cookie = await served.enter();
+    agent.answers(() => ({ status: 200, hang: true }));
+    const page = new AbortController();
+    const { host } = new URL(served.url);
+    const call = fetch(`${served.url}/call/sessions.list`, { method: 'POST', signal: page.signal, headers: { host, cookie, origin: served.url, 'content-type': 'application/json' }, body: '{}' }).catch(() => 'gone');
+    await expect.poll(() => agent.asked.length).toBe(1);
+    page.abort();
+    expect(await call).toBe('gone');
+    await agent.gone;
+  });
+});
+
+describe('the stream of a session', () => {
+  const ready = (after: number, headSeq: number) => `data: ${JSON.stringify({ type: 'stream.ready', sessionId: 's', time: '2026-11-20T09:00:00.000Z', after, headSeq, status: 'idle', activeRunId: null, queueLength: 0 })}\n\n`;
+  const updated = (seq: number, title: string) => `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', sessionId: 's', time: '2026-11-20T09:00:00.000Z', seq, title })}\n\n`;
+  const open = (query: string, headers: Record<string, string>, signal?: AbortSignal) => fetch(`${served.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
+
+  test('passes the events on with their seq as id, from where the page was, and ends at the agent when the page goes', async () => {
+    const cookie = await served.enter();
+    agent.answers(() => ({ status: 200, events: [ready(7, 8), updated(8, 'New')] }));
+    const page = new AbortController();
+    const { body, headers } = await open('session=s&after=3', { cookie, 'last-event-id': '7' }, page.signal);
+    expect(headers.get('content-type')).toContain('text/event-stream');
+    let text = '';
+    for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(chunk).toString();
+      if (text.includes('"New"')) break;
+    }
+    expect(agent.asked[0]?.url).toBe('/api/sdk/sessions/s/events?after=7');
+    expect(text).toMatch(/data: \{"type":"stream\.ready"[\s\S]*id: 8\ndata: \{"type":"session\.updated"/);
+    page.abort();
+    await agent.gone;
+  });
+
+  test('says with its last event why it will not go on', async () => {
+    const cookie = await served.enter();
+    agent.answers(() => ({ status: 404, body: { error: { type: 't', code: 'session_not_found', message: 'There is no session of this id.', param: 'sessionId', request_id: 'req_agent' } } }));
+    const text = await (await open('session=s', { cookie })).text();
+    expect(text).toMatch(/event: failed\ndata: \{"error":\{"code":"session_not_found","message":"There is no session of this id\."/);
+    for (const query of ['session=..', 'session=s&after=-1', 'session=s&after=x', '']) expect([query, (await open(query, { cookie })).status]).toEqual([query, 400]);
+  });
+
+  test('is read from the agent no faster than the page reads it', async () => {
+    const cookie = await served.enter();
+    const title = 'x'.repeat(64 * 1024);
+    const events = function* () {
+      yield ready(0, 4_000);
+      for (let seq = 1; seq <= 4_000; seq += 1) yield updated(seq, title);
+    };
+    agent.answers(() => ({ status: 200, events: events() }));
+    const { port, host } = new URL(served.url);
+    // A page that asks and then reads nothing.
+    const page = connect(Number(port), '127.0.0.1');
+    page.pause();
+    page.write(`GET /events?session=s HTTP/1.1\r\nHost: ${host}\r\nCookie: ${cookie}\r\n\r\n`);
+    let before = -1;
+    await expect
+      .poll(() => {
+        const isStill = agent.written() > 0 && agent.written() === before;
+        before = agent.written();
+        return isStill;
+      }, { timeout: 20_000, interval: 500 })
+      .toBe(true);
+    // Of 256 MB only what the sockets on the way hold.
+    expect(agent.written()).toBeLessThan(32 * 1024 * 1024);
+    page.destroy();
+    await agent.gone;
+  });
+});
+
+describe('the overview', () => {
+  test('says in words that the agent is away, that it refuses, or that there is no token, and that it is back', async () => {
+    const cookie = await served.enter();
+    const look = async () => (await (await served.call('console.overview', {}, cookie)).json()) as { agent: { state: string; message?: string; variant?: string } };
+    const problem = (code: string) => ({ error: { type: 't', code, message: 'No.', param: null, request_id: 'r' } });
+    agent.answers(({ url }) => {
+      if (url === '/api/plugins/catalog') return { status: 404, body: problem('route_not_found') };
+      if (url === '/api/status') return { status: 200, body: { name: 'clerk', status: 'running', timestamp: '2026-11-20T09:00:00.000Z' } };
+      return { status: 200, body: { success: true, services: [], items: [], nextCursor: null } };
+    });
+    expect((await look()).agent).toEqual({ state: 'here', url: agent.url, name: 'clerk', status: 'running', variant: 'classic' });
+    agent.answers(() => ({ status: 401, body: problem('invalid_token') }));
+    expect((await look()).agent).toMatchObject({ state: 'refused', message: expect.stringContaining('token') });
+    await rm(tokenFile);
+    expect((await look()).agent).toMatchObject({ state: 'refused', message: expect.stringContaining(tokenFile) });
+    await writeFile(tokenFile, `${agentToken}\n`);
+    await agent.close();
+    expect((await look()).agent).toMatchObject({ state: 'away', message: 'The agent does not answer.' });
+    const refused = await served.call('sessions.list', {}, cookie);
+    expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: 'agent_away', request_id: expect.stringMatching(/^req_/) } }]);
+  });
+});
+
+describe('the settings', () => {
+  test.each(['http://example.com', 'ftp://127.0.0.1', 'http://user:secret@127.0.0.1:5314', 'http://127.0.0.1.evil.test', 'nothing', 'http://127.0.0.1/?x=1'])('do not send the token to %s', (url) => {
+    expect(() => readConsoleConfig({ 'agent-url': url }, {})).toThrow(/--agent-url takes/);
+  });
+
+  test('find the token file where the agent puts it', () => {
+    expect(readConsoleConfig({ 'data-dir': '/data/agent' }, {}).tokenFile).toBe('/data/agent/agent.token');
+    expect(readConsoleConfig({ 'data-dir': '/data/agent', 'token-file': '/else' }, {})).toMatchObject({ tokenFile: '/else', agentUrl: 'http://127.0.0.1:5314', port: 5315 });
+  });
+});

@@ -1,0 +1,90 @@
+// The gate of the contract: what breaks a client of the released documents needs a higher major version.
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { surfaces } from '../../scripts/generate/surfaces.ts';
+import { runNode } from '../../scripts/generate/tools.ts';
+
+interface Contract {
+  info: { version: string };
+  paths: Record<string, Record<string, { operationId: string; parameters?: object[] }>>;
+}
+
+const root = path.join(import.meta.dirname, '../..');
+const script = path.join(root, 'scripts/released.ts');
+const folder = mkdtempSync(path.join(tmpdir(), 'townhall-released-'));
+const contract = path.join(folder, 'contract');
+const released = path.join(folder, 'released');
+
+beforeAll(async () => {
+  for (const { name } of surfaces) cpSync(path.join(root, 'src/contract', name, 'bundle.json'), path.join(contract, name, 'bundle.json'));
+  const { code, stderr } = await gate('--release');
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+}, 60_000);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function gate(...parameters: string[]) {
+  return runNode(script, ['--contract', contract, '--released', released, ...parameters], { cwd: root });
+}
+
+/** Runs the gate over a contract that was changed, then takes the change back. */
+async function gateWith(change: (document: Contract) => void) {
+  const file = path.join(contract, 'gateway/bundle.json');
+  const text = readFileSync(file, 'utf8');
+  const document = JSON.parse(text) as Contract;
+  change(document);
+  writeFileSync(file, JSON.stringify(document));
+  try {
+    return await gate();
+  } finally {
+    writeFileSync(file, text);
+  }
+}
+
+describe('the contract against its release', () => {
+  test('passes unchanged', { timeout: 60_000 }, async () => {
+    const { code, stdout } = await gate();
+    expect(stdout).toMatch(/gateway: \S+ -> \S+, 0 breaking, 0 added, 0 other/);
+    expect(code).toBe(0);
+  });
+
+  test('fails when an operation is gone', { timeout: 60_000 }, async () => {
+    const { code, stderr } = await gateWith(({ paths }) => delete paths['/v1/ai/models']);
+    expect(stderr).toMatch(/needs a higher major version/);
+    expect(code).toBe(1);
+  });
+
+  test('fails when a call needs what it did not need before', { timeout: 60_000 }, async () => {
+    const { code } = await gateWith(({ paths }) => {
+      const operation = paths['/v1/ai/models']?.['get'];
+      if (operation) operation.parameters = [...(operation.parameters ?? []), { name: 'kind', in: 'query', required: true, schema: { type: 'string' } }];
+    });
+    expect(code).toBe(1);
+  });
+
+  test('passes with something more', { timeout: 60_000 }, async () => {
+    const { code, stdout } = await gateWith(({ paths }) => {
+      const health = paths['/health']?.['get'];
+      if (health) paths['/v1/more'] = { get: { ...health, operationId: 'directory.getMore' } };
+    });
+    expect(stdout).toMatch(/gateway: \S+ -> \S+, 0 breaking, 1 added/);
+    expect(code).toBe(0);
+  });
+
+  test('lets a new major version break, and nothing less', { timeout: 60_000 }, async () => {
+    const breakAs = (version: string) =>
+      gateWith((document) => {
+        document.info.version = version;
+        delete document.paths['/v1/ai/models'];
+      });
+    expect((await breakAs('0.2.0')).code).toBe(1);
+    expect((await breakAs('1.0.0')).code).toBe(0);
+  });
+
+  test('is held to the documents in the repository', { timeout: 60_000 }, async () => {
+    const { code, stdout, stderr } = await runNode(script, [], { cwd: root });
+    expect(stdout + stderr).toMatch(/gateway: .*0 breaking/);
+    expect(code).toBe(0);
+  });
+});

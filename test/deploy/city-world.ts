@@ -1,0 +1,108 @@
+// A project of its own for one test file, deployed with the command line as an operator does, on whichever database the
+// run is about. Everything is gone after `close`.
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createGatewayClient } from '@townhall/gateway';
+import { inject } from 'vitest';
+import { supervision, cityFolder, type Supervision } from '../../src/deploy/index.ts';
+import { connect } from '../../src/kernel/database.ts';
+import { townhall } from '../cli/townhall.ts';
+import { testAdministrator, testMasterKey } from '../support/gateway.ts';
+import { silentLog } from '../support/template.ts';
+
+export interface CityWorld {
+  engine: 'embedded' | 'postgres';
+  directory: string;
+  env: Record<string, string>;
+  /** Runs a command to its end in the project's folder. */
+  run(given: readonly string[], env?: Record<string, string>): Promise<{ code: number | string; screen: string }>;
+  write(file: string, text: string): Promise<void>;
+  read(file: string): Promise<string>;
+  /** The version in package.json. */
+  version(): Promise<string>;
+  declare(members: object): Promise<void>;
+  supervision: Supervision;
+  /** Where the City answers. */
+  url(): Promise<string>;
+  get(path: string): Promise<{ status: number; body: unknown }>;
+  userToken(): Promise<string>;
+  close(): Promise<void>;
+}
+
+export async function makeCity(): Promise<CityWorld> {
+  const source = inject('databaseSource');
+  const engine = source?.engine ?? 'embedded';
+  // Short, as the path of a socket is.
+  const root = await mkdtemp(join(tmpdir(), 'th-city-'));
+  const directory = join(root, 'demo');
+  const databaseName = `townhall_city_${randomBytes(5).toString('hex')}`;
+  const env: Record<string, string> = {
+    HOST: '127.0.0.1',
+    PORT: '0',
+    LOG_LEVEL: 'info',
+    TOWNHALL_MASTER_KEY: testMasterKey,
+    ADMIN_ID: testAdministrator.adminId,
+    ADMIN_PASSWORD: testAdministrator.password,
+    STARTING_CREDITS: '1000000000',
+    RATE_LIMIT_USER: 'off',
+    RATE_LIMIT_GUEST: 'off',
+    RATE_LIMIT_LOGIN: 'off',
+    RATE_LIMIT_ADMIN: 'off',
+    ...(source?.engine === 'postgres' ? { DATABASE_URL: source.url } : {}),
+  };
+  const made = townhall(['init', 'demo'], { cwd: root });
+  if ((await made.ended) !== 0) throw new Error(made.screen());
+  const resources = { database: { type: engine, binding: 'db', name: databaseName } };
+  const folder = cityFolder(directory);
+  const asked = supervision(folder);
+
+  const world: CityWorld = {
+    engine,
+    directory,
+    env,
+    supervision: asked,
+    async run(given, more = {}) {
+      const run = townhall(given, { cwd: directory, env: { ...env, ...more } });
+      return { code: await run.ended, screen: run.screen() };
+    },
+    write: (file, text) => writeFile(join(directory, file), text),
+    read: (file) => readFile(join(directory, file), 'utf8'),
+    async version() {
+      return (JSON.parse(await world.read('package.json')) as { version: string }).version;
+    },
+    async declare(members) {
+      const declaration = JSON.parse(await world.read('townhall.json')) as Record<string, unknown>;
+      await world.write('townhall.json', JSON.stringify({ ...declaration, ...members }, null, 2));
+    },
+    async url() {
+      return (await asked.status())?.url ?? '';
+    },
+    async get(path) {
+      const answer = await fetch(`${await world.url()}${path}`);
+      return { status: answer.status, body: await answer.json() };
+    },
+    async userToken() {
+      const baseUrl = await world.url();
+      const { session_token } = await createGatewayClient({ baseUrl }).admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password });
+      const admin = createGatewayClient({ baseUrl, token: session_token });
+      const { items } = await admin.bureaus.listBureaus();
+      const bureauId = items[0]?.bureau_id ?? (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
+      return (await admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'ada' })).user_token;
+    },
+    async close() {
+      await asked.stop();
+      if (source?.engine === 'postgres') {
+        const admin = await connect({ url: source.url, limits: { maxConnections: 1 } }, { log: silentLog });
+        const session = admin.session({ deadlineMs: 60_000 });
+        await session.sql.unsafe(`drop database if exists "${databaseName}" with (force)`);
+        await session.close();
+        await admin.close();
+      }
+      await rm(root, { recursive: true, force: true });
+    },
+  };
+  await world.declare({ deployment: { target: 'local', resources } });
+  return world;
+}

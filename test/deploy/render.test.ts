@@ -1,0 +1,71 @@
+// The rendered files of other operators: their form, since no engine that would run them belongs to the tests.
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { parse } from 'yaml';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseDeclaration, renderProject } from '../../src/deploy/index.ts';
+
+const run = promisify(execFile);
+const hasSystemd = existsSync('/usr/bin/systemd-analyze');
+const declared = (resources: object) =>
+  parseDeclaration(JSON.stringify({ schema: 1, type: 'city', id: 'cty_x', name: 'notes', deployment: { target: 'local', port: 8080, base_url: 'https://notes.example.test', resources } }));
+const rendered = (resources: object, directory = '/srv/notes') =>
+  renderProject({ declaration: declared(resources), version: '1.2.3', directory, folder: join(directory, 'deployment'), user: 'root', command: [process.execPath, '/opt/town hall/main.js'] });
+
+interface Compose {
+  services: Record<string, { build?: { context: string; dockerfile: string }; ports?: string[]; environment?: Record<string, string>; stop_grace_period?: string; depends_on?: object; image?: string }>;
+  volumes: object;
+}
+
+describe('rendered files', () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-render-'));
+  });
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  test('say that they have not been run', () => {
+    for (const [name, text] of Object.entries(rendered({}))) expect(text.split('\n')[0], name).toMatch(/^# .*has not been run by Townhall's own tests/);
+  });
+
+  test('the compose file is YAML that builds the project and gives it time to stop', () => {
+    const { services, volumes } = parse(rendered({})['compose.yaml'] ?? '') as Compose;
+    expect(services['city']).toMatchObject({ build: { context: '..', dockerfile: 'deployment/Dockerfile' }, ports: ['8080:8080'], stop_grace_period: '40s', environment: { TOWNHALL_CITY_BASE_URL: 'https://notes.example.test' } });
+    expect(volumes).toEqual({ data: {} });
+  });
+
+  test('with a PostgreSQL it brings the server along and demands the secrets instead of holding them', () => {
+    const { services } = parse(rendered({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '') as Compose;
+    expect(services['city']?.environment).toMatchObject({ DATABASE_URL: 'postgres://townhall:${POSTGRES_PASSWORD:?set it}@database:5432/notes-db', TOWNHALL_MASTER_KEY: expect.stringContaining(':?') });
+    expect(services['city']?.depends_on).toEqual({ database: { condition: 'service_healthy' } });
+    expect(services['database']).toMatchObject({ image: 'postgres:18', environment: { POSTGRES_DB: 'notes-db' } });
+  });
+
+  test('the Dockerfile is of known instructions, runs as nobody special and ends by the signal that the gateway knows', () => {
+    const lines = (rendered({})['Dockerfile'] ?? '').split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+    for (const line of lines) expect(line).toMatch(/^(FROM|RUN|WORKDIR|COPY|USER|ENV|EXPOSE|VOLUME|STOPSIGNAL|HEALTHCHECK|CMD) \S/);
+    expect(lines[0]).toMatch(/^FROM node:24/);
+    expect(lines).toContain('USER node');
+    expect(lines).toContain('STOPSIGNAL SIGTERM');
+    const command = lines.find((line) => line.startsWith('CMD '))?.slice(4) ?? '';
+    expect(JSON.parse(command)).toEqual(['townhall', 'gateway', '--project', '/city']);
+    const health = lines.find((line) => line.startsWith('HEALTHCHECK '))?.replace(/^.*? CMD /, '') ?? '';
+    expect(JSON.parse(health)).toEqual(['node', '-e', expect.stringContaining('127.0.0.1:8080/ready')]);
+  });
+
+  test.skipIf(!hasSystemd)('the unit passes the checks of systemd', async () => {
+    const path = join(folder, 'notes.service');
+    const program = join(folder, 'program');
+    await writeFile(program, '#!/bin/sh\n', { mode: 0o755 });
+    const files = renderProject({ declaration: declared({}), version: '1.2.3', directory: folder, folder, user: 'root', command: [program, 'with a space'] });
+    await writeFile(path, files['notes.service'] ?? '');
+    const { stderr } = await run('systemd-analyze', ['verify', '--man=no', path], { timeout: 20_000 }).catch((error: { stderr: string }) => ({ stderr: error.stderr }));
+    const own = stderr.split('\n').filter((line) => line.includes('notes.service'));
+    expect(own).toEqual([]);
+    expect(await readFile(path, 'utf8')).toContain(`ExecStart=${program} "with a space" city run --project ${folder}`);
+  });
+});

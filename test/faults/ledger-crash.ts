@@ -1,0 +1,174 @@
+// Money while everything dies: gateways on one PostgreSQL under load, one of them killed every 150 to 550 ms, and the
+// database stopped without a goodbye now and then. Every acknowledged charge must be in the ledger, once; every call that
+// nobody acknowledged is charged at most what it had checkpointed; and 75 s later nothing is held. Exits 1 otherwise.
+// A worker stands for a gateway and its provider: what it acknowledges is what a client was told.
+//
+//   node test/faults/ledger-crash.ts [SEED] [KILLS=40] [STOPS=5] [GATEWAYS=2]
+//   FAULTS_ENGINE=embedded node test/faults/ledger-crash.ts [SEED] [KILLS=40]     one process on the embedded engine
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { connect } from '../../src/kernel/database.ts';
+import { id } from '../../src/kernel/ids.ts';
+import { startServer, type PostgresServer } from '../support/postgres-server.ts';
+import { migrateAll, silentLog } from '../support/template.ts';
+import { facts, openLedger, type WorkerPlace } from './ledger-worker.ts';
+
+const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
+const boundMs = 75_000;
+const checkpointCredits = 10;
+
+/** What a worker tells: a hold that it has, the last checkpoint that it gave, and what it acknowledged. */
+type Told = { kind: 'held' | 'acknowledged'; holdId: string; credits: number } | { kind: 'refused'; code: string };
+
+if (process.argv[2] === 'work') await work(JSON.parse(process.argv[3] ?? '{}') as WorkerPlace & { userIds: string[] });
+else await run();
+
+/** Calls without an end, twenty at a time; it is killed. */
+async function work({ userIds, ...place }: WorkerPlace & { userIds: string[] }): Promise<void> {
+  const { service } = await openLedger(place);
+  const tell = (told: Told): void => void process.send?.(told);
+  await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      for (;;) {
+        try {
+          const userId = userIds[Math.floor(Math.random() * userIds.length)] as string;
+          const hold = await service.ledger.hold({ requestId: id('req'), userId, bureauId: 'local', tokenId: 'tok_fault', action: 'text', model: 'acme/fast', provider: 'acme' }, 100n);
+          tell({ kind: 'held', holdId: hold.holdId, credits: 0 });
+          hold.checkpoint(BigInt(checkpointCredits), { durationMs: 1 }, 1);
+          await sleep(Math.random() * 60);
+          const { charged } = await hold.settle(BigInt(11 + Math.floor(Math.random() * 90)), facts);
+          tell({ kind: 'acknowledged', holdId: hold.holdId, credits: Number(charged) });
+        } catch (error) {
+          tell({ kind: 'refused', code: error instanceof Error && 'code' in error ? String(error.code) : String(error) });
+          await sleep(100);
+        }
+      }
+    }),
+  );
+}
+
+async function run(): Promise<void> {
+  const [seed = Math.floor(Math.random() * 2 ** 31), kills = 40, ...shape] = process.argv.slice(2).map(Number);
+  const [stops = 5, gateways = 2] = isEmbedded ? [0, 1] : shape;
+  console.log(`seed ${seed}: ${kills} kills, ${stops} stops of the database, ${gateways} gateways`);
+  const random = createRandom(seed);
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-crash-'));
+  const server = isEmbedded ? null : await startServer();
+  let isHeld = false;
+  try {
+    isHeld = await storm({ server, folder, random, kills, stops, gateways });
+  } finally {
+    await server?.stop();
+    await rm(folder, { recursive: true, force: true });
+  }
+  console.log(isHeld ? `held, seed ${seed}` : `broken, seed ${seed}`);
+  process.exit(isHeld ? 0 : 1);
+}
+
+interface Storm {
+  /** Null where the database is the gateway's own. */
+  server: PostgresServer | null;
+  folder: string;
+  random: () => number;
+  kills: number;
+  stops: number;
+  gateways: number;
+}
+
+async function storm({ server, folder, random, kills, stops, gateways }: Storm): Promise<boolean> {
+  const place: WorkerPlace = { database: server === null ? { path: join(folder, 'townhall.db') } : { url: server.url }, journal: join(folder, 'journal') };
+  const userIds = Array.from({ length: 10 }, () => id('usr'));
+  const preparing = await connect(place.database, { log: silentLog });
+  await migrateAll(preparing);
+  await preparing.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1')`;
+  for (const userId of userIds) {
+    await preparing.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+    await preparing.sql`select gateway.credits_post(${userId}, 'grant', ${userId}, 1000000000, 'for the storm')`;
+  }
+  await preparing.close();
+
+  const acknowledged = new Map<string, number>();
+  const held = new Set<string>();
+  const refused: Record<string, number> = {};
+  let doubles = 0;
+  const spawn = (): ChildProcess => {
+    const child = fork(fileURLToPath(import.meta.url), ['work', JSON.stringify({ ...place, userIds })], { stdio: ['ignore', 'inherit', 'ignore', 'ipc'] });
+    child.on('message', (told: Told) => {
+      if (told.kind === 'refused') refused[told.code] = (refused[told.code] ?? 0) + 1;
+      else if (told.kind === 'held') held.add(told.holdId);
+      else {
+        if (acknowledged.has(told.holdId)) doubles += 1;
+        acknowledged.set(told.holdId, told.credits);
+      }
+    });
+    return child;
+  };
+  const children = Array.from({ length: gateways }, spawn);
+  await sleep(1_500);
+  const stopAt = new Set(Array.from({ length: stops }, (_, n) => Math.floor(((n + 1) * kills) / (stops + 1))));
+  for (let kill = 0; kill < kills; kill += 1) {
+    await sleep(150 + random() * 400);
+    // The embedded engine takes a while to open, and is to be killed at work.
+    if (server === null) await sleep(1_500);
+    if (server !== null && stopAt.has(kill)) {
+      await server.crash();
+      await sleep(500 + random() * 1_500);
+      await server.startAgain();
+    }
+    const n = Math.floor(random() * gateways);
+    const victim = children[n] as ChildProcess;
+    if (victim.exitCode === null && victim.signalCode === null) {
+      victim.kill('SIGKILL');
+      await once(victim, 'exit');
+    }
+    children[n] = spawn();
+  }
+  await sleep(2_000);
+  for (const child of children) {
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  }
+  const endedMs = performance.now();
+
+  // One gateway is left, which settles the journal and finds what the others held.
+  const { database, service } = await openLedger(place);
+  try {
+    const open = async () => (await database.sql<{ n: bigint }[]>`select count(*) as n from gateway.credits_holds where state = 'held'`)[0]?.n ?? 0n;
+    const left = await open();
+    while ((await open()) > 0n && performance.now() - endedMs < boundMs) await sleep(500);
+    const seconds = Math.round((performance.now() - endedMs) / 1_000);
+    const frozen = await open();
+    const rows = await database.sql<{ holdId: string; state: string; charged: bigint | null }[]>`select hold_id as "holdId", state, charged from gateway.credits_holds`;
+    const byId = new Map(rows.map((row) => [row.holdId, row]));
+    const lost = [...acknowledged.keys()].filter((holdId) => byId.get(holdId)?.state !== 'settled');
+    const wrong = [...acknowledged].filter(([holdId, credits]) => byId.get(holdId)?.state === 'settled' && byId.get(holdId)?.charged !== BigInt(credits));
+    const forgotten = [...held].filter((holdId) => !byId.has(holdId));
+    const excessive = rows.filter(({ state, charged }) => state === 'recovered' && (charged ?? 0n) > BigInt(checkpointCredits));
+    const verdict = await service.verify();
+    console.log(`${held.size} holds, ${acknowledged.size} acknowledged charges, ${[...acknowledged.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refused)}`);
+    console.log(`acknowledged and not charged ${lost.length}, charged otherwise ${wrong.length}, acknowledged twice ${doubles}, holds that are gone ${forgotten.length}`);
+    console.log(`recovered ${rows.filter(({ state }) => state === 'recovered').length}, beyond their checkpoint ${excessive.length}; ${left} held at the end of the storm, ${frozen} after ${seconds} s`);
+    console.log(`the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself: ${verdict.transactions} transactions`);
+    if (lost.length > 0) console.log(lost.slice(0, 5).map((holdId) => ({ holdId, ...byId.get(holdId), acknowledged: acknowledged.get(holdId) })));
+    return lost.length + wrong.length + doubles + forgotten.length + excessive.length === 0 && frozen === 0n && verdict.ok && acknowledged.size > 0;
+  } finally {
+    await service.close();
+    await database.close();
+  }
+}
+
+/** mulberry32: small, and the same everywhere. */
+function createRandom(from: number): () => number {
+  let state = from;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

@@ -1,0 +1,147 @@
+// Whether credits are spent exactly once, whatever the number of gateways: 1, 2 and 3 processes on one PostgreSQL, a
+// balance of 1, 100 and 500 credits, a price known beforehand of 1 and 10, 50 to 1,000 calls at once. The calls that are
+// granted must be floor(credits / price), the others 402. Then prices that are known only afterwards: never overspent,
+// and all of the balance can be spent but for less than one more call may cost. Exits 1 on the first broken promise.
+//
+//   node test/faults/ledger-matrix.ts [SEED]                the whole matrix, on a PostgreSQL of its own
+//   FAULTS_ENGINE=embedded node test/faults/ledger-matrix.ts …    one process on the embedded engine
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Credits } from '../../src/gateway/credits/index.ts';
+import type { ConnectOptions, Database } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/database.ts';
+import { id } from '../../src/kernel/ids.ts';
+import { startServer } from '../support/postgres-server.ts';
+import { migrateAll, silentLog } from '../support/template.ts';
+import { openLedger, runTask, type Task, type TaskResult, type WorkerPlace } from './ledger-worker.ts';
+
+const seed = Number(process.argv[2] ?? Math.floor(Math.random() * 2 ** 31));
+const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
+const worker = fileURLToPath(new URL('./ledger-worker.ts', import.meta.url));
+const random = createRandom(seed);
+const problems: string[] = [];
+console.log(`seed ${seed}`);
+
+type Run = (task: Task) => Promise<TaskResult>;
+
+async function cell(runs: readonly Run[], own: { database: Database; service: Credits }, shape: { credits: number; price: number; calls: number }): Promise<void> {
+  const { credits, price, calls } = shape;
+  const userId = await makeUser(own, credits);
+  const shares = split(calls, runs.length);
+  const results = await Promise.all(runs.map((run, n) => run({ userIds: [userId], calls: shares[n] ?? 0, bound: price, price, slowMs: random() < 0.5 ? 0 : 30 })));
+  const granted = sum(results.map((result) => result.granted));
+  const refused = sum(results.map((result) => result.refused));
+  const expected = Math.min(Math.floor(credits / price), calls);
+  const failed = results.map((result) => JSON.stringify(result.failed)).filter((text) => text !== '{}');
+  const { posted, held } = await balanceOf(own.database, userId);
+  const isRight = granted === expected && refused === calls - expected && failed.length === 0 && posted === BigInt(credits - expected * price) && held === 0n;
+  const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${granted} granted of ${expected}, ${refused} refused, balance ${posted}`;
+  console.log(`${isRight ? 'ok    ' : 'BROKEN'} ${line}${failed.length > 0 ? ` failed ${failed.join(' ')}` : ''}`);
+  if (!isRight) problems.push(line);
+}
+
+/** Calls whose price is known only afterwards, in waves until none is granted any more. */
+async function afterwards(runs: readonly Run[], own: { database: Database; service: Credits }, credits: number): Promise<void> {
+  const bound = 10;
+  const userId = await makeUser(own, credits);
+  let [granted, charged] = [0, 0];
+  for (let wave = 0, isSpent = false; !isSpent && wave < 200; wave += 1) {
+    const results = await Promise.all(runs.map((run) => run({ userIds: [userId], calls: 20, bound, price: null, slowMs: 5 })));
+    granted += sum(results.map((result) => result.granted));
+    charged += sum(results.map((result) => result.charged));
+    isSpent = results.every((result) => result.granted === 0);
+  }
+  const { posted, held } = await balanceOf(own.database, userId);
+  const isRight = posted >= 0n && posted < BigInt(bound) && held === 0n && posted === BigInt(credits - charged);
+  const line = `${runs.length} gateways, ${credits} credits, prices of 1 to ${bound} known afterwards: ${granted} granted, ${charged} charged, ${posted} left`;
+  console.log(`${isRight ? 'ok    ' : 'BROKEN'} ${line}`);
+  if (!isRight) problems.push(line);
+}
+
+async function makeUser({ database, service }: { database: Database; service: Credits }, credits: number): Promise<string> {
+  const userId = id('usr');
+  await database.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+  await database.tx((tx) => service.balances.post(tx, { userId, kind: 'grant', ref: userId, credits: BigInt(credits), reason: 'for the matrix' }));
+  return userId;
+}
+
+async function balanceOf({ sql }: Database, userId: string): Promise<{ posted: bigint; held: bigint }> {
+  const [row] = await sql<{ posted: bigint; held: bigint }[]>`select posted, held from gateway.credits_accounts where account_id = ${userId}`;
+  if (row === undefined) throw new Error('The account is gone.');
+  return row;
+}
+
+async function matrix(options: ConnectOptions, folder: string): Promise<void> {
+  const place: WorkerPlace = { database: options, journal: join(folder, 'journal') };
+  const preparing = await connect(options, { log: silentLog });
+  await migrateAll(preparing);
+  await preparing.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+  await preparing.close();
+  const own = await openLedger(place);
+  const children: ChildProcess[] = [];
+  try {
+    const runs: Run[] = isEmbedded ? [(task) => runTask(own.service, task)] : [];
+    if (!isEmbedded) {
+      for (let n = 0; n < 3; n += 1) {
+        const child = fork(worker, ['serve', JSON.stringify(place)]);
+        children.push(child);
+        await once(child, 'message');
+        runs.push(async (task) => {
+          child.send(task);
+          const [result] = (await once(child, 'message')) as [TaskResult];
+          return result;
+        });
+      }
+    }
+    for (let gateways = 1; gateways <= runs.length; gateways += 1) {
+      const some = runs.slice(0, gateways);
+      for (const credits of [1, 100, 500]) {
+        for (const price of [1, 10]) {
+          for (const calls of [50, 51 + Math.floor(random() * 400), 1_000]) await cell(some, own, { credits, price, calls });
+        }
+        await afterwards(some, own, credits);
+      }
+    }
+    const verdict = await own.service.verify();
+    console.log(`${verdict.transactions} transactions, ${verdict.holds} holds: the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`);
+    if (!verdict.ok) problems.push(JSON.stringify(verdict.faults));
+  } finally {
+    for (const child of children) child.kill('SIGKILL');
+    await own.service.close();
+    await own.database.close();
+  }
+}
+
+function split(whole: number, parts: number): number[] {
+  return Array.from({ length: parts }, (_, n) => Math.floor(whole / parts) + (n < whole % parts ? 1 : 0));
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((a, b) => a + b, 0);
+}
+
+/** mulberry32: small, and the same everywhere. */
+function createRandom(from: number): () => number {
+  let state = from;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-matrix-'));
+const server = isEmbedded ? undefined : await startServer();
+try {
+  await matrix(server === undefined ? { path: join(folder, 'townhall.db') } : { url: server.url }, folder);
+} finally {
+  await server?.stop();
+  await rm(folder, { recursive: true, force: true });
+}
+console.log(problems.length > 0 ? `broken, seed ${seed}` : `held, seed ${seed}`);
+process.exit(problems.length > 0 ? 1 : 0);

@@ -1,0 +1,88 @@
+// One process with a ledger of its own, for the fault runs: it stands for a gateway. It takes one task a message and
+// answers with what became of the calls. Nothing is settled at its end: it is there to be killed.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { credits, creditsStore, directoryJournal, type Credits } from '../../src/gateway/credits/index.ts';
+import type { UsageFacts } from '../../src/gateway/usage/index.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { connect, type ConnectOptions, type Database } from '../../src/kernel/database.ts';
+import { id } from '../../src/kernel/ids.ts';
+import { Problem } from '../../src/kernel/problem.ts';
+import { silentLog } from '../support/template.ts';
+
+export interface WorkerPlace {
+  database: ConnectOptions;
+  journal: string;
+  /** Shorter leases, so that a run need not wait for the usual ones. */
+  times?: NonNullable<Parameters<typeof credits>[0]['times']>;
+}
+
+/** So many calls at once, each of which may cost `bound` and does cost `price`, or a random part of the bound. */
+export interface Task {
+  userIds: string[];
+  calls: number;
+  bound: number;
+  price: number | null;
+  /** How long a call takes at most, in milliseconds. */
+  slowMs: number;
+}
+
+export interface TaskResult {
+  granted: number;
+  refused: number;
+  /** Neither granted nor refused for want of credits, by their code. */
+  failed: Record<string, number>;
+  charged: number;
+}
+
+export async function openLedger({ database: options, journal, times }: WorkerPlace): Promise<{ database: Database; service: Credits }> {
+  const database = await connect(options, { log: silentLog });
+  const service = credits({
+    store: creditsStore(database),
+    journal: directoryJournal(journal),
+    users: { findUser: async () => null },
+    audit: { record: async () => undefined },
+    log: silentLog,
+    clock: systemClock,
+    isAlone: database.engine === 'embedded',
+    startingCredits: 0n,
+    retentionDays: 400,
+    times: times ?? {},
+  });
+  await service.start();
+  return { database, service };
+}
+
+export async function runTask({ ledger }: Pick<Credits, 'ledger'>, { userIds, calls, bound, price, slowMs }: Task): Promise<TaskResult> {
+  const result: TaskResult = { granted: 0, refused: 0, failed: {}, charged: 0 };
+  await Promise.all(
+    Array.from({ length: calls }, async (_, n) => {
+      try {
+        const userId = userIds[n % userIds.length] as string;
+        const hold = await ledger.hold({ requestId: id('req'), userId, bureauId: 'local', tokenId: 'tok_fault', action: 'text', model: 'acme/fast', provider: 'acme' }, BigInt(bound));
+        if (slowMs > 0) await sleep(Math.random() * slowMs);
+        const { charged } = await hold.settle(BigInt(price ?? 1 + Math.floor(Math.random() * bound)), facts);
+        result.granted += 1;
+        result.charged += Number(charged);
+      } catch (error) {
+        if (error instanceof Problem && error.status === 402) result.refused += 1;
+        else result.failed[codeOf(error)] = (result.failed[codeOf(error)] ?? 0) + 1;
+      }
+    }),
+  );
+  return result;
+}
+
+export const facts: UsageFacts = {
+  action: 'text', model: 'acme/fast', provider: 'acme', units: {}, outcome: 'completed', estimated: false, ttftMs: 1, durationMs: 2,
+  tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 1, reasoning: 0 },
+};
+
+function codeOf(error: unknown): string {
+  return error instanceof Problem ? error.code : String(error);
+}
+
+if (process.argv[2] === 'serve') {
+  const { service } = await openLedger(JSON.parse(process.argv[3] ?? '{}') as WorkerPlace);
+  process.on('message', (task: Task) => void runTask(service, task).then((result) => process.send?.(result)));
+  process.send?.('ready');
+}

@@ -1,0 +1,97 @@
+// One webhook in 200 parallel copies on two gateways over one PostgreSQL, some of them under other ids: credited once,
+// and all of them answered with 200. Then, beside a flood of bad signatures, how long /health takes. Exits 1 when a
+// promise is broken.
+//
+//   node test/faults/payments-copies.ts [SEED] [COPIES=200] [ROUNDS=5] [FLOOD_PER_SECOND=500] [FLOOD_SECONDS=5]
+import { createGateway, type Gateway } from '../../src/gateway/compose.ts';
+import { readGatewayConfig } from '../../src/gateway/config.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { createLog } from '../../src/kernel/log.ts';
+import { createRedactor } from '../../src/kernel/secret.ts';
+import { startCreem } from '../support/creem.ts';
+import { startServer } from '../support/postgres-server.ts';
+import { startStripe } from '../support/stripe.ts';
+import { chance, readSeed } from './agent-world.ts';
+import { clientOf, deliver, gatewayEnv, sell } from './payments-world.ts';
+
+const random = chance(readSeed());
+const [copies, rounds, perSecond, floodSeconds] = [3, 4, 5, 6].map((at, index) => Number(process.argv[at] ?? [200, 5, 500, 5][index])) as [number, number, number, number];
+const healthMs = 200;
+const faults: string[] = [];
+const server = await startServer();
+const doubles = { stripe: await startStripe(), creem: await startCreem() };
+const gateways: { gateway: Gateway; url: string }[] = [];
+try {
+  for (let n = 0; n < 2; n += 1) {
+    const env = gatewayEnv(server.url, doubles);
+    const redactor = createRedactor();
+    const log = createLog({ level: 'silent', redactor });
+    const gateway = await createGateway(readGatewayConfig({}, env), { env, log, redactor, clock: systemClock });
+    gateways.push({ gateway, url: (await gateway.listen()).url });
+  }
+  const [first, second] = gateways as [(typeof gateways)[0], (typeof gateways)[0]];
+  const { sql } = first.gateway.database;
+  await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1:43127') on conflict do nothing`;
+  const { userToken, userId } = await first.gateway.issueLocalToken();
+  const client = clientOf(first.url, userToken);
+  let expected = 0n;
+  for (let round = 1; round <= rounds; round += 1) {
+    for (const method of ['stripe', 'creem'] as const) {
+      const sold = await sell(client, method, doubles);
+      expected += BigInt(sold.credits);
+      const startedMs = performance.now();
+      const answers = await Promise.all(
+        Array.from({ length: copies }, (_, n) => {
+          const event = random() < 0.2 ? { ...sold.event, id: `${sold.event.id}_${n}` } : sold.event;
+          return deliver((random() < 0.5 ? first : second).url, { method, event }, doubles);
+        }),
+      );
+      const ms = performance.now() - startedMs;
+      const bad = answers.filter(({ status }) => status !== 200);
+      const accepted = answers.filter(({ outcome }) => outcome === 'accepted').length;
+      const [account] = await sql<{ posted: bigint }[]>`select posted from gateway.credits_accounts where account_id = ${userId}`;
+      const told = await sql`select 1 from gateway.credits_txs where ref like ${`${sold.paymentId}/%`}`;
+      console.log(`round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${accepted} accepted, ${answers.length - bad.length - accepted} duplicates, posted ${told.length} time(s)`);
+      if (bad.length > 0) faults.push(`round ${round}, ${method}: ${bad.length} not answered with 200, such as ${bad[0]?.status} ${bad[0]?.outcome}`);
+      if (accepted !== 1 || told.length !== 1 || account?.posted !== expected) faults.push(`round ${round}, ${method}: balance ${account?.posted}, expected ${expected}`);
+    }
+  }
+  const [ledger] = await sql<{ sum: string }[]>`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
+  if (ledger?.sum !== '0') faults.push(`the ledger adds up to ${ledger?.sum}`);
+
+  // Somebody without the secret, at the door.
+  const latencies: number[] = [];
+  const refused = new Map<number, number>();
+  const sent: Promise<void>[] = [];
+  const startedMs = performance.now();
+  while (performance.now() - startedMs < floodSeconds * 1_000) {
+    for (let n = 0; n < perSecond / 50; n += 1) {
+      const signature = `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}`;
+      sent.push(
+        fetch(`${first.url}/v1/payments/webhook/stripe`, { method: 'POST', headers: { 'content-type': 'application/json', 'stripe-signature': signature }, body: '{"id":"evt_1"}' })
+          .then(async (answer) => {
+            await answer.text();
+            refused.set(answer.status, (refused.get(answer.status) ?? 0) + 1);
+          })
+          .catch(() => void refused.set(0, (refused.get(0) ?? 0) + 1)),
+      );
+    }
+    const askedMs = performance.now();
+    await (await fetch(`${first.url}/health`)).text();
+    latencies.push(performance.now() - askedMs);
+    await new Promise((resolve) => setTimeout(resolve, Math.max(0, 20 - (performance.now() - askedMs))));
+  }
+  await Promise.all(sent);
+  latencies.sort((a, b) => a - b);
+  const p99 = latencies[Math.floor(latencies.length * 0.99)] ?? Number.NaN;
+  console.log(`${sent.length} bad signatures in ${floodSeconds} s: answers ${JSON.stringify(Object.fromEntries(refused))}; /health p50 ${latencies[Math.floor(latencies.length / 2)]?.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`);
+  if ([...refused.keys()].some((status) => status !== 400)) faults.push('a bad signature was not answered with 400');
+  if (p99 > healthMs) faults.push(`/health took ${p99.toFixed(0)} ms at p99`);
+} finally {
+  for (const { gateway } of gateways) await gateway.close();
+  await Promise.all([doubles.stripe.close(), doubles.creem.close()]);
+  await server.stop();
+}
+for (const fault of faults) console.log(`BROKEN: ${fault}`);
+console.log(faults.length === 0 ? 'held' : 'broken');
+process.exit(faults.length === 0 ? 0 : 1);

@@ -1,0 +1,165 @@
+// Webhooks while gateways are killed with SIGKILL and the database goes away: nothing is answered with 200 before it is
+// durable, and whatever is sent again until it is answered is credited exactly once. Exits 1 when a promise is broken.
+//
+//   node test/faults/payments-kill.ts [SEED] [PAYMENTS=100] [BLOWS=30]
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { connect as dial, createServer, type AddressInfo, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { connect } from '../../src/kernel/database.ts';
+import { startCreem } from '../support/creem.ts';
+import { startServer } from '../support/postgres-server.ts';
+import { startStripe } from '../support/stripe.ts';
+import { silentLog } from '../support/template.ts';
+import { chance, readSeed } from './agent-world.ts';
+import { clientOf, deliver, gatewayEnv, sell, type Sold } from './payments-world.ts';
+
+const random = chance(readSeed());
+const [payments, blows] = [Number(process.argv[3] ?? 100), Number(process.argv[4] ?? 30)];
+const faults: string[] = [];
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+const server = await startServer();
+const doubles = { stripe: await startStripe(), creem: await startCreem() };
+
+// Between the gateways and the database, so that it can go away and come back.
+let isAway = false;
+const wires = new Set<Socket>();
+const target = new URL(server.url);
+const proxy = createServer((client) => {
+  if (isAway) return void client.destroy();
+  const upstream = dial(Number(target.port), target.hostname);
+  for (const socket of [client, upstream]) {
+    wires.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      wires.delete(socket);
+      client.destroy();
+      upstream.destroy();
+    });
+  }
+  client.pipe(upstream).pipe(client);
+});
+await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+const proxied = new URL(server.url);
+proxied.port = String((proxy.address() as AddressInfo).port);
+
+interface Running {
+  child: ChildProcess;
+  url: string;
+  userToken: string;
+}
+
+async function start(): Promise<Running> {
+  for (;;) {
+    const child = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], { env: { PATH: process.env.PATH, ...gatewayEnv(proxied.href, doubles) }, stdio: ['ignore', 'pipe', 'ignore'] });
+    const ended = once(child, 'exit');
+    const said = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), ended]);
+    const line = String(said[0]);
+    if (line.startsWith('{')) return { child, ...(JSON.parse(line) as { url: string; userToken: string }) };
+    // The database was away at that moment.
+    await pause(200);
+  }
+}
+
+async function kill({ child }: Running): Promise<void> {
+  const ended = once(child, 'exit');
+  child.kill('SIGKILL');
+  await ended;
+}
+
+const gateways: Running[] = [];
+const watcher = await connect({ url: server.url }, { log: silentLog });
+const sold: Sold[] = [];
+const counts = { answered: 0, again: 0, early: 0, kills: 0, cuts: 0 };
+try {
+  gateways.push(await start(), await start());
+  const client = clientOf(gateways[0]?.url ?? '', gateways[0]?.userToken ?? '');
+  const { user } = await client.accounts.getMe();
+  let isUnderBlows = true;
+
+  async function takeAll(one: Sold): Promise<void> {
+    for (;;) {
+      const { url } = gateways[Math.floor(random() * gateways.length)] as Running;
+      const { status } = await deliver(url, one, doubles);
+      if (status === 200) {
+        counts.answered += 1;
+        // By way of another connection: what is not committed is not seen.
+        const [order] = await watcher.sql<{ posted: bigint }[]>`select posted_credits as posted from gateway.payments_orders where payment_id = ${one.paymentId}`;
+        if (order?.posted !== BigInt(one.credits)) {
+          counts.early += 1;
+          faults.push(`${one.paymentId} was answered with 200 and is not credited`);
+        }
+        return;
+      }
+      if (status !== 503 && status !== 0) faults.push(`${one.paymentId} was answered with ${status}`);
+      counts.again += 1;
+      await pause(20 + random() * 80);
+    }
+  }
+
+  async function blow(): Promise<void> {
+    for (let n = 0; n < blows; n += 1) {
+      await pause(150 + random() * 400);
+      if (random() < 0.3) {
+        counts.cuts += 1;
+        isAway = true;
+        for (const wire of wires) wire.destroy();
+        await pause(300 + random() * 700);
+        isAway = false;
+      } else {
+        counts.kills += 1;
+        const at = Math.floor(random() * gateways.length);
+        await kill(gateways[at] as Running);
+        gateways[at] = await start();
+      }
+    }
+    isUnderBlows = false;
+  }
+
+  const blowing = blow();
+  let made = 0;
+  await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      while (made < payments || isUnderBlows) {
+        made += 1;
+        const { url, userToken } = gateways[Math.floor(random() * gateways.length)] as Running;
+        // A checkout that a blow hits is the person's to make again.
+        const one = await sell(clientOf(url, userToken), random() < 0.5 ? 'stripe' : 'creem', doubles).catch(() => null);
+        if (one === null) {
+          made -= 1;
+          await watcher.sql`update gateway.payments_orders set failed_at = now() where checkout_id is null and failed_at is null and created_at < now() - interval '20 seconds'`;
+          await pause(100);
+          continue;
+        }
+        sold.push(one);
+        await takeAll(one);
+        await pause(random() * 100);
+      }
+    }),
+  );
+  await blowing;
+  isAway = false;
+  // All of them once more, as a provider does that did not hear our answer.
+  const last = gateways[0] as Running;
+  for (const one of sold) if ((await deliver(last.url, one, doubles)).outcome !== 'duplicate') faults.push(`${one.paymentId} was taken a second time`);
+  const rows = await watcher.sql<{ posted: bigint; credits: bigint; postings: number }[]>`
+    select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sold.map(({ paymentId }) => paymentId)}::text[])`;
+  const wrong = rows.filter(({ posted, credits, postings }) => posted !== credits || postings !== 1).length;
+  const [account] = await watcher.sql<{ posted: bigint }[]>`select posted from gateway.credits_accounts where account_id = ${user.user_id}`;
+  const [ledger] = await watcher.sql<{ sum: string }[]>`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
+  const expected = sold.reduce((sum, { credits }) => sum + BigInt(credits), 0n);
+  console.log(`${sold.length} payments, ${counts.kills} kills and ${counts.cuts} cuts of the database: ${counts.answered} answered with 200, ${counts.again} sent again, ${counts.early} answered too early, ${wrong} credited wrongly; balance ${account?.posted} of ${expected}, the ledger adds up to ${ledger?.sum}`);
+  if (wrong > 0 || account?.posted !== expected || ledger?.sum !== '0') faults.push('the balance is not what was paid');
+} finally {
+  for (const gateway of gateways) await kill(gateway).catch(() => undefined);
+  await watcher.close();
+  for (const wire of wires) wire.destroy();
+  proxy.close();
+  await Promise.all([doubles.stripe.close(), doubles.creem.close()]);
+  await server.stop();
+}
+for (const fault of faults.slice(0, 20)) console.log(`BROKEN: ${fault}`);
+console.log(faults.length === 0 ? 'held' : 'broken');
+process.exit(faults.length === 0 ? 0 : 1);

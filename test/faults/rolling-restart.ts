@@ -1,0 +1,159 @@
+// Two gateways on one PostgreSQL behind a small TCP proxy, restarted one after the other under load, several times over.
+// Prints the tally and exits 1 when a request failed or a stream was cut.
+//
+//   node test/faults/rolling-restart.ts [--rounds 2] [--plain 8] [--streams 8]
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { createGatewayClient } from '@townhall/gateway';
+import { startServer } from '../support/postgres-server.ts';
+import { startLoad } from './rolling-load.ts';
+
+const { values } = parseArgs({ options: { rounds: { type: 'string', default: '2' }, plain: { type: 'string', default: '8' }, streams: { type: 'string', default: '8' } } });
+const program = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
+
+interface Backend {
+  process: ChildProcess;
+  url: string;
+  isReady: boolean;
+}
+
+async function startGateway(databaseUrl: string): Promise<Backend> {
+  const child = spawn(process.execPath, [program, 'gateway'], {
+    env: {
+      PATH: process.env['PATH'],
+      HOST: '127.0.0.1',
+      PORT: '0',
+      LOG_LEVEL: 'warn',
+      DATABASE_URL: databaseUrl,
+      TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'rolling').toString('base64'),
+      STARTING_CREDITS: '1000000000',
+      RATE_LIMIT_USER: 'off',
+      RATE_LIMIT_GUEST: 'off',
+      ...administrator,
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const url = await new Promise<string>((resolve, reject) => {
+    let said = '';
+    child.stdout.on('data', (piece: Buffer) => {
+      said += piece.toString('utf8');
+      const [, found] = /"url":"(http[^"]+)","msg":"listening"|"msg":"listening","url":"(http[^"]+)"/.exec(said) ?? [];
+      if (found !== undefined) resolve(found);
+    });
+    child.once('exit', (code) => reject(new Error(`a gateway ended with ${code}:\n${said}`)));
+  });
+  return { process: child, url, isReady: false };
+}
+
+/** Asks each gateway ten times a second, as a balancer does, and sends new connections to those that are ready. */
+async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: string; close(): void }> {
+  const sockets = new Set<Socket>();
+  let turn = 0;
+  const look = (backend: Backend): void => {
+    const asked = request(`${backend.url}/ready`, { headers: { connection: 'close' }, timeout: 1_000, agent: false }, (response) => {
+      backend.isReady = response.statusCode === 200;
+      response.resume();
+    });
+    asked.on('error', () => (backend.isReady = false));
+    asked.on('timeout', () => asked.destroy());
+    asked.end();
+  };
+  const looking = setInterval(() => backends.forEach((backend) => backend && look(backend)), 100);
+  const reach = (client: Socket, left: number): void => {
+    const ready = backends.filter((backend) => backend?.isReady);
+    const backend = ready[turn++ % Math.max(1, ready.length)];
+    if (backend === undefined) {
+      if (left === 0) client.destroy();
+      else setTimeout(reach, 50, client, left - 1);
+      return;
+    }
+    const { port, hostname } = new URL(backend.url);
+    const upstream = connect(Number(port), hostname);
+    let isConnected = false;
+    upstream.once('connect', () => {
+      isConnected = true;
+      client.pipe(upstream).pipe(client);
+    });
+    upstream.once('error', () => {
+      // Refused: nobody has seen the request, so another may have it.
+      if (isConnected || left === 0) client.destroy();
+      else reach(client, left - 1);
+    });
+    client.once('error', () => upstream.destroy());
+    client.once('close', () => upstream.destroy());
+  };
+  const server = createServer((client) => {
+    sockets.add(client);
+    client.once('close', () => sockets.delete(client));
+    reach(client, 100);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close() {
+      clearInterval(looking);
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+async function untilReady(backend: Backend): Promise<void> {
+  const lateMs = performance.now() + 60_000;
+  while (!backend.isReady) {
+    if (performance.now() > lateMs) throw new Error('a gateway was not ready in time');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function userToken(baseUrl: string): Promise<string> {
+  const { session_token } = await createGatewayClient({ baseUrl }).admin.login({ admin_id: administrator.ADMIN_ID, password: administrator.ADMIN_PASSWORD });
+  const admin = createGatewayClient({ baseUrl, token: session_token });
+  const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
+  return (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token;
+}
+
+const database = await startServer();
+const backends: (Backend | undefined)[] = [await startGateway(database.url)];
+backends.push(await startGateway(database.url));
+const proxy = await startProxy(backends);
+let failed = false;
+try {
+  for (const backend of backends) if (backend) await untilReady(backend);
+  const token = await userToken(backends[0]?.url ?? '');
+  const load = startLoad({ url: proxy.url, token, path: '/health', plainWorkers: Number(values.plain), streamWorkers: Number(values.streams) });
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  let restarts = 0;
+  for (let round = 0; round < Number(values.rounds); round += 1) {
+    for (const index of [0, 1]) {
+      const old = backends[index];
+      if (!old) continue;
+      old.process.kill('SIGTERM');
+      const [code] = (await once(old.process, 'exit')) as [number | null];
+      if (code !== 0) load.tally.failures.push(`a gateway ended with ${code}`);
+      const next = await startGateway(database.url);
+      backends[index] = next;
+      await untilReady(next);
+      restarts += 1;
+    }
+  }
+  const { requests, streams, failures, cutStreams, longestMs } = await load.stop();
+  failed = failures.length > 0 || cutStreams > 0;
+  for (const failure of failures.slice(0, 10)) console.log(`  ${failure}`);
+  console.log(JSON.stringify({ restarts, requests, streams, failures: failures.length, cutStreams, longestPlainMs: Math.round(longestMs) }));
+} finally {
+  proxy.close();
+  for (const backend of backends) {
+    if (!backend || backend.process.exitCode !== null) continue;
+    backend.process.kill('SIGTERM');
+    await once(backend.process, 'exit');
+  }
+  await database.stop();
+}
+process.exitCode = failed ? 1 : 0;

@@ -1,0 +1,76 @@
+// A deployed City upgraded under load, several times over, on the embedded database and on PostgreSQL. Prints the tally
+// of each and exits 1 when a request failed or a stream was cut.
+//
+//   node test/faults/rolling-upgrade.ts [--rounds 2] [--plain 8] [--streams 8] [--engine embedded|postgres]
+import { spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { createGatewayClient } from '@townhall/gateway';
+import { startServer } from '../support/postgres-server.ts';
+import { startLoad } from './rolling-load.ts';
+
+const { values } = parseArgs({
+  options: { rounds: { type: 'string', default: '2' }, plain: { type: 'string', default: '8' }, streams: { type: 'string', default: '8' }, engine: { type: 'string' } },
+});
+const program = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
+let failed = false;
+
+async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
+  const root = await mkdtemp(join(tmpdir(), 'th-up-'));
+  const directory = join(root, 'demo');
+  const database = engine === 'postgres' ? await startServer() : undefined;
+  const env = {
+    PATH: process.env['PATH'],
+    HOST: '127.0.0.1',
+    PORT: '0',
+    LOG_LEVEL: 'warn',
+    TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'rolling').toString('base64'),
+    STARTING_CREDITS: '1000000000',
+    RATE_LIMIT_USER: 'off',
+    RATE_LIMIT_GUEST: 'off',
+    ...administrator,
+    ...(database === undefined ? {} : { DATABASE_URL: database.url }),
+  };
+  const townhall = async (cwd: string, ...given: string[]): Promise<string> => {
+    const child = spawn(process.execPath, [program, ...given], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    let said = '';
+    let complaints = '';
+    child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
+    child.stderr.on('data', (piece: Buffer) => (complaints += piece.toString('utf8')));
+    const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
+    if (code !== 0) throw new Error(`townhall ${given.join(' ')} ended with ${code}:\n${complaints}${said}`);
+    return said.trim().split('\n').at(-1) ?? '';
+  };
+  try {
+    await townhall(root, 'init', 'demo');
+    const { url } = JSON.parse(await townhall(directory, 'deploy', '--json')) as { url: string };
+    const { session_token } = await createGatewayClient({ baseUrl: url }).admin.login({ admin_id: administrator.ADMIN_ID, password: administrator.ADMIN_PASSWORD });
+    const admin = createGatewayClient({ baseUrl: url, token: session_token });
+    const { items } = await admin.bureaus.listBureaus();
+    const bureauId = items[0]?.bureau_id ?? (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
+    const { user_token: token } = await admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'ada' });
+    const entry = await readFile(join(directory, 'src/index.ts'), 'utf8');
+    const load = startLoad({ url, token, path: '/v1/hello/world', plainWorkers: Number(values.plain), streamWorkers: Number(values.streams) });
+    let version = '';
+    for (let round = 1; round <= Number(values.rounds); round += 1) {
+      await writeFile(join(directory, 'src/index.ts'), entry.replace('Hello, world.', `Hello, round ${round}.`));
+      ({ version } = JSON.parse(await townhall(directory, 'deploy', '--json')) as { version: string });
+    }
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    const { requests, streams, failures, cutStreams, longestMs } = await load.stop();
+    failed ||= failures.length > 0 || cutStreams > 0;
+    for (const failure of failures.slice(0, 10)) console.log(`  ${failure}`);
+    console.log(JSON.stringify({ engine, upgrades: Number(values.rounds), version, requests, streams, failures: failures.length, cutStreams, longestPlainMs: Math.round(longestMs) }));
+  } finally {
+    await townhall(directory, 'city', 'stop').catch((error: unknown) => console.error(error));
+    await database?.stop();
+    await rm(root, { recursive: true, force: true });
+  }
+}
+
+for (const engine of ['embedded', 'postgres'] as const) if (values.engine === undefined || values.engine === engine) await upgrade(engine);
+process.exitCode = failed ? 1 : 0;

@@ -1,0 +1,169 @@
+// Calls on the real ledger, through the gateway and its database: what is held, charged, kept and told.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { ended, endedVideo } from './media-world.ts';
+
+const messages = [{ role: 'user' as const, content: 'hi' }];
+const rates = { input: 1_000_000, output: 2_000_000, image: 40, speech_character: 10, audio_second: 100, video_second: 25 };
+const scripts = { ok: 'ok', slow: 'ok?chunks=500&gap=10', delayed: 'delay?ms=400', broken: 'status?code=500', painter: 'images', 'slow-painter': 'images-slow', 'broken-painter': 'status?code=400', speaker: 'speech', whisper: 'whisper' };
+
+let provider: ScriptedProvider;
+let world: GatewayWorld;
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-paid-'));
+  provider = await startProvider();
+  const modelsFile = join(folder, 'models.json');
+  const film = { id: 'paid/film', provider: 'local', upstream_model: 'storyboard', modalities: ['video'], rates };
+  await writeFile(modelsFile, provider.modelsFile(scripts, { provider: { output_limit_member: 'max_tokens' }, model: { rates, max_output_tokens: 1_000, modalities: ['text', 'stream', 'openai', 'image', 'tts', 'asr'] }, models: [film] }));
+  world = await startGateway({ withAdmin: true, env: { ACME_API_KEY: 'key-of-acme', STORAGE_PATH: join(folder, 'storage'), MODELS_FILE: modelsFile, STARTING_CREDITS: '1000000', TIMEOUT_DRAIN_MS: '1000' } });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+  await rm(folder, { recursive: true, force: true });
+});
+beforeEach(() => provider.reset());
+
+const balance = async () => world.user.credits.getBalance();
+const post = (path: string, body: object, headers: Record<string, string> = {}) =>
+  fetch(`${world.url}${path}`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...headers }, body: JSON.stringify(body) });
+const chat = (model: string, more: object = {}, headers: Record<string, string> = {}) => post('/v1/ai/chat/completions', { model, messages, ...more }, headers);
+
+/** What the work costs, once nothing is held any more. */
+async function costOf(work: () => Promise<unknown>): Promise<number> {
+  const before = await balance();
+  expect(before.held).toBe(0);
+  await work();
+  await expect.poll(async () => (await balance()).held, { timeout: 10_000, interval: 20 }).toBe(0);
+  return before.posted - (await balance()).posted;
+}
+
+describe('a paid call', () => {
+  test('takes its price from the balance, before the answer is whole', async () => {
+    expect(await costOf(async () => expect(await world.user.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({ metadata: { credits: 18 } }))).toBe(18);
+    expect(await costOf(async () => expect((await (await chat('acme/ok', { stream: true })).text())).toContain('[DONE]'))).toBe(20);
+  });
+
+  test('holds what it may cost while it runs', async () => {
+    const call = chat('acme/delayed', { max_tokens: 100 });
+    await provider.until((calls) => calls.length === 1);
+    expect((await balance()).held).toBeGreaterThanOrEqual(200);
+    await (await call).text();
+    expect((await balance()).held).toBe(0);
+  });
+
+  test('that its caller leaves is charged for what came', async () => {
+    const cost = await costOf(async () => {
+      const leaving = new AbortController();
+      const response = await fetch(`${world.url}/v1/ai/chat/completions`, { method: 'POST', signal: leaving.signal, headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` }, body: JSON.stringify({ model: 'acme/slow', messages, stream: true }) });
+      await response.body?.getReader().read();
+      leaving.abort();
+      await provider.until((calls) => calls[0]?.abortedAt !== undefined);
+    });
+    expect(cost).toBeGreaterThan(2);
+    expect(cost).toBeLessThanOrEqual(20 + 2 * provider.lastCall().tokens);
+  });
+
+  test('of an administrator costs nobody anything, and is recorded', async () => {
+    const cost = await costOf(async () => expect(await world.admin.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({ metadata: { credits: 0 } }));
+    expect(cost).toBe(0);
+  });
+});
+
+describe('a paid call with an Idempotency-Key', () => {
+  test('is made and charged once, however often it is sent', async () => {
+    const key = { 'idempotency-key': randomUUID() };
+    const cost = await costOf(async () => {
+      const answers = await Promise.all(Array.from({ length: 20 }, () => chat('acme/delayed', {}, key)));
+      const statuses = answers.map(({ status }) => status).sort((a, b) => a - b);
+      expect(statuses[0]).toBe(200);
+      expect(statuses.every((status) => status === 200 || status === 409)).toBe(true);
+      await Promise.all(answers.map((answer) => answer.text()));
+    });
+    expect(cost).toBe(18);
+    expect(provider.calls).toHaveLength(1);
+    const again = await chat('acme/delayed', {}, key);
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+    expect(await again.json()).toMatchObject({ model: 'acme/delayed', choices: [{ message: { content: 'Hello from the provider.' } }] });
+    expect((await chat('acme/delayed', { temperature: 1 }, key)).status).toBe(422);
+    expect(provider.calls).toHaveLength(1);
+  });
+
+  test('answers text alike, its price too, and a stream with 409', async () => {
+    const key = { 'idempotency-key': randomUUID() };
+    const text = () => post('/v1/ai/text', { model: 'acme/ok', prompt: 'hi' }, key);
+    const first = await (await text()).json();
+    expect(await (await text()).json()).toEqual(first);
+    const streamed = () => post('/v1/ai/stream', { model: 'acme/ok', prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }] }, key);
+    expect((await (await streamed()).text())).toContain('[DONE]');
+    const repeated = await streamed();
+    expect(repeated.status).toBe(409);
+    expect(await repeated.json()).toMatchObject({ error: { code: 'result_not_replayable' } });
+    expect(provider.calls).toHaveLength(2);
+  });
+});
+
+describe('speech and recognition', () => {
+  test('speech costs its characters', async () => {
+    expect(await costOf(async () => void (await (await post('/v1/ai/tts', { model: 'acme/speaker', text: 'Grüße 🌍' })).arrayBuffer()))).toBe(70);
+    expect(await costOf(async () => expect((await post('/v1/ai/tts', { model: 'acme/speaker', text: 'abc' }, { accept: 'application/json' })).headers.get('x-townhall-credits')).toBe('30'))).toBe(30);
+  });
+
+  test('recognition costs the seconds that were heard', async () => {
+    const wav = Buffer.concat([Buffer.from('524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746160ea0000', 'hex'), Buffer.alloc(24_000)]).toString('base64');
+    expect(await costOf(async () => expect((await post('/v1/ai/asr', { model: 'acme/whisper', audio: wav, media_type: 'audio/wav' })).status).toBe(200))).toBe(150);
+  });
+});
+
+describe('a job', () => {
+  test('is charged once for what it made, with its end', async () => {
+    const cost = await costOf(async () => {
+      const { job_id: jobId } = await world.user.ai.createImage({ model: 'acme/painter', prompt: 'x', n: 3 });
+      expect(await ended(world.user, jobId)).toMatchObject({ status: 'succeeded', metadata: { credits: 120 } });
+    });
+    expect(cost).toBe(120);
+  });
+
+  test('holds its price from its beginning to its end', async () => {
+    const cost = await costOf(async () => {
+      const { job_id: jobId } = await world.user.ai.createImage({ model: 'acme/slow-painter', prompt: 'x', n: 2 });
+      expect((await balance()).held).toBe(80);
+      await provider.until((calls) => calls.length === 1, 20_000);
+      expect((await balance()).held).toBe(80);
+      expect(await world.user.ai.cancelImage({ job_id: jobId })).toMatchObject({ status: 'canceled', metadata: { credits: 0 } });
+    });
+    expect(cost).toBe(0);
+  });
+
+  test('that fails costs nothing', async () => {
+    const cost = await costOf(async () => {
+      const { job_id: jobId } = await world.user.ai.createImage({ model: 'acme/broken-painter', prompt: 'x' });
+      expect(await ended(world.user, jobId)).toMatchObject({ status: 'failed', metadata: { credits: 0 } });
+    });
+    expect(cost).toBe(0);
+  });
+
+  test('that the credits do not cover is 402, and there is no job', async () => {
+    const count = async () => Number((await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count);
+    const before = await count();
+    const { available } = await balance();
+    await world.admin.credits.deductCredits({ user_id: (await world.user.accounts.getMe()).user.user_id, credits: available - 30, reason: 'test' });
+    await expect(world.user.ai.createImage({ model: 'acme/painter', prompt: 'x' })).rejects.toMatchObject({ status: 402 });
+    expect(await count()).toBe(before);
+    await world.admin.credits.grantCredits({ user_id: (await world.user.accounts.getMe()).user.user_id, credits: available - 30, reason: 'test' });
+  });
+
+  test('of a film costs its seconds', { timeout: 120_000 }, async () => {
+    const cost = await costOf(async () => {
+      const started = await world.user.ai.startVideo({ model: 'paid/film', prompt: 'A red sun rises.', duration_seconds: 1 });
+      expect(await endedVideo(world.user, started.job_id)).toMatchObject({ status: 'succeeded', metadata: { credits: 25 } });
+    });
+    expect(cost).toBe(25);
+  });
+});

@@ -1,0 +1,101 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { dearest, outputFor, priceOf, type Tokens } from '../../../src/gateway/ai/metering/price.ts';
+import type { Rates } from '../../../src/gateway/ai/price.ts';
+
+/** A fraction of whole numbers: the arithmetic that the prices are held against. */
+interface Fraction {
+  over: bigint;
+  under: bigint;
+}
+
+const sum = (a: Fraction, b: Fraction): Fraction => ({ over: a.over * b.under + b.over * a.under, under: a.under * b.under });
+const up = ({ over, under }: Fraction): bigint => over / under + (over % under === 0n ? 0n : 1n);
+const zero: Fraction = { over: 0n, under: 1n };
+
+const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+const runs = { seed, numRuns: 500 };
+
+const rate = fc.integer({ min: 0, max: 100_000_000 });
+const rates = fc.record({ input: rate, cached_input: rate, cache_write: rate, output: rate, reasoning: rate, image: rate, video_second: rate, speech_character: rate, audio_second: rate }, { requiredKeys: ['input', 'output'] });
+const count = fc.oneof(fc.constant(0), fc.constant(1), fc.integer({ min: 0, max: 2_000_000 }), fc.constant(Number.MAX_SAFE_INTEGER));
+const tokens = fc.record({ input: count, cachedInput: count, cacheWrite: count, output: count, reasoning: count });
+const units = fc.record({ image: fc.integer({ min: 0, max: 1_000 }), speechCharacter: fc.integer({ min: 0, max: 100_000 }), videoSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000), audioSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000) });
+
+function exact(given: Rates, used: Tokens, media: { image: number; speechCharacter: number; videoSecond: number; audioSecond: number }): bigint {
+  const kinds: [number, number][] = [
+    [used.input, given.input ?? 0],
+    [used.cachedInput, given.cached_input ?? given.input ?? 0],
+    [used.cacheWrite, given.cache_write ?? given.input ?? 0],
+    [used.output, given.output ?? 0],
+    [used.reasoning, given.reasoning ?? given.output ?? 0],
+  ];
+  const parts = kinds.map(([amount, credits]): Fraction => ({ over: BigInt(amount) * BigInt(credits), under: 1_000_000n }));
+  const made: Fraction[] = [
+    { over: BigInt(media.image) * BigInt(given.image ?? 0), under: 1n },
+    { over: BigInt(media.speechCharacter) * BigInt(given.speech_character ?? 0), under: 1n },
+    { over: BigInt(Math.round(media.videoSecond * 1_000)) * BigInt(given.video_second ?? 0), under: 1_000n },
+    { over: BigInt(Math.round(media.audioSecond * 1_000)) * BigInt(given.audio_second ?? 0), under: 1_000n },
+  ];
+  return up([...parts, ...made].reduce(sum, zero));
+}
+
+describe(`the price of a call (seed ${seed})`, () => {
+  test('is the exact sum of its kinds, rounded up once', () => {
+    fc.assert(fc.property(rates, tokens, units, (given, used, media) => {
+      expect(priceOf({ rates: given as Rates, tiers: [] }, { tokens: used, units: media })).toBe(exact(given as Rates, used, media));
+    }), runs);
+  });
+
+  test('adds up over a million calls to the exact sum, each rounded up', () => {
+    const model = { rates: { input: 333_333, output: 1 }, tiers: [] };
+    let [charged, fractions] = [0n, 0n];
+    for (let call = 0; call < 1_000_000; call += 1) {
+      const used = { input: call % 7, cachedInput: 0, cacheWrite: 0, output: call % 3, reasoning: 0 };
+      charged += priceOf(model, { tokens: used });
+      const millionths = BigInt(used.input) * 333_333n + BigInt(used.output);
+      fractions += millionths / 1_000_000n + (millionths % 1_000_000n === 0n ? 0n : 1n);
+    }
+    expect(charged).toBe(fractions);
+  });
+
+  test('goes by the highest tier that all its input is above, which keeps what it does not name', () => {
+    const model = { rates: { input: 1_000_000, cached_input: 100_000, output: 2_000_000 }, tiers: [{ above_input_tokens: 100, rates: { input: 3_000_000 } }, { above_input_tokens: 200, rates: { input: 5_000_000, output: 7_000_000 } }] };
+    const at = (input: number, cachedInput = 0) => priceOf(model, { tokens: { input, cachedInput, cacheWrite: 0, output: 10, reasoning: 0 } });
+    expect(at(100)).toBe(120n);
+    expect(at(101)).toBe(101n * 3n + 20n);
+    // The cached tokens are input too.
+    expect(at(100, 10)).toBe(100n * 3n + 1n + 20n);
+    expect(at(201)).toBe(201n * 5n + 70n);
+  });
+
+  test('is nothing for a model that is free, and for nothing', () => {
+    expect(priceOf({ rates: null, tiers: [] }, { tokens: { input: 1e6, cachedInput: 0, cacheWrite: 0, output: 1e6, reasoning: 0 }, units: { image: 3 } })).toBe(0n);
+    expect(priceOf({ rates: { input: 9, output: 9 }, tiers: [] }, { tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 } })).toBe(0n);
+  });
+});
+
+describe(`the dearest a call can be (seed ${seed})`, () => {
+  const small = fc.integer({ min: 0, max: 500_000 });
+  const tiered = fc.record({ rates, tiers: fc.array(fc.record({ above_input_tokens: fc.integer({ min: 1, max: 400_000 }), rates }), { maxLength: 3 }) });
+
+  test('is never below what a call within the bounds costs, whatever its kinds and its tier', () => {
+    fc.assert(fc.property(tiered, fc.tuple(small, small, small, small, small), (model, [input, cachedInput, cacheWrite, output, reasoning]) => {
+      const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
+      const bound = dearest(priced, { input: input + cachedInput + cacheWrite + 5, output: output + reasoning });
+      expect(priceOf(priced, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <= bound).toBe(true);
+    }), runs);
+  });
+
+  test('fits the credits that its output was made for, and not with one token more', () => {
+    fc.assert(fc.property(tiered, small, fc.bigInt({ min: 0n, max: 10n ** 12n }), (model, input, credits) => {
+      const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
+      const output = outputFor(priced, { input, credits });
+      if (output < 0) expect(dearest(priced, { input, output: 0 }) > credits).toBe(true);
+      else if (output < Number.MAX_SAFE_INTEGER) {
+        expect(dearest(priced, { input, output }) <= credits).toBe(true);
+        expect(dearest(priced, { input, output: output + 1 }) > credits).toBe(true);
+      }
+    }), runs);
+  });
+});

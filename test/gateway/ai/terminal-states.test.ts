@@ -1,0 +1,372 @@
+// One test for each row of the table in docs/guides/what-a-call-costs.md, by the row's name. A token of input costs one
+// credit here and one of output two, so that a charge can be read off the counts of the provider.
+import { request } from 'node:http';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { errorOf, partsOf, startAi, userToken, adminToken, type World } from './world.ts';
+
+const messages = [{ role: 'user', content: 'hi' }];
+const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
+const rates = { input: 1_000_000, output: 2_000_000 };
+
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const entry = (id: string, script: string, more: object = {}) => ({ id: `acme/${id}`, provider: 'acme', upstream_model: script, rates, max_output_tokens: 1_000, ...more });
+  const claude = (id: string, script: string) => ({ id: `claude/${id}`, provider: 'claude', upstream_model: script, rates: { ...rates, cached_input: 100_000, cache_write: 1_250_000 }, max_output_tokens: 1_000 });
+  const own = provider.url;
+  world = await startAi({
+    models: provider.modelsFile({}, {
+      provider: { output_limit_member: 'max_tokens', formats: ['chat', 'embeddings', 'responses', 'rerank'] },
+      providers: [{ id: 'claude', kind: 'anthropic', base_url: own, output_limit_member: 'max_tokens' }],
+      models: [
+        entry('ok', 'ok', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
+        entry('cached', 'usage-cached', { rates: { ...rates, cached_input: 100_000, reasoning: 3_000_000 } }),
+        entry('slow', 'ok?chunks=500&gap=10'),
+        entry('never', 'never-headers'),
+        entry('spoke', 'usage-then-silence'),
+        entry('cut', 'reset?chunks=3'),
+        entry('cut-told', 'usage-then-cut'),
+        entry('none', 'usage-none'),
+        entry('zero', 'usage-zero'),
+        entry('negative', 'usage-negative'),
+        entry('nonsense', 'usage-nonsense'),
+        entry('absurd', 'usage-absurd'),
+        entry('tenfold', 'usage-tenfold'),
+        entry('flaky', 'flaky?fails=2&code=503'),
+        entry('limited', 'flaky?fails=1&code=429&retry_after=0'),
+        entry('to-dear', 'status?code=500', { fallbacks: ['acme/dear'] }),
+        entry('dear', 'ok', { rates: { input: 10_000_000, output: 20_000_000 } }),
+        entry('free-to-dear', 'status?code=500', { rates: null, fallbacks: ['acme/dear'] }),
+        entry('broken', 'status?code=500'),
+        entry('refusing', 'status?code=400'),
+        entry('incomplete', 'incomplete'),
+        entry('free', 'ok', { rates: null }),
+        claude('ok', 'ok'),
+        claude('cut', 'cut'),
+      ],
+    }),
+    env: { ACME_API_KEY: 'x' },
+    timeouts: { idleMs: 60_000 },
+    resilience: { retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 }, breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 } },
+  });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+beforeEach(() => {
+  provider.reset();
+  world.ledger.reset();
+});
+
+const chat = (model: string, more: object = {}, options: Parameters<World['post']>[2] = {}) => world.post('/v1/ai/chat/completions', { model, messages, ...more }, options);
+const stream = (model: string, more: object = {}) => world.post('/v1/ai/stream', { model, prompt, ...more });
+const text = (model: string, more: object = {}) => world.post('/v1/ai/text', { model, prompt: 'hi', ...more });
+const alarms = () => world.logged.filter((line) => line.includes('unbelievable_usage')).length;
+
+/** Ends the call, whatever it is, and gives its one charge. */
+async function charged(response: Promise<Response> | Response) {
+  await (await response).text();
+  const charge = await world.ledger.until(1);
+  expect(world.ledger.charges).toHaveLength(1);
+  expect(world.ledger.held()).toBe(0n);
+  return charge;
+}
+
+/** Calls and goes away as soon as the provider has said so much; resolves when the call is settled. */
+async function leaving(path: string, body: object, isTime: () => boolean) {
+  const outgoing = request(`${world.url}${path}`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${userToken}` } });
+  outgoing.on('error', () => {});
+  outgoing.on('response', (response) => response.resume());
+  outgoing.end(JSON.stringify(body));
+  await provider.until((calls) => calls.length === 1);
+  await expect.poll(isTime, { timeout: 5_000, interval: 5 }).toBe(true);
+  outgoing.destroy();
+  return world.ledger.until(1);
+}
+
+describe('finished', () => {
+  // The scripted provider counts 10 tokens in and 5 out in a stream, 4 in a whole answer.
+  test.each<[string, () => Promise<Response>, bigint]>([
+    ['chat completions, streamed', () => chat('acme/ok', { stream: true }), 20n],
+    ['chat completions, whole', () => chat('acme/ok'), 18n],
+    ['stream', () => stream('acme/ok'), 20n],
+    ['text', () => text('acme/ok'), 18n],
+    ['responses, streamed', () => world.post('/v1/ai/responses', { model: 'acme/ok', input: 'hi', stream: true }), 18n],
+    ['responses, whole', () => world.post('/v1/ai/responses', { model: 'acme/ok', input: 'hi' }), 18n],
+    ['embeddings', () => world.post('/v1/ai/embeddings', { model: 'acme/ok', input: 'hi' }), 2n],
+    // 10 plain, 3 cached at a tenth, 2 written at five quarters, 4 out: 20.8.
+    ['messages, streamed', () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true }), 21n],
+    ['messages, whole', () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages }), 21n],
+    ['chat completions, translated', () => chat('claude/ok', { stream: true }), 21n],
+    // 40 plain, 60 cached at a tenth, 10 out, 20 of thinking.
+    ['kinds of tokens with rates of their own', () => chat('acme/cached', { stream: true }), 126n],
+  ])('costs what the provider counted, at the rates of the model that ran: %s', async (_wire, call, price) => {
+    const { charged: credits, facts, held, overrun } = await charged(call());
+    expect(credits).toBe(price);
+    expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
+    expect(facts.ttftMs).not.toBeNull();
+    expect(held).toBeGreaterThanOrEqual(price);
+    expect(overrun).toBe(0n);
+  });
+
+  test('is settled before the caller hears the end', async () => {
+    for (const call of [() => chat('acme/ok', { stream: true }), () => stream('acme/ok'), () => chat('claude/ok', { stream: true }), () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true })]) {
+      world.ledger.reset();
+      const response = await call();
+      let heard = '';
+      const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { value, done } = (await reader?.read()) ?? { value: undefined, done: true };
+        if (done) break;
+        heard += value;
+        if (/\[DONE\]|message_stop|"type":"finish"/.test(heard)) expect(world.ledger.charges).toHaveLength(1);
+      }
+      expect(heard).toMatch(/\[DONE\]|message_stop/);
+    }
+  });
+
+  test('tells its price where the answer has a place for it', async () => {
+    expect(await (await text('acme/ok')).json()).toMatchObject({ metadata: { credits: 18 } });
+    expect((await chat('acme/ok')).headers.get('x-townhall-credits')).toBe('18');
+    const { parts } = await partsOf(await stream('acme/ok'));
+    expect(parts.at(-1)).toMatchObject({ type: 'finish', providerMetadata: { townhall: { credits: 20 } } });
+  });
+});
+
+describe('client gone', () => {
+  test('before the first byte: the input, by our own count', async () => {
+    const { charged: credits, facts } = await leaving('/v1/ai/chat/completions', { model: 'acme/never', messages, stream: true }, () => true);
+    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true, tokens: { output: 0 } });
+    expect(credits).toBe(BigInt(facts.tokens.input));
+    expect(facts.tokens.input).toBeGreaterThan(0);
+    expect(facts.tokens.input).toBeLessThan(20);
+  });
+
+  test.each<[string, string, object]>([
+    ['chat completions', '/v1/ai/chat/completions', { model: 'acme/slow', messages, stream: true }],
+    ['stream', '/v1/ai/stream', { model: 'acme/slow', prompt }],
+  ])('midway: the input and what was produced so far, by our own count: %s', async (_wire, path, body) => {
+    const { charged: credits, facts } = await leaving(path, body, () => (provider.calls[0]?.tokens ?? 0) >= 20);
+    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
+    await provider.until((calls) => calls[0]?.abortedAt !== undefined);
+    const produced = provider.lastCall().tokens;
+    expect(facts.tokens.output).toBeGreaterThanOrEqual(15);
+    expect(facts.tokens.output).toBeLessThanOrEqual(produced);
+    expect(credits).toBe(BigInt(facts.tokens.input + 2 * facts.tokens.output));
+  });
+
+  test('after the provider told its usage: that usage', async () => {
+    const { charged: credits, facts } = await leaving('/v1/ai/chat/completions', { model: 'acme/spoke', messages, stream: true }, () => world.ledger.checkpoints.length >= 5);
+    // The usage follows the last piece in a packet of its own.
+    expect(facts).toMatchObject({ outcome: 'client_closed' });
+    if (!facts.estimated) expect(credits).toBe(20n);
+    else expect(facts.tokens.output).toBeLessThanOrEqual(5);
+  });
+});
+
+describe('upstream died midway', () => {
+  test.each<[string, () => Promise<Response>]>([
+    ['chat completions', () => chat('acme/cut', { stream: true })],
+    ['stream', () => stream('acme/cut')],
+  ])('without usage: the input and what was produced so far, by our own count: %s', async (_wire, call) => {
+    const { charged: credits, facts } = await charged(call());
+    expect(facts).toMatchObject({ outcome: 'upstream_failed', estimated: true, tokens: { output: 3 } });
+    expect(credits).toBe(BigInt(facts.tokens.input + 6));
+  });
+
+  test('with usage: that usage', async () => {
+    const { charged: credits, facts } = await charged(chat('acme/cut-told', { stream: true }));
+    expect(facts).toMatchObject({ outcome: 'upstream_failed', estimated: false, tokens: { input: 10, output: 5 } });
+    expect(credits).toBe(20n);
+  });
+
+  test('with the usage of its beginning: the input as told, the rest by our own count', async () => {
+    const { facts } = await charged(world.post('/v1/ai/messages', { model: 'claude/cut', max_tokens: 50, messages, stream: true }));
+    expect(facts).toMatchObject({ outcome: 'upstream_failed', estimated: true, tokens: { input: 10, cachedInput: 3, cacheWrite: 2 } });
+    expect(facts.tokens.output).toBeGreaterThan(2);
+  });
+});
+
+describe('usage', () => {
+  const wires: [string, (model: string) => Promise<Response>][] = [
+    ['chat completions, streamed', (model) => chat(model, { stream: true })],
+    ['chat completions, whole', (model) => chat(model)],
+    ['stream', (model) => stream(model)],
+    ['text', (model) => text(model)],
+  ];
+
+  describe.each(wires)('of %s', (wire, call) => {
+    test('missing: our own count, flagged, and never nothing where something came', async () => {
+      const { charged: credits, facts } = await charged(call('acme/none'));
+      expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
+      expect(facts.tokens.input).toBeGreaterThan(0);
+      expect(facts.tokens.output).toBeGreaterThanOrEqual(4);
+      expect(credits).toBe(BigInt(facts.tokens.input + 2 * facts.tokens.output));
+    });
+
+    test('zero: nothing', async () => {
+      const { charged: credits, facts } = await charged(call('acme/zero'));
+      expect(credits).toBe(0n);
+      expect(facts).toMatchObject({ outcome: 'completed', estimated: false, tokens: { input: 0, output: 0 } });
+    });
+
+    // A text for a number is no answer to those who translate; that is a failure of the provider.
+    test.each(['acme/negative', 'acme/absurd', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])('negative, no number or absurd: our own count, never more than the hold, with an alarm: %s', async (model) => {
+      const before = alarms();
+      const { charged: credits, facts, held, overrun } = await charged(call(model));
+      expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
+      expect(credits).toBeGreaterThan(0n);
+      expect(credits).toBeLessThanOrEqual(held ?? 0n);
+      expect(overrun).toBe(0n);
+      expect(alarms()).toBe(before + 1);
+    });
+  });
+
+  test('ten times the limit that was sent: no more than the hold', async () => {
+    const { charged: credits, held } = await charged(chat('acme/tenfold', { max_tokens: 100 }));
+    expect(credits).toBeLessThanOrEqual(held ?? 0n);
+  });
+
+  test('a little more than was bound: what is available, the rest the house bears', async () => {
+    world.ledger.reset(140n);
+    // 10 in and 4 out are told where 2 were allowed: within belief.
+    const { charged: credits } = await charged(chat('acme/ok', { max_tokens: 2 }));
+    expect(credits).toBe(18n);
+  });
+
+  test('of an answer that ended incomplete: that usage', async () => {
+    const { charged: credits, facts } = await charged(world.post('/v1/ai/responses', { model: 'acme/incomplete', input: 'hi', stream: true }));
+    expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
+    expect(credits).toBe(18n);
+  });
+});
+
+describe('fallback', () => {
+  test('to a dearer model: its price, out of a hold that covers it', async () => {
+    const { charged: credits, held, facts } = await charged(text('acme/to-dear', { max_output_tokens: 10 }));
+    expect(facts.model).toBe('acme/dear');
+    expect(credits).toBe(180n);
+    expect(held).toBeGreaterThanOrEqual(400n);
+  });
+
+  test('to a model that the credits do not cover: 402, and nothing is charged', async () => {
+    world.ledger.reset(100n);
+    const response = await text('acme/to-dear', { max_output_tokens: 10 });
+    expect(response.status).toBe(402);
+    expect(world.ledger.balance).toBe(100n);
+    expect(world.ledger.held()).toBe(0n);
+    expect(provider.calls.every(({ script }) => script === 'status?code=500')).toBe(true);
+  });
+
+  test('a free model needs no balance for the sake of its fallback', async () => {
+    world.ledger.reset(0n);
+    expect((await text('acme/free-to-dear', { max_output_tokens: 10 })).status).toBe(402);
+    expect(provider.calls.length).toBeGreaterThan(0);
+    expect((await text('acme/free')).status).toBe(200);
+  });
+});
+
+describe('retry', () => {
+  test.each(['acme/flaky', 'acme/limited'])('the answer that came is charged, once: %s', async (model) => {
+    const { charged: credits } = await charged(text(model));
+    expect(credits).toBe(18n);
+    expect(provider.calls.length).toBeGreaterThan(1);
+  });
+});
+
+describe('nothing came', () => {
+  test('failed before the first byte: nothing', async () => {
+    const { charged: credits, facts } = await charged(chat('acme/broken', { stream: true }));
+    expect(credits).toBe(0n);
+    expect(facts).toMatchObject({ outcome: 'upstream_failed', tokens: { input: 0, output: 0 } });
+  });
+
+  test('refused by the provider: nothing', async () => {
+    expect((await charged(text('acme/refusing'))).charged).toBe(0n);
+  });
+
+  test('rejected before sending: nothing, and nothing is held', async () => {
+    expect((await chat('acme/ok', { api_key: 'x' })).status).toBe(400);
+    expect((await text('acme/ok', { reasoning_effort: 'high' })).status).toBe(422);
+    expect(world.ledger.charges).toEqual([]);
+    expect(world.ledger.held()).toBe(0n);
+    expect(provider.calls).toEqual([]);
+  });
+});
+
+describe('the limit', () => {
+  const sent = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
+
+  test.each<[string, (more?: object) => Promise<Response>, string]>([
+    ['chat completions', (more = {}) => chat('acme/ok', { max_tokens: 500, ...more }), 'max_tokens'],
+    ['text', (more = {}) => text('acme/ok', { max_output_tokens: 500, ...more }), 'max_output_tokens'],
+    ['stream', (more = {}) => stream('acme/ok', { maxOutputTokens: 500, ...more }), 'maxOutputTokens'],
+    ['messages', () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 500, messages }), 'max_tokens'],
+  ])('that was sent is never lowered: 402 with the affordable one: %s', async (_wire, call, member) => {
+    world.ledger.reset(300n);
+    const response = await call();
+    expect(response.status).toBe(402);
+    expect(response.headers.get('x-should-retry')).toBe('false');
+    const error = await errorOf(response);
+    expect(error).toMatchObject({ type: 'insufficient_credits', code: 'insufficient_credits', param: member });
+    const details = error['details'] as { path: string; message: string }[];
+    const affordable = Number(/\d+/.exec(details.find(({ path }) => path === member)?.message ?? '')?.[0]);
+    expect(affordable).toBeGreaterThan(100);
+    expect(affordable).toBeLessThan(150);
+    expect(provider.calls).toEqual([]);
+    expect(world.ledger.held()).toBe(0n);
+  });
+
+  test('that was not sent is added at what is affordable', async () => {
+    world.ledger.reset(300n);
+    await charged(chat('acme/ok'));
+    const { max_tokens: limit } = sent();
+    expect(limit).toBeGreaterThan(100);
+    expect(limit).toBeLessThan(150);
+    world.ledger.reset(300n);
+    await charged(text('acme/ok'));
+    expect(sent()['max_tokens']).toBeGreaterThan(100);
+    world.ledger.reset();
+    await charged(text('acme/ok'));
+    expect(sent()['max_tokens']).toBe(1_000);
+  });
+
+  test('that would be below 16 tokens is none: 402', async () => {
+    world.ledger.reset(50n);
+    expect((await chat('acme/ok')).status).toBe(402);
+  });
+
+  test('lets nearly all of a balance be spent, and never more', async () => {
+    world.ledger.reset(500n);
+    let answers = 0;
+    while ((await text('acme/ok')).status === 200) answers += 1;
+    expect(answers).toBe(Math.floor((500 - Number(world.ledger.balance)) / 18));
+    expect(world.ledger.balance).toBeGreaterThanOrEqual(0n);
+    expect(world.ledger.balance).toBeLessThan(60n);
+  });
+});
+
+describe('an administrator', () => {
+  test('is recorded and not charged', async () => {
+    const response = await chat('acme/ok', {}, { token: adminToken });
+    expect(response.headers.get('x-townhall-credits')).toBe('0');
+    const { charged: credits, held, call, facts } = await charged(response);
+    expect([credits, held]).toEqual([0n, null]);
+    expect(call).toMatchObject({ userId: null, bureauId: null, action: 'chat/completions' });
+    expect(facts).toMatchObject({ tokens: { input: 10, output: 4 }, outcome: 'completed' });
+  });
+});
+
+describe('replica killed', () => {
+  test('the price of what has come is told to the ledger with every piece', async () => {
+    await charged(chat('acme/ok', { stream: true }));
+    const { checkpoints } = world.ledger;
+    expect(checkpoints.at(-1)?.outputTokens).toBe(5);
+    const credits = checkpoints.map((checkpoint) => checkpoint.credits);
+    expect(credits).toEqual([...credits].sort((a, b) => Number(a - b)));
+    expect(credits[0]).toBeGreaterThan(0n);
+  });
+});

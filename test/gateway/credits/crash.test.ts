@@ -1,0 +1,221 @@
+// What becomes of holds and settlements when a process or the database is gone: nothing stays held, nothing that was
+// acknowledged is lost, and nothing is charged twice.
+import { readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { creditsStore, directoryJournal, type Credits, type CreditsStore } from '../../../src/gateway/credits/index.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
+import { callOf, facts, startLedger, stillTimes, type LedgerWorld } from './world.ts';
+
+let world: LedgerWorld;
+let dead: Credits;
+beforeEach(async () => {
+  world = await startLedger();
+  // A replica that was never started: it renews nothing, as if it had been killed.
+  dead = world.replica();
+});
+afterEach(async () => {
+  const { faults } = await dead.verify();
+  await world.close();
+  expect(faults).toEqual([]);
+});
+
+const quick = { leaseMs: 400, renewEveryMs: 100, beatEveryMs: 150, sweepEveryMs: 50, verifyEveryMs: 3_600_000 };
+const expire = (holdId: string) => world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second' where hold_id = ${holdId}`;
+const states = async () => (await world.sql<{ state: string; charged: bigint | null }[]>`select state, charged from gateway.credits_holds order by hold_id`).map(({ state, charged }) => [state, charged]);
+const usage = () => world.sql`select credits, outcome, estimated, output_tokens as output from gateway.usage_records order by usage_id`;
+
+async function until(condition: () => Promise<boolean>, what: string): Promise<void> {
+  const endMs = performance.now() + 15_000;
+  while (!(await condition())) {
+    if (performance.now() > endMs) throw new Error(`This did not happen in 15 s: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** A replica whose database can be taken away, before or after it has done what it was asked. */
+function fragile(): { credits: Credits; away: { is: false | 'before' | 'after' } } {
+  const away: { is: false | 'before' | 'after' } = { is: false };
+  const inner = creditsStore(world.place.database);
+  const gone = () => new Problem('unavailable', 'database_unavailable', 'away');
+  const guarded = <Arguments extends unknown[], Result>(work: (...given: Arguments) => Promise<Result>) => async (...given: Arguments): Promise<Result> => {
+    if (away.is === 'before') throw gone();
+    const result = await work(...given);
+    if (away.is === 'after') throw gone();
+    return result;
+  };
+  const store: CreditsStore = { ...inner, apply: guarded(inner.apply), keep: guarded(inner.keep), recover: guarded(inner.recover), ping: guarded(inner.ping) };
+  return { credits: world.replica({ store, times: quick }), away };
+}
+
+describe('a hold whose process is gone', () => {
+  test('is charged at its last checkpoint when it was sent, and nothing when it was not', async () => {
+    const userId = await world.user(1_000n);
+    const sent = await dead.ledger.hold(callOf(userId), 100n);
+    await dead.ledger.hold(callOf(userId), 50n, { isSent: false });
+    await world.sql`update gateway.credits_holds set checkpoint = 30, facts = '{"tokens": {"input": 3, "output": 7}, "durationMs": 5}' where hold_id = ${sent.holdId}`;
+    await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
+    await world.replica({ times: quick }).start();
+    await until(async () => (await world.account(userId)).held === 0n, 'both holds are resolved');
+    expect(await states()).toEqual([['recovered', 30n], ['voided', 0n]]);
+    expect(await usage()).toEqual([
+      { credits: 30n, outcome: 'upstream_failed', estimated: true, output: 7n },
+      { credits: 0n, outcome: 'rejected', estimated: true, output: 0n },
+    ]);
+    expect(await world.account(userId)).toEqual({ posted: 970n, held: 0n, owed: 0n });
+  });
+
+  test('is resolved once by however many replicas find it', async () => {
+    const userId = await world.user(1_000n);
+    const holds = await Promise.all(Array.from({ length: 30 }, () => dead.ledger.hold(callOf(userId), 10n)));
+    await world.sql`update gateway.credits_holds set checkpoint = 7, lease_until = gateway.townhall_now() - interval '1 second'`;
+    await Promise.all(Array.from({ length: 3 }, () => world.replica({ times: quick }).start()));
+    await until(async () => (await world.account(userId)).held === 0n, 'all holds are resolved');
+    expect(await world.account(userId)).toEqual({ posted: 1_000n - 7n * BigInt(holds.length), held: 0n, owed: 0n });
+  });
+
+  test('charges nothing more when its process was not gone after all, and keeps what it said', async () => {
+    const userId = await world.user(1_000n);
+    const one = await dead.ledger.hold(callOf(userId), 100n);
+    await expire(one.holdId);
+    await world.replica({ times: quick }).start();
+    await until(async () => (await world.account(userId)).held === 0n, 'the hold is resolved');
+    expect(await one.settle(60n, facts())).toEqual({ charged: 0n });
+    expect(await world.account(userId)).toEqual({ posted: 1_000n, held: 0n, owed: 0n });
+    expect(await world.sql`select hold_id as id, credits, facts ->> 'outcome' as outcome from gateway.credits_late_settlements`).toEqual([{ id: one.holdId, credits: 60n, outcome: 'completed' }]);
+    expect(dead.counters()).toMatchObject({ lateSettlements: 1 });
+  });
+
+  test('is resolved at once where nobody else can have the database open', async () => {
+    const userId = await world.user(1_000n);
+    await dead.ledger.hold(callOf(userId), 100n);
+    await world.replica({ isAlone: true }).start();
+    expect(await states()).toEqual([['recovered', 0n]]);
+    expect(await world.account(userId)).toEqual({ posted: 1_000n, held: 0n, owed: 0n });
+  });
+
+  test('is left for one lease after the start, so that others can renew theirs', async () => {
+    const userId = await world.user(1_000n);
+    const one = await dead.ledger.hold(callOf(userId), 100n);
+    await expire(one.holdId);
+    await world.replica({ times: { ...quick, leaseMs: 3_600_000 } }).start();
+    // Many rounds of the sweeper.
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    expect(await states()).toEqual([['held', null]]);
+  });
+});
+
+test('after a time without the database everybody gets one lease to renew theirs', async () => {
+  const userId = await world.user(1_000n);
+  const { credits, away } = fragile();
+  await credits.start();
+  await dead.ledger.hold(callOf(userId), 100n);
+  away.is = 'before';
+  await new Promise((resolve) => setTimeout(resolve, quick.leaseMs * 3));
+  await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
+  away.is = false;
+  const backMs = performance.now();
+  await until(async () => (await world.account(userId)).held === 0n, 'the hold is resolved');
+  expect(performance.now() - backMs).toBeGreaterThanOrEqual(quick.leaseMs * 0.9);
+});
+
+describe('a hold whose process lives', () => {
+  test('is kept over many leases without a byte, with the checkpoints that it made', async () => {
+    const userId = await world.user(1_000n);
+    const living = world.replica({ times: quick });
+    await Promise.all([living.start(), world.replica({ times: quick }).start()]);
+    const one = await living.ledger.hold(callOf(userId), 100n);
+    one.checkpoint(10n, { model: 'acme/other' }, 20);
+    one.checkpoint(12n, { tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } }, 40);
+    await new Promise((resolve) => setTimeout(resolve, quick.leaseMs * 4));
+    expect(await world.sql`select state, checkpoint, facts -> 'tokens' ->> 'output' as output, facts ->> 'model' as model from gateway.credits_holds`).toEqual([{ state: 'held', checkpoint: 12n, output: '2', model: 'acme/other' }]);
+    expect(await one.settle(44n, facts())).toEqual({ charged: 44n });
+    expect(await states()).toEqual([['settled', 44n]]);
+  });
+
+  test('is checkpointed at once after 256 output tokens', async () => {
+    const userId = await world.user(1_000n);
+    const living = world.replica({ times: { ...stillTimes, sweepEveryMs: 3_600_000 } });
+    await living.start();
+    const one = await living.ledger.hold(callOf(userId), 100n);
+    one.checkpoint(1n, {}, 255);
+    one.checkpoint(2n, {}, 256);
+    const written = async () => (await world.sql<{ checkpoint: bigint }[]>`select checkpoint from gateway.credits_holds`)[0]?.checkpoint;
+    await until(async () => (await written()) === 2n, 'the checkpoint is written');
+    expect(await written()).toBe(2n);
+  });
+
+  test('can be taken up by another process, once it is resolved by nobody', async () => {
+    const userId = await world.user(1_000n);
+    const queued = await dead.ledger.hold(callOf(userId), 100n, { isSent: false });
+    const worker = world.replica();
+    const taken = await worker.ledger.resume(queued.holdId);
+    expect(taken?.amount).toBe(100n);
+    expect(await world.sql`select phase from gateway.credits_holds`).toEqual([{ phase: 'sent' }]);
+    expect(await taken?.settle(90n, facts())).toEqual({ charged: 90n });
+    expect(await worker.ledger.resume(queued.holdId)).toBeNull();
+    expect(await queued.settle(100n, facts())).toEqual({ charged: 90n });
+    expect(await world.account(userId)).toEqual({ posted: 910n, held: 0n, owed: 0n });
+  });
+});
+
+describe('a settlement while the database is away', () => {
+  test.each(['before', 'after'] as const)('is on the disk when it resolves, and charged once when the database is back (lost %s it was done)', async (when) => {
+    const userId = await world.user(1_000n);
+    const { credits, away } = fragile();
+    await credits.start();
+    const holds = await Promise.all(Array.from({ length: 3 }, () => credits.ledger.hold(callOf(userId), 100n)));
+    away.is = when;
+    expect(await Promise.all(holds.map((one, n) => one.settle(BigInt(n + 1), facts())))).toEqual([{ charged: 1n }, { charged: 2n }, { charged: 3n }]);
+    expect(await readdir(world.journalPath)).toHaveLength(3);
+    await expect(credits.ledger.hold(callOf(userId), 1n)).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
+    away.is = false;
+    await until(async () => (await readdir(world.journalPath)).length === 0, 'the journal is settled');
+    expect(await world.account(userId)).toMatchObject({ posted: 994n });
+    expect(credits.counters()).toMatchObject({ journaled: 3, lateSettlements: 0 });
+    // What the lost answer left held is nobody's; it goes with its lease.
+    await world.replica({ isAlone: true }).start();
+    expect(await world.account(userId)).toEqual({ posted: 994n, held: 0n, owed: 0n });
+  });
+
+  test('is found and charged by the next process, however many there are', async () => {
+    const userId = await world.user(1_000n);
+    const { credits, away } = fragile();
+    const one = await credits.ledger.hold(callOf(userId), 100n);
+    away.is = 'before';
+    expect(await one.settle(42n, facts())).toEqual({ charged: 42n });
+    await Promise.all(Array.from({ length: 3 }, () => world.replica().start()));
+    expect(await readdir(world.journalPath)).toEqual([]);
+    expect(await states()).toEqual([['settled', 42n]]);
+    expect(await world.account(userId)).toEqual({ posted: 958n, held: 0n, owed: 0n });
+  });
+
+  test('fails where it can be written nowhere, and is charged all the same when the database is back', async () => {
+    const userId = await world.user(1_000n);
+    const away = { is: false };
+    const inner = creditsStore(world.place.database);
+    const broken = directoryJournal(join(world.journalPath, 'gone'));
+    const store: CreditsStore = { ...inner, apply: (...given) => (away.is ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away')) : inner.apply(...given)) };
+    const credits = world.replica({ store, times: quick, journal: { ...broken, prepare: async () => undefined, list: async () => [] } });
+    await credits.start();
+    const one = await credits.ledger.hold(callOf(userId), 100n);
+    away.is = true;
+    await expect(one.settle(9n, facts())).rejects.toMatchObject({ status: 503 });
+    away.is = false;
+    await until(async () => (await world.account(userId)).posted === 991n, 'the settlement is charged');
+  });
+
+  test('of another database is left alone', async () => {
+    const { holdId } = await dead.ledger.hold(callOf(await world.user(10n)), 5n);
+    const journal = directoryJournal(world.journalPath);
+    await journal.write({ kind: 'settle', holdId: 'hld_of_another', accountId: 'usr_x', credits: 5n, facts: facts() });
+    await world.replica({ times: quick }).start();
+    expect(await readdir(world.journalPath)).toEqual(['hld_of_another.settlement.json']);
+    expect(await world.sql`select state from gateway.credits_holds where hold_id = ${holdId}`).toEqual([{ state: 'held' }]);
+  });
+
+  test('needs a journal that can be written, or the start is refused', async () => {
+    await writeFile(join(world.journalPath, 'file'), '');
+    await expect(world.replica({ journal: directoryJournal(join(world.journalPath, 'file', 'folder')) }).start()).rejects.toThrow('ENOTDIR');
+  });
+});

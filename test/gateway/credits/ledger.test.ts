@@ -1,0 +1,298 @@
+// The ledger: what is held can be spent once, what is settled is charged once, and no number of calls, replicas or
+// crashes makes a balance say anything else.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Credits, Hold } from '../../../src/gateway/credits/index.ts';
+import type { Problem } from '../../../src/kernel/problem.ts';
+import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
+
+let world: LedgerWorld;
+let credits: Credits;
+beforeEach(async () => {
+  world = await startLedger();
+  credits = world.replica();
+});
+afterEach(async () => {
+  // Whatever a case did, the ledger agrees with itself afterwards.
+  const { faults } = await credits.verify();
+  await world.close();
+  expect(faults).toEqual([]);
+});
+
+const hold = (userId: string, amount: bigint, more = {}) => credits.ledger.hold(callOf(userId, more), amount);
+const usage = () => world.sql<{ credits: bigint; outcome: string; estimated: boolean }[]>`select credits, outcome, estimated from gateway.usage_records order by usage_id`;
+const apiKey = (userId: string, cap: bigint | null, tokenId = 'tok_key') => world.place.database.tx((tx) => credits.openKey(tx, { tokenId, userId, cap }));
+const takeBack = (userId: string, amount: bigint, ref = 'pay_1') =>
+  world.place.database.tx((tx) => credits.balances.takeBack(tx, { userId, kind: 'refund', ref, credits: amount, reason: 'refunded', partial: true }));
+const post = (userId: string, amount: bigint, ref = 'pay_2') =>
+  world.place.database.tx((tx) => credits.balances.post(tx, { userId, kind: 'payment', ref, credits: amount, reason: 'paid' }));
+
+/** How many of so many holds at once were granted; the others must have been refused for want of credits. */
+async function granted(attempts: Promise<Hold>[]): Promise<Hold[]> {
+  const results = await Promise.allSettled(attempts);
+  const refused = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as Problem] : []));
+  expect(refused.filter(({ status }) => status !== 402)).toEqual([]);
+  return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+}
+
+describe('a hold', () => {
+  test('is granted exactly as often as the balance allows, of 200 at once', async () => {
+    const userId = await world.user(500n);
+    const holds = await granted(Array.from({ length: 200 }, () => hold(userId, 10n)));
+    expect(holds).toHaveLength(50);
+    expect(await world.account(userId)).toEqual({ posted: 500n, held: 500n, owed: 0n });
+    await Promise.all(holds.map((one) => one.settle(10n, facts())));
+    expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
+  });
+
+  test('is granted exactly as often over three replicas at once', async () => {
+    const userId = await world.user(100n);
+    const replicas = [credits, world.replica(), world.replica()];
+    const holds = await granted(Array.from({ length: 300 }, (_, n) => (replicas[n % 3] as Credits).ledger.hold(callOf(userId), 1n)));
+    expect(holds).toHaveLength(100);
+    await Promise.all(holds.map((one) => one.settle(1n, facts())));
+    expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
+  });
+
+  test('that is not covered is 402 and says what is affordable', async () => {
+    const userId = await world.user(120n);
+    await hold(userId, 20n);
+    await expect(hold(userId, 101n)).rejects.toMatchObject({
+      status: 402,
+      code: 'insufficient_credits',
+      details: [{ path: 'needed_credits', message: '101' }, { path: 'affordable_credits', message: '100' }],
+    });
+    expect(await credits.ledger.available(userId, 'tok_test')).toBe(100n);
+    expect((await hold(userId, 100n)).amount).toBe(100n);
+  });
+
+  test('of nothing needs no balance, and is recorded like any other', async () => {
+    const free = await hold('usr_without_an_account', 0n);
+    expect(await free.settle(0n, facts())).toEqual({ charged: 0n });
+    expect(await usage()).toEqual([{ credits: 0n, outcome: 'completed', estimated: false }]);
+  });
+
+  test('larger than any amount is refused like one that is not covered', async () => {
+    const userId = await world.user(5n);
+    await expect(hold(userId, 10n ** 30n)).rejects.toMatchObject({ status: 402 });
+  });
+
+  test('grows for a dearer fallback as far as there are credits, and stays as it is otherwise', async () => {
+    const userId = await world.user(100n);
+    const one = await hold(userId, 10n);
+    await one.raise(60n);
+    expect(one.amount).toBe(60n);
+    await one.raise(30n);
+    expect(one.amount).toBe(60n);
+    await expect(one.raise(101n)).rejects.toMatchObject({ status: 402, details: [{ message: '101' }, { path: 'affordable_credits', message: '100' }] });
+    expect(await world.account(userId)).toMatchObject({ held: 60n });
+    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await world.account(userId)).toEqual({ posted: 40n, held: 0n, owed: 0n });
+  });
+});
+
+describe('a settlement', () => {
+  test('charges what the call cost, frees the rest, and writes the usage with it', async () => {
+    const userId = await world.user(100n);
+    const one = await hold(userId, 80n);
+    expect(await one.settle(30n, facts({ tokens: { input: 1, cachedInput: 2, cacheWrite: 3, output: 4, reasoning: 5 } }))).toEqual({ charged: 30n });
+    expect(await world.account(userId)).toEqual({ posted: 70n, held: 0n, owed: 0n });
+    expect(await world.sql`
+      select usage_id as id, user_id as "userId", bureau_id as "bureauId", action, model, provider, input_tokens as a, cached_input_tokens as b,
+        cache_write_tokens as c, output_tokens as d, reasoning_tokens as e, credits, outcome, estimated, ttft_ms as f, duration_ms as g
+      from gateway.usage_records`).toEqual([
+      { id: one.holdId.replace('hld_', 'use_'), userId, bureauId: 'local', action: 'text', model: 'acme/fast', provider: 'acme', a: 1n, b: 2n, c: 3n, d: 4n, e: 5n, credits: 30n, outcome: 'completed', estimated: false, f: 12n, g: 34n },
+    ]);
+  });
+
+  test('made twice has no effect the second time, whatever it says', async () => {
+    const userId = await world.user(100n);
+    const one = await hold(userId, 50n);
+    const [first, second] = await Promise.all([one.settle(30n, facts()), one.settle(50n, facts())]);
+    expect([first, second, await one.settle(50n, facts())]).toEqual([{ charged: 30n }, { charged: 30n }, { charged: 30n }]);
+    expect(await world.account(userId)).toEqual({ posted: 70n, held: 0n, owed: 0n });
+  });
+
+  test('dearer than its hold takes what is available, and the house bears the rest with an alarm', async () => {
+    const userId = await world.user(100n);
+    const [one, other] = [await hold(userId, 50n), await hold(userId, 20n)];
+    expect(await one.settle(200n, facts())).toEqual({ charged: 80n });
+    expect(await world.account(userId)).toEqual({ posted: 20n, held: 20n, owed: 0n });
+    expect(await world.sql`select e.account_id as id, amount from gateway.credits_entries e join gateway.credits_txs t using (tx_id) where t.kind = 'charge' order by 1`).toEqual([
+      { id: 'house:overrun', amount: -120n },
+      { id: 'house:usage', amount: 200n },
+      { id: userId, amount: -80n },
+    ]);
+    expect(credits.counters()).toMatchObject({ overruns: 1, overrunCredits: 120n });
+    expect(world.logLines.some((line) => line.includes('the house bears the rest') && line.includes('"level":"error"'))).toBe(true);
+    expect(await other.settle(20n, facts())).toEqual({ charged: 20n });
+  });
+
+  test.each([
+    ['a negative price', -5n, 0n],
+    ['a price beyond all bounds', 10n ** 40n, 100n],
+  ])('of %s stays within what there is', async (_, price, charged) => {
+    const userId = await world.user(100n);
+    expect(await (await hold(userId, 60n)).settle(price, facts())).toEqual({ charged });
+  });
+
+  test('survives facts that are no counts', async () => {
+    const userId = await world.user(100n);
+    const absurd = { input: -1, cachedInput: Number.NaN, cacheWrite: 1e300, output: 1.5, reasoning: Number.POSITIVE_INFINITY };
+    await (await hold(userId, 60n)).settle(1n, facts({ tokens: absurd, ttftMs: null, durationMs: -3 }));
+    expect(await world.sql`select input_tokens as a, cached_input_tokens as b, cache_write_tokens as c, output_tokens as d, reasoning_tokens as e, ttft_ms as f, duration_ms as g from gateway.usage_records`).toEqual([
+      { a: 0n, b: 0n, c: 9007199254740991n, d: 2n, e: 0n, f: null, g: 0n },
+    ]);
+  });
+
+  test('takes what goes with it into its transaction, and fails with it', async () => {
+    const userId = await world.user(100n);
+    const [one, other] = [await hold(userId, 10n), await hold(userId, 10n)];
+    const note = (name: string) => async (tx: Parameters<NonNullable<Parameters<Hold['settle']>[2]>>[0]) =>
+      void (await tx`insert into gateway.bureaus_records (bureau_id, name, server_url) values (${name}, '', '')`);
+    const fail = one.settle(5n, facts(), async (tx) => {
+      await note('undone')(tx);
+      throw new Error('cannot');
+    });
+    const go = other.settle(7n, facts(), note('done'));
+    await expect(fail).rejects.toThrow('cannot');
+    expect(await go).toEqual({ charged: 7n });
+    expect(await world.sql`select bureau_id as id from gateway.bureaus_records where name = ''`).toEqual([{ id: 'done' }]);
+    expect(await world.account(userId)).toMatchObject({ posted: 93n, held: 10n });
+    expect(await one.settle(5n, facts())).toEqual({ charged: 5n });
+  });
+
+  test('of a call that nobody pays for is a record without a user', async () => {
+    await credits.ledger.record({ requestId: 'req_a', userId: null, bureauId: null, tokenId: 'adm_a', action: 'text', model: 'acme/fast', provider: null }, facts());
+    expect(await world.sql`select request_id as r, user_id as u, bureau_id as b, token_id as t, credits from gateway.usage_records`).toEqual([{ r: 'req_a', u: null, b: null, t: 'adm_a', credits: 0n }]);
+  });
+
+  test('of a thousand calls at once adds up to the credit, over several accounts', async () => {
+    const users = await Promise.all(Array.from({ length: 7 }, () => world.user(10_000n)));
+    await Promise.all(
+      Array.from({ length: 1_000 }, async (_, n) => {
+        const one = await hold(users[n % 7] as string, 60n);
+        await one.settle(BigInt(n % 61), facts());
+      }),
+    );
+    const expected = Array.from({ length: 1_000 }, (_, n) => n % 61).reduce((a, b) => a + b, 0);
+    const [sum] = await world.sql<{ posted: bigint; held: bigint }[]>`select sum(posted)::bigint as posted, sum(held)::bigint as held from gateway.credits_accounts where account_id = any(${users})`;
+    expect(sum).toEqual({ posted: BigInt(70_000 - expected), held: 0n });
+    expect(await world.sql`select count(*) as n, sum(credits)::bigint as sum from gateway.usage_records`).toEqual([{ n: 1_000n, sum: BigInt(expected) }]);
+  });
+});
+
+describe("an API key's cap", () => {
+  test('is held to exactly, of 100 calls at once, and counts what they cost', async () => {
+    const userId = await world.user(1_000n);
+    await apiKey(userId, 55n);
+    const holds = await granted(Array.from({ length: 100 }, () => hold(userId, 10n, { tokenId: 'tok_key' })));
+    expect(holds).toHaveLength(5);
+    expect(await credits.ledger.available(userId, 'tok_key')).toBe(5n);
+    expect(await credits.ledger.available(userId, 'tok_other')).toBe(950n);
+    await Promise.all(holds.map((one) => one.settle(4n, facts())));
+    expect(await credits.keys(['tok_key'])).toEqual([{ tokenId: 'tok_key', cap: 55n, spent: 20n }]);
+    await expect(hold(userId, 36n, { tokenId: 'tok_key' })).rejects.toMatchObject({ details: [{}, { message: '35' }] });
+    expect((await hold(userId, 35n, { tokenId: 'tok_key' })).amount).toBe(35n);
+  });
+
+  test('bounds a surprise too', async () => {
+    const userId = await world.user(1_000n);
+    await apiKey(userId, 30n);
+    expect(await (await hold(userId, 10n, { tokenId: 'tok_key' })).settle(500n, facts())).toEqual({ charged: 30n });
+    expect(credits.counters()).toMatchObject({ overrunCredits: 470n });
+  });
+
+  test('is no limit where it is null, and what was spent is still counted', async () => {
+    const userId = await world.user(100n);
+    await apiKey(userId, null);
+    await (await hold(userId, 90n, { tokenId: 'tok_key' })).settle(80n, facts());
+    expect(await credits.keys(['tok_key', 'tok_unknown'])).toEqual([{ tokenId: 'tok_key', cap: null, spent: 80n }]);
+  });
+});
+
+describe('what is posted and taken back', () => {
+  test('counts once for a kind and a reference, of 20 at once', async () => {
+    const userId = await world.user(0n);
+    const replicas = [credits, world.replica()];
+    const results = await Promise.all(
+      Array.from({ length: 20 }, (_, n) =>
+        world.place.database.tx((tx) => (replicas[n % 2] as Credits).balances.post(tx, { userId, kind: 'payment', ref: 'pay_1', credits: 70n, reason: 'paid' })),
+      ),
+    );
+    expect(results.filter(({ isNew }) => isNew)).toHaveLength(1);
+    expect(await takeBack(userId, 30n)).toEqual({ taken: 30n, owed: 0n });
+    expect(await takeBack(userId, 30n)).toEqual({ taken: 30n, owed: 0n });
+    expect(await world.account(userId)).toEqual({ posted: 40n, held: 0n, owed: 0n });
+  });
+
+  test('becomes a debt where it was spent, which blocks new holds until it is paid', async () => {
+    const userId = await world.user(100n);
+    await (await hold(userId, 70n)).settle(70n, facts());
+    expect(await takeBack(userId, 100n)).toEqual({ taken: 30n, owed: 70n });
+    expect(await takeBack(userId, 100n)).toEqual({ taken: 30n, owed: 70n });
+    expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 70n });
+    await expect(hold(userId, 1n)).rejects.toMatchObject({ status: 402 });
+    await post(userId, 50n, 'pay_a');
+    expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 20n });
+    await expect(hold(userId, 1n)).rejects.toMatchObject({ status: 402 });
+    await post(userId, 50n, 'pay_b');
+    expect(await world.account(userId)).toEqual({ posted: 30n, held: 0n, owed: 0n });
+    expect((await hold(userId, 30n)).amount).toBe(30n);
+  });
+
+  test('leaves a running call its hold, and takes what the call sets free', async () => {
+    const userId = await world.user(100n);
+    const one = await hold(userId, 80n);
+    expect(await takeBack(userId, 60n)).toEqual({ taken: 20n, owed: 40n });
+    expect(await world.account(userId)).toEqual({ posted: 80n, held: 80n, owed: 40n });
+    expect(await one.settle(30n, facts())).toEqual({ charged: 30n });
+    expect(await world.account(userId)).toEqual({ posted: 10n, held: 0n, owed: 0n });
+  });
+
+  test('is all or nothing where it must be', async () => {
+    const userId = await world.user(100n);
+    await hold(userId, 30n);
+    const deduct = (amount: bigint, ref: string) =>
+      world.place.database.tx((tx) => credits.balances.takeBack(tx, { userId, kind: 'deduct', ref, credits: amount, reason: 'x', partial: false }));
+    await expect(deduct(71n, 'a')).rejects.toMatchObject({ status: 402, details: [{ message: '71' }, { message: '70' }] });
+    expect(await deduct(70n, 'b')).toEqual({ taken: 70n, owed: 0n });
+    expect(await world.account(userId)).toEqual({ posted: 30n, held: 30n, owed: 0n });
+  });
+
+  test('needs a user', async () => {
+    await expect(post('usr_nobody', 5n)).rejects.toMatchObject({ status: 404, code: 'user_not_found' });
+    await expect(takeBack('usr_nobody', 5n)).rejects.toMatchObject({ status: 404 });
+  });
+});
+
+describe('the entries', () => {
+  test('add up to nothing in each transaction, or the transaction is refused', async () => {
+    const userId = await world.user(100n);
+    await expect(
+      world.place.database.tx(async (tx) => {
+        const [made] = await tx<{ txId: bigint }[]>`insert into gateway.credits_txs (kind, ref, account_id, reason) values ('grant', 'forged', ${userId}, '') returning tx_id as "txId"`;
+        await tx`insert into gateway.credits_entries (tx_id, account_id, amount) values (${made?.txId ?? 0n}, ${userId}, 5)`;
+      }),
+    ).rejects.toMatchObject({ code: '23514' });
+  });
+
+  test('can be neither changed nor removed', async () => {
+    await world.user(100n);
+    for (const statement of [
+      'update gateway.credits_entries set amount = amount + 1',
+      'delete from gateway.credits_entries',
+      'truncate gateway.credits_entries',
+      `update gateway.credits_txs set reason = 'another'`,
+      'delete from gateway.credits_txs',
+      'truncate gateway.credits_txs cascade',
+    ]) {
+      await expect(world.sql.unsafe(statement), statement).rejects.toMatchObject({ code: '42501' });
+    }
+  });
+
+  test('leave no way below zero, whoever writes', async () => {
+    const userId = await world.user(100n);
+    await expect(world.sql`update gateway.credits_accounts set held = 101 where account_id = ${userId}`).rejects.toMatchObject({ code: '23514' });
+    await expect(world.sql`update gateway.credits_accounts set posted = -1 where account_id = ${userId}`).rejects.toMatchObject({ code: '23514' });
+  });
+});

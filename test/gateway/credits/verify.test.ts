@@ -1,0 +1,107 @@
+// The reconciliation: a ledger that was worked with agrees with itself, and one row that was altered by force is found
+// and named, by the function, by the hourly round and by the command.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ledgerCommand } from '../../../src/cli/ledger.ts';
+import type { Credits } from '../../../src/gateway/credits/index.ts';
+import { callOf, facts, force, startLedger, stillTimes, type LedgerWorld } from './world.ts';
+
+let world: LedgerWorld;
+let credits: Credits;
+let userId: string;
+let holdId: string;
+beforeEach(async () => {
+  world = await startLedger();
+  credits = world.replica();
+  userId = await world.user(1_000n);
+  await world.place.database.tx((tx) => credits.openKey(tx, { tokenId: 'tok_key', userId, cap: 900n }));
+  const holds = await Promise.all(Array.from({ length: 5 }, () => credits.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 100n)));
+  await Promise.all(holds.slice(0, 3).map((hold) => hold.settle(60n, facts())));
+  holdId = holds[0]?.holdId ?? '';
+});
+afterEach(() => world.close());
+
+const found = async () => (await credits.verify()).faults.map(({ fault, row }) => `${fault} ${row}`).sort();
+const put = (statement: string) => force(world.sql, statement.replaceAll('$USER', userId).replaceAll('$HOLD', holdId));
+const charge = `(select tx_id from gateway.credits_txs where kind = 'charge' and ref = '$HOLD')`;
+
+describe('verify', () => {
+  test('agrees with what was worked with, open holds included, and counts it', async () => {
+    expect(await credits.verify()).toEqual({ ok: true, transactions: 4, accounts: 1, keys: 1, holds: 5, usage: 3, faults: [] });
+  });
+
+  test('goes through more rows than one chunk has', async () => {
+    const users = 20;
+    const ids = await Promise.all(Array.from({ length: users }, () => world.user(100n)));
+    await Promise.all(Array.from({ length: 1_300 }, async (_, n) => (await credits.ledger.hold(callOf(ids[n % users] as string), 1n)).settle(1n, facts())));
+    expect(await credits.verify()).toMatchObject({ ok: true, holds: 1_305, usage: 1_303, transactions: 4 + users + 1_300 });
+  });
+
+  test.each([
+    ['the posted credits of an account', `update gateway.credits_accounts set posted = posted + 1 where account_id = '$USER'`, ['posted_not_as_entries $USER']],
+    ['the held credits of an account', `update gateway.credits_accounts set held = held + 1 where account_id = '$USER'`, ['held_not_as_holds $USER']],
+    ['the held credits of a key', `update gateway.credits_keys set held = held - 1`, ['key_held_not_as_holds tok_key']],
+    ['the amount of an open hold', `update gateway.credits_holds set amount = 50 where hold_id = (select max(hold_id) from gateway.credits_holds where state = 'held')`, ['held_not_as_holds $USER', 'key_held_not_as_holds tok_key']],
+    ['one entry', `update gateway.credits_entries set amount = -61 where account_id = '$USER' and tx_id = ${charge}`, ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER', 'tx_not_balanced charge $HOLD']],
+    ['both entries of a transaction', `update gateway.credits_entries set amount = amount / 2 where tx_id = ${charge}`, ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER']],
+    ['the charge of a hold', `update gateway.credits_holds set charged = 1 where hold_id = '$HOLD'`, ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'usage_not_as_charge $USE']],
+    ['the credits of a usage record', `update gateway.usage_records set credits = 0 where usage_id = '$USE'`, ['usage_not_as_charge $USE']],
+    ['a usage record that is gone', `delete from gateway.usage_records where usage_id = '$USE'`, ['usage_missing $USE']],
+    ['a hold that is gone', `delete from gateway.credits_holds where hold_id = '$HOLD'`, ['hold_missing $HOLD']],
+    ['a transaction that is gone with its entries', `delete from gateway.credits_entries where tx_id = ${charge}; delete from gateway.credits_txs where kind = 'charge' and ref = '$HOLD'`, ['charge_missing $USE', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER']],
+    ['a usage record that was never charged', `insert into gateway.usage_records select 'use_forged', request_id, user_id, bureau_id, token_id, action, model, provider, 0, 0, 0, 0, 0, '{}', 5, outcome, false, null, 0 from gateway.usage_records limit 1`, ['charge_missing use_forged']],
+  ])('finds %s', async (_, statement, expected) => {
+    const fill = (text: string) => text.replaceAll('$USER', userId).replaceAll('$HOLD', holdId).replaceAll('$USE', holdId.replace('hld_', 'use_'));
+    await put(fill(statement));
+    expect(await found()).toEqual(expected.map(fill).sort());
+  });
+
+  test('does not miss what retention has dropped', async () => {
+    await world.sql`update gateway.credits_holds set resolved_at = resolved_at - interval '401 days' where state <> 'held'`;
+    await world.sql`update gateway.usage_records set created_at = created_at - interval '401 days'`;
+    await force(world.sql, `update gateway.credits_txs set created_at = created_at - interval '401 days'`);
+    await world.replica({ times: { ...stillTimes, verifyEveryMs: 50 } }).start();
+    await world.sql`delete from gateway.usage_records`;
+    const endMs = performance.now() + 15_000;
+    while ((await world.sql`select 1 from gateway.credits_holds where state <> 'held'`).length > 0 && performance.now() < endMs) await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(await credits.verify()).toMatchObject({ ok: true, holds: 2, usage: 0 });
+  });
+
+  test('runs by itself and raises an alarm', async () => {
+    await put(`update gateway.credits_accounts set posted = posted + 1`);
+    await world.replica({ times: { ...stillTimes, verifyEveryMs: 50 } }).start();
+    const endMs = performance.now() + 15_000;
+    const isAlarmed = () => world.logLines.some((line) => line.includes('does not agree with itself') && line.includes(userId) && line.includes('"level":"error"'));
+    while (!isAlarmed() && performance.now() < endMs) await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(isAlarmed()).toBe(true);
+  });
+});
+
+describe('townhall ledger verify', () => {
+  async function run(...args: string[]): Promise<{ code: number; out: string[]; complaints: string[] }> {
+    const { options } = world.place;
+    // The embedded engine has one process; the command opens the folder when it was closed here.
+    if ('path' in options) await world.place.database.close();
+    const env = 'url' in options ? { DATABASE_URL: options.url } : { DATABASE_PATH: options.path };
+    const [out, complaints]: [string[], string[]] = [[], []];
+    const code = await ledgerCommand.run({ arguments: ['verify', ...args], env, print: (line: string) => void out.push(line), complain: (line: string) => void complaints.push(line) } as never);
+    return { code: code ?? 0, out, complaints };
+  }
+
+  test('exits 0 on a ledger that agrees', async () => {
+    expect(await run()).toEqual({ code: 0, out: ['The ledger agrees with itself: 4 transactions, 1 accounts, 5 holds, 3 usage records.'], complaints: [] });
+  });
+
+  test('exits 1 and names the row that was tampered with', async () => {
+    await put(`update gateway.credits_accounts set posted = posted + 7`);
+    const { code, complaints } = await run();
+    expect(code).toBe(1);
+    expect(complaints[1]).toBe(`Account ${userId} has 827 posted, and its entries come to 820.`);
+  });
+
+  test('says the same as JSON', async () => {
+    await put(`update gateway.credits_accounts set posted = posted + 7`);
+    const { code, out } = await run('--json');
+    expect(code).toBe(1);
+    expect(JSON.parse(out[0] ?? '')).toMatchObject({ ok: false, faults: [{ fault: 'posted_not_as_entries', row: userId, expected: '820', found: '827' }] });
+  });
+});

@@ -1,0 +1,108 @@
+// A ledger of its own for a test: a database, a journal, users with credits, and as many replicas as are asked for.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { credits, creditsStore, directoryJournal, type Credits, type CreditsNeeds, type LedgerTimes, type PaidCall } from '../../../src/gateway/credits/index.ts';
+import type { UsageFacts } from '../../../src/gateway/usage/index.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import type { Sql } from '../../../src/kernel/database.ts';
+import { id } from '../../../src/kernel/ids.ts';
+import { createLog } from '../../../src/kernel/log.ts';
+import { createRedactor } from '../../../src/kernel/secret.ts';
+import { testDatabase, type TestDatabase } from '../../support/databases.ts';
+
+export interface LedgerWorld {
+  place: TestDatabase;
+  sql: Sql;
+  journalPath: string;
+  logLines: string[];
+  /** Another replica on the same database; it is not started. */
+  replica(more?: Partial<CreditsNeeds>): Credits;
+  /** A user with so many credits. */
+  user(credits: bigint): Promise<string>;
+  account(userId: string): Promise<{ posted: bigint; held: bigint; owed: bigint }>;
+  close(): Promise<void>;
+}
+
+/** Nothing happens by itself while a test looks. */
+export const stillTimes: LedgerTimes = { leaseMs: 45_000, renewEveryMs: 3_600_000, beatEveryMs: 3_600_000, sweepEveryMs: 3_600_000, verifyEveryMs: 3_600_000 };
+
+export async function startLedger(): Promise<LedgerWorld> {
+  const place = await testDatabase();
+  const { sql } = place.database;
+  const journalPath = await mkdtemp(join(tmpdir(), 'townhall-journal-'));
+  const logLines: string[] = [];
+  const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => void logLines.push(line) });
+  const replicas: Credits[] = [];
+  await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+
+  function replica(more: Partial<CreditsNeeds> = {}): Credits {
+    const made = credits({
+      store: creditsStore(place.database),
+      journal: directoryJournal(journalPath),
+      users: { findUser: async () => ({ state: 'active' }) },
+      audit: { record: async () => undefined },
+      log,
+      clock: systemClock,
+      isAlone: false,
+      startingCredits: 0n,
+      retentionDays: 400,
+      times: stillTimes,
+      ...more,
+    });
+    replicas.push(made);
+    return made;
+  }
+
+  return {
+    place,
+    sql,
+    journalPath,
+    logLines,
+    replica,
+    async user(amount) {
+      const userId = id('usr');
+      await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+      const { balances } = replicas[0] ?? replica();
+      await place.database.tx((tx) => balances.post(tx, { userId, kind: 'grant', ref: id('req'), credits: amount, reason: 'for a test' }));
+      return userId;
+    },
+    async account(userId) {
+      const [row] = await sql<{ posted: bigint; held: bigint; owed: bigint }[]>`select posted, held, owed from gateway.credits_accounts where account_id = ${userId}`;
+      if (row === undefined) throw new Error('This user has no account.');
+      return { ...row };
+    },
+    async close() {
+      for (const one of replicas) await one.close();
+      await place.close();
+      await rm(journalPath, { recursive: true, force: true });
+    },
+  };
+}
+
+export function callOf(userId: string, more: Partial<PaidCall> = {}): PaidCall {
+  return { requestId: id('req'), userId, bureauId: 'local', tokenId: 'tok_test', action: 'text', model: 'acme/fast', provider: 'acme', ...more };
+}
+
+export function facts(more: Partial<UsageFacts> = {}): UsageFacts {
+  return {
+    action: 'text',
+    model: 'acme/fast',
+    provider: 'acme',
+    tokens: { input: 10, cachedInput: 0, cacheWrite: 0, output: 5, reasoning: 0 },
+    units: {},
+    outcome: 'completed',
+    estimated: false,
+    ttftMs: 12,
+    durationMs: 34,
+    ...more,
+  };
+}
+
+/** What only somebody with the rights of the tables' owner can do. */
+export async function force(sql: Sql, statement: string): Promise<void> {
+  const tables = ['credits_txs', 'credits_entries'];
+  for (const table of tables) await sql.unsafe(`alter table gateway.${table} disable trigger user`);
+  await sql.unsafe(statement);
+  for (const table of tables) await sql.unsafe(`alter table gateway.${table} enable trigger user`);
+}

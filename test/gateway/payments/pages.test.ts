@@ -1,0 +1,82 @@
+// The result pages as bytes: what they say, what they let a browser do, and to whom they say nothing.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startPayments, type PaymentsWorld } from './world.ts';
+
+let world: PaymentsWorld;
+beforeAll(async () => {
+  world = await startPayments();
+});
+afterAll(() => world?.close());
+
+async function ask(address: string): Promise<{ status: number; headers: Headers; text: string }> {
+  const { pathname, search } = new URL(address, 'http://x');
+  const answer = await fetch(world.url + pathname.replace(/^\/base/, '') + search);
+  return { status: answer.status, headers: answer.headers, text: await answer.text() };
+}
+
+async function waiting() {
+  const { client } = await world.newUser();
+  const made = await client.payments.createCheckout({ method: 'stripe', amount: 1_000, return_to: 'http://127.0.0.1:43127/?a="><script>' });
+  const id = made.checkout_url?.split('/').at(-1) ?? '';
+  const session = world.stripe.sessions.get(id);
+  return { id, success: session?.success_url ?? '', cancel: session?.cancel_url ?? '' };
+}
+
+describe('a result page', () => {
+  test('is kept nowhere, runs nothing, loads nothing and fits into no frame', async () => {
+    const { success, cancel } = await waiting();
+    for (const address of [success, cancel, '/v1/payments/return/success?ticket=nobody']) {
+      const { headers, text } = await ask(address);
+      expect([headers.get('content-type'), headers.get('cache-control'), headers.get('referrer-policy')]).toEqual(['text/html;charset=utf-8', 'no-store', 'no-referrer']);
+      expect(headers.get('content-security-policy')).toMatch(/^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'$/);
+      expect(text).not.toMatch(/<script|<img|<link|src=/i);
+    }
+  });
+
+  test('asks again by itself while the money is on its way, ever less often, and never after', async () => {
+    const { id, success } = await waiting();
+    const refresh = async () => /http-equiv="refresh" content="(\d+)"/.exec((await ask(success)).text)?.[1];
+    expect(await refresh()).toBe('4');
+    const age = (interval: string) => world.sql`update gateway.payments_orders set created_at = created_at - ${interval}::interval where checkout_id = ${id}`;
+    await age('15 minutes');
+    expect(await refresh()).toBe('15');
+    await age('5 hours');
+    expect(await refresh()).toBe('120');
+    await age('2 days');
+    expect(await refresh()).toBeUndefined();
+    await world.deliver('stripe', world.stripe.pay(id));
+    const { text } = await ask(success);
+    expect([text.includes('<h1>Thank you</h1>'), text.includes('refresh')]).toEqual([true, false]);
+  });
+
+  test('says what became of the payment since', async () => {
+    const { id, success, cancel } = await waiting();
+    const title = async (address: string) => /<h1>(.*)<\/h1>/.exec((await ask(address)).text)?.[1];
+    expect(await title(cancel)).toBe('Nothing was paid');
+    await world.deliver('stripe', world.stripe.pay(id));
+    // Whoever went back and paid after all.
+    expect(await title(cancel)).toBe('Thank you');
+    await world.deliver('stripe', world.stripe.refund(id, 250));
+    expect(await title(success)).toBe('A part was refunded');
+    expect((await ask(success)).text).toContain('USD 2.50 of USD 10.00 went back. 7,500,000 credits of this payment remain.');
+    await world.deliver('stripe', world.stripe.dispute('created', id, { amount: 750 }));
+    expect(await title(success)).toBe('The payment is disputed');
+  });
+
+  test('leads back to the product, whatever its address is made of', async () => {
+    const { text } = await ask((await waiting()).success);
+    expect(text).toMatch(/<a href="http:\/\/127\.0\.0\.1:43127\/\?a=%22%3E%3Cscript%3E#payment_id=pay_\w{26}">Back to 127\.0\.0\.1:43127<\/a>/);
+  });
+
+  test('is there for whoever has its ticket alone', async () => {
+    const { success } = await waiting();
+    const ticket = new URL(success).searchParams.get('ticket') ?? '';
+    for (const query of ['', '?ticket=', `?ticket=${ticket.slice(1)}`, `?ticket=${ticket.slice(1)}0`, `?payment_id=${ticket}`, `?ticket=${'x'.repeat(4_000)}`]) {
+      const { status, text } = await ask(`/v1/payments/return/success${query}`);
+      expect([status, text.includes('There is no such payment')]).toEqual([404, true]);
+    }
+    // Providers add members of their own.
+    expect((await ask(`${success}&checkout_id=ch_1&signature=00`)).status).toBe(200);
+    expect(world.logLines.filter((line) => line.includes(ticket))).toEqual([]);
+  });
+});

@@ -1,0 +1,280 @@
+// What providers send: who is believed, what is taken once, and what is put aside.
+import { createHmac } from 'node:crypto';
+import { connect as openSocket } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { CreemEvent } from '../../support/creem.ts';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import type { StripeEvent } from '../../support/stripe.ts';
+import { startPayments, type PaymentsWorld } from './world.ts';
+
+let world: PaymentsWorld;
+beforeAll(async () => {
+  world = await startPayments({ env: { STRIPE_WEBHOOK_SECRET_PREVIOUS: 'whsec_previous_one', CREEM_WEBHOOK_SECRET_PREVIOUS: 'creem_previous_one' } });
+});
+afterAll(() => world?.close());
+
+/** A payment that waits, and its page at the provider. */
+async function waiting(method: 'stripe' | 'creem', more: { amount?: number } = {}) {
+  const person = await world.newUser();
+  const payment = await person.client.payments.createCheckout({ method, amount: more.amount ?? 1_000 });
+  return { ...person, payment, page: payment.checkout_url?.split('/').at(-1) ?? '' };
+}
+
+async function events(): Promise<number> {
+  return (await world.sql`select 1 from gateway.payments_events`).length;
+}
+
+describe('payments.receiveStripeEvent', () => {
+  test('believes a good signature and one of the secret before, and nothing else', async () => {
+    const { userId, page } = await waiting('stripe');
+    const event = world.stripe.pay(page);
+    const { body, signature } = world.stripe.sign(event);
+    const seconds = Math.floor(Date.now() / 1000);
+    const v1 = /v1=(\w+)/.exec(signature)?.[1] ?? '';
+    const before = await events();
+    const bad: [string, string, Record<string, string | string[]>][] = [
+      ['a byte flipped', body.replace('1000', '9000'), { 'stripe-signature': signature }],
+      ['written again', JSON.stringify(JSON.parse(body), null, 2), { 'stripe-signature': signature }],
+      ['no header', body, {}],
+      ['an empty header', body, { 'stripe-signature': '' }],
+      ['v0 only', body, { 'stripe-signature': world.stripe.sign(event, { scheme: 'v0' }).signature }],
+      ['too old', body, { 'stripe-signature': world.stripe.sign(event, { atSeconds: seconds - 310 }).signature }],
+      ['of the future', body, { 'stripe-signature': world.stripe.sign(event, { atSeconds: seconds + 310 }).signature }],
+      ["Creem's secret", body, { 'stripe-signature': world.stripe.sign(event, { secret: world.creem.webhookSecret }).signature }],
+      ['an empty secret', body, { 'stripe-signature': `t=${seconds},v1=${createHmac('sha256', '').update(`${seconds}.${body}`).digest('hex')}` }],
+      ['two headers', body, { 'stripe-signature': [signature, signature] }],
+      ["Creem's header", body, { 'creem-signature': signature }],
+      ['not JSON, unsigned', '{', { 'stripe-signature': signature }],
+    ];
+    for (const [what, sent, headers] of bad) {
+      const answer = await world.post('stripe', sent, headers);
+      expect({ what, status: answer.status, code: answer.code }).toEqual({ what, status: 400, code: 'invalid_signature' });
+    }
+    expect([await events(), await world.balance(userId)]).toEqual([before, { posted: 0n, owed: 0n }]);
+
+    const rotating = `t=${seconds},v1=${'0'.repeat(64)},v1=${/v1=(\w+)/.exec(world.stripe.sign(event, { atSeconds: seconds }).signature)?.[1] ?? v1}`;
+    expect(await world.post('stripe', body, { 'stripe-signature': rotating })).toMatchObject({ status: 200, outcome: 'accepted' });
+    const previous = world.stripe.sign(event, { secret: 'whsec_previous_one' });
+    expect(await world.post('stripe', body, { 'stripe-signature': previous.signature })).toMatchObject({ status: 200, outcome: 'duplicate' });
+    expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
+  });
+
+  test('refuses what is signed and is no event, and ignores what is none of ours', async () => {
+    for (const [text, code] of [['{', 'invalid_json'], ['[]', 'invalid_request'], ['{"object":"event"}', 'invalid_request']] as const) {
+      const { body, signature } = world.stripe.sign(text);
+      expect(await world.post('stripe', body, { 'stripe-signature': signature })).toMatchObject({ status: 400, code });
+    }
+    const before = await events();
+    const { page } = await waiting('stripe');
+    const session = world.stripe.sessions.get(page);
+    for (const event of [
+      world.stripe.event('customer.created', { id: 'cus_1' }),
+      world.stripe.event('checkout.session.completed', { ...session, mode: 'subscription', payment_status: 'paid' }),
+      world.stripe.event('checkout.session.completed', { ...session, payment_status: 'unpaid' }),
+      world.stripe.dispute('created', page, { status: 'warning_needs_response' }),
+    ]) {
+      expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'ignored' });
+    }
+    expect(await events()).toBe(before);
+  });
+
+  test('credits a slow payment when its money is there', async () => {
+    const { userId, page } = await waiting('stripe');
+    const paid = world.stripe.pay(page);
+    expect(await world.deliver('stripe', { ...paid, type: 'checkout.session.async_payment_succeeded' })).toMatchObject({ outcome: 'accepted' });
+    expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
+  });
+});
+
+describe('payments.receiveCreemEvent', () => {
+  test('believes the exact signature and one of the secret before, and nothing else', async () => {
+    const { userId, page } = await waiting('creem');
+    const event = world.creem.pay(page);
+    const { body, signature } = world.creem.sign(event);
+    for (const [what, given] of [['upper case', signature.toUpperCase()], ['short', signature.slice(2)], ['not hexadecimal', `${signature.slice(1)}g`], ["Stripe's secret", world.creem.sign(event, world.stripe.webhookSecret).signature]] as const) {
+      expect({ what, ...(await world.post('creem', body, { 'creem-signature': given })) }).toMatchObject({ what, status: 400, code: 'invalid_signature' });
+    }
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+    expect(await world.post('creem', body, { 'creem-signature': world.creem.sign(event, 'creem_previous_one').signature })).toMatchObject({ status: 200, outcome: 'accepted' });
+    expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
+  });
+});
+
+describe('an event', () => {
+  test('that was captured is worth nothing a year later', async () => {
+    const place: DatabasePlace = await makeDatabase();
+    let gateway = await startPayments({ beside: world, place });
+    const { userId, client } = await gateway.newUser();
+    const { checkout_url: url } = await client.payments.createCheckout({ method: 'creem', amount: 500 });
+    const event = gateway.creem.pay(url?.split('/').at(-1) ?? '');
+    expect(await gateway.deliver('creem', event)).toMatchObject({ outcome: 'accepted' });
+    // A year passes: for the database, whose times are older by it now, and for the server, which starts anew.
+    await gateway.sql`update gateway.payments_events set received_at = received_at - interval '1 year'`;
+    await gateway.close();
+    gateway = await startPayments({ beside: world, place });
+    expect(await gateway.deliver('creem', event)).toMatchObject({ status: 200, outcome: 'duplicate' });
+    expect(await gateway.deliver('creem', { ...event, id: 'evt_made_up' })).toMatchObject({ status: 200, outcome: 'duplicate' });
+    expect([await gateway.balance(userId), await gateway.postings(userId)]).toEqual([{ posted: 5_000_000n, owed: 0n }, 1]);
+    await gateway.close();
+    await place.remove();
+  });
+
+  test('credits once, in however many copies and under however many ids it comes at the same time', async () => {
+    for (const method of ['stripe', 'creem'] as const) {
+      const { userId, page } = await waiting(method);
+      const event = world[method].pay(page);
+      const copies = Array.from({ length: 40 }, (_, n) => ({ ...event, id: n % 4 === 0 ? `${event.id}_${n}` : event.id }));
+      const answers = await Promise.all(copies.map((copy) => world.deliver(method, copy)));
+      expect(answers.map(({ status }) => status)).toEqual(copies.map(() => 200));
+      expect(answers.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(1);
+      expect([await world.balance(userId), await world.postings(userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1]);
+    }
+    expect(await world.ledgerSum()).toBe(0n);
+  });
+
+  test.each<[string, 'stripe' | 'creem', (event: StripeEvent & CreemEvent) => object]>([
+    ['amount', 'stripe', (event) => withObject(event, { amount_total: 1 })],
+    ['currency', 'stripe', (event) => withObject(event, { currency: 'jpy' })],
+    ['mode', 'stripe', (event) => ({ ...event, livemode: true })],
+    ['payment_id', 'stripe', (event) => withObject(event, { client_reference_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' })],
+    ['payment_id', 'stripe', (event) => withObject(event, { metadata: { payment_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' } })],
+    ['unknown_payment', 'stripe', (event) => withObject(event, { id: 'cs_test_nobody', client_reference_id: null, metadata: {} })],
+    ['unreadable', 'stripe', (event) => withObject(event, { amount_total: null })],
+    ['amount', 'creem', (event) => withObject(event, { order: { ...(event.object['order'] as object), amount_paid: 999 } })],
+    ['currency', 'creem', (event) => withObject(event, { order: { ...(event.object['order'] as object), currency: 'USD' } })],
+    ['product', 'creem', (event) => withObject(event, { order: { ...(event.object['order'] as object), product: 'prod_cheap' } })],
+    ['mode', 'creem', (event) => withObject(event, { mode: 'prod' })],
+    ['payment_id', 'creem', (event) => withObject(event, { request_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' })],
+    ['unknown_payment', 'creem', (event) => withObject(event, { id: 'ch_nobody', request_id: 'x', metadata: {} })],
+  ])('whose %s is not what we made is put aside, with an entry in the audit log and no credit (%s)', async (reason, method, bend) => {
+    const { userId, client, payment, page } = await waiting(method);
+    const event = { ...world[method].pay(page), ...bend(world[method].pay(page) as StripeEvent & CreemEvent), id: `evt_bent_${crypto.randomUUID()}` } as StripeEvent & CreemEvent;
+    expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'duplicate' });
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+    expect((await client.payments.getPayment({ payment_id: payment.payment_id })).state).toBe('pending');
+    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason }]);
+    // The true one is still good.
+    expect(await world.deliver(method, world[method].pay(page))).toMatchObject({ outcome: 'accepted' });
+    expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
+  });
+
+  test('of one provider says nothing of a payment at the other', async () => {
+    const { userId, payment } = await waiting('stripe');
+    const other = await waiting('creem');
+    const event = world.creem.pay(other.page);
+    const forged = { ...event, object: { ...event.object, id: payment.checkout_url?.split('/').at(-1), request_id: payment.payment_id, metadata: { payment_id: payment.payment_id } } };
+    expect(await world.deliver('creem', forged)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+  });
+
+  test('for a user who was removed is put aside', async () => {
+    const { userId, page } = await waiting('stripe');
+    await world.admin.accounts.removeUser({ user_id: userId });
+    const event = world.stripe.pay(page);
+    expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect((await world.quarantined()).at(-1)).toEqual({ event: event.id, reason: 'unknown_user' });
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+  });
+
+  test('that is accepted is on record with who sent it', async () => {
+    const { payment, page } = await waiting('stripe');
+    const event = world.stripe.pay(page);
+    await world.deliver('stripe', event);
+    const entries = await world.sql`select actor_kind, address, outcome, diff from gateway.audit_entries where action = 'payments.accepted' and target_id = ${payment.payment_id}`;
+    expect([...entries]).toEqual([{ actor_kind: 'guest', address: '127.0.0.1', outcome: 'ok', diff: { provider: 'stripe', event_id: event.id, type: event.type, fact: 'paid' } }]);
+  });
+});
+
+describe('the door of a webhook', () => {
+  test('does not exist without its secret, and neither does the method', async () => {
+    for (const missing of ['STRIPE_WEBHOOK_SECRET', 'STRIPE_SECRET_KEY', 'CREEM_WEBHOOK_SECRET', 'CREEM_API_KEY', 'CREEM_PRODUCT_ID']) {
+      const method = missing.startsWith('STRIPE') ? 'stripe' : 'creem';
+      await world.admin.env.upsertVariable({ key: missing, value: missing === 'STRIPE_SECRET_KEY' ? ' ' : '' });
+      await expect.poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method), { timeout: 5_000 }).not.toContain(method);
+      await expect(world.user.payments.createCheckout({ method, amount: 500 })).rejects.toMatchObject({ status: 404, code: 'payment_method_not_found' });
+      const { body } = world[method].sign('{"id":"evt_1"}');
+      const signature = method === 'stripe' ? `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}` : createHmac('sha256', '').update(body).digest('hex');
+      expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({ status: 404, code: 'payment_method_not_found' });
+      await world.admin.env.removeVariable({ key: missing });
+      await expect.poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method), { timeout: 20_000 }).toContain(method);
+    }
+  });
+
+  test.each([
+    ['currency', { currency: 'USD' }],
+    ['price', { price: 0 }],
+    ['tax mode', { tax_mode: 'exclusive' }],
+    ['kind of sale', { billing_type: 'recurring' }],
+  ])('stays open, though nothing is sold, when the product has another %s than it should', async (_what, product) => {
+    const place = await makeDatabase();
+    const was = { ...world.creem.product };
+    Object.assign(world.creem.product, product);
+    const own = await startPayments({ beside: world, place });
+    Object.assign(world.creem.product, was);
+    try {
+      // The product is asked for when it is first needed.
+      Object.assign(world.creem.product, product);
+      expect((await own.guest.payments.listMethods()).items.map(({ method }) => method)).toEqual(['stripe']);
+      await expect(own.user.payments.createCheckout({ method: 'creem', amount: 500 })).rejects.toMatchObject({ status: 404, code: 'payment_method_not_found' });
+      expect(own.logLines.some((line) => line.includes('payments_product_unfit'))).toBe(true);
+      expect(await own.deliver('creem', own.creem.event('checkout.completed', {}))).toMatchObject({ status: 200, outcome: 'ignored' });
+    } finally {
+      Object.assign(world.creem.product, was);
+      await own.close();
+      await place.remove();
+    }
+  });
+
+  test('takes 256 KiB, and no more', async () => {
+    const fits = JSON.stringify({ id: 'evt_big', type: 'customer.created', data: { object: { padding: '' } } });
+    const big = fits.replace('"padding":""', `"padding":"${'x'.repeat(256 * 1024 - fits.length)}"`);
+    const { body, signature } = world.stripe.sign(big);
+    expect(Buffer.byteLength(body)).toBe(256 * 1024);
+    expect(await world.post('stripe', body, { 'stripe-signature': signature })).toMatchObject({ status: 200, outcome: 'ignored' });
+    for (const bytes of [256 * 1024 + 1, 1024 * 1024]) expect((await world.post('stripe', 'x'.repeat(bytes), { 'stripe-signature': signature })).status).toBe(413);
+  });
+
+  test('is closed on a body that takes longer than ten seconds', async () => {
+    const startedMs = performance.now();
+    const answer = await new Promise<string>((resolve, reject) => {
+      const socket = openSocket(Number(new URL(world.url).port), '127.0.0.1');
+      let heard = '';
+      socket.on('data', (data) => (heard += data.toString('latin1')));
+      socket.on('error', reject);
+      socket.on('close', () => resolve(heard));
+      socket.write('POST /v1/payments/webhook/stripe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n');
+      const drip = setInterval(() => socket.write('x'), 500);
+      socket.on('close', () => clearInterval(drip));
+    });
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+    expect(performance.now() - startedMs).toBeLessThan(14_000);
+  });
+
+  test('asks for the event again while the database is away, and then takes it', async () => {
+    const { userId, page } = await waiting('stripe');
+    const event = world.stripe.pay(page);
+    const gate = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const holding = world.database.tx(async (tx) => {
+      await tx`lock table gateway.payments_events in access exclusive mode`;
+      locked.resolve();
+      await gate.promise;
+    });
+    await locked.promise;
+    const refused = world.deliver('stripe', event);
+    await expect(refused).resolves.toMatchObject({ status: 503, outcome: undefined });
+    gate.resolve();
+    // Who holds a lock for too long is cut off.
+    await holding.catch(() => undefined);
+    // What came too late for the first delivery may be done by now; either way it is done once.
+    expect((await world.deliver('stripe', event)).status).toBe(200);
+    await expect.poll(() => world.balance(userId), { timeout: 15_000 }).toEqual({ posted: 10_000_000n, owed: 0n });
+    expect(await world.postings(userId)).toBe(1);
+  }, 60_000);
+});
+
+function withObject(event: StripeEvent & CreemEvent, members: object): object {
+  const { data, object } = event as { data?: StripeEvent['data']; object: Record<string, unknown> };
+  return data ? { ...event, data: { object: { ...data.object, ...members } } } : { ...event, object: { ...object, ...members } };
+}

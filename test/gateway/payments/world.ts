@@ -1,0 +1,104 @@
+// A gateway with both payment providers' doubles beside it, and the few moves that tests of payments make.
+import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../support/gateway.ts';
+import { startCreem, type CreemDouble, type CreemEvent } from '../../support/creem.ts';
+import { startStripe, type StripeDouble, type StripeEvent } from '../../support/stripe.ts';
+import type { DatabasePlace } from '../../support/databases.ts';
+
+export interface Answer {
+  status: number;
+  outcome: string | undefined;
+  code: string | undefined;
+  ms: number;
+}
+
+export interface PaymentsWorld extends GatewayWorld {
+  stripe: StripeDouble;
+  creem: CreemDouble;
+  /** Delivers an event as the provider does. */
+  deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, to?: string): Promise<Answer>;
+  post(provider: 'stripe' | 'creem', body: string | Uint8Array, headers: Record<string, string | string[]>, to?: string): Promise<Answer>;
+  /** A user with nothing, of the Bureau `local`. */
+  newUser(): Promise<{ userId: string; client: GatewayWorld['user']; token: string }>;
+  /** What is there, and what is owed. */
+  balance(userId: string): Promise<{ posted: bigint; owed: bigint }>;
+  /** Spends credits, as a call does. */
+  spend(userId: string, credits: bigint): Promise<void>;
+  /** How many times the ledger was told of a payment. */
+  postings(userId: string): Promise<number>;
+  /** The ledger's entries add up to nothing. */
+  ledgerSum(): Promise<bigint>;
+  quarantined(): Promise<{ event: string; reason: string }[]>;
+  /** Has the gateway ask the providers about payments that wait; says how many had news. */
+  look(): Promise<number>;
+}
+
+export interface PaymentsWorldOptions extends GatewayWorldOptions {
+  /** Doubles that another gateway uses too. */
+  beside?: { stripe: StripeDouble; creem: CreemDouble };
+  place?: DatabasePlace;
+  /** Result pages are where the gateway listens, so that a browser can open them; of the embedded engine alone. */
+  hasOwnAddress?: boolean;
+}
+
+export const cityBaseUrl = 'https://city.example.test/base/';
+
+export async function startPayments(options: PaymentsWorldOptions = {}): Promise<PaymentsWorld> {
+  const stripe = options.beside?.stripe ?? (await startStripe());
+  const creem = options.beside?.creem ?? (await startCreem());
+  const env = { ...stripe.env, ...creem.env, ...(options.hasOwnAddress ? {} : { TOWNHALL_CITY_BASE_URL: cityBaseUrl }), CREDITS_PER_UNIT: '1000000', STARTING_CREDITS: '0', ...options.env };
+  const world = await startGateway({ withAdmin: true, ...options, env });
+  const { sql } = world;
+
+  async function post(provider: 'stripe' | 'creem', body: string | Uint8Array, headers: Record<string, string | string[]>, to = world.url): Promise<Answer> {
+    const startedMs = performance.now();
+    const sent = new Headers({ 'content-type': 'application/json' });
+    for (const [name, values] of Object.entries(headers)) for (const value of [values].flat()) sent.append(name, value);
+    const answer = await fetch(`${to}/v1/payments/webhook/${provider}`, { method: 'POST', headers: sent, body: Buffer.from(body) });
+    const read = (await answer.json()) as { outcome?: string; error?: { code: string } };
+    return { status: answer.status, outcome: read.outcome, code: read.error?.code, ms: performance.now() - startedMs };
+  }
+
+  return Object.assign(Object.create(null) as object, describeWorld(world), {
+    stripe,
+    creem,
+    post,
+    deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, to?: string) {
+      const { body, signature } = provider === 'stripe' ? stripe.sign(event as StripeEvent) : creem.sign(event as CreemEvent);
+      return post(provider, body, { [`${provider}-signature`]: signature }, to);
+    },
+    async newUser() {
+      const issued = await world.admin.accounts.issueToken({ bureau_id: 'local', external_id: `person-${crypto.randomUUID()}` });
+      return { userId: issued.user_id, client: world.as(issued.user_token), token: issued.user_token };
+    },
+    async balance(userId: string) {
+      const [row] = await sql<{ posted: bigint; owed: bigint }[]>`select posted, owed from gateway.credits_accounts where account_id = ${userId}`;
+      return row ?? { posted: 0n, owed: 0n };
+    },
+    async spend(userId: string, credits: bigint) {
+      await sql`select gateway.credits_take_back(${userId}, 'deduct', ${crypto.randomUUID()}, ${credits}, 'a call', false)`;
+    },
+    async postings(userId: string) {
+      const rows = await sql`select 1 from gateway.credits_txs where account_id = ${userId} and kind in ('payment', 'refund', 'dispute')`;
+      return rows.length;
+    },
+    async ledgerSum() {
+      const [row] = await sql<{ sum: string | null }[]>`select sum(amount)::text as sum from gateway.credits_entries`;
+      return BigInt(row?.sum ?? '0');
+    },
+    async quarantined() {
+      const rows = await sql<{ diff: { event_id: string; reason: string } }[]>`
+        select diff from gateway.audit_entries where action = 'payments.quarantined' order by entry_id`;
+      return rows.map(({ diff }) => ({ event: diff.event_id, reason: diff.reason }));
+    },
+    look: () => world.gateway.lookAtPayments(),
+    async close() {
+      await world.close();
+      if (!options.beside) await Promise.all([stripe.close(), creem.close()]);
+    },
+  }) as PaymentsWorld;
+}
+
+/** The world's own members, those that are looked up included. */
+function describeWorld(world: GatewayWorld): object {
+  return { ...world, admin: world.admin, adminToken: world.adminToken };
+}

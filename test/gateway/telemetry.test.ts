@@ -1,0 +1,137 @@
+// A gateway that is watched: the metrics, the spans, the line of the log and Server-Timing of calls to a provider tell
+// one story, and none of them has a prompt, an answer or a key in it.
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { startCollector, type Collector } from '../support/collector.ts';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+let provider: ScriptedProvider;
+let collector: Collector;
+let world: GatewayWorld;
+let folder: string;
+let metricsUrl: string;
+
+beforeAll(async () => {
+  provider = await startProvider();
+  collector = await startCollector();
+  folder = await mkdtemp(join(tmpdir(), 'townhall-telemetry-'));
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(modelsFile, provider.modelsFile({ fast: 'ok', broken: 'status?code=500' }));
+  const port = await freePort();
+  metricsUrl = `http://127.0.0.1:${port}/metrics`;
+  world = await startGateway({
+    env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'CANARY-key-of-acme', METRICS_PORT: String(port), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_EXPORTER_OTLP_HEADERS: 'x-key=CANARY-collector-key' },
+  });
+});
+afterAll(async () => {
+  await world?.close();
+  await collector.close();
+  await provider.close();
+  await rm(folder, { recursive: true });
+});
+
+const metrics = async (): Promise<string> => (await fetch(metricsUrl)).text();
+
+/** Waits for the line of the request. */
+async function lineOf(requestId: string | null): Promise<Record<string, unknown>> {
+  return vi.waitFor(
+    () => {
+      const found = world.logLines.map((line) => JSON.parse(line) as Record<string, unknown>).find((line) => line.msg === 'request' && line.requestId === requestId);
+      expect(found).toBeDefined();
+      return found as Record<string, unknown>;
+    },
+    { timeout: 20_000, interval: 20 },
+  );
+}
+
+function ask(model: string, more: object = {}): Promise<Response> {
+  return fetch(`${world.url}/v1/ai/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json', traceparent },
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'CANARY-prompt' }], ...more }),
+  });
+}
+
+describe('a call to a provider', () => {
+  test.each([[false], [true]])('is counted, traced and written down once (stream: %s)', async (stream) => {
+    const before = collector.spans.length;
+    const answer = await ask('acme/fast', { stream });
+    expect(answer.status).toBe(200);
+    await answer.text();
+    const line = await lineOf(answer.headers.get('x-request-id'));
+    expect(line).toMatchObject({
+      operationId: 'ai.createChatCompletion',
+      status: 200,
+      identity: 'user',
+      identityId: expect.stringMatching(/^usr_/),
+      tokenId: expect.stringMatching(/^tok_/),
+      bureauId: 'local',
+      model: 'acme/fast',
+      provider: 'acme',
+      traceId: '0af7651916cd43dd8448eb211c80319c',
+      inputTokens: expect.any(Number),
+      outputTokens: expect.any(Number),
+      credits: expect.any(Number),
+      upstreamMs: expect.any(Number),
+    });
+    expect(answer.headers.get('server-timing')).toMatch(/upstream;dur=[\d.]+, app;dur=[\d.]+$/);
+
+    const client = await collector.waitFor((span) => span.name === 'chat acme/fast' && collector.spans.indexOf(span) >= before);
+    const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
+    expect(client).toMatchObject({ kind: 3, failed: false, attributes: { 'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': 'acme', 'gen_ai.request.model': 'acme/fast', 'gen_ai.usage.output_tokens': line.outputTokens } });
+    expect(server).toMatchObject({ name: 'ai.createChatCompletion', kind: 2, parentSpanId: 'b7ad6b7169203331', attributes: { 'townhall.credits': line.credits, 'gen_ai.response.model': 'acme/fast' } });
+    expect(provider.lastCall().headers.traceparent).toBe(`00-${client.traceId}-${client.spanId}-01`);
+  });
+
+  test('shows in the metrics with its tokens and credits, and one that fails with its retries', async () => {
+    const failed = await ask('acme/broken');
+    expect(failed.status).toBe(502);
+    await failed.text();
+    await lineOf(failed.headers.get('x-request-id'));
+    const text = await metrics();
+    expect(text).toContain('townhall_upstream_requests_total{provider="acme",model="acme/fast",outcome="answered"} 2');
+    expect(text).toMatch(/townhall_upstream_requests_total\{provider="acme",model="acme\/broken",outcome="upstream_failed"\} [1-9]/);
+    expect(text).toMatch(/townhall_upstream_retries_total\{provider="acme",model="acme\/broken"\} [1-9]/);
+    expect(text).toContain('townhall_upstream_breaker_open{provider="acme",model="acme/fast"} 0');
+    expect(text).toMatch(/townhall_upstream_first_piece_seconds_count\{provider="acme",model="acme\/fast"\} 1\n/);
+    expect(text).toMatch(/townhall_tokens_total\{model="acme\/fast",kind="output"\} [1-9]/);
+    expect(text).toContain('townhall_requests_total{operation="ai.createChatCompletion",status="200",identity="user"} 2');
+    expect(text).toContain('townhall_ledger_open_holds 0');
+    expect(text).toMatch(/townhall_database_connections\{state="idle"\} \d/);
+    const failure = await collector.waitFor(({ name, failed: isFailed }) => name === 'chat acme/broken' && isFailed);
+    expect(failure.attributes['error.type']).toBe('upstream_failed');
+  });
+
+  test('to a model that nobody knows gives no series a name', async () => {
+    for (let count = 0; count < 5; count += 1) await (await ask(`acme/CANARY-${count}`)).text();
+    expect(await metrics()).not.toContain('CANARY');
+  });
+
+  test('leaves no prompt, answer, key or token in a metric, a span or the log', async () => {
+    const seen = [await metrics(), ...collector.bodies, ...world.logLines].join('\n');
+    expect(seen).not.toContain('CANARY');
+    expect(seen).not.toContain(world.userToken);
+    expect(seen).not.toMatch(/Hello from the provider|tok0 tok1/);
+  });
+});
+
+test('the guide names every metric there is, and no other', async () => {
+  const guide = await readFile(new URL('../../docs/guides/telemetry.md', import.meta.url), 'utf8');
+  const named = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)].map(([, name]) => name).sort();
+  const served = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)].map(([, name]) => name).sort();
+  expect(named).toEqual(served);
+});
+
+async function freePort(): Promise<number> {
+  const probe = createServer();
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}

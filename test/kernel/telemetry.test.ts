@@ -1,0 +1,297 @@
+// Metrics and traces of a server: what is off does nothing, what is on says the truth, a dead collector harms nobody, and
+// nothing that a person wrote is in either.
+import { afterEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { createLog } from '../../src/kernel/log.ts';
+import { createRedactor, token } from '../../src/kernel/secret.ts';
+import { boundedLabel } from '../../src/kernel/telemetry/metrics.ts';
+import { openTelemetry, type Telemetry, type TelemetrySettings } from '../../src/kernel/telemetry/telemetry.ts';
+import { traced } from '../../src/kernel/telemetry/traces.ts';
+import { startCollector, type Collector } from '../support/collector.ts';
+import { startWorld, until, type World, type WorldOptions } from './world.ts';
+
+const endings: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const end of endings.splice(0).reverse()) await end();
+});
+
+interface Observed {
+  world: World;
+  telemetry: Telemetry;
+  metricsUrl: string;
+  lines: Record<string, unknown>[];
+  read(): Promise<string>;
+}
+
+async function observed(settings: Partial<TelemetrySettings>, options: WorldOptions | ((telemetry: Telemetry) => WorldOptions) = {}): Promise<Observed> {
+  const lines: Record<string, unknown>[] = [];
+  const redactor = createRedactor();
+  redactor.hold('CANARY-held-secret');
+  const log = createLog({ level: 'debug', redactor, write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
+  const telemetry = await openTelemetry({
+    settings: { metrics: { host: '127.0.0.1', port: 0 }, traces: null, ...settings },
+    surface: 'gateway',
+    version: '1.2.3',
+    hide: (text) => redactor.hide(text),
+    clock: systemClock,
+    log,
+    batchEveryMs: 20,
+  });
+  const given = typeof options === 'function' ? options(telemetry) : options;
+  const world = await startWorld({ ...given, server: { ...given.server, log, observer: telemetry.observer } });
+  const served = await telemetry.listen();
+  endings.push(async () => {
+    await world.close();
+    await telemetry.close();
+  });
+  return { world, telemetry, metricsUrl: served?.url ?? '', lines, read: async () => (await fetch(served?.url ?? '')).text() };
+}
+
+async function collected(): Promise<Collector> {
+  const collector = await startCollector();
+  endings.push(() => collector.close());
+  return collector;
+}
+
+const traceSettings = (endpoint: string, headers?: string) => ({ endpoint, headers, serviceName: 'test-service', sampledShare: 1 });
+
+describe('metrics', () => {
+  test('count requests by operation, status and identity, and time them', async () => {
+    const { world, read } = await observed({});
+    await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token' } }).then((answer) => answer.text());
+    await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer wrong-token' } }).then((answer) => answer.text());
+    await fetch(`${world.url}/nowhere/${token('usr')}`).then((answer) => answer.text());
+    const text = await read();
+    expect(text).toContain('townhall_requests_total{operation="ai.listModels",status="200",identity="user"} 1');
+    expect(text).toContain('townhall_requests_total{operation="ai.listModels",status="401",identity="guest"} 1');
+    expect(text).toMatch(/townhall_requests_total\{operation="[^"]*",status="404",identity="[^"]*"\} 1/);
+    expect(text).toMatch(/townhall_request_duration_seconds_count\{operation="ai\.listModels"\} 2/);
+    expect(text).toContain('nodejs_eventloop_lag_p99_seconds');
+    expect(text).toContain('process_resident_memory_bytes');
+    expect(text).not.toMatch(/th_usr_/);
+  });
+
+  test('show streams while they are open and count those whose reader went away', async () => {
+    const release = Promise.withResolvers<void>();
+    const { world, read } = await observed({}, {
+      handlers: {
+        'open.stream': async () => ({
+          status: 200,
+          events: (async function* () {
+            yield { data: { n: 1 } };
+            await release.promise;
+          })(),
+        }),
+      },
+    });
+    const reader = new AbortController();
+    const answer = await fetch(`${world.url}/v1/open/stream`, { signal: reader.signal });
+    await answer.body?.getReader().read();
+    expect(await read()).toMatch(/townhall_open_streams 1\n/);
+    reader.abort();
+    await until(() => world.server.inFlight() === 0, 'the visit ends');
+    release.resolve();
+    const text = await read();
+    expect(text).toMatch(/townhall_open_streams 0\n/);
+    expect(text).toContain('townhall_requests_abandoned_total{operation="open.stream"} 1');
+  });
+
+  test('take gauges from others; one that fails is left out and the rest stay', async () => {
+    const { telemetry, read, lines } = await observed({});
+    telemetry.metrics.gauge('townhall_test_holds', 'Holds.', async () => 7);
+    telemetry.metrics.gauge('townhall_test_states', 'By state.', () => [{ labels: ['open'], value: 2 }], ['state']);
+    telemetry.metrics.gauge('townhall_test_broken', 'Broken.', () => {
+      throw new Error('away');
+    });
+    const text = await read();
+    expect(text).toContain('townhall_test_holds 7');
+    expect(text).toContain('townhall_test_states{state="open"} 2');
+    expect(text).toContain('townhall_requests_in_flight 0');
+    expect(text).not.toMatch(/townhall_test_broken \d/);
+    expect(lines).toContainEqual(expect.objectContaining({ msg: 'a metric could not be read', metric: 'townhall_test_broken' }));
+  });
+
+  test('are read at one path, and by no page of a browser', async () => {
+    const { metricsUrl } = await observed({});
+    const at = (path: string) => new URL(path, metricsUrl).href;
+    expect((await fetch(metricsUrl)).headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
+    expect((await fetch(metricsUrl, { method: 'HEAD' })).status).toBe(200);
+    expect((await fetch(at('/'))).status).toBe(404);
+    expect((await fetch(metricsUrl, { method: 'POST' })).status).toBe(405);
+    expect((await fetch(metricsUrl, { headers: { origin: 'http://evil.test' } })).status).toBe(403);
+    expect((await fetch(metricsUrl, { headers: { origin: 'http://evil.test' } })).headers.get('access-control-allow-origin')).toBeNull();
+  });
+
+  test('are not even loaded without a port', async () => {
+    const { metricsUrl, telemetry } = await observed({ metrics: null });
+    expect(metricsUrl).toBe('');
+    expect(telemetry.metrics.isOn).toBe(false);
+    expect(telemetry.traces.isOn).toBe(false);
+  });
+
+  test('keep the values of a label few', () => {
+    const bounded = boundedLabel(2);
+    expect(['a', 'b', 'c', 'a', 'd'].map(bounded)).toEqual(['a', 'b', 'other', 'a', 'other']);
+  });
+});
+
+describe('the line of a request', () => {
+  test('names who asked, what ran, what it cost, how long it took and how much it carried', async () => {
+    const { world, lines } = await observed({ metrics: null }, {
+      handlers: {
+        'ai.generateText': async (call) => {
+          call.note({ model: 'house/large', provider: 'house', tokens: { input: 12, output: 5 } });
+          call.note({ credits: 77n, upstreamMs: 4, ttftMs: 3.14 });
+          return { status: 200, body: {} };
+        },
+      },
+      server: { nameIdentity: ({ kind }) => ({ identityId: `${kind}_1` }) },
+    });
+    const body = JSON.stringify({ model: 'house/large' });
+    const answer = await fetch(`${world.url}/v1/ai/text`, { method: 'POST', headers: { authorization: 'Bearer user-token', 'content-type': 'application/json' }, body });
+    await answer.text();
+    expect(answer.headers.get('server-timing')).toMatch(/^upstream;dur=4\.0, app;dur=\d+\.\d$/);
+    await until(() => lines.some(({ msg }) => msg === 'request'), 'the line');
+    expect(lines.filter(({ msg }) => msg === 'request')).toEqual([
+      {
+        level: 'info',
+        time: expect.any(String),
+        requestId: expect.stringMatching(/^req_/),
+        method: 'POST',
+        operationId: 'ai.generateText',
+        status: 200,
+        ms: expect.any(Number),
+        identity: 'user',
+        identityId: 'user_1',
+        model: 'house/large',
+        provider: 'house',
+        inputTokens: 12,
+        outputTokens: 5,
+        credits: 77,
+        upstreamMs: 4,
+        ttftMs: 3.1,
+        bytesIn: body.length,
+        bytesOut: expect.any(Number),
+        msg: 'request',
+      },
+    ]);
+    expect(Number(lines.find(({ msg }) => msg === 'request')?.bytesOut)).toBeGreaterThan(200);
+  });
+
+  test('app in Server-Timing is what is left of the time when that of others is taken away', async () => {
+    const { world } = await observed({ metrics: null }, {
+      handlers: {
+        'ai.listModels': async (call) => {
+          const startedMs = performance.now();
+          await new Promise((resolve) => setTimeout(resolve, 60));
+          call.note({ upstreamMs: performance.now() - startedMs });
+          return { status: 200, body: {} };
+        },
+      },
+    });
+    const answer = await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token' } });
+    const [, upstream, own] = /upstream;dur=([\d.]+), app;dur=([\d.]+)/.exec(answer.headers.get('server-timing') ?? '') ?? [];
+    expect(Number(upstream)).toBeGreaterThan(55);
+    expect(Number(own)).toBeLessThan(Number(upstream) + 1_000);
+  });
+});
+
+describe('traces', () => {
+  test('take up the trace of the caller, hand it on, and bear no word of a prompt, a secret or an address', async () => {
+    const collector = await collected();
+    const handedOn: (string | undefined)[] = [];
+    const { world, lines } = await observed({ traces: traceSettings(collector.url, 'x-collector-key=CANARY-held-secret') }, (telemetry) => ({
+      handlers: {
+        'ai.generateText': async (call) => {
+          const span = telemetry.traces.start('chat house/large', { kind: 'client', attributes: { 'gen_ai.request.model': 'house/large', 'test.secret': 'is CANARY-held-secret' } });
+          await traced(telemetry.traces, span, async () => void handedOn.push(telemetry.traces.traceparent()));
+          call.note({ model: 'house/large', provider: 'house', tokens: { input: 10, cachedInput: 2, output: 5, reasoning: 1 }, credits: 3n });
+          call.log.info({}, 'from within');
+          return { status: 200, body: { text: 'CANARY-answer' } };
+        },
+      },
+    }));
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+    const body = JSON.stringify({ model: 'house/large', messages: [{ role: 'user', content: 'CANARY-prompt' }] });
+    const headers = { authorization: 'Bearer user-token', 'content-type': 'application/json', traceparent };
+    expect((await fetch(`${world.url}/v1/ai/text?x=1`, { method: 'POST', headers, body })).status).toBe(400);
+    expect((await fetch(`${world.url}/v1/ai/text`, { method: 'POST', headers, body })).status).toBe(200);
+    const client = await collector.waitFor(({ name }) => name === 'chat house/large');
+    const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
+    expect(client).toMatchObject({ kind: 3, traceId: '0af7651916cd43dd8448eb211c80319c', failed: false });
+    expect(server).toMatchObject({
+      name: 'ai.generateText',
+      kind: 2,
+      parentSpanId: 'b7ad6b7169203331',
+      attributes: {
+        'http.request.method': 'POST',
+        'http.response.status_code': 200,
+        'townhall.operation': 'ai.generateText',
+        'townhall.identity': 'user',
+        'gen_ai.response.model': 'house/large',
+        'gen_ai.provider.name': 'house',
+        'gen_ai.usage.input_tokens': 12,
+        'gen_ai.usage.output_tokens': 6,
+        'townhall.credits': 3,
+      },
+      resource: { 'service.name': 'test-service', 'service.version': '1.2.3', 'townhall.surface': 'gateway' },
+    });
+    expect(handedOn).toEqual([`00-${client.traceId}-${client.spanId}-01`]);
+    expect(lines.find(({ msg }) => msg === 'from within')).toMatchObject({ traceId: client.traceId, spanId: server.spanId });
+    expect(collector.headers[0]).toMatchObject({ path: '/v1/traces', 'x-collector-key': 'CANARY-held-secret' });
+    expect(collector.bodies.join('')).not.toMatch(/CANARY|127\.0\.0\.1|user-token/);
+  });
+
+  test('begin one of their own for a caller without, and mark what failed by its code', async () => {
+    const collector = await collected();
+    const { world, telemetry } = await observed({ traces: traceSettings(collector.url) }, {
+      handlers: {
+        'ai.listModels': async () => {
+          throw new Error('CANARY-inner words');
+        },
+      },
+    });
+    for (const traceparent of ['nonsense', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`]) {
+      await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token', traceparent } }).then((answer) => answer.text());
+    }
+    const span = await collector.waitFor(({ name }) => name === 'ai.listModels');
+    expect(span).toMatchObject({ parentSpanId: '', failed: true, attributes: { 'error.type': '500' } });
+    await expect(traced(telemetry.traces, telemetry.traces.start('work'), () => Promise.reject(Object.assign(new Error('CANARY-words'), { code: 'EPIPE' })))).rejects.toThrow();
+    expect((await collector.waitFor(({ name }) => name === 'work')).attributes['error.type']).toBe('EPIPE');
+    expect(collector.bodies.join('')).not.toContain('CANARY');
+  });
+
+  test('of a caller who decided against them are handed on and not kept', async () => {
+    const collector = await collected();
+    const handedOn: (string | undefined)[] = [];
+    const { world, telemetry } = await observed({ traces: traceSettings(collector.url) }, (telemetry) => ({
+      handlers: {
+        'ai.listModels': async () => {
+          handedOn.push(telemetry.traces.traceparent());
+          return { status: 200, body: {} };
+        },
+      },
+    }));
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00';
+    await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token', traceparent } }).then((answer) => answer.text());
+    telemetry.traces.start('marker').end();
+    await collector.waitFor(({ name }) => name === 'marker');
+    expect(collector.spans.map(({ name }) => name)).toEqual(['marker']);
+    expect(handedOn[0]).toMatch(/^00-0af7651916cd43dd8448eb211c80319c-[0-9a-f]{16}-00$/);
+  });
+
+  test.each(['refuses connections', 'takes them and never answers'])('cost a caller nothing when the collector %s, and the end waits two seconds at most', async (how) => {
+    const collector = await startCollector({ silent: true });
+    endings.push(() => collector.close());
+    if (how === 'refuses connections') await collector.close().catch(() => {});
+    const { world, telemetry, lines } = await observed({ traces: traceSettings(collector.url) });
+    for (let count = 0; count < 20; count += 1) expect((await fetch(`${world.url}/health`)).status).toBe(200);
+    // More than the queue takes: what does not fit is dropped, and nothing grows.
+    for (let count = 0; count < 20_000; count += 1) telemetry.traces.start('flood').end();
+    expect((await fetch(`${world.url}/health`)).status).toBe(200);
+    if (how === 'refuses connections') await until(() => lines.some(({ msg }) => String(msg).startsWith('the collector did not take')), 'the warning', 20_000);
+    const startedMs = performance.now();
+    await telemetry.close();
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+  });
+});

@@ -1,0 +1,103 @@
+// The packed tarballs installed into an empty project, as somebody has them who has never seen this repository; and the
+// versions of Node on which they are tried.
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+export const root = path.join(import.meta.dirname, '../..');
+
+export interface Installation {
+  /** The project's folder. */
+  folder: string;
+  tarballs: string;
+  remove(): void;
+}
+
+/** Packs and installs; what is not ours comes from npm's cache or its registry. */
+export async function install(): Promise<Installation> {
+  const place = mkdtempSync(path.join(tmpdir(), 'townhall-installed-'));
+  const tarballs = path.join(place, 'tarballs');
+  const folder = path.join(place, 'project');
+  mkdirSync(folder);
+  await run(process.execPath, [path.join(root, 'scripts/pack.ts'), '--output', tarballs], { timeout: 240_000 });
+  writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ name: 'somebody', private: true, type: 'module' }));
+  await npm(['install', ...readdirSync(tarballs).filter((name) => name.endsWith('.tgz')).map((name) => path.join(tarballs, name))], folder);
+  return { folder, tarballs, remove: () => rmSync(place, { recursive: true, force: true }) };
+}
+
+/** A version of Node by its folder; undefined where it cannot be had, which is said aloud. */
+export async function nodeFolder(major: number): Promise<string | undefined> {
+  if (Number(process.versions.node.split('.')[0]) === major) return path.dirname(process.execPath);
+  if (major === 20) {
+    const found = '/usr/bin/node';
+    const version = existsSync(found) ? (await run(found, ['--version'])).stdout : '';
+    if (version.startsWith('v20.')) return path.dirname(found);
+    console.warn(`SKIPPED: there is no Node 20 at ${found}, so nobody tries the clients on it`);
+    return undefined;
+  }
+  // Kept between runs: it is a hundred megabytes.
+  const folder = path.join(tmpdir(), `townhall-node-${major}`);
+  const found = path.join(folder, 'node_modules/node/bin/node');
+  try {
+    if (!existsSync(found)) {
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ private: true, allowScripts: { node: true } }));
+      await npm(['install', `node@${major}`], folder);
+    }
+    await run(found, ['--version']);
+    return path.dirname(found);
+  } catch (error) {
+    console.warn(`SKIPPED: Node ${major} cannot be installed from npm, so nobody tries the packages on it (${(error as Error).message.split('\n')[0]})`);
+    return undefined;
+  }
+}
+
+async function npm(parameters: readonly string[], folder: string): Promise<void> {
+  await run('npm', [...parameters, '--no-audit', '--no-fund', '--no-update-notifier', '--prefer-offline', '--loglevel', 'error'], { cwd: folder, timeout: 240_000 });
+}
+
+export interface Running {
+  /** Resolves with the match once the screen has it. */
+  waitFor(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
+  /** Ctrl-C, then the exit code or the signal's name. */
+  stop(): Promise<number | string>;
+  screen(): string;
+}
+
+/** Starts a program in a folder, with this folder of Node first in the path and nothing else of our environment. */
+export function start(command: string, given: readonly string[], { cwd, node, env = {} }: { cwd: string; node?: string; env?: Record<string, string> }): Running {
+  const child: ChildProcess = spawn(command, given, { cwd, env: { PATH: `${node === undefined ? '' : `${node}:`}/usr/bin:/bin`, HOME: cwd, ...env }, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+  let screen = '';
+  const listeners = new Set<() => void>();
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on('data', (piece: Buffer) => {
+      screen += piece.toString('utf8');
+      for (const listener of listeners) listener();
+    });
+  const ended = new Promise<number | string>((resolve) => child.on('close', (code, signal) => resolve(code ?? signal ?? 'unknown')));
+  return {
+    screen: () => screen,
+    waitFor: (pattern, timeoutMs = 60_000) =>
+      new Promise((resolve, reject) => {
+        const timer = setTimeout(() => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)), timeoutMs);
+        const look = () => {
+          const match = pattern.exec(screen);
+          if (match === null) return;
+          clearTimeout(timer);
+          listeners.delete(look);
+          resolve(match);
+        };
+        listeners.add(look);
+        void ended.then((code) => reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`)));
+        look();
+      }),
+    async stop() {
+      // A terminal tells the whole group.
+      if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGINT');
+      return ended;
+    },
+  };
+}

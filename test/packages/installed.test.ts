@@ -1,0 +1,150 @@
+// What is published works where nothing of the repository is: the server and both clients from their tarballs, on the
+// versions of Node that they name.
+import { execFile } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { install, nodeFolder, root, start, type Installation } from './installation.ts';
+
+const run = promisify(execFile);
+const nodes = new Map([[20, await nodeFolder(20)], [22, await nodeFolder(22)], [24, await nodeFolder(24)]]);
+let installation: Installation;
+
+beforeAll(async () => {
+  installation = await install();
+}, 480_000);
+afterAll(() => installation?.remove());
+
+describe.each([22, 24])('the packages on Node %i', (major) => {
+  test.skipIf(nodes.get(major) === undefined)('serve the local edition from an empty folder, answer the five calls and end with Ctrl-C', { timeout: 180_000 }, async () => {
+    const node = nodes.get(major) as string;
+    const home = mkdtempSync(path.join(installation.folder, `home-${major}-`));
+    const running = start('npx', ['--no-install', 'townhall', 'start'], { cwd: home, node, env: { PORT: '0', AGENT_PORT: '0' } });
+    try {
+      await running.waitFor(/Ctrl-C ends it/, 120_000);
+      const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
+      const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
+      expect(running.screen()).not.toMatch(/Warning|Error/);
+      const calls = await run('sh', [path.join(root, 'examples/first-five-minutes.sh')], { cwd: home, env: { PATH: '/usr/bin:/bin', TOWNHALL_URL: gateway, AGENT_URL: agent } });
+      expect(calls.stdout).toMatch(/"services":\[/);
+      expect(calls.stdout).toMatch(/"local\/guide"/);
+      expect(calls.stdout).toMatch(/From the documentation/);
+      expect(calls.stdout).toMatch(/data: \[DONE\]/);
+      expect(calls.stdout).toMatch(/"success":true/);
+      // The documentation is inside too.
+      expect(await (await fetch(`${gateway}/docs/guides/first-five-minutes.html`)).text()).toMatch(/<h1[^>]*>The first five minutes/);
+      const agentToken = readFileSync(path.join(home, 'data/agent/agent.token'), 'utf8').trim();
+      const program = path.join(home, 'clients.ts');
+      writeFileSync(program, clientsProgram);
+      const { stdout } = await run(path.join(node, 'node'), [program], { cwd: home, env: { GATEWAY: gateway, AGENT: agent, AGENT_TOKEN: agentToken } });
+      expect(JSON.parse(stdout)).toEqual({ model: 'local/echo', streamed: 'Good morning', session: 'idle', refused: 'model_not_found' });
+    } finally {
+      const ended = await running.stop();
+      expect(ended).toBe(0);
+    }
+  });
+
+  test.skipIf(nodes.get(major) === undefined)('let a program make its own service, gateway and plugin', { timeout: 120_000 }, async () => {
+    const node = nodes.get(major) as string;
+    const home = path.join(installation.folder, `embedded-${major}`);
+    mkdirSync(home);
+    writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
+    const { stdout } = await run(path.join(node, 'node'), [path.join(home, 'embed.ts')], { cwd: home, timeout: 90_000, env: { PATH: '/usr/bin:/bin' } });
+    expect(JSON.parse(stdout)).toEqual({ answer: { added: 'milk' }, plugin: 'journal' });
+  });
+});
+
+test.skipIf(nodes.get(20) === undefined)('the clients run on Node 20', { timeout: 60_000 }, async () => {
+  const program = path.join(installation.folder, 'clients-20.mjs');
+  writeFileSync(program, node20Program);
+  const { stdout } = await run(path.join(nodes.get(20) as string, 'node'), [program], { cwd: installation.folder });
+  expect(JSON.parse(stdout)).toEqual({ node: '20', gateway: 'connection_failed', agent: 'connection_failed', classic: 'function' });
+});
+
+test('the command line of the package says what it can', { timeout: 60_000 }, async () => {
+  const townhall = path.join(installation.folder, 'node_modules/.bin/townhall');
+  const env = { PATH: `${path.dirname(process.execPath)}:/usr/bin:/bin` };
+  const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string };
+  expect((await run(townhall, ['--version'], { env })).stdout.trim()).toBe(version);
+  expect((await run(townhall, ['--help'], { env })).stdout).toMatch(/Usage: townhall COMMAND/);
+  expect((await run(townhall, ['gateway', '--help'], { env })).stdout).toMatch(/Usage: townhall gateway/);
+});
+
+test('the types of the server and of the clients are there for whoever compiles', { timeout: 120_000 }, async () => {
+  const home = path.join(installation.folder, 'typed');
+  mkdirSync(home);
+  writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
+  writeFileSync(path.join(home, 'clients.ts'), clientsProgram);
+  writeFileSync(path.join(home, 'tsconfig.json'), JSON.stringify({ compilerOptions: { module: 'nodenext', target: 'es2024', strict: true, noEmit: true, types: ['node'], typeRoots: [path.join(root, 'node_modules/@types')], skipLibCheck: false, lib: ['es2024', 'dom', 'dom.iterable', 'dom.asynciterable'] } }));
+  const compiled = await run(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', home]).catch((error: unknown) => error as { stdout: string });
+  expect(compiled.stdout).toBe('');
+});
+
+test('every tarball has its list of what is in it beside it', () => {
+  const bill = JSON.parse(readFileSync(path.join(installation.tarballs, 'townhall.cdx.json'), 'utf8')) as { bomFormat: string; components: { name: string; licenses?: unknown[] }[] };
+  expect(bill.bomFormat).toBe('CycloneDX');
+  expect(bill.components.map(({ name }) => name)).toEqual(expect.arrayContaining(['express', 'postgres', 'pg-boss']));
+});
+
+const clientsProgram = `
+import { createAgentClient } from '@townhall/agent';
+import { createGatewayClient, GatewayError } from '@townhall/gateway';
+
+const { GATEWAY = '', AGENT = '', AGENT_TOKEN = '' } = process.env;
+const open = createGatewayClient({ baseUrl: GATEWAY });
+const { login_id } = await open.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
+const { user_token = '' } = await open.accounts.getLoginResult({ login_id });
+const client = createGatewayClient({ baseUrl: GATEWAY, token: user_token });
+const model = await client.ai.getModel({ model_id: 'local/echo' });
+let streamed = '';
+const prompt = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'Good morning' }] }];
+for await (const part of client.ai.streamText({ model: model.id, prompt })) if (part.type === 'text-delta') streamed += part.delta;
+const agent = createAgentClient({ baseUrl: AGENT, token: AGENT_TOKEN });
+const session = await agent.sessions.create({ title: 'A first one' });
+let refused: string | undefined;
+try {
+  await client.ai.getModel({ model_id: 'acme/unknown' });
+} catch (error) {
+  if (GatewayError.isInstance(error)) refused = error.code;
+}
+console.log(JSON.stringify({ model: model.id, streamed, session: session.status, refused }));
+`;
+
+const embeddingProgram = `
+import { createGatewayClient } from '@townhall/gateway';
+import { createGateway, definePlugin, defineService } from 'townhall';
+
+const notes = defineService({
+  id: 'notes',
+  name: 'Notes',
+  actions: {
+    add: {
+      method: 'POST',
+      input: { type: 'object', required: ['text'], properties: { text: { type: 'string' } }, additionalProperties: false },
+      run: async ({ input }) => ({ added: (input as { text: string }).text }),
+    },
+  },
+});
+const journal = definePlugin({ name: 'journal', title: 'Journal', description: 'Keeps a journal.', actions: {} });
+const gateway = await createGateway({ settings: { PORT: '0', HOST: '127.0.0.1', DATABASE_PATH: './embedded.db' }, services: [notes] });
+const { url } = await gateway.listen();
+const client = createGatewayClient({ baseUrl: url, token: await gateway.issueLocalToken() });
+const answer = await client.call('notes', 'add', { text: 'milk' });
+await gateway.close();
+console.log(JSON.stringify({ answer, plugin: journal.name }));
+`;
+
+const node20Program = `
+import { createAgentClient } from '@townhall/agent';
+import { createAgentClient as classic } from '@townhall/agent/classic';
+import { createGatewayClient } from '@townhall/gateway';
+const nowhere = 'http://127.0.0.1:1';
+const codeOf = (call) => call.then(() => 'answered', (error) => error.code);
+console.log(JSON.stringify({
+  node: process.versions.node.split('.')[0],
+  gateway: await codeOf(createGatewayClient({ baseUrl: nowhere, token: 'th_usr_x' }).ai.listModels()),
+  agent: await codeOf(createAgentClient({ baseUrl: nowhere, token: 'th_agt_x' }).sessions.create({ title: 'x' })),
+  classic: typeof classic,
+}));
+`;

@@ -1,0 +1,116 @@
+// A collector of spans for tests: takes OTLP over HTTP with JSON, and can be slow or dead.
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export interface CollectedSpan {
+  name: string;
+  traceId: string;
+  spanId: string;
+  parentSpanId: string;
+  kind: number;
+  failed: boolean;
+  durationMs: number;
+  attributes: Record<string, unknown>;
+  resource: Record<string, unknown>;
+}
+
+export interface Collector {
+  url: string;
+  spans: CollectedSpan[];
+  /** Every body as it came, for what must stand nowhere. */
+  bodies: string[];
+  headers: Record<string, unknown>[];
+  /** Waits for a span that fits. */
+  waitFor(fits: (span: CollectedSpan) => boolean): Promise<CollectedSpan>;
+  close(): Promise<void>;
+}
+
+interface Value {
+  stringValue?: string;
+  intValue?: number | string;
+  doubleValue?: number;
+  boolValue?: boolean;
+}
+type Attributes = { key: string; value: Value }[];
+interface RawSpan {
+  name: string;
+  traceId: string;
+  spanId: string;
+  parentSpanId?: string;
+  kind: number;
+  startTimeUnixNano: string;
+  endTimeUnixNano: string;
+  status?: { code?: number };
+  attributes?: Attributes;
+}
+
+/** `silent` takes connections and never answers. */
+export async function startCollector({ silent = false } = {}): Promise<Collector> {
+  const spans: CollectedSpan[] = [];
+  const bodies: string[] = [];
+  const headers: Record<string, unknown>[] = [];
+  const watchers = new Set<() => void>();
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      if (silent) return;
+      const body = Buffer.concat(chunks).toString('utf8');
+      bodies.push(body);
+      headers.push({ ...request.headers, path: request.url });
+      spans.push(...spansIn(body));
+      for (const look of watchers) look();
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    spans,
+    bodies,
+    headers,
+    waitFor: (fits) =>
+      new Promise((resolve, reject) => {
+        const timer = setTimeout(() => reject(new Error(`No such span among: ${spans.map(({ name }) => name).join(', ')}`)), 20_000);
+        const look = () => {
+          const found = spans.find(fits);
+          if (found === undefined) return;
+          clearTimeout(timer);
+          watchers.delete(look);
+          resolve(found);
+        };
+        watchers.add(look);
+        look();
+      }),
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+function spansIn(body: string): CollectedSpan[] {
+  const { resourceSpans = [] } = JSON.parse(body) as { resourceSpans?: { resource?: { attributes?: Attributes }; scopeSpans: { spans: RawSpan[] }[] }[] };
+  return resourceSpans.flatMap(({ resource, scopeSpans }) =>
+    scopeSpans.flatMap(({ spans }) =>
+      spans.map((span) => ({
+        name: span.name,
+        traceId: span.traceId,
+        spanId: span.spanId,
+        parentSpanId: span.parentSpanId ?? '',
+        kind: span.kind,
+        failed: span.status?.code === 2,
+        durationMs: Number(BigInt(span.endTimeUnixNano) - BigInt(span.startTimeUnixNano)) / 1e6,
+        attributes: plain(span.attributes),
+        resource: plain(resource?.attributes),
+      })),
+    ),
+  );
+}
+
+function plain(attributes: Attributes = []): Record<string, unknown> {
+  return Object.fromEntries(attributes.map(({ key, value }) => [key, value.stringValue ?? value.boolValue ?? value.doubleValue ?? (value.intValue === undefined ? undefined : Number(value.intValue))]));
+}

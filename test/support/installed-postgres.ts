@@ -1,0 +1,63 @@
+// A PostgreSQL that the machine has with its client programs (pg_dump, pg_restore), started in a folder of its own; the
+// one from npm that other tests use comes without them. Null where there is none.
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, globSync } from 'node:fs';
+import { chmod, chown, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir, userInfo } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+export interface InstalledPostgres {
+  /** Of the database `postgres`; has a password in it. */
+  url: string;
+  binaries: string;
+  stop(): Promise<void>;
+}
+
+export async function startInstalledPostgres(): Promise<InstalledPostgres | null> {
+  const candidates = globSync('/usr/lib/postgresql/*/bin/postgres').map((path) => dirname(path));
+  const binaries = candidates.filter((folder) => ['initdb', 'pg_dump', 'pg_restore'].every((name) => existsSync(join(folder, name)))).sort().at(-1);
+  const owner = userInfo().uid === 0 ? await postgresUser() : undefined;
+  if (binaries === undefined || (userInfo().uid === 0 && owner === undefined)) return null;
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-installed-pg-'));
+  await chmod(folder, 0o755);
+  const data = join(folder, 'data');
+  if (owner !== undefined) await chown(folder, owner.uid, owner.gid);
+  const as = owner ?? {};
+  await run(join(binaries, 'initdb'), ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C'], as);
+  const port = await freePort();
+  const server = spawn(join(binaries, 'postgres'), ['-D', data, '-p', String(port), '-c', 'listen_addresses=127.0.0.1', '-c', `unix_socket_directories=${folder}`, '-c', 'shared_buffers=32MB'], { ...as, stdio: 'ignore' });
+  const ended = new Promise((resolve) => server.once('close', resolve));
+  for (let tries = 0; ; tries += 1) {
+    const isUp = await run(join(binaries, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)]).then(() => true, () => false);
+    if (isUp) break;
+    if (tries > 300) throw new Error('The installed PostgreSQL does not come up.');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  return {
+    url: `postgres://postgres:CANARY-db-password@127.0.0.1:${port}/postgres`,
+    binaries,
+    async stop() {
+      server.kill('SIGINT');
+      await ended;
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function postgresUser(): Promise<{ uid: number; gid: number } | undefined> {
+  const line = (await readFile('/etc/passwd', 'utf8')).split('\n').find((entry) => entry.startsWith('postgres:'));
+  const [, , uid, gid] = line?.split(':') ?? [];
+  return uid === undefined || gid === undefined ? undefined : { uid: Number(uid), gid: Number(gid) };
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer();
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}

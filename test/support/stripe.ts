@@ -1,0 +1,175 @@
+// Stripe as far as it is called here: Checkout Sessions over HTTP in its form encoding, with its idempotency, and
+// events signed with its own scheme by its own package.
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { randomBytes } from 'node:crypto';
+import Stripe from 'stripe';
+
+export interface StripeSession {
+  id: string;
+  object: 'checkout.session';
+  amount_total: number;
+  currency: string;
+  client_reference_id: string | null;
+  livemode: boolean;
+  metadata: Record<string, string>;
+  mode: string;
+  payment_intent: string | null;
+  payment_status: 'paid' | 'unpaid';
+  status: 'open' | 'complete' | 'expired';
+  success_url: string;
+  cancel_url: string;
+  url: string;
+}
+
+export interface StripeEvent {
+  id: string;
+  object: 'event';
+  type: string;
+  created: number;
+  livemode: boolean;
+  data: { object: Record<string, unknown> };
+}
+
+export interface StripeDouble {
+  url: string;
+  secretKey: string;
+  webhookSecret: string;
+  /** What a gateway needs to know of it. */
+  env: Record<string, string>;
+  sessions: Map<string, StripeSession>;
+  /** Forms as they came, the newest last. */
+  requests: { path: string; form: Record<string, string>; headers: IncomingMessage['headers'] }[];
+  /** Answers instead of the real ones, one a request. */
+  failures: ({ status: number; code?: string; type?: string } | 'hang')[];
+  /** The person pays; the event that Stripe then sends. */
+  pay(sessionId: string): StripeEvent;
+  event(type: string, object: Record<string, unknown>, more?: Partial<StripeEvent>): StripeEvent;
+  refund(sessionId: string, refunded: number): StripeEvent;
+  dispute(type: 'created' | 'closed' | 'funds_withdrawn' | 'funds_reinstated', sessionId: string, more?: Record<string, unknown>): StripeEvent;
+  /** Body and header of one delivery. */
+  sign(event: StripeEvent | string, options?: { secret?: string; atSeconds?: number; scheme?: string }): { body: string; signature: string };
+  close(): Promise<void>;
+}
+
+export async function startStripe(): Promise<StripeDouble> {
+  const secretKey = `sk_test_CANARY${randomBytes(12).toString('hex')}`;
+  const webhookSecret = `whsec_CANARY${randomBytes(12).toString('hex')}`;
+  const signer = new Stripe(secretKey);
+  const sessions = new Map<string, StripeSession>();
+  const byKey = new Map<string, { form: string; id: string }>();
+  const requests: StripeDouble['requests'] = [];
+  const failures: StripeDouble['failures'] = [];
+  const nowSeconds = (): number => Math.floor(Date.now() / 1000);
+
+  const server = createServer((request, response) => {
+    void (async () => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      const text = Buffer.concat(chunks).toString('utf8');
+      const form = Object.fromEntries(new URLSearchParams(text));
+      const path = new URL(request.url ?? '/', 'http://stripe').pathname;
+      requests.push({ path, form, headers: request.headers });
+      const answer = (status: number, body: object): void => {
+        response.writeHead(status, { 'content-type': 'application/json', 'request-id': 'req_test' });
+        response.end(JSON.stringify(body));
+      };
+      const failure = failures.shift();
+      if (failure === 'hang') return;
+      if (failure) return answer(failure.status, { error: { type: failure.type ?? 'api_error', code: failure.code, message: 'No.' } });
+      if (request.headers.authorization !== `Bearer ${secretKey}`) return answer(401, { error: { type: 'invalid_request_error', message: `Invalid API Key provided: ${String(request.headers.authorization)}` } });
+      if (request.method === 'POST' && path === '/v1/checkout/sessions') return create(request, { text, form, answer });
+      const found = sessions.get(/^\/v1\/checkout\/sessions\/(\w+)$/.exec(path)?.[1] ?? '');
+      return found ? answer(200, found) : answer(404, { error: { type: 'invalid_request_error', message: 'No such session.' } });
+    })();
+  });
+
+  function create(request: IncomingMessage, { text, form, answer }: { text: string; form: Record<string, string>; answer: (status: number, body: object) => void }): void {
+    const key = String(request.headers['idempotency-key'] ?? '');
+    const before = byKey.get(key);
+    if (before && before.form !== text) return answer(400, { error: { type: 'idempotency_error', message: 'Keys for idempotent requests can only be used with the same parameters.' } });
+    if (before) return answer(200, sessions.get(before.id) as StripeSession);
+    const amount = Number(form['line_items[0][price_data][unit_amount]']) * Number(form['line_items[0][quantity]']);
+    if (!Number.isInteger(amount) || amount < 50) return answer(400, { error: { type: 'invalid_request_error', code: 'amount_too_small', message: 'The amount must be at least 50 cents.' } });
+    const id = `cs_test_${randomBytes(12).toString('hex')}`;
+    const session: StripeSession = {
+      id,
+      object: 'checkout.session',
+      amount_total: amount,
+      currency: form['line_items[0][price_data][currency]'] ?? '',
+      client_reference_id: form['client_reference_id'] ?? null,
+      livemode: false,
+      metadata: { payment_id: form['metadata[payment_id]'] ?? '' },
+      mode: form['mode'] ?? '',
+      payment_intent: null,
+      payment_status: 'unpaid',
+      status: 'open',
+      success_url: form['success_url'] ?? '',
+      cancel_url: form['cancel_url'] ?? '',
+      url: `https://checkout.stripe.test/c/pay/${id}`,
+    };
+    sessions.set(id, session);
+    if (key !== '') byKey.set(key, { form: text, id });
+    return answer(200, session);
+  }
+
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
+  function sessionOf(id: string): StripeSession {
+    const found = sessions.get(id);
+    if (!found) throw new Error(`There is no session ${id}.`);
+    return found;
+  }
+
+  /** As Stripe does, the intent is made when the person pays. */
+  function intentOf(id: string): string {
+    const session = sessionOf(id);
+    session.payment_intent ??= `pi_${id.slice(8)}`;
+    return session.payment_intent;
+  }
+
+  const event: StripeDouble['event'] = (type, object, more = {}) => ({
+    id: `evt_${randomBytes(12).toString('hex')}`,
+    object: 'event',
+    type,
+    created: nowSeconds(),
+    livemode: false,
+    data: { object },
+    ...more,
+  });
+
+  return {
+    url,
+    secretKey,
+    webhookSecret,
+    env: { STRIPE_SECRET_KEY: secretKey, STRIPE_WEBHOOK_SECRET: webhookSecret, STRIPE_BASE_URL: url },
+    sessions,
+    requests,
+    failures,
+    event,
+    pay(id) {
+      const session = sessionOf(id);
+      intentOf(id);
+      Object.assign(session, { payment_status: 'paid', status: 'complete' });
+      return event('checkout.session.completed', { ...session });
+    },
+    refund(id, refunded) {
+      const { amount_total: amount, currency, metadata } = sessionOf(id);
+      return event('charge.refunded', { id: `ch_${id.slice(8)}`, object: 'charge', amount, amount_refunded: refunded, currency, metadata, payment_intent: intentOf(id) });
+    },
+    dispute(type, id, more = {}) {
+      const { amount_total: amount, currency } = sessionOf(id);
+      const dispute = { id: `dp_${id.slice(8)}`, object: 'dispute', amount, currency, charge: `ch_${id.slice(8)}`, payment_intent: intentOf(id), metadata: {}, status: 'needs_response', ...more };
+      return event(`charge.dispute.${type}`, dispute);
+    },
+    sign(given, { secret = webhookSecret, atSeconds = nowSeconds(), scheme = 'v1' } = {}) {
+      const body = typeof given === 'string' ? given : JSON.stringify(given);
+      return { body, signature: signer.webhooks.generateTestHeaderString({ payload: body, secret, timestamp: atSeconds, scheme }) };
+    },
+    async close() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
