@@ -39,6 +39,8 @@ interface DescribedDocument extends Document {
 
 interface Reference {
   surface: Surface;
+  bundle: string;
+  text: string;
   document: DescribedDocument;
   entry: Entry;
 }
@@ -62,20 +64,23 @@ async function main(from: string, output: string): Promise<void> {
   if (options.update) updateGuides(from);
   const staging = mkdtempSync(path.join(root, 'build/docs-'));
   try {
-    const references = await Promise.all(surfaces.map((surface) => buildReference(surface, staging)));
-    const pages = renderPages(from, references);
+    // What costs nothing to find comes first: words, then links, then types, and last the pages of the reference.
+    const references = surfaces.map(readReference);
+    const { pages, checkSampleTypes } = renderPages(from, references);
     const navigation = navigate(pages, references);
     const index = { page: 'index.html', title: 'Townhall', headings: [], body: writeIndexBody(references.map(({ entry }) => entry), navigation.filter(({ title }) => title !== 'Reference')) };
     const files = new Map<string, string>([['index.html', writePage({ ...index, navigation })]]);
     for (const page of pages) files.set(page.page, writePage({ page: page.page, title: page.title, headings: page.headings, body: page.html, navigation }));
-    const own = new Map(files);
-    for (const { entry } of references)
-      for (const name of [entry.page, entry.document]) files.set(name, readFileSync(path.join(staging, name), 'utf8'));
+    const referenceFiles = references.flatMap(({ entry }) => [entry.page, entry.document]);
+    const broken = findBrokenLinks(files, new Set([...referenceFiles, 'portal.css', 'portal.js', 'search-index.js']));
+    if (broken.length > 0) throw new Error(`broken links:\n  ${broken.join('\n  ')}`);
+    const built = Promise.all(references.map((reference) => buildReference(reference, staging)));
+    built.catch(() => {});
+    checkSampleTypes();
+    for (const [name, text] of (await built).flat()) files.set(name, text);
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
     files.set('search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...references.flatMap(operationEntries)]));
-    const broken = findBrokenLinks(own, new Set(files.keys()));
-    if (broken.length > 0) throw new Error(`broken links:\n  ${broken.join('\n  ')}`);
     publish(output, files);
   } finally {
     rmSync(staging, { recursive: true, force: true });
@@ -83,7 +88,7 @@ async function main(from: string, output: string): Promise<void> {
   console.log(`docs: ${path.relative(process.cwd(), output) || '.'} (${Math.round(performance.now() - started)} ms)`);
 }
 
-function renderPages(from: string, references: readonly Reference[]): Page[] {
+function renderPages(from: string, references: readonly Reference[]): { pages: Page[]; checkSampleTypes: () => void } {
   const guides = readdirSync(path.join(from, 'docs/guides')).filter((name) => name.endsWith('.md'));
   const examples = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter((name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'));
   const pageOf = (target: string): string | undefined => {
@@ -97,7 +102,8 @@ function renderPages(from: string, references: readonly Reference[]): Page[] {
   const render = (markdown: string, source: string, page: string): Page => ({ page, source, ...renderMarkdown(markdown, { source, page, pageOf }) });
   const texts = new Map(guides.map((name) => [`docs/guides/${name}`, readFileSync(path.join(from, 'docs/guides', name), 'utf8')]));
   const readme = readFileSync(path.join(from, 'README.md'), 'utf8');
-  checkAllSamples(from, new Map([...texts, ['README.md', readme]]), examples);
+  const documentation = new Map([...texts, ['README.md', readme]]);
+  refuse([...documentation].flatMap(([name, markdown]) => checkSamples(markdown, path.join(from, 'examples')).map(({ line, message }) => `${name}:${line}: ${message}`)));
   const pages = [...texts].map(([source, markdown]) => render(markdown, source, `guides/${path.basename(source, '.md')}.html`));
   // Where to go next is what the navigation says here.
   const [first = ''] = readme.split(/^## Where to go next$/m);
@@ -110,15 +116,17 @@ function renderPages(from: string, references: readonly Reference[]): Page[] {
     const fence = '```';
     pages.push(render(`# ${name}\n\n${fence}${language}\n${readSample(path.join(from, 'examples', name))}\n${fence}\n`, `examples/${name}`, `examples/${name}.html`));
   }
-  return pages;
+  return { pages, checkSampleTypes: () => checkAllTypes(from, documentation, examples) };
 }
 
-function checkAllSamples(from: string, texts: ReadonlyMap<string, string>, examples: readonly string[]): void {
+function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, examples: readonly string[]): void {
   const clients = ['clients/gateway/README.md', 'clients/agent/README.md'].map((name) => [name, readFileSync(path.join(root, name), 'utf8')] as const);
-  const faults = [...texts].flatMap(([name, markdown]) => checkSamples(markdown, path.join(from, 'examples')).map(({ line, message }) => `${name}:${line}: ${message}`));
   const fences = [...texts, ...clients].flatMap(([name, markdown]) => fencesOf(markdown, name));
   const programs = examples.filter((name) => name.endsWith('.ts')).map((name) => path.join(from, 'examples', name));
-  faults.push(...checkTypes(root, { fences, examples: programs }));
+  refuse(checkTypes(root, { fences, examples: programs }));
+}
+
+function refuse(faults: readonly string[]): void {
   if (faults.length > 0) throw new Error(`samples:\n  ${faults.join('\n  ')}`);
 }
 
@@ -150,25 +158,11 @@ function operationAnchor(tag: string, operationId: string): string {
   return `#/${tag}/${operationId.toLowerCase()}`;
 }
 
-async function buildReference(surface: Surface, staging: string): Promise<Reference> {
+function readReference(surface: Surface): Reference {
   const bundle = path.join(root, 'src/contract', surface.name, 'bundle.json');
   if (!existsSync(bundle)) throw new Error(`there is no bundle of ${surface.name}; run "npm run generate" first`);
   const text = readFileSync(bundle, 'utf8');
   const document = JSON.parse(text) as DescribedDocument;
-  const page = path.join(staging, `${surface.name}.html`);
-  const { code, stdout, stderr } = await runRedocly(root, [
-    'build-docs',
-    bundle,
-    '--inlineBundle',
-    '--title',
-    surface.title,
-    '--output',
-    page,
-  ]);
-  if (code !== 0 || !existsSync(page)) throw new Error(`redocly build-docs of ${surface.name}:\n${stdout}\n${stderr}`);
-  writeIfChanged(page, sealPage(readFileSync(page, 'utf8')));
-  // The document itself lies beside its page, for tools.
-  writeIfChanged(path.join(staging, `${surface.name}.json`), text);
   const entry = {
     page: `${surface.name}.html`,
     document: `${surface.name}.json`,
@@ -177,7 +171,18 @@ async function buildReference(surface: Surface, staging: string): Promise<Refere
     version: document.info.version,
     operations: operationsOf(document).length,
   };
-  return { surface, document, entry };
+  return { surface, bundle, text, document, entry };
+}
+
+/** The page, and the document itself beside it, for tools. */
+async function buildReference({ surface, bundle, text, entry }: Reference, staging: string): Promise<[string, string][]> {
+  const page = path.join(staging, entry.page);
+  const { code, stdout, stderr } = await runRedocly(root, ['build-docs', bundle, '--inlineBundle', '--title', surface.title, '--output', page]);
+  if (code !== 0 || !existsSync(page)) throw new Error(`redocly build-docs of ${surface.name}:\n${stdout}\n${stderr}`);
+  return [
+    [entry.page, sealPage(readFileSync(page, 'utf8'))],
+    [entry.document, text],
+  ];
 }
 
 async function bundleScript(): Promise<string> {

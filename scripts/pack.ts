@@ -20,6 +20,15 @@ const { values: options } = parseArgs({
   allowNegative: true,
 });
 
+// Some of what we use is still called experimental by Node 22, which is of no use to whoever runs the command.
+const commandFile = `#!/usr/bin/env node
+process.removeAllListeners('warning');
+process.on('warning', (warning) => {
+  if (warning.name !== 'ExperimentalWarning') process.stderr.write(\`\${warning.stack ?? warning.message}\\n\`);
+});
+await import('../dist/cli/main.js');
+`;
+
 const started = performance.now();
 try {
   await main(path.resolve(options.output));
@@ -62,7 +71,7 @@ async function buildServer(folder: string): Promise<void> {
     for (const name of shippedFiles(root, [pages])) if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
   // The contract's text is read as a file; types of it are all that the code needs beside that.
   mkdirSync(path.join(folder, 'bin'));
-  writeFileSync(path.join(folder, 'bin/townhall.js'), "#!/usr/bin/env node\nimport '../dist/cli/main.js';\n", { mode: 0o755 });
+  writeFileSync(path.join(folder, 'bin/townhall.js'), commandFile, { mode: 0o755 });
   copy('scripts/pack/README.md', path.join(folder, 'README.md'));
   const manifest = serverManifest(root);
   writeFileSync(path.join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);

@@ -5,6 +5,7 @@ import type { createGatewayClient, GatewayError as GatewayFailure } from '@townh
 declare global {
   var client: ReturnType<typeof createGatewayClient>;
   var admin: ReturnType<typeof createGatewayClient>;
+  var user: ReturnType<typeof createGatewayClient>;
   var agent: ReturnType<typeof createAgentClient>;
   var GatewayError: typeof GatewayFailure;
   var AgentError: typeof AgentFailure;

@@ -15,7 +15,7 @@ export interface ToolRun {
 export function runNode(
   program: string,
   parameters: string[],
-  { cwd, timeoutMs = 60_000 }: { cwd: string; timeoutMs?: number },
+  { cwd, timeoutMs = 180_000 }: { cwd: string; timeoutMs?: number },
 ): Promise<ToolRun> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [program, ...parameters], {

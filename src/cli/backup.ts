@@ -9,7 +9,7 @@ import { envStore } from '../gateway/env/index.ts';
 import { connect } from '../kernel/database.ts';
 import { SettingError } from '../kernel/settings.ts';
 import type { CommandInput } from './command.ts';
-import { askServer, checkMasterKey, commandLog, gatewayFacts, hasDatabase, withDatabase, type Survey } from './gateway-data.ts';
+import { askServer, checkMasterKey, commandLog, hasDatabase, withDatabase, type Survey } from './gateway-data.ts';
 import { addressOf, findTool, majorWithin, run } from './postgres-tools.ts';
 
 export interface BackedUp {
@@ -24,8 +24,8 @@ type Progress = (step: string) => void;
 export async function backUp(config: GatewayConfig, given: string, { env, progress }: { env: CommandInput['env']; progress: Progress }): Promise<BackedUp> {
   const file = resolve(given);
   if (!hasDatabase(config)) throw new Error(`There is no database at ${config.databasePath}.`);
-  const handle = await open(file, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
-    throw error.code === 'EEXIST' ? new Error(`${file} is there already; a backup goes into a new file.`) : error;
+  const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
+    throw codeIn(error) === 'EEXIST' ? new Error(`${file} is there already; a backup goes into a new file.`) : error;
   });
   try {
     if (config.databaseUrl === undefined) {
@@ -89,8 +89,8 @@ export async function restore(config: GatewayConfig, given: string, needs: { env
 }
 
 async function kindOf(file: string): Promise<Restored['engine']> {
-  const handle = await open(file, 'r').catch((error: NodeJS.ErrnoException) => {
-    throw new Error(`${file} cannot be read: ${error.code ?? 'unknown'}.`);
+  const handle = await open(file, 'r').catch((error: unknown) => {
+    throw new Error(`${file} cannot be read: ${codeIn(error)}.`);
   });
   const start = Buffer.alloc(5);
   try {
@@ -168,10 +168,8 @@ async function surveyOf(file: string, tool: string, env: CommandInput['env']): P
   return { canary: canary?.['sealed'] ?? null, variables: (await rows('env_variables')).length };
 }
 
-/** Of a database that may be away or held; for whoever only looks. */
-export async function factsOf(config: GatewayConfig): Promise<{ facts: Awaited<ReturnType<typeof gatewayFacts>>; isServed: boolean }> {
-  const served = (await askServer(config, 'db.facts', null)) as Awaited<ReturnType<typeof gatewayFacts>> | undefined;
-  return served === undefined ? { facts: await withDatabase(config, gatewayFacts), isServed: false } : { facts: served, isServed: true };
+function codeIn(error: unknown): string {
+  return String((error as { code?: unknown } | null)?.code ?? 'unknown');
 }
 
 async function syncFolder(path: string): Promise<void> {

@@ -63,20 +63,21 @@ const works: Readonly<Record<string, (asked: Asked) => Promise<number>>> = {
 async function status({ input, directory, isJson }: Asked): Promise<number> {
   const { running, state, folder, declaration } = await surveyOf(directory, input);
   const kept = await folder.versions();
-  if (isJson) input.print(JSON.stringify({ running: running !== null && running.version !== null, ...running, city_id: declaration.id, base_url: state?.baseUrl ?? null, kept }));
-  else if (running?.version == null) input.print(state === null ? 'Nothing was deployed from here yet.' : `Stopped; ${state.version} was deployed last. Start it: townhall city start`);
+  const live = running?.version === undefined || running.version === null ? null : { ...running, version: running.version };
+  if (isJson) input.print(JSON.stringify({ running: live !== null, ...running, city_id: declaration.id, base_url: state?.baseUrl ?? null, kept }));
+  else if (live === null) input.print(state === null ? 'Nothing was deployed from here yet.' : `Stopped; ${state.version} was deployed last. Start it: townhall city start`);
   else {
     const rows = [
       ['city', `${declaration.name} (${declaration.id})`],
-      ['version', running.version],
-      ['url', running.url ?? ''],
-      ['gateway', `process ${running.gatewayPid ?? 'none'}, restarted ${running.restarts} times`],
-      ['supervisor', `process ${running.pid}`],
+      ['version', live.version],
+      ['url', live.url ?? ''],
+      ['gateway', `process ${live.gatewayPid ?? 'none'}, restarted ${live.restarts} times`],
+      ['supervisor', `process ${live.pid}`],
       ['kept', kept.join(', ')],
     ];
     for (const [name = '', value = ''] of rows) input.print(`${name.padEnd(12)}${value}`);
   }
-  return running?.version == null ? 1 : 0;
+  return live === null ? 1 : 0;
 }
 
 async function rollback({ input, flags, directory, isJson }: Asked): Promise<number> {

@@ -1,5 +1,5 @@
 // Asks a gateway whether it is well, at an address or at a socket in the file system.
-import { request } from 'node:http';
+import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { request as requestSecurely } from 'node:https';
 
 /** An address such as `http://127.0.0.1:43127`, or the path of a socket. */
@@ -42,7 +42,7 @@ export async function askCity(place: HealthPlace): Promise<{ cityId: string; ver
 function get(place: HealthPlace, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
   return new Promise((resolve, reject) => {
     const options = { headers: { host: 'localhost', connection: 'close' }, agent: false as const };
-    const take = (response: import('node:http').IncomingMessage): void => {
+    const take = (response: IncomingMessage): void => {
       let text = '';
       response.setEncoding('utf8');
       response.on('data', (piece: string) => {
@@ -54,7 +54,7 @@ function get(place: HealthPlace, path: string): Promise<{ status: number; body: 
         resolve({ status: response.statusCode ?? 0, body: parsed });
       });
     };
-    let asked: import('node:http').ClientRequest;
+    let asked: ClientRequest;
     if ('url' in place) {
       const address = new URL(`${place.url.replace(/\/+$/, '')}${path}`);
       const own = { ...options, headers: { connection: 'close' } };

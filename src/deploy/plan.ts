@@ -82,7 +82,7 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
   const databaseName = deployment.resources.database?.name ?? `${declaration.name}-db`;
   const databasePath = folder.dataPath(databaseName);
   const storage = deployment.resources.storage;
-  const folders = [...(storage === undefined ? [] : [storagePath(folder.root, storage.name)])];
+  const folders = storage === undefined ? [] : [storagePath(folder.root, storage.name)];
   const lines: PlanLine[] = [];
   const note = (what: string, isThere: boolean, detail: string): void => void lines.push({ what, state: isThere ? 'found' : 'made', detail });
 

@@ -2,7 +2,7 @@
 // Where there is no Chromium the browser's part is skipped, loudly.
 
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { type Server, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -17,22 +17,27 @@ const root = path.join(import.meta.dirname, '../..');
 const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-'));
 const names = ['gateway', 'agent', 'agent-classic'];
+/** Every page, by its path in the portal. */
+const pages = () => readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.html')).sort();
+/** Those of our own: guides, error codes, examples, the first page. */
+const ownPages = () => pages().filter((name) => !names.includes(name.slice(0, -5)));
 let server: Server;
 let origin = '';
 
 beforeAll(async () => {
   await promisify(execFile)(process.execPath, [path.join(root, 'scripts/docs.ts'), '--output', folder], {
-    timeout: 60_000,
+    timeout: 240_000,
   });
   server = createServer((request, response) => {
-    const file = path.join(folder, path.basename(new URL(request.url ?? '/', 'http://localhost').pathname));
-    const found = existsSync(file) && file.endsWith('.html');
-    response.writeHead(found ? 200 : 404, { 'content-type': 'text/html; charset=utf-8' });
+    const file = path.join(folder, path.posix.normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname)));
+    const mediaType = { '.html': 'text/html; charset=utf-8', '.css': 'text/css', '.js': 'text/javascript' }[path.extname(file)];
+    const found = existsSync(file) && mediaType !== undefined;
+    response.writeHead(found ? 200 : 404, { 'content-type': mediaType ?? 'text/plain' });
     response.end(found ? readFileSync(file) : '');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}, 90_000);
+}, 260_000);
 
 afterAll(() => {
   server?.close();
@@ -41,14 +46,13 @@ afterAll(() => {
 
 describe('a page of the portal', () => {
   test('loads nothing from another host, as far as its text can tell', () => {
-    for (const page of ['index', ...names])
-      expect(findForeignAssets(readFileSync(path.join(folder, `${page}.html`), 'utf8'))).toEqual([]);
+    for (const page of pages()) expect(findForeignAssets(readFileSync(path.join(folder, page), 'utf8')), page).toEqual([]);
   });
 
   test('carries a policy that lets the browser refuse the rest', () => {
-    for (const page of ['index', ...names]) {
-      const html = readFileSync(path.join(folder, `${page}.html`), 'utf8');
-      expect(html).toMatch(/<head><meta http-equiv="Content-Security-Policy" content="default-src 'none'/);
+    for (const page of pages()) {
+      const html = readFileSync(path.join(folder, page), 'utf8');
+      expect(html, page).toMatch(/<head><meta http-equiv="Content-Security-Policy" content="default-src 'none'/);
     }
   });
 
@@ -103,10 +107,10 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     const { page, outside, complaints } = await open(browser);
     await page.goto(`${origin}/index.html`);
     expect(await page.locator('h1').innerText()).toBe('Townhall');
-    expect(await page.locator('h2 a').evaluateAll((links) => links.map((link) => link.getAttribute('href')))).toEqual(
+    expect(await page.locator('.cards h3 a').evaluateAll((links) => links.map((link) => link.getAttribute('href')))).toEqual(
       names.map((name) => `${name}.html`),
     );
-    await page.locator('h2 a').first().click();
+    await page.locator('.cards h3 a').first().click();
     await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
     expect(page.url()).toBe(`${origin}/gateway.html`);
     await page.close();
@@ -152,6 +156,59 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.getByText('Create a chat completion').first().waitFor();
     await page.close();
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  }, 30_000);
+
+  test('shows every guide, example and list without asking for anything elsewhere', async () => {
+    const { page, outside, complaints } = await open(browser);
+    expect(ownPages()).toEqual(expect.arrayContaining(['start.html', 'guides/agent.html', 'guides/error-codes.html', 'examples/first-five-minutes.ts.html']));
+    for (const name of ownPages()) {
+      await page.goto(`${origin}/${name}`);
+      expect((await page.locator('main h1').innerText()).length, name).toBeGreaterThan(2);
+      // The style has come: without it the bar would not stick.
+      expect(await page.locator('header').evaluate((header) => getComputedStyle(header).position), name).toBe('sticky');
+      expect(await page.locator('#navigation a').count(), name).toBeGreaterThan(10);
+    }
+    await page.close();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  }, 60_000);
+
+  test('finds a section of a guide by its words and an operation by its path, by keyboard alone', async () => {
+    const { page, outside, complaints } = await open(browser);
+    await page.goto(`${origin}/guides/errors.html`);
+    await page.keyboard.press('/');
+    await page.keyboard.type('OpenAI-compatible provider');
+    await page.locator('#found li[aria-selected="true"]').waitFor();
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/guides\/model-providers\.html#/);
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('createChatCompletion');
+    await page.locator('#found a', { hasText: 'Create a chat completion' }).first().click();
+    await page.waitForURL(/gateway\.html#\/ai\/ai\.createchatcompletion/);
+    await page.getByText('/v1/ai/chat/completions').first().waitFor();
+    await page.close();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  }, 30_000);
+
+  test('is read from a disk as well, search and all', async () => {
+    const page = await browser.newPage();
+    await page.goto(`file://${folder}/guides/error-codes.html`);
+    await page.locator('#search').fill('idempotency');
+    await page.locator('#found li').first().waitFor();
+    expect(await page.locator('#found').innerText()).toMatch(/idempotency/i);
+    await page.close();
+  }, 30_000);
+
+  test('fits a small screen, where the list of pages opens by its button', async () => {
+    const { page } = await open(browser);
+    await page.setViewportSize({ width: 360, height: 700 });
+    for (const name of ['index.html', 'guides/first-five-minutes.html', 'guides/error-codes.html']) {
+      await page.goto(`${origin}/${name}`);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(360);
+    }
+    expect(await page.locator('#navigation').isVisible()).toBe(false);
+    await page.locator('#menu').click();
+    expect(await page.locator('#navigation').isVisible()).toBe(true);
+    await page.close();
   }, 30_000);
 
   test('would be caught asking elsewhere', async () => {

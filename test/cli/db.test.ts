@@ -166,9 +166,9 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     await writeFile(join(tools, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 9.6"\n');
     await chmod(join(tools, 'pg_dump'), 0o755);
     const url = (inject('databaseSource') as { url: string }).url;
-    // That of the tests is newer than any client that is installed here, or it is not; then there is nothing to see.
     const ended = await run(['db', 'backup', join(folder, 'new.backup')], { ...env, DATABASE_URL: url, PATH: tools });
-    if (ended.code !== 0) expect(ended.screen).toMatch(/pg_dump is (?:not here|of version \d+).*Install the client programs/);
+    // Unless the client programs that are installed here are as new as the server of the tests.
+    expect(ended.code === 0 || /pg_dump is (?:not here|of version \d+).*Install the client programs/.test(ended.screen)).toBe(true);
   });
 
   test.each([[['db']], [['db', 'backup']], [['db', 'restore']], [['db', 'copy']], [['db', 'backup', 'a', 'b']]])('refuses %j with 2', async (given) => {

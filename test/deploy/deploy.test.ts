@@ -132,7 +132,7 @@ describe('townhall init and deploy', { timeout: 2 * minutes }, () => {
     const url = await city.url();
     const stopped = await city.run(['deploy', '--stop', '--json']);
     expect(JSON.parse(stopped.screen)).toEqual({ stopped: true });
-    await expect(fetch(`${url}/health`)).rejects.toThrow();
+    await expect(fetch(`${url}/health`)).rejects.toThrow('fetch failed');
     expect((await city.run(['city', 'status'])).code).toBe(1);
     const started = await city.run(['city', 'start', '--json']);
     expect(JSON.parse(started.screen)).toMatchObject({ outcome: 'started', version: '0.1.1', url });

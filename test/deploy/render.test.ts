@@ -63,7 +63,7 @@ describe('rendered files', () => {
     await writeFile(program, '#!/bin/sh\n', { mode: 0o755 });
     const files = renderProject({ declaration: declared({}), version: '1.2.3', directory: folder, folder, user: 'root', command: [program, 'with a space'] });
     await writeFile(path, files['notes.service'] ?? '');
-    const { stderr } = await run('systemd-analyze', ['verify', '--man=no', path], { timeout: 20_000 }).catch((error: { stderr: string }) => ({ stderr: error.stderr }));
+    const { stderr } = await run('systemd-analyze', ['verify', '--man=no', path], { timeout: 20_000 }).catch((error: unknown) => error as { stderr: string });
     const own = stderr.split('\n').filter((line) => line.includes('notes.service'));
     expect(own).toEqual([]);
     expect(await readFile(path, 'utf8')).toContain(`ExecStart=${program} "with a space" city run --project ${folder}`);

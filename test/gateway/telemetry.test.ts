@@ -123,8 +123,8 @@ describe('a call to a provider', () => {
 
 test('the guide names every metric there is, and no other', async () => {
   const guide = await readFile(new URL('../../docs/guides/telemetry.md', import.meta.url), 'utf8');
-  const named = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)].map(([, name]) => name).sort();
-  const served = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)].map(([, name]) => name).sort();
+  const named = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)].map(([, name = '']) => name).sort((one, other) => one.localeCompare(other));
+  const served = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)].map(([, name = '']) => name).sort((one, other) => one.localeCompare(other));
   expect(named).toEqual(served);
 });
 

@@ -60,7 +60,7 @@ describe('a line of the log', () => {
           expect(lines).toHaveLength(1);
           const { level: _level, time: _time, ...rest } = JSON.parse(lines[0] ?? '') as Record<string, unknown>;
           for (const text of textsOf(rest)) {
-            for (const shown of Object.values(forms).slice(0, 1).concat(forms['url-encoded']!, forms['hexadecimal']!)) expect(text.includes(shown(value))).toBe(false);
+            for (const shown of ['plain', 'url-encoded', 'hexadecimal']) expect(text.includes(forms[shown]?.(value) ?? '')).toBe(false);
             expect(text.includes(Buffer.from(value).toString('base64').replace(/=+$/, ''))).toBe(false);
           }
         }),
@@ -86,10 +86,11 @@ describe('a line of the log', () => {
         const redactor = createRedactor();
         for (const value of held) redactor.hold(value);
         const text = `${around}${held[at] ?? ''}${around}`;
-        if (redactor.hide(text) !== text) expect(redactor.suspects(JSON.stringify({ text }))).toBe(true);
+        return redactor.hide(text) === text || redactor.suspects(JSON.stringify({ text }));
       }),
       { seed, numRuns: 2_000 },
     );
+    expect(seed).toBeGreaterThan(0);
   });
 
   test('of a request costs the redactor no more than the writing of it', () => {
@@ -97,7 +98,9 @@ describe('a line of the log', () => {
     for (let count = 0; count < 200; count += 1) redactor.hold(`secret-${count}-${Math.sin(count).toString(36).slice(2)}`);
     const line = JSON.stringify({ level: 'info', requestId: 'req_01kadv3xpy8f6t0v5m7c2z9q1b', operationId: 'ai.generateText', status: 200, ms: 12.3, identity: 'user', identityId: 'usr_01kadv3xpy8f6t0v5m7c2z9q1b', msg: 'request' });
     const startedMs = performance.now();
-    for (let count = 0; count < 100_000; count += 1) if (redactor.suspects(line)) throw new Error('It holds no secret.');
+    let found = 0;
+    for (let count = 0; count < 100_000; count += 1) if (redactor.suspects(line)) found += 1;
+    expect(found).toBe(0);
     // Some 30 ms here; a bound for machines that are busy.
     expect(performance.now() - startedMs).toBeLessThan(2_000);
   });

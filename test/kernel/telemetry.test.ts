@@ -256,7 +256,7 @@ describe('traces', () => {
     }
     const span = await collector.waitFor(({ name }) => name === 'ai.listModels');
     expect(span).toMatchObject({ parentSpanId: '', failed: true, attributes: { 'error.type': '500' } });
-    await expect(traced(telemetry.traces, telemetry.traces.start('work'), () => Promise.reject(Object.assign(new Error('CANARY-words'), { code: 'EPIPE' })))).rejects.toThrow();
+    await expect(traced(telemetry.traces, telemetry.traces.start('work'), () => Promise.reject(Object.assign(new Error('CANARY-words'), { code: 'EPIPE' })))).rejects.toThrow('CANARY-words');
     expect((await collector.waitFor(({ name }) => name === 'work')).attributes['error.type']).toBe('EPIPE');
     expect(collector.bodies.join('')).not.toContain('CANARY');
   });

@@ -22,7 +22,7 @@ export async function install(): Promise<Installation> {
   const tarballs = path.join(place, 'tarballs');
   const folder = path.join(place, 'project');
   mkdirSync(folder);
-  await run(process.execPath, [path.join(root, 'scripts/pack.ts'), '--output', tarballs], { timeout: 240_000 });
+  await run(process.execPath, [path.join(root, 'scripts/pack.ts'), '--output', tarballs], { timeout: 600_000 });
   writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ name: 'somebody', private: true, type: 'module' }));
   await npm(['install', ...readdirSync(tarballs).filter((name) => name.endsWith('.tgz')).map((name) => path.join(tarballs, name))], folder);
   return { folder, tarballs, remove: () => rmSync(place, { recursive: true, force: true }) };
@@ -56,7 +56,7 @@ export async function nodeFolder(major: number): Promise<string | undefined> {
 }
 
 async function npm(parameters: readonly string[], folder: string): Promise<void> {
-  await run('npm', [...parameters, '--no-audit', '--no-fund', '--no-update-notifier', '--prefer-offline', '--loglevel', 'error'], { cwd: folder, timeout: 240_000 });
+  await run('npm', [...parameters, '--no-audit', '--no-fund', '--no-update-notifier', '--prefer-offline', '--loglevel', 'error'], { cwd: folder, timeout: 600_000 });
 }
 
 export interface Running {

@@ -13,7 +13,7 @@ let installation: Installation;
 
 beforeAll(async () => {
   installation = await install();
-}, 480_000);
+}, 900_000);
 afterAll(() => installation?.remove());
 
 describe.each([22, 24])('the packages on Node %i', (major) => {

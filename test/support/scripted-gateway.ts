@@ -88,7 +88,7 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
       response.writeHead(404, { 'content-type': 'application/json' }).end('{"error":{"type":"invalid_request_error","code":"route_not_found","message":"There is nothing at this path.","param":null,"request_id":"req_0"}}');
       return;
     }
-    const body = { ...JSON.parse(Buffer.concat(chunks).toString('utf8')), authorization: request.headers.authorization ?? '' } as StreamRequest;
+    const body = { ...JSON.parse(Buffer.concat(chunks).toString('utf8')), authorization: request.headers.authorization ?? '', traceparent: request.headers.traceparent } as StreamRequest;
     const answer = script(body, requests.push(body) - 1);
     if ('respond' in answer) return answer.respond(response);
     if ('status' in answer) {

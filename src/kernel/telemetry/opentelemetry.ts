@@ -132,7 +132,7 @@ function watched(exporter: SpanExporter, { clock, log }: Pick<OpenTelemetryNeeds
   return {
     export(spans, done) {
       exporter.export(spans, (result) => {
-        if (result.code !== 0 && clock.monotonicMs() >= quietUntilMs) {
+        if (result.error !== undefined && clock.monotonicMs() >= quietUntilMs) {
           quietUntilMs = clock.monotonicMs() + quietMs;
           log.warn({ spans: spans.length, err: result.error }, 'the collector did not take the spans; they are given up');
         }

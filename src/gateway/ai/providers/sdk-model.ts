@@ -5,7 +5,7 @@ import { ReadableStream } from 'node:stream/web';
 import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provider';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog.ts';
-import type { LanguageModel, ModelCall, ProviderOptions, StreamPart } from '../model.ts';
+import type { LanguageModel, ModelCall, ProviderOptions } from '../model.ts';
 import { refuseMembers } from '../refused-members.ts';
 import { maxAnswerBytes, maxEventBytes, readAll, type Upstream, type UpstreamRequest } from '../upstream/client.ts';
 import { type EndRule, providerEvents } from '../upstream/events.ts';

@@ -1,0 +1,39 @@
+// The spans of an agent: a run, its steps, its tools, in one trace which the gateway joins; and no word of what was said.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { definePlugin } from '../../src/agent/plugins/index.ts';
+import { startCollector, type Collector } from '../support/collector.ts';
+import { calls, says } from '../support/scripted-gateway.ts';
+import { openWorld, type World } from '../support/session-world.ts';
+
+let world: World;
+let collector: Collector;
+beforeAll(async () => {
+  collector = await startCollector();
+  world = await openWorld();
+});
+afterAll(async () => {
+  await world.close();
+  await collector.close();
+});
+
+test('a run is a trace of its steps and tools, and the gateway is told to join it', async () => {
+  const plugin = definePlugin({
+    name: 'lookout',
+    title: 'Lookout',
+    description: 'Looks.',
+    actions: { look: { description: 'Looks.', input: { type: 'object' }, run: async () => ({ seen: 'CANARY-result' }) } },
+  });
+  world.gateway.answer((_, index) => (index === 0 ? calls({ id: 'call_1', name: 'lookout_look', input: { at: 'CANARY-input' } }) : says('CANARY-answer')));
+  const { client } = await world.start({ needs: { plugins: [plugin] }, settings: { otlpEndpoint: collector.url, name: 'watched' } });
+  await client.sessions.execute({ instructions: 'CANARY-prompt' });
+  const run = await collector.waitFor(({ name }) => name === 'invoke_agent watched');
+  const steps = collector.spans.filter(({ name }) => name.startsWith('chat '));
+  const tool = await collector.waitFor(({ name }) => name === 'execute_tool lookout_look');
+  expect(run).toMatchObject({ parentSpanId: '', failed: false, attributes: { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': 'watched', 'gen_ai.conversation.id': expect.any(String) } });
+  expect(steps).toHaveLength(2);
+  for (const step of steps) expect(step).toMatchObject({ traceId: run.traceId, parentSpanId: run.spanId, kind: 3, attributes: { 'gen_ai.operation.name': 'chat' } });
+  expect(steps.map(({ spanId }) => spanId)).toContain(tool.parentSpanId);
+  expect(tool.attributes).toMatchObject({ 'gen_ai.tool.name': 'lookout_look', 'gen_ai.tool.call.id': 'call_1' });
+  expect(world.gateway.requests.map((request) => (request as { traceparent?: string }).traceparent)).toEqual(steps.map(({ spanId }) => `00-${run.traceId}-${spanId}-01`));
+  expect(collector.bodies.join('')).not.toContain('CANARY');
+});

@@ -1,0 +1,66 @@
+// How large the executable is, and how long from starting it to its first answer: in an empty folder, and in one with
+// data. Prints medians of several rounds; exits 1 above the limits of the gateway's own start.
+//
+//   node test/bench/binary.ts [ROUNDS]
+
+import { spawn } from 'node:child_process';
+import { createReadStream, existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createGzip } from 'node:zlib';
+
+const root = path.join(import.meta.dirname, '../..');
+const binary = path.join(root, 'build/townhall');
+const rounds = Number(process.argv[2] ?? 5);
+const limits = { coldMs: 4_000, warmMs: 2_000 };
+
+if (!existsSync(binary)) throw new Error('build/townhall is not there; run "npm run binary" first');
+
+const mebibytes = (bytes: number): string => `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+console.log(`size ${mebibytes(statSync(binary).size)}, gzip ${mebibytes(await zippedBytes())}`);
+
+const cold: number[] = [];
+const warm: number[] = [];
+for (let round = 0; round < rounds; round += 1) {
+  const folder = mkdtempSync(path.join(tmpdir(), 'townhall-binary-bench-'));
+  cold.push(await startMs(folder));
+  warm.push(await startMs(folder));
+  rmSync(folder, { recursive: true, force: true });
+}
+console.log(`start to first answer, ${rounds} rounds: cold ${median(cold)} ms (${cold.join(' ')}), warm ${median(warm)} ms (${warm.join(' ')})`);
+if (median(cold) > limits.coldMs || median(warm) > limits.warmMs) {
+  console.error(`above ${limits.coldMs} ms cold or ${limits.warmMs} ms warm`);
+  process.exitCode = 1;
+}
+
+async function startMs(cwd: string): Promise<number> {
+  const began = performance.now();
+  const child = spawn(binary, ['gateway'], { cwd, env: { PATH: '/usr/bin:/bin', HOME: cwd, PORT: '0', HOST: '127.0.0.1' }, stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  const url = await new Promise<string>((resolve, reject) => {
+    let text = '';
+    child.stdout.on('data', (piece: Buffer) => {
+      text += piece.toString('utf8');
+      const [, found] = /^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m.exec(text) ?? [];
+      if (found !== undefined) resolve(found);
+    });
+    void ended.then(() => reject(new Error(`the gateway ended before it listened:\n${text}`)));
+  });
+  const response = await fetch(`${url}/health`);
+  await response.arrayBuffer();
+  const took = Math.round(performance.now() - began);
+  if (response.status !== 200) throw new Error(`/health answered ${response.status}`);
+  child.kill('SIGTERM');
+  await ended;
+  return took;
+}
+
+async function zippedBytes(): Promise<number> {
+  let bytes = 0;
+  for await (const piece of createReadStream(binary).pipe(createGzip({ level: 6 }))) bytes += (piece as Buffer).length;
+  return bytes;
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+}

@@ -1,0 +1,90 @@
+// The one executable does what the checkout does, from an empty folder and without a Node of anybody's.
+import { execFile } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { root, start } from './installation.ts';
+
+const run = promisify(execFile);
+const place = mkdtempSync(path.join(tmpdir(), 'townhall-binary-'));
+const binary = path.join(place, 'townhall');
+const bare = { PATH: '/usr/bin:/bin' };
+
+beforeAll(async () => {
+  await run(process.execPath, [path.join(root, 'scripts/binary.ts'), '--output', binary], { timeout: 380_000 });
+}, 400_000);
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+
+function folder(name: string): string {
+  const made = path.join(place, name);
+  mkdirSync(made);
+  return made;
+}
+
+test('it says what it can and which version it is', { timeout: 60_000 }, async () => {
+  const cwd = folder('help');
+  const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string };
+  expect((await run(binary, ['--version'], { cwd, env: bare })).stdout.trim()).toBe(version);
+  expect((await run(binary, ['--help'], { cwd, env: bare })).stdout).toMatch(/start +Run the local edition/);
+  await expect(run(binary, ['nonsense'], { cwd, env: bare })).rejects.toMatchObject({ code: 2 });
+});
+
+test('it serves the local edition, answers the five calls, and ends with Ctrl-C', { timeout: 120_000 }, async () => {
+  const cwd = folder('start');
+  const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
+  try {
+    await running.waitFor(/Ctrl-C ends it/, 90_000);
+    const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
+    const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
+    expect(running.screen()).not.toMatch(/Warning|Error/);
+    const { stdout } = await run('sh', [path.join(root, 'examples/first-five-minutes.sh')], { cwd, env: { ...bare, TOWNHALL_URL: gateway, AGENT_URL: agent } });
+    expect(stdout).toMatch(/"services":\[/);
+    expect(stdout).toMatch(/From the documentation/);
+    expect(stdout).toMatch(/data: \[DONE\]/);
+    expect(stdout).toMatch(/"success":true/);
+    // Pages, pictures and speech come from inside of it, the last two through threads.
+    expect(await (await fetch(`${gateway}/docs/`)).text()).toMatch(/<h1[^>]*>Townhall/);
+    expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
+    const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+    const said = await fetch(`${gateway}/v1/ai/tts`, { method: 'POST', headers, body: JSON.stringify({ model: 'local/flite', text: 'Good morning' }) });
+    expect(said.headers.get('content-type')).toBe('audio/wav');
+    // A command beside the running server, then one by its control socket.
+    const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bare });
+    expect(JSON.parse(admin.stdout)).toBeTypeOf('object');
+  } finally {
+    expect(await running.stop()).toBe(0);
+  }
+});
+
+test('its data outlives it', { timeout: 120_000 }, async () => {
+  const cwd = folder('again');
+  const tokenOf = async () => {
+    const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
+    await running.waitFor(/Ctrl-C ends it/, 90_000);
+    const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8');
+    expect(await running.stop()).toBe(0);
+    return token;
+  };
+  expect(await tokenOf()).toBe(await tokenOf());
+});
+
+test('it runs the services of a project, whose entry needs nothing installed', { timeout: 120_000 }, async () => {
+  const cwd = folder('project');
+  mkdirSync(path.join(cwd, 'src'));
+  writeFileSync(path.join(cwd, 'townhall.json'), JSON.stringify({ schema: 1, type: 'city', id: 'cty_00000000000000000000000000', name: 'notes', entry: 'src/index.ts', deployment: { target: 'local' } }));
+  writeFileSync(
+    path.join(cwd, 'src/index.ts'),
+    `import { defineService } from 'townhall';
+export const notes = defineService({ id: 'notes', name: 'Notes', actions: { ping: { method: 'GET', identities: [], run: async (): Promise<{ pong: boolean }> => ({ pong: true }) } } });`,
+  );
+  const running = start(binary, ['gateway', '--project', cwd], { cwd, env: { PORT: '0', HOST: '127.0.0.1' } });
+  try {
+    const [, url = ''] = await running.waitFor(/^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m, 90_000);
+    expect(await (await fetch(`${url}/v1/notes/ping`)).json()).toEqual({ pong: true });
+  } finally {
+    expect(await running.stop()).toBe(0);
+  }
+});
