@@ -70,6 +70,8 @@ async function main(from: string, output: string): Promise<void> {
     const navigation = navigate(pages, references);
     const index = { page: 'index.html', title: 'Townhall', headings: [], body: writeIndexBody(references.map(({ entry }) => entry), navigation.filter(({ title }) => title !== 'Reference')) };
     const files = new Map<string, string>([['index.html', writePage({ ...index, navigation })]]);
+    // What editors hold a project's declaration against.
+    files.set('townhall.schema.json', readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'));
     for (const page of pages) files.set(page.page, writePage({ page: page.page, title: page.title, headings: page.headings, body: page.html, navigation }));
     const referenceFiles = references.flatMap(({ entry }) => [entry.page, entry.document]);
     const broken = findBrokenLinks(files, new Set([...referenceFiles, 'portal.css', 'portal.js', 'search-index.js']));
@@ -80,6 +82,8 @@ async function main(from: string, output: string): Promise<void> {
     for (const [name, text] of (await built).flat()) files.set(name, text);
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
+    // Editors take it from here.
+    files.set('townhall.schema.json', readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'));
     files.set('search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...references.flatMap(operationEntries)]));
     publish(output, files);
   } finally {

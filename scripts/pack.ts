@@ -44,7 +44,9 @@ async function main(output: string): Promise<void> {
     const clients = path.join(staging, 'clients');
     const tarballs = path.join(staging, 'tarballs');
     mkdirSync(tarballs);
-    await Promise.all([buildServer(path.join(staging, 'townhall')), succeed(await runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], { cwd: root }), 'build-clients')]);
+    const builtClients = runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], { cwd: root });
+    await buildServer(path.join(staging, 'townhall'));
+    succeed(await builtClients, 'build-clients');
     for (const folder of [path.join(staging, 'townhall'), path.join(clients, 'gateway'), path.join(clients, 'agent')]) {
       await runNpm(['pack', '--pack-destination', tarballs], folder);
     }

@@ -2,10 +2,11 @@
 
 const groups: readonly { title: string; guides: readonly string[] }[] = [
   { title: 'Start', guides: ['first-five-minutes', 'clients', 'errors'] },
-  { title: 'The gateway', guides: ['login-and-tokens', 'env-and-secrets', 'your-own-services', 'what-a-call-costs', 'credits', 'credits-and-usage', 'money', 'metering', 'prices', 'payments', 'money-states'] },
-  { title: 'Models', guides: ['model-providers', 'models-file', 'local-models', 'reliability-of-models', 'media'] },
+  { title: 'The gateway', guides: ['login-and-tokens', 'env-and-secrets', 'your-own-services'] },
+  { title: 'Money', guides: ['credits', 'what-a-call-costs', 'payments'] },
+  { title: 'Models', guides: ['model-providers', 'local-models', 'reliability-of-models', 'media'] },
   { title: 'The agent', guides: ['agent', 'plugins', 'console'] },
-  { title: 'Running it', guides: ['running', 'operating', 'command-line', 'install', 'deploy', 'deployment', 'scaling', 'telemetry', 'backup', 'releases'] },
+  { title: 'Running it', guides: ['running', 'operating', 'deploy', 'install', 'scaling', 'telemetry'] },
 ];
 
 /** Pages such as `guides/agent.html`, grouped; a group without a page is left out. */

@@ -14,7 +14,7 @@ import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import type { AgentConfig } from './config.ts';
-import { openAgentDatabase } from './data.ts';
+import { openAgentDatabase } from './data/index.ts';
 import { openControl } from './control/index.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';

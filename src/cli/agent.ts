@@ -1,7 +1,7 @@
 // `townhall agent`: the agent alone, its log as JSON lines on standard output.
 import { setFlagsFromString } from 'node:v8';
 import { agentSettings, readAgentConfig } from '../agent/config.ts';
-import { openAgentDatabase } from '../agent/data.ts';
+import { openAgentDatabase } from '../agent/data/index.ts';
 import { createLog } from '../kernel/log.ts';
 import { createRedactor } from '../kernel/secret.ts';
 import { describeSettings, SettingError } from '../kernel/settings.ts';

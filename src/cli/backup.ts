@@ -169,7 +169,8 @@ async function surveyOf(file: string, tool: string, env: CommandInput['env']): P
 }
 
 function codeIn(error: unknown): string {
-  return String((error as { code?: unknown } | null)?.code ?? 'unknown');
+  const { code } = error as { code?: unknown };
+  return typeof code === 'string' ? code : 'unknown';
 }
 
 async function syncFolder(path: string): Promise<void> {

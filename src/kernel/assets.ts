@@ -72,13 +72,6 @@ export function startThread(path: string, options: WorkerOptions): Worker {
   return new Worker(new URL(`${path.slice('src/'.length)}${ending}`, program), options);
 }
 
-/** How this program is started again, in a process of its own, with these arguments. */
-export function ownCommand(given: readonly string[]): { file: string; arguments: string[] } {
-  if (isSingleExecutable) return { file: process.execPath, arguments: [...given] };
-  const ending = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
-  return { file: process.execPath, arguments: [fileURLToPath(new URL(`cli/main${ending}`, program)), ...given] };
-}
-
 /** The file that an import of a package would take, or undefined where the package is not installed or not inside. */
 export function packageFile(name: string): string | undefined {
   if (isSingleExecutable) {

@@ -18,7 +18,7 @@ interface Page {
 }
 
 /** For a mount point: the address has lost its prefix. What there is no page for goes on to `next`. */
-export function serveShipped(folder: string): (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => void {
+export function serveShipped(folder: string): (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => Promise<void> {
   let names: Promise<ReadonlySet<string>> | undefined;
   const pages = new Map<string, Page>();
 
@@ -35,23 +35,22 @@ export function serveShipped(folder: string): (request: IncomingMessage, respons
     return page;
   }
 
-  return (request, response, next) => {
+  return async (request, response, next) => {
     const [address = '/'] = (request.url ?? '/').split('?');
-    const original = ('originalUrl' in request ? String(request.originalUrl) : '').split('?')[0] ?? '';
+    const [original = ''] = ('originalUrl' in request ? String(request.originalUrl) : '').split('?');
     // Without the slash the links of an index would be relative to the folder above it.
     if (address === '/' && !original.endsWith('/')) {
       response.writeHead(301, { location: `${original}/` }).end();
       return;
     }
-    const name = address.endsWith('/') ? `${address.slice(1)}index.html` : address.slice(1);
-    find(name).then((page) => {
-      if (page === undefined) return next();
-      if (request.headers['if-none-match'] === page.headers['etag']) {
-        response.writeHead(304, { etag: page.headers['etag'] }).end();
-        return;
-      }
+    const page = await find(address.endsWith('/') ? `${address.slice(1)}index.html` : address.slice(1));
+    if (page === undefined) {
+      next();
+    } else if (request.headers['if-none-match'] === page.headers['etag']) {
+      response.writeHead(304, { etag: page.headers['etag'] }).end();
+    } else {
       response.writeHead(200, page.headers);
       response.end(request.method === 'HEAD' ? undefined : page.content);
-    }, next);
+    }
   };
 }

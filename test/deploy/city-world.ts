@@ -39,6 +39,8 @@ export async function makeCity(): Promise<CityWorld> {
   const directory = join(root, 'demo');
   const databaseName = `townhall_city_${randomBytes(5).toString('hex')}`;
   const env: Record<string, string> = {
+    // Where programs keep what is theirs, which is not the project.
+    HOME: root,
     HOST: '127.0.0.1',
     PORT: '0',
     LOG_LEVEL: 'info',

@@ -83,5 +83,6 @@ describe('the end', () => {
     const socket = await open(world.port);
     await world.server.close({ lingerMs: 100 });
     await until(() => socket.closed, 'the close');
+    expect(world.server.inFlight()).toBe(0);
   });
 });

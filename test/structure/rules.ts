@@ -195,7 +195,7 @@ function checkMentions(source: Source): Violation[] {
 
 function checkName(source: Source): Violation[] {
   const segments = source.path.split('/');
-  const name = (segments.pop() ?? '').replace(/(?:\.(?:test|bench))?\.(?:ts|js)$/, '');
+  const name = (segments.pop() ?? '').replace(/(?:\.(?:test|bench|d))?\.(?:ts|js)$/, '');
   const violations: Violation[] = [];
   for (const segment of [...segments, name]) {
     if (bannedNames.has(segment))
