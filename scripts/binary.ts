@@ -5,14 +5,18 @@
 
 import { execFile } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import path from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import { build, type BuildOptions } from 'esbuild';
-import { inject } from 'postject';
 import { shippedFiles } from './pack/shipped-files.ts';
 import { thirdPartyNotice } from './pack/third-party.ts';
 
 const run = promisify(execFile);
+// It brings no types.
+const { inject } = createRequire(import.meta.url)('postject') as {
+  inject(file: string, resource: string, data: Buffer, options: { sentinelFuse: string }): Promise<void>;
+};
 const root = path.join(import.meta.dirname, '..');
 const { values: options } = parseArgs({ options: { output: { type: 'string', default: path.join(root, 'build/townhall') } } });
 

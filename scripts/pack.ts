@@ -4,7 +4,7 @@
 //
 //   node scripts/pack.ts [--output DIR] [--no-check]
 
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { runNode } from './generate/tools.ts';
@@ -81,12 +81,31 @@ async function buildServer(folder: string): Promise<void> {
 }
 
 async function billOfMaterials(): Promise<string> {
-  const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--omit', 'dev', '--package-lock-only'], root);
-  // Made here, at a time and a place that say nothing of the program.
-  const bill = JSON.parse(text) as { serialNumber?: string; metadata?: { timestamp?: string } };
+  // npm's own --omit dev leaves out what our tools need too, express for one; the lock file knows better.
+  const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], root);
+  const bill = JSON.parse(text) as Bill;
+  const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')) as { packages: Record<string, { dev?: boolean }> };
+  const pathOf = ({ properties }: Component) => properties?.find(({ name }) => name === 'cdx:npm:package:path')?.value ?? '';
+  bill.components = bill.components.filter((component) => packages[pathOf(component)]?.dev !== true);
+  const kept = new Set([bill.metadata.component['bom-ref'], ...bill.components.map((component) => component['bom-ref'])]);
+  bill.dependencies = bill.dependencies.filter(({ ref }) => kept.has(ref)).map(({ ref, dependsOn = [] }) => ({ ref, dependsOn: dependsOn.filter((target) => kept.has(target)) }));
+  // The time and the number of this run say nothing of the program.
   delete bill.serialNumber;
-  delete bill.metadata?.timestamp;
+  delete bill.metadata.timestamp;
   return `${JSON.stringify(bill, null, 2)}\n`;
+}
+
+interface Component {
+  'bom-ref': string;
+  properties?: { name: string; value: string }[];
+}
+
+/** The parts of a CycloneDX document that are looked at. */
+interface Bill {
+  serialNumber?: string;
+  metadata: { timestamp?: string; component: Component };
+  components: Component[];
+  dependencies: { ref: string; dependsOn?: string[] }[];
 }
 
 function copy(name: string, to: string): void {

@@ -1,5 +1,5 @@
 // Typechecks the TypeScript of the documentation: the examples as they are, and every fenced block of a guide as a
-// module of its own, with what sample-world.d.ts gives it.
+// module of its own, with what sample-world.ts gives it.
 
 import path from 'node:path';
 import ts from 'typescript';
@@ -39,7 +39,7 @@ export function checkTypes(root: string, { fences, examples }: { fences: readonl
     const text = blocks.has(path.normalize(name)) ? host.readFile(name) : undefined;
     return text === undefined ? getSourceFile(name, ...rest) : ts.createSourceFile(name, text, rest[0]);
   };
-  const program = ts.createProgram([path.join(import.meta.dirname, 'sample-world.d.ts'), ...blocks.keys(), ...examples], settings, host);
+  const program = ts.createProgram([path.join(import.meta.dirname, 'sample-world.ts'), ...blocks.keys(), ...examples], settings, host);
   return [...blocks.keys(), ...examples].flatMap((name) => {
     const source = program.getSourceFile(name);
     const found = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
