@@ -4,7 +4,15 @@ import { defineConfig } from 'vitest/config';
 
 // Of the tests of models only these have a database; the rest run on a ledger in memory.
 const onBothEngines = ['test/{agent,cli,deploy,faults}/**/*.test.ts', 'test/gateway/*.test.ts', 'test/gateway/!(ai)/**/*.test.ts', 'test/gateway/ai/{asr,gateway,image,jobs,media,paid,tts,video}.test.ts', 'test/clients/real-gateway.test.ts', 'test/kernel/{database,migrate,jobs,changes,idempotency}.test.ts'];
-const onEmbeddedAlone = ['test/kernel/embedded.test.ts'];
+// These need a database, and what they are about is not the data: programs, doors, commands, declarations.
+const onEmbeddedAlone = [
+  'test/kernel/embedded.test.ts',
+  'test/agent/{access,variants}.test.ts',
+  'test/agent/{programs/*,services/services}.test.ts',
+  'test/agent/plugins/{example,mcp,mcp-npm}.test.ts',
+  'test/cli/{commands,models,start,terminal}.test.ts',
+  'test/deploy/{declaration,failures,render}.test.ts',
+];
 
 // Starting a world takes a second on a busy machine, and two workers share two cores with a database server.
 const shared = {
@@ -31,6 +39,7 @@ export default defineConfig({
           ...shared,
           name: 'postgres',
           include: onBothEngines,
+          exclude: onEmbeddedAlone,
           globalSetup: ['test/support/postgres-setup.ts'],
         },
       },

@@ -37,6 +37,8 @@ export function welcome({ gatewayUrl, agentUrl, userToken, agentToken, administr
     `curl -N ${gatewayUrl}/v1/ai/chat/completions ${asUser} ${json} -d '{"model": "local/guide", "stream": true, "messages": [{"role": "user", "content": "How do I log in?"}]}'`,
     `curl ${agentUrl}/api/execute ${asOwner} ${json} -d '{"instructions": "How do I stream an answer?"}'`,
     '',
+    `Pages to chat with the agent: townhall console${agentUrl === 'http://127.0.0.1:5314' ? '' : ` --agent-url ${agentUrl}`} (in a checkout: npm run townhall -- console …)`,
+    '',
     ...(notice === undefined ? [] : [notice, '']),
     'Ctrl-C ends it.',
   ];

@@ -131,11 +131,15 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
       // The page fills itself as it is scrolled.
       const serviceOf = (id: string) => id.split('.')[0] as string;
       const services = new Set(operations.map(({ id }) => serviceOf(id)));
+      // In steps shorter than a screen's worth of a small service, which the page lets go of again once it is passed.
       const scrollOn = async () => {
-        const text = (await page.innerText('body')).replaceAll(/\s+/g, ' ');
-        for (const { id, method, path: template } of operations) if (text.includes(`${method.toUpperCase()} ${template} `)) services.delete(serviceOf(id));
-        await page.mouse.move(700, 400);
-        await page.mouse.wheel(0, 4_000);
+        for (let step = 0; step < 5; step += 1) {
+          const text = (await page.innerText('body')).replaceAll(/\s+/g, ' ');
+          for (const { id, method, path: template } of operations) if (text.includes(`${method.toUpperCase()} ${template} `)) services.delete(serviceOf(id));
+          await page.mouse.move(700, 400);
+          await page.mouse.wheel(0, 900);
+          await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+        }
         return [...services];
       };
       await expect.poll(scrollOn, { timeout: 40_000 }).toEqual([]);
