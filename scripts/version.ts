@@ -47,7 +47,7 @@ function versionOf(file: string): string {
 
 function replace(file: string, from: RegExp, to: string): void {
   const text = readFileSync(path.join(root, file), 'utf8');
-  const changed = text.replace(from, to);
-  if (changed === text) throw new Error(`${file} has no place for the new version`);
-  writeFileSync(path.join(root, file), changed);
+  // The tool may have been here before.
+  if (!from.test(text)) throw new Error(`${file} has no place for the new version`);
+  writeFileSync(path.join(root, file), text.replace(from, to));
 }
