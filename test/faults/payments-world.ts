@@ -1,8 +1,7 @@
 // What the fault scripts of payments share: gateways on one PostgreSQL with both providers' doubles beside them.
 import { randomBytes } from 'node:crypto';
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
-import type { CreemEvent } from '../support/creem.ts';
-import type { CreemDouble } from '../support/creem.ts';
+import type { CreemDouble, CreemEvent } from '../support/creem.ts';
 import type { StripeDouble, StripeEvent } from '../support/stripe.ts';
 
 export const masterKey = randomBytes(32).toString('base64');
