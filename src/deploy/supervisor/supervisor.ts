@@ -201,10 +201,11 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
     log.info({ version: generation.version, before: before?.version ?? null }, 'a new version serves');
     if (before !== undefined && !isExclusive) {
       const { ended } = await before.leave({ lingerMs: handOverLingerMs });
-      if (before.socket !== generation.socket) before.socket.close();
       const left = ended.then(() => void leaving.delete(left));
       leaving.add(left);
     }
+    // Whoever still calls the former address is to be refused, and not to wait for an answer that nobody gives.
+    if (before !== undefined && before.socket !== generation.socket) before.socket.close();
     await prune(state);
   }
 
