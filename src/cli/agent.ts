@@ -41,7 +41,6 @@ export const agentCommand: Command = {
     const { createAgent } = await import('../agent/compose.ts');
     const agent = await createAgent(config, { log, redactor, env, version, opening });
     const { url } = await agent.listen();
-    announceListening(url);
-    return untilStopped(() => agent.close());
+    return untilStopped(() => announceListening(url), () => agent.close());
   },
 };

@@ -30,11 +30,13 @@ export const consoleCommand: Command = {
     const console = await createConsole(config, { log });
     const { url } = await console.listen();
     const address = console.invite();
-    if (json === 'true') input.print(JSON.stringify({ url: address }));
-    else show(input, { url, agentUrl: config.agentUrl, address, minutes: Math.round(config.codeTtlMs / 60_000) });
-    if (open === 'true') openInBrowser(address, input);
-    if (json !== 'true' && process.stdin.isTTY) process.stdin.on('data', () => input.print(`  ${console.invite()}`));
-    return untilStopped(async () => {
+    const announce = (): void => {
+      if (json === 'true') input.print(JSON.stringify({ url: address }));
+      else show(input, { url, agentUrl: config.agentUrl, address, minutes: Math.round(config.codeTtlMs / 60_000) });
+      if (open === 'true') openInBrowser(address, input);
+      if (json !== 'true' && process.stdin.isTTY) process.stdin.on('data', () => input.print(`  ${console.invite()}`));
+    };
+    return untilStopped(announce, async () => {
       process.stdin.pause();
       await console.close();
     });

@@ -33,7 +33,6 @@ export const gatewayCommand: Command = {
     const project = config.project === undefined ? undefined : await openProject(config.project);
     const gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project });
     const { url } = await gateway.listen();
-    announceListening(url);
-    return untilStopped(() => gateway.close(parting));
+    return untilStopped(() => announceListening(url), () => gateway.close(parting));
   },
 };

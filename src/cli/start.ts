@@ -54,11 +54,11 @@ export const startCommand: Command = {
       const { url: gatewayUrl } = await gateway.listen();
       progress('starting the agent');
       const agentEnv = { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env, AGENT_GATEWAY_URL: gatewayUrl };
-      agent = await createAgent(readAgentConfig({}, agentEnv), { log, redactor });
+      agent = await createAgent(readAgentConfig({}, agentEnv), { log, redactor, env: agentEnv, version });
       const { url: agentUrl } = await agent.listen();
       const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
-      for (const line of welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined })) input.print(line);
-      return await untilStopped(() => stop(input, gateway, agent));
+      const screen = welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined });
+      return await untilStopped(() => screen.forEach((line) => input.print(line)), () => stop(input, gateway, agent));
     } catch (error) {
       await agent?.close();
       await gateway.close();

@@ -7,7 +7,7 @@ import type { CatalogModel } from './catalog.ts';
 import { chat, type ForeignFormat } from './foreign-format.ts';
 import { longestOutput } from './metering/bound.ts';
 import { providerEvents, type ProviderEvent } from './upstream/events.ts';
-import { edited, topLevelMembers, type Edit, type Member, type Members } from './upstream/json-members.ts';
+import { edited, editedTogether, topLevelMembers, type Edit, type Editing, type Member, type Members } from './upstream/json-members.ts';
 import { maxAnswerBytes, maxEventBytes, readAll, type UpstreamAnswer } from './upstream/client.ts';
 
 /** What this file reads of a request, whatever its format. */
@@ -122,8 +122,8 @@ async function* rewritten(
     for (;;) {
       if (meter !== undefined) for (const event of group) meter.event(event);
       if (group.at(-1)?.isEnd === true) await meter?.ended('completed');
-      const pieces = group.flatMap((event) => ours(event, name, { format, wantsUsage }) ?? []);
-      if (pieces.length > 0) yield pieces.length === 1 ? (pieces[0] ?? heartbeat) : Buffer.concat(pieces);
+      const parts = group.flatMap((event) => ours(event, name, { format, wantsUsage }) ?? []);
+      if (parts.length > 0) yield editedTogether(parts);
       const coming = groups.next();
       // Only here, between two events, may a comment stand.
       while ((await quietFor(coming, heartbeatMs)) === 'quiet') yield heartbeat;
@@ -157,8 +157,8 @@ function quietFor(coming: Promise<unknown>, ms: number): Promise<'quiet' | 'sett
 }
 
 // One event with our name of the model, or undefined where it carries only the usage that we asked for.
-function ours({ bytes, data }: ProviderEvent, name: string, { format, wantsUsage }: Pick<IncomingOptions, 'format' | 'wantsUsage'>): Buffer | undefined {
-  if (data.kind !== 'object') return bytes;
+function ours({ bytes, data }: ProviderEvent, name: string, { format, wantsUsage }: Pick<IncomingOptions, 'format' | 'wantsUsage'>): Editing | undefined {
+  if (data.kind !== 'object') return { bytes, edits: [] };
   const edits: Edit[] = [];
   for (const member of data.members) {
     if (member.name === 'model') {
@@ -173,7 +173,7 @@ function ours({ bytes, data }: ProviderEvent, name: string, { format, wantsUsage
       edits.push({ start: member.start, end: member.end, text: 'null' });
     }
   }
-  return edited(bytes, edits);
+  return { bytes, edits };
 }
 
 function modelEdits(members: readonly Member[], name: string): Edit[] {

@@ -58,17 +58,36 @@ export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Mem
   }
 }
 
+/** Bytes, and what is to be changed in them. */
+export interface Editing {
+  bytes: Buffer;
+  edits: readonly Edit[];
+}
+
 /** The bytes with the edits made; edits must not overlap. */
 export function edited(bytes: Buffer, edits: readonly Edit[]): Buffer {
-  if (edits.length === 0) return bytes;
-  const pieces: Buffer[] = [];
-  let done = 0;
-  for (const edit of [...edits].sort((a, b) => a.start - b.start)) {
-    pieces.push(bytes.subarray(done, edit.start), Buffer.from(edit.text, 'utf8'));
-    done = edit.end;
+  return edits.length === 0 ? bytes : editedTogether([{ bytes, edits }]);
+}
+
+/** All of them, one behind the other, in one copy. */
+export function editedTogether(parts: readonly Editing[]): Buffer {
+  let length = 0;
+  for (const { bytes, edits } of parts) {
+    length += bytes.length;
+    for (const { start, end, text } of edits) length += Buffer.byteLength(text, 'utf8') - (end - start);
   }
-  pieces.push(bytes.subarray(done));
-  return Buffer.concat(pieces);
+  const made = Buffer.allocUnsafe(length);
+  let at = 0;
+  for (const { bytes, edits } of parts) {
+    let done = 0;
+    for (const edit of edits.length > 1 ? edits.toSorted((a, b) => a.start - b.start) : edits) {
+      at += bytes.copy(made, at, done, edit.start);
+      at += made.write(edit.text, at, 'utf8');
+      done = edit.end;
+    }
+    at += bytes.copy(made, at, done);
+  }
+  return made;
 }
 
 function skipSpace(bytes: Buffer, from: number, to: number): number {
@@ -125,6 +144,8 @@ function valueEnd(bytes: Buffer, from: number, to: number): number {
 
 // Names are short and hardly ever escaped; one that is goes through the real parser.
 function memberName(bytes: Buffer, from: number, end: number): string | undefined {
+  const known = commonName(bytes, from + 1, end - 1);
+  if (known !== undefined) return known;
   const text = bytes.toString('utf8', from + 1, end - 1);
   if (!text.includes('\\')) return text;
   try {
@@ -132,4 +153,17 @@ function memberName(bytes: Buffer, from: number, end: number): string | undefine
   } catch {
     return undefined;
   }
+}
+
+// The names that stand in every event of a long stream; each event would make new texts of them otherwise.
+const commonNames = Map.groupBy(
+  ['id', 'type', 'index', 'model', 'delta', 'usage', 'object', 'choices', 'created', 'system_fingerprint', 'service_tier', 'content_index', 'output_index', 'item_id', 'sequence_number', 'logprobs'],
+  (name) => name.length,
+);
+
+function commonName(bytes: Buffer, from: number, end: number): string | undefined {
+  return commonNames.get(end - from)?.find((name) => {
+    for (let at = 0; at < name.length; at += 1) if (bytes[from + at] !== name.charCodeAt(at)) return false;
+    return true;
+  });
 }
