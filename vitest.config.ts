@@ -14,7 +14,7 @@ const onEmbeddedAlone = [
   'test/deploy/{declaration,failures,render}.test.ts',
 ];
 
-// Starting a world takes a second on a busy machine, and two workers share two cores with a database server.
+// Starting a world takes a second on a busy machine, and the workers share two cores with a database server.
 const shared = {
   setupFiles: ['test/support/setup.ts'],
   testTimeout: 30_000,
@@ -24,7 +24,7 @@ const shared = {
 
 export default defineConfig({
   test: {
-    maxWorkers: 2,
+    maxWorkers: 3,
     projects: [
       {
         test: {
