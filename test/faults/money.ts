@@ -220,7 +220,11 @@ try {
   await kill(alone, 'SIGTERM');
   gateways = [];
   const database = await connect(server === null ? { path: join(folder, 'townhall.db') } : { url: server.url }, { log: silentLog });
-  await judge(database, acknowledged, userIds).finally(() => database.close());
+  try {
+    await judge(database, acknowledged, userIds);
+  } finally {
+    await database.close();
+  }
 } finally {
   for (const gateway of gateways) await kill(gateway, 'SIGKILL');
   await provider.close();
