@@ -1,6 +1,6 @@
 // What a project imports from `townhall`: the shapes of services and plugins, and both servers for a program of its own.
 // A server's code is loaded when it is made, so that a plugin does not wait for it.
-import { createRedactor } from './kernel/secret.ts';
+import { createRedactor } from './kernel/secrets/secret.ts';
 import { createLog } from './kernel/log.ts';
 import { systemClock } from './kernel/clock.ts';
 import type { Plugin } from './agent/plugins/index.ts';

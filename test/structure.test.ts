@@ -82,6 +82,12 @@ describe('who may import whom', () => {
     'src/kernel/a.ts',
     "import { b } from '../gateway/service.ts';",
   );
+  refuses(
+    'keeps a floor of the kernel from those above it',
+    'imports',
+    'src/kernel/data/database.ts',
+    "import type { Visit } from '../http/visit.ts';",
+  );
   refuses('keeps the kernel from a client', 'imports', 'src/kernel/a.ts', "import { b } from '@townhall/gateway';");
 
   accepts(
@@ -259,8 +265,8 @@ describe('who may import whom', () => {
 
 describe('one door a dependency', () => {
   accepts('lets the door use its dependency', {
-    'src/kernel/server.ts': "import express from 'express';",
-    'src/kernel/embedded-worker.ts': "import { NodeFS } from '@electric-sql/pglite/nodefs';",
+    'src/kernel/http/server.ts': "import express from 'express';",
+    'src/kernel/data/embedded-worker.ts': "import { NodeFS } from '@electric-sql/pglite/nodefs';",
   });
   for (const name of [
     'express',
@@ -324,7 +330,7 @@ describe('tables', () => {
   refuses(
     'are not named by the kernel',
     'tables',
-    'src/kernel/jobs.ts',
+    'src/kernel/data/jobs.ts',
     "const text = 'delete from agent.sessions_events';",
   );
 });

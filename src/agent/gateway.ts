@@ -5,7 +5,7 @@ import { createGatewayClient } from '@townhall/gateway';
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../kernel/clock.ts';
 import { Problem } from '../kernel/problem.ts';
-import type { Redactor } from '../kernel/secret.ts';
+import type { Redactor } from '../kernel/secrets/secret.ts';
 
 export type GatewayToken = { value: string } | { file: string };
 

@@ -10,59 +10,59 @@ export interface CommandEntry {
 export const commands: Readonly<Record<string, CommandEntry>> = {
   start: {
     summary: 'Run the local edition: a gateway and an agent beside it.',
-    load: async () => (await import('./start.ts')).startCommand,
+    load: async () => (await import('./servers/start.ts')).startCommand,
   },
   gateway: {
     summary: 'Run the gateway.',
-    load: async () => (await import('./gateway.ts')).gatewayCommand,
+    load: async () => (await import('./servers/gateway.ts')).gatewayCommand,
   },
   agent: {
     summary: 'Run an agent that works through a gateway.',
-    load: async () => (await import('./agent.ts')).agentCommand,
+    load: async () => (await import('./servers/agent.ts')).agentCommand,
   },
   console: {
     summary: 'Serve pages for a running agent: chat, sessions, plugins, services, approvals.',
-    load: async () => (await import('./console.ts')).consoleCommand,
+    load: async () => (await import('./servers/console.ts')).consoleCommand,
   },
   init: {
     summary: 'Make a project with a service of its own, which deploys as it is.',
-    load: async () => (await import('./init.ts')).initCommand,
+    load: async () => (await import('./city/init.ts')).initCommand,
   },
   deploy: {
     summary: 'Bring the project of this folder into service, without refusing a request.',
-    load: async () => (await import('./deploy.ts')).deployCommand,
+    load: async () => (await import('./city/deploy.ts')).deployCommand,
   },
   city: {
     summary: 'Look after what was deployed: status, rollback, stop, start, logs.',
-    load: async () => (await import('./city.ts')).cityCommand,
+    load: async () => (await import('./city/city.ts')).cityCommand,
   },
   admin: {
     summary: "Administrator's credentials, and those of products' backends.",
-    load: async () => (await import('./admin.ts')).adminCommand,
+    load: async () => (await import('./admin/admin.ts')).adminCommand,
   },
   audit: {
     summary: 'Verify the chain of the audit log.',
-    load: async () => (await import('./audit.ts')).auditCommand,
+    load: async () => (await import('./data/audit.ts')).auditCommand,
   },
   ledger: {
     summary: 'Verify that balances, charges and usage agree.',
-    load: async () => (await import('./ledger.ts')).ledgerCommand,
+    load: async () => (await import('./data/ledger.ts')).ledgerCommand,
   },
   models: {
     summary: 'Call each configured model provider once and say what is wrong.',
-    load: async () => (await import('./models.ts')).modelsCommand,
+    load: async () => (await import('./checks/models.ts')).modelsCommand,
   },
   env: {
     summary: 'Seal stored secrets under a new master key.',
-    load: async () => (await import('./env.ts')).envCommand,
+    load: async () => (await import('./data/env.ts')).envCommand,
   },
   db: {
     summary: 'Back the database up, restore it, or bring it up to date.',
-    load: async () => (await import('./db.ts')).dbCommand,
+    load: async () => (await import('./data/db.ts')).dbCommand,
   },
   doctor: {
     summary: 'Look whether everything is as a server needs it, and say what to do where it is not.',
-    load: async () => (await import('./doctor.ts')).doctorCommand,
+    load: async () => (await import('./checks/doctor.ts')).doctorCommand,
   },
   completions: {
     summary: 'Print completions for bash, zsh or fish.',

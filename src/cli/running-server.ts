@@ -8,7 +8,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { callControl } from '../kernel/control.ts';
 import { createLog, type LogLevel } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
-import { createRedactor } from '../kernel/secret.ts';
+import { createRedactor } from '../kernel/secrets/secret.ts';
 import type { CommandInput } from './command.ts';
 
 /** Asks the running server, or does the same `otherwise`. */

@@ -1,7 +1,7 @@
 // What has to be true of a request before anybody looks at what it wants: it comes to our own loopback address, from a
 // page of our own or from no page at all, and what changes something says itself that it comes from our page.
 import type { IncomingMessage } from 'node:http';
-import { loopbackGuard } from '../kernel/guard.ts';
+import { loopbackGuard } from '../kernel/http/guard.ts';
 import { Problem } from '../kernel/problem.ts';
 
 const guard = loopbackGuard();

@@ -1,6 +1,6 @@
 // Who is let in: a code that works once and for a short time becomes a cookie. Of both only digests are kept, and both
 // live as long as the process.
-import { randomText, tokenDigest } from '../kernel/secret.ts';
+import { randomText, tokenDigest } from '../kernel/secrets/secret.ts';
 import type { Clock } from '../kernel/clock.ts';
 
 export interface EntranceNeeds {

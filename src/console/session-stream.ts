@@ -2,8 +2,8 @@
 // when the page goes, the agent's stream goes. Losses between console and agent are mended by the client, unseen.
 import type { ServerResponse } from 'node:http';
 import type { SessionEvent } from '@townhall/agent';
-import type { SseEvent } from '../kernel/operation.ts';
-import { defaultStreamLimits, writeEvents } from '../kernel/sse.ts';
+import type { SseEvent } from '../kernel/contract/operation.ts';
+import { defaultStreamLimits, writeEvents } from '../kernel/http/sse.ts';
 import type { AgentLink } from './agent-link.ts';
 import { describeFailure } from './operations.ts';
 

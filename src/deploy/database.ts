@@ -1,6 +1,6 @@
 // The PostgreSQL database that a project declares: whether it is there on the server of DATABASE_URL, and how it comes
 // to be there. What this user may not do it says how to do.
-import { connect, type Database } from '../kernel/database.ts';
+import { connect, type Database } from '../kernel/data/database.ts';
 import type { Log } from '../kernel/log.ts';
 
 export interface DatabaseSituation {

@@ -4,7 +4,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
-import { lockFolder } from '../kernel/embedded-lock.ts';
+import { lockFolder } from '../kernel/data/embedded-lock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { CityFolder, CityState } from './city-folder.ts';
 import { makeDatabase } from './database.ts';

@@ -1,8 +1,8 @@
 // Who may ask how often: which of the configured limits counts for a caller, and the headers that say so. It
 // counts requests; guesses of passwords and codes are counted where they are made.
-import { networkOf } from '../kernel/address.ts';
-import type { Exchange, OperationFacts } from '../kernel/contract.ts';
-import { rateHeaders, tooOften, type Drawn, type Quota, type RatePolicy } from '../kernel/limits.ts';
+import { networkOf } from '../kernel/http/address.ts';
+import type { Exchange, OperationFacts } from '../kernel/contract/contract.ts';
+import { rateHeaders, tooOften, type Drawn, type Quota, type RatePolicy } from '../kernel/http/limits.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { Identity } from './identity.ts';
 

@@ -1,5 +1,5 @@
 // The gateway's settings: one table, read once at start from flags and environment and then passed on as values.
-import { trustProxies } from '../kernel/proxies.ts';
+import { trustProxies } from '../kernel/http/proxies.ts';
 import type { Setting } from '../kernel/settings.ts';
 import {
   SettingError,

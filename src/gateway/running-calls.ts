@@ -2,7 +2,7 @@
 // asked for its identity again, on every replica, so that a revocation or a pause also ends a stream.
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
-import type { RunningCall } from '../kernel/server.ts';
+import type { RunningCall } from '../kernel/http/server.ts';
 import type { Identity } from './identity.ts';
 
 export interface RunningCallsNeeds {

@@ -1,6 +1,6 @@
 // What every slice of the gateway is to the composition root: a name, what it needs, and its handlers.
 import type { Operations } from '../contract/gateway/operations.gen.ts';
-import type { Handlers } from '../kernel/operation.ts';
+import type { Handlers } from '../kernel/contract/operation.ts';
 import type { Identity } from './identity.ts';
 
 /** An environment variable that a service, a model or a provider declares. */

@@ -65,7 +65,7 @@ export function isShipped(file: string): boolean {
   return key === undefined ? existsSync(file) : assetNames().some((name) => name === key || name.startsWith(`${key}/`));
 }
 
-/** Starts a thread whose program is a file of ours, named without its ending, such as `src/kernel/embedded-worker`. */
+/** Starts a thread whose program is a file of ours, named without its ending, such as `src/kernel/data/embedded-worker`. */
 export function startThread(path: string, options: WorkerOptions): Worker {
   if (isSingleExecutable) return new Worker(readTextNow(shipped(`${path}.js`)), { ...options, eval: true });
   const ending = import.meta.url.endsWith('.ts') ? '.ts' : '.js';

@@ -3,7 +3,7 @@
 // written first and looked over once as a whole; only one that may have something to hide is taken apart.
 import { pino } from 'pino';
 import { type Clock, systemClock } from './clock.ts';
-import type { Redactor } from './secret.ts';
+import type { Redactor } from './secrets/secret.ts';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
 

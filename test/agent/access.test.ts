@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseToken, token as mintToken } from '../../src/kernel/secret.ts';
+import { parseToken, token as mintToken } from '../../src/kernel/secrets/secret.ts';
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';

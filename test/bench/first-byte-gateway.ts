@@ -6,7 +6,7 @@ import { createGateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { startAi, userToken as fixedToken } from '../gateway/ai/world.ts';
 
 async function startAlone(): Promise<{ url: string; token: string }> {

@@ -9,10 +9,10 @@ import { createServer as createBareServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { createContract } from '../../src/kernel/contract.ts';
+import { createContract } from '../../src/kernel/contract/contract.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
-import { createServer } from '../../src/kernel/server.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
+import { createServer } from '../../src/kernel/http/server.ts';
 import { benchDocument, benchedOperation } from './document.ts';
 
 const promised = 0.45;

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { credits, creditsStore, directoryJournal, type Credits, type LedgerVerdict } from '../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../src/gateway/usage/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { connect, type Database } from '../../src/kernel/database.ts';
+import { connect, type Database } from '../../src/kernel/data/database.ts';
 import { id } from '../../src/kernel/ids.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { migrateAll, silentLog } from '../support/template.ts';

@@ -5,7 +5,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { newMasterKey } from '../../src/kernel/vault.ts';
+import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
 import { townhall } from './townhall.ts';

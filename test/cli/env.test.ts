@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { newMasterKey } from '../../src/kernel/vault.ts';
+import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { townhall } from './townhall.ts';
 

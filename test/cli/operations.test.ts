@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
 import { townhall } from './townhall.ts';

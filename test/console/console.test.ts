@@ -11,7 +11,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createEntrance, readCookie } from '../../src/console/entrance.ts';
 import { readConsoleConfig } from '../../src/console/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { token } from '../../src/kernel/secret.ts';
+import { token } from '../../src/kernel/secrets/secret.ts';
 import { startConsole, type TestConsole } from '../support/console.ts';
 
 interface Asked {

@@ -10,7 +10,7 @@ import { createGateway, type Gateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { prepare, render, walk } from './identity-table.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'townhall-identities-'));

@@ -3,8 +3,8 @@
 import { createHash } from 'node:crypto';
 import bundle from '../../src/contract/gateway/bundle.json' with { type: 'json' };
 import { id } from '../../src/kernel/ids.ts';
-import type { Sql } from '../../src/kernel/database.ts';
-import { token } from '../../src/kernel/secret.ts';
+import type { Sql } from '../../src/kernel/data/database.ts';
+import { token } from '../../src/kernel/secrets/secret.ts';
 
 export const callers = ['none', 'garbage', 'malformed', 'expired', 'revoked', 'user', 'user of another Bureau', 'user of a paused Bureau', 'admin', 'agent'] as const;
 export type Caller = (typeof callers)[number];

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
 import { inject } from 'vitest';
 import { supervision, cityFolder, type Supervision } from '../../src/deploy/index.ts';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { townhall } from '../cli/townhall.ts';
 import { testAdministrator, testMasterKey } from '../support/gateway.ts';
 import { silentLog } from '../support/template.ts';

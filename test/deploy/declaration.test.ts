@@ -1,7 +1,7 @@
 // What a declaration may say, and how it is told what it may not: with the line and the column of every fault.
 import { describe, expect, test } from 'vitest';
 import { declarationSchema, parseDeclaration } from '../../src/deploy/index.ts';
-import { compileSchema } from '../../src/kernel/schema.ts';
+import { compileSchema } from '../../src/kernel/contract/schema.ts';
 
 const whole = {
   schema: 1,

@@ -7,9 +7,9 @@ import { randomBytes } from 'node:crypto';
 import { createGateway, type Gateway, type GatewaySeams } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { databaseUrl } from '../support/template.ts';
 import { startServer } from '../support/postgres-server.ts';
 

@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { id } from '../../src/kernel/ids.ts';
 import { startServer, type PostgresServer } from '../support/postgres-server.ts';
 import { migrateAll, silentLog } from '../support/template.ts';

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { credits, creditsStore, directoryJournal, type Credits } from '../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../src/gateway/usage/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { connect, type ConnectOptions, type Database } from '../../src/kernel/database.ts';
+import { connect, type ConnectOptions, type Database } from '../../src/kernel/data/database.ts';
 import { id } from '../../src/kernel/ids.ts';
 import { Problem } from '../../src/kernel/problem.ts';
 import { silentLog } from '../support/template.ts';

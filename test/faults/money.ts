@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
-import { connect, type Database } from '../../src/kernel/database.ts';
+import { connect, type Database } from '../../src/kernel/data/database.ts';
 import { startServer, type PostgresServer } from '../support/postgres-server.ts';
 import { startProvider } from '../support/provider.ts';
 import { silentLog } from '../support/template.ts';

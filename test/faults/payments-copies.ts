@@ -7,7 +7,7 @@ import { createGateway, type Gateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { startCreem } from '../support/creem.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { startStripe } from '../support/stripe.ts';

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { connect as dial, createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { startCreem } from '../support/creem.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { startStripe } from '../support/stripe.ts';

@@ -1,8 +1,8 @@
 // The limits as a caller meets them: headers, 429, whose address counts, and what `off` lifts.
 import { afterEach, describe, expect, inject, test } from 'vitest';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { createSharedQuota } from '../../src/kernel/shared-quota.ts';
+import { createSharedQuota } from '../../src/kernel/http/shared-quota.ts';
 import { silentLog, testDatabase } from '../support/databases.ts';
 import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
 

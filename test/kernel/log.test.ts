@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { createLog, type LogLevel } from '../../src/kernel/log.ts';
-import { createRedactor, token } from '../../src/kernel/secret.ts';
+import { createRedactor, token } from '../../src/kernel/secrets/secret.ts';
 
 function recorded(level: LogLevel = 'debug') {
   const text: string[] = [];
@@ -67,7 +67,7 @@ describe('log', () => {
   test('lines on standard output are whole when the process exits', () => {
     const script = `
       import { createLog } from ${JSON.stringify(new URL('../../src/kernel/log.ts', import.meta.url).href)};
-      import { createRedactor } from ${JSON.stringify(new URL('../../src/kernel/secret.ts', import.meta.url).href)};
+      import { createRedactor } from ${JSON.stringify(new URL('../../src/kernel/secrets/secret.ts', import.meta.url).href)};
       const log = createLog({ level: 'info', redactor: createRedactor() });
       for (let n = 0; n < 2000; n += 1) log.info({ n }, 'line');
       process.exit(0);`;

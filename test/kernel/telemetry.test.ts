@@ -3,7 +3,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor, token } from '../../src/kernel/secret.ts';
+import { createRedactor, token } from '../../src/kernel/secrets/secret.ts';
 import { boundedLabel } from '../../src/kernel/telemetry/metrics.ts';
 import { openTelemetry, type Telemetry, type TelemetrySettings } from '../../src/kernel/telemetry/telemetry.ts';
 import { traced } from '../../src/kernel/telemetry/traces.ts';

@@ -3,11 +3,11 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { type ContractOptions, createContract } from '../../src/kernel/contract.ts';
-import type { Call } from '../../src/kernel/operation.ts';
+import { type ContractOptions, createContract } from '../../src/kernel/contract/contract.ts';
+import type { Call } from '../../src/kernel/contract/operation.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
-import { createServer, type Server, type ServerOptions } from '../../src/kernel/server.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
+import { createServer, type Server, type ServerOptions } from '../../src/kernel/http/server.ts';
 
 /** These contracts have no generated types, so their calls have the widest ones. */
 export type AnyCall = Call<

@@ -13,20 +13,20 @@ export interface Violation {
 
 /** The files of src that alone may import a package. */
 export const doors: Readonly<Record<string, RegExp>> = {
-  express: /^src\/kernel\/server\.ts$/,
-  'openapi-backend': /^src\/kernel\/contract\.ts$/,
+  express: /^src\/kernel\/http\/server\.ts$/,
+  'openapi-backend': /^src\/kernel\/contract\/contract\.ts$/,
   // Requests are checked in contract.ts; what is not a request (files of settings, inputs of tools) in schema.ts.
-  ajv: /^src\/kernel\/(?:contract|schema)\.ts$/,
-  'ajv-formats': /^src\/kernel\/(?:contract|schema)\.ts$/,
-  postgres: /^src\/kernel\/database\.ts$/,
-  '@electric-sql/pglite': /^src\/kernel\/embedded[a-z-]*\.ts$/,
-  'pg-boss': /^src\/kernel\/jobs\.ts$/,
+  ajv: /^src\/kernel\/contract\/(?:contract|schema)\.ts$/,
+  'ajv-formats': /^src\/kernel\/contract\/(?:contract|schema)\.ts$/,
+  postgres: /^src\/kernel\/data\/database\.ts$/,
+  '@electric-sql/pglite': /^src\/kernel\/data\/embedded[a-z-]*\.ts$/,
+  'pg-boss': /^src\/kernel\/data\/jobs\.ts$/,
   pino: /^src\/kernel\/log\.ts$/,
   'prom-client': /^src\/kernel\/telemetry\/prometheus\.ts$/,
   '@opentelemetry/api': /^src\/kernel\/telemetry\/opentelemetry\.ts$/,
   '@opentelemetry/sdk-trace': /^src\/kernel\/telemetry\/opentelemetry\.ts$/,
   '@opentelemetry/exporter-trace-otlp-http': /^src\/kernel\/telemetry\/opentelemetry\.ts$/,
-  'eventsource-parser': /^src\/kernel\/sse\.ts$/,
+  'eventsource-parser': /^src\/kernel\/http\/sse\.ts$/,
   'openid-client': /^src\/gateway\/accounts\/providers\/openid\.ts$/,
   stripe: /^src\/gateway\/payments\/providers\/stripe\.ts$/,
   nodemailer: /^src\/gateway\/mail\/mail\.ts$/,
@@ -88,7 +88,7 @@ function refusalOf(file: string, { target, typeOnly }: Import): string | undefin
   if (inside('test') || inside('scripts') || inside('examples') || inside('clients')) return 'src stands alone';
 
   if (room === 'kernel') {
-    if (inside('src/kernel')) return undefined;
+    if (inside('src/kernel')) return refusalInKernel(file, target);
     if (target === 'src/contract/problem-code.gen.ts')
       return typeOnly ? undefined : 'the kernel takes it by `import type` alone';
     return 'the kernel is the ground floor and imports nothing of src';
@@ -104,6 +104,15 @@ function refusalOf(file: string, { target, typeOnly }: Import): string | undefin
       : 'src/index.ts gives only what a room shows';
   if (surfaces.includes(room)) return refusalOfSurface(room, rest, { target, typeOnly });
   return inside(`src/${room}`) ? undefined : `${room} has only the kernel and its own files`;
+}
+
+// From the ground up: a floor of the kernel stands on those before it and knows nothing of those after it. The empty
+// name stands for the files beside the rooms: clock, log, problem and their like.
+const kernelFloors = ['secrets', '', 'data', 'contract', 'http', 'telemetry'];
+
+function refusalInKernel(file: string, target: string): string | undefined {
+  const floorOf = (name: string) => kernelFloors.indexOf(/^src\/kernel\/([\w-]+)\//.exec(name)?.[1] ?? '');
+  return floorOf(target) > floorOf(file) ? 'a floor of the kernel knows only those below it' : undefined;
 }
 
 function refusalOfSurface(

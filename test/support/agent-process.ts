@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { createAgent } from '../../src/agent/compose.ts';
 import { readAgentConfig } from '../../src/agent/config.ts';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 
 const redactor = createRedactor();
 const log = createLog({ level: 'warn', redactor });

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { type AgentClient, createAgentClient } from '@townhall/agent';
 import { readAgentConfig, type AgentConfig } from '../../src/agent/config.ts';
 import { type AgentNeeds, createAgent } from '../../src/agent/compose.ts';
-import type { Database, Sql } from '../../src/kernel/database.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
+import type { Database, Sql } from '../../src/kernel/data/database.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { silentLog, testDatabase } from './databases.ts';
 
 export interface AgentOptions {

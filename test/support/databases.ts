@@ -4,7 +4,7 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inject } from 'vitest';
-import { connect, type ConnectOptions, type Database, type DatabaseLimits } from '../../src/kernel/database.ts';
+import { connect, type ConnectOptions, type Database, type DatabaseLimits } from '../../src/kernel/data/database.ts';
 import { databaseUrl, migrateAll, silentLog, type DatabaseSource } from './template.ts';
 
 export { silentLog };

@@ -1,6 +1,6 @@
 // A process of its own on an embedded data folder, for tests that kill or count it:
 // `node embedded-child.ts PATH hold | insert | commits N`. It speaks in lines on standard output.
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { silentLog } from './template.ts';
 
 const [path = '', mode, count = '0'] = process.argv.slice(2);

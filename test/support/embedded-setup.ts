@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { makeQueue, migrateAll, silentLog } from './template.ts';
 
 export async function setup(project: TestProject): Promise<() => Promise<void>> {

@@ -4,7 +4,7 @@ import { createGateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 
 const redactor = createRedactor();
 const config = readGatewayConfig({}, process.env);

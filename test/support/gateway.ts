@@ -11,9 +11,9 @@ import { readGatewayConfig } from '../../src/gateway/config.ts';
 import type { ServiceDefinition } from '../../src/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
-import type { Database, Sql } from '../../src/kernel/database.ts';
+import type { Database, Sql } from '../../src/kernel/data/database.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secret.ts';
+import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { makeDatabase } from './databases.ts';
 import type { DatabasePlace } from './databases.ts';
 

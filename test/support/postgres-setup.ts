@@ -2,7 +2,7 @@
 // migrated template database, which each world clones.
 import { randomBytes } from 'node:crypto';
 import type { TestProject } from 'vitest/node';
-import { connect } from '../../src/kernel/database.ts';
+import { connect } from '../../src/kernel/data/database.ts';
 import { startServer } from './postgres-server.ts';
 import { databaseUrl, makeQueue, migrateAll, silentLog } from './template.ts';
 

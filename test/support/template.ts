@@ -1,8 +1,8 @@
 // What the global setups and the worlds share: the schemas, the addresses, and a log that is silent.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { migrate, type Database } from '../../src/kernel/database.ts';
-import { createJobs } from '../../src/kernel/jobs.ts';
+import { migrate, type Database } from '../../src/kernel/data/database.ts';
+import { createJobs } from '../../src/kernel/data/jobs.ts';
 import type { Log } from '../../src/kernel/log.ts';
 
 declare module 'vitest' {

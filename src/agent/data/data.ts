@@ -2,7 +2,7 @@
 // the composition root so that a start may open it while everything else is still being loaded.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { connect, type ConnectOptions, type Database } from '../../kernel/database.ts';
+import { connect, type ConnectOptions, type Database } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 
 export interface DataSettings {

@@ -1,7 +1,7 @@
 // What the agent can do beside talking: the plugins built in and given, and the services. It is the part of the
 // composition root that knows all of them; the order of start and end is its rule.
 import type { Clock } from '../../kernel/clock.ts';
-import type { Database } from '../../kernel/database.ts';
+import type { Database } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import { createRegistry, files, loadPlugins, mcp, memory, noteStore, plugins, readPluginFile, schedule, scheduleStore, shell, type Plugin, type PluginRegistry, type PluginRooms, type Workspace } from '../plugins/index.ts';
 import type { Chat } from '../chat/index.ts';
@@ -67,7 +67,7 @@ async function assemble(needs: HandsNeeds, env: Readonly<Record<string, string>>
   const { config, database, agentId, workspace, clock, log } = needs;
   const file = await readPluginFile(config.pluginConfig);
   // What is behind jobs takes a while to load and keeps the database busy; an agent without a schedule needs none.
-  const openJobs = async () => (await import('../../kernel/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
+  const openJobs = async () => (await import('../../kernel/data/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
   const builtIn = [
     files(workspace),
     shell({ workspace, env, clock }),

@@ -4,7 +4,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { compileSchema, type JsonSchema } from '../../kernel/schema.ts';
+import { compileSchema, type JsonSchema } from '../../kernel/contract/schema.ts';
 import type { Plugin } from './plugin.ts';
 import type { PluginConfig } from './registry.ts';
 

@@ -2,7 +2,7 @@
 // rule it keeps: whatever the plugin's own code does here, it becomes the plugin's state and nobody's exception.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
-import { compileSchema, type JsonSchema, type SchemaCheck } from '../../kernel/schema.ts';
+import { compileSchema, type JsonSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
 import type { Action, Plugin } from './plugin.ts';
 
 /** One action as the model knows it. */

@@ -1,6 +1,6 @@
 // The shape of a plugin: a plain value with actions, which the model may call as tools, and hooks, which the core
 // calls. Making one has no side effect; the registry checks it when the agent starts.
-import type { JsonSchema } from '../../kernel/schema.ts';
+import type { JsonSchema } from '../../kernel/contract/schema.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { ServiceDefinition } from '../services/index.ts';
 import type { PluginHooks } from './hooks.ts';

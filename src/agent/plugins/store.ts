@@ -1,5 +1,5 @@
 // The rows of the plugins that remember something: notes and schedules. The only file that names the tables `plugins_*`.
-import type { Database } from '../../kernel/database.ts';
+import type { Database } from '../../kernel/data/database.ts';
 
 export interface Note {
   noteId: string;

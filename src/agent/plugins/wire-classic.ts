@@ -1,6 +1,6 @@
 // The plugin routes of the classic variant: `pluginName`, `actionName`, summaries under list and no catalog.
 import type { Operations } from '../../contract/agent-classic/operations.gen.ts';
-import type { Handlers } from '../../kernel/operation.ts';
+import type { Handlers } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
 import type { PluginCore } from './core.ts';
 

@@ -1,6 +1,6 @@
 // The plugin routes of the current variant: `plugin_name`, `action_name`, states under list and summaries under catalog.
 import type { Operations } from '../../contract/agent/operations.gen.ts';
-import type { Handlers } from '../../kernel/operation.ts';
+import type { Handlers } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
 import type { PluginCore } from './core.ts';
 

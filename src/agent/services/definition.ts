@@ -1,6 +1,6 @@
 // The shape of a service of the agent: something that runs beside the requests, has a state, and offers actions to
 // its users and commands to its operator. The machine keeps it; a service only says how it starts and how it ends.
-import type { JsonSchema } from '../../kernel/schema.ts';
+import type { JsonSchema } from '../../kernel/contract/schema.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { ProgramResult } from '../programs/index.ts';
 

@@ -2,7 +2,7 @@
 // in a chat, whose queue takes them.
 import type { Operations } from '../../contract/agent/operations.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Handler } from '../../kernel/operation.ts';
+import type { Handler } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { Accepted, Inputs } from './inputs.ts';

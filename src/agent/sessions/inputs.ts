@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import type { UiMessage, UiMessagePart } from '../../contract/agent/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
-import { requireStorable } from '../../kernel/metadata.ts';
+import { requireStorable } from '../../kernel/contract/metadata.ts';
 import type { Hooks } from '../plugins/index.ts';
 import { notFound, type Admitted } from './admission.ts';
 import { readAttachments, type AttachmentFiles, type GivenAttachment } from './attachments/files.ts';

@@ -1,7 +1,7 @@
 // Puts the room together: stores, the group commit, the bus, the runs. What others need of it is what it returns.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Database } from '../../kernel/database.ts';
+import type { Database } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Traces } from '../../kernel/telemetry/traces.ts';
 import type { PluginRegistry } from '../plugins/index.ts';

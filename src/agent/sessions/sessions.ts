@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import { id as makeId } from '../../kernel/ids.ts';
-import { requireStorable } from '../../kernel/metadata.ts';
-import { decodeCursor, isText, isTextPair, limitOf, page } from '../../kernel/page.ts';
+import { requireStorable } from '../../kernel/contract/metadata.ts';
+import { decodeCursor, isText, isTextPair, limitOf, page } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Service } from '../service.ts';

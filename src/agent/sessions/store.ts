@@ -1,6 +1,6 @@
 // Sessions, runs and the queue between them. Every function that writes takes a unit of the committer and locks the
 // session's row before anything else: one order of locks, no deadlock, and positions that cannot be given twice.
-import type { Database, Sql } from '../../kernel/database.ts';
+import type { Database, Sql } from '../../kernel/data/database.ts';
 import type { RunUsage } from '../../contract/agent/types.gen.ts';
 import { asJson, asText, type RunError, type RunOutcome } from './events.ts';
 import { createBatches } from './log/batches.ts';

@@ -2,7 +2,7 @@
 // nowhere else; what is stored of it is a digest and its last four characters.
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { token as mintToken, tokenDigest, type Redactor } from '../../kernel/secret.ts';
+import { token as mintToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
 import type { ListedToken, TokenStore } from './store.ts';
 
 export interface IssuedAgentToken {

@@ -1,5 +1,5 @@
 // Agents and the digests of their tokens. The only file that names the tables `tokens_*`.
-import type { Database } from '../../kernel/database.ts';
+import type { Database } from '../../kernel/data/database.ts';
 
 export interface LiveToken {
   tokenId: string;

@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { chmod, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Log } from '../../kernel/log.ts';
-import { parseToken } from '../../kernel/secret.ts';
+import { parseToken } from '../../kernel/secrets/secret.ts';
 
 /**
  * The token in the file, or null when there is no file. Throws when the file holds anything else, rather than

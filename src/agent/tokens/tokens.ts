@@ -4,7 +4,7 @@ import { timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { id } from '../../kernel/ids.ts';
-import { parseToken, token as mintToken, tokenDigest, type Redactor } from '../../kernel/secret.ts';
+import { parseToken, token as mintToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
 import type { Identity } from '../identity.ts';
 import { tokenDesk, type TokenDesk } from './desk.ts';
 import type { KnownToken, LiveToken, TokenStore } from './store.ts';

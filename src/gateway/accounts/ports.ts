@@ -1,7 +1,7 @@
 // What the parts of the accounts share: the type of their handlers, and what they need of other slices.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
-import type { Tx } from '../../kernel/database.ts';
-import type { Handlers } from '../../kernel/operation.ts';
+import type { Tx } from '../../kernel/data/database.ts';
+import type { Handlers } from '../../kernel/contract/operation.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Identity } from '../identity.ts';
 

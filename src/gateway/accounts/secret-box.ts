@@ -2,7 +2,7 @@
 // with it is stored sealed under a key made from it. So nothing in the database opens a box: the one key is
 // with the caller to whom the secret was given.
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, randomInt } from 'node:crypto';
-import { randomText, tokenDigest } from '../../kernel/secret.ts';
+import { randomText, tokenDigest } from '../../kernel/secrets/secret.ts';
 
 const nonceBytes = 12;
 const tagBytes = 16;

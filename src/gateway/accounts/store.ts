@@ -1,6 +1,6 @@
 // The tables of users, identities, passwords and tokens, and the only file that names them. Whether something
 // has expired is judged here, by the database's clock.
-import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { BureauState, SqlFragment } from '../bureaus/index.ts';
 import type { Person } from './providers/provider.ts';
 

@@ -1,5 +1,5 @@
 // The stores of the accounts together, for the one who composes: each has its own tables.
-import type { Database } from '../../kernel/database.ts';
+import type { Database } from '../../kernel/data/database.ts';
 import { guessStore, type GuessStore } from './guesses/store.ts';
 import { attemptStore, type AttemptStore } from './login/store.ts';
 import { accountsStore, type AccountsStore, type BureauStates } from './store.ts';

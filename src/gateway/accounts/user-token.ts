@@ -1,6 +1,6 @@
 // A fresh user token, with what is stored of it. The one place where user tokens are made.
 import { id } from '../../kernel/ids.ts';
-import { token, tokenDigest } from '../../kernel/secret.ts';
+import { token, tokenDigest } from '../../kernel/secrets/secret.ts';
 import type { NewToken } from './store.ts';
 
 /** A token from now on for so many seconds. The credential is in no other place; it is for one answer. */

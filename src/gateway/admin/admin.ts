@@ -1,15 +1,15 @@
 // The administrators: their login, their sessions, and their credentials. The rule it keeps: a guess is
 // counted before its password is looked at, and a wrong ID gets the same work and the same answer as a wrong
 // password.
-import { networkOf } from '../../kernel/address.ts';
+import { networkOf } from '../../kernel/http/address.ts';
 import { createBackground } from '../../kernel/background.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { checkPassword, digestPassword, dummyDigest, isShortPassword, minimumRounds, passwordFault } from '../../kernel/password.ts';
+import { checkPassword, digestPassword, dummyDigest, isShortPassword, minimumRounds, passwordFault } from '../../kernel/secrets/password.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { parseToken, token, tokenDigest } from '../../kernel/secret.ts';
-import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/turnstile.ts';
-import type { Tx } from '../../kernel/database.ts';
+import { parseToken, token, tokenDigest } from '../../kernel/secrets/secret.ts';
+import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/turnstile.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { auditOf, ownDoing, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';

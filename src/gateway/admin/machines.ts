@@ -1,9 +1,9 @@
 // Machine credentials: what a product's backend shows in place of an administrator's session. Each is good for
 // a few named operations and for one Bureau, and for nothing else.
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { token, tokenDigest } from '../../kernel/secret.ts';
+import { token, tokenDigest } from '../../kernel/secrets/secret.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { ownDoing, type Identity } from '../identity.ts';
 import type { AdminStore, Machine } from './store.ts';

@@ -1,7 +1,7 @@
 // The tables of administrators, their sessions and the counters of guesses, and the only file that names
 // them. Whether a session has ended is judged here, by the database's clock.
 import { createHash } from 'node:crypto';
-import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import { guessScopes, judgeGuess, type Counter, type Counters, type GuessBudgets, type GuessScope } from './guess-budget.ts';
 
 export interface Session {

@@ -4,10 +4,10 @@
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { ResponseRequest, StreamRequest } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Call, Reply } from '../../kernel/operation.ts';
+import type { Call, Reply } from '../../kernel/contract/operation.ts';
 import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
 import type { Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';

@@ -1,7 +1,7 @@
 // The operator's MODELS_FILE: what it may say, and reading it. A file with a fault is refused as a whole, with
 // the place named; nothing of it is guessed.
 import { readFile } from 'node:fs/promises';
-import { compileSchema } from '../../kernel/schema.ts';
+import { compileSchema } from '../../kernel/contract/schema.ts';
 import type { Rates, Tier } from './price.ts';
 import type { Reasoning } from './reasoning.ts';
 

@@ -1,5 +1,5 @@
 // The tables of jobs and media, and the only file that names them. All times are the database's own.
-import type { Database, Tx } from '../../kernel/database.ts';
+import type { Database, Tx } from '../../kernel/data/database.ts';
 import type { Job, JobCall, JobError, JobKind, JobRequest, JobStatus, MediaRecord, Owner, Taken } from './jobs/job.ts';
 import type { PayableJob } from './jobs/payment.ts';
 

@@ -1,7 +1,7 @@
 // The audit log: whoever changes something records it in the transaction of the change, and a worker in the
 // background binds the entries into the chain. Neither waits for the other.
 import type { Clock } from '../../kernel/clock.ts';
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { chainPending, dropOldDays } from './chain.ts';

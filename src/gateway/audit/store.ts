@@ -1,6 +1,6 @@
 // The tables of the audit log, and the only file that names them: entries, the chain over them, and the
 // dropping of days that are older than they need to be.
-import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { Origin } from '../identity.ts';
 
 /** One thing that was done. */

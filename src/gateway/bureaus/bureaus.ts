@@ -1,11 +1,11 @@
 // The Bureaus: who the tenants are and whether they may be served. Other slices ask here before they act
 // for a Bureau, and let its state into their own queries without naming its table.
 import type { Bureau as WireBureau, BureauSummary } from '../../contract/gateway/types.gen.ts';
-import type { Sql, Tx } from '../../kernel/database.ts';
+import type { Sql, Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { requireStorable } from '../../kernel/metadata.ts';
-import { decodeCursor, isTextPair, limitOf, page } from '../../kernel/page.ts';
+import { requireStorable } from '../../kernel/contract/metadata.ts';
+import { decodeCursor, isTextPair, limitOf, page } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { auditOf, type Identity, type Origin } from '../identity.ts';

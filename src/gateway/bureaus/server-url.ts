@@ -1,6 +1,6 @@
 // What may be the Server entrypoint of a Bureau, and what an origin that a login may lead back to: an https
 // address, or a plain one of this machine.
-import { isLoopbackHost } from '../../kernel/address.ts';
+import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
 
 /** Throws 400 unless the address is fit; returns it as given. */

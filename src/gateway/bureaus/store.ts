@@ -1,5 +1,5 @@
 // The table of Bureaus, and the only file that names it.
-import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { BureauState } from './lifecycle.ts';
 
 export interface BureauLimits {

@@ -1,7 +1,7 @@
 // The cities: which deployments are on record and which of them serves here. A record says what is so and
 // does nothing; deploying is the command line's.
 import type { City as WireCity } from '../../contract/gateway/types.gen.ts';
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { auditOf, ownDoing, type Origin } from '../identity.ts';

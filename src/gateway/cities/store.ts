@@ -1,5 +1,5 @@
 // The table of cities, and the only file that names it.
-import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 
 /** One deployment of a project declaration. */
 export interface City {

@@ -2,10 +2,10 @@
 // administrators.
 import type { Balance, CreditAccount, CreditChange } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
-import { decodeCursor, isText, limitOf, page } from '../../kernel/page.ts';
+import { decodeCursor, isText, limitOf, page } from '../../kernel/contract/page.ts';
 import { auditOf } from '../identity.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Service } from '../service.ts';

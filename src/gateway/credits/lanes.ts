@@ -2,7 +2,7 @@
 // trip and one commit. A lane has one batch on its way at a time; an account has one lane, so that no batch of
 // this process waits for the lock of another one, and a hot account holds up its own lane alone.
 import type { Clock } from '../../kernel/clock.ts';
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CreditsStore, Operation, Verdict } from './store.ts';
 

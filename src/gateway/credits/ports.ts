@@ -1,5 +1,5 @@
 // What other slices may do with credits: hold and settle for a call, and post to a balance.
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import type { UsageFacts } from '../usage/index.ts';
 
 /** Who pays for a call, and what it is. */

@@ -1,6 +1,6 @@
 // The tables of the ledger, and the only file that names them. What changes a balance is a function of the
 // database (see the migrations), so that it is one statement however many rows it touches.
-import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import type { FreeCall, PaidCall } from './ports.ts';
 import type { LedgerFault, LedgerReader } from './verify.ts';

@@ -1,13 +1,13 @@
 // The service `env`: keys and secrets that an administrator writes at run time. A write is sealed, audited and
 // told to every replica in one transaction; a value is shown whole only when that was asked for and recorded.
 import type { EnvVariable } from '../../contract/gateway/types.gen.ts';
-import type { Changes } from '../../kernel/changes.ts';
+import type { Changes } from '../../kernel/data/changes.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Redactor } from '../../kernel/secret.ts';
-import { sealedUnder, type Vault } from '../../kernel/vault.ts';
+import type { Redactor } from '../../kernel/secrets/secret.ts';
+import { sealedUnder, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { auditOf, type Origin } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';

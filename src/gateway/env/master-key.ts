@@ -3,9 +3,9 @@
 import { mkdir, open, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Log } from '../../kernel/log.ts';
-import type { Redactor } from '../../kernel/secret.ts';
+import type { Redactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { createVault, newMasterKey, readMasterKey, SealError, type MasterKey, type SealPlace, type Vault } from '../../kernel/vault.ts';
+import { createVault, newMasterKey, readMasterKey, SealError, type MasterKey, type SealPlace, type Vault } from '../../kernel/secrets/vault.ts';
 import { canaryTable, type EnvStore } from './store.ts';
 
 /** The settings that name the keys. A previous key opens what is not rewrapped yet. */

@@ -1,10 +1,10 @@
 // The change from one master key to the next while everything serves. Values are written under the key that
 // the canary is under, not under a server's first one: so servers can be given the new key one by one, and
 // only the rewrap, at one moment and for all of them, puts it to use.
-import type { Changes } from '../../kernel/changes.ts';
-import type { Tx } from '../../kernel/database.ts';
+import type { Changes } from '../../kernel/data/changes.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { SealError, sealedUnder, type Vault } from '../../kernel/vault.ts';
+import { SealError, sealedUnder, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { ownDoing } from '../identity.ts';
 import { canaryPlace, canaryWord, requireOpens } from './master-key.ts';

@@ -2,8 +2,8 @@
 // again after every change on any replica; a value that does not open is shut, and never the process's instead.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Redactor } from '../../kernel/secret.ts';
-import { SealError, type Vault } from '../../kernel/vault.ts';
+import type { Redactor } from '../../kernel/secrets/secret.ts';
+import { SealError, type Vault } from '../../kernel/secrets/vault.ts';
 import { variablesTable, type EnvStore, type StoredVariable } from './store.ts';
 
 /** The environment as it is right now; asked again wherever a value is used. */

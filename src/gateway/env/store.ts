@@ -1,6 +1,6 @@
 // The tables of the environment variables, and the only file that names them. Sealed texts go in and out;
 // nothing in here can open one.
-import type { Database, Tx } from '../../kernel/database.ts';
+import type { Database, Tx } from '../../kernel/data/database.ts';
 
 /** Where the seals of this store belong; see SealPlace. */
 export const variablesTable = 'gateway.env_variables';

@@ -2,7 +2,7 @@
 // is on record for ever, the facts of the payment grow, and the ledger is told the difference between the credits that
 // should be there now and those that it was told before. Whatever comes twice, or at once on two replicas, or in
 // another order, ends in the same balance.
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Balances } from '../credits/index.ts';

@@ -1,6 +1,6 @@
 // Asks providers about payments that wait, because a webhook may be lost for good: every ten minutes, for seven days.
 import type { Clock } from '../../kernel/clock.ts';
-import type { Jobs } from '../../kernel/jobs.ts';
+import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
 import { ownDoing } from '../identity.ts';
 import type { Intake } from './intake.ts';

@@ -2,13 +2,13 @@
 // they see a page; from then on only what the provider signs, or answers when it is asked, moves credits.
 import type { Payment, PaymentMethod } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Tx } from '../../kernel/database.ts';
+import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
-import type { Jobs } from '../../kernel/jobs.ts';
+import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
-import { decodeCursor, isText, limitOf, page } from '../../kernel/page.ts';
+import { decodeCursor, isText, limitOf, page } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { randomText, tokenDigest } from '../../kernel/secret.ts';
+import { randomText, tokenDigest } from '../../kernel/secrets/secret.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Balances } from '../credits/index.ts';
 import { auditOf, type Identity } from '../identity.ts';

@@ -1,6 +1,6 @@
 // What a person sees when a provider sends their browser back. The pages say what is so, not what was hoped: while the
 // money is on its way the page asks again by itself, ever less often, and without script.
-import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/html.ts';
+import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/http/html.ts';
 import { writeAmount } from './currency.ts';
 import { disputedAmount, netCredits, stateOf } from './facts.ts';
 import type { Order } from './order.ts';

@@ -1,6 +1,6 @@
 // Where a browser goes after a payment: our own result pages, and from there back to the product, if its Bureau has
 // named the origin. What the URL parser made of an address is what counts and what is used.
-import { isLoopbackHost } from '../../kernel/address.ts';
+import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
 
 /** Null when none is given. Throws 400 when the Bureau has not named the origin. */

@@ -1,6 +1,6 @@
 // The tables of payments, and the only file that names them. What is learnt of a payment is written so that the same
 // thing twice, or two things in another order, leave the same row.
-import type { Database, Sql, Tx } from '../../kernel/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { ProviderEvent } from './event.ts';
 import type { Dispute } from './facts.ts';
 import type { Checkout, NewOrder, Order } from './order.ts';

@@ -1,8 +1,8 @@
 // What a project writes to add a service: plain values with a mark, so that they are known for what they are
 // wherever they come from. Nothing is checked here; the server does at its start, and can then say where.
-import type { Sql, Tx } from '../../kernel/database.ts';
-import type { JsonSchema } from '../../kernel/schema.ts';
-import type { Storage } from '../../kernel/storage.ts';
+import type { Sql, Tx } from '../../kernel/data/database.ts';
+import type { JsonSchema } from '../../kernel/contract/schema.ts';
+import type { Storage } from '../../kernel/data/storage.ts';
 import type { Identity } from '../identity.ts';
 
 /** The part of the log that an action writes to; its lines carry the request, the service and the action. */

@@ -1,6 +1,6 @@
 // The project's services, checked and made ready before the server starts: whatever is wrong with one is said
 // then, with the file and the member, and never met by a caller.
-import { compileQuery, compileSchema, type QueryCheck, type SchemaCheck } from '../../kernel/schema.ts';
+import { compileQuery, compileSchema, type QueryCheck, type SchemaCheck } from '../../kernel/contract/schema.ts';
 import type { Requirement } from '../service.ts';
 import type { ActionDefinition, JobDefinition, ServiceDefinition, ServiceRequirement } from './definition.ts';
 

@@ -1,9 +1,9 @@
 // What a project declares and its actions find in `resources`: the database, the queue and the storage, each behind
 // its own binding and none of them the server's own. The jobs of the project's services run here too.
-import type { Database, Queries } from '../../kernel/database.ts';
-import type { Jobs } from '../../kernel/jobs.ts';
+import type { Database, Queries } from '../../kernel/data/database.ts';
+import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Storage } from '../../kernel/storage.ts';
+import type { Storage } from '../../kernel/data/storage.ts';
 import type { JobDefinition, ProjectDatabase, ProjectQueue, ProjectResource, ProjectStorage } from './definition.ts';
 import { ProjectError, type ProjectService } from './registry.ts';
 

@@ -3,7 +3,7 @@
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Call } from '../../kernel/operation.ts';
+import type { Call } from '../../kernel/contract/operation.ts';
 import { Problem, type ProblemDetail } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';

@@ -1,6 +1,6 @@
 // A ledger that also tells the line of a request, its span and the metrics what was used and charged; so nobody who
 // holds and settles has to know of any of these.
-import type { CallNote } from '../../kernel/operation.ts';
+import type { CallNote } from '../../kernel/contract/operation.ts';
 import type { Hold, Ledger } from '../credits/index.ts';
 import type { UsageFacts } from '../usage/index.ts';
 

@@ -1,7 +1,7 @@
 // Follows the calls to model providers: counts and times them by provider and model, makes each a span under the names
 // of OpenTelemetry's conventions for generative models, and tells the request which model ran and how long it waited.
 import type { Clock } from '../../kernel/clock.ts';
-import type { CallNote } from '../../kernel/operation.ts';
+import type { CallNote } from '../../kernel/contract/operation.ts';
 import { boundedLabel, secondsBuckets } from '../../kernel/telemetry/metrics.ts';
 import type { RequestEnd, RequestScope } from '../../kernel/telemetry/place.ts';
 import { noteAttributes, type Telemetry } from '../../kernel/telemetry/telemetry.ts';

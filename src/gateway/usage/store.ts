@@ -1,6 +1,6 @@
 // The table of usage records, and the only file that names it. Records are written by the ledger, through the
 // function usage_add and in the transaction that settles the call; here they are read, grouped and dropped.
-import type { Database, Sql } from '../../kernel/database.ts';
+import type { Database, Sql } from '../../kernel/data/database.ts';
 import type { UsageOutcome, UsageTokens, UsageUnits } from './facts.ts';
 
 export interface UsageRecord {

@@ -3,7 +3,7 @@
 import type { UsageGroup as WireGroup, UsageRecord as WireRecord, UsageTotal } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
-import { decodeCursor, isTextPair, limitOf, page } from '../../kernel/page.ts';
+import { decodeCursor, isTextPair, limitOf, page } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import type { UsageFilter, UsageGroup, UsagePlace, UsageRecord, UsageStore } from './store.ts';

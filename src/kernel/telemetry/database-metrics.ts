@@ -1,5 +1,5 @@
 // What is seen of the database from outside: its connections, and how long others wait for one.
-import type { Database } from '../database.ts';
+import type { Database } from '../data/database.ts';
 import { type Metrics, waitBuckets } from './metrics.ts';
 
 export function showDatabase(metrics: Metrics, database: Pick<Database, 'pool' | 'onPoolWait'>): void {

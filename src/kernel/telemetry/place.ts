@@ -1,5 +1,5 @@
 // Where the work that runs now belongs: which request it is done for, and below which span it stands.
-import type { CallNote } from '../operation.ts';
+import type { CallNote } from '../contract/operation.ts';
 import type { Span } from './traces.ts';
 
 /** What is done for one request, as seen from within. */

@@ -3,9 +3,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
-import type { CallNote } from '../operation.ts';
-import type { RequestObserver } from '../server.ts';
-import type { Visit } from '../visit.ts';
+import type { CallNote } from '../contract/operation.ts';
+import type { RequestObserver } from '../http/server.ts';
+import type { Visit } from '../http/visit.ts';
 import type { MetricsListener } from './metrics-listener.ts';
 import { type Metrics, secondsBuckets, silentMetrics } from './metrics.ts';
 import type { TraceSettings } from './opentelemetry.ts';

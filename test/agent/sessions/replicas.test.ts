@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
-import { connect, type Database } from '../../../src/kernel/database.ts';
+import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';

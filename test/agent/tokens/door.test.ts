@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { tokenDesk, tokenStore } from '../../../src/agent/tokens/index.ts';
-import { createRedactor, token as mintToken } from '../../../src/kernel/secret.ts';
+import { createRedactor, token as mintToken } from '../../../src/kernel/secrets/secret.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { token as mintToken } from '../../../src/kernel/secret.ts';
+import { token as mintToken } from '../../../src/kernel/secrets/secret.ts';
 import { startWorld, type World } from './world.ts';
 
 let world: World;

@@ -11,11 +11,11 @@ import { directory } from '../../../src/gateway/directory/index.ts';
 import type { Identity } from '../../../src/gateway/identity.ts';
 import { mail } from '../../../src/gateway/mail/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { createContract } from '../../../src/kernel/contract.ts';
-import type { Database } from '../../../src/kernel/database.ts';
+import { createContract } from '../../../src/kernel/contract/contract.ts';
+import type { Database } from '../../../src/kernel/data/database.ts';
 import { createLog } from '../../../src/kernel/log.ts';
-import { createRedactor, parseToken } from '../../../src/kernel/secret.ts';
-import { createServer } from '../../../src/kernel/server.ts';
+import { createRedactor, parseToken } from '../../../src/kernel/secrets/secret.ts';
+import { createServer } from '../../../src/kernel/http/server.ts';
 import { testDatabase } from '../../support/databases.ts';
 
 /** A member of an answer, readable as a text and as an object: what it is, the tests say, and fail where it is not. */

@@ -1,6 +1,6 @@
 // Which credentials are accepted, who may set them, and what a reset ends.
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { checkPassword, digestPassword, dummyDigest, passwordFault } from '../../../src/kernel/password.ts';
+import { checkPassword, digestPassword, dummyDigest, passwordFault } from '../../../src/kernel/secrets/password.ts';
 import { startWorld, type World } from '../accounts/world.ts';
 
 const fitPassword = 'a rather long secret';

@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { defaultGuessBudgets as budgets, judgeGuess, type Counters } from '../../../src/gateway/admin/guess-budget.ts';
 import { adminStore } from '../../../src/gateway/admin/index.ts';
-import { createTurnstile } from '../../../src/kernel/turnstile.ts';
+import { createTurnstile } from '../../../src/kernel/secrets/turnstile.ts';
 import { startWorld, type Answer, type Json, type World, type WorldOptions } from '../accounts/world.ts';
 
 const password = 'a rather long secret';

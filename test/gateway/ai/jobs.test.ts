@@ -9,10 +9,10 @@ import { jobsStore, mediaJobs, type MediaJobs } from '../../../src/gateway/ai/in
 import type { Job } from '../../../src/gateway/ai/jobs/job.ts';
 import type { Maker, MediaJobsSettings } from '../../../src/gateway/ai/jobs/jobs.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { connect, type Database } from '../../../src/kernel/database.ts';
-import { createJobs, type Jobs } from '../../../src/kernel/jobs.ts';
+import { connect, type Database } from '../../../src/kernel/data/database.ts';
+import { createJobs, type Jobs } from '../../../src/kernel/data/jobs.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
-import { directoryStorage } from '../../../src/kernel/storage.ts';
+import { directoryStorage } from '../../../src/kernel/data/storage.ts';
 import { makeDatabase, silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { testMasterKey } from '../../support/gateway.ts';
 import { startProvider } from '../../support/provider.ts';

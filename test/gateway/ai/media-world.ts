@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { GatewayClient, ImageJob, VideoJob } from '@townhall/gateway';
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { token, tokenDigest } from '../../../src/kernel/secret.ts';
+import { token, tokenDigest } from '../../../src/kernel/secrets/secret.ts';
 
 export interface MediaWorld extends GatewayWorld {
   provider: ScriptedProvider;

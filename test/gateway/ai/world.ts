@@ -9,10 +9,10 @@ import { memoryLedger, type MemoryLedger } from './memory-ledger.ts';
 import { ai, createLinks, type AiNeeds, type MediaJobs } from '../../../src/gateway/ai/index.ts';
 import type { Identity } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { createContract } from '../../../src/kernel/contract.ts';
+import { createContract } from '../../../src/kernel/contract/contract.ts';
 import { createLog } from '../../../src/kernel/log.ts';
-import { createRedactor } from '../../../src/kernel/secret.ts';
-import { createServer } from '../../../src/kernel/server.ts';
+import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
+import { createServer } from '../../../src/kernel/http/server.ts';
 
 export const userToken = 'user-token';
 export const adminToken = 'admin-token';

@@ -1,8 +1,8 @@
 // Users and tokens as the tests need them: of any Bureau, living, expired or revoked.
 import { createHash } from 'node:crypto';
 import { id } from '../../../src/kernel/ids.ts';
-import type { Sql } from '../../../src/kernel/database.ts';
-import { token } from '../../../src/kernel/secret.ts';
+import type { Sql } from '../../../src/kernel/data/database.ts';
+import { token } from '../../../src/kernel/secrets/secret.ts';
 
 export interface Person {
   userId: string;

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { credits, creditsStore, directoryJournal, type Credits, type CreditsNeeds, type LedgerTimes, type PaidCall } from '../../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../../src/gateway/usage/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import type { Sql } from '../../../src/kernel/database.ts';
+import type { Sql } from '../../../src/kernel/data/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { createLog } from '../../../src/kernel/log.ts';
-import { createRedactor } from '../../../src/kernel/secret.ts';
+import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
 
 export interface LedgerWorld {

@@ -7,10 +7,10 @@ import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vites
 import { createGateway } from '../../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../../src/gateway/config.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { connect, type Database } from '../../../src/kernel/database.ts';
+import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { createLog } from '../../../src/kernel/log.ts';
-import { createRedactor } from '../../../src/kernel/secret.ts';
-import { newMasterKey } from '../../../src/kernel/vault.ts';
+import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
+import { newMasterKey } from '../../../src/kernel/secrets/vault.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../../support/databases.ts';
 import { refusal, startEnvWorld, tableNames, until } from './world.ts';
 

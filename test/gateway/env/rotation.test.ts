@@ -1,6 +1,6 @@
 // A new master key while everything serves: no read fails, and in the end the old key is good for nothing.
 import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest';
-import { newMasterKey } from '../../../src/kernel/vault.ts';
+import { newMasterKey } from '../../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { refusal, startEnvWorld, until, type EnvWorld } from './world.ts';
 

@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { createSnapshot } from '../../../src/gateway/env/snapshot.ts';
 import { variablesTable, type StoredVariable } from '../../../src/gateway/env/store.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { createRedactor } from '../../../src/kernel/secret.ts';
-import { createVault, newMasterKey, readMasterKey, type MasterKey } from '../../../src/kernel/vault.ts';
+import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
+import { createVault, newMasterKey, readMasterKey, type MasterKey } from '../../../src/kernel/secrets/vault.ts';
 import { silentLog } from '../../support/databases.ts';
 import { until } from './world.ts';
 

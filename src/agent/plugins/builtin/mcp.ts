@@ -3,8 +3,8 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { JsonSchema } from '../../../kernel/schema.ts';
-import { compileSchema } from '../../../kernel/schema.ts';
+import type { JsonSchema } from '../../../kernel/contract/schema.ts';
+import { compileSchema } from '../../../kernel/contract/schema.ts';
 import type { McpApproval, McpServer } from '../load.ts';
 import { definePlugin, type Action, type Plugin } from '../plugin.ts';
 import type { McpConnection, McpTool } from './mcp-connection.ts';

@@ -3,7 +3,7 @@
 import { CronExpressionParser } from 'cron-parser';
 import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
-import type { Jobs } from '../../../kernel/jobs.ts';
+import type { Jobs } from '../../../kernel/data/jobs.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { definePlugin, type Plugin } from '../plugin.ts';

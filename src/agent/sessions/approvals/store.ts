@@ -1,5 +1,5 @@
 // The questions that tools put to a person. A question is decided once, whoever comes first.
-import type { Database } from '../../../kernel/database.ts';
+import type { Database } from '../../../kernel/data/database.ts';
 import { asJson, asText } from '../events.ts';
 import type { Unit } from '../log/committer.ts';
 

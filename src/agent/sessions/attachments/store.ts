@@ -1,5 +1,5 @@
 // What is known of attachments beside their bytes.
-import type { Database } from '../../../kernel/database.ts';
+import type { Database } from '../../../kernel/data/database.ts';
 import { asText } from '../events.ts';
 import type { Unit } from '../log/committer.ts';
 import type { ReadyAttachment } from './files.ts';

@@ -1,7 +1,7 @@
 // Group commit. On the embedded engine a commit is a sync of the disk and there is one session, so what many sessions
 // want to write at one time goes into one transaction; a PostgreSQL server groups commits by itself. The rule it keeps:
 // the events of a transaction are published when it has committed, in the order of the log, and never before.
-import type { Database } from '../../../kernel/database.ts';
+import type { Database } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { StoredEvent } from '../events.ts';
 import { createBatches, isUndone } from './batches.ts';

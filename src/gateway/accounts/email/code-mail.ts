@@ -1,5 +1,5 @@
 // The e-mails that carry a code, and the check of what a person copied out of one.
-import { sameSecret } from '../../../kernel/secret.ts';
+import { sameSecret } from '../../../kernel/secrets/secret.ts';
 import type { Mail } from '../../mail/index.ts';
 
 /** What the accounts need of e-mail. */

@@ -1,7 +1,7 @@
 // The passwords of users: how one is checked, and that checking costs the same for an address that nobody has.
-import { checkPassword, digestPassword, dummyDigest, minimumRounds, passwordFault } from '../../../kernel/password.ts';
+import { checkPassword, digestPassword, dummyDigest, minimumRounds, passwordFault } from '../../../kernel/secrets/password.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { Turnstile } from '../../../kernel/turnstile.ts';
+import type { Turnstile } from '../../../kernel/secrets/turnstile.ts';
 import { tooMany, type GuessAt, type Guesses } from '../guesses/guesses.ts';
 import type { AccountsStore, EmailAccount } from '../store.ts';
 

@@ -5,7 +5,7 @@
 // Whoever guesses at an e-mail address from a network that never proved it shares one budget with all such
 // strangers; a network that did has its own. So nobody can lock a person out of their own account.
 import { createHash } from 'node:crypto';
-import { networkOf } from '../../../kernel/address.ts';
+import { networkOf } from '../../../kernel/http/address.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Budget, GuessStore } from './store.ts';
 

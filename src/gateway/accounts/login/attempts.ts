@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { sameSecret } from '../../../kernel/secret.ts';
+import { sameSecret } from '../../../kernel/secrets/secret.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import type { InputStep, LoginContext, LoginInput, LoginProvider, Person } from '../providers/provider.ts';
 import { newSecret, newUserCode, seal, secretDigest, unseal } from '../secret-box.ts';

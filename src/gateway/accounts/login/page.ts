@@ -1,8 +1,8 @@
 // The pages that a person's browser sees at the end of a redirect login. They hold no script, load nothing, and
 // can be put into no frame; whatever comes from elsewhere is escaped.
-import { escapeHtml, renderHtml, type HtmlReply } from '../../../kernel/html.ts';
+import { escapeHtml, renderHtml, type HtmlReply } from '../../../kernel/http/html.ts';
 
-export { pageHeaders } from '../../../kernel/html.ts';
+export { pageHeaders } from '../../../kernel/http/html.ts';
 
 /** What a page says. `form` asks the person to decide. */
 export interface Page {

@@ -2,7 +2,7 @@
 // parser made of the address is what counts and what is used, so no spelling of it means one thing here and
 // another in a browser.
 import { Problem } from '../../../kernel/problem.ts';
-import { isLoopbackHost } from '../../../kernel/address.ts';
+import { isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 
 /** An attempt that is bound to the browser that finishes it. */

@@ -1,6 +1,6 @@
 // The table of login attempts, and the only file that names it. Whether one has expired is judged here, by the
 // database's clock.
-import type { Database, Sql } from '../../../kernel/database.ts';
+import type { Database, Sql } from '../../../kernel/data/database.ts';
 import type { BureauState } from '../../bureaus/index.ts';
 import type { BureauStates, UserState } from '../store.ts';
 

@@ -1,6 +1,6 @@
 // The login without credentials of the local edition. The rule it keeps: it is there only for somebody who
 // sits at this machine, which a proxy, another machine or a web page must not be able to pretend.
-import { isLoopbackAddress, isLoopbackHost } from '../../../kernel/address.ts';
+import { isLoopbackAddress, isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { InstantProvider, Person } from './provider.ts';
 
 /** The one user of the Bureau `local`. */

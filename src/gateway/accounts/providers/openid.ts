@@ -3,7 +3,7 @@
 // an end to every wait.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import * as client from 'openid-client';
-import { isLoopbackHost } from '../../../kernel/address.ts';
+import { isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 

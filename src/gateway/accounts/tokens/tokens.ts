@@ -1,7 +1,7 @@
 // User tokens beside those of logins: issued by an administrator, listed, revoked; and the keys that users make.
 import type { ApiKey, TokenRecord } from '../../../contract/gateway/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
-import { decodeCursor, isText, limitOf, page } from '../../../kernel/page.ts';
+import { decodeCursor, isText, limitOf, page } from '../../../kernel/contract/page.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 import { auditOf } from '../../identity.ts';

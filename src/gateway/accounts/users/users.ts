@@ -1,5 +1,5 @@
 // The users of the Bureaus as an administrator sees and rules them.
-import { decodeCursor, isText, limitOf, page } from '../../../kernel/page.ts';
+import { decodeCursor, isText, limitOf, page } from '../../../kernel/contract/page.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { auditOf } from '../../identity.ts';
 import type { Guesses } from '../guesses/guesses.ts';

@@ -3,13 +3,13 @@
 // busy from one that died, and whose attempt keeps a late comer from writing a second end.
 import { createBackground } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
-import type { Tx } from '../../../kernel/database.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
 import { id } from '../../../kernel/ids.ts';
-import type { Jobs, JobContext } from '../../../kernel/jobs.ts';
+import type { Jobs, JobContext } from '../../../kernel/data/jobs.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Hold } from '../../credits/index.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
-import type { Storage } from '../../../kernel/storage.ts';
+import type { Storage } from '../../../kernel/data/storage.ts';
 import type { Made, Progress } from '../media/model.ts';
 import type { JobAddress, JobsStore } from '../store.ts';
 import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Owner, Taken } from './job.ts';

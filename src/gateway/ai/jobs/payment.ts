@@ -1,6 +1,6 @@
 // What a job is paid with. Its hold is made before the job is, lives as long as it does, whichever processes run it,
 // and is charged in the transaction that ends the job well; every other end costs nothing.
-import type { Tx } from '../../../kernel/database.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
 import type { Hold, Ledger, PaidCall } from '../../credits/index.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
 import { noTokens } from '../metering/price.ts';

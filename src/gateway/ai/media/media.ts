@@ -3,9 +3,9 @@
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, ImageJob, StartVideoRequest, TranscribeAudioForm, TranscribeAudioRequest, VideoJob } from '../../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../../kernel/clock.ts';
-import type { Call, Handlers, Reply } from '../../../kernel/operation.ts';
+import type { Call, Handlers, Reply } from '../../../kernel/contract/operation.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { UploadedFile } from '../../../kernel/multipart.ts';
+import type { UploadedFile } from '../../../kernel/http/multipart.ts';
 import type { Identity } from '../../identity.ts';
 import { ranHeaders, type Attempts, type Task } from '../attempts.ts';
 import { viewOf, type Catalog, type CatalogModel, type View } from '../catalog.ts';

@@ -2,7 +2,7 @@
 // it comes, and one settlement before the caller hears the end. Which end costs what is one table, in
 // docs/guides/what-a-call-costs.md; this file is where it is kept.
 import type { Clock } from '../../../kernel/clock.ts';
-import type { Tx } from '../../../kernel/database.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { FreeCall, Hold, Ledger, PaidCall } from '../../credits/index.ts';

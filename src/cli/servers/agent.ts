@@ -1,0 +1,46 @@
+// `townhall agent`: the agent alone, its log as JSON lines on standard output.
+import { setFlagsFromString } from 'node:v8';
+import { agentSettings, readAgentConfig } from '../../agent/config.ts';
+import { openAgentDatabase } from '../../agent/data/index.ts';
+import { createLog } from '../../kernel/log.ts';
+import { createRedactor } from '../../kernel/secrets/secret.ts';
+import { describeSettings, SettingError } from '../../kernel/settings.ts';
+import { flagsOf, parseFlags } from '../command.ts';
+import type { Command } from '../command.ts';
+import { agentToolsHelp, runAgentCall, runAgentToken } from './agent-tools.ts';
+import { announceListening } from './announce.ts';
+import { version } from '../version.ts';
+import { untilStopped } from './until-stopped.ts';
+
+export const agentCommand: Command = {
+  help: () =>
+    [
+      'Usage: townhall agent [OPTIONS]',
+      ...agentToolsHelp,
+      '',
+      'Runs an agent until SIGTERM or Ctrl-C. Once it serves it logs one line {"msg":"listening","url":"…"}.',
+      'Its first token lies in the token file; every call needs it. Each option can also be given in the environment.',
+      '',
+      describeSettings(agentSettings),
+    ].join('\n'),
+  async run(input) {
+    const { arguments: given, env } = input;
+    if (given[0] === 'token') return runAgentToken(input);
+    if (given[0] === 'call') return runAgentCall(input);
+    const { flags, words } = parseFlags(given, { flags: flagsOf(agentSettings), repeatable: ['plugin'] });
+    if (words.length > 0) throw new SettingError(`there is no "townhall agent ${words[0] ?? ''}"; see --help.`);
+    const config = readAgentConfig(flags, env);
+    const redactor = createRedactor();
+    const log = createLog({ level: config.logLevel, redactor });
+    // An agent waits for its database and its model far more than it computes. A young generation of its heap that does not
+    // grow costs it little, and a tenth of its memory less is taken.
+    setFlagsFromString('--semi-space-growth-factor=1');
+    // The database is opened while the rest of the agent is being loaded: each takes about half of a start.
+    const opening = openAgentDatabase(config, log);
+    opening.catch(() => {});
+    const { createAgent } = await import('../../agent/compose.ts');
+    const agent = await createAgent(config, { log, redactor, env, version, opening });
+    const { url } = await agent.listen();
+    return untilStopped(() => announceListening(url), () => agent.close());
+  },
+};

@@ -1,0 +1,38 @@
+// `townhall gateway`: the gateway alone, its log as JSON lines on standard output.
+import { openProject } from '../../deploy/index.ts';
+import { createGateway } from '../../gateway/compose.ts';
+import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
+import { systemClock } from '../../kernel/clock.ts';
+import { createLog } from '../../kernel/log.ts';
+import { createRedactor } from '../../kernel/secrets/secret.ts';
+import { describeSettings } from '../../kernel/settings.ts';
+import { flagsOf, parseFlags } from '../command.ts';
+import type { Command } from '../command.ts';
+import { announceListening } from './announce.ts';
+import { version } from '../version.ts';
+import { untilStopped } from './until-stopped.ts';
+
+// Whoever distributes callers over several gateways looks at /ready some times a second, and has looked elsewhere by then;
+// what was on its way over an open connection is still answered. New work is refused within a second of the signal.
+const parting = { noticeMs: 400, lingerMs: 400 };
+
+export const gatewayCommand: Command = {
+  help: () =>
+    [
+      'Usage: townhall gateway [OPTIONS]',
+      '',
+      'Runs the gateway until SIGTERM or Ctrl-C. Once it serves it logs one line {"msg":"listening","url":"…"}.',
+      'Each option can also be given in the environment; what has no flag only there.',
+      '',
+      describeSettings(gatewaySettings),
+    ].join('\n'),
+  async run({ arguments: given, env }) {
+    const config = readGatewayConfig(parseFlags(given, { flags: flagsOf(gatewaySettings) }).flags, env);
+    const redactor = createRedactor();
+    const log = createLog({ level: config.logLevel, redactor });
+    const project = config.project === undefined ? undefined : await openProject(config.project);
+    const gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project });
+    const { url } = await gateway.listen();
+    return untilStopped(() => announceListening(url), () => gateway.close(parting));
+  },
+};

@@ -1,0 +1,99 @@
+// `townhall start`, which is `npm start`: the local edition for a newcomer, a gateway and an agent in one process,
+// with a screen that shows the tokens and the calls to paste.
+import { randomInt } from 'node:crypto';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { createAgent } from '../../agent/compose.ts';
+import type { Agent } from '../../agent/compose.ts';
+import { readAgentConfig } from '../../agent/config.ts';
+import { openProject } from '../../deploy/index.ts';
+import { createGateway, openLoginNotice } from '../../gateway/compose.ts';
+import type { Gateway } from '../../gateway/compose.ts';
+import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
+import { systemClock } from '../../kernel/clock.ts';
+import { createLog } from '../../kernel/log.ts';
+import { createRedactor } from '../../kernel/secrets/secret.ts';
+import { SettingError, describeSettings } from '../../kernel/settings.ts';
+import { flagsOf, parseFlags } from '../command.ts';
+import type { Command, CommandInput } from '../command.ts';
+import { untilStopped } from './until-stopped.ts';
+import { version } from '../version.ts';
+import { welcome } from './welcome.ts';
+
+export const startCommand: Command = {
+  help: () =>
+    [
+      'Usage: townhall start [OPTIONS]',
+      '',
+      'Runs a gateway on the embedded database and an agent that works through it, and shows calls to paste.',
+      'The agent takes its settings from AGENT_… in the environment; see townhall agent --help.',
+      '',
+      describeSettings(gatewaySettings),
+    ].join('\n'),
+  async run(input) {
+    const { flags } = parseFlags(input.arguments, { flags: flagsOf(gatewaySettings) });
+    // A newcomer reads the screen, so only what went wrong is logged unless asked otherwise.
+    const env = { LOG_LEVEL: 'warn', ...input.env };
+    const config = readGatewayConfig(flags, env);
+    if (config.databaseUrl !== undefined) {
+      throw new SettingError('this is the local edition; with DATABASE_URL run "townhall gateway" and "townhall agent".');
+    }
+    const redactor = createRedactor();
+    const log = createLog({ level: config.logLevel, redactor, write: (line) => void process.stderr.write(line) });
+    const dataFolder = dirname(config.databasePath);
+    const tokenFile = join(dataFolder, 'local.token');
+
+    input.print(`Townhall ${version}, local edition`);
+    const progress = (step: string): void => input.print(`  ${step} …`);
+    const project = config.project === undefined ? undefined : await openProject(config.project);
+    const gateway = await createGateway(config, { project, env, log, redactor, clock: systemClock, progress });
+    let agent: Agent | undefined;
+    try {
+      const administrator = await firstAdministrator(gateway);
+      const userToken = await localToken(gateway, tokenFile);
+      const { url: gatewayUrl } = await gateway.listen();
+      progress('starting the agent');
+      const agentEnv = { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env, AGENT_GATEWAY_URL: gatewayUrl };
+      agent = await createAgent(readAgentConfig({}, agentEnv), { log, redactor, env: agentEnv, version });
+      const { url: agentUrl } = await agent.listen();
+      const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
+      const screen = welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined });
+      return await untilStopped(() => screen.forEach((line) => input.print(line)), () => stop(input, gateway, agent));
+    } catch (error) {
+      await agent?.close();
+      await gateway.close();
+      throw error;
+    }
+  },
+};
+
+async function stop(input: CommandInput, gateway: Gateway, agent: Agent | undefined): Promise<void> {
+  input.print('Stopping …');
+  await agent?.close();
+  await gateway.close();
+}
+
+async function firstAdministrator(gateway: Gateway): Promise<{ adminId: string; password: string } | undefined> {
+  if (await gateway.hasAdministrator()) return undefined;
+  const administrator = { adminId: 'admin', password: newPassword() };
+  await gateway.setupAdministrator(administrator.adminId, administrator.password);
+  return administrator;
+}
+
+// Four groups of five from 32 characters are 100 random bits; no character looks like another.
+function newPassword(): string {
+  const alphabet = 'abcdefghjkmnpqrstuvwxyz123456789';
+  const group = (): string => Array.from({ length: 5 }, () => alphabet[randomInt(alphabet.length)]).join('');
+  return [group(), group(), group(), group()].join('-');
+}
+
+/** The local user's token of the last start while it is still good, else a new one; kept in a file for its owner alone. */
+async function localToken(gateway: Gateway, path: string): Promise<string> {
+  const kept = await readFile(path, 'utf8').catch(() => '');
+  const token = kept.trim();
+  if (token !== '' && (await gateway.identify(token)) !== null) return token;
+  const { userToken } = await gateway.issueLocalToken();
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await writeFile(path, `${userToken}\n`, { mode: 0o600 });
+  return userToken;
+}

@@ -1,0 +1,267 @@
+// Turns a validator's errors into what the caller needs: the members at fault, by the names that the caller
+// wrote, each with one sentence. Where a value matches none of several forms, only the form it was meant
+// to have is spoken of.
+import { Problem, type ProblemDetail } from '../problem.ts';
+
+/** One error of a JSON Schema validator, in verbose form. */
+export interface SchemaError {
+  keyword: string;
+  instancePath: string;
+  params: Record<string, unknown>;
+  schema?: unknown;
+  parentSchema?: unknown;
+  data?: unknown;
+}
+
+type Schema = Record<string, unknown>;
+
+/** What explaining needs from the validator: a schema behind its `$ref`, and a value held against one form. */
+export interface SchemaTools {
+  resolve(schema: unknown): Schema;
+  check(schema: unknown, value: unknown): SchemaError[];
+}
+
+interface Fault {
+  pointer: string;
+  message: string;
+}
+
+const maximumDetails = 20;
+const places: Record<string, string> = {
+  query: 'The query parameter',
+  path: 'The path parameter',
+  header: 'The header',
+  cookie: 'The cookie',
+};
+
+/** The 400 for errors over `{ requestBody, path, query, header }`; there must be at least one. */
+export function invalidRequest(errors: readonly SchemaError[], tools: SchemaTools): Problem {
+  const faults = explain(errors, tools);
+  const unique = new Map<string, { sentence: string; detail: ProblemDetail }>();
+  for (const fault of faults) {
+    const [place = '', ...names] = pointerParts(fault.pointer);
+    const path = memberPath(names);
+    const subject = path === '' ? 'The body' : places[place] ? `${places[place]} \`${path}\`` : `\`${path}\``;
+    const key = `${place} ${path} ${fault.message}`;
+    if (!unique.has(key)) unique.set(key, { sentence: `${subject} ${fault.message}.`, detail: { path, message: fault.message } });
+    if (unique.size === maximumDetails) break;
+  }
+  const all = [...unique.values()];
+  const first = all[0];
+  return new Problem('bad_request', 'invalid_request', first?.sentence ?? 'The request does not match the contract.', {
+    param: first && first.detail.path !== '' ? first.detail.path : null,
+    details: all.map((fault) => fault.detail),
+  });
+}
+
+/** Each error of a schema without forms to choose from, with the names that lead to the member at fault. */
+export function plainFaults(errors: readonly SchemaError[]): { names: string[]; message: string }[] {
+  return errors.flatMap(simpleFaults).map(({ pointer, message }) => ({ names: pointerParts(pointer), message }));
+}
+
+function explain(errors: readonly SchemaError[], tools: SchemaTools): Fault[] {
+  const faults: Fault[] = [];
+  // Backwards: a validator reports the errors of the forms first and then that none of them matched.
+  for (let index = errors.length - 1; index >= 0; index -= 1) {
+    const error = errors[index] as SchemaError;
+    if (error.keyword === 'oneOf' || error.keyword === 'anyOf') {
+      faults.unshift(...explainForms(error, tools));
+      while (index > 0 && within(errors[index - 1] as SchemaError, error.instancePath)) index -= 1;
+    } else if (error.keyword !== 'if') {
+      faults.unshift(...simpleFaults(error));
+    }
+  }
+  return faults;
+}
+
+function within(error: SchemaError, pointer: string): boolean {
+  return error.instancePath === pointer || error.instancePath.startsWith(`${pointer}/`);
+}
+
+function explainForms(error: SchemaError, tools: SchemaTools): Fault[] {
+  const { instancePath: pointer, data } = error;
+  if (error.params.passingSchemas) return [{ pointer, message: 'matches more than one of the forms that are allowed here' }];
+  const forms = Array.isArray(error.schema) ? (error.schema as unknown[]) : [];
+  const tag = isObject(data) ? discriminatorOf(error.parentSchema, forms, tools) : null;
+  if (tag !== null && isObject(data)) {
+    const value = Object.hasOwn(data, tag) ? data[tag] : undefined;
+    const meant = forms.filter((form) => tagValues(tools.resolve(form), tag, tools).includes(value));
+    if (meant.length > 0) return nearest(meant, data, pointer, tools);
+    const at = `${pointer}/${escapePointer(tag)}`;
+    if (value === undefined) return [{ pointer: at, message: 'is required' }];
+    return [{ pointer: at, message: oneOfThese(forms.flatMap((form) => tagValues(tools.resolve(form), tag, tools))) }];
+  }
+  const fitting = forms.filter((form) => admitsType(tools.resolve(form), data));
+  if (fitting.length > 0) return nearest(fitting, data, pointer, tools);
+  const types = forms.flatMap((form) => typesOf(tools.resolve(form)));
+  return [{ pointer, message: types.length > 0 ? mustBeType(types) : 'matches none of the forms that are allowed here' }];
+}
+
+// The form with the fewest faults is the one that was meant. Where several lack one member each, any of
+// these members would do.
+function nearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Fault[] {
+  const candidates = forms.map((form) => explain(tools.check(form, data), tools)).filter((faults) => faults.length > 0);
+  const best = candidates.reduce((least, faults) => (faults.length < least.length ? faults : least), candidates[0] ?? []);
+  const [only] = best;
+  if (!only) return [{ pointer, message: 'matches none of the forms that are allowed here' }];
+  if (best.length === 1 && only.message === 'is required') {
+    const others = candidates.flatMap((faults) => (faults.length === 1 && faults[0] !== only && faults[0]?.message === 'is required' ? faults : []));
+    const names = others.map((fault) => `\`${memberPath(pointerParts(fault.pointer))}\``);
+    const message = names.length === 0 ? only.message : `is required, or ${names.join(' or ')} in its place`;
+    return [{ pointer: pointer + only.pointer, message }];
+  }
+  return best.map((fault) => ({ pointer: pointer + fault.pointer, message: fault.message }));
+}
+
+function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools): string | null {
+  const declared = isObject(parent) && isObject(parent.discriminator) ? parent.discriminator.propertyName : undefined;
+  if (typeof declared === 'string') return declared;
+  const first = forms.length > 0 ? tools.resolve(forms[0]) : {};
+  const names = isObject(first.properties) ? Object.keys(first.properties) : [];
+  return names.find((name) => forms.every((form) => tagValues(tools.resolve(form), name, tools).length > 0)) ?? null;
+}
+
+function tagValues(form: Schema, name: string, tools: SchemaTools): unknown[] {
+  const property = isObject(form.properties) ? form.properties[name] : undefined;
+  if (property !== undefined) {
+    const schema = tools.resolve(property);
+    if ('const' in schema) return [schema.const];
+    if (Array.isArray(schema.enum)) return schema.enum;
+  }
+  for (const key of ['allOf', 'oneOf', 'anyOf']) {
+    const parts = form[key];
+    if (!Array.isArray(parts)) continue;
+    const values = parts.flatMap((part) => tagValues(tools.resolve(part), name, tools));
+    if (values.length > 0) return values;
+  }
+  return [];
+}
+
+function typesOf(schema: Schema): string[] {
+  if (typeof schema.type === 'string') return [schema.type];
+  return Array.isArray(schema.type) ? schema.type.filter((type) => typeof type === 'string') : [];
+}
+
+function admitsType(schema: Schema, data: unknown): boolean {
+  const types = typesOf(schema);
+  if (types.length === 0) return true;
+  const type = data === null ? 'null' : Array.isArray(data) ? 'array' : typeof data;
+  return types.includes(type) || (type === 'number' && types.includes('integer'));
+}
+
+function simpleFaults(error: SchemaError): Fault[] {
+  const { instancePath: pointer, params } = error;
+  const below = (name: unknown) => `${pointer}/${escapePointer(String(name))}`;
+  switch (error.keyword) {
+    case 'required':
+      return [{ pointer: below(params.missingProperty), message: 'is required' }];
+    case 'dependentRequired':
+      return [{ pointer: below(params.missingProperty), message: `is required beside \`${String(params.property)}\`` }];
+    case 'additionalProperties':
+      return [{ pointer: below(params.additionalProperty), message: 'is not known here' }];
+    case 'unevaluatedProperties':
+      return [{ pointer: below(params.unevaluatedProperty), message: 'is not known here' }];
+    default:
+      return [{ pointer, message: messageOf(error) }];
+  }
+}
+
+function messageOf({ keyword, params, schema }: SchemaError): string {
+  const limit = String(params.limit);
+  switch (keyword) {
+    case 'type':
+      return mustBeType(([] as unknown[]).concat(params.type).map(String));
+    case 'enum':
+      return oneOfThese(params.allowedValues as unknown[]);
+    case 'const':
+      return `must be ${shown(params.allowedValue)}`;
+    case 'minLength':
+      return `must have at least ${limit} ${plural(limit, 'character')}`;
+    case 'maxLength':
+      return `must have at most ${limit} ${plural(limit, 'character')}`;
+    case 'minItems':
+      return `must have at least ${limit} ${plural(limit, 'item')}`;
+    case 'maxItems':
+      return `must have at most ${limit} ${plural(limit, 'item')}`;
+    case 'minProperties':
+      return `must have at least ${limit} ${plural(limit, 'member')}`;
+    case 'maxProperties':
+      return `must have at most ${limit} ${plural(limit, 'member')}`;
+    case 'minimum':
+      return `must be at least ${limit}`;
+    case 'maximum':
+      return `must be at most ${limit}`;
+    case 'exclusiveMinimum':
+      return `must be more than ${limit}`;
+    case 'exclusiveMaximum':
+      return `must be less than ${limit}`;
+    case 'multipleOf':
+      return `must be a multiple of ${String(params.multipleOf)}`;
+    case 'uniqueItems':
+      return 'must not repeat an item';
+    case 'pattern':
+      return `must match the pattern ${String(schema ?? params.pattern)}`;
+    case 'format':
+      return `must be a valid ${String(params.format)}`;
+    case 'propertyNames':
+      return 'has a member of a name that is not allowed';
+    case 'false schema':
+      return 'is not allowed here';
+    default:
+      return 'does not match the contract';
+  }
+}
+
+const typeNames: Record<string, string> = {
+  string: 'a string',
+  number: 'a number',
+  integer: 'an integer',
+  boolean: 'true or false',
+  object: 'an object',
+  array: 'an array',
+  null: 'null',
+};
+
+function mustBeType(types: string[]): string {
+  return `must be ${[...new Set(types)].map((type) => typeNames[type] ?? type).join(' or ')}`;
+}
+
+function oneOfThese(values: unknown[]): string {
+  const unique = [...new Set(values)];
+  const list = unique.slice(0, 20).map(shown).join(', ');
+  return unique.length === 1 ? `must be ${list}` : `must be one of ${list}${unique.length > 20 ? ', …' : ''}`;
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'string' ? `"${value}"` : JSON.stringify(value);
+}
+
+function plural(count: string, noun: string): string {
+  return count === '1' ? noun : `${noun}s`;
+}
+
+function pointerParts(pointer: string): string[] {
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+// Names come from the caller, so they are cut to a length that a log and a screen can bear.
+function memberPath(names: string[]): string {
+  let path = '';
+  for (const name of names) {
+    if (/^\d+$/.test(name)) path += `[${name}]`;
+    else if (/^[\w$-]+$/.test(name)) path += path === '' ? name : `.${name}`;
+    else path += `[${JSON.stringify(name.toWellFormed().slice(0, 128))}]`;
+  }
+  return path.slice(0, 256);
+}
+
+function escapePointer(name: string): string {
+  return name.replaceAll('~', '~0').replaceAll('/', '~1');
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,180 @@
+// Which operation a method and a path mean. The rule it keeps: a path that the contract names literally
+// belongs to it in every spelling and method, so it never reaches a template such as `/v1/{service}/{action}`.
+import { Problem } from '../problem.ts';
+
+/** A path of the contract with the operations on it. */
+export interface Route<Operation> {
+  /** As the contract writes it, such as `/v1/ai/models/{model_id}`. */
+  template: string;
+  /** By method in lower case. */
+  operations: ReadonlyMap<string, Operation>;
+  /** The name of a parameter that takes the whole rest of the path, slashes included. */
+  spansSlashes?: string;
+}
+
+export type RouteMatch<Operation> =
+  | { outcome: 'found'; operation: Operation; params: Record<string, string> }
+  | { outcome: 'method_not_allowed'; allow: string }
+  | { outcome: 'not_found' };
+
+export interface Router<Operation> {
+  /** `path` is the raw request path without its query. Throws a 400 Problem for a path that cannot be decoded. */
+  match(method: string, path: string): RouteMatch<Operation>;
+}
+
+interface Segment {
+  literal: string | null;
+  name: string;
+}
+
+interface Template<Operation> {
+  route: Route<Operation>;
+  segments: Segment[];
+  allow: string;
+}
+
+const noParams: Record<string, string> = Object.freeze(Object.create(null) as Record<string, string>);
+
+export function createRouter<Operation>(routes: readonly Route<Operation>[]): Router<Operation> {
+  const literals = new Map<string, Template<Operation>>();
+  const owned = new Set<string>();
+  const templates: Template<Operation>[] = [];
+
+  for (const route of routes) {
+    const template = { route, segments: segmentsOf(route.template), allow: allowOf(route) };
+    if (!route.template.includes('{')) {
+      literals.set(route.template, template);
+      owned.add(canonical(route.template));
+    } else {
+      templates.push(template);
+    }
+  }
+  templates.sort(bySpecificity);
+
+  function settle(template: Template<Operation>, method: string, params: () => Record<string, string>): RouteMatch<Operation> {
+    const { operations } = template.route;
+    const operation = operations.get(method) ?? (method === 'head' ? operations.get('get') : undefined);
+    if (operation === undefined) return { outcome: 'method_not_allowed', allow: template.allow };
+    return { outcome: 'found', operation, params: params() };
+  }
+
+  return {
+    match(method, path) {
+      const literal = literals.get(path);
+      if (literal) return settle(literal, method, () => noParams);
+      refuseUndecodable(path);
+      const meant = canonical(path);
+      if (owned.has(meant)) return { outcome: 'not_found' };
+      const parts = path.split('/').slice(1);
+      // An empty segment (a double or a trailing slash) is another spelling of something, never a name.
+      if (path[0] !== '/' || parts.includes('')) return { outcome: 'not_found' };
+      const template = templates.find((candidate) => fits(candidate, parts));
+      if (template && meant !== path) {
+        // The literal segments of a template are as much its own as a literal path is.
+        const owner = templates.find((candidate) => fits(candidate, meant.split('/').slice(1)));
+        if (owner && templates.indexOf(owner) < templates.indexOf(template)) return { outcome: 'not_found' };
+      }
+      if (template) return settle(template, method, () => paramsOf(template, parts));
+      return { outcome: 'not_found' };
+    },
+  };
+}
+
+function segmentsOf(template: string): Segment[] {
+  return template
+    .split('/')
+    .slice(1)
+    .map((part) => (part.startsWith('{') && part.endsWith('}') ? { literal: null, name: part.slice(1, -1) } : { literal: part, name: '' }));
+}
+
+function allowOf<Operation>(route: Route<Operation>): string {
+  const methods = [...route.operations.keys()].map((method) => method.toUpperCase());
+  if (methods.includes('GET') && !methods.includes('HEAD')) methods.splice(methods.indexOf('GET') + 1, 0, 'HEAD');
+  return [...methods, 'OPTIONS'].join(', ');
+}
+
+// The leftmost difference decides: a literal segment before a parameter, a longer template before a shorter.
+function bySpecificity(a: { segments: Segment[] }, b: { segments: Segment[] }): number {
+  for (const [index, segment] of a.segments.entries()) {
+    const other = b.segments[index];
+    if (!other) return -1;
+    if ((segment.literal === null) !== (other.literal === null)) return segment.literal === null ? 1 : -1;
+  }
+  return a.segments.length < b.segments.length ? 1 : 0;
+}
+
+function fits({ segments, route }: { segments: Segment[]; route: { spansSlashes?: string } }, parts: string[]): boolean {
+  if (parts.length !== segments.length && (route.spansSlashes === undefined || parts.length < segments.length)) return false;
+  return segments.every((segment, index) => segment.literal === null || segment.literal === parts[index]);
+}
+
+function paramsOf<Operation>(template: Template<Operation>, parts: string[]): Record<string, string> {
+  // Without a prototype, so that a parameter called `constructor` is found only where it was sent.
+  const params = Object.create(null) as Record<string, string>;
+  for (const [index, { literal, name }] of template.segments.entries()) {
+    if (literal !== null) continue;
+    const spans = name === template.route.spansSlashes;
+    const raw = spans ? parts.slice(index).join('/') : (parts[index] ?? '');
+    params[name] = decodeParameter(name, raw, spans);
+  }
+  return params;
+}
+
+function decodeParameter(name: string, raw: string, spans: boolean): string {
+  const value = raw.includes('%') ? decodeURIComponent(raw) : raw;
+  const pieces = spans ? value.split('/') : [value];
+  const unsafe = pieces.some((piece) => piece === '' || piece === '.' || piece === '..' || unsafeInSegment.test(piece));
+  if (unsafe) {
+    const message = 'holds characters or segments that a path may not have';
+    throw new Problem('bad_request', 'invalid_path', `The path parameter \`${name}\` ${message}.`, {
+      param: name,
+      details: [{ path: name, message }],
+    });
+  }
+  return value;
+}
+
+// Control characters, both slashes and lone surrogates: nothing that a name needs, and all that an attack does.
+const unsafeInSegment = /[\u0000-\u001f\u007f-\u009f/\\\u2028\u2029]|\p{Surrogate}/u;
+
+function refuseUndecodable(path: string): void {
+  if (!path.includes('%')) return;
+  try {
+    decodeURIComponent(path);
+  } catch (cause) {
+    throw new Problem('bad_request', 'invalid_path', 'The path holds a percent encoding that cannot be decoded.', { cause });
+  }
+}
+
+/**
+ * One form for all spellings of a path: decoded as often as it is encoded, folded in case and
+ * compatibility, without control characters, dot segments, path parameters and superfluous slashes.
+ */
+function canonical(path: string): string {
+  if (plainPath.test(path) && !path.includes('//') && !path.includes('/.')) return trimSlash(path);
+  let text = path;
+  // Four rounds see through any nesting that a proxy could peel off; each further one costs the sender 2 bytes a character.
+  for (let round = 0; round < 4 && text.includes('%'); round += 1) {
+    const decoded = text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'));
+    if (decoded === text) break;
+    text = decoded;
+  }
+  const folded = text
+    .normalize('NFKD')
+    .toLowerCase()
+    .replace(/[\p{Cc}\p{Cf}\p{Z}\p{M}]/gu, '')
+    .replaceAll('\\', '/');
+  const kept: string[] = [];
+  for (const part of folded.split('/')) {
+    const name = part.split(';', 1)[0] ?? '';
+    if (name === '..') kept.pop();
+    else if (name !== '' && name !== '.') kept.push(name);
+  }
+  return `/${kept.join('/')}`;
+}
+
+const plainPath = /^[a-z0-9_/.-]*$/;
+
+function trimSlash(path: string): string {
+  return path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path;
+}

@@ -1,0 +1,103 @@
+// JSON Schemas that are not the contract's: those of plugin actions and their like. It hides the validator; a
+// schema is compiled once, at start, so that a wrong one stops the start and not a call.
+import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
+import { plainFaults, type SchemaError } from './faults.ts';
+import type { ProblemDetail } from '../problem.ts';
+
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+export type SchemaVerdict = { ok: true } | { ok: false; details: ProblemDetail[] };
+
+/** Says whether a value fits; the value is never changed. */
+export type SchemaCheck = (value: unknown) => SchemaVerdict;
+
+// More than this says nothing new to whoever has to repair the value.
+const maximumDetails = 16;
+
+/** Compiles a schema of draft 2020-12. Throws when it is not one, with the reason in the message. */
+export function compileSchema(schema: JsonSchema): SchemaCheck {
+  const validate = compileSound(schema) ?? compileStrange(schema);
+  return (value) => {
+    if (validate(value)) return { ok: true };
+    return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(detail) };
+  };
+}
+
+// The validator of schemas themselves. Compiling it costs more than all the schemas of an agent, so there is one, made
+// when it is first needed; it holds nothing of what it was shown.
+let ofSchemas: Ajv2020 | undefined;
+
+/** Null for what is no schema, or refers to what a schema of its own cannot: `compileStrange` knows why. */
+function compileSound(schema: JsonSchema): ValidateFunction | null {
+  try {
+    ofSchemas ??= new Ajv2020({ strict: false, logger: false });
+    if (ofSchemas.validateSchema(schema) !== true) return null;
+    return compileAlone(schema, { meta: false, validateSchema: false });
+  } catch {
+    return null;
+  }
+}
+
+function compileStrange(schema: JsonSchema): ValidateFunction {
+  return compileAlone(schema, {});
+}
+
+function compileAlone(schema: JsonSchema, options: Options): ValidateFunction {
+  // One validator a schema: two schemas may use one `$id`.
+  const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true, logger: false, ...options });
+  formats.default(ajv);
+  return ajv.compile(schema);
+}
+
+/** One fault of a document; the names lead from its root to the member at fault. */
+export interface SchemaFault {
+  names: readonly string[];
+  message: string;
+}
+
+/** Compiles the schema of a document that a person writes: all faults are told and not only the first. Throws like `compileSchema`. */
+export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => SchemaFault[] {
+  const ajv = new Ajv2020({ strict: false, allErrors: true, verbose: true, validateFormats: true, logger: false });
+  formats.default(ajv);
+  const validate = ajv.compile(schema);
+  return (value) => (validate(value) ? [] : plainFaults((validate.errors ?? []) as SchemaError[]));
+}
+
+/** As a SchemaCheck, but what fits is given back as the schema's types. */
+export type QueryCheck = (query: Readonly<Record<string, unknown>>) => { ok: true; value: Record<string, unknown> } | { ok: false; details: ProblemDetail[] };
+
+/**
+ * Compiles a schema for members that arrive as text, as those of a query do: where it asks for a number or a
+ * boolean, a text that says one passes, and a single value passes for a list of one. Throws like `compileSchema`.
+ */
+export function compileQuery(schema: JsonSchema): QueryCheck {
+  const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true, logger: false, coerceTypes: 'array' });
+  formats.default(ajv);
+  const validate = ajv.compile(schema);
+  return (query) => {
+    // The validator writes what it understood into the value; the caller keeps its own.
+    const value = structuredClone({ ...query });
+    if (validate(value)) return { ok: true, value };
+    return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(detail) };
+  };
+}
+
+function detail(error: ErrorObject): ProblemDetail {
+  const parent = error.instancePath
+    .split('/')
+    .slice(1)
+    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const { missingProperty, additionalProperty } = error.params as { missingProperty?: string; additionalProperty?: string };
+  if (missingProperty !== undefined) return { path: shown([...parent, missingProperty]), message: 'is required' };
+  if (additionalProperty !== undefined) return { path: shown([...parent, additionalProperty]), message: 'is not known here' };
+  return { path: shown(parent), message: error.message ?? 'is not valid' };
+}
+
+// As a caller would write it: `items[0].name`.
+function shown(segments: string[]): string {
+  return segments
+    .map((segment, index) => (/^\d+$/.test(segment) ? `[${segment}]` : `${index === 0 ? '' : '.'}${segment}`))
+    .join('')
+    .slice(0, 256);
+}

@@ -1,0 +1,37 @@
+// What an operator wants to know of a database without changing anything in it: its version, whether it keeps its
+// word, how far its clock is off, and which migrations it has. Facts only; what they mean is for whoever asks.
+import { systemClock } from '../clock.ts';
+import type { Database } from './database.ts';
+import { migrationState, type MigrationState } from './migrate.ts';
+
+export interface DatabaseFacts {
+  engine: Database['engine'];
+  version: string;
+  /** Of those that decide whether a commit is on the disk, the settings that are off. */
+  unsafeSettings: string[];
+  /** How far its clock is ahead of ours; the time of the question is allowed for. */
+  clockAheadMs: number;
+  answeredMs: number;
+  bytes: number;
+  migrations: MigrationState;
+}
+
+export async function databaseFacts(database: Database, migrations: { schema: string; directory: string }): Promise<DatabaseFacts> {
+  const { sql, engine, version } = database;
+  const startedMs = systemClock.monotonicMs();
+  const [clock] = await sql<{ at: Date }[]>`select clock_timestamp() as at`;
+  const answeredMs = systemClock.monotonicMs() - startedMs;
+  const off = await sql<{ name: string }[]>`
+    select name from pg_settings
+    where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name`;
+  const [size] = await sql<{ bytes: bigint }[]>`select pg_database_size(current_database()) as bytes`;
+  return {
+    engine,
+    version,
+    unsafeSettings: off.map(({ name }) => name),
+    clockAheadMs: Math.round((clock?.at.getTime() ?? 0) - (systemClock.now().getTime() - answeredMs / 2)),
+    answeredMs: Math.round(answeredMs * 10) / 10,
+    bytes: Number(size?.bytes ?? 0n),
+    migrations: await migrationState(database, migrations),
+  };
+}

@@ -1,0 +1,466 @@
+// The one door to data, and the only file that knows postgres.js: a PostgreSQL server or the embedded
+// engine behind one interface. Every wait in here has an end; what ends it, and whatever else means that
+// the database is away, reaches the caller as one Problem, 503 `database_unavailable` with Retry-After.
+import postgres from 'postgres';
+import type { Duplex } from 'node:stream';
+import { formatArray, parseArray } from './arrays.ts';
+import { openEmbedded } from './embedded.ts';
+import type { Log } from '../log.ts';
+import { Problem } from '../problem.ts';
+import { createPool, type Pool, type PoolState } from './pool.ts';
+import { dial, Frozen, watch } from './wire.ts';
+
+export { migrate } from './migrate.ts';
+
+interface Types extends Record<string, unknown> {
+  bigint: bigint;
+}
+
+/**
+ * Tagged template of postgres.js: values are parameters, `sql('name')`, `sql(object, ...columns)`,
+ * `sql.json`, `sql.array` and `sql.unsafe` as there. int8 is a bigint both ways. Cursors need a transaction.
+ */
+export type Sql = postgres.ISql<Types>;
+
+/** A transaction's own `sql`. It refuses to run once the transaction is over or its connection is lost. */
+export interface Tx extends Sql {
+  /** Runs the work so that its failure undoes it alone; the error is thrown on. */
+  savepoint<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+}
+
+export interface Queries {
+  sql: Sql;
+  /**
+   * Commits when the work resolves and rolls back when it throws. Never await an outer `sql` within: the
+   * embedded engine has one session, so it would wait for itself until the deadline.
+   */
+  tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+}
+
+export interface Database extends Queries {
+  engine: 'postgres' | 'embedded';
+  /** `select version()` of the engine. */
+  version: string;
+  /** Throws a Problem unless the database answers. */
+  ping(): Promise<void>;
+  /** The connections at this moment. */
+  pool(): PoolState;
+  /** From now on told how long each statement or transaction waited that did not get a connection at once. */
+  onPoolWait(waited: (ms: number) => void): void;
+  /**
+   * One connection beside the pool, with a deadline of its own and no statement timeout of ours: for
+   * migrations and for a library that begins its own transactions. The embedded engine shares its one
+   * session with it, so nothing session-wide (SET, session advisory locks) belongs here.
+   */
+  session(options: { deadlineMs: number }): Queries & { close(): Promise<void> };
+  /** The embedded cluster as a gzipped tar, fit for `connect({path, seed})`; undefined on PostgreSQL, which has pg_dump. */
+  dump?(): Promise<Uint8Array>;
+  /** Lets running statements finish for up to five seconds, then cuts them. Releases the data folder. */
+  close(): Promise<void>;
+}
+
+export interface DatabaseLimits {
+  /** Connections; the embedded engine always has one. */
+  maxConnections: number;
+  /** How long a caller waits for a free connection. */
+  queueMs: number;
+  connectMs: number;
+  /** No progress of an answer for this long destroys the connection. Above `statementMs`, so that a slow statement is told from a frozen server. */
+  deadlineMs: number;
+  statementMs: number;
+  lockMs: number;
+  idleInTransactionMs: number;
+}
+
+export const defaultLimits: DatabaseLimits = {
+  maxConnections: 10,
+  queueMs: 2_000,
+  connectMs: 3_000,
+  deadlineMs: 6_000,
+  statementMs: 5_000,
+  lockMs: 2_000,
+  idleInTransactionMs: 10_000,
+};
+
+/**
+ * `prepare: false` is for a pooler in transaction mode (`?prepare=false` in the URL does the same): no named
+ * statements, and the timeouts are set inside of transactions instead of at the connection's start.
+ */
+export type ConnectOptions = ({ url: string; prepare?: boolean } | { path: string; seed?: string; checkpointEveryMs?: number }) & {
+  limits?: Partial<DatabaseLimits>;
+};
+
+/**
+ * Opens the database and asks it once. Throws a Problem when it is away, when another process holds the
+ * data folder, or when the server would acknowledge what it has not written to disk.
+ */
+export async function connect(options: ConnectOptions, { log }: { log: Log }): Promise<Database> {
+  const limits = { ...defaultLimits, ...options.limits };
+  return 'url' in options ? connectServer(options, limits, log) : connectEmbedded(options, limits, log);
+}
+
+async function connectServer(options: { url: string; prepare?: boolean }, limits: DatabaseLimits, log: Log): Promise<Database> {
+  const settings = {
+    statement_timeout: limits.statementMs,
+    lock_timeout: limits.lockMs,
+    idle_in_transaction_session_timeout: limits.idleInTransactionMs,
+  };
+  const parsed = postgres(options.url).options;
+  const prepare = options.prepare ?? parsed.prepare;
+  const target = { hosts: parsed.host, ports: parsed.port, path: parsed.path || undefined, tls: parsed.ssl };
+  const make = (isPatient: boolean, deadlineMs: number, maxConnections: number): Connections => ({
+    maxConnections,
+    queueMs: limits.queueMs,
+    open: async () => watch(await dial(target, limits.connectMs), deadlineMs),
+    client: (socket) =>
+      createClient(options.url, {
+        ...clientOptions(socket, log),
+        ssl: false,
+        prepare,
+        // A pooler refuses unknown settings at start, or would hand them to another client.
+        connection: { application_name: 'townhall', TimeZone: 'UTC', ...(prepare && !isPatient ? settings : {}) },
+      }),
+    begin: prepare || isPatient
+      ? 'begin'
+      : ['begin', ...Object.entries(settings).map(([name, value]) => `set local ${name} = ${value}`)].join('; '),
+  });
+  const main = createQueries(make(false, limits.deadlineMs, limits.maxConnections));
+  try {
+    await requireDurability(main.sql);
+    return {
+      engine: 'postgres',
+      version: await readVersion(main.sql),
+      sql: main.sql,
+      tx: main.tx,
+      ping: () => ping(main.sql),
+      pool: main.pool,
+      onPoolWait: main.onPoolWait,
+      session: ({ deadlineMs }) => createQueries(make(true, deadlineMs, 1)),
+      close: main.close,
+    };
+  } catch (error) {
+    await main.close();
+    throw error;
+  }
+}
+
+async function connectEmbedded(options: { path: string; seed?: string; checkpointEveryMs?: number }, limits: DatabaseLimits, log: Log): Promise<Database> {
+  const engine = await openEmbedded({ ...options, idleInTransactionMs: limits.idleInTransactionMs, log });
+  const make = (isPatient: boolean, deadlineMs: number): Connections => ({
+    maxConnections: 1,
+    // A patient connection waits for its own statements, which may take as long as its deadline.
+    queueMs: isPatient ? deadlineMs : limits.queueMs,
+    open: async () => watch(await engine.dial({ patient: isPatient }), deadlineMs),
+    client: (socket) =>
+      createClient(undefined, { ...clientOptions(socket, log), host: 'localhost', user: 'postgres', database: 'postgres', ssl: false }),
+    begin: 'begin',
+  });
+  const main = createQueries(make(false, limits.deadlineMs));
+  try {
+    return {
+      engine: 'embedded',
+      version: await readVersion(main.sql),
+      sql: main.sql,
+      tx: main.tx,
+      ping: () => ping(main.sql),
+      pool: main.pool,
+      onPoolWait: main.onPoolWait,
+      session: ({ deadlineMs }) => createQueries(make(true, deadlineMs)),
+      dump: () => engine.dump(),
+      async close() {
+        await main.close();
+        await engine.close();
+      },
+    };
+  } catch (error) {
+    await engine.close();
+    throw error;
+  }
+}
+
+function createClient(url: string | undefined, options: object): postgres.Sql<Types> {
+  // `socket` and `max_pipeline` are read by postgres.js but missing from its types; the version is pinned.
+  return (url ? postgres(url, options) : postgres(options)) as unknown as postgres.Sql<Types>;
+}
+
+function clientOptions(socket: () => Duplex, log: Log) {
+  return {
+    socket,
+    max: 1,
+    // One query at a time on a connection: the deadline watches the one, and none waits behind another's lock.
+    max_pipeline: 0,
+    idle_timeout: 0,
+    max_lifetime: 0,
+    connect_timeout: 0,
+    fetch_types: false,
+    types: { bigint: postgres.BigInt, ...arrayTypes },
+    onnotice: (notice: postgres.Notice) => log.debug({ notice: notice['message'] }, 'database notice'),
+  };
+}
+
+// The built-in array types, whose numbers never change: [element, array, how an element is read].
+const text = (element: string): string => element;
+const json = (element: string): unknown => JSON.parse(element);
+const arrays: [element: number, array: number, parse: (element: string) => unknown][] = [
+  [16, 1000, (element) => element === 't'],
+  [17, 1001, (element) => Buffer.from(element.slice(2), 'hex')],
+  [20, 1016, BigInt],
+  [21, 1005, Number],
+  [23, 1007, Number],
+  [25, 1009, text],
+  [114, 199, json],
+  [700, 1021, Number],
+  [701, 1022, Number],
+  [1043, 1015, text],
+  [1082, 1182, (element) => new Date(element)],
+  [1114, 1115, (element) => new Date(element)],
+  [1184, 1185, (element) => new Date(element)],
+  [1700, 1231, text],
+  [2950, 2951, text],
+  [3802, 3807, json],
+];
+const arrayOf = new Map(arrays.map(([element, array]) => [element, array]));
+const arrayTypes = Object.fromEntries(
+  arrays.map(([, array, parse]) => [
+    `array${array}`,
+    {
+      to: array,
+      from: [array],
+      parse: (value: string) => parseArray(value, parse),
+      serialize: (value: unknown) => (Array.isArray(value) ? formatArray(value, parse === json) : String(value)),
+    },
+  ]),
+);
+
+interface Connections {
+  maxConnections: number;
+  queueMs: number;
+  open(): Promise<Duplex>;
+  client(socket: () => Duplex): postgres.Sql<Types>;
+  /** The statement that opens a transaction. */
+  begin: string;
+}
+
+/**
+ * What postgres.js makes of a template: a promise that starts when somebody waits for it, by giving itself
+ * to its handler. These members are not in its types; the version is pinned.
+ */
+interface Query extends Promise<unknown> {
+  handler: (query: Query) => void;
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+  cursorFn?: unknown;
+}
+
+/** A connection with a client of its own, which is thrown away with it. */
+interface Lease {
+  client: postgres.Sql<Types>;
+  isAlive: boolean;
+  run(query: Query): void;
+  end(): Promise<void>;
+}
+
+// postgres.js has a pool and transactions too, but its pool waits without an end, its client reconnects in
+// the middle of a transaction, and a statement after a lost connection is an uncaught exception in it. So
+// it is used one connection at a time, and a connection that is lost takes its client with it.
+function createQueries(connections: Connections): Queries & Pick<Database, 'pool' | 'onPoolWait' | 'close'> {
+  // Never connects: it makes the queries that any connection may run.
+  const maker = connections.client(() => {
+    throw new Error('This client makes queries and runs none.');
+  });
+  let waited: ((ms: number) => void) | undefined;
+  const pool = createPool<Lease>({
+    waited: (ms) => waited?.(ms),
+    max: connections.maxConnections,
+    queueMs: connections.queueMs,
+    open: (onLost) => openLease(connections, onLost),
+    isAlive: (lease) => lease.isAlive,
+    end: (lease) => lease.end(),
+    busy: () => unavailable('The database is busy; no connection came free in time.'),
+  });
+  return {
+    sql: createSql(maker, (query) => void runAlone(pool, query)),
+    tx: (work) => transact(pool, connections.begin, work),
+    pool: () => pool.state(),
+    onPoolWait: (told) => (waited = told),
+    close: () => pool.close(),
+  };
+}
+
+async function openLease(connections: Connections, onLost: () => void): Promise<Lease> {
+  let wire: Duplex;
+  try {
+    wire = await connections.open();
+  } catch (error) {
+    throw databaseProblem(error);
+  }
+  let isUsed = false;
+  const client = connections.client(() => {
+    if (isUsed) throw Object.assign(new Error('The connection was lost.'), { code: 'CONNECTION_CLOSED' });
+    isUsed = true;
+    return wire;
+  });
+  const execute = (client.unsafe('') as unknown as Query).handler;
+  const lease: Lease = {
+    client,
+    isAlive: true,
+    run: (query) => {
+      if (lease.isAlive) execute(query);
+      else query.reject(unavailable('The connection to the database was lost.'));
+    },
+    async end() {
+      lease.isAlive = false;
+      await client.end({ timeout: 1 });
+      wire.destroy();
+    },
+  };
+  // Before postgres.js adds its own listeners, so that nothing can be run on what is lost.
+  const lose = (): void => {
+    if (!lease.isAlive) return;
+    lease.isAlive = false;
+    onLost();
+    void client.end({ timeout: 0 });
+  };
+  wire.on('error', lose);
+  wire.on('end', lose);
+  wire.on('close', lose);
+  return lease;
+}
+
+async function runAlone(pool: Pool<Lease>, query: Query): Promise<void> {
+  if (query.cursorFn) return query.reject(new Error('A cursor needs a transaction: its connection must not be given away.'));
+  let lease: Lease;
+  try {
+    lease = await pool.acquire();
+  } catch (error) {
+    return query.reject(error);
+  }
+  onSettled(query, () => pool.release(lease));
+  lease.run(query);
+}
+
+async function transact<T>(pool: Pool<Lease>, begin: string, work: (tx: Tx) => Promise<T>): Promise<T> {
+  const lease = await pool.acquire();
+  let isOver = false;
+  let firstError: unknown;
+  let savepoints = 0;
+  const sql = createSql(lease.client, (query) => {
+    if (isOver) return query.reject(new Error('The transaction is over.'));
+    onSettled(query, (error) => (firstError ??= error));
+    lease.run(query);
+  });
+  const tx: Tx = Object.assign(sql, {
+    async savepoint<R>(inner: (tx: Tx) => Promise<R>): Promise<R> {
+      const name = `s${++savepoints}`;
+      await sql.unsafe(`savepoint ${name}`);
+      try {
+        return await inner(tx);
+      } catch (error) {
+        await sql.unsafe(`rollback to savepoint ${name}`);
+        firstError = undefined;
+        throw error;
+      }
+    },
+  });
+  try {
+    await sql.unsafe(begin);
+    const result = await work(tx);
+    // PostgreSQL answers the commit of a failed transaction with a mere "ROLLBACK".
+    const { command } = await sql.unsafe('commit');
+    if (command === 'ROLLBACK') throw firstError instanceof Error ? firstError : new Error('The transaction had failed and was rolled back.', { cause: firstError });
+    return result;
+  } catch (error) {
+    if (lease.isAlive) await sql.unsafe('rollback').catch(() => lease.end());
+    throw error;
+  } finally {
+    isOver = true;
+    pool.release(lease);
+  }
+}
+
+/** The template whose queries run where `run` takes them. Fragments inside of other queries never run. */
+function createSql(maker: postgres.Sql<Types>, run: (query: Query) => void): Sql {
+  const route = <T>(made: T): T => {
+    if (made instanceof Promise) (made as unknown as Query).handler = run;
+    return made;
+  };
+  const make = maker as unknown as (first: unknown, ...rest: unknown[]) => unknown;
+  // A list is a parameter of whatever type the statement wants there. postgres.js would declare the type of
+  // its first element, which is wrong for bigints, dates and booleans.
+  const asParameter = (value: unknown): unknown =>
+    Array.isArray(value) && value.length > 0 && !(value[0] instanceof Promise) ? maker.typed(value, 0) : value;
+  const call = (first: unknown, ...rest: unknown[]) => {
+    const isTemplate = Array.isArray(first) && 'raw' in first;
+    return route(make(first, ...(isTemplate ? rest.map(asParameter) : rest)));
+  };
+  return Object.assign(call, {
+    types: maker.types,
+    typed: maker.typed,
+    array: (list: unknown[], element = 0) => maker.typed(list, arrayOf.get(element) ?? 0),
+    json: maker.json,
+    unsafe: (...parameters: Parameters<Sql['unsafe']>) => route(maker.unsafe(...parameters)),
+    file: (...parameters: Parameters<Sql['file']>) => route(maker.file(...parameters)),
+    notify: (channel: string, payload: string) => (call as unknown as Sql)`select pg_notify(${channel}, ${payload})`,
+  }) as unknown as Sql;
+}
+
+/** Tells once when the query has ended, before its caller hears of it, and lets only Problems and SQL errors out. */
+function onSettled(query: Query, ended: (error?: unknown) => void): void {
+  const { resolve, reject } = query;
+  let isSettled = false;
+  const settle = (error?: unknown): void => {
+    if (isSettled) return;
+    isSettled = true;
+    ended(error);
+  };
+  query.resolve = (value) => {
+    settle();
+    resolve(value);
+  };
+  query.reject = (error) => {
+    const translated = databaseProblem(error);
+    settle(translated);
+    reject(translated);
+  };
+}
+
+async function ping(sql: Sql): Promise<void> {
+  await sql`select 1`;
+}
+
+async function readVersion(sql: Sql): Promise<string> {
+  const [row] = await sql<{ version: string }[]>`select version()`;
+  return row?.version ?? '';
+}
+
+async function requireDurability(sql: Sql): Promise<void> {
+  const off = await sql<{ name: string }[]>`
+    select name from pg_settings
+    where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name`;
+  if (off.length === 0) return;
+  const names = off.map(({ name }) => name).join(' and ');
+  throw unavailable(`The PostgreSQL server has ${names} off, so it would acknowledge what a power cut can take away. Turn it on.`);
+}
+
+// Classes and codes that mean "not now": connection trouble, out of resources, shutting down or starting,
+// a statement or a lock that took too long, a replica that takes no writes.
+const awayClasses = ['08', '53', '57', '58'];
+const awayCodes = new Set(['25006', '25P03', '55P03']);
+const awaySystemCodes = new Set([
+  'CONNECTION_CLOSED', 'CONNECTION_DESTROYED', 'CONNECTION_ENDED', 'CONNECT_TIMEOUT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOENT',
+  'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOTFOUND', 'EAI_AGAIN', 'ERR_STREAM_DESTROYED', 'ERR_STREAM_WRITE_AFTER_END',
+]);
+
+/** What a failure of the database is to a caller: a Problem when it may pass, else the error itself, an SQL error with its `code`. */
+function databaseProblem(error: unknown): unknown {
+  if (error instanceof Problem) return error;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const isAway = error instanceof postgres.PostgresError
+    ? awayClasses.includes(code.slice(0, 2)) || awayCodes.has(code)
+    : error instanceof Frozen || awaySystemCodes.has(code);
+  return isAway ? unavailable('The database does not answer at the moment.', error) : error;
+}
+
+function unavailable(message: string, cause?: unknown): Problem {
+  return new Problem('unavailable', 'database_unavailable', message, { cause, headers: { 'retry-after': '2' } });
+}

@@ -1,0 +1,54 @@
+// One process a data folder. The lock is a file lock of the operating system, taken through node:sqlite
+// because Node has no flock of its own: the kernel drops it with the process, so a killed holder leaves
+// nothing behind, a reused process id deceives nobody, and two starters cannot both take over.
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { Problem } from '../problem.ts';
+
+const lockFile = 'townhall.lock';
+// The process id is written beside the lock, for the refused opener's message alone; nothing is decided by it.
+const holderFile = 'townhall.pid';
+
+export interface FolderLock {
+  release(): void;
+}
+
+/**
+ * Takes the folder or throws a Problem that names the holder, whether that is another process or this
+ * one. Nothing else in this process may open `townhall.lock`: closing any descriptor of it would drop
+ * the lock.
+ */
+export function lockFolder(folder: string): FolderLock {
+  const holder = join(folder, holderFile);
+  const lock = new DatabaseSync(join(folder, lockFile), { timeout: 0 });
+  try {
+    lock.exec('BEGIN EXCLUSIVE');
+  } catch (cause) {
+    lock.close();
+    throw new Problem(
+      'unavailable',
+      'database_unavailable',
+      `The data folder ${folder} is held by ${holderName(holder)}. It takes one process at a time: stop that one, or give this one a folder of its own.`,
+      { cause },
+    );
+  }
+  writeFileSync(holder, `${process.pid}\n`, { mode: 0o600 });
+  return {
+    release() {
+      rmSync(holder, { force: true });
+      lock.close();
+    },
+  };
+}
+
+function holderName(holder: string): string {
+  try {
+    const pid = Number(readFileSync(holder, 'utf8'));
+    if (pid === process.pid) return `process ${pid}, which is this one`;
+    if (pid > 0) return `process ${pid}`;
+  } catch {
+    // The holder is between taking the lock and writing its name.
+  }
+  return 'another process';
+}

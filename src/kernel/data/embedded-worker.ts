@@ -1,0 +1,335 @@
+// The thread in which the embedded PostgreSQL lives. PGlite has one session and answers synchronously,
+// so it is kept off the server's event loop; peers take turns, and one that is inside a transaction keeps
+// its turn until the transaction ends. A commit is on the disk before its answer leaves this file.
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { parentPort, workerData } from 'node:worker_threads';
+import { createGunzip } from 'node:zlib';
+import { PGlite } from '@electric-sql/pglite';
+import { NodeFS } from '@electric-sql/pglite/nodefs';
+import { isSingleExecutable, readBytes, readPieces, shipped } from '../assets.ts';
+
+/** What the thread is started with. */
+export interface EmbeddedStart {
+  /** The cluster's folder; made from the seed when it does not exist. */
+  cluster: string;
+  /** A gzipped tar of an initialized cluster, or null: then initdb runs, which takes seconds. */
+  seed: string | null;
+  idleInTransactionMs: number;
+  /** How often the size of the log since the last checkpoint is looked at. */
+  checkpointEveryMs: number;
+}
+
+/** `query` carries whole protocol messages up to a Sync, Flush or simple Query; each gets one `answer`. */
+export type ToWorker =
+  | { kind: 'query'; peer: number; bytes: Uint8Array }
+  | { kind: 'leave'; peer: number }
+  | { kind: 'dump' }
+  | { kind: 'stop' };
+
+export type FromWorker =
+  | { kind: 'ready' }
+  | { kind: 'answer'; peer: number; bytes: Uint8Array }
+  | { kind: 'notify'; peer: number; bytes: Uint8Array }
+  | { kind: 'left'; peer: number }
+  | { kind: 'expelled'; peer: number; bytes: Uint8Array }
+  | { kind: 'dumped'; bytes: Uint8Array }
+  | { kind: 'stopped' };
+
+// PGlite's own list without `-F`, which turns fsync off. `fsync` must be named as the method because the
+// default, fdatasync, is an empty call in PGlite's file layer. 8 MB of buffers cost a tenth of the memory
+// that its default does and are no slower: the operating system caches the same pages.
+const startParams = [
+  '--single', '-O', '-j',
+  '-c', 'search_path=public',
+  '-c', 'exit_on_error=false',
+  '-c', 'log_checkpoints=false',
+  '-c', 'max_worker_processes=0',
+  '-c', 'max_parallel_workers=0',
+  '-c', 'max_parallel_workers_per_gather=0',
+  '-c', 'max_parallel_maintenance_workers=0',
+  '-c', 'io_method=sync',
+  '-c', 'fsync=on',
+  '-c', 'full_page_writes=on',
+  '-c', 'synchronous_commit=on',
+  '-c', 'wal_sync_method=fsync',
+  '-c', 'shared_buffers=8MB',
+  '-c', 'timezone=UTC',
+];
+
+/** PGlite's folder file system, whose fsync does nothing, with one that asks the disk. */
+class DurableFolder extends NodeFS {
+  override async init(...[pg, options]: Parameters<NodeFS['init']>): ReturnType<NodeFS['init']> {
+    const prepared = await super.init(pg, options);
+    const preRun = prepared.emscriptenOpts.preRun ?? [];
+    (preRun as ((module: EmscriptenModule) => void)[]).push(({ FS, NODEFS }) => {
+      NODEFS.stream_ops.fsync = (stream) => {
+        try {
+          fsyncSync(stream.nfd);
+          return 0;
+        } catch (error) {
+          // PostgreSQL must hear of it: a failed fsync of the log ends in its PANIC, never in an answer.
+          throw new FS.ErrnoError(NODEFS.convertNodeCode(error));
+        }
+      };
+    });
+    return { emscriptenOpts: { ...prepared.emscriptenOpts, preRun } };
+  }
+}
+
+interface EmscriptenModule {
+  FS: { ErrnoError: new (errno: number) => Error };
+  NODEFS: { stream_ops: { fsync?: (stream: { nfd: number }) => number }; convertNodeCode(error: unknown): number };
+}
+
+// In its single-user mode PostgreSQL never makes a checkpoint by itself, so the log would grow for ever and
+// a start after a crash would read all of it. This is looked at while nobody is inside a transaction.
+const checkpointAboveBytes = 32 * 1024 * 1024;
+const askWhetherDue = `select from pg_control_checkpoint() where pg_current_wal_insert_lsn() - redo_lsn > ${checkpointAboveBytes}`;
+
+const sync = Uint8Array.of(0x53, 0, 0, 0, 4);
+
+if (parentPort) void serve(parentPort, workerData as EmbeddedStart);
+
+async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart): Promise<void> {
+  const engine = await openCluster(start);
+  const waiting: { peer: number; bytes: Uint8Array }[] = [];
+  let holder: number | null = null;
+  let idleTimer: NodeJS.Timeout | undefined;
+  const checkpointTimer = setInterval(checkpointWhenDue, start.checkpointEveryMs);
+
+  port.on('message', (message: ToWorker) => {
+    if (message.kind === 'query') {
+      waiting.push(message);
+      serveWaiting();
+    } else if (message.kind === 'leave') {
+      forget(message.peer);
+      send({ kind: 'left', peer: message.peer });
+      serveWaiting();
+    } else if (message.kind === 'dump') {
+      void dump();
+    } else {
+      void stop();
+    }
+  });
+  send({ kind: 'ready' });
+
+  function send(message: FromWorker): void {
+    const bytes = 'bytes' in message ? message.bytes : undefined;
+    port.postMessage(message, bytes?.buffer instanceof ArrayBuffer ? [bytes.buffer] : []);
+  }
+
+  function serveWaiting(): void {
+    for (;;) {
+      const index = holder === null ? 0 : waiting.findIndex(({ peer }) => peer === holder);
+      const [next] = index < 0 ? [] : waiting.splice(index, 1);
+      if (!next) break;
+      const bytes = run(next.bytes);
+      holder = isIdle(bytes) ? null : next.peer;
+      // NotificationResponse is for every peer, since all share one session.
+      for (const news of messages(bytes, 'A')) send({ kind: 'notify', peer: next.peer, bytes: news });
+      send({ kind: 'answer', peer: next.peer, bytes });
+    }
+    clearTimeout(idleTimer);
+    if (holder !== null) idleTimer = setTimeout(expelHolder, start.idleInTransactionMs);
+  }
+
+  function run(bytes: Uint8Array): Uint8Array {
+    const answer = engine.run(bytes);
+    // After a PANIC the memory of the engine is not to be trusted. The supervisor starts another thread,
+    // which recovers from the log; no answer has left for what was not committed.
+    if (engine.panic()) process.exit(1);
+    return answer;
+  }
+
+  function forget(peer: number): void {
+    for (let index = waiting.length - 1; index >= 0; index--) {
+      if (waiting[index]?.peer === peer) waiting.splice(index, 1);
+    }
+    if (holder !== peer) return;
+    holder = null;
+    if (!isIdle(run(sync))) run(simpleQuery('rollback'));
+  }
+
+  function expelHolder(): void {
+    const peer = holder;
+    if (peer === null) return;
+    forget(peer);
+    send({ kind: 'expelled', peer, bytes: fatalError('25P03', 'terminating connection due to idle-in-transaction timeout') });
+    serveWaiting();
+  }
+
+  function checkpointWhenDue(): void {
+    if (holder !== null) return;
+    const isDue = messages(run(simpleQuery(askWhetherDue)), 'D').length > 0;
+    if (isDue) run(simpleQuery('checkpoint'));
+  }
+
+  async function dump(): Promise<void> {
+    run(simpleQuery('checkpoint'));
+    send({ kind: 'dumped', bytes: await engine.dump() });
+  }
+
+  async function stop(): Promise<void> {
+    clearTimeout(idleTimer);
+    clearInterval(checkpointTimer);
+    if (holder !== null) forget(holder);
+    await engine.close();
+    send({ kind: 'stopped' });
+    port.close();
+  }
+}
+
+async function openCluster({ cluster, seed }: EmbeddedStart) {
+  if (!existsSync(cluster)) {
+    if (seed) await plant(seed, cluster);
+    else await initialize(cluster);
+  }
+  let panicked = false;
+  const db = await PGlite.create({
+    fs: new DurableFolder(cluster),
+    startParams,
+    ...(await engineFiles()),
+    onStderr: (line) => {
+      if (/\bPANIC:/.test(line)) panicked = true;
+      return false;
+    },
+  });
+  return {
+    run: (bytes: Uint8Array) => db.execProtocolRawSync(bytes),
+    panic: () => panicked,
+    dump: async () => new Uint8Array(await (await db.dumpDataDir('gzip')).arrayBuffer()),
+    close: () => db.close(),
+  };
+}
+
+/** PGlite finds its files beside its own code; in the single executable there is no beside. */
+async function engineFiles() {
+  if (!isSingleExecutable) return {};
+  const file = (name: string) => readBytes(shipped(`packages/@electric-sql/pglite/${name}`));
+  const [engine, initdb, data] = await Promise.all([file('pglite.wasm'), file('initdb.wasm'), file('pglite.data')]);
+  return {
+    pgliteWasmModule: await WebAssembly.compile(engine as BufferSource),
+    initdbWasmModule: await WebAssembly.compile(initdb as BufferSource),
+    fsBundle: new Blob([data as BlobPart]),
+  };
+}
+
+/**
+ * Unpacks the seed beside its place and renames it there once all of it is on the disk, so that a start
+ * which is killed leaves nothing half. It goes through in small pieces: unpacked at once, a hundred
+ * megabytes would stay with the process for its life.
+ */
+async function plant(seed: string, cluster: string): Promise<void> {
+  const growing = `${cluster}.new`;
+  rmSync(growing, { recursive: true, force: true });
+  mkdirSync(growing, { mode: 0o700 });
+  const made = [growing];
+  let pending: Buffer = Buffer.alloc(0);
+  let file: number | undefined;
+  let missing = 0;
+  let padding = 0;
+  for await (const chunk of readPieces(seed).pipe(createGunzip({ chunkSize: 256 * 1024 })) as AsyncIterable<Buffer>) {
+    pending = pending.length > 0 ? Buffer.concat([pending, chunk]) : chunk;
+    for (;;) {
+      if (file !== undefined) {
+        const part = pending.subarray(0, missing);
+        for (let written = 0; written < part.length; ) written += writeSync(file, part, written);
+        pending = pending.subarray(part.length);
+        missing -= part.length;
+        if (missing > 0) break;
+        closeSync(file);
+        file = undefined;
+      }
+      if (pending.length < padding + 512) break;
+      const entry = tarEntry(pending.subarray(padding, padding + 512));
+      if (!entry) break;
+      pending = pending.subarray(padding + 512);
+      padding = (512 - (entry.bytes % 512)) % 512;
+      const target = join(growing, entry.name);
+      if (!target.startsWith(growing)) throw new Error(`The seed ${seed} names a file outside of itself: ${entry.name}`);
+      made.push(target);
+      if (entry.isFolder) {
+        mkdirSync(target, { recursive: true, mode: 0o700 });
+      } else {
+        file = openSync(target, 'wx', 0o600);
+        missing = entry.bytes;
+      }
+    }
+  }
+  if (file !== undefined || !existsSync(join(growing, 'PG_VERSION'))) throw new Error(`The seed ${seed} is not whole.`);
+  await syncAll(made);
+  renameSync(growing, cluster);
+  syncPath(dirname(cluster));
+}
+
+/** The slow way to a first cluster, for a checkout whose seed was not made. */
+async function initialize(cluster: string): Promise<void> {
+  const growing = `${cluster}.new`;
+  rmSync(growing, { recursive: true, force: true });
+  mkdirSync(growing, { mode: 0o700 });
+  const db = await PGlite.create({ fs: new DurableFolder(growing), startParams, ...(await engineFiles()), initDbStartParams: ['--wal-segsize=1'] });
+  await db.close();
+  renameSync(growing, cluster);
+  syncPath(dirname(cluster));
+}
+
+/** Several at once, because a file system writes what is asked together in one go: half the time of one by one. */
+async function syncAll(paths: string[]): Promise<void> {
+  const rest = paths.values();
+  await Promise.all(
+    Array.from({ length: 16 }, async () => {
+      for (const path of rest) {
+        await using file = await open(path);
+        await file.sync();
+      }
+    }),
+  );
+}
+
+function syncPath(path: string): void {
+  const file = openSync(path, 'r');
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** One header of a ustar archive, as PGlite and `tar` write it for a cluster: short names, no links. Undefined at its end. */
+function tarEntry(header: Buffer): { name: string; isFolder: boolean; bytes: number } | undefined {
+  if (header[0] === 0) return undefined;
+  const text = (from: number, length: number): string => header.toString('latin1', from, from + length).replace(/\0.*$/s, '');
+  const prefix = text(257, 5) === 'ustar' ? text(345, 155) : '';
+  return { name: `${prefix}/${text(0, 100)}`, isFolder: header[156] === 0x35, bytes: Number.parseInt(text(124, 12), 8) || 0 };
+}
+
+/** Whether the answer ends in ReadyForQuery outside of a transaction: the peer's turn is over. */
+function isIdle(answer: Uint8Array): boolean {
+  return answer.at(-6) === 0x5a && answer.at(-1) === 0x49;
+}
+
+/** The messages of one type within an answer. */
+function messages(answer: Uint8Array, type: string): Uint8Array[] {
+  const view = new DataView(answer.buffer, answer.byteOffset, answer.byteLength);
+  const found: Uint8Array[] = [];
+  for (let at = 0; at + 5 <= answer.length; ) {
+    const end = at + 1 + view.getUint32(at + 1);
+    if (answer[at] === type.charCodeAt(0)) found.push(answer.slice(at, end));
+    at = end;
+  }
+  return found;
+}
+
+function simpleQuery(text: string): Uint8Array {
+  const message = Buffer.from(`Q\0\0\0\0${text}\0`);
+  message.writeUInt32BE(message.length - 1, 1);
+  return message;
+}
+
+function fatalError(code: string, text: string): Uint8Array {
+  const message = Buffer.from(`E\0\0\0\0SFATAL\0VFATAL\0C${code}\0M${text}\0\0`);
+  message.writeUInt32BE(message.length - 1, 1);
+  return new Uint8Array(message);
+}

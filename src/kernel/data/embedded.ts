@@ -1,0 +1,283 @@
+// The embedded PostgreSQL as seen from the server's thread: its data folder, its lock, its worker, and
+// streams that speak the PostgreSQL protocol with it. With it a folder is a database: one process at a
+// time, durable at every commit.
+import { chmodSync, existsSync, mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Duplex } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
+import { isShipped, shipped, startThread } from '../assets.ts';
+import { lockFolder } from './embedded-lock.ts';
+import type { EmbeddedStart, FromWorker, ToWorker } from './embedded-worker.ts';
+import type { Log } from '../log.ts';
+
+export interface EmbeddedOptions {
+  /** The data folder; made, readable by its owner alone, when it does not exist. */
+  path: string;
+  /** What a first start is made from: a gzipped tar of a cluster. The one that `prepare` built when absent. */
+  seed?: string | undefined;
+  idleInTransactionMs: number;
+  /** 30 seconds when absent. */
+  checkpointEveryMs?: number | undefined;
+  log: Log;
+}
+
+export interface Embedded {
+  /** A new stream to the engine. `patient` ones may keep it busy for longer than `stuckMs`, as a migration does. */
+  dial(options?: { patient?: boolean }): Promise<Duplex>;
+  /** The whole cluster as a gzipped tar, which is a seed again. Nothing else is answered while it is made. */
+  dump(): Promise<Uint8Array>;
+  /** Ends the thread after a checkpoint and releases the folder. Open streams are destroyed. */
+  close(): Promise<void>;
+}
+
+// How long an answer that its asker no longer waits for may keep the engine busy. A wasm engine cannot be
+// told to stop a statement, but it can be killed and started again, since whatever it committed is on disk.
+const stuckMs = 5_000;
+
+/** Locks the folder and starts the engine; resolves when it answers. Throws a Problem when the folder is held. */
+export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
+  const folder = resolve(options.path);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  // mkdir leaves the mode of a folder that was there, and the umask may have taken from it.
+  chmodSync(folder, 0o700);
+  const lock = lockFolder(folder);
+  const start: EmbeddedStart = {
+    cluster: join(folder, 'pg'),
+    seed: options.seed ?? builtSeed(),
+    idleInTransactionMs: options.idleInTransactionMs,
+    checkpointEveryMs: options.checkpointEveryMs ?? 30_000,
+  };
+  if (!existsSync(start.cluster)) {
+    options.log.info({ folder, from: start.seed ? 'seed' : 'initdb' }, 'making the embedded database');
+  }
+  // V8's optimizing compiler takes 550 MB to optimize the engine's largest functions, for no speed that we
+  // could measure. The first flag implies the others only when it is given on the command line.
+  for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering']) setFlagsFromString(flag);
+  try {
+    return await supervise(start, { log: options.log, release: () => lock.release() });
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+async function supervise(start: EmbeddedStart, { log, release }: { log: Log; release: () => void }): Promise<Embedded> {
+  let engine: Promise<Engine> | undefined = startEngine(start);
+  let isClosing = false;
+  await engine;
+
+  function running(): Promise<Engine> {
+    if (isClosing) throw new Error('The embedded database is closed.');
+    engine ??= startEngine(start);
+    const current = engine;
+    current.then(
+      ({ gone }) => gone.then((reason) => {
+        if (engine !== current) return;
+        engine = undefined;
+        if (!isClosing) log.error({ reason }, 'the embedded database stopped and is started again when it is asked next');
+      }),
+      () => {
+        if (engine === current) engine = undefined;
+      },
+    );
+    return current;
+  }
+
+  await running();
+  return {
+    dial: async ({ patient = false } = {}) => (await running()).dial(patient),
+    dump: async () => (await running()).dump(),
+    async close() {
+      if (isClosing) return;
+      isClosing = true;
+      try {
+        await (await engine?.catch(() => undefined))?.stop();
+      } finally {
+        release();
+      }
+    },
+  };
+}
+
+interface Engine {
+  dial(patient: boolean): Duplex;
+  dump(): Promise<Uint8Array>;
+  stop(): Promise<void>;
+  /** Resolves with the reason once the thread has ended, wanted or not. */
+  gone: Promise<string>;
+}
+
+interface Peer {
+  stream: Duplex;
+  isPatient: boolean;
+  /** Batches sent whose answers have not come. */
+  unanswered: number;
+}
+
+async function startEngine(start: EmbeddedStart): Promise<Engine> {
+  const worker = startThread('src/kernel/data/embedded-worker', { workerData: start, env: {}, execArgv: [], name: 'embedded-postgres', resourceLimits: { maxYoungGenerationSizeMb: 6 } });
+  const peers = new Map<number, Peer>();
+  const leaving = new Map<number, NodeJS.Timeout>();
+  const ready = Promise.withResolvers<void>();
+  const gone = Promise.withResolvers<string>();
+  let dumped = Promise.withResolvers<Uint8Array>();
+  let failure: Error | undefined;
+  let nextPeer = 1;
+  let isGone = false;
+  // Whoever waits for them is told; nobody waiting is no fault.
+  ready.promise.catch(() => undefined);
+  dumped.promise.catch(() => undefined);
+
+  worker.on('message', (message: FromWorker) => {
+    if (message.kind === 'ready') ready.resolve();
+    else if (message.kind === 'answer') answer(message.peer, message.bytes);
+    else if (message.kind === 'notify') notifyOthers(message.peer, message.bytes);
+    else if (message.kind === 'expelled') expel(message.peer, message.bytes);
+    else if (message.kind === 'dumped') dumped.resolve(message.bytes);
+    else if (message.kind === 'left') {
+      clearTimeout(leaving.get(message.peer));
+      leaving.delete(message.peer);
+    }
+  });
+  worker.on('error', (error) => {
+    failure = error instanceof Error ? error : new Error(String(error));
+  });
+  worker.on('exit', (code) => {
+    const reason = failure ?? new Error(`The embedded database's thread ended with code ${code}.`);
+    isGone = true;
+    for (const timer of leaving.values()) clearTimeout(timer);
+    for (const { stream } of peers.values()) stream.destroy(reason);
+    ready.reject(reason);
+    dumped.reject(reason);
+    gone.resolve(reason.message);
+  });
+  await ready.promise;
+
+  function send(message: ToWorker): void {
+    worker.postMessage(message, 'bytes' in message ? [message.bytes.buffer as ArrayBuffer] : []);
+  }
+
+  function dial(isPatient: boolean): Duplex {
+    const number = nextPeer++;
+    const stream = protocolStream({
+      send(bytes) {
+        peer.unanswered += 1;
+        send({ kind: 'query', peer: number, bytes });
+      },
+      leave() {
+        peers.delete(number);
+        send({ kind: 'leave', peer: number });
+        if (peer.unanswered > 0 && !isGone) leaving.set(number, setTimeout(killStuck, stuckMs, number));
+      },
+    });
+    const peer: Peer = { stream, isPatient, unanswered: 0 };
+    peers.set(number, peer);
+    return stream;
+  }
+
+  function answer(number: number, bytes: Uint8Array): void {
+    const peer = peers.get(number);
+    if (!peer) return;
+    peer.unanswered -= 1;
+    if (bytes.length > 0) peer.stream.push(bytes);
+  }
+
+  function notifyOthers(sender: number, bytes: Uint8Array): void {
+    for (const [number, { stream }] of peers) if (number !== sender) stream.push(bytes);
+  }
+
+  function expel(number: number, bytes: Uint8Array): void {
+    const stream = peers.get(number)?.stream;
+    stream?.push(bytes);
+    stream?.push(null);
+    stream?.end();
+  }
+
+  function killStuck(number: number): void {
+    const isSomeonePatient = [...peers.values()].some((peer) => peer.isPatient && peer.unanswered > 0);
+    if (isSomeonePatient) {
+      leaving.set(number, setTimeout(killStuck, stuckMs, number));
+      return;
+    }
+    failure = new Error('A statement that nobody waited for any longer was ended with its engine.');
+    void worker.terminate();
+  }
+
+  return {
+    dial,
+    dump() {
+      dumped = Promise.withResolvers();
+      send({ kind: 'dump' });
+      return dumped.promise;
+    },
+    async stop() {
+      for (const { stream } of peers.values()) stream.destroy();
+      send({ kind: 'stop' });
+      await gone.promise;
+    },
+    gone: gone.promise,
+  };
+}
+
+// AuthenticationOk, BackendKeyData and ReadyForQuery: a worker of our own needs no login.
+const startupAnswer = Buffer.from([
+  0x52, 0, 0, 0, 8, 0, 0, 0, 0,
+  0x4b, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0,
+  0x5a, 0, 0, 0, 5, 0x49,
+]);
+
+/**
+ * The client's end: takes protocol messages, hands them on in batches that end where the client waits for
+ * an answer (Sync, Flush, Query).
+ */
+function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; leave: () => void }): Duplex {
+  let received: Buffer = Buffer.alloc(0);
+  let hasStarted = false;
+  const stream = new Duplex({
+    read() {
+      // Answers are pushed as they come; the engine has one answer in flight at a time.
+    },
+    write(chunk: Buffer, _encoding, done) {
+      received = received.length > 0 ? Buffer.concat([received, chunk]) : chunk;
+      if (!hasStarted && received.length >= 4 && received.length >= received.readUInt32BE(0)) {
+        hasStarted = true;
+        received = received.subarray(received.readUInt32BE(0));
+        // Never from within the write: postgres.js drops what it writes while it is being answered.
+        setImmediate(() => stream.push(startupAnswer));
+      }
+      if (hasStarted) sendBatches();
+      done();
+    },
+    final(done) {
+      stream.push(null);
+      done();
+    },
+    destroy(error, done) {
+      leave();
+      done(error);
+    },
+  });
+  function sendBatches(): void {
+    let end = 0;
+    for (let at = 0; at + 5 <= received.length; ) {
+      const next = at + 1 + received.readUInt32BE(at + 1);
+      if (next > received.length) break;
+      if (endsBatch.has(received[at] ?? 0)) end = next;
+      at = next;
+    }
+    if (end === 0) return;
+    // A copy, because its memory is given away to the worker.
+    send(new Uint8Array(received.subarray(0, end)));
+    received = received.subarray(end);
+  }
+  // postgres.js says goodbye only to a stream that calls itself open.
+  Object.defineProperty(stream, 'readyState', { get: () => (stream.destroyed ? 'closed' : 'open') });
+  return stream;
+}
+
+const endsBatch = new Set([...'SHQ'].map((letter) => letter.charCodeAt(0)));
+
+function builtSeed(): string | null {
+  const seed = shipped('build/pglite-seed.tgz');
+  return isShipped(seed) ? seed : null;
+}

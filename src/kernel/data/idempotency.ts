@@ -1,0 +1,200 @@
+// Calls that may be repeated without being done twice: the first answer under an Idempotency-Key is kept for a
+// day and given again. A call that runs holds its key by a lease, so that a crash frees it after a while.
+import { createHash, randomUUID } from 'node:crypto';
+import { createBackground } from '../background.ts';
+import type { Clock } from '../clock.ts';
+import type { Database, Tx } from './database.ts';
+import type { Log } from '../log.ts';
+import { asProblem, Problem, renderProblem } from '../problem.ts';
+
+export interface KeyedCall {
+  operationId: string;
+  /** Who repeats: a user or an administrator, whatever their token; null for a guest, whose key means nothing. */
+  caller: string | null;
+  key: string | undefined;
+  /** Everything that makes two calls the same one. */
+  request: { path: unknown; query: unknown; body: unknown; rawBody: Uint8Array };
+  requestId: string;
+  /** The answer holds a secret and is not kept. */
+  isSecret: boolean;
+  signal: AbortSignal;
+}
+
+interface Answer {
+  status: number;
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+/** Keeps the answer in the transaction that it tells of, so that no crash can come between the two. */
+export type Remember = (tx: Tx, answer: { status: number; body?: unknown }) => Promise<void>;
+
+export interface Idempotency {
+  /**
+   * Runs the work, or gives the answer that it had. Throws 409 while it still runs or when its answer was not
+   * kept, and 422 when the key was used for something else.
+   */
+  around<Reply extends Answer>(call: KeyedCall, work: (remember: Remember) => Promise<Reply>): Promise<Reply | Answer>;
+  close(): Promise<void>;
+}
+
+export interface IdempotencyOptions {
+  database: Database;
+  /** The surface's schema; it has the table `idempotency`. */
+  schema: string;
+  clock: Pick<Clock, 'monotonicMs'>;
+  log: Log;
+  /** How long a call that fell silent keeps its key. */
+  leaseMs?: number;
+  keepSeconds?: number;
+}
+
+interface Row {
+  request: Buffer;
+  state: 'running' | 'done' | 'opaque';
+  status: number | null;
+  body: string | null;
+  leaseSeconds: number;
+}
+
+const maximumBodyBytes = 64 * 1024;
+const forgetEveryMs = 60_000;
+/** For work without a key, whose answers are kept nowhere. */
+export const rememberNothing: Remember = async () => {};
+
+export function createIdempotency(options: IdempotencyOptions): Idempotency {
+  const { database, clock, log, leaseMs = 60_000, keepSeconds = 24 * 3600 } = options;
+  const { sql } = database;
+  const table = `${options.schema}.idempotency`;
+  const now = () => sql.unsafe(`${options.schema}.townhall_now()`);
+  const background = createBackground(log);
+  let forgottenAtMs = Number.NEGATIVE_INFINITY;
+
+  /** Null when the key is ours now, otherwise what is known of it. */
+  async function claim(scope: Buffer, request: Buffer, run: string): Promise<Row | null> {
+    // One statement decides among any number at once; a row that is over is taken over.
+    const [ours] = await sql`
+      insert into ${sql(table)} as i (scope, request, run, state, lease_until, expires_at)
+      values (${scope}, ${request}, ${run}, 'running', ${now()} + make_interval(secs => ${leaseMs / 1_000}),
+        ${now()} + make_interval(secs => ${keepSeconds}))
+      on conflict (scope) do update set request = excluded.request, run = excluded.run, state = 'running', status = null,
+        body = null, lease_until = excluded.lease_until, expires_at = excluded.expires_at
+      where i.expires_at <= ${now()} or (i.state = 'running' and i.lease_until <= ${now()})
+      returning 1`;
+    if (ours) return null;
+    const [row] = await sql<Row[]>`
+      select request, state, status, body, extract(epoch from lease_until - ${now()})::float8 as "leaseSeconds"
+      from ${sql(table)} where scope = ${scope}`;
+    // Freed between the two statements: whoever had it is done with it.
+    return row ?? claim(scope, request, run);
+  }
+
+  async function keep(own: Tx | typeof sql, scope: Buffer, run: string, answer: { status: number; body?: unknown }, isSecret: boolean): Promise<void> {
+    const text = isSecret || answer.body === undefined ? undefined : JSON.stringify(answer.body);
+    const body = text === undefined || Buffer.byteLength(text) > maximumBodyBytes ? null : text;
+    await own`
+      update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${answer.status}, body = ${body}
+      where scope = ${scope} and run = ${run} and state = 'running'`;
+  }
+
+  async function release(scope: Buffer, run: string): Promise<void> {
+    await sql`delete from ${sql(table)} where scope = ${scope} and run = ${run} and state = 'running'`;
+  }
+
+  function forgetOld(): void {
+    if (clock.monotonicMs() - forgottenAtMs < forgetEveryMs) return;
+    forgottenAtMs = clock.monotonicMs();
+    background.run('forget old answers', () => sql`
+      delete from ${sql(table)} where scope in (
+        select scope from ${sql(table)} where expires_at <= ${now()} order by expires_at limit 1000 for update skip locked)`);
+  }
+
+  /** Never throws: the caller has its answer, and the lease frees a key that could not be settled. */
+  async function settle(what: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      log.warn({ err: error }, what);
+    }
+  }
+
+  return {
+    async around(call, work) {
+      const { caller, key } = call;
+      if (caller === null || key === undefined) return work(rememberNothing);
+      const scope = digest(JSON.stringify([caller, call.operationId, key]));
+      const request = requestDigest(call.request);
+      const run = randomUUID();
+      const known = await claim(scope, request, run);
+      if (known !== null) return again(known, request);
+      forgetOld();
+      const renewal = setInterval(() => {
+        background.run(`lease ${run}`, () => sql`
+          update ${sql(table)} set lease_until = ${now()} + make_interval(secs => ${leaseMs / 1_000})
+          where scope = ${scope} and run = ${run} and state = 'running'`);
+      }, leaseMs / 3);
+      let isKept = false;
+      try {
+        const reply = await work(async (tx, answer) => {
+          await keep(tx, scope, run, answer, call.isSecret);
+          isKept = true;
+        });
+        if (!isKept) await settle('an answer could not be kept', () => keep(sql, scope, run, reply, call.isSecret));
+        return reply;
+      } catch (error) {
+        const problem = asProblem(error);
+        if (isRefusal(problem) || call.signal.aborted) await settle('a key could not be freed', () => release(scope, run));
+        else await settle('a failure could not be kept', () => keep(sql, scope, run, { status: problem.status, body: renderProblem(problem, call.requestId) }, false));
+        throw error;
+      } finally {
+        clearInterval(renewal);
+      }
+    },
+    close: () => background.settled(),
+  };
+}
+
+/** What is refused has done nothing, so it may be tried again; a failure in the midst of it may not. */
+function isRefusal({ status }: Problem): boolean {
+  return status < 500 || status === 503;
+}
+
+function again(known: Row, request: Buffer): Answer {
+  if (!known.request.equals(request)) {
+    throw new Problem('impossible', 'idempotency_key_reused', 'This Idempotency-Key was used for another request; use a new one.', { param: 'Idempotency-Key' });
+  }
+  if (known.state === 'running') {
+    throw new Problem('conflict', 'idempotency_key_in_use', 'The first call with this Idempotency-Key still runs.', { param: 'Idempotency-Key', headers: { 'retry-after': '1' } });
+  }
+  if (known.state === 'opaque' || known.body === null || known.status === null) {
+    throw new Problem('conflict', 'result_not_replayable', 'This call was made already; its answer is not kept.', { param: 'Idempotency-Key' });
+  }
+  const headers = { 'idempotent-replayed': 'true', ...(known.status >= 400 ? { 'x-should-retry': 'false' } : {}) };
+  return { status: known.status, body: JSON.parse(known.body), headers };
+}
+
+function requestDigest({ path, query, body, rawBody }: KeyedCall['request']): Buffer {
+  const parts = JSON.stringify([canonical(path), canonical(query)]);
+  // A JSON body is the same one whatever the order and spacing of its members are.
+  return digest(parts, body !== undefined && isPlain(body) ? JSON.stringify(canonical(body)) : rawBody);
+}
+
+function digest(...parts: (string | Uint8Array)[]): Buffer {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part).update('\0');
+  return hash.digest();
+}
+
+/** Whether it came from JSON, and not from a form with files. */
+function isPlain(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return true;
+  return !(value instanceof Uint8Array) && Object.values(value).every(isPlain);
+}
+
+function canonical(value: unknown): unknown {
+  // The first item tells a list from an object, which becomes the list of its members in order.
+  if (Array.isArray(value)) return ['list', ...value.map(canonical)];
+  if (typeof value !== 'object' || value === null) return value;
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return ['object', ...members.map(([name, member]) => [name, canonical(member)])];
+}

@@ -1,0 +1,139 @@
+// Brings one schema to the newest of its ordered `NNNN_name.sql` files. All that is pending is applied in
+// one transaction under an advisory lock: two starters cannot both apply a file, and a killed one leaves nothing half.
+import { createHash } from 'node:crypto';
+import { listFiles, readText } from '../assets.ts';
+import type { Log } from '../log.ts';
+
+/** What a database must have to be migrated. */
+export interface Migratable {
+  session(options: { deadlineMs: number }): {
+    tx<T>(work: (tx: MigrationTx) => Promise<T>): Promise<T>;
+    close(): Promise<void>;
+  };
+}
+
+interface MigrationTx {
+  (template: TemplateStringsArray, ...values: string[]): PromiseLike<Record<string, unknown>[]>;
+  unsafe(text: string): PromiseLike<readonly Record<string, unknown>[]>;
+}
+
+export interface MigrateOptions {
+  /** Made when absent, with `<schema>.townhall_now()` and the ledger `<schema>.migrations`. */
+  schema: string;
+  directory: string;
+  log: Log;
+}
+
+interface Migration {
+  name: string;
+  text: string;
+  checksum: string;
+}
+
+// A migration may rewrite a table; it waits for other starters as long, and no statement timeout applies.
+const deadlineMs = 10 * 60_000;
+
+/**
+ * Returns the names of the files applied by this call. Throws when a file changed after it was applied or
+ * stands before one that was. Ledger entries without a file are a newer release's and left alone.
+ */
+export async function migrate(database: Migratable, options: MigrateOptions): Promise<{ applied: string[] }> {
+  const { schema, log } = options;
+  if (!/^[a-z][a-z0-9_]*$/.test(schema)) throw new Error(`"${schema}" is no name for a schema.`);
+  const migrations = await readMigrations(options.directory);
+  const session = database.session({ deadlineMs });
+  try {
+    const applied = await session.tx(async (tx) => {
+      await tx.unsafe(`set local statement_timeout = 0; set local lock_timeout = 0; set local idle_in_transaction_session_timeout = 0`);
+      await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.migrate.${schema}`}, 0))`;
+      await prepareSchema(tx, schema);
+      return applyPending(tx, schema, migrations);
+    });
+    if (applied.length > 0) log.info({ schema, applied }, 'migrated the database');
+    return { applied };
+  } finally {
+    await session.close();
+  }
+}
+
+/** How a schema stands against the files of this installation. */
+export interface MigrationState {
+  applied: number;
+  /** Files that are not applied yet; all of them where the schema was never made. */
+  pending: string[];
+  /** Files that are not what was applied under their name. */
+  altered: string[];
+  /** What a newer release has applied. */
+  unknown: string[];
+}
+
+/** Looks, and changes nothing. */
+export async function migrationState(database: { sql: MigrationTx }, { schema, directory }: { schema: string; directory: string }): Promise<MigrationState> {
+  const migrations = await readMigrations(directory);
+  const [found] = await database.sql`select to_regclass(${`${schema}.migrations`})::text as ledger`;
+  const rows = found?.['ledger'] ? await database.sql.unsafe(`select name, checksum from ${schema}.migrations order by name`) : [];
+  const checksums = new Map(rows.map(({ name, checksum }) => [String(name), String(checksum)]));
+  const names = new Set(migrations.map(({ name }) => name));
+  return {
+    applied: checksums.size,
+    pending: migrations.flatMap(({ name }) => (checksums.has(name) ? [] : [name])),
+    altered: migrations.flatMap(({ name, checksum }) => (checksums.has(name) && checksums.get(name) !== checksum ? [name] : [])),
+    unknown: [...checksums.keys()].filter((name) => !names.has(name)),
+  };
+}
+
+async function readMigrations(directory: string): Promise<Migration[]> {
+  const names = (await listFiles(directory)).filter((name) => name.endsWith('.sql'));
+  const misnamed = names.find((name) => !/^\d{4}_[a-z0-9_]+\.sql$/.test(name));
+  if (misnamed) throw new Error(`The migration "${misnamed}" is not named NNNN_name.sql.`);
+  for (const [index, name] of names.entries()) {
+    const before = names[index - 1];
+    if (before?.slice(0, 4) === name.slice(0, 4)) throw new Error(`The migrations "${before}" and "${name}" have one number.`);
+  }
+  return Promise.all(
+    names.map(async (name) => {
+      const text = await readText(`${directory}/${name}`);
+      return { name, text, checksum: createHash('sha256').update(text).digest('hex') };
+    }),
+  );
+}
+
+async function prepareSchema(tx: MigrationTx, schema: string): Promise<void> {
+  const [found] = await tx`select to_regclass(${`${schema}.migrations`}) as ledger`;
+  if (found?.['ledger']) return;
+  // townhall_now() stands still within a transaction, as now() does. The setting is for tests, which shift
+  // the time of their own connection with it; unset it costs one comparison.
+  await tx.unsafe(`
+    create schema if not exists ${schema};
+    create table ${schema}.migrations (
+      name text primary key,
+      checksum text not null,
+      applied_at timestamptz not null default now()
+    );
+    create function ${schema}.townhall_now() returns timestamptz language sql stable parallel safe as $$
+      select now() + coalesce(nullif(current_setting('townhall.clock_shift', true), ''), '0')::interval
+    $$;
+  `);
+}
+
+async function applyPending(tx: MigrationTx, schema: string, migrations: Migration[]): Promise<string[]> {
+  const ledger = await tx.unsafe(`select name, checksum from ${schema}.migrations`);
+  const checksums = new Map(ledger.map(({ name, checksum }) => [String(name), String(checksum)]));
+  const newest = migrations.findLast(({ name }) => checksums.has(name))?.name ?? '';
+  const applied: string[] = [];
+  for (const { name, text, checksum } of migrations) {
+    const known = checksums.get(name);
+    if (known === checksum) continue;
+    if (known) throw new Error(`The migration "${name}" was changed after it had been applied to the schema ${schema}.`);
+    if (name < newest) throw new Error(`The migration "${name}" stands before "${newest}", which is applied already.`);
+    try {
+      await tx.unsafe(text);
+    } catch (cause) {
+      throw new Error(`The migration "${name}" failed: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    }
+    // Both are safe to write out: a name has passed its pattern and a checksum is hexadecimal.
+    await tx.unsafe(`insert into ${schema}.migrations (name, checksum) values ('${name}', '${checksum}')`);
+    applied.push(name);
+  }
+  return applied;
+}

@@ -1,0 +1,56 @@
+// Serves pages that are inside of the single executable, as a folder on the disk is served otherwise: an index for a
+// folder, an address for its content, nothing that is not in the list.
+import { createHash } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { listFiles, readBytes } from '../assets.ts';
+
+const mediaTypes: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  json: 'application/json; charset=utf-8',
+  svg: 'image/svg+xml',
+};
+
+interface Page {
+  content: Uint8Array;
+  headers: Record<string, string>;
+}
+
+/** For a mount point: the address has lost its prefix. What there is no page for goes on to `next`. */
+export function serveShipped(folder: string): (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => Promise<void> {
+  let names: Promise<ReadonlySet<string>> | undefined;
+  const pages = new Map<string, Page>();
+
+  async function find(name: string): Promise<Page | undefined> {
+    names ??= listFiles(folder).then((found) => new Set(found));
+    if (!(await names).has(name)) return undefined;
+    let page = pages.get(name);
+    if (page === undefined) {
+      const content = await readBytes(`${folder}/${name}`);
+      const etag = `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`;
+      page = { content, headers: { 'content-type': mediaTypes[name.split('.').pop() ?? ''] ?? 'application/octet-stream', 'content-length': String(content.byteLength), etag } };
+      pages.set(name, page);
+    }
+    return page;
+  }
+
+  return async (request, response, next) => {
+    const [address = '/'] = (request.url ?? '/').split('?');
+    const [original = ''] = ('originalUrl' in request ? String(request.originalUrl) : '').split('?');
+    // Without the slash the links of an index would be relative to the folder above it.
+    if (address === '/' && !original.endsWith('/')) {
+      response.writeHead(301, { location: `${original}/` }).end();
+      return;
+    }
+    const page = await find(address.endsWith('/') ? `${address.slice(1)}index.html` : address.slice(1));
+    if (page === undefined) {
+      next();
+    } else if (request.headers['if-none-match'] === page.headers['etag']) {
+      response.writeHead(304, { etag: page.headers['etag'] }).end();
+    } else {
+      response.writeHead(200, page.headers);
+      response.end(request.method === 'HEAD' ? undefined : page.content);
+    }
+  };
+}

@@ -1,0 +1,333 @@
+// Streams to a client and event streams from an upstream; the only file that knows eventsource-parser.
+// The rules it keeps: never more in memory than one frame and the socket's own buffer, a reader that stalls
+// is dropped, a client that goes away stops the producer, and a cut stream never looks like a whole one.
+import type { ServerResponse } from 'node:http';
+import { createParser } from 'eventsource-parser';
+import type { SseEvent } from '../contract/operation.ts';
+import { Problem } from '../problem.ts';
+
+export interface StreamLimits {
+  /** Between two comments that keep proxies from closing a quiet stream. */
+  heartbeatMs: number;
+  /** A client that takes nothing for so long is dropped. */
+  stallMs: number;
+}
+
+export const defaultStreamLimits: StreamLimits = { heartbeatMs: 15_000, stallMs: 60_000 };
+
+/** `failed` means that the producer threw; the error has been given to `onError`. */
+export type StreamOutcome = 'completed' | 'client_gone' | 'stalled' | 'failed';
+
+/** Writing in pieces bounds what a stalled client can hold of one large frame, well under 1 MiB. */
+const pieceBytes = 64 * 1024;
+
+export interface EventStreamOptions {
+  end?: string;
+  limits: StreamLimits;
+  /** The last words after the producer threw, as whole frames. */
+  onError: (error: unknown) => string;
+}
+
+/** Writes events until they end, then ends the response. The head must have been written. */
+export async function writeEvents(
+  response: ServerResponse,
+  events: AsyncIterable<SseEvent<unknown>>,
+  options: EventStreamOptions,
+): Promise<StreamOutcome> {
+  const outlet = openOutlet(response, options.limits);
+  sendHead(response);
+  const heartbeat = setInterval(() => outlet.writeIfQuiet(': hb\n\n'), options.limits.heartbeatMs);
+  try {
+    const outcome = await pump(outlet, events, (event) => Buffer.from(frame(event)));
+    if (outcome !== 'completed') return outcome;
+    if (options.end !== undefined && !(await outlet.write(Buffer.from(`data: ${options.end}\n\n`)))) return outlet.loss();
+    response.end();
+    return 'completed';
+  } catch (error) {
+    if (outlet.closed()) return outlet.loss();
+    if (await outlet.write(Buffer.from(options.onError(error)))) response.end();
+    return 'failed';
+  } finally {
+    clearInterval(heartbeat);
+    outlet.release();
+  }
+}
+
+/**
+ * Hands bytes on as they come. When the producer throws after the first byte the connection is destroyed,
+ * because nothing else tells the client that what it has is not all.
+ */
+export async function writeContent(
+  response: ServerResponse,
+  content: AsyncIterable<Uint8Array>,
+  options: { limits: StreamLimits; onError: (error: unknown) => void },
+): Promise<StreamOutcome> {
+  const outlet = openOutlet(response, options.limits);
+  sendHead(response);
+  try {
+    const outcome = await pump(outlet, content, (bytes) => bytes);
+    if (outcome === 'completed') response.end();
+    return outcome;
+  } catch (error) {
+    if (outlet.closed()) return outlet.loss();
+    options.onError(error);
+    // What came before the fault is still the client's.
+    response.socket?.uncork();
+    response.destroy();
+    return 'failed';
+  } finally {
+    outlet.release();
+  }
+}
+
+// The head leaves at once, so that the client knows it was accepted before the first event exists. What is there to
+// follow it already leaves in the same packet: a call into the system costs more than all that we do for an event.
+function sendHead(response: ServerResponse): void {
+  const { socket } = response;
+  socket?.cork();
+  response.flushHeaders();
+  if (socket) process.nextTick(() => socket.uncork());
+}
+
+/** Stops a producer that nobody reads. Its own failure to stop is of no interest any more. */
+export function discard(source: AsyncIterable<unknown>): void {
+  stop(source[Symbol.asyncIterator]());
+}
+
+function stop(iterator: AsyncIterator<unknown>): void {
+  // Not awaited: a generator that waits for its upstream answers only when that ends, and what ends it is
+  // the call's abort signal.
+  iterator.return?.().catch(() => {});
+}
+
+async function pump<T>(outlet: Outlet, source: AsyncIterable<T>, toBytes: (item: T) => Uint8Array): Promise<StreamOutcome> {
+  const iterator = source[Symbol.asyncIterator]();
+  for (;;) {
+    const step = await outlet.unlessClosed(iterator.next());
+    if (step === undefined) {
+      stop(iterator);
+      return outlet.loss();
+    }
+    if (step.done) return 'completed';
+    let bytes: Uint8Array;
+    try {
+      bytes = toBytes(step.value);
+    } catch (error) {
+      stop(iterator);
+      throw error;
+    }
+    const written = outlet.write(bytes);
+    if (!(written === true || (await written))) {
+      stop(iterator);
+      return outlet.loss();
+    }
+  }
+}
+
+function frame(event: SseEvent<unknown>): string {
+  const lines: string[] = [];
+  if (event.id !== undefined) lines.push(`id: ${fieldValue(event.id)}\n`);
+  if (event.event !== undefined) lines.push(`event: ${fieldValue(event.event)}\n`);
+  const data = JSON.stringify(event.data);
+  if (data === undefined) throw new Error('An event without data cannot be written.');
+  // JSON has no raw line break, so one data line always suffices.
+  lines.push(`data: ${data}\n\n`);
+  return lines.join('');
+}
+
+function fieldValue(value: string): string {
+  if (/[\r\n\0]/.test(value)) throw new Error('A field of an event may not hold a line break.');
+  return value;
+}
+
+interface Outlet {
+  /** True when the bytes are on their way and more may follow; waits while the client is slow. */
+  write(bytes: Uint8Array): true | Promise<boolean>;
+  /** Skipped in the middle of a frame and while the client is slow. */
+  writeIfQuiet(text: string): void;
+  /** The promise's value, or undefined as soon as the client is gone. */
+  unlessClosed<T>(promise: Promise<T>): Promise<T | undefined>;
+  closed(): boolean;
+  loss(): 'client_gone' | 'stalled';
+  release(): void;
+}
+
+function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
+  let closed = response.destroyed || response.closed;
+  let stalled = false;
+  let busy = false;
+  // One slot rather than Promise.race: a race leaves a reaction on the long-lived promise for every event.
+  let onClosed: (() => void) | undefined;
+
+  function markClosed(): void {
+    closed = true;
+    onClosed?.();
+  }
+  response.once('close', markClosed);
+
+  function room(): Promise<boolean> {
+    return new Promise((resolve) => {
+      const settle = (free: boolean) => {
+        clearTimeout(timer);
+        response.off('drain', drained);
+        onClosed = undefined;
+        resolve(free);
+      };
+      const drained = () => settle(true);
+      const timer = setTimeout(() => {
+        stalled = true;
+        response.destroy();
+        settle(false);
+      }, limits.stallMs);
+      onClosed = () => settle(false);
+      response.once('drain', drained);
+    });
+  }
+
+  async function writePieces(bytes: Uint8Array): Promise<boolean> {
+    busy = true;
+    try {
+      for (let at = 0; at < bytes.byteLength; at += pieceBytes) {
+        if (closed) return false;
+        if (!response.write(bytes.subarray(at, at + pieceBytes)) && !(await room())) return false;
+      }
+      return true;
+    } finally {
+      busy = false;
+    }
+  }
+
+  return {
+    write(bytes) {
+      if (closed) return Promise.resolve(false);
+      if (bytes.byteLength === 0) return true;
+      if (bytes.byteLength > pieceBytes) return writePieces(bytes);
+      if (response.write(bytes)) return true;
+      busy = true;
+      return room().finally(() => {
+        busy = false;
+      });
+    },
+    writeIfQuiet(text) {
+      if (!closed && !busy && !response.writableNeedDrain) response.write(text);
+    },
+    unlessClosed(promise) {
+      return new Promise((resolve, reject) => {
+        if (closed) {
+          promise.catch(() => {});
+          resolve(undefined);
+          return;
+        }
+        onClosed = () => resolve(undefined);
+        promise.then(resolve, reject).finally(() => {
+          onClosed = undefined;
+        });
+      });
+    },
+    closed: () => closed,
+    loss: () => (stalled ? 'stalled' : 'client_gone'),
+    release: () => response.off('close', markClosed),
+  };
+}
+
+export interface ReadEventsOptions {
+  /** A line or an event beyond this is an attack or an accident. */
+  maxLineBytes?: number;
+  /** Between two chunks; a comment counts as life. */
+  idleTimeoutMs: number;
+  signal?: AbortSignal;
+}
+
+export interface ReceivedEvent {
+  event: string | undefined;
+  id: string | undefined;
+  data: string;
+}
+
+/**
+ * The events of an upstream's stream. Throws a Problem on a line that is too long, on invalid UTF-8 and on
+ * silence, and the signal's reason when it is aborted. An event without its final blank line is dropped, so the caller must
+ * look for the stream's own end mark to know that it is whole.
+ */
+export async function* readEvents(stream: AsyncIterable<Uint8Array>, options: ReadEventsOptions): AsyncGenerator<ReceivedEvent, void, void> {
+  const maximum = options.maxLineBytes ?? 1024 * 1024;
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  let pending: ReceivedEvent[] = [];
+  let tooLong = false;
+  const parser = createParser({
+    maxBufferSize: maximum,
+    onEvent: ({ event, id, data }) => {
+      if (data.length > maximum) tooLong = true;
+      else pending.push({ event, id, data });
+    },
+    onError: (error) => {
+      if (error.type === 'max-buffer-size-exceeded') tooLong = true;
+    },
+  });
+  const iterator = stream[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const step = await nextChunk(iterator, options);
+      const text = decode(decoder, step.done ? undefined : step.value);
+      if (text !== '') {
+        try {
+          parser.feed(text);
+        } catch (cause) {
+          throw failed('An event of the upstream is too large.', cause);
+        }
+      }
+      const ready = pending;
+      pending = [];
+      yield* ready;
+      if (tooLong) throw failed('An event of the upstream is too large.');
+      if (step.done) return;
+    }
+  } finally {
+    stop(iterator);
+  }
+}
+
+function decode(decoder: InstanceType<typeof TextDecoder>, bytes: Uint8Array | undefined): string {
+  try {
+    return bytes ? decoder.decode(bytes, { stream: true }) : decoder.decode();
+  } catch (cause) {
+    throw failed('The upstream sent text that is not UTF-8.', cause);
+  }
+}
+
+function failed(message: string, cause?: unknown): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', message, { cause });
+}
+
+function nextChunk(iterator: AsyncIterator<Uint8Array>, options: ReadEventsOptions): Promise<IteratorResult<Uint8Array, unknown>> {
+  const { idleTimeoutMs, signal } = options;
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    const finish = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', aborted);
+    };
+    const aborted = () => {
+      finish();
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      finish();
+      reject(new Problem('upstream_timeout', 'upstream_timeout', 'The upstream fell silent in the middle of its answer.'));
+    }, idleTimeoutMs);
+    signal?.addEventListener('abort', aborted, { once: true });
+    iterator.next().then(
+      (step) => {
+        finish();
+        resolve(step);
+      },
+      (error: unknown) => {
+        finish();
+        reject(error);
+      },
+    );
+  });
+}

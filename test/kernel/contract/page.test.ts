@@ -1,0 +1,30 @@
+// Pages and their cursors.
+import { describe, expect, test } from 'vitest';
+import { decodeCursor, encodeCursor, isText, isTextPair, limitOf, page } from '../../../src/kernel/contract/page.ts';
+
+describe('a page', () => {
+  test('leads to the next as long as there is more, and keeps the place of its last item', () => {
+    const first = page(['a', 'b', 'c'], 2, (row) => row);
+    expect(first.items).toEqual(['a', 'b']);
+    expect(decodeCursor(first.next_cursor ?? '', isText)).toBe('b');
+    expect(page(['c'], 2, (row) => row)).toEqual({ items: ['c'], next_cursor: null });
+    expect(page([], 2, () => 'x')).toEqual({ items: [], next_cursor: null });
+  });
+
+  test('has 100 items unless asked otherwise, and 500 at most', () => {
+    expect([limitOf({}), limitOf({ limit: 7 }), limitOf({ limit: 10_000 })]).toEqual([100, 7, 500]);
+  });
+});
+
+describe('a cursor', () => {
+  test('carries what was put in', () => {
+    expect(decodeCursor(encodeCursor(['2026-11-20 09:00:00.123456+00', 'bur_ü']), isTextPair)).toEqual(['2026-11-20 09:00:00.123456+00', 'bur_ü']);
+  });
+
+  test.each(['', '%%%', 'bnVsbA', Buffer.from('{"a":1}').toString('base64url'), Buffer.from('["a"').toString('base64url'), encodeCursor(['a', 'b\u0000']), encodeCursor(['a', 1])])(
+    'that we did not make is the caller’s fault: %s',
+    (cursor) => {
+      expect(() => decodeCursor(cursor, isTextPair)).toThrow(expect.objectContaining({ status: 400, param: 'cursor' }));
+    },
+  );
+});

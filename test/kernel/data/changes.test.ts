@@ -1,0 +1,88 @@
+// News between replicas through one row.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createChanges, type Changes } from '../../../src/kernel/data/changes.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import type { Database } from '../../../src/kernel/data/database.ts';
+import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
+import { until } from '../world.ts';
+
+let place: TestDatabase;
+const started: Changes[] = [];
+beforeEach(async () => {
+  place = await testDatabase();
+});
+afterEach(async () => {
+  for (const changes of started.splice(0)) await changes.stop();
+  await place.close();
+});
+
+function replica(database: Pick<Database, 'sql'> = place.database) {
+  const changes = createChanges({ database, schema: 'gateway', clock: systemClock, log: silentLog, everyMs: 10 });
+  started.push(changes);
+  let told = 0;
+  changes.onChange(() => (told += 1));
+  changes.start();
+  return { changes, told: () => told };
+}
+
+describe('changes', () => {
+  test('tell each replica once at its start and once for a change, after the commit', async () => {
+    const [one, other] = [replica(), replica()];
+    await until(() => one.told() === 1 && other.told() === 1, 'both were told at their start');
+    let seenInside = 0;
+    await place.database.tx(async (tx) => {
+      await one.changes.bump(tx);
+      seenInside = other.told();
+    });
+    await until(() => one.told() === 2 && other.told() === 2, 'both were told of the change');
+    expect(seenInside).toBe(1);
+  });
+
+  test('are not told of when they were rolled back', async () => {
+    const one = replica();
+    await until(() => one.told() === 1, 'it was told at its start');
+    await expect(place.database.tx(async (tx) => {
+      await one.changes.bump(tx);
+      throw new Error('undone');
+    })).rejects.toThrow('undone');
+    await place.database.tx((tx) => one.changes.bump(tx));
+    await until(() => one.told() > 1, 'it was told of the change that stayed');
+    expect(one.told()).toBe(2);
+  });
+
+  test('tell again after the database was away, whether something changed or not', async () => {
+    let isAway = false;
+    const { sql } = place.database;
+    const flaky = Object.assign(
+      (...parameters: Parameters<typeof sql>) => {
+        if (isAway && Array.isArray(parameters[0])) return Promise.reject(new Error('away'));
+        return (sql as unknown as (...given: unknown[]) => unknown)(...parameters);
+      },
+      {},
+    ) as unknown as typeof sql;
+    const one = replica({ sql: flaky });
+    await until(() => one.told() === 1, 'it was told at its start');
+    isAway = true;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(one.told()).toBe(1);
+    isAway = false;
+    await until(() => one.told() === 2, 'it was told once the database was back');
+  });
+
+  test('reach the other listeners when one of them throws', async () => {
+    const one = replica();
+    one.changes.onChange(() => {
+      throw new Error('a bad listener');
+    });
+    let reached = 0;
+    const stop = one.changes.onChange(() => (reached += 1));
+    await until(() => one.told() === 1, 'it was told at its start');
+    await place.database.tx((tx) => one.changes.bump(tx));
+    await until(() => one.told() === 2 && reached > 0, 'the listener behind the bad one was reached');
+    stop();
+    const before = reached;
+    await place.database.tx((tx) => one.changes.bump(tx));
+    await until(() => one.told() === 3, 'the first listener was told');
+    expect(reached).toBe(before);
+  });
+});

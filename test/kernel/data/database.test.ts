@@ -1,0 +1,309 @@
+// What the code may expect of a database, whichever engine it is.
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { connect } from '../../../src/kernel/data/database.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
+import { makeDatabase, silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
+
+let world: TestDatabase;
+
+beforeAll(async () => {
+  world = await testDatabase({ isEmpty: true });
+  await world.database.sql`
+    create table things (
+      thing_id bigint generated always as identity primary key,
+      name text not null unique,
+      amount bigint not null default 0 check (amount >= 0),
+      tags text[] not null default '{}',
+      body jsonb
+    )`;
+});
+
+afterAll(() => world?.close());
+
+describe('values', () => {
+  it('gives int8 as bigint, also in arrays, and takes bigint', async () => {
+    const huge = 9_007_199_254_740_993n;
+    const [row] = await world.database.sql`select ${huge}::int8 as value, array[1, ${huge}]::int8[] as list, count(*) as count from generate_series(1, 3)`;
+    expect(row).toEqual({ value: huge, list: [1n, huge], count: 3n });
+  });
+
+  it('keeps JSON, text arrays, times, bytes and null as they were', async () => {
+    const { sql } = world.database;
+    const time = new Date('2026-11-01T10:11:12.345Z');
+    const body = { nested: [1, 'two', null, { three: 'ü"\\' }] };
+    const [row] = await sql`
+      select ${sql.json(body)}::jsonb as body, ${['a', 'b,c', '"d"']}::text[] as tags, ${time}::timestamptz as time,
+        ${Buffer.from([0, 1, 255])}::bytea as bytes, ${null}::text as nothing, ${true}::boolean as yes`;
+    expect(row).toEqual({ body, tags: ['a', 'b,c', '"d"'], time, bytes: Buffer.from([0, 1, 255]), nothing: null, yes: true });
+  });
+
+  it('takes and gives lists of every kind', async () => {
+    const { sql } = world.database;
+    const time = new Date('2026-11-01T10:11:12.345Z');
+    const values = { numbers: [1, -2], bigints: [1n, 2n ** 60n], yes: [true, false], times: [time], odd: ['', 'NULL', '{', 'a"\\b', ' '], nested: [[1, 2], [3, 4]], none: [] };
+    const [row] = await sql`
+      select ${values.numbers}::int4[] as numbers, ${values.bigints}::int8[] as bigints, ${values.yes}::boolean[] as yes,
+        ${values.times}::timestamptz[] as times, ${values.odd}::text[] as odd, ${values.nested}::int4[] as nested,
+        ${values.none}::text[] as none, ${sql.array(['x', 'y'])}::text[] as helped`;
+    expect(row).toEqual({ ...values, helped: ['x', 'y'] });
+    expect(await sql`select ${[null, 'x'] as string[]}::text[] as list`).toEqual([{ list: [null, 'x'] }]);
+    expect(await sql`select n from generate_series(1::int8, 4) n where n = any(${[2n, 3n]})`).toEqual([{ n: 2n }, { n: 3n }]);
+    expect(await sql`select array[${sql.json({ a: [1] })}::jsonb] as list`).toEqual([{ list: [{ a: [1] }] }]);
+  });
+
+  it('takes helpers, fragments and lists', async () => {
+    const { sql } = world.database;
+    await sql`insert into things ${sql([{ name: 'first', tags: ['x'] }, { name: 'second', tags: [] }], 'name', 'tags')}`;
+    const filter = sql`where name in ${sql(['first', 'second'])} and name = any(${['first']})`;
+    expect(await sql`select name, tags from things ${filter}`).toEqual([{ name: 'first', tags: ['x'] }]);
+  });
+
+  it('runs several statements of one text', async () => {
+    const results = await world.database.sql.unsafe('select 1 as a; select 2 as b');
+    expect(results).toEqual([[{ a: 1 }], [{ b: 2 }]]);
+  });
+
+  it('refuses an undefined value and goes on', async () => {
+    const missing = undefined as unknown as string;
+    await expect(world.database.sql`select ${missing} as value`).rejects.toMatchObject({ code: 'UNDEFINED_VALUE' });
+    await world.database.ping();
+  });
+
+  it('gives an answer of many rows whole', async () => {
+    const rows = await world.database.sql`select n, repeat('x', 200) as filler from generate_series(1, 20000) n`;
+    expect(rows).toHaveLength(20_000);
+    expect(rows.at(-1)?.['n']).toBe(20_000);
+  });
+});
+
+describe('errors', () => {
+  it('lets an SQL error through with its code, and the connection is good after it', async () => {
+    const { sql } = world.database;
+    await sql`insert into things (name) values ('taken')`;
+    await expect(sql`insert into things (name) values ('taken')`).rejects.toMatchObject({ code: '23505' });
+    await expect(sql`select * from nothing_of_the_kind`).rejects.toMatchObject({ code: '42P01' });
+    await expect(sql`insert into things (name, amount) values ('poor', -1)`).rejects.toMatchObject({ code: '23514' });
+    expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+  });
+});
+
+describe('transactions', () => {
+  it('commits what resolved and undoes what threw', async () => {
+    const { tx, sql } = world.database;
+    const answer = await tx(async (inner) => {
+      await inner`insert into things (name) values ('kept')`;
+      return 'done';
+    });
+    const undone = tx(async (inner) => {
+      await inner`insert into things (name) values ('lost')`;
+      throw new Error('changed my mind');
+    });
+    await expect(undone).rejects.toThrow('changed my mind');
+    expect(answer).toBe('done');
+    expect(await sql`select name from things where name in ('kept', 'lost')`).toEqual([{ name: 'kept' }]);
+  });
+
+  it('undoes a savepoint alone', async () => {
+    const { tx, sql } = world.database;
+    await tx(async (outer) => {
+      await outer`insert into things (name) values ('outer')`;
+      const inner = outer.savepoint(async (point) => {
+        await point`insert into things (name) values ('inner')`;
+        await point`insert into things (name) values ('outer')`;
+      });
+      await expect(inner).rejects.toMatchObject({ code: '23505' });
+      expect(await outer.savepoint((point) => point`select 1 as one`)).toEqual([{ one: 1 }]);
+    });
+    expect(await sql`select name from things where name in ('outer', 'inner')`).toEqual([{ name: 'outer' }]);
+  });
+
+  it('never calls a failed transaction committed, though its error was caught', async () => {
+    const { tx, sql } = world.database;
+    const work = tx(async (inner) => {
+      await inner`insert into things (name) values ('silenced')`;
+      await inner`select 1 / 0`.catch(() => undefined);
+    });
+    await expect(work).rejects.toMatchObject({ code: '22012' });
+    expect(await sql`select 1 from things where name = 'silenced'`).toEqual([]);
+  });
+
+  it('refuses to run on after its end', async () => {
+    const { tx } = world.database;
+    const kept = await tx(async (inner) => ({ inner }));
+    await expect(kept.inner`select 1`).rejects.toThrow('The transaction is over.');
+  });
+
+  it('keeps many at once apart', async () => {
+    const { tx, sql } = world.database;
+    await sql`insert into things (name) values ('counter')`;
+    await Promise.all(
+      Array.from({ length: 40 }, () =>
+        tx(async (inner) => {
+          const [row] = await inner<{ amount: bigint }[]>`select amount from things where name = 'counter' for update`;
+          await inner`update things set amount = ${(row?.amount ?? 0n) + 1n} where name = 'counter'`;
+        }),
+      ),
+    );
+    expect(await sql`select amount from things where name = 'counter'`).toEqual([{ amount: 40n }]);
+  });
+
+  it('walks a cursor, which outside of a transaction is refused', async () => {
+    const { tx, sql } = world.database;
+    let seen = 0;
+    await tx(async (inner) => {
+      await inner`select n from generate_series(1, 25) n`.cursor(10, (rows) => {
+        seen += rows.length;
+      });
+    });
+    expect(seen).toBe(25);
+    await expect(sql`select 1`.cursor(1, () => undefined)).rejects.toThrow('A cursor needs a transaction');
+  });
+
+  it('works in a session beside the pool', async () => {
+    const session = world.database.session({ deadlineMs: 10_000 });
+    await session.tx(async (inner) => {
+      await inner`insert into things (name) values ('beside')`;
+    });
+    expect(await session.sql`select name from things where name = 'beside'`).toEqual([{ name: 'beside' }]);
+    await session.close();
+  });
+});
+
+describe('waiting', () => {
+  it('ends with 503 and Retry-After when no connection comes free', async () => {
+    const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 1, queueMs: 200 } });
+    const database = await connect(place.options, { log: silentLog });
+    const release = Promise.withResolvers<void>();
+    const holding = Promise.withResolvers<void>();
+    const held = database.tx(async (tx) => {
+      await tx`select 1`;
+      holding.resolve();
+      await release.promise;
+    });
+    await holding.promise;
+    const started = performance.now();
+    await expect(database.sql`select 1`).rejects.toMatchObject({
+      kind: 'unavailable', code: 'database_unavailable', headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
+    });
+    expect(performance.now() - started).toBeLessThan(1_500);
+    release.resolve();
+    await held;
+    expect(await database.sql`select 1 as one`).toEqual([{ one: 1 }]);
+    await database.close();
+    await place.remove();
+  });
+
+  it('ends with 503 when a statement takes longer than it may, and the next one is answered', async () => {
+    const place = await makeDatabase({ isEmpty: true, limits: { statementMs: 300, deadlineMs: 600 } });
+    const database = await connect(place.options, { log: silentLog });
+    await expect(database.sql`select pg_sleep(2)`).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
+    await expect.poll(() => database.ping().then(() => 'answers', () => 'away'), { timeout: 8_000 }).toBe('answers');
+    await database.close();
+    await place.remove();
+  });
+
+  it('frees a transaction that its owner left open', async () => {
+    const place = await makeDatabase({ isEmpty: true, limits: { idleInTransactionMs: 300 } });
+    const database = await connect(place.options, { log: silentLog });
+    await database.sql`create table t (v int)`;
+    const forgotten = database.tx(async (tx) => {
+      await tx`insert into t values (1)`;
+      await expect.poll(() => tx`select 1`.then(() => 'open', () => 'lost'), { interval: 700, timeout: 5_000 }).toBe('lost');
+      await tx`select 1`;
+    });
+    await expect(forgotten).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
+    expect(await database.sql`select * from t`).toEqual([]);
+    await database.close();
+    await place.remove();
+  });
+
+  it('refuses queries after close', async () => {
+    const place = await makeDatabase({ isEmpty: true });
+    const database = await connect(place.options, { log: silentLog });
+    await database.close();
+    await expect(database.sql`select 1`).rejects.toBeInstanceOf(Problem);
+    await place.remove();
+  });
+});
+
+const source = inject('databaseSource');
+const isServer = source?.engine === 'postgres';
+
+describe.runIf(isServer)('a PostgreSQL server', () => {
+  const ours = source?.engine === 'postgres' && source.isOurs;
+
+  it('that is not there is 503 within three seconds', async () => {
+    const started = performance.now();
+    await expect(connect({ url: `postgres://x:y@127.0.0.1:${await closedPort()}/z` }, { log: silentLog })).rejects.toMatchObject({
+      status: 503, code: 'database_unavailable',
+    });
+    expect(performance.now() - started).toBeLessThan(3_000);
+  });
+
+  it('that acknowledges before it writes is refused', async () => {
+    const place = await makeDatabase({ isEmpty: true });
+    const database = await connect(place.options, { log: silentLog });
+    await database.sql.unsafe(`do $$ begin execute format('alter database %I set synchronous_commit = off', current_database()); end $$`);
+    await database.close();
+    await expect(connect(place.options, { log: silentLog })).rejects.toThrow('synchronous_commit off');
+    await place.remove();
+  });
+
+  it('sets its timeouts within transactions when statements are not prepared', async () => {
+    const place = await makeDatabase({ isEmpty: true, limits: { statementMs: 1_234 } });
+    const database = await connect({ ...(place.options as { url: string }), prepare: false, limits: { statementMs: 1_234 } }, { log: silentLog });
+    const [outside] = await database.sql`select current_setting('statement_timeout') as value`;
+    const [inside] = await database.tx((tx) => tx`select current_setting('statement_timeout') as value`);
+    const [named] = await database.sql`select count(*) as count from pg_prepared_statements`;
+    expect([outside?.['value'], inside?.['value'], named?.['count']]).toEqual(['0', '1234ms', 0n]);
+    await database.close();
+    await place.remove();
+  });
+
+  it('that cuts the connection in the middle of a transaction ends it as 503 and takes nothing else down', async () => {
+    const { database } = world;
+    const work = database.tx(async (tx) => {
+      const [row] = await tx<{ pid: number }[]>`insert into things (name) values ('cut') returning pg_backend_pid() as pid`;
+      await database.sql`select pg_terminate_backend(${row?.pid ?? 0})`;
+      await expect.poll(() => database.sql`select 1 from pg_stat_activity where pid = ${row?.pid ?? 0}`.then((rows) => rows.length)).toBe(0);
+      await tx`insert into things (name) values ('after the cut')`;
+    });
+    await expect(work).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
+    expect(await database.sql`select name from things where name in ('cut', 'after the cut')`).toEqual([]);
+  });
+
+  it.runIf(ours)('that freezes is 503 within eight seconds, and the pool is whole again after', { timeout: 30_000 }, async () => {
+    const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 2, queueMs: 2_000 } });
+    const database = await connect(place.options, { log: silentLog });
+    const pids = await Promise.all([1, 2].map(async () => {
+      const [row] = await database.sql<{ pid: number }[]>`select pg_backend_pid() as pid, pg_sleep(0.2)`;
+      return row?.pid ?? 0;
+    }));
+    expect(new Set(pids).size).toBe(2);
+    for (const pid of pids) process.kill(pid, 'SIGSTOP');
+    try {
+      const started = performance.now();
+      const outcomes = await Promise.allSettled([database.sql`select 1`, database.tx((tx) => tx`select 1`), database.ping()]);
+      expect(performance.now() - started).toBeLessThan(8_000);
+      for (const outcome of outcomes) {
+        expect(outcome).toMatchObject({ status: 'rejected', reason: { status: 503, code: 'database_unavailable' } });
+      }
+      // The frozen ones are still frozen: new connections took their place.
+      expect(await Promise.all([database.sql`select 1 as one`, database.sql`select 2 as two`])).toEqual([[{ one: 1 }], [{ two: 2 }]]);
+    } finally {
+      for (const pid of pids) process.kill(pid, 'SIGCONT');
+    }
+    await database.close();
+    await place.remove();
+  });
+});
+
+async function closedPort(): Promise<number> {
+  const probe = createServer();
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}

@@ -1,0 +1,182 @@
+// Calls under an Idempotency-Key: done once, answered alike, freed when nothing was done.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createIdempotency, type Idempotency, type KeyedCall } from '../../../src/kernel/data/idempotency.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
+import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
+
+let place: TestDatabase;
+let replicas: [Idempotency, Idempotency];
+beforeAll(async () => {
+  place = await testDatabase();
+  const make = (leaseMs = 60_000) => createIdempotency({ database: place.database, schema: 'gateway', clock: systemClock, log: silentLog, leaseMs });
+  replicas = [make(), make()];
+});
+afterAll(async () => {
+  for (const replica of replicas ?? []) await replica.close();
+  await place?.close();
+});
+
+let keys = 0;
+function call(given: Partial<KeyedCall> = {}): KeyedCall {
+  return {
+    operationId: 'things.createThing',
+    caller: 'user a',
+    key: `key ${++keys}`,
+    request: { path: {}, query: {}, body: { n: 1 }, rawBody: new Uint8Array() },
+    requestId: 'req_test',
+    isSecret: false,
+    signal: new AbortController().signal,
+    ...given,
+  };
+}
+const body = (value: unknown) => ({ path: {}, query: {}, body: value, rawBody: new Uint8Array() });
+const created = (value: unknown) => async () => ({ status: 201, body: value });
+const never = async (): Promise<{ status: number }> => {
+  throw new Error('This ran although it had run before.');
+};
+const code = (name: string) => expect.objectContaining({ code: name });
+const expire = (column: 'lease_until' | 'expires_at') => place.database.sql`update gateway.idempotency set ${place.database.sql(column)} = now() - interval '1 second'`;
+
+describe('a repeated call', () => {
+  test('gets the first answer, on any replica, whatever the order of its members is', async () => {
+    const first = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
+    expect(await replicas[0].around(first, created({ id: 'x' }))).toEqual({ status: 201, body: { id: 'x' } });
+    const again = { ...first, request: body({ b: { d: null, c: [1, 2] }, a: 1 }) };
+    expect(await replicas[1].around(again, never)).toEqual({ status: 201, body: { id: 'x' }, headers: { 'idempotent-replayed': 'true' } });
+  });
+
+  test.each([
+    ['another value', { a: 2 }],
+    ['a list in place of an object', [['a', 1]]],
+    ['a member more', { a: 1, b: null }],
+    ['a text in place of a number', { a: '1' }],
+  ])('with %s is refused', async (_what, other) => {
+    const first = call({ request: body({ a: 1 }) });
+    await replicas[0].around(first, created({}));
+    await expect(replicas[0].around({ ...first, request: body(other) }, never)).rejects.toThrow(code('idempotency_key_reused'));
+  });
+
+  test('of another caller, or of another operation, is its own', async () => {
+    const first = call();
+    await replicas[0].around(first, created('first'));
+    expect(await replicas[0].around({ ...first, caller: 'user b' }, created('second'))).toMatchObject({ body: 'second' });
+    expect(await replicas[0].around({ ...first, operationId: 'things.updateThing' }, created('third'))).toMatchObject({ body: 'third' });
+  });
+
+  test('is done again for a guest, and without a key', async () => {
+    let runs = 0;
+    const count = async () => ({ status: 201, body: ++runs });
+    await replicas[0].around(call({ caller: null, key: 'k' }), count);
+    await replicas[0].around(call({ caller: null, key: 'k' }), count);
+    await replicas[0].around(call({ key: undefined }), count);
+    expect(runs).toBe(3);
+  });
+
+  test('while the first runs is told to wait; of 50 at once one is done', async () => {
+    const first = call();
+    let runs = 0;
+    let finish = (): void => undefined;
+    const gate = new Promise<void>((resolve) => (finish = resolve));
+    const work = async () => {
+      runs += 1;
+      await gate;
+      return { status: 201, body: { ok: true } };
+    };
+    const all = Array.from({ length: 50 }, (_, n) => replicas[n % 2 as 0 | 1].around(first, work));
+    const refused = Promise.allSettled(all).then((outcomes) => outcomes.filter(({ status }) => status === 'rejected'));
+    while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0) await new Promise(setImmediate);
+    await Promise.race([Promise.all(all.map((one) => one.catch((error: unknown) => expect(error).toMatchObject({ status: 409, headers: { 'retry-after': '1' } })))), new Promise((resolve) => setTimeout(resolve, 300))]);
+    finish();
+    expect(runs).toBe(1);
+    expect((await refused).every((outcome) => outcome.status === 'rejected' && (outcome.reason as Problem).code === 'idempotency_key_in_use')).toBe(true);
+    expect(await replicas[0].around(first, never)).toMatchObject({ body: { ok: true } });
+  });
+
+  test('is done anew after a day', async () => {
+    const first = call();
+    await replicas[0].around(first, created('old'));
+    await expire('expires_at');
+    expect(await replicas[0].around({ ...first, request: body('new') }, created('new'))).toEqual({ status: 201, body: 'new' });
+  });
+});
+
+describe('an answer that is not kept', () => {
+  test.each([
+    ['with a secret', { isSecret: true }, { status: 201, body: { token: 'CANARY-secret' } }],
+    ['of more than 64 KiB', {}, { status: 200, body: 'x'.repeat(64 * 1024) }],
+    ['of bytes', {}, { status: 200, content: new Uint8Array(3), mediaType: 'audio/mpeg' }],
+  ])('%s is said to be so', async (_what, given, reply) => {
+    const first = call(given);
+    expect(await replicas[0].around(first, async () => reply)).toBe(reply);
+    await expect(replicas[0].around(first, never)).rejects.toThrow(code('result_not_replayable'));
+    const rows = await place.database.sql<{ body: string | null }[]>`select body from gateway.idempotency where state = 'opaque'`;
+    expect(rows.every((row) => row.body === null)).toBe(true);
+  });
+});
+
+describe('a call that fails', () => {
+  test.each(['bad_request', 'insufficient_credits', 'conflict', 'rate_limited', 'unavailable'] as const)('by a refusal (%s) frees its key', async (kind) => {
+    const first = call();
+    await expect(replicas[0].around(first, async () => { throw new Problem(kind, 'conflict', 'No.'); })).rejects.toThrow('No.');
+    expect(await replicas[0].around({ ...first, request: body('mended') }, created('done'))).toMatchObject({ body: 'done' });
+  });
+
+  test('in the midst of its work is not done again: its failure is the answer', async () => {
+    const first = call();
+    await expect(replicas[0].around(first, async () => { throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.'); })).rejects.toThrow('failed');
+    expect(await replicas[1].around(first, never)).toMatchObject({
+      status: 502,
+      body: { error: { code: 'upstream_failed', request_id: 'req_test' } },
+      headers: { 'idempotent-replayed': 'true', 'x-should-retry': 'false' },
+    });
+  });
+
+  test('because its client went away frees its key', async () => {
+    const gone = new AbortController();
+    const first = call({ signal: gone.signal });
+    await expect(replicas[0].around(first, async () => { gone.abort(); throw new Error('aborted'); })).rejects.toThrow('aborted');
+    expect(await replicas[0].around({ ...first, signal: new AbortController().signal }, created('done'))).toMatchObject({ body: 'done' });
+  });
+
+  test('with its process frees its key once its lease is over, and a late end of it changes nothing', async () => {
+    const first = call();
+    let finish = (): void => undefined;
+    const stuck = replicas[0].around(first, async () => {
+      await new Promise<void>((resolve) => (finish = resolve));
+      return { status: 201, body: 'late' };
+    });
+    while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0) await new Promise(setImmediate);
+    await expire('lease_until');
+    expect(await replicas[1].around(first, created('second'))).toMatchObject({ body: 'second' });
+    finish();
+    await stuck;
+    expect(await replicas[1].around(first, never)).toMatchObject({ body: 'second' });
+  });
+});
+
+describe('an answer that is remembered in the transaction of its work', () => {
+  test('is there when the process dies right after the commit', async () => {
+    const first = call();
+    const unfinished = replicas[0].around(first, async (remember) => {
+      await place.database.tx((tx) => remember(tx, { status: 201, body: 'committed' }));
+      return new Promise<{ status: number }>(() => undefined);
+    });
+    void unfinished;
+    while ((await place.database.sql`select 1 from gateway.idempotency where body = '"committed"'`).length === 0) await new Promise(setImmediate);
+    expect(await replicas[1].around(first, never)).toMatchObject({ status: 201, body: 'committed' });
+  });
+
+  test('is not there when the transaction was rolled back', async () => {
+    const first = call();
+    await expect(
+      replicas[0].around(first, async (remember) =>
+        place.database.tx(async (tx) => {
+          await remember(tx, { status: 201, body: 'undone' });
+          throw new Problem('conflict', 'conflict', 'Undone.');
+        }),
+      ),
+    ).rejects.toThrow('Undone.');
+    expect(await replicas[0].around(first, created('done'))).toEqual({ status: 201, body: 'done' });
+  });
+});

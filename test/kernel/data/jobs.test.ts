@@ -1,0 +1,146 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { connect, type Database } from '../../../src/kernel/data/database.ts';
+import { createJobs, type Jobs } from '../../../src/kernel/data/jobs.ts';
+import { silentLog, makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+
+let place: DatabasePlace;
+let database: Database;
+let jobs: Jobs;
+const ran: { name: string; data: unknown; id: string }[] = [];
+
+beforeEach(async () => {
+  ran.length = 0;
+  place = await makeDatabase({ isEmpty: true });
+  database = await connect(place.options, { log: silentLog });
+  jobs = makeJobs(database);
+});
+
+afterEach(async () => {
+  await jobs.stop({ timeoutMs: 1_000 });
+  await database.close();
+  await place.remove();
+});
+
+describe('jobs', () => {
+  it('run once each, with their data, and do not hold up who starts them', async () => {
+    const started = performance.now();
+    jobs.start();
+    expect(performance.now() - started).toBeLessThan(50);
+    const ids = await Promise.all([1, 2, 3, 4, 5].map((n) => jobs.enqueue('note', { n, text: 'ü"\\' })));
+    await settled(5);
+    expect(ran.map(({ data }) => data)).toEqual(expect.arrayContaining([1, 2, 3, 4, 5].map((n) => ({ n, text: 'ü"\\' }))));
+    expect(new Set(ran.map(({ id }) => id))).toEqual(new Set(ids));
+    await database.sql`select 1`;
+    expect(await states()).toEqual({ completed: 5 });
+    expect(ran).toHaveLength(5);
+  });
+
+  it('are taken once a key while one waits or runs', async () => {
+    jobs.start();
+    await jobs.ready();
+    const first = await jobs.enqueue('note', { n: 1 }, { key: 'same', delaySeconds: 60 });
+    expect(first).toMatch(/^[0-9a-f-]{36}$/);
+    expect(await jobs.enqueue('note', { n: 2 }, { key: 'same' })).toBeNull();
+    expect(await jobs.enqueue('note', { n: 3 }, { key: 'other', delaySeconds: 60 })).not.toBeNull();
+    expect(await jobs.enqueue('note', { n: 4 }, { delaySeconds: 60 })).not.toBeNull();
+    expect(await jobs.enqueue('note', { n: 5 }, { delaySeconds: 60 })).not.toBeNull();
+    expect(await states()).toEqual({ created: 4 });
+  });
+
+  it('exist if and only if their transaction commits', async () => {
+    jobs.start();
+    await jobs.ready();
+    await database.sql`create table facts (v int)`;
+    await expect(
+      database.tx(async (tx) => {
+        await tx`insert into facts values (1)`;
+        await jobs.enqueue('note', { n: 1 }, { tx });
+        throw new Error('no');
+      }),
+    ).rejects.toThrow('no');
+    await database.tx(async (tx) => {
+      await tx`insert into facts values (2)`;
+      await jobs.enqueue('note', { n: 2 }, { tx });
+    });
+    await settled(1);
+    expect(ran.map(({ data }) => data)).toEqual([{ n: 2 }]);
+    expect(await states()).toEqual({ completed: 1 });
+  });
+
+  it('within a transaction are refused, not waited for, until they are ready', async () => {
+    await expect(database.tx((tx) => jobs.enqueue('note', { n: 1 }, { tx }))).rejects.toMatchObject({ status: 503, code: 'not_ready' });
+  });
+
+  it('survive a restart, done ones stay done', async () => {
+    jobs.start();
+    await jobs.enqueue('note', { n: 1 });
+    await settled(1);
+    await jobs.enqueue('note', { n: 2 }, { delaySeconds: 1 });
+    await jobs.stop({ timeoutMs: 1_000 });
+    await database.close();
+
+    database = await connect(place.options, { log: silentLog });
+    jobs = makeJobs(database);
+    jobs.start();
+    await settled(2);
+    expect(ran.map(({ data }) => data)).toEqual([{ n: 1 }, { n: 2 }]);
+    expect(await states()).toEqual({ completed: 2 });
+  });
+
+  it('that were cut by a stop are aborted and run again', { timeout: 40_000 }, async () => {
+    let attempts = 0;
+    const begun = Promise.withResolvers<void>();
+    const define = (made: Jobs): void => made.define('long', { retries: 3 }, async (_data, { signal }) => {
+      attempts += 1;
+      begun.resolve();
+      if (attempts === 1) await new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+    });
+    define(jobs);
+    jobs.start();
+    await jobs.enqueue('long', {});
+    await begun.promise;
+    await jobs.stop({ timeoutMs: 1_000 });
+    jobs = makeJobs(database);
+    define(jobs);
+    jobs.start();
+    await expect.poll(() => states(), { timeout: 30_000 }).toEqual({ completed: 1 });
+    expect(attempts).toBe(2);
+  });
+
+  it('that fail are tried again and then left as failed', { timeout: 30_000 }, async () => {
+    let attempts = 0;
+    jobs.define('poor', { retries: 1, retryDelaySeconds: 1 }, async () => {
+      attempts += 1;
+      throw new Error('never works');
+    });
+    jobs.start();
+    await jobs.enqueue('poor', {});
+    await expect.poll(() => states(), { timeout: 20_000 }).toEqual({ failed: 1 });
+    expect(attempts).toBe(2);
+  });
+
+  it('are refused under a name that nobody defined, and after the start nothing is defined', async () => {
+    jobs.start();
+    await expect(jobs.enqueue('unknown', {})).rejects.toThrow('No job is named "unknown".');
+    expect(() => jobs.define('late', {}, async () => undefined)).toThrow('after jobs were started');
+  });
+});
+
+function makeJobs(on: Database): Jobs {
+  const made = createJobs(on, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
+  made.define('note', {}, async (data, { id }) => {
+    ran.push({ name: 'note', data, id });
+  });
+  return made;
+}
+
+async function settled(count: number): Promise<void> {
+  await expect.poll(() => ran.length, { timeout: 15_000 }).toBeGreaterThanOrEqual(count);
+  await expect.poll(async () => (await states())['completed'] ?? 0, { timeout: 15_000 }).toBeGreaterThanOrEqual(count);
+}
+
+async function states(): Promise<Record<string, number>> {
+  const rows = await database.sql<{ state: string; count: bigint }[]>`
+    select state::text, count(*) as count from pgboss.job where name not like '\\_\\_pgboss%' group by state`;
+  return Object.fromEntries(rows.map(({ state, count }) => [state, Number(count)]));
+}

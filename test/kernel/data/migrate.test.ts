@@ -1,0 +1,141 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { migrate } from '../../../src/kernel/data/database.ts';
+import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
+
+let world: TestDatabase;
+let directory: string;
+
+beforeEach(async () => {
+  world = await testDatabase({ isEmpty: true });
+  directory = await mkdtemp(join(tmpdir(), 'townhall-migrations-'));
+});
+
+afterEach(async () => {
+  await world.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+describe('migrate', () => {
+  it('applies the files in order, once, and says which', async () => {
+    await files({ '0002_b.sql': 'alter table house.a add column y int', '0001_a.sql': 'create table house.a (x int); insert into house.a values (1)' });
+    expect(await run()).toEqual({ applied: ['0001_a.sql', '0002_b.sql'] });
+    expect(await run()).toEqual({ applied: [] });
+    await files({ '0003_c.sql': 'update house.a set y = 3' });
+    expect(await run()).toEqual({ applied: ['0003_c.sql'] });
+    expect(await world.database.sql`select x, y from house.a`).toEqual([{ x: 1, y: 3 }]);
+  });
+
+  it('leaves nothing of a failed one, and the mended one completes', async () => {
+    await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'create table house.b (x int); select 1 / 0' });
+    await expect(run()).rejects.toThrow('The migration "0002_b.sql" failed: division by zero');
+    expect(await world.database.sql`select 1 from pg_namespace where nspname = 'house'`).toEqual([]);
+    await files({ '0002_b.sql': 'create table house.b (x int)' });
+    expect(await run()).toEqual({ applied: ['0001_a.sql', '0002_b.sql'] });
+  });
+
+  it('refuses a file that changed after it was applied', async () => {
+    await files({ '0001_a.sql': 'create table house.a (x int)' });
+    await run();
+    await files({ '0001_a.sql': 'create table house.a (x bigint)' });
+    await expect(run()).rejects.toThrow('The migration "0001_a.sql" was changed after it had been applied');
+  });
+
+  it('refuses a file that comes before one that is applied, two of one number, and a bad name', async () => {
+    await files({ '0002_b.sql': 'select 1' });
+    await run();
+    await files({ '0001_a.sql': 'select 1' });
+    await expect(run()).rejects.toThrow('"0001_a.sql" stands before "0002_b.sql"');
+    await files({ '0002_c.sql': 'select 1' });
+    await expect(run()).rejects.toThrow('have one number');
+    await files({ 'later.sql': 'select 1' });
+    await expect(run()).rejects.toThrow('"later.sql" is not named NNNN_name.sql');
+  });
+
+  it('leaves alone what a newer release has applied', async () => {
+    await files({ '0001_a.sql': 'select 1', '0002_b.sql': 'select 1' });
+    await run();
+    await rm(join(directory, '0002_b.sql'));
+    expect(await run()).toEqual({ applied: [] });
+  });
+
+  it('keeps two schemas apart', async () => {
+    await files({ '0001_a.sql': 'select 1' });
+    await run();
+    expect(await migrate(world.database, { schema: 'garden', directory, log: silentLog })).toEqual({ applied: ['0001_a.sql'] });
+    await expect(migrate(world.database, { schema: 'a b', directory, log: silentLog })).rejects.toThrow('is no name for a schema');
+  });
+
+  it('takes longer than a statement may', async () => {
+    await world.close();
+    world = await testDatabase({ isEmpty: true, limits: { statementMs: 100, deadlineMs: 300 } });
+    await files({ '0001_slow.sql': 'create table house.a as select 1 as x from (select pg_sleep(0.8)) s' });
+    expect(await run()).toEqual({ applied: ['0001_slow.sql'] });
+  });
+
+  it('applies each file once when two start at the same time', async () => {
+    await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(0.3)) s' });
+    const outcomes = await Promise.all([run(), run()]);
+    expect(outcomes.map(({ applied }) => applied.length).toSorted((a, b) => a - b)).toEqual([0, 2]);
+    expect(await world.database.sql`select count(*) as count from house.a`).toEqual([{ count: 1n }]);
+  });
+
+  it('applies each file once for two processes; of an embedded folder the second is refused', async () => {
+    await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(0.3)) s' });
+    const { options, engine } = world;
+    await world.database.close();
+    const outcomes = await Promise.all([inProcess(options), inProcess(options)]);
+    world = await reopened(world);
+    expect(outcomes.sort()).toEqual(engine === 'postgres' ? ['applied 0', 'applied 2'] : ['applied 2', 'refused']);
+    expect(await world.database.sql`select count(*) as count from house.a`).toEqual([{ count: 1n }]);
+  });
+});
+
+describe('townhall_now', () => {
+  it('is the time of the transaction, moved by the setting of the connection', async () => {
+    await files({});
+    await run();
+    await world.database.tx(async (tx) => {
+      const now = await tx`select house.townhall_now() = now() as same`;
+      await tx`select set_config('townhall.clock_shift', '-2 days 03:00', true)`;
+      const shifted = await tx`select house.townhall_now() = now() + interval '-2 days 03:00' as same`;
+      expect([now, shifted]).toEqual([[{ same: true }], [{ same: true }]]);
+    });
+    expect(await world.database.sql`select house.townhall_now() = now() as same`).toEqual([{ same: true }]);
+  });
+});
+
+function run() {
+  return migrate(world.database, { schema: 'house', directory, log: silentLog });
+}
+
+async function files(contents: Record<string, string>): Promise<void> {
+  await mkdir(directory, { recursive: true });
+  for (const [name, text] of Object.entries(contents)) await writeFile(join(directory, name), text);
+}
+
+async function reopened(before: TestDatabase): Promise<TestDatabase> {
+  const { connect } = await import('../../../src/kernel/data/database.ts');
+  const database = await connect(before.options, { log: silentLog });
+  return {
+    ...before,
+    database,
+    async close() {
+      await database.close();
+      await before.close();
+    },
+  };
+}
+
+async function inProcess(options: TestDatabase['options']): Promise<string> {
+  const script = join(import.meta.dirname, '..', '..', 'support', 'migrate-child.ts');
+  const child = spawn(process.execPath, [script, JSON.stringify(options), directory], { stdio: ['ignore', 'pipe', 'inherit'] });
+  let output = '';
+  child.stdout.on('data', (text: Buffer) => (output += text.toString()));
+  await once(child, 'close');
+  return output.trim();
+}

@@ -1,0 +1,77 @@
+import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { directoryStorage, type Storage } from '../../../src/kernel/data/storage.ts';
+
+let folder: string;
+let storage: Storage;
+beforeEach(async () => {
+  folder = join(await mkdtemp(join(tmpdir(), 'townhall-storage-')), 'store');
+  storage = directoryStorage(folder);
+});
+afterEach(() => rm(join(folder, '..'), { recursive: true, force: true }));
+
+async function read(key: string): Promise<Buffer | null> {
+  const stored = await storage.open(key);
+  if (stored === null) return null;
+  const pieces: Uint8Array[] = [];
+  for await (const piece of stored.content) pieces.push(piece);
+  const whole = Buffer.concat(pieces);
+  expect(whole.length).toBe(stored.size);
+  return whole;
+}
+
+describe('directoryStorage', () => {
+  it('gives back what was put in, in whatever size, until it is removed', async () => {
+    const large = Buffer.alloc(300_000, 'abc');
+    await storage.put('med_1', large);
+    await storage.put('med_2', Buffer.alloc(0));
+    expect(await read('med_1')).toEqual(large);
+    expect(await read('med_2')).toEqual(Buffer.alloc(0));
+    await storage.remove('med_1');
+    await storage.remove('med_1');
+    expect(await read('med_1')).toBeNull();
+    expect(await read('med_3')).toBeNull();
+  });
+
+  it('makes files that their owner alone can read, in a folder that others cannot list', async () => {
+    await storage.put('med_1', Buffer.from('x'));
+    expect((await stat(join(folder, 'med_1'))).mode & 0o777).toBe(0o600);
+    expect((await stat(folder)).mode & 0o777).toBe(0o700);
+    expect(await readdir(folder)).toEqual(['med_1']);
+  });
+
+  it('never shows a part of what is being put', async () => {
+    const [before, after] = [Buffer.alloc(2_000_000, 'a'), Buffer.alloc(2_000_000, 'b')];
+    await storage.put('med_1', before);
+    let writing = true;
+    const written = storage.put('med_1', after).finally(() => (writing = false));
+    while (writing) {
+      const seen = await read('med_1');
+      expect(seen?.equals(before) === true || seen?.equals(after) === true).toBe(true);
+    }
+    await written;
+    expect((await read('med_1'))?.equals(after)).toBe(true);
+  });
+
+  it('refuses a key that would lead out of its folder', async () => {
+    for (const key of ['..', '../x', 'a/b', '', '.hidden', 'a\0b', 'x'.repeat(129)]) {
+      await expect(storage.put(key, Buffer.from('x'))).rejects.toThrow('storage key');
+      await expect(storage.open(key)).rejects.toThrow('storage key');
+      await expect(storage.remove(key)).rejects.toThrow('storage key');
+    }
+  });
+
+  it('holds nothing open for a content that nobody reads, or not to its end', async () => {
+    await storage.put('med_1', Buffer.alloc(300_000));
+    const openFiles = async () => (await readdir('/proc/self/fd').catch(() => [])).length;
+    const before = await openFiles();
+    for (let count = 0; count < 50; count += 1) {
+      await storage.open('med_1');
+      const stored = await storage.open('med_1');
+      for await (const _piece of stored?.content ?? []) break;
+    }
+    expect(await openFiles()).toBeLessThan(before + 20);
+  });
+});

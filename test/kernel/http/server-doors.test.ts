@@ -1,0 +1,88 @@
+// Where a server listens and how it leaves: sockets that it was given, several at once, and an end that gives notice.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { request } from 'node:http';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { open, startWorld, until, type World } from '../world.ts';
+
+let world: World | undefined;
+afterEach(async () => {
+  await world?.close();
+  world = undefined;
+});
+
+function get(socketPath: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    request({ socketPath, path: '/health', agent: false, headers: { host: 'x' } }, (response) => {
+      response.resume();
+      resolve(response.statusCode ?? 0);
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+describe('places to listen', () => {
+  test('a further place brings callers to the same server, and the end closes both', async () => {
+    world = await startWorld();
+    const folder = await mkdtemp(join(tmpdir(), 'townhall-door-'));
+    const path = join(folder, 'door.sock');
+    await expect(world.server.listen({ path, url: 'http://known.test' })).resolves.toMatchObject({ url: 'http://known.test' });
+    expect(await get(path)).toBe(200);
+    expect((await fetch(`${world.url}/health`)).status).toBe(200);
+    await world.server.close();
+    await expect(get(path)).rejects.toThrow(/ENOENT|ECONNREFUSED/);
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test('a place that cannot be had is refused and spoils nothing', async () => {
+    world = await startWorld();
+    const other = createServer().listen(0, '127.0.0.1');
+    await until(() => other.listening, 'the other server');
+    const { port } = other.address() as { port: number };
+    await expect(world.server.listen({ host: '127.0.0.1', port })).rejects.toThrow('EADDRINUSE');
+    expect((await fetch(`${world.url}/health`)).status).toBe(200);
+    await new Promise((resolve) => other.close(resolve));
+  });
+});
+
+describe('the end', () => {
+  test('answers what comes over an open connection for a while, closes it then, and refuses new ones', async () => {
+    world = await startWorld();
+    const socket = await open(world.port);
+    let answer = '';
+    socket.on('data', (piece: Buffer) => (answer += piece.toString('latin1')));
+    socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
+    await until(() => answer.includes('HTTP/1.1 200'), 'the first answer');
+    answer = '';
+    const closed = world.server.close({ lingerMs: 4_000 });
+    await expect(fetch(`http://127.0.0.1:${world.port}/health`)).rejects.toThrow('fetch failed');
+    socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
+    await until(() => socket.closed, 'the close');
+    expect(answer).toContain('HTTP/1.1 200');
+    expect(answer).toMatch(/connection: close/i);
+    await closed;
+  });
+
+  test('takes connections until its notice is over', async () => {
+    world = await startWorld();
+    let isOver = false;
+    const closed = world.server.close({ noticeMs: 1_000 }).then(() => (isOver = true));
+    const answer = await fetch(`${world.url}/health`);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('connection')).toBe('close');
+    expect(isOver).toBe(false);
+    await closed;
+    await expect(fetch(`${world.url}/health`)).rejects.toThrow('fetch failed');
+  });
+
+  test('an idle connection is let go when the time for it is over', async () => {
+    world = await startWorld();
+    const socket = await open(world.port);
+    await world.server.close({ lingerMs: 100 });
+    await until(() => socket.closed, 'the close');
+    expect(world.server.inFlight()).toBe(0);
+  });
+});

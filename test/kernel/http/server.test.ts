@@ -1,0 +1,673 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { Agent, request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { loopbackGuard } from '../../../src/kernel/http/guard.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
+import { open, raw, rawAnswer, startWorld, until, type World, type WorldOptions } from '../world.ts';
+
+const closers: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close();
+});
+
+async function world(options: WorldOptions = {}): Promise<World> {
+  const made = await startWorld(options);
+  closers.push(made.close);
+  return made;
+}
+
+const userHeaders = { authorization: 'Bearer user-token', 'content-type': 'application/json' };
+const post = (url: string, body: string | Uint8Array, headers: Record<string, string> = { 'content-type': 'application/json' }) =>
+  fetch(url, { method: 'POST', body: body as string, headers });
+
+interface ErrorBody {
+  success?: boolean;
+  error: { type: string; code: string; message: string; param: string | null; request_id: string; details?: { path: string; message: string }[] };
+}
+const errorOf = async (response: Response) => (await response.json()) as ErrorBody;
+
+describe('answers', () => {
+  test('bear an id of ours, the caller id beside it, and the headers of caution', async () => {
+    const { url, lines } = await world();
+    const response = await fetch(`${url}/v1/ai/models`, { headers: { ...userHeaders, 'x-request-id': 'theirs-1', traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` } });
+    expect(response.status).toBe(200);
+    expect(response.headers.get('x-request-id')).toMatch(/^req_[0-9a-z]{26}$/);
+    expect(response.headers.get('x-client-request-id')).toBe('theirs-1');
+    expect(response.headers.get('x-content-type-options')).toBe('nosniff');
+    expect(response.headers.get('cache-control')).toBe('no-store');
+    expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8');
+    expect(response.headers.get('server-timing')).toMatch(/^app;dur=\d/);
+    for (const name of ['x-powered-by', 'server', 'etag', 'access-control-allow-origin']) expect(response.headers.get(name)).toBeNull();
+    await until(() => lines.length > 0, 'the line of the request');
+    expect(lines.at(-1)).toMatchObject({ msg: 'request', level: 'info', method: 'GET', operationId: 'ai.listModels', status: 200, identity: 'user', ms: expect.any(Number) });
+  });
+
+  test('an unprintable or endless caller id is not sent back', async () => {
+    const { port } = await world();
+    for (const id of ['a\tb', 'x'.repeat(129), 'ä']) {
+      const { status, head } = rawAnswer(await raw(port, `GET /health HTTP/1.1\r\nhost: x\r\nx-request-id: ${id}\r\nconnection: close\r\n\r\n`));
+      expect(status).toBe(200);
+      expect(head).not.toContain('x-client-request-id');
+    }
+  });
+
+  test('a handler adds its own headers and timings, and its log carries the trace', async () => {
+    const { url, lines } = await world({
+      handlers: {
+        'directory.getHealth': async (call) => {
+          call.timing('database', 1.25);
+          call.log.warn({ n: 1 }, 'from the handler');
+          return { status: 200, body: {}, headers: { 'Cache-Control': 'max-age=60' } };
+        },
+      },
+    });
+    const response = await fetch(`${url}/health?`, { headers: { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` } });
+    expect(response.headers.get('server-timing')).toMatch(/^database;dur=1\.[23], app;dur=/);
+    expect(response.headers.get('cache-control')).toBe('max-age=60');
+    expect(lines.find((line) => line.msg === 'from the handler')).toMatchObject({
+      n: 1,
+      operationId: 'directory.getHealth',
+      traceId: 'a'.repeat(32),
+      requestId: response.headers.get('x-request-id'),
+    });
+  });
+
+  test('an unknown throw is a 500 without its text, and one line of log with its stack', async () => {
+    const { url, lines } = await world({
+      handlers: {
+        'directory.getHealth': async () => {
+          throw new Error('secret inside /home/somebody');
+        },
+      },
+    });
+    const response = await fetch(`${url}/health`);
+    const text = await response.text();
+    expect(response.status).toBe(500);
+    expect(text).not.toMatch(/secret|\/home|at .*\(|node_modules/);
+    expect(JSON.parse(text)).toMatchObject({ error: { type: 'server_error', code: 'internal_error', request_id: response.headers.get('x-request-id') } });
+    const errors = lines.filter((line) => line.level === 'error');
+    expect(errors).toHaveLength(1);
+    expect(errors[0]).toMatchObject({ requestId: response.headers.get('x-request-id'), err: { message: 'secret inside /home/somebody', stack: expect.any(String) } });
+  });
+
+  test('a Problem keeps its headers and is called permanent unless it may pass', async () => {
+    const throwing = (problem: Problem) => ({
+      handlers: {
+        'open.echo': async () => {
+          throw problem;
+        },
+      },
+    });
+    const permanent = await world(throwing(new Problem('conflict', 'conflict', 'Taken.', { param: 'id' })));
+    const first = await post(`${permanent.url}/v1/open/echo`, '{}');
+    expect([first.status, first.headers.get('x-should-retry')]).toEqual([409, 'false']);
+    expect((await errorOf(first)).error).toMatchObject({ message: 'Taken.', param: 'id' });
+    const passing = await world(throwing(new Problem('conflict', 'conflict', 'Busy.', { headers: { 'retry-after': '3' } })));
+    const second = await post(`${passing.url}/v1/open/echo`, '{}');
+    expect([second.headers.get('retry-after'), second.headers.get('x-should-retry')]).toEqual(['3', null]);
+  });
+
+  test('a reply or an error outside the contract becomes a 500 that the log names', async () => {
+    const wrong = await world({ handlers: { 'directory.getHealth': async () => ({ status: 200, body: [] }) } });
+    expect((await fetch(`${wrong.url}/health`)).status).toBe(500);
+    expect(JSON.stringify(wrong.lines)).toContain('directory.getHealth 200 at /: must be object');
+    const undeclared = await world({
+      handlers: {
+        'directory.getHealth': async () => {
+          throw new Problem('gone', 'login_spent', 'Spent.');
+        },
+      },
+    });
+    expect((await fetch(`${undeclared.url}/health`)).status).toBe(500);
+    expect(JSON.stringify(undeclared.lines)).toContain('does not declare the status 410');
+  });
+
+  test('the agent says success: false beside the error', async () => {
+    const agent = await world({ server: { surface: 'agent' } });
+    expect(await errorOf(await fetch(`${agent.url}/nowhere`))).toMatchObject({ success: false, error: { code: 'route_not_found' } });
+    expect(rawAnswer(await raw(agent.port, 'nonsense\r\n\r\n')).body).toMatchObject({ success: false });
+  });
+
+  test('HEAD has the head of GET and no body, OPTIONS 204 with Allow, TRACE and CONNECT 405', async () => {
+    const { url, port } = await world();
+    const [get, head] = [await fetch(`${url}/health`), await fetch(`${url}/health`, { method: 'HEAD' })];
+    expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([200, get.headers.get('content-length'), '']);
+    const options = await fetch(`${url}/v1/ai/text`, { method: 'OPTIONS' });
+    expect([options.status, options.headers.get('allow'), await options.text()]).toEqual([204, 'POST, OPTIONS', '']);
+    for (const method of ['TRACE', 'PUT', 'PROPFIND']) {
+      const answer = rawAnswer(await raw(port, `${method} /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`));
+      expect([answer.status, answer.body?.error.code], method).toEqual([405, 'method_not_allowed']);
+      expect(answer.head).toContain('allow: get, head, options');
+    }
+    expect(rawAnswer(await raw(port, 'CONNECT x:443 HTTP/1.1\r\nhost: x:443\r\n\r\n'))).toMatchObject({ status: 405, body: { error: { code: 'method_not_allowed' } } });
+  });
+
+  test('pages are served beside the contract, with the same headers, and what is not there is a 404 of ours', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'pages-'));
+    closers.push(() => rmSync(directory, { recursive: true }));
+    writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
+    const { url, port } = await world({ server: { pages: [{ prefix: '/docs', directory }] } });
+    const page = await fetch(`${url}/docs/`);
+    expect([page.status, await page.text()]).toEqual([200, '<h1>Portal</h1>']);
+    expect(page.headers.get('x-request-id')).toMatch(/^req_/);
+    expect(page.headers.get('x-content-type-options')).toBe('nosniff');
+    expect(await errorOf(await fetch(`${url}/docs/nothing.html`))).toMatchObject({ error: { code: 'route_not_found' } });
+    for (const path of ['/docs/%ff', '/docs/..%2f..%2fetc%2fpasswd', '/docs/%2e%2e/%2e%2e/etc/passwd', '/docs/%00']) {
+      const { status, body } = rawAnswer(await raw(port, `GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`));
+      expect([400, 404], path).toContain(status);
+      expect(body?.error.type, path).toBe('invalid_request_error');
+    }
+  });
+});
+
+describe('bodies', () => {
+  test('arrive exactly as sent, also in chunks and after an Expect', async () => {
+    const seen: Buffer[] = [];
+    const { port, url } = await world({
+      handlers: {
+        'open.echo': async (call) => {
+          seen.push(Buffer.from(call.rawBody));
+          return { status: 200, body: call.body };
+        },
+      },
+    });
+    const text = '{ "a":1.0,\t"b":"\\u00e9é" }\n';
+    expect(await (await post(`${url}/v1/open/echo`, text)).json()).toEqual({ a: 1, b: 'éé' });
+    const chunks = [...Buffer.from(text)].map((byte) => `1\r\n${String.fromCharCode(byte)}\r\n`).join('');
+    const head = 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n';
+    expect(rawAnswer(await raw(port, Buffer.from(`${head}transfer-encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`, 'latin1'))).status).toBe(200);
+    expect(await raw(port, `${head}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{}`)).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200/);
+    expect(seen.map((bytes) => bytes.toString())).toEqual([text, text, '{}']);
+  });
+
+  test('a client that asks first is refused before it sends', async () => {
+    const { port } = await world();
+    const answer = await raw(port, 'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n');
+    expect(answer).not.toContain('100 Continue');
+    expect(rawAnswer(answer)).toMatchObject({ status: 401, head: expect.stringContaining('connection: close') });
+  });
+
+  test('hostile JSON is a 400 within 100 ms and changes nothing', async () => {
+    const { url } = await world();
+    const documents: [string, string | Buffer][] = [
+      ['100,000 deep arrays', '['.repeat(50_000) + ']'.repeat(50_000)],
+      ['100,000 deep objects', `${'{"a":'.repeat(30_000)}1${'}'.repeat(30_000)}`],
+      ['65 deep', `{"a":${'['.repeat(64)}${']'.repeat(64)}}`],
+      ['duplicate member', '{"model":"a","model":"b"}'],
+      ['duplicate member, escaped', '{"model":"a","\\u006dodel":"b"}'],
+      ['duplicate member, after an object', '{"a":{"a":1,"b":"}"},"b":[{"a":1}],"a":2}'],
+      ['__proto__', '{"__proto__":{"polluted":true}}'],
+      ['__proto__, escaped', '{"a":{"\\u005f_proto__":{"polluted":true}}}'],
+      ['lone surrogate', '{"a":"\\ud800"}'],
+      ['lone surrogate in a name', '{"a\\uDC00":1}'],
+      ['infinite number', '{"a":1e400}'],
+      ['infinite number, deep', '{"a":[{"b":-1E999}]}'],
+      ['number of 400 digits', `{"a":${'9'.repeat(400)}}`],
+      ['UTF-8 mark', '\uFEFF{"a":1}'],
+      ['UTF-16', Buffer.from('{"a":1}', 'utf16le')],
+      ['UTF-16 with mark', Buffer.concat([Buffer.from([0xff, 0xfe]), Buffer.from('{"a":1}', 'utf16le')])],
+      ['invalid UTF-8', Buffer.from([0x22, 0xc3, 0x28, 0x22])],
+      ['cut', '{"a":'],
+      ['single quotes', "{'a':1}"],
+      ['NaN', '{"a":NaN}'],
+      ['two documents', '{"a":1}{"a":1}'],
+      ['raw line break in a string', '{"a":"b\nc"}'],
+      ['not an object', '5'],
+    ];
+    for (const [name, document] of documents) {
+      const started = performance.now();
+      const response = await post(`${url}/v1/open/echo`, document);
+      const { error } = await errorOf(response);
+      expect(response.status, name).toBe(400);
+      expect(error.type, name).toBe('invalid_request_error');
+      expect(performance.now() - started, name).toBeLessThan(1_000);
+    }
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+    const duplicate = await errorOf(await post(`${url}/v1/open/echo`, '{"model":"a","\\u006dodel":"b"}'));
+    expect(duplicate.error).toMatchObject({ code: 'duplicate_member', param: 'model' });
+  });
+
+  test('honest JSON that only looks hostile passes unchanged', async () => {
+    const { url } = await world();
+    const documents = [
+      `{"a":${'['.repeat(63)}${']'.repeat(63)}}`,
+      '{"a":1,"b":{"a":1,"a":2}}',
+      '{"a":"\\"a\\":1,\\\\","b":"{[","c":"\\\\"}',
+      '{"emoji":"\\ud83d\\ude00","text":"about __proto__ and \\\\ud800","e":1e300}',
+      '{"constructor":{"prototype":{"polluted":true}}}',
+      '{"":1," ":2}',
+      `{"long":"${'x'.repeat(1_000)}","n":[1,2.5e-7,-1]}`,
+    ];
+    for (const document of documents) {
+      const response = await post(`${url}/v1/open/echo`, document);
+      expect(response.status, document.slice(0, 60)).toBe(200);
+      expect(((await response.json()) as { body: unknown }).body).toEqual(JSON.parse(document));
+    }
+    const many = JSON.stringify(Object.fromEntries(Array.from({ length: 10_000 }, (_, n) => [`k${n}`, n])));
+    expect((await post(`${url}/v1/open/echo`, many)).status).toBe(200);
+    expect((await post(`${url}/v1/open/echo`, `${many.slice(0, -1)},"k9000":1}`)).status).toBe(400);
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+  });
+
+  test('another content type, another charset or a compression is 415', async () => {
+    const { url, port } = await world();
+    const wrong = ['text/plain', 'application/xml', 'application/json; charset=utf-7', 'application/json; charset=utf-16', 'application/jsonx', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x'];
+    for (const type of wrong) {
+      const response = await post(`${url}/v1/open/echo`, '{}', { 'content-type': type });
+      expect([response.status, (await errorOf(response)).error.code], type).toEqual([415, 'unsupported_media_type']);
+    }
+    for (const type of ['application/json', 'Application/JSON; charset=UTF-8', 'application/json;charset="utf-8"', 'application/json; profile=x']) {
+      expect((await post(`${url}/v1/open/echo`, '{}', { 'content-type': type })).status, type).toBe(200);
+    }
+    for (const encoding of ['gzip', 'br', 'gzip, identity']) {
+      expect((await post(`${url}/v1/open/echo`, '{}', { 'content-type': 'application/json', 'content-encoding': encoding })).status).toBe(415);
+    }
+    const without = await raw(port, 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}');
+    expect(rawAnswer(without).status).toBe(415);
+  });
+
+  test('a body beyond the limit is 413, unread, and the connection is closed', async () => {
+    const { port, url } = await world();
+    expect((await post(`${url}/v1/open/echo`, `{"a":"${'x'.repeat(200_000)}"}`)).status).toBe(413);
+    const head = 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n';
+    const announced = rawAnswer(await raw(port, `${head}content-length: 100000000\r\n\r\n{`, 2_000));
+    expect(announced).toMatchObject({ status: 413, body: { error: { code: 'request_too_large' } } });
+    expect(announced.head).toContain('connection: close');
+
+    // Chunked, without end: the answer comes, then the close, and only limit and buffers were taken.
+    const socket = await open(port);
+    let answer = '';
+    socket.on('data', (chunk) => {
+      answer += chunk.toString('latin1');
+    });
+    socket.write(`${head}transfer-encoding: chunked\r\n\r\n`);
+    const piece = `10000\r\n${'x'.repeat(65_536)}\r\n`;
+    let accepted = 0;
+    const pump = () => {
+      while (!socket.destroyed && socket.write(piece)) accepted += 65_536;
+    };
+    socket.on('drain', pump);
+    pump();
+    await until(() => socket.closed, 'the close');
+    expect(rawAnswer(answer).status).toBe(413);
+    // The two kernels' buffers take some megabytes on the loopback interface; an endless reader would take it all.
+    expect(accepted).toBeLessThan(16 * 1024 * 1024);
+  });
+
+  test('an operation without a body takes none, but for an empty object', async () => {
+    const { url } = await world();
+    for (const body of ['', '{}', ' { } ']) expect((await post(`${url}/v1/ai/image/create`, body, userHeaders)).status, body).toBe(200);
+    expect((await post(`${url}/v1/ai/image/create`, '{"a":1}', userHeaders)).status).toBe(400);
+    expect((await post(`${url}/v1/ai/image/create`, `{${' '.repeat(100)}}`, userHeaders)).status).toBe(400);
+  });
+
+  test('a refused body does not spoil the connection for the next request', async () => {
+    const { port } = await world();
+    const refused = 'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n0123456789';
+    const answer = await raw(port, `${refused}GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
+    expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
+  });
+
+  test('line breaks and zeros in a value are refused by their pattern and never reach a header or break a log line', async () => {
+    const { url, lines } = await world();
+    for (const model of ['a\r\nx-evil: 1', 'a\0b', 'a\nb']) {
+      const response = await post(`${url}/v1/ai/text`, JSON.stringify({ model }), userHeaders);
+      expect([response.status, response.headers.get('x-evil')]).toEqual([400, null]);
+    }
+    const crafted = await world({
+      handlers: { 'directory.getHealth': async () => ({ status: 200, body: {}, headers: { 'x-note': 'a\r\nx-evil: 1' } }) },
+    });
+    const response = await fetch(`${crafted.url}/health`);
+    expect([response.status, response.headers.get('x-evil')]).toEqual([500, null]);
+    expect(lines.every((line) => typeof line.msg === 'string')).toBe(true);
+  });
+});
+
+describe('malformed requests', () => {
+  test('are a 400 of the one shape, and the connection is closed', async () => {
+    const { port } = await world();
+    const cases: [string, string][] = [
+      ['two Host headers', 'GET /health HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n'],
+      ['two equal Host headers', 'GET /health HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n'],
+      ['no Host', 'GET /health HTTP/1.1\r\n\r\n'],
+      ['no Host on 1.0', 'GET /health HTTP/1.0\r\n\r\n'],
+      ['empty Host', 'GET /health HTTP/1.1\r\nhost:\r\n\r\n'],
+      ['Host that is none', 'GET /health HTTP/1.1\r\nhost: a b/c\r\n\r\n'],
+      ['foreign authority', 'GET http://evil.test/health HTTP/1.1\r\nhost: a\r\n\r\n'],
+      ['foreign authority, prefix', 'GET http://a.evil.test/health HTTP/1.1\r\nhost: a\r\n\r\n'],
+      ['user in authority', 'GET http://a@evil.test/health HTTP/1.1\r\nhost: a\r\n\r\n'],
+      ['HTTP/0.9', 'GET /health\r\n\r\n'],
+      ['HTTP/2 preface', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+      ['HTTP/3.0', 'GET /health HTTP/3.0\r\nhost: a\r\n\r\n'],
+      ['nonsense', '\x16\x03\x01\x02\x00\x01\r\n\r\n'],
+      ['two credentials', 'GET /v1/ai/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer user-token\r\nauthorization: Bearer x\r\n\r\n'],
+      ['two lengths', 'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}'],
+      ['length and chunks', 'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n'],
+      ['zero in a header', 'GET /health HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n'],
+      ['folded header', 'GET /health HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n'],
+      ['space before the colon', 'GET /health HTTP/1.1\r\nhost : a\r\n\r\n'],
+      ['101 headers', `GET /health HTTP/1.1\r\nhost: a\r\n${Array.from({ length: 100 }, (_, n) => `x-${n}: 1\r\n`).join('')}\r\n`],
+      ['headers of 17 KiB', `GET /health HTTP/1.1\r\nhost: a\r\nx: ${'y'.repeat(17 * 1024)}\r\n\r\n`],
+      ['address of 9 KiB', `GET /health?${'y'.repeat(9 * 1024)} HTTP/1.1\r\nhost: a\r\n\r\n`],
+      ['odd expectation', 'GET /health HTTP/1.1\r\nhost: a\r\nexpect: miracles\r\n\r\n'],
+    ];
+    for (const [name, bytes] of cases) {
+      const answer = rawAnswer(await raw(port, Buffer.from(bytes, 'latin1'), 1_000));
+      expect(answer.status, name).toBe(400);
+      expect(answer.body?.error, name).toMatchObject({ type: 'invalid_request_error', request_id: expect.stringMatching(/^req_/) });
+      expect(answer.head, name).toContain('x-request-id: req_');
+      expect(answer.head, name).toContain('connection: close');
+    }
+  });
+
+  test('a target in absolute form that names this host is served', async () => {
+    const { port } = await world();
+    expect(rawAnswer(await raw(port, 'GET http://a:1/health HTTP/1.1\r\nhost: A:1\r\nconnection: close\r\n\r\n')).status).toBe(200);
+    expect(rawAnswer(await raw(port, 'GET http://a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n')).status).toBe(404);
+  });
+
+  test('100 headers pass', async () => {
+    const { port } = await world();
+    const many = Array.from({ length: 98 }, (_, n) => `x-${n}: 1\r\n`).join('');
+    expect(rawAnswer(await raw(port, `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${many}\r\n`)).status).toBe(200);
+  });
+
+  test('slow headers and slow bodies are cut off at their deadlines', async () => {
+    const { port } = await world({ server: { timeouts: { headersMs: 150, requestMs: 300, checkEveryMs: 30 } } });
+    const headers = rawAnswer(await raw(port, 'GET /health HTTP/1.1\r\nhost: a\r\nx: ', 3_000));
+    expect(headers).toMatchObject({ status: 400, body: { error: { message: 'The request took too long to arrive.' } } });
+    const started = performance.now();
+    const body = rawAnswer(await raw(port, 'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{', 3_000));
+    expect(body.status).toBe(400);
+    expect(performance.now() - started).toBeLessThan(2_500);
+  });
+});
+
+describe('a client that goes away', () => {
+  test('aborts the signal of its call within 50 ms and leaves no error in the log', async () => {
+    let signal: AbortSignal | undefined;
+    let abortedAt = 0;
+    const { port, lines, server } = await world({
+      handlers: {
+        'open.wait': (call) => {
+          signal = call.signal as AbortSignal;
+          return new Promise((_resolve, reject) => {
+            call.signal.addEventListener('abort', () => {
+              abortedAt = performance.now();
+              reject(call.signal.reason);
+            });
+          });
+        },
+      },
+    });
+    const delays: number[] = [];
+    const rounds = ['destroy', 'end', 'destroy', 'end', 'destroy', 'end'] as const;
+    for (const leave of rounds) {
+      const socket = await open(port);
+      socket.write('GET /v1/open/wait HTTP/1.1\r\nhost: x\r\n\r\n');
+      await until(() => signal !== undefined, 'the handler runs');
+      const left = performance.now();
+      socket[leave]();
+      await until(() => signal?.aborted === true, 'the signal aborts');
+      delays.push(abortedAt - left);
+      signal = undefined;
+      socket.destroy();
+    }
+    await until(() => server.inFlight() === 0 && lines.filter((line) => line.msg === 'request').length === rounds.length, 'the end of all');
+    // One of them may fall into a pause of a busy machine.
+    expect(delays.toSorted((a, b) => a - b)[2]).toBeLessThan(50);
+    expect(lines.filter((line) => line.level === 'error')).toEqual([]);
+    expect(lines.every((line) => line.msg !== 'request' || line.clientGone === true)).toBe(true);
+  });
+
+  test('stops the stream it was reading', async () => {
+    let stopped = false;
+    const { port } = await world({
+      handlers: {
+        'open.stream': async (call) => ({
+          status: 200,
+          events: (async function* () {
+            try {
+              for (let n = 0; ; n += 1) {
+                yield { data: { n } };
+                await new Promise((resolve) => setTimeout(resolve, 5));
+                call.signal.throwIfAborted();
+              }
+            } finally {
+              stopped = true;
+            }
+          })(),
+        }),
+      },
+    });
+    const socket = await open(port);
+    socket.write('GET /v1/open/stream HTTP/1.1\r\nhost: x\r\n\r\n');
+    await once(socket, 'data');
+    const left = performance.now();
+    socket.destroy();
+    await until(() => stopped, 'the producer stops');
+    expect(performance.now() - left).toBeLessThan(200);
+  });
+});
+
+describe('streams', () => {
+  test('an error in the middle is told in the one shape, and the event that breaks the contract too', async () => {
+    const { url, lines } = await world({
+      handlers: {
+        'open.stream': async () => ({
+          status: 200,
+          end: '[DONE]',
+          events: (async function* () {
+            yield { data: { n: 1 } };
+            yield { data: { n: 'two' } };
+          })(),
+        }),
+      },
+    });
+    const response = await fetch(`${url}/v1/open/stream`);
+    expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
+    const text = await response.text();
+    expect(text).toMatch(/^data: \{"n":1\}\n\ndata: \{"error":\{"type":"server_error","code":"internal_error".*\}\n\n$/);
+    expect(JSON.stringify(lines)).toContain('open.stream 200 at /n: must be integer');
+  });
+
+  test('bytes that fail before the first one get a status of their own, afterwards a cut', async () => {
+    const failing = (first: boolean) =>
+      world({
+        handlers: {
+          'open.bytes': async () => ({
+            status: 200,
+            mediaType: 'application/octet-stream',
+            content: (async function* () {
+              if (first) yield Buffer.from('half');
+              throw new Error('inside');
+            })(),
+          }),
+        },
+      });
+    expect((await fetch(`${(await failing(false)).url}/v1/open/bytes`)).status).toBe(500);
+    const cut = await fetch(`${(await failing(true)).url}/v1/open/bytes`);
+    expect(cut.status).toBe(200);
+    await expect(cut.text()).rejects.toThrow('terminated');
+  });
+});
+
+describe('cross-origin calls', () => {
+  const preflight = (url: string, origin: string) =>
+    fetch(`${url}/v1/ai/text`, { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization,content-type' } });
+
+  test('are invited only from the configured origins', async () => {
+    const { url } = await world({ server: { cors: { origins: ['https://app.test'] } } });
+    const invited = await preflight(url, 'https://app.test');
+    expect(invited.status).toBe(204);
+    expect(invited.headers.get('access-control-allow-origin')).toBe('https://app.test');
+    expect(invited.headers.get('access-control-allow-headers')).toBe('authorization,content-type');
+    expect((await fetch(`${url}/health`, { headers: { origin: 'https://app.test' } })).headers.get('access-control-allow-origin')).toBe('https://app.test');
+    expect((await fetch(`${url}/nowhere`, { headers: { origin: 'https://app.test' } })).headers.get('access-control-allow-origin')).toBe('https://app.test');
+    for (const origin of ['https://evil.test', 'https://app.test.evil.test', 'null', 'HTTPS://APP.TEST']) {
+      const refused = await preflight(url, origin);
+      expect([...refused.headers.keys()].filter((name) => name.startsWith('access-control-'))).toEqual([]);
+      expect(refused.headers.get('vary')).toBe('Origin');
+    }
+  });
+
+  test('without a configuration there is no such header at all', async () => {
+    const { url } = await world();
+    const { headers } = await preflight(url, 'https://app.test');
+    expect([...headers.keys()].filter((name) => name.startsWith('access-control-') || name === 'vary')).toEqual([]);
+  });
+});
+
+describe('the loopback guard', () => {
+  const ask = async (port: number, lines: string[], target = '/health') =>
+    rawAnswer(await raw(port, `GET ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`));
+
+  test('lets only its own loopback names with its own port in, on every route', async () => {
+    const { port } = await world({ server: { surface: 'agent', before: loopbackGuard({ allowHosts: ['agent.test:8443'] }) } });
+    for (const host of [`localhost:${port}`, `127.0.0.1:${port}`, `[::1]:${port}`, `LOCALHOST:${port}`, 'agent.test:8443']) {
+      expect((await ask(port, [`host: ${host}`])).status, host).toBe(200);
+    }
+    const foreign = ['evil.test', `evil.test:${port}`, `localhost.evil.test:${port}`, `127.0.0.1.nip.io:${port}`, 'localhost', '127.0.0.1', `localhost:${port + 1}`, 'agent.test', `127.1:${port}`, `0.0.0.0:${port}`, `localhost:${port}0`, `a@localhost:${port}`];
+    for (const host of foreign) {
+      for (const target of ['/health', '/nowhere', '/v1/ai/models', '/%ff']) {
+        expect(await ask(port, [`host: ${host}`], target), `${host} ${target}`).toMatchObject({ status: 403, body: { success: false, error: { code: 'forbidden_host' } } });
+      }
+    }
+    expect((await ask(port, [`host: localhost:${port}`, `host: localhost:${port}`])).status).toBe(403);
+    expect((await ask(port, ['x: 1'])).status).toBe(403);
+    expect((await ask(port, [`host: localhost:${port}`], 'http://evil.test/health')).status).toBe(403);
+    expect((await ask(port, [`host: localhost:${port}`], `http://localhost:${port}/health`)).status).toBe(200);
+  });
+
+  test('refuses foreign origins and cross-site fetches, before the credential is looked at', async () => {
+    const { port } = await world({ server: { surface: 'agent', before: loopbackGuard({ allowOrigins: ['https://console.test'] }) } });
+    const host = `host: localhost:${port}`;
+    for (const origin of ['null', 'https://evil.test', 'http://localhost:1', 'https://console.test.evil.test', `https://localhost:${port}`, '']) {
+      expect(await ask(port, [host, `origin: ${origin}`, 'authorization: Bearer wrong'], '/v1/ai/models'), origin).toMatchObject({ status: 403, body: { error: { code: 'forbidden_origin' } } });
+    }
+    expect((await ask(port, [host, 'sec-fetch-site: cross-site'])).status).toBe(403);
+    // What a browser says of a page at another port of this machine.
+    expect((await ask(port, [host, 'sec-fetch-site: same-site'])).status).toBe(403);
+    expect((await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: same-site'])).status).toBe(200);
+    expect((await ask(port, [host, `origin: http://localhost:${port}`])).status).toBe(200);
+    expect((await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: cross-site'])).status).toBe(200);
+    expect((await ask(port, [host, 'sec-fetch-site: same-origin'])).status).toBe(200);
+  });
+});
+
+describe('the end', () => {
+  test('running requests finish, new connections are refused, and then it is over', async () => {
+    let finish = () => {};
+    const { port, server } = await world({
+      handlers: {
+        'open.wait': () =>
+          new Promise((resolve) => {
+            finish = () => resolve({ status: 200, body: { done: true } });
+          }),
+      },
+    });
+    const socket = await open(port);
+    let answer = '';
+    socket.on('data', (chunk) => {
+      answer += chunk.toString('latin1');
+    });
+    socket.write('GET /v1/open/wait HTTP/1.1\r\nhost: x\r\n\r\n');
+    await until(() => server.inFlight() === 1, 'the request runs');
+    const closed = server.close({ drainMs: 5_000 });
+    await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
+    finish();
+    await closed;
+    await until(() => socket.closed, 'the close');
+    expect(answer).toContain('HTTP/1.1 200');
+    expect(answer).toContain('{"done":true}');
+    expect(server.inFlight()).toBe(0);
+  });
+
+  test('a request that comes on an open connection while draining is 503 with Retry-After', async () => {
+    let finish = () => {};
+    const { port, server, url } = await world({
+      handlers: {
+        'open.wait': () =>
+          new Promise((resolve) => {
+            finish = () => resolve({ status: 200, body: {} });
+          }),
+      },
+    });
+    const waiting = fetch(`${url}/v1/open/wait`);
+    const late = await open(port);
+    let answer = '';
+    late.on('data', (chunk) => {
+      answer += chunk.toString('latin1');
+    });
+    // Half a request makes the connection a busy one, which the drain leaves alone.
+    late.write('GET /health HTTP/1.1\r\nhost: x\r\n');
+    await until(() => server.inFlight() === 1, 'the request runs');
+    late.write('x-a: 1\r\n\r\n');
+    await until(() => answer.includes('HTTP/1.1 200'), 'an answer before the drain');
+    answer = '';
+    late.write('GET /health HTTP/1.1\r\nhost: x\r\nx-half: ');
+    // The half was sent before this request, so the server has it once this one is answered.
+    await fetch(`${url}/health`);
+    const closed = server.close({ drainMs: 5_000 });
+    late.write('1\r\n\r\n');
+    await until(() => late.closed, 'the close');
+    const { status, head, body } = rawAnswer(answer);
+    expect([status, body?.error.code]).toEqual([503, 'draining']);
+    expect(head).toContain('retry-after: 1');
+    expect(head).toContain('connection: close');
+    finish();
+    expect((await waiting).status).toBe(200);
+    await closed;
+  });
+
+  test('what does not finish in time is aborted and hears why; a connection that never spoke does not hold the end up', async () => {
+    const { server, url, port } = await world({
+      handlers: {
+        'open.wait': (call) => new Promise((_resolve, reject) => call.signal.addEventListener('abort', () => reject(new Error('stopped')))),
+        'open.stream': async (call) => ({
+          status: 200,
+          events: (async function* () {
+            yield { data: { n: 1 } };
+            await new Promise((resolve) => call.signal.addEventListener('abort', resolve));
+            throw new Error('stopped');
+          })(),
+        }),
+      },
+    });
+    await open(port);
+    const stream = await fetch(`${url}/v1/open/stream`);
+    const waiting = fetch(`${url}/v1/open/wait`);
+    await until(() => server.inFlight() === 2, 'both run');
+    const started = performance.now();
+    await server.close({ drainMs: 100 });
+    expect(performance.now() - started).toBeLessThan(2_000);
+    const refused = await waiting;
+    expect([refused.status, (await errorOf(refused)).error.code]).toEqual([503, 'draining']);
+    expect(await stream.text()).toMatch(/"n":1[^]*"code":"draining"/);
+  });
+
+  test('an address that is taken is an error of listen', async () => {
+    const { port } = await world();
+    await expect(startWorld({ port })).rejects.toThrow('EADDRINUSE');
+  });
+});
+
+test('kept-alive connections are reused by Node clients', async () => {
+  const { port } = await world();
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const ports = new Set<number | undefined>();
+  for (let round = 0; round < 3; round += 1) {
+    await new Promise<void>((resolve, reject) => {
+      const request = httpRequest({ port, path: '/health', agent }, (response) => {
+        ports.add(response.socket.localPort);
+        response.resume().on('end', resolve);
+      });
+      request.on('error', reject).end();
+    });
+  }
+  agent.destroy();
+  expect(ports.size).toBe(1);
+});

@@ -1,0 +1,266 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type StreamOutcome, readEvents, writeContent, writeEvents } from '../../../src/kernel/http/sse.ts';
+import { open, raw, until } from '../world.ts';
+
+const closers: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close();
+});
+
+/** A server whose every answer is written by the given function; resolves to its port. */
+async function serving(write: (response: ServerResponse) => Promise<unknown>): Promise<number> {
+  const server = createServer((_request, response) => void write(response));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  closers.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+const limits = { heartbeatMs: 15_000, stallMs: 60_000 };
+const request = 'GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n';
+
+function body(answer: string): string {
+  // Chunked: size lines and their breaks are taken away.
+  return answer.slice(answer.indexOf('\r\n\r\n') + 4).replace(/(?:^|\r\n)[0-9a-f]+\r\n/g, '').replace(/\r\n$/, '');
+}
+
+async function* of<T>(...items: T[]): AsyncGenerator<T> {
+  yield* items;
+}
+
+describe('writeEvents', () => {
+  test('writes one JSON document a data line, bare line feeds, and the end mark last', async () => {
+    const port = await serving((response) =>
+      writeEvents(response, of({ data: { a: 'x\r\ny' } }, { data: [1], event: 'step', id: '7' }), { end: '[DONE]', limits, onError: () => '' }),
+    );
+    expect(body(await raw(port, request))).toBe('data: {"a":"x\\r\\ny"}\n\nid: 7\nevent: step\ndata: [1]\n\ndata: [DONE]\n\n');
+  });
+
+  test('the head leaves before the first event exists, and a quiet stream has a heartbeat', async () => {
+    let go = () => {};
+    const started = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    const port = await serving((response) =>
+      writeEvents(
+        response,
+        (async function* () {
+          await started;
+          yield { data: 1 };
+        })(),
+        { limits: { ...limits, heartbeatMs: 20 }, onError: () => '' },
+      ),
+    );
+    const socket = await open(port);
+    let seen = '';
+    socket.on('data', (chunk) => {
+      seen += chunk.toString('latin1');
+    });
+    socket.write(request);
+    await until(() => seen.includes('HTTP/1.1 200'), 'the head');
+    expect(seen).not.toContain('data:');
+    await until(() => (seen.match(/: hb\n\n/g) ?? []).length >= 2, 'two heartbeats');
+    go();
+    await until(() => seen.includes('data: 1\n\n'), 'the event');
+  });
+
+  test('an error after the first byte is told in the stream and ends it without the end mark', async () => {
+    const port = await serving((response) =>
+      writeEvents(
+        response,
+        (async function* () {
+          yield { data: 1 };
+          throw new Error('inside');
+        })(),
+        { end: '[DONE]', limits, onError: (error) => `data: ${JSON.stringify({ told: (error as Error).message })}\n\n` },
+      ),
+    );
+    expect(body(await raw(port, request))).toBe('data: 1\n\ndata: {"told":"inside"}\n\n');
+  });
+
+  test('a line break in an event name or an id is an error, not an injected field', async () => {
+    let told: unknown;
+    const port = await serving((response) =>
+      writeEvents(response, of({ data: 1, event: 'a\ndata: forged' }), {
+        limits,
+        onError: (error) => {
+          told = error;
+          return '';
+        },
+      }),
+    );
+    expect(body(await raw(port, request))).not.toContain('forged');
+    expect(String(told)).toContain('line break');
+  });
+
+  test('a client that goes away stops the producer', async () => {
+    let returned = false;
+    let outcome: StreamOutcome | undefined;
+    let release = () => {};
+    const events = {
+      [Symbol.asyncIterator]: () => ({
+        next: () => new Promise<IteratorResult<{ data: number }>>((resolve) => (release = () => resolve({ done: true, value: undefined }))),
+        return: async () => {
+          returned = true;
+          release();
+          return { done: true as const, value: undefined };
+        },
+      }),
+    };
+    const port = await serving(async (response) => {
+      outcome = await writeEvents(response, events, { limits, onError: () => '' });
+    });
+    const socket = await open(port);
+    socket.write(request);
+    await once(socket, 'data');
+    socket.destroy();
+    await until(() => returned && outcome !== undefined, 'the producer is stopped');
+    expect(outcome).toBe('client_gone');
+  });
+
+  test('a reader that takes nothing holds the producer back and is dropped at its deadline', async () => {
+    let produced = 0;
+    let outcome: StreamOutcome | undefined;
+    let response: ServerResponse | undefined;
+    let most = 0;
+    const megabyte = 'x'.repeat(1024 * 1024);
+    const port = await serving(async (own) => {
+      response = own;
+      outcome = await writeEvents(
+        own,
+        (async function* () {
+          for (;;) {
+            produced += 1;
+            most = Math.max(most, own.writableLength);
+            yield { data: megabyte };
+          }
+        })(),
+        { limits: { ...limits, stallMs: 300 }, onError: () => '' },
+      );
+    });
+    const socket = await open(port);
+    socket.pause();
+    socket.write(request);
+    await until(() => {
+      most = Math.max(most, response?.writableLength ?? 0);
+      return outcome !== undefined;
+    }, 'the drop');
+    expect(outcome).toBe('stalled');
+    // What the two kernels buffer is theirs; of our own there is never a whole megabyte.
+    expect(produced).toBeLessThan(20);
+    expect(most).toBeLessThan(1024 * 1024);
+    socket.destroy();
+  });
+
+  test('a slow reader gets every byte in order', async () => {
+    const port = await serving((response) =>
+      writeEvents(
+        response,
+        (async function* () {
+          for (let n = 0; n < 40; n += 1) yield { data: { n, fill: 'y'.repeat(100_000) } };
+        })(),
+        { limits: { ...limits, heartbeatMs: 1 }, onError: () => '' },
+      ),
+    );
+    const received = await fetch(`http://127.0.0.1:${port}/`);
+    const seen: number[] = [];
+    for await (const event of readEvents(received.body as AsyncIterable<Uint8Array>, { idleTimeoutMs: 5_000 })) {
+      seen.push((JSON.parse(event.data) as { n: number }).n);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(seen).toEqual(Array.from({ length: 40 }, (_, n) => n));
+  });
+});
+
+describe('writeContent', () => {
+  test('bytes go through as they are', async () => {
+    const bytes = [Buffer.from([0, 255, 13, 10]), Buffer.alloc(300_000, 7)];
+    const port = await serving((response) => writeContent(response, of(...bytes), { limits, onError: () => {} }));
+    const received = Buffer.from(await (await fetch(`http://127.0.0.1:${port}/`)).arrayBuffer());
+    expect(received.equals(Buffer.concat(bytes))).toBe(true);
+  });
+
+  test('a producer that fails midway leaves the client with a cut connection, not with an end', async () => {
+    const errors: unknown[] = [];
+    const port = await serving((response) =>
+      writeContent(
+        response,
+        (async function* () {
+          yield Buffer.from('half');
+          throw new Error('inside');
+        })(),
+        { limits, onError: (error) => errors.push(error) },
+      ),
+    );
+    const received = await fetch(`http://127.0.0.1:${port}/`);
+    await expect(received.text()).rejects.toThrow('terminated');
+    expect(errors).toHaveLength(1);
+  });
+});
+
+describe('readEvents', () => {
+  async function* bytes(...parts: (string | Buffer)[]): AsyncGenerator<Uint8Array> {
+    for (const part of parts) yield Buffer.from(part as string);
+  }
+  async function all(stream: AsyncIterable<Uint8Array>, options = {}) {
+    const events = [];
+    for await (const event of readEvents(stream, { idleTimeoutMs: 1_000, ...options })) events.push(event);
+    return events;
+  }
+
+  test('reads events whatever their line ends and however they are cut', async () => {
+    const text = '\uFEFF: hello\r\nid: 1\r\nevent: a\r\ndata: é€😀\r\n\r\ndata: x\rdata: y\r\rdata: [DONE]\n\n';
+    const whole = Buffer.from(text);
+    const expected = [
+      { id: '1', event: 'a', data: 'é€😀' },
+      { id: undefined, event: undefined, data: 'x\ny' },
+      { id: undefined, event: undefined, data: '[DONE]' },
+    ];
+    expect(await all(bytes(whole))).toEqual(expected);
+    expect(await all(bytes(...[...whole].map((byte) => Buffer.from([byte]))))).toEqual(expected);
+  });
+
+  test('an event without its final blank line is not an event', async () => {
+    expect(await all(bytes('data: whole\n\ndata: cut'))).toEqual([{ id: undefined, event: undefined, data: 'whole' }]);
+  });
+
+  test('a line that never ends is refused at its limit and the source is stopped', async () => {
+    let given = 0;
+    let stopped = false;
+    const endless = (async function* () {
+      try {
+        yield Buffer.from('data: ');
+        for (;;) {
+          given += 1024;
+          yield Buffer.alloc(1024, 'x');
+        }
+      } finally {
+        stopped = true;
+      }
+    })();
+    await expect(all(endless, { maxLineBytes: 64 * 1024 })).rejects.toMatchObject({ code: 'upstream_failed' });
+    expect(given).toBeLessThan(80 * 1024);
+    await until(() => stopped, 'the source is stopped');
+    await expect(all(bytes(`data: ${'x'.repeat(70_000)}\n\n`), { maxLineBytes: 64 * 1024 })).rejects.toMatchObject({ code: 'upstream_failed' });
+  });
+
+  test('text that is not UTF-8 is refused', async () => {
+    await expect(all(bytes('data: ', Buffer.from([0xff, 0xfe]), '\n\n'))).rejects.toMatchObject({ code: 'upstream_failed' });
+    await expect(all(bytes('data: a\n\n', Buffer.from([0xe2, 0x82])))).rejects.toMatchObject({ code: 'upstream_failed' });
+  });
+
+  test('silence ends in a timeout and an abort in its reason', async () => {
+    const silent = { [Symbol.asyncIterator]: () => ({ next: () => new Promise<IteratorResult<Uint8Array>>(() => {}) }) };
+    await expect(all(silent, { idleTimeoutMs: 20 })).rejects.toMatchObject({ code: 'upstream_timeout' });
+    const controller = new AbortController();
+    const reading = all(silent, { signal: controller.signal });
+    controller.abort(new Error('gone'));
+    await expect(reading).rejects.toThrow('gone');
+  });
+});

@@ -1,0 +1,39 @@
+// Many and long secrets, and secrets that overlap, are hidden as surely as one short one.
+import { randomBytes } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
+
+describe('a redactor', () => {
+  test('hides five hundred values, of up to 32 KiB, in every form', () => {
+    const redactor = createRedactor();
+    const values = Array.from({ length: 500 }, (_, index) => randomBytes(index % 50 === 0 ? 16 * 1024 : 24).toString('hex'));
+    values.push('é'.repeat(16 * 1024));
+    for (const value of values) redactor.hold(value);
+    for (const value of values) {
+      const bytes = Buffer.from(value);
+      for (const form of [value, bytes.toString('base64'), bytes.toString('hex'), encodeURIComponent(value)]) {
+        expect(redactor.hide(`before ${form} after`)).toMatch(/^before \[redacted\]=* after$/);
+      }
+    }
+  });
+
+  test('takes no noticeable time over a text without any', () => {
+    const redactor = createRedactor();
+    for (let count = 0; count < 500; count += 1) redactor.hold(randomBytes(24).toString('base64'));
+    const line = 'an answer went out after 12 ms to 127.0.0.1 '.repeat(5);
+    redactor.hide(line);
+    const startedMs = performance.now();
+    for (let count = 0; count < 10_000; count += 1) redactor.hide(line);
+    expect(performance.now() - startedMs).toBeLessThan(2_000);
+  });
+
+  test('leaves nothing of two secrets that overlap, nor of one behind "Bearer"', () => {
+    const redactor = createRedactor();
+    redactor.hold('abcdefgh');
+    redactor.hold('efghijkl');
+    redactor.hold('two words of a secret');
+    expect(redactor.hide('x abcdefghijkl y')).toBe('x [redacted] y');
+    expect(redactor.hide('Bearer two words of a secret.')).toBe('Bearer [redacted].');
+    expect(redactor.hide('abcdefghabcdefgh, and abcdefgh')).toBe('[redacted], and [redacted]');
+  });
+});

@@ -1,0 +1,73 @@
+import { describe, expect, test } from 'vitest';
+import { createRedactor, parseToken, sameSecret, token, tokenDigest } from '../../../src/kernel/secrets/secret.ts';
+
+describe('token', () => {
+  test('every minted token has the shape, its kind and a checksum that holds', () => {
+    const seen = new Set<string>();
+    for (let round = 0; round < 500; round += 1) {
+      for (const kind of ['usr', 'adm', 'agt'] as const) {
+        const minted = token(kind);
+        expect(minted).toMatch(/^th_(usr|adm|agt)_[0-9A-Za-z]{49}$/);
+        expect(parseToken(minted)).toBe(kind);
+        seen.add(minted);
+      }
+    }
+    expect(seen.size).toBe(1_500);
+  });
+
+  test('one changed character anywhere, another kind, another length or a space is refused by shape', () => {
+    const minted = token('usr');
+    for (let at = 7; at < minted.length; at += 1) {
+      const other = minted[at] === 'a' ? 'b' : 'a';
+      expect(parseToken(minted.slice(0, at) + other + minted.slice(at + 1))).toBeNull();
+    }
+    for (const bad of [minted.replace('usr', 'adm'), `${minted}0`, minted.slice(0, -1), ` ${minted}`, `${minted}\n`, minted.toUpperCase(), '', 'th_usr_']) {
+      expect(parseToken(bad)).toBeNull();
+    }
+  });
+
+  test('the digest is the SHA-256 of the text, and comparison knows equal from unequal', () => {
+    expect(tokenDigest('abc').toString('hex')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
+    expect(sameSecret('abc', 'abc')).toBe(true);
+    expect(sameSecret('abc', 'abd')).toBe(false);
+    expect(sameSecret('abc', 'abcd')).toBe(false);
+  });
+});
+
+describe('redactor', () => {
+  test('a held value is hidden in all its usual forms until its last holder releases it', () => {
+    const redactor = createRedactor();
+    const value = 'CANARY "quoted"/+ä';
+    const first = redactor.hold(value);
+    const second = redactor.hold(value);
+    const bytes = Buffer.from(value);
+    const forms = [value, JSON.stringify(value).slice(1, -1), encodeURIComponent(value), bytes.toString('base64'), bytes.toString('base64url'), bytes.toString('hex')];
+    for (const form of forms) expect(redactor.hide(`before ${form} after`)).toMatch(/^before \[redacted\]=* after$/);
+    first();
+    first();
+    expect(redactor.hide(value)).toBe('[redacted]');
+    second();
+    expect(redactor.hide(value)).toBe(value);
+  });
+
+  test('tokens and bearer credentials are hidden though nobody holds them', () => {
+    const redactor = createRedactor();
+    expect(redactor.hide(`got ${token('adm')}!`)).toBe('got [redacted]!');
+    expect(redactor.hide('Authorization: Bearer sk-abc.def_123')).toBe('Authorization: Bearer [redacted]');
+  });
+
+  test('of two secrets the longer one is hidden whole, and pattern characters mean themselves', () => {
+    const redactor = createRedactor();
+    redactor.hold('secret');
+    redactor.hold('secret-and-more');
+    redactor.hold('a.*(b)[c]$');
+    expect(redactor.hide('x secret-and-more y')).toBe('x [redacted] y');
+    expect(redactor.hide('a.*(b)[c]$ aXX(b)[c]$')).toBe('[redacted] aXX(b)[c]$');
+  });
+
+  test('a value too short to be one does not blot out words', () => {
+    const redactor = createRedactor();
+    redactor.hold('on');
+    expect(redactor.hide('once upon')).toBe('once upon');
+  });
+});

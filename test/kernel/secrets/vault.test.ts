@@ -1,0 +1,106 @@
+// What is sealed opens at its own place under its own key, and nowhere else.
+import { randomBytes } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { createVault, newMasterKey, readMasterKey, SealError, sealedUnder, type MasterKey } from '../../../src/kernel/secrets/vault.ts';
+
+const key = (): MasterKey => readMasterKey(newMasterKey()) as MasterKey;
+const place = { table: 'gateway.env_variables', key: 'ACME_API_KEY', version: 1 };
+const reasonOf = (act: () => unknown): unknown => {
+  try {
+    act();
+  } catch (error) {
+    return error instanceof SealError ? error.reason : error;
+  }
+  return 'opened';
+};
+
+describe('a master key', () => {
+  test('is 32 bytes of base64, of either alphabet, and nothing else', () => {
+    const bytes = randomBytes(32);
+    for (const text of [bytes.toString('base64'), bytes.toString('base64url'), ` ${bytes.toString('base64')}\n`]) {
+      expect(readMasterKey(text)?.bytes).toEqual(bytes);
+    }
+    for (const text of ['', 'short', randomBytes(31).toString('base64'), randomBytes(33).toString('base64'), bytes.toString('hex')]) {
+      expect(readMasterKey(text)).toBeNull();
+    }
+  });
+
+  test('has an id that is its own and says nothing of it', () => {
+    const one = key();
+    expect(key().kid).not.toBe(one.kid);
+    expect(one.kid).toMatch(/^[0-9a-f]{12}$/);
+    expect(one.bytes.toString('hex')).not.toContain(one.kid);
+  });
+});
+
+describe('a sealed value', () => {
+  const main = key();
+  const vault = createVault(main);
+
+  test.each(['', 'x', 'sk-CANARY-1', 'ключ 🔑\nsecond line', 'k'.repeat(32 * 1024)])('comes back as it was: %#', (value) => {
+    const sealed = vault.seal(main.kid, place, value);
+    expect(vault.open(place, sealed)).toBe(value);
+    expect(sealed).toMatch(/^v1\.[0-9a-f]{12}(\.[A-Za-z0-9_-]*){4}$/);
+    expect(sealedUnder(sealed)).toBe(main.kid);
+    if (value.length > 4) expect(sealed).not.toContain(Buffer.from(value).toString('base64url').slice(0, 8));
+  });
+
+  test('opens nowhere but at its place', () => {
+    const sealed = vault.seal(main.kid, place, 'value');
+    for (const other of [{ ...place, table: 'gateway.other' }, { ...place, key: 'OTHER_KEY' }, { ...place, version: 2 }]) {
+      expect(reasonOf(() => vault.open(other, sealed))).toBe('damaged');
+    }
+  });
+
+  test('does not open with any one bit changed', () => {
+    const sealed = vault.seal(main.kid, place, 'value');
+    const head = sealed.indexOf('.', 3) + 1;
+    for (let at = head; at < sealed.length; at += 1) {
+      if (sealed[at] === '.') continue;
+      const changed = sealed.slice(0, at) + (sealed[at] === 'A' ? 'B' : 'A') + sealed.slice(at + 1);
+      expect(reasonOf(() => vault.open(place, changed)), `character ${at}`).toBe('damaged');
+    }
+    for (const text of ['', 'v1', sealed.slice(0, -1), `${sealed}A`, `${sealed}.`, sealed.replace('v1', 'v2')]) {
+      expect(reasonOf(() => vault.open(place, text))).toBe('damaged');
+    }
+  });
+
+  test('does not open without its master key, and says so', () => {
+    const sealed = vault.seal(main.kid, place, 'value');
+    expect(reasonOf(() => createVault(key()).open(place, sealed))).toBe('unknown_key');
+    // A key that took another's name does not open it either.
+    expect(reasonOf(() => createVault({ kid: main.kid, bytes: randomBytes(32) }).open(place, sealed))).toBe('damaged');
+    expect(createVault(key(), [main]).open(place, sealed)).toBe('value');
+  });
+
+  test('never repeats a nonce: 10,000 seals of one value at one place', () => {
+    const nonces = new Set<string>();
+    for (let count = 0; count < 10_000; count += 1) {
+      const [, , wrapped = '', nonce = ''] = vault.seal(main.kid, place, 'same').split('.');
+      nonces.add(nonce).add(wrapped.slice(0, 16));
+    }
+    expect(nonces.size).toBe(20_000);
+  });
+});
+
+describe('a fingerprint', () => {
+  test('is equal for equal values under one key alone', () => {
+    const main = key();
+    const vault = createVault(main);
+    expect(vault.fingerprint('secret')).toBe(createVault(main).fingerprint('secret'));
+    expect(vault.fingerprint('secret')).not.toBe(vault.fingerprint('secret '));
+    expect(vault.fingerprint('secret')).not.toBe(createVault(key()).fingerprint('secret'));
+    expect(vault.fingerprint('secret')).toMatch(/^fp_[0-9a-f]{16}$/);
+  });
+});
+
+describe('a derived key', () => {
+  test('is the same for a master key and a purpose, the primary first, and another for anything else', () => {
+    const [main, before] = [key(), key()];
+    const [first, second] = createVault(main, [before]).derive('links');
+    expect(first).toEqual(createVault(main).derive('links')[0]);
+    expect(second).toEqual(createVault(before).derive('links')[0]);
+    expect(first).toHaveLength(32);
+    expect(first?.equals(main.bytes) || first?.equals(second as Buffer) || first?.equals(createVault(main).derive('other')[0] as Buffer)).toBe(false);
+  });
+});
