@@ -1,6 +1,6 @@
 // Names for things: `prefix_` and a UUIDv7 in 26 lower-case Crockford base32 characters. They sort by the
 // time they were made, within this process strictly, so that an index on them grows at its end.
-import { randomBytes, randomFillSync } from 'node:crypto';
+import { randomFillSync } from 'node:crypto';
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 const shape = /^[a-z]{2,8}_[0-7][0-9abcdefghjkmnpqrstvwxyz]{25}$/;
@@ -16,7 +16,7 @@ export function createIds(now: () => number): MakeId {
     if (ms > lastMs) {
       lastMs = ms;
       // Half of the twelve bits are left for what follows within this millisecond.
-      sequence = randomBytes(2).readUInt16BE() & 0x7ff;
+      sequence = chance.readUInt16BE(draw(2)) & 0x7ff;
     } else if (sequence < 0xfff) {
       sequence += 1;
     } else {
@@ -36,23 +36,29 @@ export function isId(text: string, prefix?: string): boolean {
   return shape.test(text) && (prefix === undefined || text.startsWith(`${prefix}_`));
 }
 
-// Chance is drawn for many ids at once; each request needs an id, and asking for eight bytes costs more than
+// Chance is drawn for many ids at once; each request needs an id, and asking for a few bytes costs more than
 // all the rest of it.
 const chance = Buffer.alloc(4096);
 let drawn = chance.length;
+
+/** Where so many bytes stand that were not used before. */
+function draw(bytes: number): number {
+  if (drawn + bytes > chance.length) {
+    randomFillSync(chance);
+    drawn = 0;
+  }
+  drawn += bytes;
+  return drawn - bytes;
+}
 
 /**
  * RFC 9562, version 7: 48 bits of milliseconds, version, 12 of sequence, variant, 62 of chance. The first ten
  * characters are exactly the milliseconds, so the rest fits into two numbers of 40 bits.
  */
 function encode(ms: number, sequence: number): string {
-  if (drawn === chance.length) {
-    randomFillSync(chance);
-    drawn = 0;
-  }
-  const high = chance.readUIntBE(drawn, 3) & 0x3fffff;
-  const low = chance.readUIntBE(drawn + 3, 5);
-  drawn += 8;
+  const at = draw(8);
+  const high = chance.readUIntBE(at, 3) & 0x3fffff;
+  const low = chance.readUIntBE(at + 3, 5);
   const middle = (0x7000 + sequence) * 2 ** 24 + 0x800000 + high;
   return base32(ms, 10) + base32(middle, 8) + base32(low, 8);
 }

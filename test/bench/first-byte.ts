@@ -1,17 +1,32 @@
-// How much later the first byte of an answer comes through the gateway than from the provider itself, for each wire.
-// Run as `first-byte.ts [ROUNDS] [free|paid] [alone]`; with DATABASE_URL the gateway runs on that PostgreSQL, with `alone`
-// it is the models' service by itself, without accounts and ledger. The provider answers at once; direct and through are asked in turns (A B A B), so
-// that whatever else the machine does falls on both. Prints medians in milliseconds and the added time, as JSON.
+// How much later the first byte of an answer comes through the gateway than from the provider itself, for each wire,
+// and beside it how much later through a bare pass-through: node:http in, node:http out, nothing read.
+// `first-byte.ts [--rounds N] [--paid] [--alone] [--provider-ms MS]`; with DATABASE_URL the gateway runs on that
+// PostgreSQL, with `--alone` it is the models' service by itself, without accounts and ledger; `--provider-ms` is the time
+// that the provider takes to its first byte. The ways are asked in turns (A B C A B C), so that whatever else the
+// machine does falls on all. Prints medians in milliseconds and the added time, as JSON; exits 1 where a stream
+// that was asked for adds more than it should.
+import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { Agent, request } from 'node:http';
+import { Agent, createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import { parseArgs } from 'node:util';
 import { startProvider } from '../support/provider.ts';
 
-const [rounds = '300', price = 'free', ...parts] = process.argv.slice(2);
 const promisedMs = 1;
+const gatewayFile = join(import.meta.dirname, 'first-byte-gateway.ts');
+
+const { values: given, positionals: [role, providerAddress = ''] } = parseArgs({
+  allowPositionals: true,
+  options: {
+    rounds: { type: 'string', default: '300' },
+    paid: { type: 'boolean', default: false },
+    alone: { type: 'boolean', default: false },
+    'provider-ms': { type: 'string', default: '0' },
+  },
+});
 
 interface Way {
   url: string;
@@ -26,7 +41,8 @@ function firstByteMs({ url, token, body }: Way): Promise<number> {
   return new Promise((resolve, reject) => {
     const text = JSON.stringify(body);
     const startedMs = performance.now();
-    const outgoing = request(url, { method: 'POST', agent, headers: { 'content-type': 'application/json', authorization: `Bearer ${token}`, 'content-length': Buffer.byteLength(text) } });
+    const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}`, 'content-length': Buffer.byteLength(text) };
+    const outgoing = request(url, { method: 'POST', agent, headers });
     outgoing.on('error', reject);
     outgoing.on('response', (response) => {
       let firstMs: number | undefined;
@@ -37,65 +53,81 @@ function firstByteMs({ url, token, body }: Way): Promise<number> {
   });
 }
 
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+// The provider and the bare way have processes of their own, as they have in life.
+if (role === 'provider') {
+  process.stdout.write(`${(await startProvider()).url}\n`);
+} else if (role === 'bare') {
+  const server = createServer((incoming, answer) => {
+    const { 'content-length': length, 'content-type': type } = incoming.headers;
+    const outgoing = request(`${providerAddress}${incoming.url}`, { method: 'POST', agent, headers: { 'content-type': type, 'content-length': length } }, (response) => {
+      answer.writeHead(response.statusCode ?? 500, { 'content-type': response.headers['content-type'] });
+      response.pipe(answer);
+    });
+    incoming.pipe(outgoing);
+  });
+  server.listen(0, '127.0.0.1', () => process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`));
+} else {
+  await measure();
 }
 
-const folder = await mkdtemp(join(tmpdir(), 'townhall-first-byte-'));
-// The provider has a process of its own, as it has in life: `first-byte.ts provider` is that process.
-if (rounds === 'provider') {
-  const provider = await startProvider();
-  process.stdout.write(`${provider.url}\n`);
-} else {
-  const node = process.execPath;
-  const providerProcess = spawn(node, [import.meta.filename, 'provider'], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const providerUrl = await firstLine(providerProcess.stdout);
-  const modelsFile = join(folder, 'models.json');
-  const rates = price === 'paid' ? { input: 1_000, output: 1_000 } : null;
-  await writeFile(modelsFile, JSON.stringify({
-    providers: [{ id: 'acme', kind: 'openai-compatible', base_url: providerUrl, usage: 'ask', output_limit_member: 'max_tokens' }],
-    models: [{ id: 'acme/ok', provider: 'acme', upstream_model: 'ok', rates, max_output_tokens: 1_000 }],
-  }));
-  const gateway = spawn(node, [...(process.env['NODE_FLAGS']?.split(' ') ?? []), join(import.meta.dirname, 'first-byte-gateway.ts'), ...parts], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_USER: 'off', MODELS_FILE: modelsFile, DATABASE_PATH: join(folder, 'data'), STARTING_CREDITS: '1000000000' },
-  });
-  let isBroken = false;
+async function measure(): Promise<void> {
+  const rounds = Number(given.rounds);
+  const providerMs = Number(given['provider-ms']);
+  const script = providerMs === 0 ? 'ok' : `delay?ms=${providerMs}`;
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-first-byte-'));
+  const processes: ReturnType<typeof start>[] = [];
+  const start = (file: string, parameters: string[], env: NodeJS.ProcessEnv = process.env) => {
+    const flags = file === gatewayFile ? (process.env['NODE_FLAGS']?.split(' ') ?? []) : [];
+    return spawn(process.execPath, [...flags, file, ...parameters], { stdio: ['ignore', 'pipe', 'inherit'], env });
+  };
+  const own = (started: ReturnType<typeof start>) => (processes.push(started), firstLine(started.stdout as NodeJS.ReadableStream));
   try {
-    const { url, token } = JSON.parse(await firstLine(gateway.stdout)) as { url: string; token: string };
+    const providerUrl = await own(start(import.meta.filename, ['provider']));
+    const bareUrl = await own(start(import.meta.filename, ['bare', providerUrl]));
+    const modelsFile = join(folder, 'models.json');
+    await writeFile(modelsFile, JSON.stringify({
+      providers: [{ id: 'acme', kind: 'openai-compatible', base_url: providerUrl, usage: 'ask', output_limit_member: 'max_tokens' }],
+      models: [{ id: 'acme/ok', provider: 'acme', upstream_model: script, rates: given.paid ? { input: 1_000, output: 1_000 } : null, max_output_tokens: 1_000 }],
+    }));
+    const env = { ...process.env, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_USER: 'off', MODELS_FILE: modelsFile, DATABASE_PATH: join(folder, 'data'), STARTING_CREDITS: '1000000000' };
+    const { url, token } = JSON.parse(await own(start(gatewayFile, given.alone ? ['alone'] : [], env))) as { url: string; token: string };
+
     const messages = [{ role: 'user', content: 'hi' }];
     const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
-    const direct = (streams: boolean): Way => ({ url: `${providerUrl}/chat/completions`, token: 'x', body: { model: 'ok', messages, ...(streams ? { stream: true, stream_options: { include_usage: true } } : {}) } });
+    const plain = (base: string, streams: boolean): Way => ({ url: `${base}/chat/completions`, token: 'x', body: { model: script, messages, ...(streams ? { stream: true, stream_options: { include_usage: true } } : {}) } });
     const through = (path: string, body: object): Way => ({ url: `${url}/v1/ai/${path}`, token, body: { model: 'acme/ok', ...body } });
-    const wires: [string, Way, Way][] = [
-      ['chat/completions, streamed', direct(true), through('chat/completions', { messages, stream: true })],
-      ['stream', direct(true), through('stream', { prompt })],
-      ['text', direct(false), through('text', { prompt: 'hi' })],
-      ['chat/completions, whole', direct(false), through('chat/completions', { messages })],
+    const wires: { name: string; streams: boolean; way: Way }[] = [
+      { name: 'chat/completions, streamed', streams: true, way: through('chat/completions', { messages, stream: true }) },
+      { name: 'stream', streams: true, way: through('stream', { prompt }) },
+      { name: 'text', streams: false, way: through('text', { prompt: 'hi' }) },
+      { name: 'chat/completions, whole', streams: false, way: through('chat/completions', { messages }) },
     ];
-    const result: Record<string, { directMs: number; throughMs: number; addedMs: number }> = {};
-    for (const [name, a, b] of wires) {
-      const [directMs, throughMs]: [number[], number[]] = [[], []];
-      for (let round = -Number(rounds) / 3; round < Number(rounds); round += 1) {
-        const [one, other] = [await firstByteMs(a), await firstByteMs(b)];
-        // What comes before 0 warms both up.
-        if (round < 0) continue;
-        directMs.push(one);
-        throughMs.push(other);
+    const result: Record<string, { directMs: number; bareAddsMs: number; gatewayAddsMs: number }> = {};
+    for (const { name, streams, way } of wires) {
+      const ways = [plain(providerUrl, streams), plain(bareUrl, streams), way];
+      const times = ways.map((): number[] => []);
+      for (let round = -rounds / 3; round < rounds; round += 1) {
+        for (const [index, one] of ways.entries()) {
+          const ms = await firstByteMs(one);
+          // What comes before 0 warms all up.
+          if (round >= 0) times[index]?.push(ms);
+        }
       }
-      const [base, whole] = [median(directMs), median(throughMs)];
-      result[name] = { directMs: rounded(base), throughMs: rounded(whole), addedMs: rounded(whole - base) };
-      if (name !== 'text' && name !== 'chat/completions, whole' && whole - base > promisedMs) isBroken = true;
+      const [direct = 0, bare = 0, whole = 0] = times.map(median);
+      result[name] = { directMs: rounded(direct), bareAddsMs: rounded(bare - direct), gatewayAddsMs: rounded(whole - direct) };
+      if (streams && whole - direct > promisedMs) process.exitCode = 1;
     }
-    process.stdout.write(`${JSON.stringify({ rounds: Number(rounds), price, parts, result }, null, 1)}\n`);
+    process.stdout.write(`${JSON.stringify({ rounds, providerMs, isPaid: given.paid, isAlone: given.alone, result }, null, 1)}\n`);
   } finally {
-    gateway.kill('SIGKILL');
-    providerProcess.kill('SIGKILL');
+    for (const one of processes) one.kill('SIGKILL');
     agent.destroy();
     await rm(folder, { recursive: true, force: true });
   }
-  process.exitCode = isBroken ? 1 : 0;
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
 
 function rounded(ms: number): number {

@@ -1,5 +1,5 @@
 // The accounts: logins, user tokens, e-mail accounts and users. It owns the answer to whose token a bearer
-// credential is, and asks the database each time, so that a revocation holds at once everywhere.
+// credential is: the database's, kept only while nothing has changed that could make it another one.
 import { createBackground } from '../../kernel/background.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
@@ -13,6 +13,7 @@ import type { Service } from '../service.ts';
 import type { Mailer } from './email/code-mail.ts';
 import { createPasswords } from './email/passwords.ts';
 import { registration } from './email/registration.ts';
+import { createIdentityCache } from './identity-cache.ts';
 import { createGuesses, type GuessBudgets } from './guesses/guesses.ts';
 import { createAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
 import { createCallback } from './login/callback.ts';
@@ -98,6 +99,7 @@ export function accounts(needs: AccountsNeeds): Accounts {
   };
   const times = { ...defaultLoginTimes, ...needs.times };
   const background = createBackground(log);
+  const identities = createIdentityCache({ generation: () => changes.generation(), clock: needs.clock });
   const guesses = createGuesses(guessStore, needs.guesses);
   const turnstile = needs.turnstile ?? createTurnstile(defaultPlaces);
   const passwords = createPasswords({ store, guesses, turnstile, ...(needs.passwordRounds !== undefined && { rounds: needs.passwordRounds }) });
@@ -161,13 +163,16 @@ export function accounts(needs: AccountsNeeds): Accounts {
     },
     async identify(bearer) {
       if (parseToken(bearer) !== 'usr') return null;
-      const found = await store.findBearer(tokenDigest(bearer));
-      if (!found || found.userState !== 'active') return null;
-      bureaus.refuseUnlessActive(found.bureauState);
-      const { userId, bureauId, tokenId } = found;
-      const models = common(found.models, found.bureauModels);
-      if (found.isUseStale) background.run(tokenId, () => store.noteUse(tokenId));
-      return { kind: 'user', userId, bureauId, tokenId, ...(models === null ? {} : { models }) };
+      const digest = tokenDigest(bearer);
+      return identities.get(digest.toString('latin1'), async () => {
+        const found = await store.findBearer(digest);
+        if (!found || found.userState !== 'active') return null;
+        bureaus.refuseUnlessActive(found.bureauState);
+        const { userId, bureauId, tokenId, restMs } = found;
+        const models = common(found.models, found.bureauModels);
+        if (found.isUseStale) background.run(tokenId, () => store.noteUse(tokenId));
+        return { identity: { kind: 'user', userId, bureauId, tokenId, ...(models === null ? {} : { models }) }, restMs };
+      });
     },
     async tokenEnd(tokenId) {
       return (await store.findToken(tokenId))?.expiresAt ?? null;

@@ -17,6 +17,8 @@ export interface AuditPort {
 export interface ChangesPort {
   /** The last step of the transaction. */
   bump(tx: Tx): Promise<void>;
+  /** The number under which what is read now stays good; null while nothing may be kept. */
+  generation(): number | null;
 }
 
 /** What users and API keys have of the ledger, from the transaction on that makes them. */

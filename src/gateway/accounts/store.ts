@@ -55,6 +55,8 @@ export interface Bearer {
   bureauModels: string[] | null;
   /** Its last use was noted so long ago that this one should be. */
   isUseStale: boolean;
+  /** Milliseconds until the token ends. */
+  restMs: number;
 }
 
 /** Which tokens: one, those of a user, or those of a Bureau; of some kinds, but for one, where it says so. */
@@ -144,7 +146,8 @@ function queries(sql: Sql, bureaus: BureauStates): AccountsQueries {
         select t.token_id as "tokenId", t.user_id as "userId", u.bureau_id as "bureauId", u.state as "userState",
           ${bureaus.stateOf(sql, 'u.bureau_id')} as "bureauState", t.models,
           ${bureaus.modelsOf(sql, 'u.bureau_id')} as "bureauModels",
-          (t.last_used_at is null or t.last_used_at <= gateway.townhall_now() - interval '1 minute') as "isUseStale"
+          (t.last_used_at is null or t.last_used_at <= gateway.townhall_now() - interval '1 minute') as "isUseStale",
+          extract(epoch from t.expires_at - gateway.townhall_now())::float8 * 1000 as "restMs"
         from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)
         where t.digest = ${digest} and t.revoked_at is null and t.expires_at > gateway.townhall_now()`;
       return found ?? null;

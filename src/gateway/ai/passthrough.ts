@@ -121,9 +121,13 @@ async function* rewritten(
     let group: ProviderEvent[] = first;
     for (;;) {
       if (meter !== undefined) for (const event of group) meter.event(event);
-      if (group.at(-1)?.isEnd === true) await meter?.ended('completed');
-      const parts = group.flatMap((event) => ours(event, name, { format, wantsUsage }) ?? []);
-      if (parts.length > 0) yield editedTogether(parts);
+      // A short answer comes in one piece with its end, and only the end waits until it is paid for.
+      const isEnding = group.at(-1)?.isEnd === true && meter !== undefined;
+      for (const events of isEnding ? [group.slice(0, -1), group.slice(-1)] : [group]) {
+        if (isEnding && events[0]?.isEnd === true) await meter.ended('completed');
+        const parts = events.flatMap((event) => ours(event, name, { format, wantsUsage }) ?? []);
+        if (parts.length > 0) yield editedTogether(parts);
+      }
       const coming = groups.next();
       // Only here, between two events, may a comment stand.
       while ((await quietFor(coming, heartbeatMs)) === 'quiet') yield heartbeat;

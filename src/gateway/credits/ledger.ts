@@ -8,6 +8,7 @@ import type { UsageFacts } from '../usage/index.ts';
 import { isAway, type Alongside, type Lanes } from './lanes.ts';
 import type { Journal, Settlement } from './journal.ts';
 import type { Hold, Ledger } from './ports.ts';
+import { createSpendable } from './spendable.ts';
 import type { Beat, CreditsStore, Verdict } from './store.ts';
 
 export interface LedgerNeeds {
@@ -65,6 +66,7 @@ const maximumCredits = BigInt(Number.MAX_SAFE_INTEGER);
 
 export function createLedger(needs: LedgerNeeds): OpenLedger {
   const { store, lanes, journal, log, clock, leaseMs, renewEveryMs, beatSoon } = needs;
+  const spendable = createSpendable({ clock });
   const kept = new Map<string, Kept>();
   // Settlements that are neither in the database nor on the disk; only a full disk makes one wait here.
   const unwritten = new Map<string, Settlement>();
@@ -96,7 +98,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
     }
   }
 
-  function keep(holdId: string, accountId: string, held: bigint): Hold {
+  function keep(holdId: string, { accountId, tokenId }: { accountId: string; tokenId: string }, held: bigint): Hold {
     let amount = held;
     let settling: Promise<{ charged: bigint }> | undefined;
     let tokensWritten = 0;
@@ -107,6 +109,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       try {
         const verdict = await lanes.run(settlement, alongside);
         kept.delete(holdId);
+        spendable.note(tokenId, verdict.available);
         noteSettled(holdId, credits, verdict);
         return { charged: verdict.verdict === 'late' ? 0n : verdict.amount };
       } catch (error) {
@@ -170,10 +173,17 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       const amount = wanted < 0n ? 0n : wanted;
       const [holdId, accountId] = [id('hld'), call.userId];
       if (amount > maximumCredits) throw notEnough(amount, await store.available(call.userId, call.tokenId));
-      const { verdict, amount: granted } = await lanes.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
-      if (verdict === 'short') throw notEnough(amount, granted);
-      return keep(holdId, accountId, amount);
+      const end = spendable.begin(call.tokenId, amount);
+      try {
+        const { verdict, amount: granted, available } = await lanes.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
+        spendable.note(call.tokenId, available);
+        if (verdict === 'short') throw notEnough(amount, granted);
+        return keep(holdId, { accountId, tokenId: call.tokenId }, amount);
+      } finally {
+        end();
+      }
     },
+    isSure: ({ tokenId }, amount) => spendable.isSure(tokenId, amount),
     async available(userId, tokenId) {
       const available = await store.available(userId, tokenId);
       return available > 0n ? available : 0n;
@@ -184,7 +194,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
     async resume(holdId) {
       const found = await store.resume(holdId, leaseMs);
       if (found === null) return null;
-      return kept.get(holdId)?.hold ?? keep(holdId, found.accountId, found.amount);
+      return kept.get(holdId)?.hold ?? keep(holdId, found, found.amount);
     },
     counters: () => ({ ...counters }),
     openHolds: () => kept.size,

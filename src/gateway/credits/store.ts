@@ -18,6 +18,8 @@ export interface Verdict {
   verdict: 'held' | 'short' | 'raised' | 'gone' | 'settled' | 'repeated' | 'late' | 'unknown' | 'recovered' | 'voided' | 'alive' | 'recorded';
   amount: bigint;
   overrun: bigint;
+  /** What the token may spend after it, where that was looked at. */
+  available: bigint | null;
 }
 
 export interface Account {
@@ -94,7 +96,7 @@ export function creditsStore(database: Database): CreditsStore {
   async function apply(operations: readonly Operation[], leaseMs: number, within: Sql = sql): Promise<Verdict[]> {
     const given = JSON.stringify(operations.map(wireOperation), bigintsAsText);
     const rows = await within<(Verdict & { op: number })[]>`
-      select op, verdict, amount, overrun from gateway.credits_apply(${given}::text::jsonb, ${leaseMs / 1_000})`;
+      select op, verdict, amount, overrun, available from gateway.credits_apply(${given}::text::jsonb, ${leaseMs / 1_000})`;
     const byOp = new Map(rows.map(({ op, ...verdict }) => [op, verdict]));
     return operations.map((_, op) => {
       const verdict = byOp.get(op);

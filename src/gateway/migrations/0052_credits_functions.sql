@@ -99,7 +99,7 @@ $$;
 --   recover  recovered | voided | repeated | alive (somebody renewed the lease)
 --   record   recorded
 create function gateway.credits_apply(operations jsonb, lease_seconds double precision)
-returns table (op integer, verdict text, amount bigint, overrun bigint) language plpgsql as $$
+returns table (op integer, verdict text, amount bigint, overrun bigint, available bigint) language plpgsql as $$
 #variable_conflict use_column
 declare
   item record;
@@ -134,7 +134,7 @@ begin
       calls := calls || (to_jsonb(item) - 'facts');
       facts := facts || item.facts;
       charged := charged || 0::bigint;
-      op := item.op; verdict := 'recorded'; amount := 0; overrun := 0; return next;
+      op := item.op; verdict := 'recorded'; amount := 0; overrun := 0; available := null; return next;
       continue;
     end if;
 
@@ -150,19 +150,19 @@ begin
       end if;
     end if;
 
-    op := item.op; overrun := 0;
+    op := item.op; overrun := 0; available := null;
     if item.kind = 'hold' then
       select * into spender from gateway.credits_keys k where k.token_id = item.token_id;
       free := least(account.posted - account.held, spender.cap - spender.spent - spender.held);
       if item.amount > free and item.amount > 0 then
-        verdict := 'short'; amount := free;
+        verdict := 'short'; amount := free; available := free;
       else
         held := held || item.op;
         account.held := account.held + item.amount;
         if spender.token_id is not null then
           update gateway.credits_keys k set held = k.held + item.amount where k.token_id = item.token_id;
         end if;
-        verdict := 'held'; amount := item.amount;
+        verdict := 'held'; amount := item.amount; available := free - item.amount;
       end if;
       return next;
       continue;
@@ -232,7 +232,7 @@ begin
         'token_id', known.token_id, 'action', known.action, 'model', known.model, 'provider', known.provider);
       facts := facts || told;
       charged := charged || charge;
-      amount := charge; overrun := price - charge;
+      amount := charge; overrun := price - charge; available := spender.cap - spender.spent - charge - spender.held + known.amount;
       -- What the hold has kept from a debt goes to it now.
       charge := least(account.owed, account.posted - account.held);
       if charge > 0 then
@@ -241,6 +241,7 @@ begin
         account.posted := account.posted - charge;
         account.owed := account.owed - charge;
       end if;
+      available := least(account.posted - account.held, available);
     end if;
     return next;
   end loop;

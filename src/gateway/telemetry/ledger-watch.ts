@@ -16,6 +16,7 @@ export function watchLedger(ledger: Ledger, note: (fields: CallNote) => void): L
   }
   return {
     hold: async (call, amount, options) => watched(await ledger.hold(call, amount, options)),
+    isSure: (call, amount) => ledger.isSure(call, amount),
     available: (userId, tokenId) => ledger.available(userId, tokenId),
     async record(call, facts) {
       await ledger.record(call, facts);

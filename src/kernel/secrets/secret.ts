@@ -1,6 +1,6 @@
 // Tokens (their minting, their shape and their comparison) and the set of secret values that must not
 // appear in a log. The rule it keeps: a token is refused by shape before anyone looks it up.
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
 /** Who a token speaks for: a user, an administrator, or the owner of one agent. */
@@ -33,7 +33,7 @@ export function parseToken(text: string): TokenKind | null {
 
 /** What is stored of a token: its SHA-256. A plain hash is enough for 256 random bits. */
 export function tokenDigest(text: string): Buffer {
-  return createHash('sha256').update(text, 'utf8').digest();
+  return hash('sha256', text, 'buffer');
 }
 
 /** Equality in a time that depends on neither value nor on their lengths. */

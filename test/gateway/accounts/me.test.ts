@@ -156,7 +156,7 @@ describe('identify', () => {
       env: { get: () => undefined },
       mail: { isConfigured: () => false, send: never },
       audit: { record: never },
-      changes: { bump: never },
+      changes: { bump: never, generation: never },
       baseUrl: () => null,
       localLogin: () => false,
     });

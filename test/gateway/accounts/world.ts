@@ -96,7 +96,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     env: { get: (key) => env[key] },
     mail: mailer,
     audit: { record: async (_tx, entry) => void audited.push(entry) },
-    changes: { bump: async () => undefined },
+    changes: { bump: async () => undefined, generation: () => null },
     credits: { openAccount: (tx, { userId, bureauId }) => balances.openAccount(tx, userId, bureauId), openKey: balances.openKey, keys: balances.keys },
     localLogin: () => options.localLogin ?? true,
     baseUrl: () => (options.baseUrl === null ? null : listening),

@@ -370,3 +370,58 @@ describe('replica killed', () => {
     expect(credits[0]).toBeGreaterThan(0n);
   });
 });
+
+describe('begun while its credits are held', () => {
+  /** Makes the ledger as slow and as unwilling as wanted; `release` lets the hold be written. */
+  function slowly(refuse = false): { release(): void } {
+    const gate = Promise.withResolvers<void>();
+    const { hold, isSure } = world.ledger;
+    world.ledger.isSure = () => true;
+    world.ledger.hold = async (...given) => {
+      Object.assign(world.ledger, { hold, isSure });
+      await gate.promise;
+      if (refuse) world.ledger.reset(0n);
+      return hold(...given);
+    };
+    return { release: gate.resolve };
+  }
+
+  test.each(['/v1/ai/chat/completions', '/v1/ai/stream', '/v1/ai/text'])('hands nothing of the answer on before that: %s', async (path) => {
+    const { release } = slowly();
+    let isAnswered = false;
+    const body = path.endsWith('completions') ? { messages, stream: true } : path.endsWith('stream') ? { prompt } : { prompt: 'hi' };
+    const answer = world.post(path, { model: 'acme/ok', ...body }).then((response) => {
+      isAnswered = true;
+      return response;
+    });
+    await provider.until(([call]) => call?.finishedAt !== undefined);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect([isAnswered, world.ledger.held()]).toEqual([false, 0n]);
+    release();
+    expect((await answer).status).toBe(200);
+    expect((await charged(answer)).facts.outcome).toBe('completed');
+  });
+
+  test.each([
+    ['chat/completions', 'slow', { messages, stream: true }],
+    ['chat/completions', 'never', { messages }],
+    ['stream', 'slow', { prompt }],
+    ['text', 'never', { prompt: 'hi' }],
+  ])('is ended at the provider and 402 when they are refused after all: %s, %s', async (path, script, body) => {
+    const { release } = slowly(true);
+    const answer = world.post(`/v1/ai/${path}`, { model: `acme/${script}`, ...body });
+    await provider.until((calls) => calls.length === 1);
+    release();
+    const refused = await answer;
+    expect([refused.status, (await errorOf(refused)).type]).toEqual([402, 'insufficient_credits']);
+    await provider.until(([call]) => call?.abortedAt !== undefined);
+    expect(world.ledger.charges).toEqual([]);
+    expect(world.ledger.held()).toBe(0n);
+  });
+
+  test('is asked for only where they are sure to be there', async () => {
+    world.ledger.reset(0n);
+    expect((await chat('acme/ok')).status).toBe(402);
+    expect(provider.calls).toHaveLength(0);
+  });
+});

@@ -53,6 +53,32 @@ describe('a hold', () => {
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
   });
 
+  test('is sure only when there is twice as much, besides what is on its way, and not before anything was heard', async () => {
+    const userId = await world.user(100n);
+    const isSure = (amount: bigint, more = {}) => credits.ledger.isSure(callOf(userId, more), amount);
+    expect(isSure(1n)).toBe(false);
+    const first = await hold(userId, 20n);
+    expect([isSure(40n), isSure(41n)]).toEqual([true, false]);
+    const coming = hold(userId, 40n);
+    expect([isSure(20n), isSure(21n)]).toEqual([true, false]);
+    const second = await coming;
+    expect([isSure(20n), isSure(21n)]).toEqual([true, false]);
+    await Promise.all([first.settle(5n, facts()), second.settle(5n, facts())]);
+    expect([isSure(45n), isSure(46n)]).toEqual([true, false]);
+    await expect(hold(userId, 91n)).rejects.toMatchObject({ status: 402 });
+    expect([isSure(45n), isSure(46n)]).toEqual([true, false]);
+  });
+
+  test('of a key is sure by what its cap leaves', async () => {
+    const userId = await world.user(1_000n);
+    await apiKey(userId, 30n);
+    const ofKey = callOf(userId, { tokenId: 'tok_key' });
+    const one = await credits.ledger.hold(ofKey, 10n);
+    expect([credits.ledger.isSure(ofKey, 10n), credits.ledger.isSure(ofKey, 11n)]).toEqual([true, false]);
+    await one.settle(6n, facts());
+    expect([credits.ledger.isSure(ofKey, 12n), credits.ledger.isSure(ofKey, 13n)]).toEqual([true, false]);
+  });
+
   test('that is not covered is 402 and says what is affordable', async () => {
     const userId = await world.user(120n);
     await hold(userId, 20n);

@@ -85,4 +85,42 @@ describe('changes', () => {
     await until(() => one.told() === 3, 'the first listener was told');
     expect(reached).toBe(before);
   });
+
+  test('have a number that stays while nothing changes, and none until a change of its own has been seen', async () => {
+    const [one, other] = [replica(), replica()];
+    await until(() => one.changes.generation() !== null && other.changes.generation() !== null, 'both know where they are');
+    const [before, beforeThere] = [one.changes.generation(), other.changes.generation()];
+    expect(one.changes.generation()).toBe(before);
+    await place.database.tx(async (tx) => {
+      await one.changes.bump(tx);
+      // What is read now may be from before the commit.
+      expect(one.changes.generation()).toBeNull();
+      const looks = one.told();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect([one.changes.generation(), one.told()]).toEqual([null, looks]);
+    });
+    await until(() => one.changes.generation() !== null && other.changes.generation() !== beforeThere, 'both have seen the change');
+    expect(one.changes.generation()).not.toBe(before);
+  });
+
+  test('have no number before the start, and none soon after the database went away', async () => {
+    let nowMs = 0;
+    let isAway = false;
+    const { sql } = place.database;
+    const flaky = ((...parameters: Parameters<typeof sql>) =>
+      isAway && Array.isArray(parameters[0]) ? Promise.reject(new Error('away')) : (sql as unknown as (...given: unknown[]) => unknown)(...parameters)) as unknown as typeof sql;
+    const changes = createChanges({ database: { sql: flaky }, schema: 'gateway', clock: { monotonicMs: () => nowMs, sleep: (ms, signal) => systemClock.sleep(ms, signal) }, log: silentLog, everyMs: 10 });
+    started.push(changes);
+    expect(changes.generation()).toBeNull();
+    changes.start();
+    await until(() => changes.generation() !== null, 'it has looked');
+    isAway = true;
+    // A look that is on its way may still succeed.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(changes.generation()).not.toBeNull();
+    nowMs += 901;
+    expect(changes.generation()).toBeNull();
+    isAway = false;
+    await until(() => changes.generation() !== null, 'it has looked again');
+  });
 });

@@ -1,5 +1,5 @@
-// The meter of one call, the same for every wire: a hold before anything is sent, the price of what came so far while
-// it comes, and one settlement before the caller hears the end. Which end costs what is one table, in
+// The meter of one call, the same for every wire: a hold before anything is answered, the price of what came so far
+// while it comes, and one settlement before the caller hears the end. Which end costs what is one table, in
 // docs/guides/what-a-call-costs.md; this file is where it is kept.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
@@ -30,6 +30,8 @@ export type Alongside = (tx: Tx) => Promise<void>;
 export interface Meter {
   /** Runs the call over its models, each of them paid for before it is asked; a call that fails costs nothing. */
   run<T>(attempts: Attempts, task: Omit<Task<T>, 'reserve'>): Promise<Ran<T>>;
+  /** Ends what goes on at the provider: the caller is gone, or the credits that the call began with were refused. */
+  readonly signal: AbortSignal;
   /** The output limit to send where the caller sent none; undefined where none is needed. */
   limit(model: CatalogModel): number | undefined;
   /** Tells what limit is really going out; resolves to the one that may. Throws 402. */
@@ -55,7 +57,7 @@ export interface Metering {
 }
 
 export interface MeteringNeeds {
-  ledger: Pick<Ledger, 'hold' | 'available' | 'record'>;
+  ledger: Pick<Ledger, 'hold' | 'isSure' | 'available' | 'record'>;
   clock: Pick<Clock, 'monotonicMs'>;
 }
 
@@ -72,6 +74,17 @@ export function createMetering({ ledger, clock }: MeteringNeeds): Metering {
   };
 }
 
+/** A hold that is being written down while the call has begun. */
+interface Coming {
+  hold: Promise<Hold>;
+  amount: bigint;
+  isFree: boolean;
+  /** Ends what was begun. */
+  cut: AbortController;
+  /** Why there is no hold; what goes on at the provider is over then. */
+  refusal: unknown;
+}
+
 interface MeterNeeds extends MeteringNeeds {
   track(ending: Promise<unknown>): void;
 }
@@ -80,7 +93,7 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
   const { identity, demand, signal, log, action } = call;
   const startedMs = clock.monotonicMs();
   let hold: Hold | undefined;
-  let freeHold: Promise<Hold> | undefined;
+  let coming: Coming | undefined;
   let cap = Number.MAX_SAFE_INTEGER;
   let ran: CatalogModel | undefined;
   let bound: Bound | undefined;
@@ -94,6 +107,7 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
   signal.addEventListener('abort', gone, { once: true });
 
   function gone(): void {
+    coming?.cut.abort(signal.reason);
     // Before anything is held there is nothing to end.
     if (isSent) settle('client_closed').catch((error: unknown) => log.error({ err: error }, 'a call could not be settled'));
   }
@@ -109,8 +123,11 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
 
   async function reserve(model: CatalogModel, chain: readonly CatalogModel[]): Promise<void> {
     if (identity.kind === 'user') {
-      if (hold === undefined && freeHold === undefined) await held(identity, model, chain.slice(chain.indexOf(model) + 1));
-      else if (boundFor(model).credits > (hold?.amount ?? 0n)) await raised(model);
+      if (hold === undefined && coming === undefined) await held(identity, model, chain.slice(chain.indexOf(model) + 1));
+      else if (boundFor(model).credits > amountHeld()) {
+        await standing();
+        await raised(model);
+      }
     }
     bound = boundFor(model);
     ran = model;
@@ -118,25 +135,48 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
 
   type Payer = Extract<Identity, { kind: 'user' }>;
 
+  // Nobody waits for what is sure to be granted to be written down: the provider is asked meanwhile, and its answer
+  // waits for the hold where there is something to pay. An amount of nothing is always granted.
   async function held(payer: Payer, model: CatalogModel, others: readonly CatalogModel[]): Promise<void> {
-    if ([model, ...others].some(({ rates }) => rates !== null)) {
-      hold = await firstHold(payer, model, others);
+    const models = [model, ...others];
+    const [paid, amount] = [paidCall(payer, model), dearest(models)];
+    const isFree = models.every(({ rates }) => rates === null);
+    if (!isFree && !ledger.isSure(paid, amount)) {
+      hold = await firstHold(paid, model, others);
       return;
     }
-    // Where nothing can be owed nobody waits for it to be written down.
-    freeHold = ledger.hold(paidCall(payer, model), 0n);
-    freeHold.catch(() => {});
+    const begun: Coming = { hold: ledger.hold(paid, amount), amount, isFree, cut: new AbortController(), refusal: undefined };
+    begun.hold.catch((thrown: unknown) => {
+      if (isFree) return;
+      if (isInsufficient(thrown)) log.warn({ model: model.id }, 'a call was begun, and then its credits were refused: others have spent them');
+      begun.refusal = thrown;
+      begun.cut.abort(thrown);
+    });
+    coming = begun;
+    if (signal.aborted) begun.cut.abort(signal.reason);
+  }
+
+  const amountHeld = () => hold?.amount ?? coming?.amount ?? 0n;
+
+  /** Resolves once the call is paid for in advance; throws where that is refused after all. */
+  async function standing(): Promise<void> {
+    if (hold === undefined && coming?.isFree === false) hold = await coming.hold;
+  }
+
+  /** Forgets a hold that never was. */
+  function withoutHold(): void {
+    [coming, ran, isSentOnce] = [undefined, undefined, false];
   }
 
   function paidCall({ userId, bureauId, tokenId }: Payer, model: CatalogModel): PaidCall {
     return { requestId: call.requestId, userId, bureauId, tokenId, action, model: model.id, provider: model.provider };
   }
 
+  const dearest = (models: readonly CatalogModel[]) => models.reduce((most, one) => larger(most, boundFor(one).credits), 0n);
+
   // For the dearest of the models that may come to run; where that is too much, for this one alone.
-  async function firstHold(payer: Payer, model: CatalogModel, others: readonly CatalogModel[]): Promise<Hold> {
-    const paid = paidCall(payer, model);
+  async function firstHold(paid: PaidCall, model: CatalogModel, others: readonly CatalogModel[]): Promise<Hold> {
     const all = [model, ...others];
-    const dearest = (models: readonly CatalogModel[]) => models.reduce((most, one) => larger(most, boundFor(one).credits), 0n);
     let refusal: unknown;
     try {
       return await ledger.hold(paid, dearest(all));
@@ -146,7 +186,7 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
     }
     let [available, affordable] = [0n, -1];
     for (let tries = 0; tries < mostTries; tries += 1) {
-      available = await ledger.available(payer.userId, payer.tokenId);
+      available = await ledger.available(paid.userId, paid.tokenId);
       cap = Number.MAX_SAFE_INTEGER;
       const models = [all, [model]].find((some) => fits(some, available));
       affordable = affordableOutput([model], demand, available);
@@ -188,7 +228,9 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
 
   async function limitSent(model: CatalogModel, tokens: number): Promise<number> {
     const expected = bound?.output ?? 0;
-    if (hold === undefined || tokens <= expected || model.rates === null) return tokens;
+    if (tokens <= expected || model.rates === null) return tokens;
+    await standing();
+    if (hold === undefined) return tokens;
     const needed = boundOf(model, { ...demand, limit: { tokens, member: '' } }).credits;
     try {
       await hold.raise(needed);
@@ -243,10 +285,18 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
   async function settleNow(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
     const count = counted(outcome);
     if (count.isDoubted) {
-      log.error({ alarm: 'unbelievable_usage', model: ran?.id, provider: ran?.provider, claimed, held: String(hold?.amount ?? 0n) }, 'a provider told a usage that cannot be; our own count is charged');
+      log.error({ alarm: 'unbelievable_usage', model: ran?.id, provider: ran?.provider, claimed, held: String(amountHeld()) }, 'a provider told a usage that cannot be; our own count is charged');
     }
     const known = facts(outcome, count);
-    hold ??= await freeHold;
+    if (coming !== undefined && hold === undefined) {
+      try {
+        hold = await coming.hold;
+      } catch (thrown) {
+        // Nothing of it was handed on, so only an answer that is about to be has anything to say.
+        if (outcome === 'completed' || coming.isFree) throw thrown;
+        return 0;
+      }
+    }
     if (hold === undefined) {
       if (identity.kind === 'admin' && ran !== undefined) {
         const free: FreeCall = { requestId: call.requestId, userId: null, bureauId: null, tokenId: identity.tokenId, action, model: known.model, provider: known.provider };
@@ -260,6 +310,9 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
   }
 
   return {
+    get signal() {
+      return coming?.cut.signal ?? signal;
+    },
     limit,
     limitSent,
     get isAccepted() {
@@ -271,8 +324,9 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
         isAccepted = true;
         return done;
       } catch (thrown) {
+        if (coming?.refusal !== undefined) withoutHold();
         const outcome = signal.aborted ? 'client_closed' : isSentOnce ? 'upstream_failed' : 'rejected';
-        if (hold !== undefined || freeHold !== undefined || (ran !== undefined && isSentOnce)) await settle(outcome);
+        if (hold !== undefined || coming !== undefined || (ran !== undefined && isSentOnce)) await settle(outcome);
         signal.removeEventListener('abort', gone);
         throw thrown;
       }
@@ -293,10 +347,10 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
       used = { units: { ...used.units, ...units }, estimated: used.estimated || estimated };
     },
     price() {
-      if (hold === undefined) return 0n;
+      if (hold === undefined && coming === undefined) return 0n;
       const count = counted('completed');
       const price = priced(count);
-      return count.isDoubted && price > hold.amount ? hold.amount : price;
+      return count.isDoubted && price > amountHeld() ? amountHeld() : price;
     },
     settle,
   };
@@ -310,10 +364,13 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
       isSent = true;
       isSentOnce = true;
       try {
-        return await send(firstMs);
+        const answer = await send(firstMs);
+        await standing();
+        return answer;
       } catch (thrown) {
         if (!signal.aborted) isSent = false;
-        throw thrown;
+        // What the provider's adapter makes of being cut off is not why.
+        throw coming?.refusal ?? thrown;
       }
     };
   }
