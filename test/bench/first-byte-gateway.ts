@@ -2,6 +2,7 @@
 // first line of output. It logs errors alone. With `alone` it is the models' service by itself, without a database, so
 // that what the two add can be told apart.
 import { readFile } from 'node:fs/promises';
+import { createGatewayClient } from '@townhall/gateway';
 import { createGateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -20,8 +21,16 @@ async function startWhole(): Promise<{ url: string; token: string }> {
   const log = createLog({ level: config.logLevel, redactor, write: (line) => void process.stderr.write(line) });
   const gateway = await createGateway(config, { env: process.env, log, redactor, clock: systemClock });
   const { url } = await gateway.listen();
-  const { userToken } = await gateway.issueLocalToken();
-  return { url, token: userToken };
+  return { url, token: process.env['DATABASE_URL'] === undefined ? (await gateway.issueLocalToken()).userToken : await issuedToken(url) };
+}
+
+// A gateway on PostgreSQL has no local user; one is made as a product's backend would make it.
+async function issuedToken(url: string): Promise<string> {
+  const client = createGatewayClient({ baseUrl: url });
+  const { session_token: token } = await client.admin.login({ admin_id: process.env['ADMIN_ID'] ?? '', password: process.env['ADMIN_PASSWORD'] ?? '' });
+  const admin = createGatewayClient({ baseUrl: url, token });
+  const bureau = await admin.bureaus.createBureau({ server_url: 'https://shop.example' });
+  return (await admin.accounts.issueToken({ bureau_id: bureau.bureau_id, external_id: 'customer' })).user_token;
 }
 
 process.stdout.write(`${JSON.stringify(await (process.argv.includes('alone') ? startAlone() : startWhole()))}\n`);

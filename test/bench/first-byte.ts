@@ -1,8 +1,8 @@
 // How much later the first byte of an answer comes through the gateway than from the provider itself, for each wire,
 // and beside it how much later through a bare pass-through: node:http in, node:http out, nothing read.
-// `first-byte.ts [--rounds N] [--paid] [--alone] [--provider-ms MS]`; with DATABASE_URL the gateway runs on that
-// PostgreSQL, with `--alone` it is the models' service by itself, without accounts and ledger; `--provider-ms` is the time
-// that the provider takes to its first byte. The ways are asked in turns (A B C A B C), so that whatever else the
+// `first-byte.ts [--rounds N] [--paid] [--postgres | --alone] [--provider-ms MS]`: on the embedded database, on a
+// PostgreSQL server, or the models' service by itself, without accounts and ledger; `--provider-ms` is the time that the
+// provider takes to its first byte. The ways are asked in turns (A B C A B C), so that whatever else the
 // machine does falls on all. Prints medians in milliseconds and the added time, as JSON; exits 1 where a stream
 // that was asked for adds more than it should.
 import { spawn } from 'node:child_process';
@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
+import { startServer } from '../support/postgres-server.ts';
 import { startProvider } from '../support/provider.ts';
 
 const promisedMs = 1;
@@ -23,6 +24,7 @@ const { values: given, positionals: [role, providerAddress = ''] } = parseArgs({
   options: {
     rounds: { type: 'string', default: '300' },
     paid: { type: 'boolean', default: false },
+    postgres: { type: 'boolean', default: false },
     alone: { type: 'boolean', default: false },
     'provider-ms': { type: 'string', default: '0' },
   },
@@ -81,6 +83,7 @@ async function measure(): Promise<void> {
     return spawn(process.execPath, [...flags, file, ...parameters], { stdio: ['ignore', 'pipe', 'inherit'], env });
   };
   const own = (started: ReturnType<typeof start>) => (processes.push(started), firstLine(started.stdout as NodeJS.ReadableStream));
+  const database = given.postgres ? await startServer() : undefined;
   try {
     const providerUrl = await own(start(import.meta.filename, ['provider']));
     const bareUrl = await own(start(import.meta.filename, ['bare', providerUrl]));
@@ -89,7 +92,7 @@ async function measure(): Promise<void> {
       providers: [{ id: 'acme', kind: 'openai-compatible', base_url: providerUrl, usage: 'ask', output_limit_member: 'max_tokens' }],
       models: [{ id: 'acme/ok', provider: 'acme', upstream_model: script, rates: given.paid ? { input: 1_000, output: 1_000 } : null, max_output_tokens: 1_000 }],
     }));
-    const env = { ...process.env, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_USER: 'off', MODELS_FILE: modelsFile, DATABASE_PATH: join(folder, 'data'), STARTING_CREDITS: '1000000000' };
+    const env = { ...process.env, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_USER: 'off', MODELS_FILE: modelsFile, DATABASE_PATH: join(folder, 'data'), STARTING_CREDITS: '1000000000', ...(database && { DATABASE_URL: database.url, TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'), ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a rather long secret' }) };
     const { url, token } = JSON.parse(await own(start(gatewayFile, given.alone ? ['alone'] : [], env))) as { url: string; token: string };
 
     const messages = [{ role: 'user', content: 'hi' }];
@@ -117,10 +120,11 @@ async function measure(): Promise<void> {
       result[name] = { directMs: rounded(direct), bareAddsMs: rounded(bare - direct), gatewayAddsMs: rounded(whole - direct) };
       if (streams && whole - direct > promisedMs) process.exitCode = 1;
     }
-    process.stdout.write(`${JSON.stringify({ rounds, providerMs, isPaid: given.paid, isAlone: given.alone, result }, null, 1)}\n`);
+    process.stdout.write(`${JSON.stringify({ rounds, providerMs, isPaid: given.paid, database: given.alone ? null : given.postgres ? 'PostgreSQL' : 'embedded', result }, null, 1)}\n`);
   } finally {
     for (const one of processes) one.kill('SIGKILL');
     agent.destroy();
+    await database?.stop();
     await rm(folder, { recursive: true, force: true });
   }
 }
