@@ -1,7 +1,7 @@
 // Who may ask how often: which of the configured limits counts for a caller, and the headers that say so. It
 // counts requests; guesses of passwords and codes are counted where they are made.
 import { networkOf } from '../kernel/http/address.ts';
-import type { Exchange, OperationFacts } from '../kernel/contract/contract.ts';
+import type { Exchange, OperationFacts } from '../kernel/contract/exchange.ts';
 import { rateHeaders, tooOften, type Drawn, type Quota, type RatePolicy } from '../kernel/http/limits.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { Identity } from './identity.ts';
@@ -22,6 +22,8 @@ const callbacksPerLogin = 3;
 export function createAdmission({ quota, limits, requestsPerMinute }: AdmissionNeeds): Admission {
   /** The limit of the operation itself, by address, whoever calls. */
   function ownPolicy({ rateLimit }: OperationFacts): RatePolicy | null {
+    // Who follows a link was given it by somebody who counts; a page with many pictures is one visit.
+    if (rateLimit === 'media') return limits.user === null ? null : { name: rateLimit, perMinute: limits.user };
     if (rateLimit === undefined || limits.login === null) return null;
     return { name: rateLimit, perMinute: rateLimit === 'callback' ? limits.login * callbacksPerLogin : limits.login };
   }
@@ -47,7 +49,7 @@ export function createAdmission({ quota, limits, requestsPerMinute }: AdmissionN
   return (exchange, operation, identity) => {
     const network = networkOf(exchange.remoteAddress);
     const first = count(exchange, ownPolicy(operation), network);
-    const countCaller = () => count(exchange, policyOf(identity), keyOf(identity) ?? network);
+    const countCaller = () => (operation.rateLimit === 'media' ? undefined : count(exchange, policyOf(identity), keyOf(identity) ?? network));
     return first instanceof Promise ? first.then(() => countCaller()) : countCaller();
   };
 }

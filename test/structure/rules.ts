@@ -14,10 +14,10 @@ export interface Violation {
 /** The files of src that alone may import a package. */
 export const doors: Readonly<Record<string, RegExp>> = {
   express: /^src\/kernel\/http\/server\.ts$/,
-  'openapi-backend': /^src\/kernel\/contract\/contract\.ts$/,
-  // Requests are checked in contract.ts; what is not a request (files of settings, inputs of tools) in schema.ts.
-  ajv: /^src\/kernel\/contract\/(?:contract|schema)\.ts$/,
-  'ajv-formats': /^src\/kernel\/contract\/(?:contract|schema)\.ts$/,
+  'openapi-backend': /^src\/kernel\/contract\/(?:contract|validator)\.ts$/,
+  // Requests are checked in validator.ts; what is not a request (files of settings, inputs of tools) in schema.ts.
+  ajv: /^src\/kernel\/contract\/(?:validator|schema)\.ts$/,
+  'ajv-formats': /^src\/kernel\/contract\/(?:validator|schema)\.ts$/,
   postgres: /^src\/kernel\/data\/database\.ts$/,
   '@electric-sql/pglite': /^src\/kernel\/data\/embedded[a-z-]*\.ts$/,
   'pg-boss': /^src\/kernel\/data\/jobs\.ts$/,

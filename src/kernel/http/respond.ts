@@ -2,7 +2,8 @@
 // one status a request, and after the first byte of a stream never a second one.
 import type { Socket } from 'node:net';
 import { announcesBody } from './body.ts';
-import type { AnyReply, Contract } from '../contract/contract.ts';
+import type { Contract } from '../contract/contract.ts';
+import type { AnyReply } from '../contract/exchange.ts';
 import type { Clock } from '../clock.ts';
 import { asProblem, isPermanent, Problem, renderProblem } from '../problem.ts';
 import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';

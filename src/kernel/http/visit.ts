@@ -2,7 +2,7 @@
 // and what is known about it for the log. The server makes one for each request.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type BodyLimits, receiveBody } from './body.ts';
-import type { Exchange, OperationFacts, ReceivedBody } from '../contract/contract.ts';
+import type { Exchange, OperationFacts, ReceivedBody } from '../contract/exchange.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from '../contract/operation.ts';
 

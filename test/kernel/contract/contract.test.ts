@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { createContract, type Exchange } from '../../../src/kernel/contract/contract.ts';
+import { createContract } from '../../../src/kernel/contract/contract.ts';
+import type { Exchange } from '../../../src/kernel/contract/exchange.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
