@@ -24,6 +24,8 @@ interface Selected {
   inputs: string[];
   tags: string[];
   modalities?: string[];
+  /** For what the price package has no prices of: dollars a unit, by the provider's own list, and the day of it. */
+  media?: { dollars: Record<string, number>; day: string; description: string };
   fallbacks?: string[];
 }
 
@@ -113,7 +115,7 @@ const selection: SelectedProvider[] = [
   {
     entry: {
       id: 'xai', name: 'xAI', kind: 'openai-compatible', base_url: 'https://api.x.ai/v1', api_key_env: 'XAI_API_KEY', usage: 'ask', output_limit_member: 'max_completion_tokens',
-      unpriced_members: ['search_parameters', 'web_search_options'], formats: ['chat', 'responses'],
+      unpriced_members: ['search_parameters', 'web_search_options', 'reference_images', 'reference_audios', 'video'], formats: ['chat', 'responses'], video_format: 'xai',
     },
     prices: 'x-ai',
     parameters: 'xai',
@@ -121,6 +123,11 @@ const selection: SelectedProvider[] = [
     models: [
       { name: 'grok-4.5', title: 'Grok 4.5', maxOutputTokens: null, inputs: ['text', 'image'], tags: ['flagship', 'reasoning'] },
       { name: 'grok-4.3', title: 'Grok 4.3', maxOutputTokens: null, inputs: ['text', 'image'], tags: ['balanced', 'reasoning'] },
+      // 0.05 dollars at 480 lines and 0.07 at 720: the dearer counts. An image to start from costs apart, so it takes none.
+      {
+        name: 'grok-imagine-video', title: 'Grok Imagine Video', maxOutputTokens: null, inputs: text, tags: ['fast'], modalities: ['video'],
+        media: { dollars: { video_second: 0.07 }, day: '2026-11-21', description: 'Makes short videos with sound from a text.' },
+      },
     ],
   },
   {
@@ -211,6 +218,7 @@ function reasoningOf(provider: string | null, model: string): object | undefined
 
 function modelOf(provider: SelectedProvider, selected: Selected, day: string): object {
   const upstream = selected.upstream ?? selected.name;
+  if (selected.media !== undefined) return mediaModelOf(provider, selected, selected.media);
   const info = findProvider({ providerId: provider.prices })?.models.find((candidate) => candidate.id === (selected.priced ?? upstream));
   if (info === undefined) throw new Error(`The price package does not know ${provider.prices} ${upstream}.`);
   const { rates, tiers } = ratesOf(pricesOn(day, info));
@@ -233,6 +241,23 @@ function modelOf(provider: SelectedProvider, selected: Selected, day: string): o
     ...(tiers.length === 0 ? {} : { tiers }),
     ...(reasoning === undefined ? {} : { reasoning }),
     ...(selected.fallbacks === undefined ? {} : { fallbacks: selected.fallbacks }),
+  };
+}
+
+function mediaModelOf(provider: SelectedProvider, selected: Selected, { dollars, day, description }: NonNullable<Selected['media']>): object {
+  return {
+    id: `${provider.entry.id}/${selected.name}`,
+    name: selected.title,
+    description,
+    provider: provider.entry.id,
+    upstream_model: selected.upstream ?? selected.name,
+    modalities: selected.modalities,
+    tags: selected.tags,
+    meta: { price_source: provider.source, price_date: day },
+    context_window: null,
+    max_output_tokens: null,
+    inputs: selected.inputs,
+    rates: Object.fromEntries(Object.entries(dollars).map(([unit, price]) => [unit, credits(price)])),
   };
 }
 

@@ -133,7 +133,7 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
     });
     await hands.start();
     await room.runs.recover();
-    const control = await openControl({ dataDir: config.dataDir, tokens: tokens.desk, core: hands.core, log });
+    const control = await openControl({ dataDir: config.dataDir, database, tokens: tokens.desk, core: hands.core, log });
 
     let closing: Promise<void> | undefined;
     return {

@@ -100,21 +100,28 @@ const scripts: Record<Shell, (commands: readonly Known[]) => string> = {
       '    *) _files ;;',
       '  esac',
       '}',
-      '_townhall "$@"',
+      // Found in the path of functions it is called as one; read with `source` it makes itself known.
+      'if [[ $funcstack[1] == _townhall ]]; then _townhall "$@"; else compdef _townhall townhall; fi',
     ].join('\n'),
   fish: (commands) =>
     [
       '# Completions of townhall for fish.',
       'function __townhall_path',
-      "    string match --invert -- '-*' (commandline --cut-at-cursor --tokens-expanded --current-process)[2..] | string join ' '",
+      "    string match --invert -- '-*' (commandline --cut-at-cursor --tokenize --current-process)[2..] | string join ' '",
       'end',
+      // What prints nothing is no argument at all, so it goes through a variable.
       'function __townhall_at',
-      '    test (__townhall_path) = "$argv"',
+      '    set --local said (__townhall_path)',
+      '    test "$said" = "$argv"',
       'end',
       'function __townhall_in',
-      "    string match --quiet -- \"$argv\" (string split ' ' -- (__townhall_path))[1]",
+      '    set --local said (__townhall_path)',
+      "    test (string split --max 1 ' ' -- \"$said \")[1] = \"$argv\"",
       'end',
-      'complete -c townhall -f',
+      // Files are for where no word of ours can stand.
+      `complete -c townhall -n '__townhall_at ""' -f`,
+      ...places(commands).flatMap(({ before, words }) => (words.length === 0 ? [] : [`complete -c townhall -n '__townhall_at ${before}' -f`])),
+      ...['help', 'version'].map((flag) => `complete -c townhall -n '__townhall_at ""' -l ${flag}`),
       ...commands.map(({ name, summary }) => `complete -c townhall -n '__townhall_at ""' -a ${name} -d ${quoted(summary)}`),
       ...places(commands).flatMap(({ before, words }) => words.map((word) => `complete -c townhall -n '__townhall_at ${before}' -a ${word}`)),
       ...commands.flatMap(({ name, shape }) => shape.flags.map((flag) => `complete -c townhall -n '__townhall_in ${name}' -l ${flag.slice(2)}`)),

@@ -37,6 +37,8 @@ export interface Deployed {
 
 /** What goes live: a copy of the project that is there already or has yet to be made. */
 interface Release {
+  /** Whether there is a copy to make and a version to raise. */
+  isNew: boolean;
   /** Makes the copy and returns its name. */
   keep(): Promise<string>;
   /** Undoes `keep`. */
@@ -50,6 +52,7 @@ interface Release {
 export async function deploy(plan: Plan, needs: DeployNeeds): Promise<Deployed> {
   const { folder, version } = plan;
   return bringIn(plan, needs, {
+    isNew: true,
     keep: () => folder.keep(version.next, version.raised),
     drop: (name) => folder.removeVersion(name),
     raise: () => version.raise(),
@@ -67,7 +70,7 @@ export async function rollBack(plan: Plan, to: string | null, needs: DeployNeeds
   if (!kept.includes(target)) throw new Error(`Version ${target} is not kept; there are ${kept.join(', ')}.`);
   if (target === plan.running?.version) throw new Error(`Version ${target} is the one that serves.`);
   const nothing = async (): Promise<void> => {};
-  return bringIn(plan, needs, { keep: async () => target, drop: nothing, raise: nothing, restore: nothing });
+  return bringIn(plan, needs, { isNew: false, keep: async () => target, drop: nothing, raise: nothing, restore: nothing });
 }
 
 async function bringIn(plan: Plan, needs: DeployNeeds, release: Release): Promise<Deployed> {
@@ -80,26 +83,26 @@ async function bringIn(plan: Plan, needs: DeployNeeds, release: Release): Promis
   try {
     progress('provision', 'making what is missing');
     await provision(plan, needs);
-    progress('keep', 'keeping a copy of the project');
+    if (release.isNew) progress('keep', 'keeping a copy of the project');
     const name = await release.keep();
     undo.push(() => release.drop(name));
     progress('supervise', plan.running === null ? 'starting the supervisor' : 'asking the supervisor');
     if (plan.running === null) await startDetached({ ...needs, folder, env: plan.gatewayEnv, isForDeployment: true });
     undo.push(() => asked.abandon());
-    progress('trial', 'trying the new version');
+    progress('trial', `trying ${name}`);
     const { host, port } = plan.address;
     const tried = await told(asked, needs, () => asked.trial({ version: name, runner: needs.runner, env: plan.gatewayEnv, host, port, startMs: needs.startMs }));
-    progress('switch', 'switching to the new version');
+    progress('switch', `switching to ${name}`);
     await told(asked, needs, () => asked.switch());
     await requireWell(tried.url, needs);
     const state = stateOf(plan, { name, tried });
     progress('record', 'putting the City on record');
     await asked.record(recordOf(state, 'live'));
     undo.push(() => asked.record(plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live')));
-    progress('raise', 'raising the version');
+    if (release.isNew) progress('raise', 'raising the version');
     undo.push(() => release.restore());
     await release.raise();
-    progress('confirm', 'letting the old version finish');
+    progress('confirm', 'making it final');
     await asked.confirm(state);
     return { cityId: state.cityId, name: state.name, version: name, url: state.url, baseUrl: state.baseUrl };
   } catch (error) {

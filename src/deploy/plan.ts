@@ -79,8 +79,7 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
   const { deployment } = declaration;
   const baseUrl = given(env['TOWNHALL_CITY_BASE_URL']) ?? deployment.baseUrl ?? null;
   const database = databaseOf(declaration, given(env['DATABASE_URL']));
-  const databaseName = deployment.resources.database?.name ?? `${declaration.name}-db`;
-  const databasePath = folder.dataPath(databaseName);
+  const databasePath = folder.dataPath(embeddedName(declaration));
   const storage = deployment.resources.storage;
   const folders = storage === undefined ? [] : [storagePath(folder.root, storage.name)];
   const lines: PlanLine[] = [];
@@ -152,7 +151,8 @@ export function passedOn({ env, passesOn }: Pick<DeployContext, 'env' | 'passesO
   return passed;
 }
 
-function databaseOf({ deployment }: Declaration, url: string | undefined): Plan['database'] {
+/** The PostgreSQL that a City works on; null where its database is embedded. */
+export function databaseOf({ deployment }: Declaration, url: string | undefined): Plan['database'] {
   const declared = deployment.resources.database;
   if (declared?.type === 'embedded') return null;
   if (declared?.type === 'postgres') {
@@ -163,6 +163,11 @@ function databaseOf({ deployment }: Declaration, url: string | undefined): Plan[
   if (url === undefined) return null;
   requireUrl(url);
   return { url, name: new URL(url).pathname.slice(1), mustExist: true };
+}
+
+/** What the embedded database of a City is called. */
+export function embeddedName({ name, deployment }: Declaration): string {
+  return deployment.resources.database?.name ?? `${name}-db`;
 }
 
 function requireUrl(url: string): void {

@@ -89,6 +89,7 @@ townhall city stop
 \`\`\`sh
 curl http://127.0.0.1:43127/health
 curl http://127.0.0.1:43127/v1/hello/world
+townhall admin setup        # the first administrator
 \`\`\`
 
 \`townhall.json\` declares the project, \`src/index.ts\` exports its services. While you write, \`townhall gateway --project .\`

@@ -1,6 +1,5 @@
 // The gateway's composition root: the one list of its services and the one place where values cross between them.
 import { existsSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
 import { isShipped, shipped } from '../kernel/assets.ts';
@@ -14,7 +13,7 @@ import { createQuota } from '../kernel/http/limits.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { createSharedQuota } from '../kernel/http/shared-quota.ts';
 import { connect, migrate } from '../kernel/data/database.ts';
-import { databaseFacts } from '../kernel/data/database-facts.ts';
+import { databaseControls } from '../kernel/data/database-controls.ts';
 import type { ConnectOptions, Database, DatabaseLimits } from '../kernel/data/database.ts';
 import { createJobs } from '../kernel/data/jobs.ts';
 import type { Log } from '../kernel/log.ts';
@@ -255,6 +254,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     isAlone: isLocalEdition,
     clock,
     log,
+    settings: { videoDeadlineMs: config.videoMs },
   });
   const links = createLinks({
     keys: vault.derive('media links'),
@@ -269,6 +269,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     modelsFile: config.modelsFile,
     guideDirectory: shipped('docs/guides'),
     timeouts: config,
+    videoLimits: { pollMs: config.videoPollMs, maxBytes: config.videoMaxBytes },
     heartbeatMs: config.heartbeatMs,
     proxies: { https: env['HTTPS_PROXY'] ?? env['https_proxy'], http: env['HTTP_PROXY'] ?? env['http_proxy'], none: env['NO_PROXY'] ?? env['no_proxy'] },
     hide: (text) => seams.redactor.hide(text),
@@ -382,7 +383,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   if (isLocalEdition) await bureauService.ensureLocal(`http://127.0.0.1:${config.port || 43127}`);
 
   const control = isLocalEdition
-    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'ledger.verify': () => creditsService.verify(), 'env.rewrap': () => envService.rewrap(), 'models.check': () => aiService.checkProviders(), ...databaseControls(database) }, { log })
+    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'ledger.verify': () => creditsService.verify(), 'env.rewrap': () => envService.rewrap(), 'models.check': () => aiService.checkProviders(), ...databaseHandlers(database) }, { log })
     : undefined;
   envService.start();
   auditLog.start();
@@ -489,19 +490,11 @@ function portalPages(): { prefix: string; directory: string }[] {
 }
 
 /** What `townhall db` and `townhall doctor` ask of it. */
-function databaseControls(database: Database): Record<string, ControlHandler> {
+function databaseHandlers(database: Database): Record<string, ControlHandler> {
+  const controls = databaseControls(database, { schema: 'gateway', directory: shipped('src/gateway/migrations') });
   return {
-    'db.facts': async () => ({
-      ...(await databaseFacts(database, { schema: 'gateway', directory: shipped('src/gateway/migrations') })),
-      storedKeys: (await envStore(database).list()).map(({ key }) => key),
-    }),
-    // Into a file that the command has made: whoever may use the socket may read the data.
-    'db.backup': async (input) => {
-      const bytes = await database.dump?.();
-      if (bytes === undefined) throw new Error('This engine has a program of its own for backups.');
-      await writeFile((input as { file: string }).file, bytes, { flag: 'r+' });
-      return { bytes: bytes.byteLength };
-    },
+    ...controls,
+    'db.facts': async () => ({ ...(await controls['db.facts']()), storedKeys: (await envStore(database).list()).map(({ key }) => key) }),
   };
 }
 

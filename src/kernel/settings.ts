@@ -116,7 +116,7 @@ export function choice<const Word extends string>(
 ): Setting<Word> {
   return {
     ...common(key, description, options),
-    shownDefault: fallback,
+    shownDefault: `${fallback}; one of ${words.join(', ')}`,
     read(given) {
       if (given === undefined) return fallback;
       const word = words.find((candidate) => candidate === given);

@@ -7,13 +7,12 @@
 // Each visit starts a process on the data of the visits before it, so that starts after the first are starts with data.
 // On our side everything is on as it is by default: durable commits, the guard, the token, validation, the access log.
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { opencode, townhall, type Running, type Runtime } from './agent-runtimes.ts';
+import { monotonicMs, opencode, townhall, type Running, type Runtime } from './agent-runtimes.ts';
 
 const { values } = parseArgs({
   options: { peer: { type: 'string' }, rounds: { type: 'string', default: '3' }, events: { type: 'string', default: '10000' }, sessions: { type: 'string', default: '1000' }, help: { type: 'boolean', short: 'h' } },
@@ -32,7 +31,7 @@ const rows = {
   'create, 16 clients, ms each of them': { how: 'the same over 16 connections; time divided by the number made', target: 1 },
   'memory of the process with the idle sessions, MB': { how: 'resident, children included, 2 s after the last was made', target: 250 },
   'admit a prompt, ms': { how: 'POST …/prompt to 202 · POST /api/session/:id/prompt to 200, to an idle session each; the turn is waited for in between', target: 4 },
-  '100 prompts at once into one session, ms until each answer': { how: 'the same routes over 100 connections', target: 50 },
+  '100 prompts at once into one session, ms until each answer': { how: 'the same routes over 100 open connections', target: 50 },
   'one-token turn, accepted to first text at the client, ms': { how: 'POST …/prompt and its event stream · POST /session/:id/prompt_async and /event', target: 20 },
   'one-token turn, whole, ms': { how: 'prompt to run.settled on the stream · POST /session/:id/message to its answer', target: 20 },
   'chunk, model writes to client reads, p50 ms': { how: '100 chunks with 20 ms between them, the time of writing in each', target: 1 },
@@ -95,7 +94,7 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
     const stream = await running.follow(warm);
     const all: number[] = [];
     for (let index = 0; index < 30; index += 1) {
-      const begunMs = performance.now();
+      const begunMs = monotonicMs();
       await running.begin(warm, 'TOK=1');
       all.push((await stream.until(({ kind }) => kind === 'text')).atMs - begunMs);
       await stream.until(({ kind }) => kind === 'end');
@@ -128,6 +127,8 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
   });
   await measure('100 prompts at once into one session, ms until each answer', async () => {
     const sessionId = await running.create();
+    // The connections are there already, as those of clients are: what opening a hundred takes is nobody's admission.
+    await Promise.all(Array.from({ length: 100 }, () => running.create()));
     const all = await Promise.all(Array.from({ length: 100 }, () => timed(() => running.admit(sessionId, 'TOK=1'))));
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     return median(all);
@@ -157,48 +158,10 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
   }
 }
 
-// One model for both, in the protocol of our gateway and in that of chat completions.
-const provider = createServer((incoming, answer) => {
-  void (async () => {
-    const pieces: Buffer[] = [];
-    for await (const piece of incoming) pieces.push(piece as Buffer);
-    const isOurs = incoming.url === '/v1/ai/stream';
-    if (!isOurs && incoming.url !== '/v1/chat/completions') return void answer.writeHead(404, { 'content-type': 'application/json' }).end('{}');
-    const body = JSON.parse(Buffer.concat(pieces).toString()) as { stream?: boolean; prompt?: { role: string; content: unknown }[]; messages?: { role: string; content: unknown }[] };
-    const asked = JSON.stringify((body.prompt ?? body.messages ?? []).findLast(({ role }) => role === 'user')?.content ?? '');
-    const count = Number(/TOK=(\d+)/.exec(asked)?.[1] ?? 1);
-    const gapMs = Number(/GAP=(\d+)/.exec(asked)?.[1] ?? 0);
-    const usage = { prompt_tokens: 10, completion_tokens: count, total_tokens: 10 + count };
-    if (!isOurs && body.stream !== true) {
-      const choices = [{ index: 0, message: { role: 'assistant', content: 'A title' }, finish_reason: 'stop' }];
-      return void answer.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model: 'fake-1', choices, usage }));
-    }
-    const send = (part: object) => answer.write(`data: ${JSON.stringify(part)}\n\n`);
-    const chunk = (delta: object, finish: string | null) => send({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'fake-1', choices: [{ index: 0, delta, finish_reason: finish }] });
-    answer.writeHead(200, { 'content-type': 'text/event-stream' });
-    if (isOurs) {
-      send({ type: 'stream-start', warnings: [] });
-      send({ type: 'text-start', id: 't' });
-    } else chunk({ role: 'assistant', content: '' }, null);
-    for (let index = 0; index < count && !answer.destroyed; index += 1) {
-      const text = asked.includes('STAMP') ? `<${performance.now().toFixed(2)}>` : `word${index} `;
-      if (isOurs) send({ type: 'text-delta', id: 't', delta: text });
-      else chunk({ content: text }, null);
-      if (gapMs > 0) await new Promise((resolve) => setTimeout(resolve, gapMs));
-    }
-    if (isOurs) {
-      send({ type: 'text-end', id: 't' });
-      send({ type: 'finish', finishReason: { unified: 'stop' }, usage: { inputTokens: { total: 10 }, outputTokens: { total: count } } });
-    } else {
-      chunk({}, 'stop');
-      send({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'fake-1', choices: [], usage });
-    }
-    answer.end('data: [DONE]\n\n');
-  })().catch(() => answer.destroy());
-});
-provider.listen(0, '127.0.0.1');
-await once(provider, 'listening');
-const providerUrl = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`;
+// One model for both.
+const model = spawn(process.execPath, [join(import.meta.dirname, 'agent-model.ts')], { stdio: ['ignore', 'pipe', 'inherit'] });
+const [port] = (await once(model.stdout, 'data')) as [Buffer];
+const providerUrl = `http://127.0.0.1:${String(port).trim()}`;
 const folder = mkdtempSync(join(tmpdir(), 'townhall-beside-'));
 const runtimes: Runtime[] = [townhall(join(folder, 'townhall'), providerUrl)];
 if (peer === undefined) console.error('NO PEER: neither --peer nor TOWNHALL_BENCH_PEER names the binary of opencode, so its column stays empty.');
@@ -232,7 +195,6 @@ try {
   console.log('Ours counts messages, parts and runs among its events; the peer\'s were made of admitted prompts, the only ones that it keeps in that number.');
   process.exitCode = isBehind ? 1 : 0;
 } finally {
-  provider.closeAllConnections();
-  provider.close();
+  model.kill();
   rmSync(folder, { recursive: true, force: true });
 }

@@ -8,6 +8,9 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 
+/** Of the machine: what other processes say of it can be compared. */
+export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
+
 export interface Said {
   /** Text as it grew, or that the turn has ended. */
   kind: 'text' | 'end';
@@ -249,7 +252,7 @@ function createDoor(port: number, authorization: string) {
           opened.resolve();
           if (!line.startsWith('data: ')) continue;
           const told = tell(JSON.parse(line.slice(6)));
-          if (told) said.push({ ...told, atMs: performance.now() });
+          if (told) said.push({ ...told, atMs: monotonicMs() });
           wake();
         }
       })().catch(() => {});

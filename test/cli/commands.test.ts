@@ -1,7 +1,5 @@
 // What every command promises: help, usage errors with 2, failures with 1, and the listening line.
-import { execFileSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -71,38 +69,6 @@ describe('the command line', () => {
     expect(await run.ended).toBe(2);
     expect(run.screen()).toContain(named);
     expect(run.screen()).not.toContain('    at ');
-  });
-});
-
-describe('townhall completions', () => {
-  const printed = async (shell: string): Promise<string> => {
-    const run = townhall(['completions', shell], { cwd: folder });
-    expect(await run.ended).toBe(0);
-    return run.screen();
-  };
-
-  test('complete in bash the commands, the words behind them and the options, as the help has them', async () => {
-    const script = join(folder, 'completions.bash');
-    await writeFile(script, await printed('bash'));
-    const complete = (...typed: string[]): string[] => {
-      const words = ['townhall', ...typed].map((word) => `'${word}'`).join(' ');
-      const program = `source ${script}; COMP_WORDS=(${words}); COMP_CWORD=${typed.length}; _townhall; printf '%s\\n' "\${COMPREPLY[@]}"`;
-      return execFileSync('bash', ['-c', program], { encoding: 'utf8' }).split('\n').filter((line) => line !== '');
-    };
-    expect(complete('')).toEqual(Object.keys(commands));
-    expect(complete('ad')).toEqual(['admin']);
-    expect(complete('admin', '')).toEqual(['setup', 'reset', 'token']);
-    expect(complete('agent', 'token', 'c')).toEqual(['create']);
-    expect(complete('db', '')).toEqual(['migrate', 'backup', 'restore']);
-    expect(complete('gateway', '--met')).toEqual(['--metrics-host', '--metrics-port']);
-    expect(complete('--v')).toEqual(['--version']);
-  });
-
-  test.each(['zsh', 'fish'])('name every command in %s', async (shell) => {
-    const script = await printed(shell);
-    for (const name of Object.keys(commands)) expect(script).toContain(name);
-    const program = `/usr/bin/${shell}`;
-    if (existsSync(program)) execFileSync(program, ['-n'], { input: script });
   });
 });
 

@@ -1,11 +1,12 @@
-// A backup of the one database and its restore on a fresh host, on both engines: everything is there again under the same
-// master key, and under a wrong one or none nothing starts and nothing is changed.
+// A backup of the gateway's database, or of an agent's, and its restore on a fresh host, on both engines: everything is
+// there again under the same master key, and under a wrong one or none nothing starts and nothing is changed.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+import { createAgentClient } from '@townhall/agent';
 import { createGatewayClient } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest';
 import { connect, type Database } from '../../src/kernel/data/database.ts';
@@ -59,6 +60,24 @@ async function serve(env: Record<string, string>) {
     async stop() {
       server.process.kill('SIGTERM');
       expect(await server.ended).toBe(0);
+    },
+  };
+}
+
+/** Where an agent of that host keeps its data. */
+async function agentHost(name: string): Promise<Record<string, string>> {
+  const { DATABASE_URL } = await host(name);
+  return { AGENT_DATA_DIR: join(folder, name, 'agent'), AGENT_GATEWAY_TOKEN: 'CANARY-gateway-token', ...(DATABASE_URL === undefined ? {} : { AGENT_DATABASE_URL: DATABASE_URL }) };
+}
+
+async function serveAgent(env: Record<string, string>) {
+  const agent = townhall(['agent', '--port', '0'], { cwd: folder, env });
+  const baseUrl = (await agent.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)","msg":"listening"/, 60_000))[1] ?? '';
+  return {
+    as: (token: string) => createAgentClient({ baseUrl, token }),
+    async stop() {
+      agent.process.kill('SIGTERM');
+      expect(await agent.ended).toBe(0);
     },
   };
 }
@@ -132,6 +151,34 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     await again.stop();
   });
 
+  test("an agent's sessions and tokens are there again on a fresh host, and neither database is restored as the other", async () => {
+    const first = await agentHost('helper');
+    const agent = await serveAgent(first);
+    const issued = await run(['agent', 'token', 'create', '--json'], first);
+    const { token } = JSON.parse(issued.screen) as { token: string };
+    const session = await agent.as(token).sessions.create({ title: 'The first of them' });
+
+    const file = join(folder, 'agent.backup');
+    const beside = await run(['db', 'backup', file, '--agent', '--json'], first);
+    expect(beside).toMatchObject({ code: 0, screen: expect.stringContaining(`"engine":"${isPostgres ? 'postgres' : 'embedded'}"`) });
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    await agent.as(token).sessions.create({ title: 'After the backup' });
+    await agent.stop();
+    expect((await run(['db', 'backup', join(folder, 'agent-idle.backup'), '--agent'], first)).code).toBe(0);
+    expect(await run(['db', 'migrate', '--agent', '--json'], first)).toMatchObject({ code: 0, screen: '{"applied":[]}\n' });
+
+    const gateway = await host('beside');
+    expect(await run(['db', 'restore', file], gateway)).toMatchObject({ code: 1, screen: expect.stringContaining("of no gateway's database; say --agent") });
+    const fresh = await agentHost('helper2');
+    const restored = await run(['db', 'restore', file, '--agent', '--json'], fresh);
+    expect(restored).toMatchObject({ code: 0, screen: expect.stringContaining('"master_key":"nothing_sealed"') });
+    expect(await run(['db', 'restore', file, '--agent'], fresh)).toMatchObject({ code: 1, screen: expect.stringContaining('already') });
+    const again = await serveAgent(fresh);
+    expect((await again.as(token).sessions.list()).items).toEqual([session]);
+    await again.stop();
+    if (!isPostgres) expect((await stat(fresh['AGENT_DATA_DIR'] ?? '')).mode & 0o077).toBe(0);
+  });
+
   test('refuses what is no backup, a backup of the other engine, and a broken one, and leaves nothing behind', async () => {
     const fresh = { ...(await host('other')), TOWNHALL_MASTER_KEY: masterKey };
     const file = join(folder, 'foreign.backup');
@@ -171,7 +218,7 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     expect(ended.code === 0 || /pg_dump is (?:not here|of version \d+).*Install the client programs/.test(ended.screen)).toBe(true);
   });
 
-  test.each([[['db']], [['db', 'backup']], [['db', 'restore']], [['db', 'copy']], [['db', 'backup', 'a', 'b']]])('refuses %j with 2', async (given) => {
+  test.each([[['db']], [['db', 'backup']], [['db', 'restore']], [['db', 'copy']], [['db', 'backup', 'a', 'b']], [['db', 'backup', 'a', '--agent', '--database-path', 'b']], [['db', 'backup', 'a', '--data-dir', 'b']]])('refuses %j with 2', async (given) => {
     expect((await run(given, {})).code).toBe(2);
   });
 });

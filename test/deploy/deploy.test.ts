@@ -4,6 +4,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { townhall } from '../cli/townhall.ts';
 import { startLoad } from '../faults/rolling-load.ts';
 import { makeCity, type CityWorld } from './city-world.ts';
 
@@ -89,6 +90,15 @@ describe('townhall init and deploy', { timeout: 2 * minutes }, () => {
     expect(await city.version()).toBe('0.1.1');
   });
 
+  test('commands about data mean that of the City, and leave no other database behind', async () => {
+    const ledger = await city.run(['ledger', 'verify', '--json']);
+    expect(ledger).toMatchObject({ code: 0, screen: expect.stringContaining('This is about demo, which was deployed from this folder.') });
+    // The user of the test before has an account in it.
+    expect(ledger.screen).toMatch(/"accounts":[1-9]/);
+    expect(await city.run(['doctor'])).toMatchObject({ code: 0, screen: expect.stringMatching(/ok +migrations +All \d+ are applied/) });
+    expect(await readdir(city.directory)).not.toContain('data');
+  });
+
   test('the next deployment replaces it at the same address under load: no request fails and no stream is cut', async () => {
     const before = await city.url();
     const token = await city.userToken();
@@ -138,5 +148,16 @@ describe('townhall init and deploy', { timeout: 2 * minutes }, () => {
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
     const status = await city.run(['city', 'status', '--json']);
     expect(JSON.parse(status.screen)).toMatchObject({ running: true, version: '0.1.1', kept: ['0.1.1', '0.1.2'] });
+  });
+
+  test('a service manager runs it in the foreground and ends it with SIGTERM', async () => {
+    expect((await city.run(['city', 'stop'])).code).toBe(0);
+    const run = townhall(['city', 'run'], { cwd: city.directory, env: city.env });
+    await run.waitFor(/"msg":"the City serves"/, minutes);
+    expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
+    expect(await city.run(['city', 'run'])).toMatchObject({ code: 1, screen: expect.stringContaining('runs already') });
+    run.process.kill('SIGTERM');
+    expect(await run.ended).toBe(0);
+    expect((await city.run(['city', 'status'])).code).toBe(1);
   });
 });

@@ -27,7 +27,7 @@ const gateway = spawn(process.execPath, [join(import.meta.dirname, '../support/g
   env: {
     PATH: process.env['PATH'] ?? '',
     HOST: '127.0.0.1', PORT: '0', DATABASE_PATH: join(folder, 'townhall.db'), LOG_LEVEL: 'error', MODELS_FILE: modelsFile, ACME_API_KEY: 'key-of-the-script',
-    NODE_OPTIONS: process.env['NODE_OPTIONS'] ?? '', ...Object.fromEntries(Object.entries(process.env).filter(([k]) => k.startsWith('MALLOC_'))),
+    NODE_OPTIONS: process.env['NODE_OPTIONS'] ?? '',
     RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', TIMEOUT_STALLED_MS: '5000',
   },
   stdio: ['ignore', 'pipe', 'inherit'],

@@ -53,6 +53,16 @@ describe('the limit of requests', () => {
     expect((await get(url, '/v1/accounts/me')).status).toBe(429);
   });
 
+  test('of a guest is not touched by links to media, which have one of their own', async () => {
+    const { url } = await start({ RATE_LIMIT_GUEST: '5', RATE_LIMIT_USER: '40' });
+    const link = '/v1/ai/media/med_00000000000000000000000000?expires=1&signature=x';
+    expect((await get(url, link)).headers.get('ratelimit-policy')).toBe('"media";q=40;w=60');
+    expect(await statuses(Array.from({ length: 30 }, () => get(url, link)))).toEqual({ 404: 30 });
+    expect(await statuses(Array.from({ length: 8 }, () => get(url, '/v1/accounts/me')))).toEqual({ 401: 5, 429: 3 });
+    // Nor are they without an end.
+    expect((await statuses(Array.from({ length: 30 }, () => get(url, link))))[429]).toBeGreaterThan(15);
+  });
+
   test('of a Bureau is its own for each of its users, once it was set', async () => {
     const { url, userToken, admin } = await start({ RATE_LIMIT_USER: '600' }, true);
     await admin.bureaus.updateBureau({ bureau_id: 'local', limits: { requests_per_minute: 3 } });

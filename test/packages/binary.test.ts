@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { root, start } from './installation.ts';
+import { walkThroughDeployments } from './deployed.ts';
+import { readmeCalls, root, start } from './installation.ts';
 
 const run = promisify(execFile);
 const place = mkdtempSync(path.join(tmpdir(), 'townhall-binary-'));
@@ -31,7 +32,7 @@ test('it says what it can and which version it is', { timeout: 60_000 }, async (
   await expect(run(binary, ['nonsense'], { cwd, env: bare })).rejects.toMatchObject({ code: 2 });
 });
 
-test('it serves the local edition, answers the five calls, and ends with Ctrl-C', { timeout: 120_000 }, async () => {
+test('it serves the local edition, answers the five calls of the README, and ends with Ctrl-C', { timeout: 120_000 }, async () => {
   const cwd = folder('start');
   const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
   try {
@@ -39,7 +40,7 @@ test('it serves the local edition, answers the five calls, and ends with Ctrl-C'
     const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
     const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
     expect(running.screen()).not.toMatch(/Warning|Error/);
-    const { stdout } = await run('sh', [path.join(root, 'examples/first-five-minutes.sh')], { cwd, env: { ...bare, TOWNHALL_URL: gateway, AGENT_URL: agent } });
+    const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bare });
     expect(stdout).toMatch(/"services":\[/);
     expect(stdout).toMatch(/From the documentation/);
     expect(stdout).toMatch(/data: \[DONE\]/);
@@ -87,4 +88,8 @@ export const notes = defineService({ id: 'notes', name: 'Notes', actions: { ping
   } finally {
     expect(await running.stop()).toBe(0);
   }
+});
+
+test('it brings a new project into service and through its life there, with nothing in its path', { timeout: 240_000 }, async () => {
+  expect(await walkThroughDeployments({ command: [binary], home: folder('deployed'), env: { PATH: '' } })).toEqual(['0.1.1', '0.1.2', '0.1.1']);
 });

@@ -1,7 +1,7 @@
 // The packed tarballs installed into an empty project, as somebody has them who has never seen this repository; and the
 // versions of Node on which they are tried.
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -57,6 +57,13 @@ export async function nodeFolder(major: number): Promise<string | undefined> {
 
 async function npm(parameters: readonly string[], folder: string): Promise<void> {
   await run('npm', [...parameters, '--no-audit', '--no-fund', '--no-update-notifier', '--prefer-offline', '--loglevel', 'error'], { cwd: folder, timeout: 600_000 });
+}
+
+/** The five calls of the README as a program for the shell, to be run where the local edition was started. */
+export function readmeCalls({ gateway, agent }: { gateway: string; agent: string }): string {
+  const [, calls] = /## Five calls[\s\S]*?```sh\n([\s\S]*?)\n```/.exec(readFileSync(path.join(root, 'README.md'), 'utf8')) ?? [];
+  if (calls === undefined) throw new Error('the README has no five calls');
+  return calls.replaceAll('http://127.0.0.1:43127', gateway).replaceAll('http://127.0.0.1:5314', agent);
 }
 
 export interface Running {

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { walkThroughDeployments } from './deployed.ts';
 import { install, nodeFolder, root, start, type Installation } from './installation.ts';
 
 const run = promisify(execFile);
@@ -44,6 +45,13 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
       expect([0, 130, 'SIGINT']).toContain(await running.stop());
       expect(running.screen()).toMatch(/Stopping …/);
     }
+  });
+
+  test.skipIf(nodes.get(major) === undefined)('bring a new project into service and through its life there', { timeout: 240_000 }, async () => {
+    const node = nodes.get(major) as string;
+    const home = mkdtempSync(path.join(installation.folder, `deployed-${major}-`));
+    const served = await walkThroughDeployments({ command: ['npx', '--no-install', 'townhall'], home, env: { PATH: `${node}:/usr/bin:/bin` } });
+    expect(served).toEqual(['0.1.1', '0.1.2', '0.1.1']);
   });
 
   test.skipIf(nodes.get(major) === undefined)('let a program make its own service, gateway and plugin', { timeout: 120_000 }, async () => {

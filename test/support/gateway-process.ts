@@ -1,11 +1,13 @@
 // A gateway in a process of its own, for the tests that kill it. Takes its settings from the environment as the command
 // does, and prints where it listens and a token of the local user.
+import { keepStreamsYoung } from '../../src/cli/servers/heap.ts';
 import { createGateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 
+keepStreamsYoung();
 const redactor = createRedactor();
 const config = readGatewayConfig({}, process.env);
 const log = createLog({ level: config.logLevel, redactor, write: (line) => void process.stderr.write(line) });

@@ -46,9 +46,12 @@ function compile(schema: object): ValidateFunction {
   return ajv.compile(schema);
 }
 
+// Counts up with what is mended below, so that no schema of before is kept.
+const repairs = 2;
+
 function schemaOf(source: Source): object {
   const { version } = JSON.parse(readFileSync(path.join(root, 'node_modules', source.package, 'package.json'), 'utf8')) as { version: string };
-  const key = createHash('sha256').update(JSON.stringify([source, version])).digest('hex').slice(0, 12);
+  const key = createHash('sha256').update(JSON.stringify([source, version, repairs])).digest('hex').slice(0, 12);
   const kept = path.join(folder, `${source.type}-${key}.json`);
   if (existsSync(kept)) return JSON.parse(readFileSync(kept, 'utf8')) as object;
   mkdirSync(folder, { recursive: true });
@@ -66,7 +69,7 @@ function schemaOf(source: Source): object {
   }).createSchema('Judged');
   rmSync(entry);
   // An index signature that refers to itself comes out as an object without members; it is one with any.
-  const text = JSON.stringify(schema).replaceAll('{"type":"object","additionalProperties":false}', '{"type":"object"}');
+  const text = JSON.stringify(schema).replaceAll(/\{"type":"object","additionalProperties":false(?:,"properties":\{\})?\}/g, '{"type":"object"}');
   writeFileSync(made, text);
   renameSync(made, kept);
   return JSON.parse(text) as object;

@@ -30,6 +30,8 @@ export async function startServer(): Promise<PostgresServer> {
     onLog: () => undefined,
     onError: (error) => console.error(error),
   });
+  // Its package ends the process with 0 when there is no more work, whatever the program has found out.
+  process.prependOnceListener('beforeExit', () => process.exit());
   await server.initialise();
   await server.start();
   return {

@@ -174,6 +174,20 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
   switch (script) {
     case 'ok':
       return [...begun, ...ended];
+    case 'search': {
+      const search = { type: 'web_search_call', id: 'ws_1', status: 'completed', action: { type: 'search', query: 'Oslo' } };
+      const annotation = { type: 'url_citation', url: 'https://weather.example/oslo', title: 'Weather', start_index: 0, end_index: 5 };
+      const [created = '', ...said] = begun;
+      return [
+        created,
+        frame({ type: 'response.output_item.added', output_index: 0, item: { ...search, status: 'in_progress' } }),
+        frame({ type: 'response.web_search_call.searching', item_id: 'ws_1', output_index: 0 }),
+        frame({ type: 'response.output_item.done', output_index: 0, item: search }),
+        ...said,
+        frame({ type: 'response.output_text.annotation.added', ...place, annotation_index: 0, annotation }),
+        ...ended,
+      ];
+    }
     case 'incomplete':
       return [...begun, frame({ type: 'response.incomplete', response: { ...responseObject(asked, 'completed', []), status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } } })];
     case 'cut':

@@ -5,10 +5,12 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { modelInPath, playForeign } from './provider-formats.ts';
+import { createVideos } from './provider-videos.ts';
 
 /** What the provider saw of one call. Times are milliseconds of `performance.now()`. */
 export interface ProviderCall {
   id: number;
+  method: string;
   path: string;
   script: string;
   headers: IncomingHttpHeaders;
@@ -74,6 +76,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
   const calls: ProviderCall[] = [];
   const watchers = new Set<() => void>();
   const timers = new Set<NodeJS.Timeout>();
+  const playVideo = createVideos();
   let count = 0;
   const changed = () => {
     // A watcher that has seen enough leaves the set meanwhile, which a set allows.
@@ -94,7 +97,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
     // A question mark cannot stand in a path, where Google has its models.
     const [script = '', knobs = ''] = named.split(/[?~]/);
     count += 1;
-    const call: ProviderCall = { id: count, path, script: named, headers: request.headers, body, receivedAt: performance.now(), tokens: 0 };
+    const call: ProviderCall = { id: count, method: request.method ?? '', path, script: named, headers: request.headers, body, receivedAt: performance.now(), tokens: 0 };
     calls.push(call);
     changed();
     response.on('close', () => {
@@ -103,7 +106,8 @@ export async function startProvider(): Promise<ScriptedProvider> {
     });
     const scene: Scene = { request, response, call, calls, asked, knobs: new URLSearchParams(knobs), sleep: (ms) => sleep(ms, response) };
     const foreign = { path: path.split('?')[0] ?? '', response, script, asked: asked as Record<string, unknown>, end: (rest?: string) => end(scene, rest) };
-    if (!playForeign(foreign)) await (scripts[script] ?? scripts.unknown)?.(scene);
+    const isFilm = playVideo({ request, response, named, end: (rest) => end(scene, rest) });
+    if (!isFilm && !playForeign(foreign)) await (scripts[script] ?? scripts.unknown)?.(scene);
     changed();
   }
 

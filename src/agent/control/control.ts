@@ -1,8 +1,11 @@
 // What commands on this machine may ask of a running agent, through the 0600 socket in its data folder: whoever may
 // read the folder holds the token file anyway.
 import { join } from 'node:path';
-import { id } from '../../kernel/ids.ts';
+import { shipped } from '../../kernel/assets.ts';
 import { serveControl, type Control } from '../../kernel/control.ts';
+import { databaseControls } from '../../kernel/data/database-controls.ts';
+import type { Database } from '../../kernel/data/database.ts';
+import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { PluginCore } from '../plugins/index.ts';
@@ -15,6 +18,7 @@ export function controlPath(dataDir: string): string {
 
 export interface AgentControlNeeds {
   dataDir: string;
+  database: Database;
   tokens: TokenDesk;
   core: PluginCore;
   log: Log;
@@ -24,7 +28,7 @@ export interface AgentControlNeeds {
 const longestPath = 100;
 
 /** Undefined, and a line in the log, when there can be no socket; the agent serves without it. */
-export async function openControl({ dataDir, tokens, core, log }: AgentControlNeeds): Promise<Control | undefined> {
+export async function openControl({ dataDir, database, tokens, core, log }: AgentControlNeeds): Promise<Control | undefined> {
   const path = controlPath(dataDir);
   if (Buffer.byteLength(path) > longestPath) {
     log.warn({ path }, 'the path of the control socket is too long; commands beside this agent cannot reach it');
@@ -35,6 +39,7 @@ export async function openControl({ dataDir, tokens, core, log }: AgentControlNe
     const control = await serveControl(
       path,
       {
+        ...databaseControls(database, { schema: 'agent', directory: shipped('src/agent/migrations') }),
         'tokens.create': (input) => tokens.create(input as { name: string; ttlSeconds?: number }),
         'tokens.list': () => tokens.list(),
         'tokens.revoke': (input) => tokens.revoke(String(input)),

@@ -4,11 +4,12 @@ import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { ReadyAttachment } from './attachments/files.ts';
 import { insertAttachments } from './attachments/store.ts';
+import { nameOf } from './heads.ts';
 import type { Unit } from './log/committer.ts';
 import { appendAll, type LogEntry, type SessionChange } from './log/store.ts';
 import {
   insertRuns, insertSessions, lockSessions, runsByPrompt, waitingRuns,
-  type Delivery, type Holder, type Named, type NewSession, type RunRecord, type SessionRecord,
+  type Delivery, type Holder, type Named, type NewRun, type NewSession, type RunRecord, type SessionRecord,
 } from './store.ts';
 
 /** Everything about an input that is settled before the transaction, so that this may be run twice. */
@@ -67,6 +68,8 @@ export interface StartedRun {
   origin: string;
   /** Known where nothing was said before it; otherwise the log has it. */
   input: UiMessage | null;
+  /** Of the newest event of its beginning. */
+  seq: number;
 }
 
 export interface AdmissionRules {
@@ -90,37 +93,56 @@ export async function admitAll(unit: Unit, submissions: readonly Submission[], r
   const [{ agentId }] = submissions as [Submission];
   const found = createLookup(await lockSessions(unit, agentId, submissions.map(({ session }) => session)));
   const fresh = new Set(await makeSessions(unit, submissions, found, rules));
-  const known = await knownPrompts(unit, submissions, found, fresh);
-  const writing = new Map<string, Writing>();
-  const verdicts: Verdict[] = [];
-  for (const submission of submissions) {
-    const session = found.get(submission.session);
-    if (session === undefined) verdicts.push(submission.create === null ? notFound() : full());
-    else if (session === 'taken') verdicts.push('again');
-    else {
-      const one = writing.get(session.key) ?? { session, isNew: fresh.has(session.key), events: [], change: {}, runs: [], files: [] };
-      writing.set(session.key, one);
-      verdicts.push(await plan(unit, submission, one, known, rules));
-    }
-  }
-  const written = [...writing.values()].filter(({ runs }) => runs.length > 0);
-  if (written.length === 0) return verdicts;
-  await insertRuns(unit, written.flatMap(({ runs }) => runs), rules.holder);
-  for (const { session, files } of written) for (const { messageId, ready } of files) await insertAttachments(unit, session.key, messageId, ready);
-  await appendAll(unit, written.map(({ session, events, change }) => ({ sessionKey: session.key, events, change })));
-  return verdicts;
+  return admit(unit, submissions, { found, fresh, isLocked: true }, rules);
 }
 
-type NewRunRow = Parameters<typeof insertRuns>[1][number];
+/**
+ * The same without a lock and in one statement, from what is known of the sessions. Those whose session has changed
+ * meanwhile are to be looked at again under the lock, and so are all where anything is refused, since that may not be
+ * true any more.
+ */
+export async function admitKnown(unit: Unit, submissions: readonly Submission[], sessions: readonly SessionRecord[], rules: AdmissionRules): Promise<Verdict[]> {
+  const found = createLookup(sessions);
+  const isPlain = submissions.every(({ session, delivery, input }) => delivery !== 'interrupt' && (input?.files.length ?? 0) === 0 && found.get(session) !== undefined);
+  return isPlain ? admit(unit, submissions, { found, fresh: new Set(), isLocked: false }, rules) : submissions.map(() => 'again');
+}
+
+async function admit(unit: Unit, submissions: readonly Submission[], { found, fresh, isLocked }: { found: Lookup; fresh: ReadonlySet<string>; isLocked: boolean }, rules: AdmissionRules): Promise<Verdict[]> {
+  const known = await knownPrompts(unit, submissions, found, fresh);
+  const writing = new Map<string, Writing>();
+  const planned: { verdict: Verdict; one?: Writing }[] = [];
+  for (const submission of submissions) {
+    const session = found.get(submission.session);
+    if (session === undefined) planned.push({ verdict: submission.create === null ? notFound() : full() });
+    else if (session === 'taken') planned.push({ verdict: 'again' });
+    else {
+      const one = writing.get(session.key) ?? { session, expects: session.headSeq, isNew: fresh.has(session.key), events: [], change: {}, runs: [], files: [] };
+      writing.set(session.key, one);
+      planned.push({ verdict: await plan(unit, submission, one, known, rules), one });
+    }
+  }
+  if (!isLocked && planned.some(({ verdict }) => verdict instanceof Problem)) return planned.map(() => 'again');
+  const written = [...writing.values()].filter(({ runs }) => runs.length > 0);
+  if (written.length === 0) return planned.map(({ verdict }) => verdict);
+  for (const { session, files } of written) for (const { messageId, ready } of files) await insertAttachments(unit, session.key, messageId, ready);
+  const heads = await appendAll(
+    unit,
+    written.map(({ session, expects, events, change }) => ({ sessionKey: session.key, events, change, ...(isLocked ? {} : { expects }) })),
+    insertRuns(unit.tx, written.flatMap(({ runs }) => runs), rules.holder),
+  );
+  return planned.map(({ verdict, one }) => (one && one.runs.length > 0 && !heads.has(one.session.key) ? 'again' : verdict));
+}
 
 /** What is to be written for one session. The record is kept as it will be once that is there. */
 interface Writing {
   session: SessionRecord;
+  /** Where it stands before. */
+  expects: number;
   /** Made by this very transaction. */
   isNew: boolean;
   events: LogEntry[];
   change: SessionChange;
-  runs: NewRunRow[];
+  runs: NewRun[];
   files: { messageId: string; ready: readonly ReadyAttachment[] }[];
 }
 
@@ -131,7 +153,6 @@ interface Lookup {
 
 function createLookup(sessions: readonly SessionRecord[]): Lookup {
   const found = new Map<string, SessionRecord | 'taken'>();
-  const nameOf = (named: Named) => ('id' in named ? `id ${named.id}` : 'chatId' in named ? `chat ${named.chatId}` : `key ${named.key}`);
   for (const session of sessions) {
     found.set(nameOf({ id: session.id }), session);
     if (session.chatId !== null) found.set(nameOf({ chatId: session.chatId }), session);
@@ -150,9 +171,9 @@ async function makeSessions(unit: Unit, submissions: readonly Submission[], foun
     wanted.push(submission);
   }
   if (wanted.length === 0) return [];
-  const made = await insertSessions(unit, wanted.map(({ create }) => create as NewSession));
+  const made = await insertSessions(unit.tx, wanted.map(({ create }) => create as NewSession));
   for (const { session, create } of wanted) if (!made.has((create as NewSession).key)) found.add(session, 'taken');
-  return [...made];
+  return [...made.keys()];
 }
 
 async function knownPrompts(unit: Unit, submissions: readonly Submission[], found: Lookup, fresh: ReadonlySet<string>): Promise<Map<string, KnownPrompt>> {
@@ -256,7 +277,7 @@ async function plan(unit: Unit, submission: Submission, writing: Writing, known:
     receipt,
     isRepeated: false,
     started: begins
-      ? { session: before, runId, messageId: submission.messageId, model, reasoningEffort: submission.reasoningEffort ?? session.reasoningEffort, delivery, origin, input: isFirst ? (input?.message ?? null) : null }
+      ? { session: before, runId, messageId: submission.messageId, model, reasoningEffort: submission.reasoningEffort ?? session.reasoningEffort, delivery, origin, input: before.messageCount === 0 && before.lineage.length === 0 ? (input?.message ?? null) : null, seq: receipt.seq }
       : null,
     interrupts: isUrgent ? before.activeRunId : null,
     steers: isBusy && delivery === 'steer' ? before.activeRunId : null,

@@ -6,7 +6,7 @@ import type { Handler } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { Accepted, Inputs } from './inputs.ts';
-import type { SessionRecord, SessionStore } from './store.ts';
+import type { SessionRecord } from './store.ts';
 import type { GivenAttachment } from './attachments/files.ts';
 import { readEvent, type SessionEvent } from './events.ts';
 import type { EventStore } from './log/store.ts';
@@ -22,7 +22,6 @@ export interface ExecuteNeeds {
   inputs: Inputs;
   chat: ChatQueue;
   runs: Runs;
-  store: SessionStore;
   events: EventStore;
   executeWaitMs: number;
   clock: Clock;
@@ -30,7 +29,7 @@ export interface ExecuteNeeds {
 
 type Executes = { [Id in 'sessions.execute' | 'sessions.executeInSession']: Handler<Operations[Id], Identity> };
 
-export function createExecute({ inputs, chat, runs, store, events, executeWaitMs, clock }: ExecuteNeeds, require: (sessionId: string) => Promise<SessionRecord>): Executes {
+export function createExecute({ inputs, chat, runs, events, executeWaitMs, clock }: ExecuteNeeds, require: (sessionId: string) => Promise<SessionRecord>): Executes {
   async function answer({ session, receipt, settled }: Accepted, signal: AbortSignal) {
     const ids = { sessionId: receipt.sessionId, runId: receipt.runId };
     const end = settled === null ? await fromTheLog(session, receipt.runId, signal) : await patiently(settled, signal);
@@ -54,12 +53,13 @@ export function createExecute({ inputs, chat, runs, store, events, executeWaitMs
 
   // One that had to wait is not this call's own, so what became of it is read.
   async function fromTheLog(session: SessionRecord, runId: string, signal: AbortSignal): Promise<CompletedRun | Problem | 'waiting' | 'gone'> {
-    if (!(await runs.wait(session.key, runId, executeWaitMs, signal))) return signal.aborted ? 'gone' : 'waiting';
-    const run = await store.run(session.key, runId);
-    if (!run || run.status !== 'completed' || run.messageId === null) {
-      const kind = run?.status === 'cancelled' ? 'conflict' : run?.status === 'interrupted' ? 'unavailable' : 'upstream_failed';
-      const code = run?.status === 'cancelled' ? 'run_cancelled' : run?.status === 'interrupted' ? 'run_interrupted' : 'run_failed';
-      return new Problem(kind, code, `${run?.error?.message ?? 'The run did not end well.'} (${runId})`);
+    const run = await runs.wait(session.key, runId, executeWaitMs, signal);
+    if (run === 'waiting') return signal.aborted ? 'gone' : 'waiting';
+    if (run === 'gone' || run.status !== 'completed' || run.messageId === null) {
+      const { status = 'failed', error = null } = run === 'gone' ? {} : run;
+      const kind = status === 'cancelled' ? 'conflict' : status === 'interrupted' ? 'unavailable' : 'upstream_failed';
+      const code = status === 'cancelled' ? 'run_cancelled' : status === 'interrupted' ? 'run_interrupted' : 'run_failed';
+      return new Problem(kind, code, `${error?.message ?? 'The run did not end well.'} (${runId})`);
     }
     const found = await events.message(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
     const completed = found.findLast(({ type }) => type === 'message.completed');

@@ -3,12 +3,10 @@
 import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { notFound } from './admission.ts';
 import { readEvent, type StoredEvent } from './events.ts';
-import type { Committer } from './log/committer.ts';
-import { append, runEvents, type EventStore, type LogEntry, type Segment } from './log/store.ts';
+import { withOwnSeq, type EventStore, type LogEntry } from './log/store.ts';
 import { foldEvents, type OpenText } from './message.ts';
-import { insertSession, lockSession, segmentsOf, type SessionRecord } from './store.ts';
+import { segmentsOf, type SessionRecord, type SessionStore } from './store.ts';
 
 export interface ForkRequest {
   messageId?: string;
@@ -31,17 +29,13 @@ export async function findForkPoint(session: SessionRecord, { messageId, seq, po
   if (messageId !== undefined && seq !== undefined) throw refused('seq', 'cannot be given together with `messageId`');
   if (seq !== undefined && seq > session.headSeq) throw refused('seq', `is beyond the newest event, ${session.headSeq}`);
   const at = messageId === undefined ? (seq ?? session.headSeq) : await seqOfMessage(session, messageId, position, events);
+  const point = { session, seq: at, messageId: messageId ?? null };
+  if (at === session.headSeq) return { ...point, messageCount: session.messageCount, openRunId: session.activeRunId };
+  if (at === 0) return { ...point, messageCount: 0, openRunId: null };
   const segments = segmentsOf(session, at);
-  const edge = at === 0 ? undefined : await events.last(segments, 'run_edge', at);
-  const newest = at === 0 ? undefined : await events.last(segments, 'message', at);
+  const [edge, newest] = await Promise.all([events.last(segments, 'run_edge', at), events.last(segments, 'message', at)]);
   const index = newest && (readEvent(newest) as { index?: number }).index;
-  return {
-    session,
-    seq: at,
-    messageId: messageId ?? null,
-    messageCount: index === undefined ? (at === session.headSeq ? session.messageCount : 0) : index + 1,
-    openRunId: edge?.type === 'run.started' ? edge.runId : null,
-  };
+  return { ...point, messageCount: index === undefined ? 0 : index + 1, openRunId: edge?.type === 'run.started' ? edge.runId : null };
 }
 
 async function seqOfMessage(session: SessionRecord, messageId: string, position: 'after' | 'before', events: EventStore): Promise<number> {
@@ -54,41 +48,35 @@ async function seqOfMessage(session: SessionRecord, messageId: string, position:
   return completed?.seq ?? session.headSeq;
 }
 
-export async function makeFork(point: ForkPoint, request: ForkRequest, { agentId, committer, openText }: { agentId: string; committer: Committer; openText(runId: string): OpenText[] }): Promise<string> {
+/** Undefined when the parent has been deleted meanwhile. */
+export async function makeFork(point: ForkPoint, request: ForkRequest, { agentId, store, events, openText }: { agentId: string; store: SessionStore; events: EventStore; openText(runId: string): OpenText[] }): Promise<SessionRecord | undefined> {
   const { session: parent, seq, messageId, openRunId } = point;
   const key = id('ses');
-  const segments: Segment[] = segmentsOf(parent, seq).filter(({ upTo }, index, all) => upTo > (all[index - 1]?.upTo ?? 0));
-  return committer.commit(async (unit) => {
-    // The parent may have been deleted since; the lock keeps it until the reference stands.
-    if (!(await lockSession(unit, agentId, { key: parent.key }))) return notFound();
-    await insertSession(unit, {
-      key,
-      id: key,
-      agentId,
-      kind: parent.kind === 'execute' || parent.kind === 'chat' ? 'sdk' : parent.kind,
-      title: request.title ?? parent.title,
-      model: parent.model,
-      reasoningEffort: parent.reasoningEffort,
-      system: parent.system,
-      metadata: request.metadata ?? parent.metadata,
-      attended: parent.attended,
-      parentKey: parent.key,
-      forkSeq: seq,
-      forkMessageId: messageId,
-      lineage: segments,
-      messageCount: point.messageCount,
-    });
-    const cut = openRunId === null ? [] : cutMessage(await runEvents(unit.tx, openRunId), seq, openRunId, seq === parent.headSeq ? openText(openRunId) : []);
-    await append(unit, {
-      sessionKey: key,
-      events: [
-        { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
-        ...cut,
-        { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
-      ],
-    });
-    return key;
+  const cut = openRunId === null ? [] : cutMessage(await events.ofRun(openRunId), seq, openRunId, seq === parent.headSeq ? openText(openRunId) : []);
+  const own: LogEntry[] = [
+    { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
+    ...cut,
+    { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
+  ];
+  const made = await store.create({
+    key,
+    id: key,
+    agentId,
+    kind: parent.kind === 'execute' || parent.kind === 'chat' ? 'sdk' : parent.kind,
+    title: request.title ?? parent.title,
+    model: parent.model,
+    reasoningEffort: parent.reasoningEffort,
+    system: parent.system,
+    metadata: request.metadata ?? parent.metadata,
+    attended: parent.attended,
+    parentKey: parent.key,
+    forkSeq: seq,
+    forkMessageId: messageId,
+    lineage: segmentsOf(parent, seq).filter(({ upTo }, index, all) => upTo > (all[index - 1]?.upTo ?? 0)),
+    messageCount: point.messageCount,
+    events: own.map((event, index) => withOwnSeq(event, seq + index + 1)),
   });
+  return made && { ...made, parentId: parent.id };
 }
 
 // The message that the run was writing, as far as it was, and the run's end as this session sees it.

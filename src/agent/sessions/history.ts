@@ -15,28 +15,40 @@ export interface Talk {
   spoken: Spoken[];
 }
 
-/** The conversation up to and with the input of `runId`, or all of it. Pure. */
-export function readTalk(events: readonly StoredEvent[], runId?: string): Talk {
-  const inputs = new Map<string, UiMessage>();
-  let summary: string | null = null;
-  let spoken: Spoken[] = [];
-  for (const stored of events) {
-    const event = readEvent(stored);
-    if (event.type === 'message.completed') {
-      if (event.message.role === 'user') inputs.set(stored.runId ?? event.messageId, event.message);
-      else if (event.message.parts.some(isSpoken)) spoken.push({ seq: stored.seq, message: event.message });
-    } else if (event.type === 'run.started' || (event.type === 'queue.removed' && event.reason === 'steered')) {
-      const message = inputs.get(stored.runId ?? '');
-      if (message) spoken.push({ seq: stored.seq, message });
-      inputs.delete(stored.runId ?? '');
-      if (event.type === 'run.started' && stored.runId === runId) break;
-    } else if (event.type === 'compaction.ended' && event.outcome === 'completed') {
-      const { upToSeq } = event;
-      ({ summary } = event);
-      spoken = spoken.filter(({ seq }) => seq > upToSeq);
-    }
+/** A conversation that is being read, event by event in their order. */
+export interface Telling extends Talk {
+  /** What was said and not taken up yet, by its run. */
+  inputs: Map<string, UiMessage>;
+}
+
+export function beginTelling(): Telling {
+  return { summary: null, spoken: [], inputs: new Map() };
+}
+
+export function tell(telling: Telling, stored: StoredEvent): void {
+  const { inputs, spoken } = telling;
+  if (!tellingTypes.has(stored.type)) return;
+  const event = readEvent(stored);
+  if (event.type === 'message.completed') {
+    if (event.message.role === 'user') inputs.set(stored.runId ?? event.messageId, event.message);
+    else if (event.message.parts.some(isSpoken)) spoken.push({ seq: stored.seq, message: event.message });
+  } else if (event.type === 'run.started' || (event.type === 'queue.removed' && event.reason === 'steered')) {
+    const message = inputs.get(stored.runId ?? '');
+    if (message) spoken.push({ seq: stored.seq, message });
+    inputs.delete(stored.runId ?? '');
+  } else if (event.type === 'compaction.ended' && event.outcome === 'completed') {
+    telling.summary = event.summary;
+    telling.spoken = spoken.filter(({ seq }) => seq > event.upToSeq);
   }
-  return { summary, spoken };
+}
+
+const tellingTypes = new Set(['run.started', 'message.completed', 'compaction.ended', 'queue.removed']);
+
+/** The whole of it. Pure. */
+export function readTalk(events: readonly StoredEvent[]): Talk {
+  const telling = beginTelling();
+  for (const event of events) tell(telling, event);
+  return telling;
 }
 
 function isSpoken(part: UiMessagePart): boolean {

@@ -75,7 +75,7 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
     if (session) return { key: session.key, id: session.id, kind: session.kind };
     if ('sessionId' in to) throw notFound();
     // Attachments are written before the input is accepted, so the chat they lie with must not be made by somebody else meanwhile.
-    const made = hasFiles ? await store.create({ ...newChat(to.chatId), attended: attended ?? false }) : undefined;
+    const made = hasFiles ? await store.create({ ...newChat(to.chatId), attended: attended ?? false, events: [{ type: 'session.created', kind: 'chat', title: null, chatId: to.chatId }] }) : undefined;
     if (hasFiles && made === undefined) return find(to, hasFiles, attended);
     return { ...(made ?? ofOne(id('ses'))), kind: 'chat' };
   }

@@ -81,12 +81,11 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
     const rows = [...deferred.splice(0), ...events];
     const done = ended.splice(0);
     const own = { sessionKey, runId, fence: runId, events: rows, ...(change ? { change } : {}) };
-    const saved = done.filter(({ savedLength }) => savedLength > 0);
-    const head = more === undefined && saved.length === 0 ? await committer.append(own) : await committer.commit(async (unit) => {
-      const seq = await append(unit, own);
-      if (seq === null) return null;
-      for (const { part } of saved) await forgetCheckpoints(unit, runId, part.partId);
-      await more?.(unit);
+    const saved = done.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
+    const isPlain = more === undefined && saved.length === 0;
+    const head = isPlain ? await committer.append(own) : await committer.commit(async (unit) => {
+      const seq = await append(unit, own, forgetCheckpoints(unit.tx, runId, saved));
+      if (seq !== null) await more?.(unit);
       return seq;
     });
     if (head === null) throw lost();

@@ -11,6 +11,7 @@ import { approvalStore as openApprovalStore } from './approvals/store.ts';
 import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
 import type { ChatQueue } from './execute.ts';
+import { createHeads } from './heads.ts';
 import { createInputs, type Inputs } from './inputs.ts';
 import { createBus } from './log/bus.ts';
 import { createCommitter } from './log/committer.ts';
@@ -18,6 +19,7 @@ import { eventStore } from './log/store.ts';
 import { createRuns, type RunLimits, type Runs } from './runs.ts';
 import { forgetSession, sessions } from './sessions.ts';
 import { sessionStore, type SessionStore } from './store.ts';
+import { createTalks } from './talks.ts';
 
 export interface SessionRoomNeeds {
   database: Database;
@@ -56,9 +58,15 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
   const { database, agentId, name, registry, defaultModel, limits, clock, log, contextTokens } = needs;
   const loop = await import('./loop.ts');
   const bus = createBus();
-  const committer = createCommitter(database, (events) => bus.publish(events));
   const store = sessionStore(database);
   const events = eventStore(database);
+  const heads = createHeads();
+  const talks = createTalks(events);
+  const committer = createCommitter(database, (appended, moved) => {
+    for (const one of moved) heads.moved(one);
+    talks.heard(appended);
+    bus.publish(appended);
+  });
   const approvalStore = openApprovalStore(database);
   const attachments = attachmentStore(database);
   const files = attachmentFiles(needs.dataDir);
@@ -67,6 +75,8 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
     store,
     events,
     committer,
+    heads,
+    talks,
     bus,
     approvals,
     agentId,
@@ -79,7 +89,7 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
     workspace: needs.workspace,
     limits,
     hasReplicas: database.engine === 'postgres',
-    forget: (session) => forgetSession({ runs, committer, files }, session),
+    forget: (session) => forgetSession({ runs, committer, heads, talks, files }, session),
     clock,
     log,
     ...(needs.traces === undefined ? {} : { traces: needs.traces }),
@@ -102,6 +112,8 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
         approvalStore,
         files,
         committer,
+        heads,
+        talks,
         bus,
         registry,
         defaultModel,

@@ -8,11 +8,12 @@ import type { Log } from '../../kernel/log.ts';
 import { asProblem, Problem } from '../../kernel/problem.ts';
 import { silentTraces, type Traces } from '../../kernel/telemetry/traces.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
-import { admitAll, type Admitted, type StartedRun, type Submission } from './admission.ts';
+import { admitAll, admitKnown, type Admitted, type StartedRun, type Submission, type Verdict } from './admission.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import { compact } from './compaction.ts';
 import { readEvent, type RunOutcome } from './events.ts';
-import { estimateTokens, readTalk, type Talk } from './history.ts';
+import { nameOf, type Heads } from './heads.ts';
+import { estimateTokens, type Talk } from './history.ts';
 import { systemPrompt, systemSections } from './instructions.ts';
 import { createJournal, lost, type Journal } from './journal.ts';
 import { createBatches } from './log/batches.ts';
@@ -21,9 +22,10 @@ import type { Committer } from './log/committer.ts';
 import { readCheckpoints, runEvents, type EventStore, type LogEntry } from './log/store.ts';
 import { foldEvents } from './message.ts';
 import { modelProblem } from './model-problem.ts';
-import { settle, takeOut, takeUpQueue, type Settlement, type SettlementRules } from './settlement.ts';
+import { settle, settleKnown, takeOut, takeUpQueue, type RunKey, type Settled, type Settlement, type SettlementRules } from './settlement.ts';
 import { moveMessage, segmentsOf, steerRun, waitingRuns, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
 import { endSpan, runSpan } from './spans.ts';
+import type { Talks } from './talks.ts';
 import type { FinishReason, ModelMessage, RunTurn, Turn } from './turn.ts';
 import { watch } from './watch.ts';
 
@@ -38,6 +40,8 @@ export interface RunsNeeds {
   store: SessionStore;
   events: EventStore;
   committer: Committer;
+  heads: Heads;
+  talks: Talks;
   bus: Bus;
   approvals: Approvals;
   agentId: string;
@@ -81,8 +85,8 @@ export interface CompletedRun {
 export interface Runs {
   /** Resolves once the input is durable; throws a Problem when it was not accepted. */
   submit(submission: Submission): Promise<Admitted & { settled: Promise<CompletedRun | Problem> | null }>;
-  /** Waits for a run's end, whichever process has it; false when the time is over first. */
-  wait(sessionKey: string, runId: string, forMs: number, signal: AbortSignal): Promise<boolean>;
+  /** Waits for a run's end, whichever process has it: the run as it ended, unless the time is over first or the run is gone. */
+  wait(sessionKey: string, runId: string, forMs: number, signal: AbortSignal): Promise<RunRecord | 'gone' | 'waiting'>;
   /** Ends what runs or waits; the ids of those that this call ended, once that is durable. */
   cancel(session: SessionRecord, what: { runId?: string; queue?: boolean }): Promise<string[]>;
   /** Takes one input out of the queue; empty when it has begun. */
@@ -109,12 +113,13 @@ interface Running {
 const settleRetryMs = 30_000;
 // Inputs that are accepted in one transaction.
 const largestAdmission = 64;
+const longestStandingBackMs = 50;
 // Of what the model takes; beyond it the past is summed up before the next step.
 const fullShare = 0.8;
 const noUsage: RunUsage = { inputTokens: 0, outputTokens: 0 };
 
 export function createRuns(needs: RunsNeeds): Runs {
-  const { store, committer, bus, agentId, limits, clock, log, registry, loop, traces = silentTraces } = needs;
+  const { store, committer, heads, talks, bus, agentId, limits, clock, log, registry, loop, traces = silentTraces } = needs;
   const { hooks } = registry;
   const instanceId = id('ins');
   const running = new Map<string, Running>();
@@ -122,6 +127,9 @@ export function createRuns(needs: RunsNeeds): Runs {
   const claimed = new Set<string>();
   const closing = new AbortController();
   const closed = new AbortController();
+  /** Inputs that are being accepted, and what happens once none is. */
+  let accepting = 0;
+  let accepted = Promise.withResolvers<void>();
   let isClosing = false;
   let hasOrphans = false;
   let nextExpiryMs = Number.POSITIVE_INFINITY;
@@ -133,21 +141,46 @@ export function createRuns(needs: RunsNeeds): Runs {
     defaultModel: needs.defaultModel,
     mayContinue: () => !isClosing,
     claim: (runId) => claimed.add(runId),
+    release: (runId) => claimed.delete(runId),
   };
 
   const admissionRules = { ...rules, mostWaiting: limits.maxWaiting, mayStart: () => running.size + claimed.size < limits.maxRuns };
-  const admission = createBatches((submissions: readonly Submission[]) => committer.commit((unit) => admitAll(unit, submissions, admissionRules)), {
-    largest: largestAdmission,
-    isAlone: ({ delivery }) => delivery === 'interrupt',
-  });
+  const admission = createBatches(admit, { largest: largestAdmission, isAlone: ({ delivery }) => delivery === 'interrupt' });
+
+  async function admit(submissions: readonly Submission[]): Promise<Verdict[]> {
+    const sessions = await Promise.all([...new Map(submissions.map(({ session }) => [nameOf(session), session])).values()].map(sessionOf));
+    const found = sessions.filter((session) => session !== undefined);
+    const verdicts = await committer.write((unit) => admitKnown(unit, submissions, found, admissionRules));
+    const left = submissions.filter((_, index) => verdicts[index] === 'again');
+    if (left.length === 0) return verdicts;
+    for (const { runId } of left) claimed.delete(runId);
+    const locked = await committer.commit((unit) => admitAll(unit, left, admissionRules));
+    return verdicts.map((verdict) => (verdict === 'again' ? (locked.shift() as Verdict) : verdict));
+  }
+
+  async function sessionOf(named: Submission['session']): Promise<SessionRecord | undefined> {
+    const known = heads.get(named);
+    // One that nobody could have made yet.
+    if (known || 'key' in named) return known;
+    const session = await store.session(agentId, named);
+    if (session) heads.keep(session);
+    return session;
+  }
 
   function begin(started: StartedRun): Promise<CompletedRun | Problem> {
     const abort = new AbortController();
     const entry: Running = { abort, settled: Promise.resolve(lost()), hasSteer: needs.hasReplicas, hasSteered: false };
     running.set(started.runId, entry);
     claimed.delete(started.runId);
-    entry.settled = driveTraced(started, entry).finally(() => running.delete(started.runId));
+    entry.settled = acceptingFirst().then(() => driveTraced(started, entry)).finally(() => running.delete(started.runId));
     return entry.settled;
+  }
+
+  // Whoever waits to hear that an input is accepted waits for less than a run does, so runs stand back, for a moment at most.
+  async function acceptingFirst(): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
+    if (accepting === 0) return;
+    await inTime(accepted.promise, longestStandingBackMs, closing.signal);
   }
 
   async function driveTraced(started: StartedRun, entry: Running): Promise<CompletedRun | Problem> {
@@ -206,7 +239,7 @@ export function createRuns(needs: RunsNeeds): Runs {
     const { model, journal, entry, runLog } = writing;
     const { signal } = entry.abort;
     const context = { sessionId: session.id, runId, signal };
-    const talk: Talk = started.input ? { summary: null, spoken: [{ seq: 0, message: started.input }] } : readTalk(await needs.events.talk(segmentsOf(session, Number.MAX_SAFE_INTEGER), 0), runId);
+    const talk = await talks.read(session, started.seq, started.input);
     const messages = await loop.toModelMessages(talk);
     const text = inputText(talk);
     const given = await hooks.pipeline('prompt.before', { system: systemPrompt(systemSections(needs.name, registry, session)), text }, context);
@@ -284,8 +317,8 @@ export function createRuns(needs: RunsNeeds): Runs {
     return loop.toModelMessages({ summary: null, spoken: said.map((message) => ({ seq: 0, message })) });
   }
 
-  async function compactNow({ session }: StartedRun, model: LanguageModelV3, journal: Journal, signal: AbortSignal): Promise<Turn> {
-    const talk = readTalk(await needs.events.talk(segmentsOf(session, Number.MAX_SAFE_INTEGER), 0));
+  async function compactNow({ session, seq }: StartedRun, model: LanguageModelV3, journal: Journal, signal: AbortSignal): Promise<Turn> {
+    const talk = await talks.read(session, seq, null);
     if (talk.spoken.length === 0) throw new Problem('conflict', 'nothing_to_compact', 'Nothing has been said since the last time.');
     const { summary, usage } = await compact({ journal, model, talk, toModelMessages: loop.toModelMessages, summarize: loop.summarize, reason: 'asked', signal });
     return { parts: [], text: summary, usage, finishReason: 'stop', problem: null };
@@ -310,12 +343,18 @@ export function createRuns(needs: RunsNeeds): Runs {
     };
     if (problem?.kind === 'internal') runLog.error({ err: problem.cause ?? problem }, 'a run failed');
     else runLog.info({ outcome, ...usage, ...(error ? { code: error.code, cause: causeOf(problem) } : {}) }, 'a run was settled');
-    const written = await patiently(() => committer.commit((unit) => settle(unit, { runId, sessionKey: session.key }, settlement, rules)), runLog);
+    const written = await patiently(() => settleRun({ runId, sessionKey: session.key }, settlement), runLog);
     if (written instanceof Problem) return written;
     if (written === null) return lost();
     if (written.next) void begin(written.next);
     if (problem) return named(problem, runId);
     return { messageId: message.id, message, text, usage, finishReason: finishReason ?? 'other' };
+  }
+
+  async function settleRun(run: RunKey, settlement: Settlement): Promise<Settled | null> {
+    const known = heads.get({ key: run.sessionKey });
+    const settled = known && (await committer.write((unit) => settleKnown(unit, known, run, settlement, rules)));
+    return settled ?? committer.commit((unit) => settle(unit, run, settlement, rules));
   }
 
   // An answer follows the settlement, so a database that is away for a moment is waited for.
@@ -438,8 +477,10 @@ export function createRuns(needs: RunsNeeds): Runs {
     }
   }
 
-  async function wait(sessionKey: string, runId: string, forMs: number, signal: AbortSignal): Promise<boolean> {
+  async function wait(sessionKey: string, runId: string, forMs: number, signal: AbortSignal): Promise<RunRecord | 'gone' | 'waiting'> {
     const untilMs = clock.monotonicMs() + forMs;
+    const own = running.get(runId);
+    if (own) await inTime(own.settled, forMs, signal);
     for (;;) {
       const news = Promise.withResolvers<void>();
       const leave = bus.follow(sessionKey, {
@@ -449,19 +490,28 @@ export function createRuns(needs: RunsNeeds): Runs {
         delta: () => {},
         moved: () => news.resolve(),
       });
-      const over = new AbortController();
       try {
         const run = await store.run(sessionKey, runId);
-        if (!run || run.settledAt !== null) return true;
+        if (!run || run.settledAt !== null) return run ?? 'gone';
         const restMs = untilMs - clock.monotonicMs();
-        if (restMs <= 0 || signal.aborted) return false;
-        const patience = clock.sleep(restMs, AbortSignal.any([signal, over.signal])).catch(() => {});
-        await Promise.race([news.promise, patience]);
+        if (restMs <= 0 || signal.aborted) return 'waiting';
+        await inTime(news.promise, restMs, signal);
       } finally {
         leave();
-        over.abort();
       }
     }
+  }
+
+  /** Whether it happened before the time was over or the signal said so. */
+  async function inTime(happening: Promise<unknown>, forMs: number, signal: AbortSignal): Promise<boolean> {
+    const over = new AbortController();
+    const late = clock.sleep(forMs, AbortSignal.any([signal, over.signal])).then(
+      () => false,
+      () => false,
+    );
+    const isInTime = await Promise.race([happening.then(() => true, () => true), late]);
+    over.abort();
+    return isInTime;
   }
 
   async function cancelRun(session: SessionRecord, runId: string): Promise<string[]> {
@@ -470,15 +520,15 @@ export function createRuns(needs: RunsNeeds): Runs {
     const own = running.get(runId);
     if (own) own.abort.abort(cancelled());
     else await store.requestCancel(runId);
-    await wait(session.key, runId, 10_000, closing.signal);
-    const after = await store.run(session.key, runId);
-    return after?.status === 'cancelled' ? [runId] : [];
+    const after = await wait(session.key, runId, 10_000, closing.signal);
+    return typeof after === 'object' && after.status === 'cancelled' ? [runId] : [];
   }
 
   return {
     async submit(submission) {
       if (isClosing) throw draining();
       let admitted: Admitted | 'again' = 'again';
+      accepting += 1;
       try {
         for (let attempt = 0; admitted === 'again'; attempt += 1) {
           if (attempt === 10) throw new Problem('conflict', 'conflict', 'The session is being made by many at once.', { headers: { 'retry-after': '1' } });
@@ -492,7 +542,14 @@ export function createRuns(needs: RunsNeeds): Runs {
         // It may have been accepted all the same, when only the word of it was lost.
         if (!(error instanceof Problem) || error.kind === 'unavailable') hasOrphans = true;
         throw error;
+      } finally {
+        accepting -= 1;
+        if (accepting === 0) {
+          accepted.resolve();
+          accepted = Promise.withResolvers();
+        }
       }
+      if (admitted.started === null) claimed.delete(submission.runId);
       if (submission.expiresInMs !== null && admitted.started === null) expireIn(submission.expiresInMs);
       if (admitted.steers !== null) {
         const entry = running.get(admitted.steers);

@@ -14,6 +14,7 @@ import type { AttachmentFiles } from './attachments/files.ts';
 import { readEvent, type SessionEvent } from './events.ts';
 import { createExecute, type ChatQueue } from './execute.ts';
 import { findForkPoint, makeFork } from './fork.ts';
+import type { Heads } from './heads.ts';
 import { estimateTokens, readTalk } from './history.ts';
 import type { Inputs } from './inputs.ts';
 import { hashOf, systemSections } from './instructions.ts';
@@ -24,6 +25,7 @@ import { mediaTypes, type StreamForm } from './log/frames.ts';
 import { append, type EventStore } from './log/store.ts';
 import { statusOf, toApproval, toRun, toSession } from './records.ts';
 import type { Runs } from './runs.ts';
+import type { Talks } from './talks.ts';
 import { flatten, lockSession, patchSession, removeSession, segmentsOf, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
 
 export interface SessionsNeeds {
@@ -38,6 +40,8 @@ export interface SessionsNeeds {
   approvalStore: ApprovalStore;
   files: AttachmentFiles;
   committer: Committer;
+  heads: Heads;
+  talks: Talks;
   bus: Bus;
   registry: PluginRegistry;
   /** The model of inputs and sessions that name none. */
@@ -94,8 +98,12 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         if (body.metadata !== undefined) requireStorable(body.metadata, 'metadata');
         const key = makeId('ses');
         const wanted = body.id ?? key;
-        const made = await store.create({ key, id: wanted, agentId, kind: 'sdk', title: body.title ?? null, model: body.model ?? null, reasoningEffort: body.reasoningEffort ?? null, system: body.system ?? null, metadata: body.metadata ?? {}, attended: body.attended ?? false });
-        if (made) return { status: 201, body: toSession(made) };
+        const title = body.title ?? null;
+        const made = await store.create({ ...body, title, key, id: wanted, agentId, kind: 'sdk', events: [{ type: 'session.created', kind: 'sdk', title, chatId: null }] });
+        if (made) {
+          needs.heads.keep(made);
+          return { status: 201, body: toSession(made) };
+        }
         if (body.ifExists !== 'return') throw new Problem('conflict', 'session_exists', 'There is a session of this id already.', { param: 'id' });
         return { status: 200, body: toSession(await require(wanted)) };
       },
@@ -131,9 +139,9 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const { receipt, session } = await inputs.submit({ ...body, parts: parts as never, to: { sessionId: path.sessionId }, origin: 'sdk' });
         if (waitSeconds === null) return { status: 202, body: receipt };
         const applied = { 'preference-applied': `wait=${waitSeconds}` };
-        if (!(await runs.wait(session.key, receipt.runId, waitSeconds * 1_000, signal))) return { status: 202, body: receipt, headers: applied };
-        const run = await store.run(session.key, receipt.runId);
-        if (!run) throw notFound();
+        const run = await runs.wait(session.key, receipt.runId, waitSeconds * 1_000, signal);
+        if (run === 'waiting') return { status: 202, body: receipt, headers: applied };
+        if (run === 'gone') throw notFound();
         return { status: 200, body: { ...receipt, status: run.status, run: await showRun(session, run) }, headers: applied };
       },
 
@@ -170,13 +178,10 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
           throw new Problem('bad_request', 'cursor_ahead', `The newest event of this session is ${session.headSeq}.`, { param: headers['last-event-id'] === undefined ? 'after' : 'Last-Event-ID' });
         }
         const form: StreamForm = prefersLines(request.headers['accept']) ? 'ndjson' : 'sse';
-        const start = async () => {
-          const now = await require(path.sessionId);
-          return { key: now.key, id: now.id, headSeq: now.headSeq, status: statusOf(now), activeRunId: now.activeRunId, queueLength: now.queueLength, session: now };
-        };
+        const { key, id, headSeq, activeRunId, queueLength } = session;
         const content = follow(
-          { key: session.key, after, untilIdle: query.until === 'idle', form, signal: AbortSignal.any([signal, runs.closed]) },
-          { bus, start, read: (_start, from, limit) => events.read(segmentsOf(session, Number.MAX_SAFE_INTEGER), from, limit), clock, limits: needs.follow },
+          { key, after, untilIdle: query.until === 'idle', form, signal: AbortSignal.any([signal, runs.closed]) },
+          { bus, session: { key, id, headSeq, status: statusOf(session), activeRunId, queueLength }, read: (_session, from, limit) => events.read(segmentsOf(session, Number.MAX_SAFE_INTEGER), from, limit), clock, limits: needs.follow },
         );
         return { status: 200, content, mediaType: `${mediaTypes[form]}; charset=utf-8`, headers: { 'x-accel-buffering': 'no' } };
       },
@@ -252,8 +257,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
           return { status: 200, body: { dryRun: true, forkedFrom, messageCount: point.messageCount, openRunId: point.openRunId, queueItems: isHead ? session.queueLength : 0, approvals: isHead ? session.pendingApprovals : 0 } };
         }
         const openText = (runId: string) => bus.openParts(session.key).filter((part) => part.runId === runId && part.startedSeq <= point.seq);
-        const key = await makeFork(point, body as never, { agentId, committer, openText });
-        const made = await store.session(agentId, { key });
+        const made = await makeFork(point, body as never, { agentId, store, events, openText });
         if (!made) throw notFound();
         if (made.lineage.length > deepestLineage) {
           // A reference that stays long is only slower, so nobody waits for it, and a failure is tried with the next fork.
@@ -266,9 +270,11 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 }
 
 /** Ends what goes on in a session and removes it with its files. */
-export async function forgetSession({ runs, committer, files }: Pick<SessionsNeeds, 'runs' | 'committer' | 'files'>, session: SessionRecord): Promise<void> {
+export async function forgetSession({ runs, committer, heads, talks, files }: Pick<SessionsNeeds, 'runs' | 'committer' | 'heads' | 'talks' | 'files'>, session: SessionRecord): Promise<void> {
   await runs.cancel(session, { queue: true });
   const outcome = await committer.commit((unit) => removeSession(unit, session.key));
+  heads.forget(session.key);
+  talks.forget(session.key);
   // A fork may still show what was attached to a session that is only hidden.
   if (outcome === 'gone') await files.removeAll(session.key);
 }

@@ -1,11 +1,12 @@
-// Sessions, runs and the queue between them. Every function that writes takes a unit of the committer and locks the
-// session's row before anything else: one order of locks, no deadlock, and positions that cannot be given twice.
+// Sessions, runs and the queue between them. Whatever writes to a session either locks its row before anything else, or is
+// one statement that writes only while the row stands at the seq it was planned from: no deadlock, and positions that
+// cannot be given twice.
 import type { Database, Sql } from '../../kernel/data/database.ts';
 import type { RunUsage } from '../../contract/agent/types.gen.ts';
 import { asJson, asText, type RunError, type RunOutcome } from './events.ts';
 import { createBatches } from './log/batches.ts';
 import type { Unit } from './log/committer.ts';
-import type { Segment } from './log/store.ts';
+import type { Alongside, LogEntry, Segment } from './log/store.ts';
 
 export type SessionKind = 'sdk' | 'chat' | 'dashboard' | 'execute';
 export type Delivery = 'queue' | 'steer' | 'interrupt' | 'reject' | 'compact';
@@ -63,6 +64,7 @@ export interface NewSession {
   forkMessageId?: string | null;
   lineage?: Segment[];
   messageCount?: number;
+  events?: readonly LogEntry[];
 }
 
 export interface NewRun {
@@ -81,6 +83,7 @@ export interface NewRun {
   promptHash: string | null;
   receipt: object | null;
   expiresInMs?: number | null;
+  begins: { messageId: string | null } | null;
 }
 
 export interface RunRecord {
@@ -261,36 +264,30 @@ export async function lockSessions({ tx }: Unit, agentId: string, named: readonl
   return rows.map(sessionOf);
 }
 
-/** False when the id or the chat is taken. */
-export async function insertSession(unit: Unit, session: NewSession): Promise<boolean> {
-  return (await insertSessions(unit, [session])).has(session.key);
-}
-
-/** The keys of those whose id and chat were free. */
-export async function insertSessions({ tx }: Unit, sessions: readonly NewSession[]): Promise<Set<string>> {
-  const rows = await tx<{ session_id: string }[]>`
-    insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
-      attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
-    select session_id, public_id, agent_id, kind, fork_seq, title, model, reasoning_effort, system, metadata,
-      attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
-    from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as made (session_id text, public_id text, agent_id text, kind text, title text, model text, reasoning_effort text, system text,
-      metadata jsonb, attended boolean, chat_id text, parent_id text, fork_seq integer, fork_message_id text, lineage jsonb, message_count integer)
-    on conflict do nothing returning session_id`;
-  return new Set(rows.map((row) => row.session_id));
-}
-
-/** Sessions and their first event in one statement, which needs no transaction around it. By their keys those whose id was free. */
-async function createSessions(sql: Sql, sessions: readonly NewSession[]): Promise<Map<string, SessionRecord>> {
-  const rows = await sql<SessionRow[]>`
-    with made as (
-      insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata, attended, chat_id)
-      select session_id, public_id, agent_id, kind, 1, title, model, reasoning_effort, system, metadata, attended, chat_id
-      from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as made (session_id text, public_id text, agent_id text, kind text, title text,
-        model text, reasoning_effort text, system text, metadata jsonb, attended boolean, chat_id text)
+/**
+ * Sessions and their first events in one statement, which needs no transaction around it: those whose id and chat were free,
+ * and whose parent is still there, by their keys.
+ */
+export async function insertSessions(tx: Sql, sessions: readonly NewSession[]): Promise<Map<string, SessionRecord>> {
+  const rows = await tx<SessionRow[]>`
+    with asked as materialized (
+      select * from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as one (session_id text, public_id text, agent_id text, kind text, head_seq integer,
+        title text, model text, reasoning_effort text, system text, metadata jsonb, attended boolean, chat_id text, parent_id text, fork_seq integer,
+        fork_message_id text, lineage jsonb, message_count integer, events jsonb)
+    ), parent as (
+      select session_id from agent.sessions_sessions
+      where session_id = any(${sessions.flatMap(({ parentKey }) => parentKey ?? [])}::text[]) and deleted_at is null for key share
+    ), made as (
+      insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
+        attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
+      select session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
+        attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
+      from asked where parent_id is null or parent_id in (select session_id from parent)
       on conflict do nothing returning *
     ), written as (
-      insert into agent.sessions_events (session_id, seq, type, data)
-      select session_id, 1, 'session.created', jsonb_build_object('kind', kind, 'title', title, 'chatId', chat_id) from made
+      insert into agent.sessions_events (session_id, seq, run_id, type, data)
+      select made.session_id, made.fork_seq + entry.ordinal::integer, entry.value ->> 'runId', entry.value ->> 'type', (entry.value - 'type') - 'runId'
+      from made join asked using (session_id), jsonb_array_elements(asked.events) with ordinality as entry (value, ordinal)
     )
     select *, null as parent_public_id from made`;
   return new Map(rows.map((row) => [row.session_id, sessionOf(row)]));
@@ -302,6 +299,7 @@ function toRow(session: NewSession): object {
     public_id: session.id,
     agent_id: session.agentId,
     kind: session.kind,
+    head_seq: (session.forkSeq ?? 0) + (session.events?.length ?? 0),
     title: session.title ?? null,
     model: session.model ?? null,
     reasoning_effort: session.reasoningEffort ?? null,
@@ -314,11 +312,12 @@ function toRow(session: NewSession): object {
     fork_message_id: session.forkMessageId ?? null,
     lineage: session.lineage ?? [],
     message_count: session.messageCount ?? 0,
+    events: session.events ?? [],
   };
 }
 
-/** In their order, which is that of their acceptance. What `begins` is at once running, in this process. */
-export async function insertRuns({ tx }: Unit, runs: readonly (NewRun & { begins: { messageId: string | null } | null })[], { instanceId, leaseMs }: Holder): Promise<void> {
+/** Beside an append, in their order, which is that of their acceptance. What `begins` is at once running, in this process. */
+export function insertRuns(tx: Sql, runs: readonly NewRun[], { instanceId, leaseMs }: Holder): Alongside {
   const rows = runs.map((run, ordinal) => ({
     ordinal,
     run_id: run.runId,
@@ -339,7 +338,7 @@ export async function insertRuns({ tx }: Unit, runs: readonly (NewRun & { begins
     begins: run.begins !== null,
     expires_in_ms: run.expiresInMs ?? null,
   }));
-  await tx`
+  return tx`, accepted as (
     insert into agent.sessions_runs (run_id, session_id, agent_id, status, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
       reasoning_effort, prompt_id, prompt_hash, receipt, message_id, instance_id, lease_until, started_at, expires_at)
     select run_id, session_id, agent_id, case when begins then 'running' else 'accepted' end, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
@@ -348,7 +347,8 @@ export async function insertRuns({ tx }: Unit, runs: readonly (NewRun & { begins
       agent.townhall_now() + expires_in_ms * interval '1 millisecond'
     from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as run (ordinal integer, run_id text, session_id text, agent_id text, delivery text, is_urgent boolean, origin text,
       queue_item_id text, input_message_id text, preview text, model text, reasoning_effort text, prompt_id text, prompt_hash text, receipt jsonb, message_id text, begins boolean, expires_in_ms integer)
-    order by ordinal`;
+    where session_id in (select session_id from head) order by ordinal
+    )`;
 }
 
 /** What was accepted under these ids of the callers' own; another session's run of the same id may be among them. */
@@ -391,30 +391,29 @@ export interface RunEnd {
   error: RunError | null;
 }
 
-/** Ends runs once; those that have ended stay as they are. */
-export async function endRuns(unit: Unit, runIds: readonly string[], end: RunEnd): Promise<void> {
-  await moveOn(unit, { runIds, end }, null, null);
-}
-
-/** What one run leaves behind and how the next begins, in one statement. `forget` is the run whose open text is in the log by now. */
-export async function moveOn({ tx }: Unit, ended: { runIds: readonly string[]; end: RunEnd } | null, forget: string | null, next: { runId: string; messageId: string | null; model: string; holder: Holder } | null): Promise<void> {
+/**
+ * Beside an append: what runs leave behind and how the next begins. Those that have ended stay as they are. `forget` is the
+ * run whose open text is in the log by now.
+ */
+export function moveOn(tx: Sql, ended: { runIds: readonly string[]; end: RunEnd } | null, forget: string | null, next: { runId: string; messageId: string | null; model: string; holder: Holder } | null): Alongside {
   const end = ended?.end;
-  await tx`
-    with ended as (
+  return tx`, ended as (
       update agent.sessions_runs
       set status = ${end?.outcome ?? null}::text, settled_at = agent.townhall_now(), finish_reason = ${end?.finishReason ?? null}::text,
         usage = ${end ? asJson(end.usage) : null}::text::jsonb, error = ${end?.error ? asJson(end.error) : null}::text::jsonb
-      where run_id = any(${[...(ended?.runIds ?? [])]}::text[]) and settled_at is null
+      where run_id = any(${[...(ended?.runIds ?? [])]}::text[]) and settled_at is null and exists (select from head)
     ), forgotten as (
-      delete from agent.sessions_checkpoints where run_id = ${forget}::text
-    )
-    update agent.sessions_runs
-    set status = 'running', started_at = agent.townhall_now(), message_id = ${next?.messageId ?? null}::text, model = ${next?.model ?? null}::text,
-      instance_id = ${next?.holder.instanceId ?? null}::text, lease_until = agent.townhall_now() + ${next?.holder.leaseMs ?? 0}::integer * interval '1 millisecond'
-    where run_id = ${next?.runId ?? null}::text`;
+      delete from agent.sessions_checkpoints where run_id = ${forget}::text and exists (select from head)
+    ), begun as (
+      update agent.sessions_runs
+      set status = 'running', started_at = agent.townhall_now(), message_id = ${next?.messageId ?? null}::text, model = ${next?.model ?? null}::text,
+        instance_id = ${next?.holder.instanceId ?? null}::text, lease_until = agent.townhall_now() + ${next?.holder.leaseMs ?? 0}::integer * interval '1 millisecond'
+      where run_id = ${next?.runId ?? null}::text and exists (select from head)
+    )`;
 }
 
 export async function removeSession({ tx }: Unit, sessionKey: string): Promise<'hidden' | 'gone'> {
+  await tx`select from agent.sessions_sessions where session_id = ${sessionKey} for update`;
   const [child] = await tx`
     select 1 from agent.sessions_sessions
     where lineage @> ${asJson([{ sessionKey }])}::text::jsonb limit 1`;
@@ -422,7 +421,14 @@ export async function removeSession({ tx }: Unit, sessionKey: string): Promise<'
     await tx`update agent.sessions_sessions set deleted_at = agent.townhall_now(), chat_id = null where session_id = ${sessionKey}`;
     return 'hidden';
   }
-  await tx`delete from agent.sessions_sessions where session_id = ${sessionKey}`;
+  // Under the lock nothing is appended to it any more, so a later statement sees all that there is.
+  await tx`
+    with gone as (
+      delete from agent.sessions_sessions where session_id = ${sessionKey}
+    ), runs as (
+      delete from agent.sessions_runs where session_id = ${sessionKey}
+    )
+    delete from agent.sessions_events where session_id = ${sessionKey}`;
   return 'gone';
 }
 
@@ -463,7 +469,7 @@ export async function flatten({ tx }: Unit, session: SessionRecord): Promise<voi
 }
 
 export interface SessionStore {
-  /** With its first event; undefined when the id is taken. Several that come at one time are made in one statement. */
+  /** With its first events; undefined when the id is taken or the parent is gone. Several that come at one time are made in one statement. */
   create(session: NewSession): Promise<SessionRecord | undefined>;
   session(agentId: string, named: Named): Promise<SessionRecord | undefined>;
   list(query: ListQuery): Promise<SessionRecord[]>;
@@ -503,7 +509,7 @@ export interface ListQuery {
 export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
   const create = createBatches(
     async (sessions: readonly NewSession[]) => {
-      const made = await createSessions(sql, sessions);
+      const made = await insertSessions(sql, sessions);
       return sessions.map(({ key }) => made.get(key));
     },
     { largest: 64 },

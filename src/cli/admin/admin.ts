@@ -1,10 +1,10 @@
 // `townhall admin setup` and `reset`: the administrator's credentials. `townhall admin token` has a file of its own.
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { runAdminToken } from './token.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
+import { gatewayConfigHere, hereHelp } from '../data/here.ts';
 import { lineFromTerminal, passwordFromPipe, passwordFromTerminal } from './password.ts';
 import { askRunning, withGateway } from '../running-server.ts';
 
@@ -31,7 +31,7 @@ export const adminCommand: Command = {
       '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
       '  --json                 print the result as JSON',
       '',
-      'DATABASE_URL in the environment names a PostgreSQL instead of the folder.',
+      ...hereHelp,
     ].join('\n'),
   async run(input) {
     if (input.arguments.find((word) => !word.startsWith('-')) === 'token') return runAdminToken(input);
@@ -45,7 +45,7 @@ export const adminCommand: Command = {
     }
     // ADMIN_ID and ADMIN_PASSWORD belong to a server's first start; here they would act unasked.
     const { ADMIN_ID: _id, ADMIN_PASSWORD: _password, ...env } = input.env;
-    const config = readGatewayConfig({ [gatewaySettings.databasePath.flag ?? '']: flags['database-path'] }, env);
+    const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, { ...input, env });
     const adminId = flags['admin-id'] ?? (await lineFromTerminal('Administrator ID: '));
     const password = flags['password-stdin'] === 'true' ? await passwordFromPipe() : await passwordFromTerminal();
     const { isShort } = await act(action, { adminId, password, config, env: input.env });

@@ -1,9 +1,9 @@
 // `townhall admin token create|list|revoke`: the machine credentials of products' backends.
 import type { Machine, Machines } from '../../gateway/admin/index.ts';
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { CommandInput } from '../command.ts';
+import { gatewayConfigHere } from '../data/here.ts';
 import { askRunning, withGateway } from '../running-server.ts';
 
 /** A machine as the control socket carries it too: times are texts there. */
@@ -16,7 +16,7 @@ const maximumTtlSeconds = 3_650 * 86_400;
 export async function runAdminToken(input: CommandInput): Promise<number> {
   const { flags, words } = parseFlags(input.arguments, { flags: ['scope', 'bureau', 'ttl', 'database-path'], switches: ['json'] });
   const [, action, credentialId, ...surplus] = words;
-  const config = readGatewayConfig({ [gatewaySettings.databasePath.flag ?? '']: flags['database-path'] }, input.env);
+  const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
   const asJson = flags['json'] === 'true';
   const ask = <T>(name: string, given: unknown, work: (machines: Machines) => Promise<T>): Promise<T> =>
     askRunning(config, { name: `admin.token.${name}`, input: given }, () => withGateway(config, input, (gateway) => work(gateway.machines)));

@@ -6,13 +6,15 @@ import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { readAgentData } from '../../agent/config.ts';
 import { curatedModels } from '../../gateway/ai/index.ts';
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
+import { gatewaySettings } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
 import { isSingleExecutable } from '../../kernel/assets.ts';
 import { parseFlags, flagsOf } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
-import { askServer, checkMasterKey, gatewayFacts, hasDatabase, withDatabase, type GatewayFacts } from '../data/gateway-data.ts';
+import { gatewayConfigHere } from '../data/here.ts';
+import { checkMasterKey, gatewayFacts, type GatewayFacts } from '../data/gateway-data.ts';
+import { askServer, gatewayPlace, hasDatabase, withDatabase } from '../data/place.ts';
 import { checkContract, checkDisk, checkFolder, checkNode, checkPackages, checkPort, fail, ok, warn, type Finding } from './machine-checks.ts';
 
 export const doctorCommand: Command = {
@@ -25,12 +27,15 @@ export const doctorCommand: Command = {
       'changed. Exits 1 when something fails; a warning alone is no failure.',
       '',
       'Takes the options of "townhall gateway", such as --port and --database-path, and the same environment.',
+      '',
       '  --json                 print the findings as JSON',
+      '',
+      'In the folder of a deployed project it looks at the database of its City.',
     ].join('\n'),
   async run(input) {
     const { flags } = parseFlags(input.arguments, { flags: flagsOf(gatewaySettings), switches: ['json'] });
     const { json, ...own } = flags;
-    const findings = await examine(readGatewayConfig(own, input.env), input.env);
+    const findings = await examine(await gatewayConfigHere(own, input), input.env);
     const failed = findings.filter(({ state }) => state === 'fail').length;
     const warned = findings.filter(({ state }) => state === 'warn').length;
     if (json === 'true') input.print(JSON.stringify({ ok: failed === 0, findings }));
@@ -80,16 +85,17 @@ interface Examined {
 }
 
 async function examineData(config: GatewayConfig): Promise<Examined> {
-  if (!hasDatabase(config)) return { findings: [ok('database', 'There is none yet; the first start makes one.'), ...(await keyWithoutDatabase(config))], storedKeys: [] };
+  const place = gatewayPlace(config);
+  if (!hasDatabase(place)) return { findings: [ok('database', 'There is none yet; the first start makes one.'), ...(await keyWithoutDatabase(config))], storedKeys: [] };
   try {
-    const served = (await askServer(config, 'db.facts', null)) as GatewayFacts | undefined;
+    const served = (await askServer(place, 'db.facts', null)) as GatewayFacts | undefined;
     if (served !== undefined) {
       const holder = (await readFile(join(config.databasePath, 'townhall.pid'), 'utf8').catch(() => '')).trim();
       const lock = ok('lock', `A gateway runs over the folder${holder === '' ? '' : `, process ${holder}`}; it was asked.`);
       return { findings: [lock, ...judge(served, config), ok('master key', 'The running gateway was started with the right one.')], storedKeys: served.storedKeys };
     }
-    return await withDatabase(config, async (database) => {
-      const facts = await gatewayFacts(database);
+    return await withDatabase(place, async (database) => {
+      const facts = await gatewayFacts(config, database);
       const key = await examineKey(config, await envStore(database).survey());
       const lock = config.databaseUrl === undefined ? [ok('lock', 'Nobody holds the folder.')] : [];
       return { findings: [...lock, ...judge(facts, config), key], storedKeys: facts.storedKeys };

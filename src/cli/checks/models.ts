@@ -2,11 +2,11 @@
 // itself, asked through the control socket, since it alone can read the keys that are stored; otherwise the command
 // opens the database.
 import type { ProviderCheck } from '../../gateway/ai/index.ts';
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
+import { gatewayConfigHere, hereHelp } from '../data/here.ts';
 import { askRunning, withGateway } from '../running-server.ts';
 
 export const modelsCommand: Command = {
@@ -21,13 +21,13 @@ export const modelsCommand: Command = {
       '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
       '  --json                 print the result as JSON',
       '',
-      'DATABASE_URL in the environment names a PostgreSQL instead of the folder.',
+      ...hereHelp,
     ].join('\n'),
   async run(input) {
     const { flags, words } = parseFlags(input.arguments, { flags: ['database-path', 'models-file'], switches: ['json'] });
     if (words.length !== 1 || words[0] !== 'check') throw new SettingError('say "townhall models check"; see --help.');
-    const own = { [gatewaySettings.databasePath.flag ?? '']: flags['database-path'], [gatewaySettings.modelsFile.flag ?? '']: flags['models-file'] };
-    const checks = await check(readGatewayConfig(own, input.env), input);
+    const own = { 'database-path': flags['database-path'], 'models-file': flags['models-file'] };
+    const checks = await check(await gatewayConfigHere(own, input), input);
     if (flags['json'] === 'true') input.print(JSON.stringify(checks));
     else for (const line of linesOf(checks)) input.print(line);
     return checks.some(({ state }) => state === 'failing') ? 1 : 0;

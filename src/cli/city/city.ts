@@ -18,16 +18,18 @@ import type { Command, CommandInput } from '../command.ts';
 export const cityCommand: Command = {
   help: () =>
     [
-      'Usage: townhall city WORD [OPTIONS]',
+      'Usage: townhall city status|stop|start|run [OPTIONS]',
+      '       townhall city rollback [--to VERSION] [OPTIONS]',
+      '       townhall city logs [--follow] [OPTIONS]',
       '',
       'Looks after what "townhall deploy" brought into service.',
       '',
-      '  status                 what serves, where, and since which version; the exit code is 1 when nothing does',
-      '  rollback               bring the version before back; --to VERSION names another one that is kept',
+      '  status                 which version serves, where, and which are kept; the exit code is 1 when none serves',
       '  stop                   let it finish what it does, and end it',
       '  start                  start again what was deployed last, as after a reboot; give the same environment',
-      '  logs                   print the log; --follow goes on',
       '  run                    the same as start, in the foreground, for a service manager',
+      '  rollback               bring the version before back, or another one that is kept',
+      '  logs                   print the log; --follow goes on with what comes',
       '',
       '  --project DIR          the project, instead of this folder',
       '  --timeout SECONDS      how long a version may take to be ready (60)',

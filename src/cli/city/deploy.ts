@@ -2,7 +2,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join, resolve } from 'node:path';
-import { deploy, readDeclaration, renderProject, supervision, survey, verify } from '../../deploy/index.ts';
+import { cityFolder, deploy, readDeclaration, renderProject, supervision, survey, verify } from '../../deploy/index.ts';
 import type { Plan, Survey, Verified } from '../../deploy/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { ownRunner } from './environment.ts';
@@ -41,29 +41,38 @@ export const deployCommand: Command = {
     if (flags['render'] !== undefined) return render(directory, flags['render'], show);
     if (modes[0] === 'verify-only') return showVerdict(await verify(await survey({ directory, env: input.env })), show);
     if (modes[0] === 'stop') return stop(await survey({ directory, env: input.env }), show);
-    const plan = await planOf(directory, input);
-    const tell = (line: string): void => (show.isJson ? input.complain(line) : input.print(line));
-    for (const line of linesOf(plan)) tell(line);
-    if (modes[0] === 'dry-run') {
-      if (show.isJson) input.print(JSON.stringify({ outcome: 'planned', ...facts(plan) }));
-      else input.print('Nothing was changed.');
-      return 0;
-    }
-    tell('');
-    const { url, baseUrl, version: live } = await deploy(plan, deployNeeds(tell, startMs));
-    if (show.isJson) input.print(JSON.stringify({ outcome: 'deployed', ...facts(plan), version: live, url, base_url: baseUrl }));
-    else {
-      input.print('');
-      input.print(`${plan.declaration.name} ${live} serves at ${url}${baseUrl === url ? '' : `, for users at ${baseUrl}`}`);
-      input.print(`  curl ${url}/health`);
-    }
-    return 0;
+    return bringIn(directory, { show, startMs, isDry: modes[0] === 'dry-run' }).catch(async (error: unknown) => {
+      // Whoever reads that it failed asks next whether anything serves.
+      const served = (await supervision(cityFolder(directory)).status().catch(() => null))?.version ?? null;
+      if (served === null || !(error instanceof Error) || error instanceof SettingError) throw error;
+      throw new Error(`${error.message}\nVersion ${served} serves on; nothing was changed.`, { cause: error });
+    });
   },
 };
 
 interface Show {
   input: CommandInput;
   isJson: boolean;
+}
+
+async function bringIn(directory: string, { show: { input, isJson }, startMs, isDry }: { show: Show; startMs: number; isDry: boolean }): Promise<number> {
+  const plan = await planOf(directory, input);
+  const tell = (line: string): void => (isJson ? input.complain(line) : input.print(line));
+  for (const line of linesOf(plan)) tell(line);
+  if (isDry) {
+    if (isJson) input.print(JSON.stringify({ outcome: 'planned', ...facts(plan) }));
+    else input.print('Nothing was changed.');
+    return 0;
+  }
+  tell('');
+  const { url, baseUrl, version: live } = await deploy(plan, deployNeeds(tell, startMs));
+  if (isJson) input.print(JSON.stringify({ outcome: 'deployed', ...facts(plan), version: live, url, base_url: baseUrl }));
+  else {
+    input.print('');
+    input.print(`${plan.declaration.name} ${live} serves at ${url}${baseUrl === url ? '' : `, for users at ${baseUrl}`}`);
+    input.print(`  curl ${url}/health`);
+  }
+  return 0;
 }
 
 const states = { found: 'is there', made: 'will be made', changed: 'will be raised' };

@@ -10,6 +10,7 @@ import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { announceListening } from '../servers/announce.ts';
+import { keepStreamsYoung } from '../servers/heap.ts';
 import { version } from '../version.ts';
 
 /** Runs until the supervisor ends it. */
@@ -23,6 +24,7 @@ export async function serveSupervised(env: Readonly<Record<string, string | unde
       case 'start': {
         const { project, stateDirectory, socket, url } = question.input;
         const config = readGatewayConfig({}, env);
+        keepStreamsYoung();
         const redactor = createRedactor();
         const log = createLog({ level: config.logLevel, redactor });
         gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project: await openProject(project, stateDirectory) });

@@ -2,7 +2,6 @@
 import { existsSync } from 'node:fs';
 import { audit, auditStore } from '../../gateway/audit/index.ts';
 import type { ChainFault, ChainVerdict } from '../../gateway/audit/index.ts';
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { connect } from '../../kernel/data/database.ts';
@@ -11,6 +10,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command } from '../command.ts';
+import { gatewayConfigHere, hereHelp } from './here.ts';
 import { askRunning } from '../running-server.ts';
 
 export const auditCommand: Command = {
@@ -26,14 +26,14 @@ export const auditCommand: Command = {
       '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
       '  --json                 print the result as JSON',
       '',
-      'DATABASE_URL in the environment names a PostgreSQL instead of the folder.',
+      ...hereHelp,
     ].join('\n'),
   async run(input) {
     const { flags, words } = parseFlags(input.arguments, { flags: ['database-path', 'head'], switches: ['json'] });
     if (words.length !== 1 || words[0] !== 'verify') throw new SettingError('say "townhall audit verify"; see --help.');
     const head = flags['head'] ?? null;
     if (head !== null && !/^[0-9a-f]{64}$/.test(head)) throw new SettingError('--head takes a hash of 64 hexadecimal digits.');
-    const config = readGatewayConfig({ [gatewaySettings.databasePath.flag ?? '']: flags['database-path'] }, input.env);
+    const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
     const verdict = await askRunning(config, { name: 'audit.verify', input: head }, () => verifyHere(config, head));
     if (flags['json'] === 'true') input.print(JSON.stringify(wire(verdict)));
     else for (const line of describe(verdict)) (verdict.ok ? input.print : input.complain)(line);

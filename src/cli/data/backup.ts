@@ -1,15 +1,15 @@
-// A backup of the gateway's database in one file, and back: of the embedded database a packed copy of its folder, of
-// PostgreSQL what pg_dump writes. The rule of a restore: into an empty target alone, and only when the master key that
-// is given opens what the backup holds; otherwise nothing is changed.
+// A backup of a database in one file, and back: of an embedded database a packed copy of its folder, of PostgreSQL what
+// pg_dump writes. The rule of a restore: into an empty target alone, only what the database is for, and only when the
+// master key that is given opens what the backup holds; otherwise nothing is changed.
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
-import { connect } from '../../kernel/data/database.ts';
+import { connect, type Database } from '../../kernel/data/database.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import type { CommandInput } from '../command.ts';
-import { askServer, checkMasterKey, commandLog, hasDatabase, withDatabase, type Survey } from './gateway-data.ts';
+import type { Survey } from './gateway-data.ts';
+import { askServer, commandLog, hasDatabase, withDatabase, type DatabasePlace } from './place.ts';
 import { addressOf, findTool, majorWithin, run } from './postgres-tools.ts';
 
 export interface BackedUp {
@@ -21,23 +21,23 @@ export interface BackedUp {
 type Progress = (step: string) => void;
 
 /** Writes the backup to a file that is not there yet, readable by its owner alone. What was begun is removed when it fails. */
-export async function backUp(config: GatewayConfig, given: string, { env, progress }: { env: CommandInput['env']; progress: Progress }): Promise<BackedUp> {
+export async function backUp(place: DatabasePlace, given: string, { env, progress }: { env: CommandInput['env']; progress: Progress }): Promise<BackedUp> {
   const file = resolve(given);
-  if (!hasDatabase(config)) throw new Error(`There is no database at ${config.databasePath}.`);
+  if (!hasDatabase(place)) throw new Error(`There is no database at ${place.databasePath}.`);
   const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
     throw codeIn(error) === 'EEXIST' ? new Error(`${file} is there already; a backup goes into a new file.`) : error;
   });
   try {
-    if (config.databaseUrl === undefined) {
+    if (place.databaseUrl === undefined) {
       progress('asking the server that holds the database');
-      const answered = (await askServer(config, 'db.backup', { file })) as { bytes: number } | undefined;
+      const answered = (await askServer(place, 'db.backup', { file })) as { bytes: number } | undefined;
       if (answered === undefined) {
         progress('no server runs; copying the database here');
-        const bytes = await withDatabase(config, async (database) => (await database.dump?.()) ?? new Uint8Array());
+        const bytes = await withDatabase(place, async (database) => (await database.dump?.()) ?? new Uint8Array());
         await handle.writeFile(bytes);
       }
     } else {
-      await dumpPostgres(config.databaseUrl, file, { env, progress, version: await withDatabase(config, async ({ version }) => version) });
+      await dumpPostgres(place.databaseUrl, file, { env, progress, version: await withDatabase(place, async ({ version }) => version) });
     }
     await handle.sync();
   } catch (error) {
@@ -47,7 +47,7 @@ export async function backUp(config: GatewayConfig, given: string, { env, progre
     await handle.close();
   }
   await syncFolder(dirname(file));
-  return { file, bytes: (await stat(file)).size, engine: config.databaseUrl === undefined ? 'embedded' : 'postgres' };
+  return { file, bytes: (await stat(file)).size, engine: place.databaseUrl === undefined ? 'embedded' : 'postgres' };
 }
 
 async function dumpPostgres(databaseUrl: string, file: string, { env, progress, version }: { env: CommandInput['env']; progress: Progress; version: string }): Promise<void> {
@@ -72,20 +72,34 @@ export interface Restored {
   masterKey: 'fits' | 'nothing sealed';
 }
 
+export interface RestoreNeeds {
+  env: CommandInput['env'];
+  progress: Progress;
+  /** Throws unless the master key that is given opens what is sealed. */
+  checkKey(survey: Survey): Promise<Restored['masterKey']>;
+}
+
 /** Throws, and has changed nothing, when the target is not empty, the file is no backup for it, or the master key is another one. */
-export async function restore(config: GatewayConfig, given: string, needs: { env: CommandInput['env']; progress: Progress }): Promise<Restored> {
+export async function restore(place: DatabasePlace, given: string, needs: RestoreNeeds): Promise<Restored> {
   const file = resolve(given);
   const kind = await kindOf(file);
-  const wanted = config.databaseUrl === undefined ? 'embedded' : 'postgres';
+  const { databaseUrl } = place;
+  const wanted = databaseUrl === undefined ? 'embedded' : 'postgres';
   if (kind !== wanted) {
     throw new SettingError(
       kind === 'embedded'
-        ? 'this is a backup of an embedded database, which is restored into a folder; leave DATABASE_URL unset.'
-        : 'this is a backup of a PostgreSQL, which is restored into one; set DATABASE_URL.',
+        ? `this is a backup of an embedded database, which is restored into a folder; leave ${addressKeys[place.surface]} unset.`
+        : `this is a backup of a PostgreSQL, which is restored into one; set ${addressKeys[place.surface]}.`,
     );
   }
-  const masterKey = config.databaseUrl === undefined ? await restoreFolder(config, file, needs.progress) : await restorePostgres({ ...config, databaseUrl: config.databaseUrl }, file, needs);
+  const masterKey = databaseUrl === undefined ? await restoreFolder(place, file, needs) : await restorePostgres({ ...place, databaseUrl }, file, needs);
   return { file, engine: kind, masterKey };
+}
+
+const addressKeys = { gateway: 'DATABASE_URL', agent: 'AGENT_DATABASE_URL' };
+
+function wrongSurface(file: string, { surface }: DatabasePlace): Error {
+  return new Error(`${file} is a backup, but of no ${surface}'s database; ${surface === 'agent' ? 'leave --agent out for the gateway' : 'say --agent for an agent'}.`);
 }
 
 async function kindOf(file: string): Promise<Restored['engine']> {
@@ -104,23 +118,24 @@ async function kindOf(file: string): Promise<Restored['engine']> {
 }
 
 // The cluster grows beside its place, is opened and asked there, and is moved to its place when all is well.
-async function restoreFolder(config: GatewayConfig, file: string, progress: Progress): Promise<Restored['masterKey']> {
-  const target = resolve(config.databasePath);
+async function restoreFolder(place: DatabasePlace, file: string, { progress, checkKey }: RestoreNeeds): Promise<Restored['masterKey']> {
+  const target = resolve(place.databasePath);
   if (existsSync(join(target, 'pg'))) throw new Error(`${target} holds a database already; a restore goes into a folder without one.`);
   const parent = dirname(target);
-  await mkdir(parent, { recursive: true });
+  await mkdir(parent, { recursive: true, mode: 0o700 });
   const growing = await mkdtemp(join(parent, `.${basename(target)}-restoring-`));
   try {
     progress('unpacking the backup');
     const database = await connect({ path: growing, seed: file }, { log: commandLog().log });
     let survey: Survey;
     try {
+      if (!(await holds(database, place))) throw wrongSurface(file, place);
       survey = await envStore(database).survey();
     } finally {
       await database.close();
     }
-    progress('trying the master key');
-    const masterKey = await checkMasterKey(config, survey);
+    if (survey.canary !== null) progress('trying the master key');
+    const masterKey = await checkKey(survey);
     await mkdir(target, { recursive: true, mode: 0o700 });
     await rename(join(growing, 'pg'), join(target, 'pg'));
     await syncFolder(target);
@@ -130,21 +145,30 @@ async function restoreFolder(config: GatewayConfig, file: string, progress: Prog
   }
 }
 
-async function restorePostgres(config: GatewayConfig & { databaseUrl: string }, file: string, { env, progress }: { env: CommandInput['env']; progress: Progress }): Promise<Restored['masterKey']> {
-  const version = await withDatabase(config, async (database) => {
+async function holds({ sql }: Database, { migrations: { schema } }: DatabasePlace): Promise<boolean> {
+  const [row] = await sql<{ found: boolean }[]>`select to_regclass(${`${schema}.migrations`}) is not null as found`;
+  return row?.found ?? false;
+}
+
+async function restorePostgres(place: DatabasePlace & { databaseUrl: string }, file: string, { env, progress, checkKey }: RestoreNeeds): Promise<Restored['masterKey']> {
+  const version = await withDatabase(place, async (database) => {
     const taken = await database.sql<{ name: string }[]>`
       select nspname as name from pg_namespace where nspname in ('gateway', 'agent', 'pgboss', 'project') order by nspname`;
     if (taken.length > 0) throw new Error(`The database holds ${taken.map(({ name }) => name).join(', ')} already; a restore goes into an empty one.`);
     return database.version;
   });
   const tool = await findTool('pg_restore', env, majorWithin(version));
-  progress('trying the master key');
-  const masterKey = await checkMasterKey(config, await surveyOf(file, tool.path, env));
+  let content = '';
+  await run(tool.path, ['--list', file], { env, onOutput: (piece) => (content += piece.toString('utf8')) });
+  if (!new RegExp(` SCHEMA - ${place.migrations.schema} `).test(content)) throw wrongSurface(file, place);
+  const survey = await surveyOf(file, tool.path, env);
+  if (survey.canary !== null) progress('trying the master key');
+  const masterKey = await checkKey(survey);
   let items = 0;
   progress(`running pg_restore ${tool.major}`);
   // In one transaction: a restore that breaks off leaves the target empty.
-  await run(tool.path, ['--exit-on-error', '--single-transaction', '--no-owner', '--no-privileges', '--verbose', `--dbname=${addressOf(config.databaseUrl)['PGDATABASE'] ?? ''}`, file], {
-    env: { ...env, ...addressOf(config.databaseUrl) },
+  await run(tool.path, ['--exit-on-error', '--single-transaction', '--no-owner', '--no-privileges', '--verbose', `--dbname=${addressOf(place.databaseUrl)['PGDATABASE'] ?? ''}`, file], {
+    env: { ...env, ...addressOf(place.databaseUrl) },
     onLine: (line) => {
       const table = /processing data for table "([^"]+)"/.exec(line)?.[1];
       if (table === undefined) return;

@@ -1,10 +1,10 @@
 // `townhall env rewrap`: puts every stored value under the newest master key while the servers serve. A running
 // local edition does it itself, asked through the control socket; otherwise the command opens the database.
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
+import { gatewayConfigHere, hereHelp } from './here.ts';
 import { askRunning, withGateway } from '../running-server.ts';
 
 export const envCommand: Command = {
@@ -19,12 +19,12 @@ export const envCommand: Command = {
       '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
       '  --json                 print the result as JSON',
       '',
-      'DATABASE_URL in the environment names a PostgreSQL instead of the folder.',
+      ...hereHelp,
     ].join('\n'),
   async run(input) {
     const { flags, words } = parseFlags(input.arguments, { flags: ['database-path'], switches: ['json'] });
     if (words.length !== 1 || words[0] !== 'rewrap') throw new SettingError('say "townhall env rewrap"; see --help.');
-    const config = readGatewayConfig({ [gatewaySettings.databasePath.flag ?? '']: flags['database-path'] }, input.env);
+    const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
     const { rewrapped, kid } = await rewrap(config, input);
     if (flags['json'] === 'true') input.print(JSON.stringify({ rewrapped, kid }));
     else input.print(`${rewrapped} values were sealed anew; all are under the master key ${kid} now.`);

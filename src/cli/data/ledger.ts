@@ -1,6 +1,5 @@
 // `townhall ledger verify`: holds the ledger against itself and exits 1 when a row does not fit.
 import { existsSync } from 'node:fs';
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { creditsStore, verifyLedger } from '../../gateway/credits/index.ts';
 import type { LedgerFault, LedgerVerdict } from '../../gateway/credits/index.ts';
@@ -10,6 +9,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command } from '../command.ts';
+import { gatewayConfigHere, hereHelp } from './here.ts';
 import { askRunning } from '../running-server.ts';
 
 export const ledgerCommand: Command = {
@@ -23,13 +23,13 @@ export const ledgerCommand: Command = {
       '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
       '  --json                 print the result as JSON',
       '',
-      'DATABASE_URL in the environment names a PostgreSQL instead of the folder. USAGE_DAYS says how long usage records',
-      'are kept; older ones are not missed.',
+      'USAGE_DAYS says how long usage records are kept; older ones are not missed.',
+      ...hereHelp,
     ].join('\n'),
   async run(input) {
     const { flags, words } = parseFlags(input.arguments, { flags: ['database-path'], switches: ['json'] });
     if (words.length !== 1 || words[0] !== 'verify') throw new SettingError('say "townhall ledger verify"; see --help.');
-    const config = readGatewayConfig({ [gatewaySettings.databasePath.flag ?? '']: flags['database-path'] }, input.env);
+    const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
     const verdict = await askRunning(config, { name: 'ledger.verify', input: null }, () => verifyHere(config));
     if (flags['json'] === 'true') input.print(JSON.stringify(verdict));
     else for (const line of describe(verdict)) (verdict.ok ? input.print : input.complain)(line);

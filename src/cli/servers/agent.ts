@@ -1,5 +1,4 @@
 // `townhall agent`: the agent alone, its log as JSON lines on standard output.
-import { setFlagsFromString } from 'node:v8';
 import { agentSettings, readAgentConfig } from '../../agent/config.ts';
 import { openAgentDatabase } from '../../agent/data/index.ts';
 import { createLog } from '../../kernel/log.ts';
@@ -9,6 +8,7 @@ import { flagsOf, parseFlags } from '../command.ts';
 import type { Command } from '../command.ts';
 import { agentToolsHelp, runAgentCall, runAgentToken } from './agent-tools.ts';
 import { announceListening } from './announce.ts';
+import { keepYoungSmall } from './heap.ts';
 import { version } from '../version.ts';
 import { untilStopped } from './until-stopped.ts';
 
@@ -32,9 +32,7 @@ export const agentCommand: Command = {
     const config = readAgentConfig(flags, env);
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
-    // An agent waits for its database and its model far more than it computes. A young generation of its heap that does not
-    // grow costs it little, and a tenth of its memory less is taken.
-    setFlagsFromString('--semi-space-growth-factor=1');
+    keepYoungSmall();
     // The database is opened while the rest of the agent is being loaded: each takes about half of a start.
     const opening = openAgentDatabase(config, log);
     opening.catch(() => {});

@@ -9,6 +9,7 @@ import { describeSettings } from '../../kernel/settings.ts';
 import { flagsOf, parseFlags } from '../command.ts';
 import type { Command } from '../command.ts';
 import { announceListening } from './announce.ts';
+import { keepStreamsYoung } from './heap.ts';
 import { version } from '../version.ts';
 import { untilStopped } from './until-stopped.ts';
 
@@ -22,12 +23,14 @@ export const gatewayCommand: Command = {
       'Usage: townhall gateway [OPTIONS]',
       '',
       'Runs the gateway until SIGTERM or Ctrl-C. Once it serves it logs one line {"msg":"listening","url":"…"}.',
-      'Each option can also be given in the environment; what has no flag only there.',
+      'Each option can also be given in the environment; what has no flag only there. So can the keys of model providers,',
+      'logins and payments, such as OPENAI_API_KEY; those that an administrator stores win. "townhall models check" tries them.',
       '',
       describeSettings(gatewaySettings),
     ].join('\n'),
   async run({ arguments: given, env }) {
     const config = readGatewayConfig(parseFlags(given, { flags: flagsOf(gatewaySettings) }).flags, env);
+    keepStreamsYoung();
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
     const project = config.project === undefined ? undefined : await openProject(config.project);

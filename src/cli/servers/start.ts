@@ -5,7 +5,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createAgent } from '../../agent/compose.ts';
 import type { Agent } from '../../agent/compose.ts';
-import { readAgentConfig } from '../../agent/config.ts';
+import { readAgentConfig, readAgentData } from '../../agent/config.ts';
+import { openAgentDatabase } from '../../agent/data/index.ts';
 import { openProject } from '../../deploy/index.ts';
 import { createGateway, openLoginNotice } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
@@ -16,6 +17,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError, describeSettings } from '../../kernel/settings.ts';
 import { flagsOf, parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
+import { keepStreamsYoung, keepYoungSmall } from './heap.ts';
 import { untilStopped } from './until-stopped.ts';
 import { version } from '../version.ts';
 import { welcome } from './welcome.ts';
@@ -45,23 +47,31 @@ export const startCommand: Command = {
 
     input.print(`Townhall ${version}, local edition`);
     const progress = (step: string): void => input.print(`  ${step} …`);
-    const project = config.project === undefined ? undefined : await openProject(config.project);
-    const gateway = await createGateway(config, { project, env, log, redactor, clock: systemClock, progress });
+    keepStreamsYoung();
+    keepYoungSmall();
+    // As the agent's own command does: its database is opened while the gateway is put together.
+    const agentEnv = { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env };
+    const opening = openAgentDatabase(readAgentData({}, agentEnv), log);
+    opening.catch(() => {});
+    let gateway: Gateway | undefined;
     let agent: Agent | undefined;
     try {
+      const project = config.project === undefined ? undefined : await openProject(config.project);
+      gateway = await createGateway(config, { project, env, log, redactor, clock: systemClock, progress });
       const administrator = await firstAdministrator(gateway);
       const userToken = await localToken(gateway, tokenFile);
       const { url: gatewayUrl } = await gateway.listen();
       progress('starting the agent');
-      const agentEnv = { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env, AGENT_GATEWAY_URL: gatewayUrl };
-      agent = await createAgent(readAgentConfig({}, agentEnv), { log, redactor, env: agentEnv, version });
+      const wholeEnv = { ...agentEnv, AGENT_GATEWAY_URL: gatewayUrl };
+      agent = await createAgent(readAgentConfig({}, wholeEnv), { log, redactor, env: wholeEnv, version, opening });
       const { url: agentUrl } = await agent.listen();
       const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
       const screen = welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined });
-      return await untilStopped(() => screen.forEach((line) => input.print(line)), () => stop(input, gateway, agent));
+      return await untilStopped(() => screen.forEach((line) => input.print(line)), () => stop(input, gateway as Gateway, agent));
     } catch (error) {
       await agent?.close();
-      await gateway.close();
+      await gateway?.close();
+      await (await opening.catch(() => undefined))?.close();
       throw error;
     }
   },

@@ -126,7 +126,7 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
     const isExclusive = current !== undefined && env['DATABASE_URL'] === undefined && current.env['DATABASE_URL'] === undefined && current.env['DATABASE_PATH'] === env['DATABASE_PATH'];
     candidate = { generation, isExclusive, hasSwitched: false };
     try {
-      step = isExclusive ? 'starting the new version on data of its own' : 'starting the new version';
+      step = isExclusive ? 'starting it on data of its own' : 'starting it';
       await (isExclusive ? generation.rehearse() : generation.start());
     } catch (error) {
       await dismiss(candidate);
@@ -141,9 +141,9 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
     const before = current;
     if (isExclusive && before !== undefined) {
       generation.warm();
-      step = 'letting the old version finish';
+      step = 'letting the version before finish';
       await (await before.leave({ lingerMs: exclusiveLingerMs })).ended;
-      step = 'opening the data with the new version';
+      step = 'opening the data with it';
     }
     try {
       if (isExclusive) await generation.start();

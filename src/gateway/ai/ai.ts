@@ -32,8 +32,9 @@ import type { Answer, ModelCall, Warning } from './model.ts';
 import { checkProviders, type ProviderCheck } from './provider-check.ts';
 import { createProviderModels } from './provider-models.ts';
 import { localProvider } from './providers/local.ts';
+import { defaultVideoLimits, type VideoLimits } from './providers/video/ordered.ts';
 import { checkEffort, effortOrDefault } from './reasoning.ts';
-import { checkProviderTools, refuseMembers, refusePricedTools } from './refused-members.ts';
+import { checkChatTools, checkProviderTools, refuseMembers, refusePricedTools } from './refused-members.ts';
 import { sdkConfig } from './sdk-config.ts';
 import * as specification from './specification.ts';
 import * as text from './text.ts';
@@ -58,6 +59,7 @@ export interface AiNeeds {
   /** How often and when a provider that fails is asked again. */
   resilience?: Pick<AttemptsNeeds, 'retry' | 'breaker' | 'random'>;
   proxies?: Proxies;
+  videoLimits?: Partial<VideoLimits>;
   /** Between two comments on a silent stream. */
   heartbeatMs?: number;
   /** Takes live secrets out of a provider's words before a caller sees them. */
@@ -95,7 +97,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   const attempts = createAttempts({ clock, watch: needs.watch, ...needs.resilience });
   const metering = createMetering({ ledger: needs.ledger, clock });
 
-  const media = mediaHandlers({ catalog, attempts, metering, clock, providers, jobs: needs.jobs, links: needs.links, local: local.media, answerMs: timeouts.answerMs });
+  const media = mediaHandlers({ catalog, attempts, metering, clock, providers, jobs: needs.jobs, links: needs.links, local: local.media, answerMs: timeouts.answerMs, videoLimits: { ...defaultVideoLimits, ...needs.videoLimits } });
 
   const deadlineMs = (streams: boolean) => (streams ? timeouts.firstByteMs : timeouts.answerMs);
 
@@ -114,7 +116,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   /** One model of the hub, and the call as it is made to it: with a limit that is paid for, where it has none. */
   function asked(model: CatalogModel, { hub, meter, ...terms }: Asked) {
     const runs = providers.languageModel(model, { ...terms, limitSent: (tokens) => meter.limitSent(model, tokens) });
-    return { runs, call: { ...hub, reasoningEffort: terms.effort, maxOutputTokens: hub.maxOutputTokens ?? meter.limit(model) } };
+    return { runs, call: { ...hub, reasoningEffort: terms.effort, maxOutputTokens: hub.maxOutputTokens ?? meter.limit(model), signal: meter.signal } };
   }
 
   function specified(call: StreamCall, action: string) {
@@ -202,11 +204,11 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   }
 
   function foreignCall(call: PassedCall, meter: Meter, formatHeaders: Record<string, string> = {}): ForeignCall {
-    const { body, rawBody, signal } = call;
+    const { body, rawBody } = call;
     return {
       body,
       rawBody,
-      signal,
+      signal: meter.signal,
       formatHeaders,
       meter,
       timing: (name, durationMs) => call.timing(name, durationMs),
@@ -301,6 +303,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           effort: (model) => checkEffort(model, body.reasoning_effort),
           prepare: (model, effort): ((firstMs: number) => Promise<ChatReply>) => {
             refuseMembers(body, model.by);
+            checkChatTools(model, body);
             if (!model.by.formats.includes('chat')) return translated(call, model, { effort, meter });
             return (firstMs) => foreign.pass(format.chat, foreignCall(call, meter), model, { effort, firstMs });
           },

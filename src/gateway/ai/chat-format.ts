@@ -11,12 +11,14 @@ type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][n
 /** The hub call that the request asks for. Throws a 400 for a member of the wrong shape, a 422 for what cannot be done. */
 export function callOf(body: ChatCompletionRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
   const read = reader(body);
-  for (const name of unknownToHub) {
-    if (read(name) !== undefined) throw unsupported(name, `The member ${name} is not supported by this model.`);
+  for (const name of Object.keys(body)) {
+    if (!told.has(name) && !labels.has(name) && read(name) !== undefined) throw unsupported(name, `The member ${name} is not supported by this model.`);
   }
   if ((body.n ?? 1) > 1) throw unsupported('n', 'This model gives one choice a call.');
   if (read('logprobs') === true) throw unsupported('logprobs', 'This model has no log probabilities.');
   if (read('parallel_tool_calls') === false) throw unsupported('parallel_tool_calls', 'This model cannot be held to one tool call a turn.');
+  if (!['auto', 'default', undefined].includes(read('service_tier') as string | undefined)) throw unsupported('service_tier', 'This model has no such tier.');
+  if (list(read('modalities') ?? ['text'], 'modalities').some((modality) => modality !== 'text')) throw unsupported('modalities', 'This model answers in text.');
   return {
     prompt: promptOf(body.messages),
     maxOutputTokens: body.max_completion_tokens ?? body.max_tokens ?? undefined,
@@ -35,9 +37,13 @@ export function callOf(body: ChatCompletionRequest, effort: string | undefined, 
   };
 }
 
-// What would change the answer and cannot be said to a model behind the hub. Members that only label a call
-// (`user`, `metadata`, `store`, …) are let go.
-const unknownToHub = ['audio', 'functions', 'function_call', 'web_search_options', 'logit_bias', 'top_logprobs', 'prediction', 'verbosity'];
+// What a model behind the hub is told, here and at the other ends of this file.
+const told = new Set([
+  'model', 'messages', 'stream', 'stream_options', 'n', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'top_k', 'presence_penalty', 'frequency_penalty',
+  'seed', 'stop', 'response_format', 'tools', 'tool_choice', 'parallel_tool_calls', 'reasoning_effort', 'logprobs', 'service_tier', 'modalities',
+]);
+// What only labels a call and says nothing about its answer is let go; anything else is refused.
+const labels = new Set(['user', 'metadata', 'store', 'safety_identifier', 'prompt_cache_key', 'prompt_cache_retention']);
 
 export interface ChatOptions {
   modelId: string;
@@ -304,7 +310,7 @@ function tools(given: unknown): ModelCall['tools'] {
   return list(given, 'tools').map((tool, index) => {
     const path = `tools[${index}]`;
     const { type, function: called } = object(tool, path) as { type?: unknown; function?: unknown };
-    if (type !== 'function') throw unsupported(`${path}.type`, 'This model knows tools of the type function only.');
+    if (type !== 'function') throw unsupported(`${path}.type`, `This model knows tools of the type function only, not ${String(type)}.`);
     const { name, description, parameters, strict } = object(called, `${path}.function`) as { name?: unknown; description?: unknown; parameters?: unknown; strict?: unknown };
     return {
       type: 'function',
@@ -319,7 +325,8 @@ function tools(given: unknown): ModelCall['tools'] {
 function toolChoice(choice: unknown): ModelCall['toolChoice'] {
   if (choice === undefined) return undefined;
   if (choice === 'auto' || choice === 'none' || choice === 'required') return { type: choice };
-  const { function: called } = object(choice, 'tool_choice') as { function?: unknown };
+  const { type, function: called } = object(choice, 'tool_choice') as { type?: unknown; function?: unknown };
+  if (type !== undefined && type !== 'function') throw unsupported('tool_choice.type', 'This model can be given the choice of a function only.');
   return { type: 'tool', toolName: string((object(called, 'tool_choice.function') as { name?: unknown }).name, 'tool_choice.function.name') };
 }
 

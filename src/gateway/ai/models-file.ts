@@ -21,17 +21,20 @@ export interface ProviderEntry {
   unpriced_members: string[];
   /** The foreign formats that it speaks itself, in which a call passes through as it came. */
   formats: ForeignFormat[];
+  /** The format in which it takes orders for films; absent where it makes none. */
+  video_format?: VideoFormat;
 }
 
+export type VideoFormat = 'openai' | 'google' | 'xai';
 export type ProviderKind = 'openai-compatible' | 'openai' | 'anthropic' | 'google' | 'local';
 export type ForeignFormat = 'chat' | 'embeddings' | 'responses' | 'messages' | 'rerank';
 
 // What each kind is known for: its address, and the formats that it speaks where the file does not say.
-const kindDefaults: Record<ProviderKind, { base_url?: string; formats: ForeignFormat[] }> = {
-  'openai-compatible': { formats: ['chat', 'embeddings'] },
-  openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'] },
+const kindDefaults: Record<ProviderKind, Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format'>> = {
+  'openai-compatible': { formats: ['chat', 'embeddings'], video_format: 'openai' },
+  openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'], video_format: 'openai' },
   anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'] },
-  google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [] },
+  google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [], video_format: 'google' },
   local: { formats: [] },
 };
 
@@ -100,6 +103,7 @@ export const modelsFileSchema = {
           output_limit_member: member,
           unpriced_members: { type: 'array', items: member },
           formats: { type: 'array', uniqueItems: true, items: { enum: ['chat', 'embeddings', 'responses', 'messages', 'rerank'] } },
+          video_format: { enum: ['openai', 'google', 'xai'] },
         },
         if: { properties: { kind: { const: 'openai-compatible' } } },
         then: { required: ['base_url'] },

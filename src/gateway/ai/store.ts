@@ -1,6 +1,6 @@
 // The tables of jobs and media, and the only file that names them. All times are the database's own.
 import type { Database, Tx } from '../../kernel/data/database.ts';
-import type { Job, JobCall, JobError, JobKind, JobRequest, JobStatus, MediaRecord, Owner, Taken } from './jobs/job.ts';
+import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Order, Owner, Taken } from './jobs/job.ts';
 import type { PayableJob } from './jobs/payment.ts';
 
 export interface JobsStore {
@@ -14,19 +14,21 @@ export interface JobsStore {
   take(jobId: string, leaseSeconds: number): Promise<Taken | null>;
   /** Notes the hold that took the place of a lost one. */
   noteHold(taken: Taken, holdId: string): Promise<void>;
+  /** Notes what the job has ordered; false when it is no longer this taker's. */
+  noteOrder(taken: Taken, order: Order): Promise<boolean>;
   /** False when the job is no longer this taker's: canceled, or given to another. */
   renew(taken: Taken, now: { progress: number; leaseSeconds: number }): Promise<boolean>;
   /** Gives a job back that could not be finished here. */
   release(taken: Taken): Promise<void>;
   /** Notes what is about to be stored. */
-  insertMedia(taken: Taken, media: MediaRecord & { position: number; keepSeconds: number }): Promise<void>;
+  insertMedia(taken: Taken, media: { mediaId: string; position: number; keepSeconds: number }): Promise<void>;
   /** False, and nothing is changed, when the job is no longer this taker's. */
-  succeed(own: Tx, taken: Taken, made: { mediaIds: readonly string[]; keepSeconds: number; credits: bigint }): Promise<boolean>;
+  succeed(own: Tx, taken: Taken, made: { media: readonly MediaRecord[]; keepSeconds: number; credits: bigint }): Promise<boolean>;
   fail(taken: Taken, error: JobError): Promise<boolean>;
   /** The job that this has ended; null, and without effect, for one that had come to an end. */
-  cancel(job: JobAddress): Promise<PayableJob | null>;
+  cancel(job: JobAddress): Promise<EndedJob | null>;
   /** Lets jobs wait again whose taker fell silent, and gives all that wait for too long; those taken too often fail. */
-  sweep(options: { leaseSeconds: number; mostAttempts: number; error: JobError }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: PayableJob[] }>;
+  sweep(options: { leaseSeconds: number; mostAttempts: number; error: JobError }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: EndedJob[] }>;
   /** For an engine that one process has alone: whatever runs was left by a dead one. */
   releaseAll(): Promise<void>;
   /** The media under the link, unless the link or the keeping is over. */
@@ -43,40 +45,29 @@ export interface JobAddress {
   owner: Owner;
 }
 
-interface JobRow {
-  jobId: string;
-  kind: JobKind;
-  model: string;
-  status: JobStatus;
-  progress: number;
-  error: JobError | null;
-  credits: bigint | null;
-  createdAt: Date;
-  finishedAt: Date | null;
-  media: MediaRecord[] | null;
-  readAt: Date;
+/** A job that came to its end without what was asked for, and what has to end with it. */
+export interface EndedJob extends PayableJob {
+  order: Order | null;
 }
 
-interface PaymentRow {
-  jobId: string;
-  kind: JobKind;
+// What the database gives in another form than a job has it.
+type JobRow = Omit<Job, 'credits' | 'media'> & { credits: bigint | null; media: MediaRecord[] | null };
+
+type EndedRow = Omit<EndedJob, 'owner' | 'call'> & {
   ownerKind: Owner['kind'];
   ownerId: string;
-  model: string;
-  holdId: string | null;
   requestId: string | null;
   tokenId: string | null;
   bureauId: string | null;
-  attempt: number;
+};
+
+function endedColumns(own: Database['sql'] | Tx) {
+  return own`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt, upstream_order as "order"`;
 }
 
-function paymentColumns(own: Database['sql'] | Tx) {
-  return own`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt`;
-}
-
-function payable({ jobId, kind, ownerKind, ownerId, model, holdId, requestId, tokenId, bureauId, attempt }: PaymentRow): PayableJob {
+function endedJob({ ownerKind, ownerId, requestId, tokenId, bureauId, jobId, kind, model, holdId, attempt, order }: EndedRow): EndedJob {
   const call = requestId === null || tokenId === null ? null : { requestId, tokenId, bureauId };
-  return { jobId, kind, owner: { kind: ownerKind, id: ownerId }, model, call, holdId, attempt };
+  return { jobId, kind, owner: { kind: ownerKind, id: ownerId }, model, call, holdId, attempt, order };
 }
 
 export function jobsStore({ sql, tx }: Database): JobsStore {
@@ -109,14 +100,20 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
       return row?.found === true;
     },
     async take(jobId, leaseSeconds) {
-      const [row] = await sql<(PaymentRow & { request: JobRequest })[]>`
+      const [row] = await sql<(EndedRow & { request: JobRequest })[]>`
         update gateway.ai_jobs set status = 'running', attempt = attempt + 1, lease_until = gateway.townhall_now() + ${seconds(leaseSeconds)}
         where job_id = ${jobId} and status = 'queued'
-        returning ${paymentColumns(sql)}, request`;
-      return row ? { ...payable(row), request: row.request } : null;
+        returning ${endedColumns(sql)}, request`;
+      return row ? { ...endedJob(row), request: row.request } : null;
     },
     async noteHold({ jobId, attempt }, holdId) {
       await sql`update gateway.ai_jobs set hold_id = ${holdId} where job_id = ${jobId} and attempt = ${attempt} and status = 'running'`;
+    },
+    async noteOrder({ jobId, attempt }, order) {
+      const rows = await sql`
+        update gateway.ai_jobs set upstream_order = ${sql.json(order as never)}
+        where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
+      return rows.length > 0;
     },
     async renew({ jobId, attempt }, { progress, leaseSeconds }) {
       const rows = await sql`
@@ -129,19 +126,23 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
         update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running'`;
     },
-    async insertMedia({ jobId }, { mediaId, position, mediaType, width, height, durationSeconds, keepSeconds }) {
+    async insertMedia({ jobId }, { mediaId, position, keepSeconds }) {
+      // What it is, its bytes will tell.
       await sql`
-        insert into gateway.ai_media (media_id, job_id, position, media_type, width, height, duration_seconds, keep_until)
-        values (${mediaId}, ${jobId}, ${position}, ${mediaType}, ${width}, ${height}, ${durationSeconds}, gateway.townhall_now() + ${seconds(keepSeconds)})`;
+        insert into gateway.ai_media (media_id, job_id, position, media_type, width, height, keep_until)
+        values (${mediaId}, ${jobId}, ${position}, 'application/octet-stream', 0, 0, gateway.townhall_now() + ${seconds(keepSeconds)})`;
     },
-    async succeed(own, { jobId, attempt }, { mediaIds, keepSeconds, credits }) {
+    async succeed(own, { jobId, attempt }, { media, keepSeconds, credits }) {
       const rows = await own`
         update gateway.ai_jobs set status = 'succeeded', progress = 1, request = null, hold_id = null, credits = ${credits}, finished_at = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       if (rows.length === 0) return false;
-      await own`
-        update gateway.ai_media set is_ready = true, keep_until = gateway.townhall_now() + make_interval(secs => ${keepSeconds})
-        where job_id = ${jobId} and media_id = any(${sql.array([...mediaIds], 25)})`;
+      for (const { mediaId, mediaType, width, height, durationSeconds } of media) {
+        await own`
+          update gateway.ai_media set is_ready = true, media_type = ${mediaType}, width = ${width}, height = ${height}, duration_seconds = ${durationSeconds},
+            keep_until = gateway.townhall_now() + make_interval(secs => ${keepSeconds})
+          where job_id = ${jobId} and media_id = ${mediaId}`;
+      }
       return true;
     },
     async fail({ jobId, attempt }, error) {
@@ -151,23 +152,23 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
       return rows.length > 0;
     },
     async cancel({ jobId, kind, owner }) {
-      const [row] = await sql<PaymentRow[]>`
+      const [row] = await sql<EndedRow[]>`
         update gateway.ai_jobs set status = 'canceled', request = null, credits = 0, finished_at = gateway.townhall_now()
         where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')
-        returning ${paymentColumns(sql)}`;
-      return row ? payable(row) : null;
+        returning ${endedColumns(sql)}`;
+      return row ? endedJob(row) : null;
     },
     sweep: ({ leaseSeconds, mostAttempts, error }) =>
       tx(async (own) => {
-        const failed = await own<PaymentRow[]>`
+        const failed = await own<EndedRow[]>`
           update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${own.json(error as never)}, finished_at = gateway.townhall_now()
           where status in ('queued', 'running') and lease_until < gateway.townhall_now() and attempt >= ${mostAttempts}
-          returning ${paymentColumns(own)}`;
+          returning ${endedColumns(own)}`;
         const rows = await own<{ jobId: string; kind: JobKind; attempt: number }[]>`
           update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
           where status in ('queued', 'running') and lease_until < gateway.townhall_now()
           returning job_id as "jobId", kind, attempt`;
-        return { waiting: [...rows], failed: failed.map(payable) };
+        return { waiting: [...rows], failed: failed.map(endedJob) };
       }),
     async releaseAll() {
       await sql`update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() - interval '1 second' where status in ('queued', 'running')`;

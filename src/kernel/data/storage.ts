@@ -12,8 +12,8 @@ export interface StoredBytes {
 
 /** What an object store of any kind can do. Keys are ids of ours, `[A-Za-z0-9_-]`. */
 export interface Storage {
-  /** Resolves when the bytes would survive a loss of power. */
-  put(key: string, content: Uint8Array): Promise<void>;
+  /** Resolves when the bytes would survive a loss of power. What the content throws is thrown, and nothing is kept. */
+  put(key: string, content: Uint8Array | AsyncIterable<Uint8Array>): Promise<void>;
   /** Null when there is nothing under the key. */
   open(key: string): Promise<StoredBytes | null>;
   /** Does nothing when there is nothing under the key. */

@@ -1,7 +1,7 @@
 // Reads a request's body within its limits, once it is known that somebody wants it. The rule it keeps: the
 // exact bytes stay available, no more than the limit is taken off the wire, and what is not declared is refused.
 import type { IncomingMessage } from 'node:http';
-import type { OperationFacts, ReceivedBody } from '../contract/contract.ts';
+import type { OperationFacts, ReceivedBody } from '../contract/exchange.ts';
 import { parseJson } from '../contract/json.ts';
 import { parseMultipart } from './multipart.ts';
 import { Problem } from '../problem.ts';
@@ -12,6 +12,8 @@ const absent: ReceivedBody = { raw: nothing, present: false, value: undefined, i
 export interface BodyLimits {
   /** For operations that do not name their own `x-max-body-bytes`. */
   maxBytes: number;
+  /** For operations that do not name their own `x-body-deadline-ms`. */
+  deadlineMs: number;
 }
 
 /** Whether the request announces a body at all. */
@@ -26,7 +28,7 @@ export function receiveBody(request: IncomingMessage, operation: OperationFacts,
   refuseEncoding(request);
   const mediaType = operation.body === null ? null : declaredMediaType(request, operation.body.mediaTypes);
   if (Number(request.headers['content-length'] ?? 0) > maximum) throw tooLarge(maximum);
-  return collect(request, maximum, operation.bodyDeadlineMs).then(async (raw) => {
+  return collect(request, maximum, operation.bodyDeadlineMs ?? limits.deadlineMs).then(async (raw) => {
     if (mediaType === null) {
       // Many clients send an empty object where nothing is asked for; anything more is a misunderstanding.
       if (!/^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1', 0, 64)) || raw.byteLength > 64) {
@@ -74,9 +76,9 @@ function tooSlow(deadlineMs: number): Problem {
   return new Problem('bad_request', 'invalid_request', `The body was not complete within ${deadlineMs / 1000} seconds.`, { headers: { connection: 'close' } });
 }
 
-function collect(request: IncomingMessage, maximum: number, deadlineMs: number | undefined): Promise<Buffer> {
+function collect(request: IncomingMessage, maximum: number, deadlineMs: number): Promise<Buffer> {
   return new Promise((resolve, settleWith) => {
-    const timer = deadlineMs === undefined ? undefined : setTimeout(() => refuse(tooSlow(deadlineMs)), deadlineMs);
+    const timer = setTimeout(() => refuse(tooSlow(deadlineMs)), deadlineMs);
     const reject = (problem: Problem) => {
       clearTimeout(timer);
       settleWith(problem);

@@ -28,7 +28,7 @@ export interface RequestObserver {
 export interface ServerTimeouts {
   /** For the head of a request. */
   headersMs: number;
-  /** For a whole request, its body included. */
+  /** For a whole request, its body included, unless the operation names a deadline of its own. */
   requestMs: number;
   keepAliveMs: number;
   /** How often the two deadlines above are looked at. */
@@ -50,6 +50,9 @@ export interface ServerLimits {
   /** Connections of one client address; behind a trusted proxy requests at a time. Callers on this machine have no such limit. */
   maxPerAddress: number;
 }
+
+// No operation gives a body longer than this (`x-body-deadline-ms`).
+const longestBodyMs = 120_000;
 
 export const defaultTimeouts: ServerTimeouts = {
   headersMs: 10_000,
@@ -116,7 +119,8 @@ export interface CloseOptions {
   noticeMs?: number;
   /**
    * After that, for so long requests that are already on their way, over connections that are open, are still answered, and told
-   * that their connection ends. None by default. Whoever takes over the address has it meanwhile.
+   * that their connection ends. None by default. Whoever takes over the address has it meanwhile. A connection whose
+   * answer ends later, and which had been promised to be kept open, gets the same for another 0.4 seconds.
    */
   lingerMs?: number;
 }
@@ -151,9 +155,15 @@ export function createServer(options: ServerOptions): Server {
   const connected = createAddressCap(limits.maxPerAddress);
   const forwarded = createAddressCap(limits.maxPerAddress);
   const visits = new Set<Visit>();
-  // From the first moment of the end each answer closes its connection; a little later new work is refused.
+  // From the first moment of the end each answer closes its connection. A little later those that are idle are closed,
+  // and when all that may go on has gone on long enough, or at once where nothing lingers, requests are refused.
   let leaving = false;
-  let draining = false;
+  let closesIdle = false;
+  let refusing = false;
+  // Answers that ended a moment ago. Their connections may have been promised to stay open, and one that is closed in
+  // this very moment takes a request with it that is on its way.
+  let resting = 0;
+  let graceMs = 0;
   let closing: Promise<void> | undefined;
 
   const responder = createResponder({
@@ -172,7 +182,7 @@ export function createServer(options: ServerOptions): Server {
       log,
       nowMs: clock.monotonicMs(),
       remoteAddress: proxies === undefined ? peerOf(request.socket) : proxies.clientOf(peerOf(request.socket), request.headers['x-forwarded-for']),
-      limits: { maxBytes: limits.maxBodyBytes },
+      limits: { maxBytes: limits.maxBodyBytes, deadlineMs: timeouts.requestMs },
     });
     request[visitKey] = visit;
     visits.add(visit);
@@ -181,7 +191,7 @@ export function createServer(options: ServerOptions): Server {
     const arrival = arrivalOf(request);
     options.before?.(arrival);
     refuseMalformed(arrival, request, limits);
-    if (draining) {
+    if (refusing) {
       throw new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
     }
     return visit;
@@ -204,8 +214,19 @@ export function createServer(options: ServerOptions): Server {
     const durationMs = clock.monotonicMs() - visit.startedMs;
     observer?.ended(visit, durationMs);
     log.info(accessFields(visit, durationMs, nameIdentity), 'request');
-    // A connection whose answer had promised to be kept open is idle from now on.
-    if (draining) setImmediate(() => http.closeIdleConnections());
+    if (leaving) rest();
+  }
+
+  function rest(): void {
+    resting += 1;
+    setTimeout(() => {
+      resting -= 1;
+      closeIdle();
+    }, graceMs);
+  }
+
+  function closeIdle(): void {
+    if (closesIdle && resting === 0) http.closeIdleConnections();
   }
 
   const serve: RequestHandler = (request, response, next) => {
@@ -263,7 +284,8 @@ export function createServer(options: ServerOptions): Server {
   const http = createHttpServer(
     {
       headersTimeout: timeouts.headersMs,
-      requestTimeout: timeouts.requestMs,
+      // For all operations alike, so it lets the longest of their own deadlines pass; the others are body.ts's to keep.
+      requestTimeout: Math.max(timeouts.requestMs, longestBodyMs),
       keepAliveTimeout: timeouts.keepAliveMs,
       connectionsCheckingInterval: timeouts.checkEveryMs,
       maxHeaderSize: limits.maxHeaderBytes,
@@ -320,9 +342,19 @@ export function createServer(options: ServerOptions): Server {
         lingerMs,
         lastWordsMs: timeouts.lastWordsMs,
         visits,
-        fresh,
-        leave: () => (leaving = true),
-        refuse: () => (draining = true),
+        leave() {
+          leaving = true;
+          graceMs = Math.min(lingerMs, longestGraceMs);
+        },
+        closeIdle() {
+          closesIdle = true;
+          for (const socket of fresh) socket.destroy();
+          closeIdle();
+        },
+        refuse() {
+          refusing = true;
+          graceMs = 0;
+        },
       });
       return closing;
     },
@@ -346,11 +378,14 @@ interface Drain extends Required<CloseOptions> {
   doors: readonly Door[];
   lastWordsMs: number;
   visits: Set<Visit>;
-  /** Connections that have not sent a request. */
-  fresh: Set<Socket>;
   leave: () => void;
+  /** Closes connections as they are idle, from now on. */
+  closeIdle: () => void;
   refuse: () => void;
 }
+
+// Longer than any answer is on its way to a client and the client's next request back.
+const longestGraceMs = 400;
 
 async function drain(http: HttpServer, options: Drain): Promise<void> {
   options.leave();
@@ -359,6 +394,7 @@ async function drain(http: HttpServer, options: Drain): Promise<void> {
   const closed = Promise.all(options.doors.map((door) => new Promise<void>((resolve) => Door.prototype.close.call(door, () => resolve()))));
   const abort = setTimeout(() => {
     const reason = new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
+    options.refuse();
     for (const visit of options.visits) visit.abort(reason);
   }, options.drainMs);
   const destroy = setTimeout(() => http.closeAllConnections(), options.drainMs + options.lastWordsMs);
@@ -366,10 +402,11 @@ async function drain(http: HttpServer, options: Drain): Promise<void> {
   const lingered = new Promise<void>((resolve) => (lingering = setTimeout(resolve, Math.min(options.lingerMs, options.drainMs))));
   if (options.lingerMs > 0) await Promise.race([closed, lingered]);
   clearTimeout(lingering);
-  options.refuse();
-  http.close();
-  for (const socket of options.fresh) socket.destroy();
+  if (options.lingerMs === 0) options.refuse();
+  options.closeIdle();
   await closed;
+  // All that is left of it is what watches deadlines.
+  http.close();
   clearTimeout(abort);
   clearTimeout(destroy);
 }

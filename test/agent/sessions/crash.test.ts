@@ -10,9 +10,9 @@ import { createAgent } from '../../../src/agent/compose.ts';
 import { readAgentConfig } from '../../../src/agent/config.ts';
 import type { StoredEvent } from '../../../src/agent/sessions/events.ts';
 import { createCommitter } from '../../../src/agent/sessions/log/committer.ts';
-import { append } from '../../../src/agent/sessions/log/store.ts';
+import { append, type LogEntry } from '../../../src/agent/sessions/log/store.ts';
 import { settle as settleRun } from '../../../src/agent/sessions/settlement.ts';
-import { insertRuns, insertSession } from '../../../src/agent/sessions/store.ts';
+import { insertRuns, insertSessions } from '../../../src/agent/sessions/store.ts';
 import { connect } from '../../../src/kernel/data/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
@@ -180,8 +180,9 @@ describe('the log of sessions', () => {
     const runId = id('run');
     const message = { id: id('msg'), role: 'user', parts: [{ type: 'text', text: 'Still there?' }], metadata: { runId } } as const;
     await createCommitter(database, () => {}).commit(async (unit) => {
-      await insertRuns(unit, [{ runId, sessionKey: session.id, agentId: row?.agent_id as string, delivery: 'queue', isUrgent: false, origin: 'sdk', queueItemId: id('qit'), inputMessageId: message.id, preview: '', model: null, reasoningEffort: null, promptId: null, promptHash: null, receipt: null, begins: null }], { instanceId: 'ins_x', leaseMs: 1_000 });
-      await append(unit, { sessionKey: session.id, runId, events: [{ type: 'message.completed', messageId: message.id, message: { ...message, parts: [...message.parts] } }], change: { queue: 1 } });
+      const run = { runId, sessionKey: session.id, agentId: row?.agent_id as string, delivery: 'queue', isUrgent: false, origin: 'sdk', queueItemId: id('qit'), inputMessageId: message.id, preview: '', model: null, reasoningEffort: null, promptId: null, promptHash: null, receipt: null, begins: null } as const;
+      const said: LogEntry = { type: 'message.completed', messageId: message.id, message: { ...message, parts: [...message.parts] } };
+      await append(unit, { sessionKey: session.id, runId, events: [said], change: { queue: 1 } }, insertRuns(unit.tx, [run], { instanceId: 'ins_x', leaseMs: 1_000 }));
     });
     const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
     try {
@@ -214,7 +215,7 @@ describe('the log of sessions', () => {
       const key = { runId: run?.run_id as string, sessionKey: run?.session_id as string };
       const end = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null, events: [], hasCheckpoints: false, hasSteered: false } as const;
       const [owner] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.sessions_sessions where session_id = ${key.sessionKey}`;
-      const rules = { agentId: owner?.agent_id as string, holder: { instanceId: 'ins_other', leaseMs: 60_000 }, defaultModel: 'local/echo', mayContinue: () => true, claim: () => {} };
+      const rules = { agentId: owner?.agent_id as string, holder: { instanceId: 'ins_other', leaseMs: 60_000 }, defaultModel: 'local/echo', mayContinue: () => true, claim: () => {}, release: () => {} };
       const committer = createCommitter(database, () => {});
       const settle = async () => (await committer.commit((unit) => settleRun(unit, key, end, rules))) !== null;
       expect([await settle(), await settle()]).toEqual([true, false]);
@@ -234,7 +235,7 @@ describe('the log of sessions', () => {
     const told: StoredEvent[] = [];
     const committer = createCommitter(database, (events) => told.push(...events));
     const key = id('ses');
-    await committer.commit((unit) => insertSession(unit, { key, id: key, agentId: 'agt_x', kind: 'sdk' }));
+    await insertSessions(database.sql, [{ key, id: key, agentId: 'agt_x', kind: 'sdk' }]);
     await Promise.all(
       Array.from({ length: 40 }, (_, index) =>
         committer.commit((unit) =>

@@ -120,12 +120,12 @@ describe('a follower', () => {
 
   function open(log: StoredEvent[], bus = createBus(), after = 0) {
     const stop = new AbortController();
-    const start = async () => ({ key: 's', id: 's', headSeq: log.length, status: 'running' as const, activeRunId: null, queueLength: 0 });
+    const session = { key: 's', id: 's', headSeq: log.length, status: 'running' as const, activeRunId: null, queueLength: 0 };
     const read = async (_session: object, from: number, limit: number) => {
       await new Promise((resolve) => setImmediate(resolve));
       return log.filter(({ seq }) => seq > from).slice(0, limit);
     };
-    return { bus, frames: follow({ key: 's', after, untilIdle: false, form: 'ndjson', signal: stop.signal }, { bus, start, read, clock: systemClock, limits }) };
+    return { bus, frames: follow({ key: 's', after, untilIdle: false, form: 'ndjson', signal: stop.signal }, { bus, session, read, clock: systemClock, limits }) };
   }
 
   test('misses nothing and tells nothing twice, however replay, publication and its own reading fall', async () => {

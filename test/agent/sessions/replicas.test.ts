@@ -73,6 +73,19 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('two replicas of
     expect(gateway.requests).toHaveLength(41);
   });
 
+  test('a conversation that goes from the one to the other and back is shown to the model whole, each word of it once', async () => {
+    const both = [await replica(), await replica()];
+    gateway.answer((_, index) => says(`Answer ${index}.`));
+    await both[0]?.client.sessions.create({ id: 's' });
+    for (let turn = 0; turn < 6; turn += 1) await both[turn % 3 === 0 ? 0 : 1]?.client.sessions.prompt({ sessionId: 's', text: `Question ${turn}?` }, { headers: { prefer: 'wait=20' } });
+    for (const [turn, { prompt }] of gateway.requests.entries()) {
+      const said = JSON.stringify(prompt).match(/(?:Question|Answer) \d/g);
+      expect(said).toEqual([...Array.from({ length: turn }, (_, index) => [`Question ${index}`, `Answer ${index}`]).flat(), `Question ${turn}`]);
+    }
+    const events = await collect((both[0] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+  });
+
   test('one that was paused beyond its lease can append nothing after the other has taken its run over', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
     const asked = held();

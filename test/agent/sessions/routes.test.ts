@@ -178,6 +178,25 @@ describe('sessions', () => {
     await expect(client.sessions.fork({ sessionId: fork.id, messageId: 'nothing' })).rejects.toMatchObject({ status: 404, code: 'message_not_found' });
   });
 
+  test('deleted while they run leave nothing behind', async () => {
+    const { client, sql } = await world.start();
+    const first = held();
+    world.gateway.answer(() => first.answer);
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+    await first.asked;
+    await client.sessions.prompt({ sessionId: 's', text: 'Then this.' });
+    await client.sessions.remove({ sessionId: 's' });
+    await expect(client.sessions.prompt({ sessionId: 's', text: 'Anybody?' })).rejects.toMatchObject({ status: 404 });
+    for (const table of ['events', 'runs', 'checkpoints']) {
+      expect(await sql`select 1 from ${sql(`agent.sessions_${table}`)} where session_id not in (select session_id from agent.sessions_sessions)`, table).toHaveLength(0);
+    }
+    expect(await client.sessions.create({ id: 's' })).toMatchObject({ headSeq: 1, messageCount: 0 });
+    world.gateway.answer(() => says('Here.'));
+    await client.sessions.prompt({ sessionId: 's', text: 'Anew.' }, { headers: { prefer: 'wait=20' } });
+    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).not.toContain('Begin.');
+  });
+
   test('fork while they run: the fork is idle, its message ends where it was cut, and the run goes on', async () => {
     const { client } = await world.start();
     const first = held();

@@ -1,3 +1,4 @@
+import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startMedia, type MediaWorld } from './media-world.ts';
 
@@ -94,5 +95,36 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     form.append('model', 'acme/whisper');
     form.append('file', file);
     expect((await fetch(`${world.url}/v1/ai/asr`, { method: 'POST', body: form })).status).toBe(401);
+  });
+});
+
+describe('a slow line', { timeout: 60_000 }, () => {
+  let slow: MediaWorld;
+  beforeAll(async () => {
+    slow = await startMedia({ env: { TIMEOUT_REQUEST_MS: '1000' } });
+  });
+  afterAll(() => slow?.close());
+
+  /** Sends the bytes in two pieces with so much time between them. */
+  function sendSlowly(path: string, body: Buffer, pauseMs: number): Promise<{ status: number; text: string }> {
+    return new Promise((resolve, reject) => {
+      const headers = { authorization: `Bearer ${slow.userToken}`, 'content-type': 'application/json', 'content-length': body.length };
+      const sent = request(`${slow.url}${path}`, { method: 'POST', headers }, (response) => {
+        let text = '';
+        response.setEncoding('utf8');
+        response.on('data', (piece: string) => (text += piece));
+        response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+      });
+      sent.on('error', reject);
+      sent.write(body.subarray(0, 100));
+      setTimeout(() => sent.end(body.subarray(100)), pauseMs);
+    });
+  }
+
+  it('may take longer over a sound than over any other request', async () => {
+    const heard = Buffer.from(JSON.stringify({ model: 'acme/whisper', audio: sound.toString('base64'), media_type: 'audio/wav' }));
+    expect(await sendSlowly('/v1/ai/asr', heard, 3_500)).toMatchObject({ status: 200, text: expect.stringContaining('Good morning.') });
+    const said = Buffer.from(JSON.stringify({ model: 'local/echo', prompt: 'x'.repeat(1_000) }));
+    expect(await sendSlowly('/v1/ai/text', said, 3_500)).toMatchObject({ status: 400, text: expect.stringContaining('within 1 seconds') });
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { chatEvents, createEventSplitter } from '../../../src/gateway/ai/upstream/events.ts';
+import { chatEvents, createEventSplitter, providerEvents } from '../../../src/gateway/ai/upstream/events.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { generator } from './generator.ts';
 
@@ -85,6 +85,15 @@ describe('chatEvents', () => {
     const { texts, problem } = await read(...given);
     expect(problem?.code).toBe(code);
     expect(texts).toEqual(given.length === 0 ? [] : ['data: {"a":1}\n\n']);
+  });
+
+  test.each(['responses', 'messages'] as const)('throws at a [DONE] that comes before the end of %s, since clients would take it for one', async (rule) => {
+    const texts: string[] = [];
+    const reading = (async () => {
+      for await (const group of providerEvents(pieces('data: {"type":"delta"}\n\ndata: [DONE]\n\n'), mebibyte, rule)) texts.push(...group.map(({ bytes }) => bytes.toString('utf8')));
+    })();
+    await expect(reading).rejects.toMatchObject({ code: 'upstream_truncated' });
+    expect(texts).toEqual(['data: {"type":"delta"}\n\n']);
   });
 
   test('an error member that is null is no error', async () => {

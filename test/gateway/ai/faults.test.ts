@@ -147,7 +147,17 @@ describe('whatever a provider does, the caller gets a true end', () => {
     const deadlines = { connectMs: 1_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 500, streamMs: 3_000 };
     let impatient: World;
     beforeAll(async () => {
-      impatient = await startAi({ models: provider.modelsFile(Object.fromEntries(Object.entries(scripts).map(([name, { script }]) => [name, script]))), timeouts: deadlines });
+      const named = Object.entries(scripts).map(([name, { script }]) => [name, script] as const);
+      const kinds = ['openai', 'anthropic', 'google'];
+      impatient = await startAi({
+        models: provider.modelsFile(Object.fromEntries(named), {
+          // Its streams in these formats are those of chat completions, which is a way of answering with garbage.
+          provider: { formats: ['chat', 'responses', 'messages'] },
+          providers: kinds.map((kind) => ({ id: `my-${kind}`, kind, base_url: provider.url })),
+          models: kinds.flatMap((kind) => named.map(([name, script]) => ({ id: `my-${kind}/${name}`, provider: `my-${kind}`, upstream_model: kind === 'google' ? script.replace('?', '~') : script, rates: null, max_output_tokens: 100 }))),
+        }),
+        timeouts: deadlines,
+      });
     });
     afterAll(() => impatient.close());
 
@@ -166,6 +176,41 @@ describe('whatever a provider does, the caller gets a true end', () => {
         if (response.status === 200 && path.endsWith('completions')) expect(text.includes('data: [DONE]')).toBe(!text.includes('{"error":'));
         else if (response.status !== 200) expect((JSON.parse(text) as { error: { code: string } }).error.code).not.toBe('internal_error');
       }
+    });
+
+    const languageModel = { 'ai-language-model-specification-version': '4', 'ai-language-model-streaming': 'true' };
+    const routes = (name: string): [string, object, Record<string, string>][] => [
+      ['/v1/ai/responses', { model: `acme/${name}`, input: 'hi', stream: true }, {}],
+      ['/v1/ai/messages', { model: `acme/${name}`, messages, max_tokens: 10, stream: true }, {}],
+      ...['acme', 'my-openai', 'my-anthropic', 'my-google'].map((owner): [string, object, Record<string, string>] => ['/v1/ai/language-model', { model: `${owner}/${name}`, prompt }, languageModel]),
+      ['/v1/ai/chat/completions', { model: `my-google/${name}`, messages, stream: true }, {}],
+    ];
+
+    test.concurrent.each(Object.entries(scripts))('on every other route that streams: %s', async (name, { streamed: [told] }) => {
+      await Promise.all(
+        routes(name).map(async ([path, body, headers]) => {
+          const startedMs = performance.now();
+          const response = await impatient.post(path, body, headers);
+          const text = await response.text();
+          const { model } = body as { model: string };
+          expect(performance.now() - startedMs, `${path} ${model}`).toBeLessThan(deadlines.streamMs + 5_000);
+          if (response.status !== 200) {
+            const { code } = (JSON.parse(text) as { error: { code: string } }).error;
+            expect([path, model, code]).not.toEqual([path, model, 'internal_error']);
+            return;
+          }
+          // Only a provider that was asked in its own format and has answered whole has a clean end.
+          const mayEndWell = told === 200 && (model.startsWith('acme/') || model.startsWith('my-openai/'));
+          if (path.endsWith('language-model')) {
+            const finishes = text.split('\n').filter((line) => line.includes('"type":"finish"'));
+            expect([path, model, finishes.length, finishes[0]?.includes('"unified":"error"')]).toEqual([path, model, 1, !mayEndWell]);
+            expect(text.trimEnd()).toMatch(/data: \[DONE\]$/);
+          } else {
+            expect([path, model, /"type":"(?:response\.completed|message_stop)"|\[DONE\]/.test(text)]).toEqual([path, model, false]);
+            expect([path, model, /"error":\{/.test(text)]).toEqual([path, model, true]);
+          }
+        }),
+      );
     });
   });
 

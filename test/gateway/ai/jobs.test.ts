@@ -3,11 +3,11 @@ import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
+import { createGatewayClient, type AcceptedJob, type GatewayClient } from '@townhall/gateway';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { jobsStore, mediaJobs, type MediaJobs } from '../../../src/gateway/ai/index.ts';
-import type { Job } from '../../../src/gateway/ai/jobs/job.ts';
-import type { Maker, MediaJobsSettings } from '../../../src/gateway/ai/jobs/jobs.ts';
+import type { Job, Order } from '../../../src/gateway/ai/jobs/job.ts';
+import type { GiveUp, Maker, MediaJobsSettings } from '../../../src/gateway/ai/jobs/jobs.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { createJobs, type Jobs } from '../../../src/kernel/data/jobs.ts';
@@ -15,8 +15,8 @@ import { Problem } from '../../../src/kernel/problem.ts';
 import { directoryStorage } from '../../../src/kernel/data/storage.ts';
 import { makeDatabase, silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { testMasterKey } from '../../support/gateway.ts';
-import { startProvider } from '../../support/provider.ts';
-import { ended } from './media-world.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { ended, endedVideo } from './media-world.ts';
 
 const owner = { kind: 'user', id: 'usr_1' } as const;
 const picture = { content: Buffer.from('a picture'), mediaType: 'image/png', width: 2, height: 1, durationSeconds: null };
@@ -32,21 +32,11 @@ interface Replica {
 let world: TestDatabase;
 let folder: string;
 let replicas: Replica[];
-beforeEach(async () => {
-  world = await testDatabase();
-  folder = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
-  replicas = [];
-});
-afterEach(async () => {
-  for (const replica of replicas) await replica.close();
-  await world.close();
-  await rm(folder, { recursive: true, force: true });
-});
 
-function start(maker: Maker, settings: Partial<MediaJobsSettings> = {}, database: Database = world.database): Replica {
+function start(maker: Maker, settings: Partial<MediaJobsSettings> = {}, { database = world.database, ...more }: { database?: Database; giveUp?: GiveUp } = {}): Replica {
   const queue = createJobs(database, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
   const jobs = mediaJobs({ store: jobsStore(database), queue, storage: directoryStorage(folder), isAlone: false, clock: systemClock, log: silentLog, settings: { sweepMs: 200, watchMs: 100, ...settings } });
-  jobs.madeBy(maker);
+  jobs.madeBy(maker, more);
   jobs.start();
   const replica = {
     jobs,
@@ -70,6 +60,17 @@ function untilAborted(signal: AbortSignal): Promise<never> {
 }
 
 describe('jobs of media', { timeout: 90_000 }, () => {
+  beforeEach(async () => {
+    world = await testDatabase();
+    folder = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
+    replicas = [];
+  });
+  afterEach(async () => {
+    for (const replica of replicas) await replica.close();
+    await world.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
   it('come to their end once each, however many processes there are to take them', async () => {
     const made = new Map<string, number>();
     const maker: Maker = async ({ request }) => {
@@ -78,7 +79,7 @@ describe('jobs of media', { timeout: 90_000 }, () => {
     };
     // The embedded engine has one process by nature; two replicas are a matter of PostgreSQL.
     const databases = world.engine === 'postgres' ? [world.database, await connect(world.options, { log: silentLog })] : [world.database];
-    const [first] = databases.map((database) => start(maker, {}, database));
+    const [first] = databases.map((database) => start(maker, {}, { database }));
     const { jobs } = first as Replica;
     const ids = await Promise.all(Array.from({ length: 12 }, (_, index) => jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt: String(index) } }, async () => {})));
     await expect.poll(async () => (await Promise.all(ids.map((jobId) => find(jobs, jobId)))).map(({ status }) => status), soon).toEqual(ids.map(() => 'succeeded'));
@@ -121,11 +122,11 @@ describe('jobs of media', { timeout: 90_000 }, () => {
     const dead = await store.take('job_1', 0.5);
     expect(dead).toMatchObject({ attempt: 1 });
     if (dead === null) return;
-    await store.insertMedia(dead, { mediaId: 'med_dead', position: 0, mediaType: 'image/png', width: 1, height: 1, durationSeconds: null, keepSeconds: 60 });
+    await store.insertMedia(dead, { mediaId: 'med_dead', position: 0, keepSeconds: 60 });
     const { jobs } = start(async () => [picture]);
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('succeeded');
     expect(await store.renew(dead, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
-    expect(await store.tx((tx) => store.succeed(tx, dead, { mediaIds: ['med_dead'], keepSeconds: 60, credits: 0n }))).toBe(false);
+    expect(await store.tx((tx) => store.succeed(tx, dead, { media: [{ mediaId: 'med_dead', mediaType: 'image/png', width: 1, height: 1, durationSeconds: null }], keepSeconds: 60, credits: 0n }))).toBe(false);
     expect(await store.fail(dead, { code: 'x', message: 'x' })).toBe(false);
     const { media } = await find(jobs, 'job_1');
     expect(media).toHaveLength(1);
@@ -165,6 +166,75 @@ describe('jobs of media', { timeout: 90_000 }, () => {
     expect(await find(first.jobs, jobId)).toMatchObject({ status: 'queued', progress: 0 });
     const second = start(async () => [picture]);
     await expect.poll(async () => (await find(second.jobs, jobId)).status, soon).toBe('succeeded');
+  });
+
+  it('give up what they ordered when they are canceled meanwhile, in whichever process', async () => {
+    const givenUp: Order[] = [];
+    const ordering = Promise.withResolvers<void>();
+    const gate = Promise.withResolvers<void>();
+    const { jobs } = start(
+      async (_job, { ordered }) => {
+        ordering.resolve();
+        await gate.promise;
+        await ordered({ model: 'acme/film', id: 'video_1' });
+        return [picture];
+      },
+      {},
+      { giveUp: async (order) => void givenUp.push(order) },
+    );
+    const jobId = await create(jobs);
+    await ordering.promise;
+    await jobsStore(world.database).cancel({ jobId, kind: 'image', owner });
+    gate.resolve();
+    await expect.poll(() => givenUp, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
+    expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', media: [] });
+  });
+
+  it('give up what they ordered when they take too long', async () => {
+    const givenUp: Order[] = [];
+    const { jobs } = start(
+      async (_job, { ordered, signal }) => {
+        await ordered({ model: 'acme/film', id: 'video_1' });
+        return untilAborted(signal);
+      },
+      { videoDeadlineMs: 300 },
+      { giveUp: async (order) => void givenUp.push(order) },
+    );
+    const jobId = await jobs.create({ kind: 'video', owner, request: { model: 'acme/film' } }, async () => {});
+    await expect.poll(() => givenUp, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
+    expect(await jobs.find({ jobId, kind: 'video', owner })).toMatchObject({ status: 'failed', error: { code: 'upstream_timeout' } });
+  });
+
+  it('keep what they ordered when their process is stopped, and are told of it when they go on', async () => {
+    const order = { model: 'acme/film', id: 'video_1' };
+    const begun = Promise.withResolvers<void>();
+    const givenUp: Order[] = [];
+    const giveUp = async (one: Order) => void givenUp.push(one);
+    const first = start(
+      async (_job, { ordered, signal }) => {
+        await ordered(order);
+        begun.resolve();
+        return untilAborted(signal);
+      },
+      {},
+      { giveUp },
+    );
+    const jobId = await create(first.jobs);
+    await begun.promise;
+    await first.close();
+    const told: (Order | null)[] = [];
+    const second = start(
+      async (_job, work) => {
+        told.push(work.order);
+        return untilAborted(work.signal);
+      },
+      {},
+      { giveUp },
+    );
+    await expect.poll(() => told, soon).toEqual([order]);
+    expect(givenUp).toEqual([]);
+    await second.jobs.cancel({ jobId, kind: 'image', owner });
+    await expect.poll(() => givenUp, soon).toEqual([order]);
   });
 
   it('end with the words of the failure, and with none of ours', async () => {
@@ -214,37 +284,63 @@ describe('jobs of media', { timeout: 90_000 }, () => {
   });
 });
 
-describe('a job whose server is killed', { timeout: 240_000 }, () => {
+// Side by side, since each waits for the lease of the dead.
+describe.concurrent('a job whose server is killed', { timeout: 240_000 }, () => {
   it('is made by the next one, once, without anybody asking', async () => {
-    const place = await makeDatabase();
-    const provider = await startProvider();
-    const modelsFile = join(folder, 'models.json');
-    await writeFile(modelsFile, provider.modelsFile({ painter: 'images-later?calls=1' }, { model: { modalities: ['image'] } }));
-    const where: Record<string, string> = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
-    const env = { ...where, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'warn', TOWNHALL_MASTER_KEY: testMasterKey, MODELS_FILE: modelsFile, ACME_API_KEY: 'key', STORAGE_PATH: join(folder, 'storage') };
-    const processes: ChildProcess[] = [];
-    try {
-      const before = await startProcess(env, processes);
+    await withServers({ painter: 'images-later?calls=1' }, async ({ provider, begin, storage }) => {
+      const before = await begin();
       const { job_id } = await before.client.ai.createImage({ model: 'acme/painter', prompt: 'x', n: 2 });
       await provider.until((calls) => calls.length === 1, 60_000);
       expect(await before.client.ai.getImage({ job_id })).toMatchObject({ status: 'running' });
       before.child.kill('SIGKILL');
       await before.exited;
-      const after = await startProcess(env, processes);
+      const after = await begin();
       const job = await ended(after.client, job_id, 120_000);
       expect(job).toMatchObject({ status: 'succeeded', images: [{ width: 1 }, { width: 1 }] });
       expect(provider.calls).toHaveLength(2);
-      expect(await readdir(join(folder, 'storage'))).toHaveLength(2);
+      expect(await readdir(storage)).toHaveLength(2);
       expect((await fetch(job.images?.[0]?.url ?? '')).status).toBe(200);
       after.child.kill('SIGTERM');
       expect(await after.exited).toBe(0);
-    } finally {
-      for (const child of processes) child.kill('SIGKILL');
-      await provider.close();
-      await place.remove();
-    }
+    });
+  });
+
+  it('waits for the film that was ordered before, and orders no other', async () => {
+    await withServers({ film: 'film?polls=4' }, async ({ provider, begin }) => {
+      const before = await begin();
+      const { job_id } = (await before.client.ai.startVideo({ model: 'acme/film', prompt: 'x' })) as AcceptedJob;
+      await provider.until((calls) => calls.some(({ method }) => method === 'GET'), 60_000);
+      before.child.kill('SIGKILL');
+      await before.exited;
+      const after = await begin();
+      expect(await endedVideo(after.client, job_id, 120_000)).toMatchObject({ status: 'succeeded', videos: [{ width: 1280, height: 720, duration_seconds: 4 }] });
+      expect(provider.calls.filter(({ method }) => method === 'POST')).toHaveLength(1);
+      after.child.kill('SIGTERM');
+      expect(await after.exited).toBe(0);
+    });
   });
 });
+
+/** A provider with these scripts, and gateways one after the other over one database. */
+async function withServers(scripts: Record<string, string>, work: (world: { provider: ScriptedProvider; storage: string; begin(): Promise<GatewayProcess> }) => Promise<void>): Promise<void> {
+  const place = await makeDatabase();
+  const provider = await startProvider();
+  const own = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
+  const storage = join(own, 'storage');
+  const modelsFile = join(own, 'models.json');
+  await writeFile(modelsFile, provider.modelsFile(scripts, { model: { modalities: ['image', 'video'] } }));
+  const where: Record<string, string> = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  const env = { ...where, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'warn', TOWNHALL_MASTER_KEY: testMasterKey, MODELS_FILE: modelsFile, ACME_API_KEY: 'key', STORAGE_PATH: storage, VIDEO_POLL_MS: '1500' };
+  const processes: ChildProcess[] = [];
+  try {
+    await work({ provider, storage, begin: () => startProcess(env, processes) });
+  } finally {
+    for (const child of processes) child.kill('SIGKILL');
+    await provider.close();
+    await place.remove();
+    await rm(own, { recursive: true, force: true });
+  }
+}
 
 interface GatewayProcess {
   child: ChildProcess;

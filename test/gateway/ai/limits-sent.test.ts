@@ -27,6 +27,8 @@ beforeAll(async () => {
         { id: 'claude/free', provider: 'claude', upstream_model: 'ok', rates: null },
         { id: 'gemini/ok', provider: 'gemini', upstream_model: 'gemini-2.5-flash', rates: null },
         { id: 'gpt/ok', provider: 'gpt', upstream_model: 'ok', rates: null },
+        { id: 'gpt/priced', provider: 'gpt', upstream_model: 'ok', rates },
+        { id: 'acme/free', provider: 'acme', upstream_model: 'ok', rates: null },
       ],
     }),
     env: { ACME_API_KEY: 'x' },
@@ -91,10 +93,74 @@ describe('tools of a provider in stream', () => {
     expect(provider.calls).toEqual([]);
   });
 
+  test('of OpenAI go by the one format of its that has them, which keeps nothing unless it is told to', async () => {
+    const response = await stream('gpt/ok', tool('openai.web_search'));
+    expect(response.status).toBe(200);
+    const told = await response.text();
+    expect(told).toContain('Hello ');
+    expect(told.trimEnd()).toMatch(/\[DONE\]$/);
+    expect(provider.lastCall().path).toBe('/v1/responses');
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [{ type: 'web_search' }], store: false });
+    await (await world.post('/v1/ai/stream', { model: 'gpt/ok', prompt, tools: tool('openai.web_search'), providerOptions: { openai: { store: true } } })).text();
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ store: true });
+    await (await world.post('/v1/ai/stream', { model: 'gpt/ok', prompt })).text();
+    expect(provider.lastCall().path).toBe('/v1/chat/completions');
+  });
+
+  test.each(['openai.web_search', 'openai.web_search_preview', 'openai.code_interpreter', 'openai.file_search', 'openai.image_generation', 'openai.mcp', 'openai.shell'])('are 422 on a priced model of OpenAI: %s', async (id) => {
+    const response = await stream('gpt/priced', tool(id));
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param: 'tools[0].id' });
+    expect(provider.calls).toEqual([]);
+  });
+
+  test('are taken on a priced model where the caller runs them', async () => {
+    expect((await stream('gpt/priced', tool('openai.custom', { args: { name: 'shell' } }))).status).toBe(200);
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [{ type: 'custom' }] });
+  });
+
   test('are 422 where their use is billed apart, but for a model that is free', async () => {
     const refused = await stream('claude/ok', tool('anthropic.web_search_20250305'));
     expect(refused.status).toBe(422);
     expect(await errorOf(refused)).toMatchObject({ code: 'unpriced_member' });
     expect((await stream('claude/free', tool('anthropic.web_search_20250305'))).status).toBe(200);
+  });
+});
+
+describe('tools of a provider in chat completions', () => {
+  const chat = (model: string, tools: object[]) => world.post('/v1/ai/chat/completions', { model, messages: [{ role: 'user', content: 'hi' }], tools });
+
+  test.each([
+    ['gpt/ok', 'web_search', 'unsupported_by_model', '/v1/ai/responses or /v1/ai/stream'],
+    ['gpt/ok', 'mcp', 'unsupported_by_model', '/v1/ai/responses'],
+    ['gpt/priced', 'code_interpreter', 'unpriced_member', 'without a price'],
+    ['acme/ok', 'browser_search', 'unpriced_member', 'without a price'],
+    ['claude/free', 'web_search_20250305', 'unsupported_by_model', '/v1/ai/messages or /v1/ai/stream'],
+    ['claude/ok', 'bash_20250124', 'unsupported_by_model', '/v1/ai/messages'],
+    ['gemini/ok', 'google_search', 'unsupported_by_model', '/v1/ai/stream'],
+    ['gemini/ok', 'custom', 'unsupported_by_model', 'type custom'],
+    ['local/echo', 'web_search', 'unsupported_by_model', 'type web_search'],
+  ])('are 422 where the format has none, and the way that has them is named: %s, %s', async (model, type, code, words) => {
+    const response = await chat(model, [{ type: 'function', function: { name: 'f' } }, { type }]);
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ code, param: 'tools[1].type', message: expect.stringContaining(words) });
+    expect(provider.calls).toEqual([]);
+  });
+
+  test.each([
+    ['acme/free', { type: 'browser_search' }],
+    ['gpt/priced', { type: 'custom', custom: { name: 'sql', format: { type: 'grammar', grammar: { syntax: 'lark', definition: 'start: "x"' } } } }],
+  ])('go on as they are where the provider may have them: %s', async (model, given) => {
+    expect((await chat(model, [given])).status).toBe(200);
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [given] });
+  });
+
+  test.each([
+    ['web_search_options', {}], ['min_p', 0.1], ['thinking', { type: 'enabled' }], ['logit_bias', { 5: 1 }], ['modalities', ['text', 'audio']], ['service_tier', 'flex'], ['tool_choice', { type: 'custom', custom: { name: 'f' } }],
+  ])('and any member that a translated model cannot be told are 422: %s', async (member, value) => {
+    const response = await world.post('/v1/ai/chat/completions', { model: 'gemini/ok', messages: [{ role: 'user', content: 'hi' }], [member]: value });
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param: expect.stringMatching(new RegExp(`^${member}`)) });
+    expect(provider.calls).toEqual([]);
   });
 });

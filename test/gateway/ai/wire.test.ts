@@ -28,8 +28,8 @@ describe('what we send is of the published types', () => {
     chatCompletionChunk({ id: 'a', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [] });
     provider = await startProvider();
     const base = { base_url: provider.url, usage: 'ask' };
-    const scripts = ['ok', 'tools', 'reasoning', 'usage-cached', 'usage-none', 'usage-negative', 'reset?chunks=2', 'no-done', 'error-event', 'invalid-utf8', 'split-utf8', 'forged-done', 'cut', 'error'];
-    const providers = [{ id: 'acme', kind: 'openai-compatible', ...base }, { id: 'anthropic', kind: 'anthropic', ...base }, { id: 'google', kind: 'google', ...base }];
+    const scripts = ['ok', 'tools', 'reasoning', 'usage-cached', 'usage-none', 'usage-negative', 'reset?chunks=2', 'no-done', 'error-event', 'invalid-utf8', 'split-utf8', 'forged-done', 'cut', 'error', 'search'];
+    const providers = [{ id: 'acme', kind: 'openai-compatible', ...base }, { id: 'anthropic', kind: 'anthropic', ...base }, { id: 'google', kind: 'google', ...base }, { id: 'openai', kind: 'openai', ...base }];
     const models = providers.flatMap(({ id }) => scripts.map((script) => ({ id: `${id}/${script.split('?')[0]}`, provider: id, upstream_model: script, rates: null, max_output_tokens: 100 })));
     world = await startAi({ models: JSON.stringify({ providers, models }), env: {} });
   }, oraclesMs);
@@ -57,6 +57,20 @@ describe('what we send is of the published types', () => {
       for (const part of parts) judge(part);
       expect(parts.map((part) => part.type).filter((type) => ['stream-start', 'finish'].includes(type as string))).toEqual(['stream-start', 'finish']);
       expect(parts.at(-1)).toMatchObject({ type: 'finish' });
+    });
+
+    // Which go by another format of the same provider.
+    test.each(['ok', 'search', 'cut', 'error'])("of OpenAI with a tool of its own: %s", async (script) => {
+      const body = { model: `openai/${script}`, prompt: say('hi'), includeRawChunks: true, stopSequences: ['x'], tools: [{ type: 'provider', id: 'openai.web_search', name: 'web_search', args: {} }] };
+      const { parts, done } = await partsOf(await world.post('/v1/ai/stream', body, { headers: { 'ai-language-model-specification-version': version } }));
+      expect(done).toBe(true);
+      for (const part of parts) judge(part);
+      expect(parts[0]).toMatchObject({ type: 'stream-start', warnings: [{ type: 'unsupported', feature: 'stopSequences' }] });
+      expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: script === 'cut' || script === 'error' ? 'error' : 'stop' } });
+      if (script !== 'search') return;
+      expect(parts).toContainEqual(expect.objectContaining({ type: 'tool-call', toolName: 'web_search', providerExecuted: true }));
+      expect(parts).toContainEqual(expect.objectContaining({ type: 'tool-result', toolName: 'web_search' }));
+      expect(parts).toContainEqual(expect.objectContaining({ type: 'source', url: 'https://weather.example/oslo' }));
     });
   });
 

@@ -66,6 +66,41 @@ describe('the end', () => {
     await closed;
   });
 
+  test('a connection whose stream ended last may bring one more request, which is answered and told that this is the end', async () => {
+    let finish = (): void => {};
+    const finished = new Promise<void>((resolve) => (finish = resolve));
+    world = await startWorld({
+      handlers: {
+        'open.stream': async () => ({
+          status: 200,
+          events: (async function* () {
+            yield { data: { n: 1 } };
+            await finished;
+            yield { data: { n: 2 } };
+          })(),
+        }),
+      },
+    });
+    const socket = await open(world.port);
+    let answer = '';
+    socket.on('data', (piece: Buffer) => (answer += piece.toString('latin1')));
+    socket.write('GET /v1/open/stream HTTP/1.1\r\nhost: x\r\n\r\n');
+    await until(() => answer.includes('"n":1'), 'the first event');
+    expect(answer).toMatch(/connection: keep-alive/i);
+    const idle = await open(world.port);
+    const closed = world.server.close({ lingerMs: 300 });
+    // Whoever never spoke is let go at once when the time to linger is over.
+    await until(() => idle.closed, 'the time to linger');
+    finish();
+    await until(() => answer.endsWith('0\r\n\r\n'), 'the end of the stream');
+    answer = '';
+    socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
+    await until(() => socket.closed, 'the close');
+    expect(answer).toContain('HTTP/1.1 200');
+    expect(answer).toMatch(/connection: close/i);
+    await closed;
+  });
+
   test('takes connections until its notice is over', async () => {
     world = await startWorld();
     let isOver = false;

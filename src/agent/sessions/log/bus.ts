@@ -37,20 +37,35 @@ export interface Bus {
   moved(sessionKey: string, headSeq: number): void;
   /** Returns the end of it. */
   follow(sessionKey: string, follower: Follower): () => void;
+  /** The newest seq that was told of lately, for who has looked a session up before following it; 0 when nothing was. */
+  newest(sessionKey: string): number;
   /** The sessions that somebody follows here. */
   followed(): string[];
 }
 
+// Far more sessions than are told of between a look at one and the beginning to follow it.
+const mostNoted = 1_000;
+
 export function createBus(): Bus {
   const followers = new Map<string, Set<Follower>>();
   const parts = new Map<string, Map<string, OpenPart>>();
+  const newest = new Map<string, number>();
+
+  function note(key: string, seq: number): void {
+    const before = newest.get(key) ?? 0;
+    newest.delete(key);
+    newest.set(key, Math.max(before, seq));
+    if (newest.size > mostNoted) newest.delete(newest.keys().next().value as string);
+  }
 
   return {
+    newest: (sessionKey) => newest.get(sessionKey) ?? 0,
     publish(events) {
       for (let at = 0; at < events.length; ) {
         const key = (events[at] as StoredEvent).sessionKey;
         let end = at + 1;
         while (events[end]?.sessionKey === key) end += 1;
+        note(key, (events[end - 1] as StoredEvent).seq);
         const set = followers.get(key);
         if (set) {
           const own = events.slice(at, end);

@@ -6,7 +6,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { StoredEvent } from '../events.ts';
 import { createBatches, isUndone } from './batches.ts';
 import { appendAll, type Append } from './store.ts';
-import type { Unit } from './unit.ts';
+import type { Moved, Unit } from './unit.ts';
 
 export type { Unit };
 
@@ -16,6 +16,8 @@ export interface Committer {
    * returns as a Problem, before it has written anything, and that is thrown here.
    */
   commit<T>(work: (unit: Unit) => Promise<T | Problem>): Promise<T>;
+  /** The same for work that writes with one statement at its end, which needs no transaction around it. */
+  write<T>(work: (unit: Unit) => Promise<T>): Promise<T>;
   /** An append and nothing else, in one statement with those of other sessions: its seq, or null when its fence was closed. */
   append(one: Append): Promise<number | null>;
 }
@@ -29,7 +31,7 @@ interface Waiting {
 // More than this in one transaction would let the first of them wait too long.
 const largestGroup = 64;
 
-export function createCommitter(database: Pick<Database, 'sql' | 'tx' | 'engine'>, publish: (events: StoredEvent[]) => void): Committer {
+export function createCommitter(database: Pick<Database, 'sql' | 'tx' | 'engine'>, publish: (events: readonly StoredEvent[], moved: readonly Moved[]) => void): Committer {
   const waiting: Waiting[] = [];
   let isBusy = false;
 
@@ -39,7 +41,7 @@ export function createCommitter(database: Pick<Database, 'sql' | 'tx' | 'engine'
       results = await database.tx(async (tx) => {
         const done: { unit: Unit; value: unknown }[] = [];
         for (const { work } of group) {
-          const unit = { tx, appended: [] };
+          const unit: Unit = { tx, appended: [], moved: [] };
           done.push({ unit, value: await work(unit) });
         }
         return done;
@@ -51,7 +53,7 @@ export function createCommitter(database: Pick<Database, 'sql' | 'tx' | 'engine'
       return;
     }
     for (const [index, { unit, value }] of results.entries()) {
-      publish(unit.appended);
+      publish(unit.appended, unit.moved);
       const one = group[index] as Waiting;
       if (value instanceof Problem) one.reject(value);
       else one.resolve(value);
@@ -67,11 +69,16 @@ export function createCommitter(database: Pick<Database, 'sql' | 'tx' | 'engine'
     isBusy = false;
   }
 
+  async function write<T>(work: (unit: Unit) => Promise<T>): Promise<T> {
+    const unit: Unit = { tx: database.sql, appended: [], moved: [] };
+    const value = await work(unit);
+    publish(unit.appended, unit.moved);
+    return value;
+  }
+
   const append = createBatches(
     async (all: readonly Append[]) => {
-      const appended: StoredEvent[] = [];
-      const heads = await appendAll({ tx: database.sql, appended }, all);
-      publish(appended);
+      const heads = await write((unit) => appendAll(unit, all));
       return all.map(({ sessionKey }) => heads.get(sessionKey) ?? null);
     },
     { largest: largestGroup, keyOf: ({ sessionKey }) => sessionKey },
@@ -79,6 +86,7 @@ export function createCommitter(database: Pick<Database, 'sql' | 'tx' | 'engine'
 
   return {
     append,
+    write,
     commit<T>(work: (unit: Unit) => Promise<T | Problem>): Promise<T> {
       return new Promise<T>((resolve, reject) => {
         const one: Waiting = { work, resolve: resolve as (value: unknown) => void, reject };

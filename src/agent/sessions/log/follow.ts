@@ -19,8 +19,8 @@ export interface FollowStart {
 
 export interface FollowNeeds {
   bus: Bus;
-  /** Reads the session anew; it was there a moment ago. */
-  start(): Promise<FollowStart>;
+  /** The session as it was a moment ago. */
+  session: FollowStart;
   /** Events after a seq in their order, at most `limit` of them; of a fork those of its ancestors too. */
   read(session: FollowStart, after: number, limit: number): Promise<StoredEvent[]>;
   clock: Clock;
@@ -58,6 +58,8 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
   let waiting: (StoredEvent | Delta)[] = [];
   let waitingBytes = 0;
   let wake = () => {};
+  /** The page behind the one that is being sent. */
+  let ahead: Promise<StoredEvent[]> | undefined;
   /** How much of each open part has been sent. */
   const sent = new Map<string, number>();
 
@@ -97,11 +99,10 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
   const stop = () => wake();
   signal.addEventListener('abort', stop);
   try {
-    const session = await needs.start();
-    let { status } = session;
-    let queueLength = session.queueLength;
+    const { session } = needs;
+    let { status, queueLength } = session;
     const knownUpTo = session.headSeq;
-    headSeq = Math.max(headSeq, session.headSeq);
+    headSeq = Math.max(session.headSeq, bus.newest(key));
     const time = () => clock.now().toISOString();
     const note = (event: StoredEvent): void => {
       lastSeq = event.seq;
@@ -143,12 +144,18 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
         continue;
       }
       if (!isLive && lastSeq < headSeq) {
-        const events = await needs.read(session, lastSeq, pageSize);
+        const events = await (ahead ?? needs.read(session, lastSeq, pageSize));
+        ahead = undefined;
         if (events.length === 0) throw new Error('The log ends before its head.');
         let text = '';
         for (const event of events) {
           note(event);
           text += eventText(event, session.id, form);
+        }
+        if (lastSeq < headSeq) {
+          // Read while this one is on its way.
+          ahead = needs.read(session, lastSeq, pageSize);
+          ahead.catch(() => {});
         }
         yield Buffer.from(text);
         continue;

@@ -1,52 +1,33 @@
 // The log itself: what may be appended and what is read. The row of the session is the lock of its writers, so `seq` has
 // no gaps; `active_run_id` is the fence: a run that somebody else has settled can write nothing any more.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
-import { asJson, asText, type SessionEvent, type StoredEvent } from '../events.ts';
+import { asJson, asText, type StoredEvent } from '../events.ts';
 import type { OpenPart } from './bus.ts';
-import type { Unit } from './unit.ts';
+import type { Append, LogEntry, Unit } from './unit.ts';
 
-/** An event, and the run that it tells of where that is not the one of the whole append. */
-export type LogEntry = SessionEvent & { runId?: string | null };
+export type { Append, LogEntry, SessionChange } from './unit.ts';
 
-export interface Append {
-  sessionKey: string;
-  /** The run that the events tell of. */
-  runId?: string | null;
-  /** Only while this run is the one that may write. */
-  fence?: string;
-  events: readonly LogEntry[];
-  /** What changes of the session's row with them. */
-  change?: SessionChange;
-}
+/**
+ * Further parts of the statement that appends, each with a comma before it. In `head` are the sessions that are appended to;
+ * they write nothing for any other.
+ */
+export type Alongside = ReturnType<typeof nothingAlongside>;
+export const nothingAlongside = (tx: Sql) => tx``;
 
-export interface SessionChange {
-  activeRunId?: string | null;
-  queue?: number;
-  approvals?: number;
-  messages?: number;
-  inputTokens?: number;
-  outputTokens?: number;
-  /** Set where the session has none. */
-  title?: string;
-}
-
-/** A unit, or a statement for itself. */
-export type Appending = Pick<Unit, 'appended'> & { tx: Sql };
-
-/** The seq of the newest event, or null when the fence was closed; then nothing was written. */
-export async function append(unit: Appending, one: Append): Promise<number | null> {
-  return (await appendAll(unit, [one])).get(one.sessionKey) ?? null;
+/** The seq of the newest event, or null when the fence was closed or the session stands elsewhere; then nothing was written. */
+export async function append(unit: Unit, one: Append, alongside?: Alongside): Promise<number | null> {
+  return (await appendAll(unit, [one], alongside)).get(one.sessionKey) ?? null;
 }
 
 /** The same for several sessions in one statement, each of them once: the seq of its newest event by the session's key. */
-export async function appendAll(unit: Appending, all: readonly Append[]): Promise<Map<string, number>> {
+export async function appendAll(unit: Unit, all: readonly Append[], alongside: Alongside = nothingAlongside(unit.tx)): Promise<Map<string, number>> {
   const entries = new Map<string, { type: string; run: string | null; data: object }[]>();
-  const rows = all.map(({ sessionKey, runId = null, fence = null, events, change = {} }) => {
+  const rows = all.map(({ sessionKey, runId = null, fence = null, expects = null, events, change = {} }) => {
     const { queue = 0, approvals = 0, messages = 0, inputTokens = 0, outputTokens = 0, title = null } = change;
     const own = events.map(({ type, runId: ownRun, ...data }) => ({ type, run: ownRun === undefined ? runId : ownRun, data }));
     entries.set(sessionKey, own);
     return {
-      session_id: sessionKey, fence, events: own, count: own.length, sets_active: change.activeRunId !== undefined, active: change.activeRunId ?? null,
+      session_id: sessionKey, fence, expects, events: own, count: own.length, sets_active: change.activeRunId !== undefined, active: change.activeRunId ?? null,
       queue, approvals, messages, input_tokens: inputTokens, output_tokens: outputTokens, title,
     };
   });
@@ -59,9 +40,10 @@ export async function appendAll(unit: Appending, all: readonly Append[]): Promis
         message_count = session.message_count + one.messages,
         input_tokens = session.input_tokens + one.input_tokens, output_tokens = session.output_tokens + one.output_tokens,
         title = coalesce(session.title, one.title)
-      from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as one (session_id text, fence text, events jsonb, count integer, sets_active boolean, active text,
+      from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as one (session_id text, fence text, expects integer, events jsonb, count integer, sets_active boolean, active text,
         queue integer, approvals integer, messages integer, input_tokens integer, output_tokens integer, title text)
       where session.session_id = one.session_id and (one.fence is null or session.active_run_id = one.fence)
+        and (one.expects is null or (session.head_seq = one.expects and session.deleted_at is null))
       returning session.session_id, session.head_seq, session.head_seq - one.count as base, one.events
     ), written as (
       insert into agent.sessions_events (session_id, seq, run_id, type, data)
@@ -70,22 +52,33 @@ export async function appendAll(unit: Appending, all: readonly Append[]): Promis
           then jsonb_set(entry.value -> 'data', '{message,metadata,seq}', to_jsonb(place.seq)) else entry.value -> 'data' end
       from head, jsonb_array_elements(head.events) with ordinality as entry (value, ordinal),
         lateral (select head.base + entry.ordinal::integer as seq) as place
-    )
+    )${alongside}
     select session_id, head_seq, agent.townhall_now() as now from head`;
   for (const { session_id: sessionKey, head_seq: headSeq, now } of written) {
     const own = entries.get(sessionKey) ?? [];
     const time = now.toISOString();
     own.forEach(({ type, run, data }, index) => {
       const seq = headSeq - own.length + 1 + index;
-      unit.appended.push({ sessionKey, seq, runId: run, type, json: asJson(type === 'message.completed' ? withSeq(data, seq) : data), time });
+      unit.appended.push({ sessionKey, seq, runId: run, type, json: asJson(withSeq(type, data, seq)), time });
     });
   }
-  return new Map(written.map((row) => [row.session_id, row.head_seq]));
+  const heads = new Map(written.map((row) => [row.session_id, row.head_seq]));
+  for (const one of all) {
+    const headSeq = heads.get(one.sessionKey);
+    if (headSeq !== undefined) unit.moved.push({ append: one, headSeq });
+  }
+  return heads;
 }
 
-function withSeq(data: object, seq: number): object {
+function withSeq(type: string, data: object, seq: number): object {
+  if (type !== 'message.completed') return data;
   const { message } = data as { message: { metadata?: object } };
   return { ...data, message: { ...message, metadata: { ...message.metadata, seq } } };
+}
+
+/** As it is kept by one who writes it without `append`: a message knows its own seq. */
+export function withOwnSeq(event: LogEntry, seq: number): LogEntry {
+  return withSeq(event.type, event, seq) as LogEntry;
 }
 
 /** Where a session's events lie: those of each ancestor up to a seq, then its own. */
@@ -103,14 +96,11 @@ interface EventRow {
   time: Date;
 }
 
-const stored = (row: EventRow): StoredEvent => ({
-  sessionKey: row.session_id,
-  seq: row.seq,
-  runId: row.run_id,
-  type: row.type,
-  json: row.json,
-  time: row.time.toISOString(),
-});
+function stored({ session_id: sessionKey, seq, run_id: runId, type, json, time }: EventRow, before?: { row: EventRow; event: StoredEvent }): StoredEvent {
+  // Events of one append have one time, and writing it out costs more than all the rest.
+  const isSame = before?.row.time.getTime() === time.getTime();
+  return { sessionKey, seq, runId, type, json, time: isSame ? (before as { event: StoredEvent }).event.time : time.toISOString() };
+}
 
 export interface EventStore {
   read(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
@@ -123,6 +113,8 @@ export interface EventStore {
   openMessage(sessionKey: string, runId: string): Promise<number | undefined>;
   /** The newest event of these types up to a seq. */
   last(segments: readonly Segment[], kind: 'run_edge' | 'message' | 'compaction', upTo: number): Promise<StoredEvent | undefined>;
+  /** Everything that one run has written. */
+  ofRun(runId: string): Promise<StoredEvent[]>;
   heads(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
   /** The open text of runs of other processes, by session. */
   checkpoints(sessionKeys: readonly string[]): Promise<(OpenPart & { sessionKey: string })[]>;
@@ -136,7 +128,10 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
     for (const segment of segments) {
       if (segment.upTo <= from) continue;
       const rows = await one(segment, from, limit - found.length);
-      for (const row of rows) found.push(stored(row));
+      for (const [index, row] of rows.entries()) {
+        const before = rows[index - 1];
+        found.push(stored(row, before && { row: before, event: found.at(-1) as StoredEvent }));
+      }
       if (found.length >= limit) return found;
       from = segment.upTo;
     }
@@ -197,6 +192,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
                   and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed')
                   and data ->> 'outcome' = 'completed' order by seq desc limit 1`,
       ),
+    ofRun: (runId) => runEvents(sql, runId),
     async heads(sessionKeys) {
       const rows = await sql<{ session_id: string; head_seq: number }[]>`
         select session_id, head_seq from agent.sessions_sessions where session_id = any(${[...sessionKeys]}::text[])`;
@@ -224,7 +220,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
 export async function runEvents(sql: Sql, runId: string): Promise<StoredEvent[]> {
   const rows = await sql<EventRow[]>`
     select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events where run_id = ${runId} order by seq`;
-  return rows.map(stored);
+  return rows.map((row) => stored(row));
 }
 
 /** Open text of one run, for its recovery. */
@@ -243,6 +239,9 @@ export async function checkpoint(unit: Unit, sessionKey: string, part: OpenPart,
     from agent.sessions_sessions where session_id = ${sessionKey} and active_run_id = ${part.runId}`;
 }
 
-export async function forgetCheckpoints(unit: Unit, runId: string, partId?: string): Promise<void> {
-  await unit.tx`delete from agent.sessions_checkpoints where run_id = ${runId} and (${partId ?? null}::text is null or part_id = ${partId ?? null})`;
+/** Beside the append that has these parts as a whole. */
+export function forgetCheckpoints(tx: Sql, runId: string, partIds: readonly string[]): Alongside {
+  return tx`, forgotten as (
+      delete from agent.sessions_checkpoints where run_id = ${runId} and part_id = any(${[...partIds]}::text[]) and exists (select from head)
+    )`;
 }

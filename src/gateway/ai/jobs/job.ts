@@ -54,6 +54,14 @@ export interface Job {
   readAt: Date;
 }
 
+/** What a provider makes for a job on its own machines. It is paid for when it is placed, so a job places one. */
+export interface Order {
+  /** Of the catalog: the model that took it, which need not be the one that was asked for. */
+  model: string;
+  /** The provider's own name of it. */
+  id: string;
+}
+
 /** A job that this process has taken. */
 export interface Taken {
   jobId: string;
@@ -65,4 +73,6 @@ export interface Taken {
   holdId: string | null;
   /** Which taking of the job this is; an earlier one may not write its end any more. */
   attempt: number;
+  /** What an earlier taking, or this one, has ordered. */
+  order: Order | null;
 }

@@ -1,6 +1,7 @@
 // Jobs of pictures and films: accepted in one statement, made in the background by whichever process takes them, and
 // ended once. The queue only says that there is work; the truth is the job's row, whose lease tells a process that is
-// busy from one that died, and whose attempt keeps a late comer from writing a second end.
+// busy from one that died, and whose attempt keeps a late comer from writing a second end. What a job has ordered from
+// a provider stands in the row before anybody waits for it, so that no process orders it again.
 import { createBackground } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
@@ -10,25 +11,33 @@ import type { Log } from '../../../kernel/log.ts';
 import type { Hold } from '../../credits/index.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Storage } from '../../../kernel/data/storage.ts';
-import type { Made, Progress } from '../media/model.ts';
+import { isTransient } from '../upstream/retry.ts';
+import type { Fetched, Made, Measured, Progress } from '../media/model.ts';
 import type { JobAddress, JobsStore } from '../store.ts';
-import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Owner, Taken } from './job.ts';
+import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Order, Owner, Taken } from './job.ts';
 import { type Bill, type JobPayments, unpaidJobs } from './payment.ts';
 
 /** Makes what a job asks for. What it throws as a Problem is the job's error. */
-export type Maker = (job: Pick<Taken, 'kind' | 'owner' | 'request'>, work: Work) => Promise<Made[]>;
+export type Maker = (job: Pick<Taken, 'kind' | 'owner' | 'request'>, work: Work) => Promise<(Made | Fetched)[]>;
 
 export interface Work extends Progress {
-  /** What the work has come to cost, told before it is handed over. */
-  costs(bill: Bill): void;
+  /** What the work has come to cost once it is measured, told before it is handed over. */
+  costs(bill: (made: readonly Measured[]) => Bill): void;
+  /** What was ordered for the job before. */
+  order: Order | null;
+  /** Notes what was ordered. Throws when there is nobody to order for any more; the order is given up then. */
+  ordered(order: Order): Promise<void>;
 }
+
+/** Tells a provider that nobody waits for an order any more. */
+export type GiveUp = (order: Order) => Promise<void>;
 
 /** What a job may cost at most, as the catalog has it now. */
 export type Estimate = (job: Pick<Taken, 'kind' | 'owner' | 'request'>) => bigint;
 
 export interface MediaJobs {
   /** Who makes what jobs ask for, and knows what that costs; once, before `start`. */
-  madeBy(maker: Maker, estimate?: Estimate): void;
+  madeBy(maker: Maker, more?: { estimate?: Estimate; giveUp?: GiveUp }): void;
   /** Accepts a job; `within` runs in the transaction that does. Throws 402, and 429 when too many of the owner's are open. */
   create(job: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall }, within: (tx: Tx, jobId: string) => Promise<void>): Promise<string>;
   /** Throws a 404 for a job that is not there or is somebody else's. */
@@ -58,8 +67,10 @@ export interface MediaJobsSettings {
   mostAttempts: number;
   /** Jobs of one owner that wait or run. */
   mostOpen: number;
-  /** One job at most, all its attempts at providers included. */
+  /** One picture's job at most, all its attempts at providers included. */
   deadlineMs: number;
+  /** One film's. */
+  videoDeadlineMs: number;
   keepMediaSeconds: number;
   keepJobsSeconds: number;
   /** Jobs of each kind at once in this process. */
@@ -74,6 +85,7 @@ export const defaultMediaJobsSettings: MediaJobsSettings = {
   mostAttempts: 5,
   mostOpen: 50,
   deadlineMs: 14 * 60_000,
+  videoDeadlineMs: 45 * 60_000,
   keepMediaSeconds: 7 * day,
   keepJobsSeconds: 30 * day,
   concurrency: 8,
@@ -107,13 +119,17 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   const stopping = new AbortController();
   let make: Maker | undefined;
   let estimate: Estimate = () => 0n;
+  let giveUp: GiveUp = async () => {};
   let sweeping: Promise<void> = Promise.resolve();
   let isWanted = Promise.resolve(false);
   let released: Promise<unknown> = Promise.resolve();
 
-  // Well before the queue's own, whose end would be a restart of the job.
-  const policy = { retries: 2, expireSeconds: Math.ceil(settings.deadlineMs / 1000) + 120, concurrency: settings.concurrency };
-  for (const name of Object.values(queueNames)) queue.define<{ jobId: string }>(name, policy, ({ jobId }, context) => perform(jobId, context));
+  const deadlines: Record<JobKind, number> = { image: settings.deadlineMs, video: settings.videoDeadlineMs };
+  for (const kind of Object.keys(queueNames) as JobKind[]) {
+    // Ours comes well before the queue's own, whose end would be a restart of the job.
+    const policy = { retries: 2, expireSeconds: Math.ceil(deadlines[kind] / 1000) + 120, concurrency: settings.concurrency };
+    queue.define<{ jobId: string }>(queueNames[kind], policy, ({ jobId }, context) => perform(jobId, context));
+  }
   queue.define(tidyName, { retries: 0 }, tidy);
   queue.schedule(tidyName, '*/10 * * * *', {});
 
@@ -145,7 +161,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     if (taken === null) return;
     const stop = new AbortController();
     running.set(jobId, stop);
-    const signal = AbortSignal.any([stop.signal, context.signal, AbortSignal.timeout(settings.deadlineMs)]);
+    const signal = AbortSignal.any([stop.signal, context.signal, AbortSignal.timeout(deadlines[taken.kind])]);
     let progress = 0;
     const watch = watchOver(taken, () => progress, stop);
     try {
@@ -155,13 +171,19 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
         await store.noteHold(taken, hold.holdId);
         taken.holdId = hold.holdId;
       }
-      let bill: Bill | undefined;
-      const made = await make(taken, { signal, report: (done) => (progress = Math.min(Math.max(done, progress), 1)), costs: (cost) => (bill = cost) });
-      await finish(taken, made, { hold, bill });
+      let billOf: ((made: readonly Measured[]) => Bill) | undefined;
+      const made = await make(taken, {
+        signal,
+        report: (done) => (progress = Math.min(Math.max(done, progress), 1)),
+        costs: (bill) => (billOf = bill),
+        order: taken.order,
+        ordered: (order) => ordered(taken, order),
+      });
+      await finish(taken, made, { hold, billOf });
     } catch (thrown) {
       if (context.signal.aborted) await store.release(taken);
       else if (!stop.signal.aborted) {
-        await fail(taken, signal.aborted ? tooSlow() : thrown);
+        if (await fail(taken, signal.aborted ? tooSlow() : thrown)) letGo(taken);
         await payments.drop(taken, 'upstream_failed');
       }
     } finally {
@@ -181,26 +203,67 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     return { end: () => clearInterval(timer) };
   }
 
-  async function finish(taken: Taken, made: readonly Made[], { hold, bill }: { hold: Hold | null; bill: Bill | undefined }): Promise<void> {
-    const mediaIds: string[] = [];
+  /** An order that nobody knows of is made for nobody, so it is noted as soon as there is a database for it. */
+  async function ordered(taken: Taken, order: Order): Promise<void> {
+    taken.order = order;
+    for (let tries = 0; ; tries += 1) {
+      try {
+        if (await store.noteOrder(taken, order)) return;
+        break;
+      } catch (error) {
+        if (tries >= mostEndTries) throw error;
+        await clock.sleep(1_000);
+      }
+    }
+    letGo(taken);
+    throw notOurs;
+  }
+
+  /** Gives up what a job has ordered, which no caller waits for. */
+  function letGo({ jobId, order }: { jobId: string; order: Order | null }): void {
+    if (order !== null) background.run(`give up ${jobId}`, () => giveUp(order));
+  }
+
+  async function finish(taken: Taken, made: readonly (Made | Fetched)[], { hold, billOf }: { hold: Hold | null; billOf: ((made: readonly Measured[]) => Bill) | undefined }): Promise<void> {
+    const media: MediaRecord[] = [];
+    const begun: string[] = [];
     let isOurs = false;
     try {
-      for (const [position, { content, mediaType, width, height, durationSeconds }] of made.entries()) {
+      for (const [position, one] of made.entries()) {
         const mediaId = id('med');
-        await store.insertMedia(taken, { mediaId, position, mediaType, width, height, durationSeconds, keepSeconds: unfinishedSeconds });
-        mediaIds.push(mediaId);
-        await storage.put(mediaId, content);
+        await store.insertMedia(taken, { mediaId, position, keepSeconds: unfinishedSeconds });
+        begun.push(mediaId);
+        const { mediaType, width, height, durationSeconds } = await keep(mediaId, one);
+        media.push({ mediaId, mediaType, width, height, durationSeconds });
       }
-      isOurs = await succeed(taken, { mediaIds, hold, bill });
+      isOurs = await succeed(taken, { media, hold, bill: billOf?.(media) });
     } finally {
-      if (!isOurs) await forget(mediaIds);
+      if (!isOurs) await forget(begun);
     }
     log.info({ jobId: taken.jobId, kind: taken.kind, outcome: isOurs ? 'succeeded' : 'too late' }, 'job ended');
   }
 
+  /** Puts what was made into the storage. A film whose way here breaks off is fetched again: it is there, and paid for. */
+  async function keep(mediaId: string, made: Made | Fetched): Promise<Measured> {
+    if ('content' in made) {
+      await storage.put(mediaId, made.content);
+      return made;
+    }
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await storage.put(mediaId, made.open());
+        return made.measured();
+      } catch (error) {
+        const mayPass = error instanceof Problem && (error.code === 'upstream_truncated' || isTransient(error));
+        if (!mayPass || tries >= mostFetches) throw error;
+        await clock.sleep(settings.watchMs);
+      }
+    }
+  }
+
   /** Ends the job and charges for it in one transaction; false when it is no longer ours to end. */
-  async function succeed(taken: Taken, { mediaIds, hold, bill }: { mediaIds: readonly string[]; hold: Hold | null; bill: Bill | undefined }): Promise<boolean> {
-    const made = { mediaIds, keepSeconds: settings.keepMediaSeconds, credits: hold === null ? 0n : (bill?.credits ?? 0n) };
+  async function succeed(taken: Taken, { media, hold, bill }: { media: readonly MediaRecord[]; hold: Hold | null; bill: Bill | undefined }): Promise<boolean> {
+    const made = { media, keepSeconds: settings.keepMediaSeconds, credits: hold === null ? 0n : (bill?.credits ?? 0n) };
     const end = async (tx: Tx) => {
       if (!(await store.succeed(tx, taken, made))) throw notOurs;
     };
@@ -223,11 +286,11 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     }
   }
 
-  async function fail(taken: Taken, thrown: unknown): Promise<void> {
+  async function fail(taken: Taken, thrown: unknown): Promise<boolean> {
     const problem = asProblem(thrown);
     if (problem.kind === 'internal') log.error({ jobId: taken.jobId, err: problem.cause ?? problem }, 'job failed');
     else log.info({ jobId: taken.jobId, kind: taken.kind, code: problem.code, err: problem.cause }, 'job failed');
-    await store.fail(taken, { code: problem.foreignCode ?? problem.code, message: problem.message });
+    return store.fail(taken, { code: problem.foreignCode ?? problem.code, message: problem.message });
   }
 
   async function forget(mediaIds: readonly string[]): Promise<void> {
@@ -257,7 +320,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
         const { leaseSeconds, mostAttempts } = settings;
         const { waiting, failed } = await store.sweep({ leaseSeconds, mostAttempts, error: abandoned });
         for (const { jobId, kind, attempt } of waiting) announce(kind, jobId, attempt);
-        for (const job of failed) await payments.drop(job, 'upstream_failed');
+        for (const job of failed) {
+          letGo(job);
+          await payments.drop(job, 'upstream_failed');
+        }
       } catch (error) {
         log.warn({ err: error }, 'jobs could not be looked over');
       }
@@ -272,9 +338,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   return {
-    madeBy(maker, costs) {
+    madeBy(maker, more = {}) {
       make = maker;
-      if (costs !== undefined) estimate = costs;
+      if (more.estimate !== undefined) estimate = more.estimate;
+      if (more.giveUp !== undefined) giveUp = more.giveUp;
     },
     async create({ kind, owner, request, call = null }: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall | null }, within) {
       const jobId = id('job');
@@ -298,7 +365,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     find,
     async cancel(address) {
       const canceled = await store.cancel(address);
-      if (canceled !== null) await payments.drop(canceled, 'client_closed');
+      if (canceled !== null) {
+        letGo(canceled);
+        await payments.drop(canceled, 'client_closed');
+      }
       const job = await find(address);
       if (job.status === 'canceled') running.get(job.jobId)?.abort(new Error('The job was canceled.'));
       return job;
@@ -330,6 +400,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
 
 // Long enough for a database to come back; the lease is renewed meanwhile.
 const mostEndTries = 60;
+const mostFetches = 3;
 const notOurs = new Error('The job is no longer for this process to end.');
 
 const abandoned: JobError = { code: 'job_abandoned', message: 'The job was begun several times and never came to an end.' };

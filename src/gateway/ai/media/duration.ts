@@ -63,7 +63,12 @@ function oggSeconds(buffer: Buffer): number | null {
 
 function mp4Seconds(buffer: Buffer): number | null {
   const movie = findBox(buffer, 0, buffer.length, 'moov');
-  const header = movie && findBox(buffer, movie.from, movie.to, 'mvhd');
+  return movie && movieSeconds(buffer.subarray(movie.from, movie.to));
+}
+
+/** Seconds by the index of an MP4. */
+export function movieSeconds(buffer: Buffer): number | null {
+  const header = findBox(buffer, 0, buffer.length, 'mvhd');
   if (!header) return null;
   const isLong = buffer.readUInt8(header.from) === 1;
   const scale = buffer.readUInt32BE(header.from + (isLong ? 20 : 12));
@@ -72,7 +77,8 @@ function mp4Seconds(buffer: Buffer): number | null {
   return scale > 0 && length > 0 ? length / scale : null;
 }
 
-function findBox(buffer: Buffer, from: number, to: number, name: string): { from: number; to: number } | null {
+/** The content of the first box of that name between two places. */
+export function findBox(buffer: Buffer, from: number, to: number, name: string): { from: number; to: number } | null {
   for (let at = from; at + 8 <= to; ) {
     const short = buffer.readUInt32BE(at);
     const head = short === 1 ? 16 : 8;

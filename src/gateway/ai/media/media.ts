@@ -10,8 +10,9 @@ import type { Identity } from '../../identity.ts';
 import { ranHeaders, type Attempts, type Task } from '../attempts.ts';
 import { viewOf, type Catalog, type CatalogModel, type View } from '../catalog.ts';
 import { creditsHeader } from '../foreign-calls.ts';
-import type { Job, JobRequest, Owner } from '../jobs/job.ts';
-import type { MediaJobs } from '../jobs/jobs.ts';
+import type { Job, JobKind, JobRequest, Order, Owner } from '../jobs/job.ts';
+import type { MediaJobs, Work } from '../jobs/jobs.ts';
+import type { Bill } from '../jobs/payment.ts';
 import { requirePrice } from '../metering/bound.ts';
 import type { Alongside, Meter, Metering } from '../metering/meter.ts';
 import { dearest, noTokens, priceOf, type Units } from '../metering/price.ts';
@@ -20,23 +21,25 @@ import type { Rates } from '../price.ts';
 import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from '../providers/openai-media.ts';
 import type { ProviderModels } from '../provider-models.ts';
 import type { LocalMedia } from '../providers/local-media.ts';
+import { orderedVideoModel, type VideoLimits } from '../providers/video/ordered.ts';
 import { maxAnswerBytes, readAll } from '../upstream/client.ts';
 import { audioSeconds } from './duration.ts';
 import type { Links } from './links.ts';
-import { readSize, type ImageCall, type ImageModel, type InputFile, type SpeechFormat, type SpeechModel, type TranscriptionModel, type VideoCall, type VideoModel, type VisualModel } from './model.ts';
+import { readSize, type Fetched, type ImageCall, type ImageModel, type InputFile, type Made, type Measured, type OrderedVideoModel, type SpeechFormat, type SpeechModel, type TranscriptionModel, type VideoCall, type VideoModel } from './model.ts';
 import { examinePicture } from './picture.ts';
 
 export interface MediaNeeds {
   catalog: Catalog;
   attempts: Attempts;
   metering: Metering;
-  clock: Pick<Clock, 'monotonicMs'>;
+  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   jobs: MediaJobs;
   links: Links;
   local: LocalMedia;
   providers: Pick<ProviderModels, 'access'>;
   /** To the first byte of an answer, over all attempts. */
   answerMs: number;
+  videoLimits: VideoLimits;
 }
 
 type MediaHandlers = Pick<
@@ -49,16 +52,20 @@ const pollAfterMs = { image: 1_000, video: 2_000 };
 const maxAudioBytes = 25 * 1024 * 1024;
 
 export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
-  const { catalog, attempts, metering, clock, jobs, links, local, providers, answerMs } = needs;
+  const { catalog, attempts, metering, clock, jobs, links, local, providers, answerMs, videoLimits } = needs;
   const access = (model: CatalogModel, firstMs: number | undefined) => providers.access(model, { effort: undefined, firstMs });
 
   function imageModel(model: CatalogModel, firstMs?: number): ImageModel {
     if (model.by.kind === 'local') return found(local.images, model);
     return openAiImageModel(model, access(spoken(model, 'images'), firstMs));
   }
-  function videoModel(model: CatalogModel): VideoModel {
+  function videoModel(model: CatalogModel, firstMs?: number): VideoModel | OrderedVideoModel {
     if (model.by.kind === 'local') return found(local.videos, model);
-    throw unspoken(model, 'videos');
+    return orderedModel(model, firstMs);
+  }
+  function orderedModel(model: CatalogModel, firstMs?: number): OrderedVideoModel {
+    if (model.by.video_format === undefined) throw unspoken(model, 'videos');
+    return orderedVideoModel(model, model.by.video_format, { ...access(model, firstMs), clock, limits: videoLimits });
   }
   function speechModel(model: CatalogModel, firstMs?: number): SpeechModel {
     if (model.by.kind === 'local') return found(local.speech, model);
@@ -90,40 +97,94 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     return metering.open({ requestId, identity, action, signal, log, demand: { units } });
   }
 
+  type Asked = Pick<Work, 'signal' | 'costs'> & { kind: JobKind; view: View; request: JobRequest };
+
+  /** Tells what the work costs when it is measured, on the model that did it. */
+  function bills({ kind, request, costs }: Asked, model: CatalogModel, startedMs: number): void {
+    costs((made): Bill => {
+      const units = unitsMade(kind, request, made);
+      const durationMs = Math.round(clock.monotonicMs() - startedMs);
+      const facts = { action: kind === 'image' ? 'image/create' : 'video', model: model.id, provider: model.provider, tokens: noTokens, units, outcome: 'completed' as const, estimated: false, ttftMs: null, durationMs };
+      return { credits: priceOf(model, { tokens: noTokens, units }), facts };
+    });
+  }
+
+  async function picture(asked: Asked, work: Work): Promise<Made[]> {
+    const startedMs = clock.monotonicMs();
+    const call = imageCall(asked.request as CreateImageRequest);
+    const { answer, model } = await attempts.run(taskOf(asked.view, asked.request.model, 'image', {
+      signal: asked.signal,
+      fits: (one) => checkImage(one, call),
+      call: (one, firstMs) => imageModel(one, firstMs).generate(call, work),
+    }));
+    bills(asked, model, startedMs);
+    return answer;
+  }
+
+  async function film(asked: Asked, work: Work): Promise<(Made | Fetched)[]> {
+    const startedMs = clock.monotonicMs();
+    const call = videoCall(asked.request as unknown as StartVideoRequest);
+    if (work.order !== null) return collect(asked, work.order, work);
+    const placing = new AbortController();
+    const { answer, model } = await attempts.run(taskOf(asked.view, asked.request.model, 'video', {
+      // An order on its way is not cut: nobody would know whether it was taken, and paid for.
+      signal: placing.signal,
+      fits: (one) => checkVideo(one, call),
+      async call(one, firstMs): Promise<Made[] | Order> {
+        asked.signal.throwIfAborted();
+        const runs = videoModel(one, firstMs);
+        return 'order' in runs ? { model: one.id, id: await runs.order(call, placing.signal) } : runs.generate(call, work);
+      },
+    }));
+    if ('id' in answer) {
+      await work.ordered(answer);
+      return collect(asked, answer, work);
+    }
+    bills(asked, model, startedMs);
+    return answer;
+  }
+
+  /** What was ordered, by whichever process and of whichever model. */
+  async function collect(asked: Asked, order: Order, work: Work): Promise<Fetched[]> {
+    const startedMs = clock.monotonicMs();
+    const model = catalog.callable(asked.view, order.model, 'video');
+    const made = await orderedModel(model).collect(order.id, work);
+    bills(asked, model, startedMs);
+    return [made];
+  }
+
   jobs.madeBy(
     async ({ kind, owner, request }, work) => {
-      const startedMs = clock.monotonicMs();
       // Whether the owner may use the model was settled when the job was made.
-      const view = viewOf({ kind: owner.kind });
-      async function generate<Call>(modality: Modality, call: Call, modelOf: (model: CatalogModel, firstMs?: number) => VisualModel<Call>) {
-        const task = taskOf(view, request.model, modality, {
-          signal: work.signal,
-          fits: (model) => modelOf(model).check(call),
-          call: (model, firstMs) => modelOf(model, firstMs).generate(call, work),
-        });
-        const { answer, model } = await attempts.run(task);
-        const units = unitsMade(kind, request, answer);
-        const durationMs = Math.round(clock.monotonicMs() - startedMs);
-        const facts = { action: kind === 'image' ? 'image/create' : 'video', model: model.id, provider: model.provider, tokens: noTokens, units, outcome: 'completed' as const, estimated: false, ttftMs: null, durationMs };
-        work.costs({ credits: priceOf(model, { tokens: noTokens, units }), facts });
-        return answer;
-      }
-      if (kind === 'image') return generate('image', imageCall(request as CreateImageRequest), imageModel);
-      return generate('video', videoCall(request as unknown as StartVideoRequest), videoModel);
+      const asked = { kind, request, view: viewOf({ kind: owner.kind }), signal: work.signal, costs: work.costs };
+      return kind === 'image' ? picture(asked, work) : film(asked, work);
     },
-    ({ kind, owner, request }) => {
-      const units = unitsAsked(kind, request);
-      const prices = catalog.chain(viewOf({ kind: owner.kind }), request.model, kind).map((model) => dearest(model, { input: 0, output: 0, units }));
-      return prices.reduce((most, price) => (price > most ? price : most), 0n);
+    {
+      estimate({ kind, owner, request }) {
+        const units = unitsAsked(kind, request);
+        const prices = catalog.chain(viewOf({ kind: owner.kind }), request.model, kind).map((model) => dearest(model, { input: 0, output: 0, units }));
+        return prices.reduce((most, price) => (price > most ? price : most), 0n);
+      },
+      giveUp: (order) => orderedModel(catalog.callable({ kind: 'admin' }, order.model, 'video')).giveUp(order.id),
     },
   );
+
+  function checkImage(model: CatalogModel, call: ImageCall): void {
+    requireImageInput(model, call);
+    imageModel(model).check(call);
+  }
+
+  function checkVideo(model: CatalogModel, call: VideoCall): void {
+    requireImageInput(model, call);
+    videoModel(model).check(call);
+  }
 
   return {
     'ai.createImage': async (call) => {
       const { identity, body } = call;
       requireFit(catalog.chain(viewOf(identity), body.model, 'image'), (model) => {
         requirePrice(model, ['image']);
-        imageModel(model).check(imageCall(body));
+        checkImage(model, imageCall(body));
       });
       return accept('image', call, body);
     },
@@ -140,7 +201,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       }
       requireFit(catalog.chain(viewOf(identity), body.model, 'video'), (model) => {
         requirePrice(model, ['video_second']);
-        videoModel(model).check(videoCall(body));
+        checkVideo(model, videoCall(body));
       });
       return accept('video', call, body);
     },
@@ -170,7 +231,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       const ran = await meter.run(attempts, taskOf(viewOf(identity), modelId, 'tts', {
         signal,
         async call(model, firstMs) {
-          const answer = await speechModel(model, firstMs).generate({ text, voice, format, speed, language, instructions, signal });
+          const answer = await speechModel(model, firstMs).generate({ text, voice, format, speed, language, instructions, signal: meter.signal });
           // From here on the provider speaks the whole of it, whoever listens.
           meter.uses(units);
           return answer;
@@ -196,7 +257,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       const meter = meterOf(call, 'asr', { audioSecond: most });
       const ran = await meter.run(attempts, taskOf(viewOf(identity), body.model, 'asr', {
         signal,
-        call: (model, firstMs) => transcriptionModel(model, firstMs).generate({ audio, fileName, language: body.language, prompt: body.prompt, signal }),
+        call: (model, firstMs) => transcriptionModel(model, firstMs).generate({ audio, fileName, language: body.language, prompt: body.prompt, signal: meter.signal }),
       }));
       const { text, segments, language, durationSeconds } = ran.answer;
       const isTold = durationSeconds !== null && durationSeconds <= most * beyondBelief + 60;
@@ -275,6 +336,12 @@ function spoken(model: CatalogModel, what: string): CatalogModel {
 
 function unspoken({ id, by }: CatalogModel, what: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', `The model ${id} cannot be called: ${what} of providers of the kind ${by.kind} are not supported.`, { param: 'model' });
+}
+
+function requireImageInput({ id, by, inputs }: CatalogModel, { images }: { images: readonly InputFile[] }): void {
+  // What runs in this process says itself what it takes.
+  if (by.kind === 'local' || images.length === 0 || inputs === undefined || inputs.includes('image')) return;
+  throw new Problem('impossible', 'unsupported_by_model', `The model ${id} does not start from images; it takes ${inputs.join(', ')}.`, { param: 'images' });
 }
 
 function imageCall({ prompt, n, size, aspect_ratio: ratio, seed, images, provider_options: options }: CreateImageRequest): ImageCall {
@@ -357,16 +424,18 @@ const beyondBelief = 8;
 // What models make of themselves when no duration is asked for is shorter.
 const usualVideoSeconds = 10;
 
-function unitsAsked(kind: 'image' | 'video', request: JobRequest): Units {
+function unitsAsked(kind: JobKind, request: JobRequest): Units {
   const { n, duration_seconds: seconds } = request as { n?: number; duration_seconds?: number };
   return kind === 'image' ? { image: n ?? 1 } : { videoSecond: seconds ?? usualVideoSeconds };
 }
 
-/** What was made; pictures that nobody asked for are a present. */
-function unitsMade(kind: 'image' | 'video', request: JobRequest, made: readonly { durationSeconds: number | null }[]): Units {
+/** What was made; pictures that nobody asked for are a present, and so is what a film is longer than it should be. */
+function unitsMade(kind: JobKind, request: JobRequest, made: readonly Measured[]): Units {
   const asked = unitsAsked(kind, request);
   if (kind === 'image') return { image: Math.min(made.length, asked.image ?? 1) };
-  return { videoSecond: made.reduce((sum, { durationSeconds }) => sum + (durationSeconds ?? 0), 0) };
+  const { duration_seconds: limit = Number.POSITIVE_INFINITY } = request as { duration_seconds?: number };
+  // A film that does not tell how long it is counts as long as it was asked for.
+  return { videoSecond: made.reduce((sum, { durationSeconds }) => sum + Math.min(durationSeconds ?? asked.videoSecond ?? 0, limit), 0) };
 }
 
 type Sound = TranscribeAudioRequest | (Omit<TranscribeAudioForm, 'file'> & { file: UploadedFile });

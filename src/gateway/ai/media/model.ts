@@ -42,12 +42,24 @@ export interface Progress {
   report(done: number): void;
 }
 
-/** A picture or a film as bytes. */
-export interface Made extends Size {
-  content: Uint8Array;
+/** What a picture or a film is, told from its own bytes. */
+export interface Measured extends Size {
   mediaType: string;
   /** Null for what stands still. */
   durationSeconds: number | null;
+}
+
+/** A picture or a film as bytes. */
+export interface Made extends Measured {
+  content: Uint8Array;
+}
+
+/** A film that is still where it was made, and too large to be held here: it goes from there into the storage. */
+export interface Fetched {
+  /** Its bytes, from the beginning each time. Throws a Problem where they break off, are too many, or are no film's. */
+  open(): AsyncIterable<Uint8Array>;
+  /** What went by, once it has gone by whole. */
+  measured(): Measured;
 }
 
 export interface VisualModel<Call> {
@@ -58,6 +70,18 @@ export interface VisualModel<Call> {
 
 export type ImageModel = VisualModel<ImageCall>;
 export type VideoModel = VisualModel<VideoCall>;
+
+/** A model whose provider takes an order and makes the film in its own time. An order is paid for when it is placed. */
+export interface OrderedVideoModel {
+  /** Throws what can be known before an order. */
+  check(call: VideoCall): void;
+  /** The name by which the provider knows the order. */
+  order(call: VideoCall, signal: AbortSignal): Promise<string>;
+  /** Waits until the film can be had. */
+  collect(orderId: string, progress: Progress): Promise<Fetched>;
+  /** Tells the provider that nobody waits any more, where it listens to that. */
+  giveUp(orderId: string): Promise<void>;
+}
 
 export type SpeechFormat = 'wav' | 'mp3' | 'opus' | 'aac' | 'flac' | 'pcm';
 

@@ -1,7 +1,6 @@
 // Pictures, speech and recognition at any server that speaks OpenAI's format. What was asked for goes out as it is, so
 // that a provider refuses what it cannot do; the format is three small requests, and the library for it would leave
 // members out that it does not know.
-import { randomUUID } from 'node:crypto';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog.ts';
 import { audioSeconds } from '../media/duration.ts';
@@ -9,9 +8,8 @@ import type { ImageCall, ImageModel, Made, SpeechFormat, SpeechModel, Transcript
 import { examinePicture } from '../media/picture.ts';
 import { refuseMembers } from '../refused-members.ts';
 import { maxAnswerBytes, readAll, type Upstream } from '../upstream/client.ts';
+import { form, type FormField } from './multipart-form.ts';
 import type { ModelAccess } from './sdk-model.ts';
-
-type Field = string | { fileName: string; mediaType: string; content: Uint8Array };
 
 export function openAiImageModel(model: CatalogModel, needs: ModelAccess): ImageModel {
   return {
@@ -24,8 +22,8 @@ export function openAiImageModel(model: CatalogModel, needs: ModelAccess): Image
     async generate(call, { signal }) {
       const members = imageMembers(call, model);
       if (call.images.length === 0) return made(await answerOf('/images/generations', { body: JSON.stringify(members) }, signal));
-      const fields = Object.entries(members).map(([name, value]): [string, Field] => [name, typeof value === 'string' ? value : JSON.stringify(value)]);
-      const files = call.images.map(({ content, mediaType }, index): [string, Field] => ['image[]', { fileName: `image-${index + 1}.${mediaType.split('/')[1]}`, mediaType, content }]);
+      const fields = Object.entries(members).map(([name, value]): [string, FormField] => [name, typeof value === 'string' ? value : JSON.stringify(value)]);
+      const files = call.images.map(({ content, mediaType }, index): [string, FormField] => ['image[]', { fileName: `image-${index + 1}.${mediaType.split('/')[1]}`, mediaType, content }]);
       return made(await answerOf('/images/edits', form([...fields, ...files]), signal));
     },
   };
@@ -86,12 +84,12 @@ export function openAiTranscriptionModel(model: CatalogModel, needs: ModelAccess
   const tellsSegments = /whisper/i.test(model.upstream_model);
   return {
     async generate({ audio, fileName, language, prompt, signal }) {
-      const fields: [string, Field][] = [
+      const fields: [string, FormField][] = [
         ['model', model.upstream_model],
         ['response_format', tellsSegments ? 'verbose_json' : 'json'],
-        ...(tellsSegments ? ([['timestamp_granularities[]', 'segment']] as [string, Field][]) : []),
-        ...(language === undefined ? [] : ([['language', language]] as [string, Field][])),
-        ...(prompt === undefined ? [] : ([['prompt', prompt]] as [string, Field][])),
+        ...(tellsSegments ? ([['timestamp_granularities[]', 'segment']] as [string, FormField][]) : []),
+        ...(language === undefined ? [] : ([['language', language]] as [string, FormField][])),
+        ...(prompt === undefined ? [] : ([['prompt', prompt]] as [string, FormField][])),
         ['file', { fileName, ...audio }],
       ];
       const answer = await jsonAnswer(await send(needs, { path: '/audio/transcriptions', ...form(fields), signal }));
@@ -152,21 +150,6 @@ interface Sent {
 
 function send({ upstream, baseUrl, ...access }: ModelAccess, { path, ...sent }: Sent & { path: string; signal: AbortSignal }): ReturnType<Upstream['send']> {
   return upstream.send({ url: `${baseUrl}${path}`, ...access, ...sent, streams: false });
-}
-
-function form(fields: readonly (readonly [string, Field])[]): Sent {
-  const boundary = `townhall-${randomUUID()}`;
-  const pieces = fields.flatMap(([name, value]) => {
-    const head = `--${boundary}\r\ncontent-disposition: form-data; name="${quoted(name)}"`;
-    if (typeof value === 'string') return [Buffer.from(`${head}\r\n\r\n${value}\r\n`, 'utf8')];
-    return [Buffer.from(`${head}; filename="${quoted(value.fileName)}"\r\ncontent-type: ${value.mediaType}\r\n\r\n`, 'utf8'), value.content, Buffer.from('\r\n')];
-  });
-  return { body: Buffer.concat([...pieces, Buffer.from(`--${boundary}--\r\n`)]), headers: { 'content-type': `multipart/form-data; boundary=${boundary}` } };
-}
-
-// What browsers do with a name, so that none can break out of its quotes.
-function quoted(name: string): string {
-  return name.replaceAll('"', '%22').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
 }
 
 function failed(message: string): Problem {

@@ -1,19 +1,41 @@
 // OpenAI's own models, by its chat-completions format: the one that knows stop sequences and seeds, and that ends a
-// stream with a word. Its responses format is passed through (passthrough.ts), not translated to.
+// stream with a word. A call with tools of OpenAI's own goes by its responses format, since the other has none of them.
 import type { CatalogModel } from '../catalog.ts';
-import type { LanguageModel } from '../model.ts';
-import { type ModelAccess, sdkModel } from './sdk-model.ts';
+import type { LanguageModel, ModelCall } from '../model.ts';
+import { type ModelAccess, sdkModel, type Spoke } from './sdk-model.ts';
+
+// The package knows by its name whether a model reasons; the catalog knows better of those that it has not met.
+const effort: Spoke['effort'] = (reasoningEffort) => ({ own: { openai: { reasoningEffort, forceReasoning: true } } });
 
 export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageModel {
-  return sdkModel(
-    model,
-    {
-      keyHeader: 'authorization',
-      endRule: 'done',
-      load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).chat(model.upstream_model),
-      // The package knows by its name whether a model reasons; the catalog knows better of those that it has not met.
-      effort: (reasoningEffort) => ({ own: { openai: { reasoningEffort, forceReasoning: true } } }),
+  const chat: Spoke = {
+    keyHeader: 'authorization',
+    endRule: 'done',
+    load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).chat(model.upstream_model),
+    effort,
+  };
+  const responses: Spoke = {
+    keyHeader: 'authorization',
+    endRule: 'responses',
+    load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).responses(model.upstream_model),
+    effort,
+  };
+  const runs = (call: ModelCall): [LanguageModel, ModelCall] =>
+    call.tools?.some(({ type }) => type === 'provider') === true ? [sdkModel(model, responses, access), unkept(call)] : [sdkModel(model, chat, access), call];
+
+  return {
+    generate(call) {
+      const [chosen, made] = runs(call);
+      return chosen.generate(made);
     },
-    access,
-  );
+    stream(call) {
+      const [chosen, made] = runs(call);
+      return chosen.stream(made);
+    },
+  };
+}
+
+// This format keeps answers at the provider unless it is told not to; the other does not, and callers know of one.
+function unkept(call: ModelCall): ModelCall {
+  return { ...call, providerOptions: { ...call.providerOptions, openai: { store: false, ...call.providerOptions?.['openai'] } } };
 }

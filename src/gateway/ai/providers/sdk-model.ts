@@ -26,11 +26,12 @@ export interface ModelAccess {
   made: MadeModels;
 }
 
-/** A package's model compiles its schemas when it is made, which costs more than a call: one is kept for each entry. */
-export type MadeModels = WeakMap<CatalogModel, MadeModel>;
+/** A package's model compiles its schemas when it is made, which costs more than a call: one a format is kept. */
+export type MadeModels = WeakMap<CatalogModel, MadeModel[]>;
 
 interface MadeModel {
   baseUrl: string;
+  endRule: EndRule;
   sdk: Promise<LanguageModelV4>;
   /** The calls that have not reached the transport yet, by the number that they carry as a header. */
   calls: Map<string, { access: ModelAccess; streams: boolean; signal: AbortSignal }>;
@@ -112,8 +113,8 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
 }
 
 function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAccess): MadeModel {
-  const before = made.get(model);
-  if (before?.baseUrl === baseUrl) return before;
+  const before = made.get(model)?.find((one) => one.baseUrl === baseUrl && one.endRule === spoke.endRule);
+  if (before !== undefined) return before;
   const calls: MadeModel['calls'] = new Map();
   const send: typeof globalThis.fetch = async (url, init) => {
     const headers = new Headers(init?.headers);
@@ -123,8 +124,9 @@ function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAc
     return transport({ url: url as string, body: init?.body as string, headers: formatHeaders(spoke, headers), streams, signal }, { spoke, access });
   };
   const sdk = spoke.load({ baseURL: baseUrl, apiKey: 'held by the transport', fetch: send });
-  const fresh: MadeModel = { baseUrl, sdk, calls, count: 0 };
-  made.set(model, fresh);
+  const fresh: MadeModel = { baseUrl, endRule: spoke.endRule, sdk, calls, count: 0 };
+  // Of a provider that has moved, nothing is kept.
+  made.set(model, [...(made.get(model) ?? []).filter((one) => one.baseUrl === baseUrl), fresh]);
   // A failure to load is not kept.
   sdk.catch(() => made.delete(model));
   return fresh;

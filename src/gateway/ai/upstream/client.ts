@@ -6,6 +6,7 @@ import type * as Undici from 'undici';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import { publicLookup, requirePublicUrl } from './public-address.ts';
 import { ConnectionFailure, refusalProblem } from './refusal.ts';
 
 /** Deadlines of one call to a provider, in milliseconds. */
@@ -43,8 +44,14 @@ export interface UpstreamRequest {
   keyHeader?: 'authorization' | 'x-api-key' | 'x-goog-api-key' | undefined;
   /** Headers that belong to the format, such as its version, or its media type where that is not JSON. */
   headers?: Readonly<Record<string, string>> | undefined;
-  body: string | Uint8Array;
+  /** POST where nothing is said. */
+  method?: 'GET' | 'POST' | 'DELETE' | undefined;
+  body?: string | Uint8Array | undefined;
   streams: boolean;
+  /** Whether the address is the provider's word and not the operator's: only public ones are followed then. */
+  isForeign?: boolean | undefined;
+  /** Whether an answer that names another place is wanted; it is a failure otherwise. */
+  mayMove?: boolean | undefined;
   /** Longer or shorter than the usual one, for a model that asks for it. */
   idleMs?: number | undefined;
   /** What is left of the deadline for the first byte, where an earlier attempt has used some of it. */
@@ -57,12 +64,16 @@ export interface UpstreamAnswer {
   mediaType: string;
   /** To be read once. Throws a Problem when the provider breaks off or is silent for too long. */
   body: AsyncIterable<Uint8Array>;
+  /** Where it is instead, for a request that `mayMove`; the body says nothing then, and is not to be read. */
+  movedTo?: string | undefined;
   /** Gives the answer up; needed only where its body is not read. */
   abort(): void;
 }
 
 export interface Upstream {
   send(request: UpstreamRequest): Promise<UpstreamAnswer>;
+  /** What a failure becomes that a provider tells of in an answer which is a success: the same as by its status. */
+  refusal(request: Pick<UpstreamRequest, 'url' | 'apiKey'>, said: { status: number; message?: string | undefined; code?: string | undefined }): Problem;
   close(): Promise<void>;
 }
 
@@ -94,7 +105,14 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
   let opened: ReturnType<typeof open> | undefined;
   async function open() {
     const undici = await import('undici');
-    return { request: undici.request, dispatcher: createAgent(undici, needs) };
+    const dispatcher = createAgent(undici, needs);
+    let toAnyone: Undici.Dispatcher | undefined;
+    return {
+      request: undici.request,
+      dispatcher,
+      publicDispatcher: () => (toAnyone ??= createAgent(undici, needs, 'public')),
+      close: () => Promise.all([dispatcher.destroy(), toAnyone?.destroy()]),
+    };
   }
 
   // What failed at a provider is for its operator to see; the caller's own going away is not.
@@ -123,12 +141,14 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
     cut.signal.addEventListener('abort', release, { once: true });
     try {
       opened ??= open();
-      const { request, dispatcher } = await opened;
+      const { request, dispatcher, publicDispatcher } = await opened;
+      const { method = 'POST', isForeign = false } = sent;
+      if (isForeign) requirePublicUrl(sent.url);
       const response = await request(sent.url, {
-        method: 'POST',
-        dispatcher,
-        headers: headersOf(sent, needs.traceparent?.()),
-        body: sent.body,
+        method,
+        dispatcher: isForeign ? publicDispatcher() : dispatcher,
+        headers: headersOf(sent, isForeign ? undefined : needs.traceparent?.()),
+        body: sent.body ?? null,
         signal: cut.signal,
         // Ours are finer: undici counts in seconds, and does not tell a slow reader from a silent provider.
         headersTimeout: 0,
@@ -136,10 +156,12 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
       });
       // A body that is destroyed before anyone reads it would otherwise be an uncaught error.
       response.body.on('error', () => {});
-      if (response.statusCode < 200 || response.statusCode > 299) throw await refusal(response, sent);
+      const moved = sent.mayMove === true ? placeNamed(response) : undefined;
+      if (moved === undefined && (response.statusCode < 200 || response.statusCode > 299)) throw await refusal(response, sent);
       const idleMs = sent.idleMs ?? timeouts.idleMs;
       const body = pieces(response, { cut, first, idleMs, release, noted: (thrown) => noted(thrown, sent) });
-      return { mediaType: mediaTypeOf(response.headers['content-type']), body, abort: () => cut.abort(new Error('given up')) };
+      const abort = () => cut.abort(new Error('given up'));
+      return { mediaType: mediaTypeOf(response.headers['content-type']), body, abort, ...(moved === undefined ? {} : { movedTo: new URL(moved, sent.url).href }) };
     } catch (error) {
       release();
       throw noted(failure(error, cut.signal, 'before'), sent);
@@ -149,32 +171,36 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
   async function refusal(response: Undici.Dispatcher.ResponseData, sent: UpstreamRequest): Promise<Problem> {
     const retryAfter = response.headers['retry-after'];
     const body = await refusalText(response.body);
-    return refusalProblem({
-      status: response.statusCode,
-      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
-      body,
-      hide: (text) => hide(withoutParts(text, [sent.apiKey, new URL(sent.url).host, new URL(sent.url).hostname])),
-      now: clock.now(),
-    });
+    return refusalProblem({ status: response.statusCode, retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter, body, hide: hiding(sent), now: clock.now() });
+  }
+
+  function hiding({ apiKey, url }: Pick<UpstreamRequest, 'apiKey' | 'url'>): (text: string) => string {
+    const { host, hostname } = new URL(url);
+    return (text) => hide(withoutParts(text, [apiKey, host, hostname]));
   }
 
   return {
     send,
-    close: async () => (await opened)?.dispatcher.destroy(),
+    refusal: (sent, { status, message, code }) => refusalProblem({ status, retryAfter: undefined, body: JSON.stringify({ error: { message, code } }), hide: hiding(sent), now: clock.now() }),
+    async close() {
+      await (await opened)?.close();
+    },
   };
 }
 
-function createAgent(undici: typeof Undici, { timeouts, proxies }: UpstreamNeeds): Undici.Dispatcher {
-  const options: Undici.Agent.Options = { connect: { timeout: timeouts.connectMs }, allowH2: false, keepAliveTimeout: 30_000 };
-  const { https, http, none } = proxies;
-  if (https === undefined && http === undefined) return new undici.Agent(options);
+function createAgent(undici: typeof Undici, { timeouts, proxies: { https, http, none } }: UpstreamNeeds, reach: 'anything' | 'public' = 'anything'): Undici.Dispatcher {
+  const isProxied = https !== undefined || http !== undefined;
+  // Behind a proxy it is the proxy that looks names up, and everything on a provider's word goes by it.
+  const guard = reach === 'public' && !isProxied ? { lookup: publicLookup } : {};
+  const options: Undici.Agent.Options = { connect: { timeout: timeouts.connectMs, ...guard }, allowH2: false, keepAliveTimeout: 30_000 };
+  if (!isProxied) return new undici.Agent(options);
   // Empty texts rather than nothing: for what is absent this agent would look into the process's environment.
-  return new undici.EnvHttpProxyAgent({ ...options, httpsProxy: https ?? '', httpProxy: http ?? '', noProxy: none ?? '' });
+  return new undici.EnvHttpProxyAgent({ ...options, httpsProxy: https ?? '', httpProxy: http ?? '', noProxy: reach === 'public' ? '' : (none ?? '') });
 }
 
-function headersOf({ apiKey, keyHeader = 'authorization', headers, streams }: UpstreamRequest, traceparent: string | undefined): Record<string, string> {
+function headersOf({ apiKey, keyHeader = 'authorization', headers, body, streams }: UpstreamRequest, traceparent: string | undefined): Record<string, string> {
   return {
-    'content-type': 'application/json',
+    ...(body === undefined ? {} : { 'content-type': 'application/json' }),
     accept: streams ? 'text/event-stream' : 'application/json',
     ...headers,
     'accept-encoding': 'identity',
@@ -182,6 +208,11 @@ function headersOf({ apiKey, keyHeader = 'authorization', headers, streams }: Up
     ...(traceparent === undefined ? {} : { traceparent }),
     ...(apiKey === undefined ? {} : { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey }),
   };
+}
+
+function placeNamed({ statusCode, headers }: Undici.Dispatcher.ResponseData): string | undefined {
+  const { location } = headers;
+  return [301, 302, 303, 307, 308].includes(statusCode) && typeof location === 'string' && URL.canParse(location, 'http://any.invalid') ? location : undefined;
 }
 
 function deadline(ms: number, cut: AbortController): NodeJS.Timeout {

@@ -98,6 +98,7 @@ export async function* providerEvents(body: AsyncIterable<Uint8Array>, maxEventB
         first = false;
         const meaning = meaningOf(event, rule);
         if (meaning === 'failure') throw reportedError(undefined);
+        if (meaning === 'early') throw truncated();
         ended = meaning === 'end';
         if (ended) event.isEnd = true;
         events.push(event);
@@ -115,7 +116,11 @@ export async function* providerEvents(body: AsyncIterable<Uint8Array>, maxEventB
     if (failure !== undefined) throw failure;
   }
   if (mayEnd && splitter.heldBytes() === 0) return;
-  throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider ended its answer before it was complete.');
+  throw truncated();
+}
+
+function truncated(): Problem {
+  return new Problem('upstream_failed', 'upstream_truncated', 'The model provider ended its answer before it was complete.');
 }
 
 /** The events of a chat-completions stream. */
@@ -125,8 +130,10 @@ export function chatEvents(body: AsyncIterable<Uint8Array>, maxEventBytes: numbe
 
 const lastResponseEvents = new Set(['response.completed', 'response.incomplete', 'response.failed', 'response.cancelled']);
 
-function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'reason' | 'failure' | undefined {
+function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'early' | 'reason' | 'failure' | undefined {
   if (rule === 'done') return data.kind === 'done' ? 'end' : undefined;
+  // No word of these formats, though some servers add it behind their end. Before that, clients would take it for one.
+  if (data.kind === 'done') return rule === 'gemini' ? undefined : 'early';
   if (data.kind !== 'object') return undefined;
   if (rule === 'gemini') return /"(?:finishReason|blockReason)"/.test(bytes.toString('latin1')) ? 'reason' : undefined;
   const type = data.members.find((member) => member.name === 'type');

@@ -1,0 +1,24 @@
+// What commands ask of the server that holds an embedded database, which no other process can open: how it stands, and a
+// copy of it. Both surfaces answer the same, so that one command can look after either.
+import { writeFile } from 'node:fs/promises';
+import type { ControlHandler } from '../control.ts';
+import type { Database } from './database.ts';
+import { databaseFacts, type DatabaseFacts } from './database-facts.ts';
+
+export interface DatabaseControls extends Record<string, ControlHandler> {
+  'db.facts': () => Promise<DatabaseFacts>;
+  'db.backup': ControlHandler;
+}
+
+export function databaseControls(database: Database, migrations: { schema: string; directory: string }): DatabaseControls {
+  return {
+    'db.facts': () => databaseFacts(database, migrations),
+    // Into a file that the command has made: whoever may use the socket may read the data.
+    'db.backup': async (input) => {
+      const bytes = await database.dump?.();
+      if (bytes === undefined) throw new Error('This engine has a program of its own for backups.');
+      await writeFile((input as { file: string }).file, bytes, { flag: 'r+' });
+      return { bytes: bytes.byteLength };
+    },
+  };
+}

@@ -1,0 +1,100 @@
+// The scripts for the shells, each loaded by its own shell and asked as with the tab key. A shell that is not here is
+// skipped, which is said aloud.
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { commands } from '../../src/cli/commands.ts';
+import { townhall } from './townhall.ts';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-completions-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+const fileOf = { bash: 'townhall.bash', zsh: '_townhall', fish: 'townhall.fish' };
+type Shell = keyof typeof fileOf;
+
+/** Runs a program of the shell, without anybody's own settings. */
+function inShell(shell: Shell, given: readonly string[]): string[] {
+  const plain = { bash: ['--norc'], zsh: ['-f'], fish: ['--no-config'] }[shell];
+  const env = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder, TERM: 'dumb' };
+  return execFileSync(shell, [...plain, ...given], { cwd: folder, env, encoding: 'utf8', timeout: 20_000 }).split('\n').filter((line) => line !== '');
+}
+
+// In a terminal of its own, where what the completion finds is printed where it would be shown.
+const zshProgram = `
+zmodload zsh/zpty
+zpty asked zsh -f -i
+zpty -w asked 'PROMPT=; stty -echo; autoload -U compinit'
+if [[ $2 == sourced ]]; then zpty -w asked 'compinit -D -u; source ./_townhall'; else zpty -w asked 'fpath=($PWD $fpath); compinit -D -u'; fi
+zpty -w asked '
+  compadd() {
+    if [[ \${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]]; then builtin compadd "$@"; return; fi
+    local -a hits
+    builtin compadd -A hits "$@"
+    [[ -n $hits ]] && print -l -- "HIT "$^hits
+  }
+  finish() { print DONE; exit }
+  comppostfuncs=(finish)
+  bindkey "^I" complete-word
+  print READY'
+while zpty -r asked line; do [[ $line == *READY* && $line != *print* ]] && break; done
+zpty -w -n asked "$1"$'\\t'
+while zpty -r asked line; do
+  line=\${line%%$'\\r\\n'}
+  [[ $line == *HIT* ]] && print -r -- \${line##*HIT }
+  [[ $line == *DONE* ]] && break
+done
+`;
+
+/** What the tab key offers behind the line. */
+const offered: Record<Shell, (line: string) => string[]> = {
+  bash(line) {
+    const words = line.split(' ');
+    const program = `source ./townhall.bash; COMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _townhall; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    return inShell('bash', ['-c', program]);
+  },
+  zsh: (line) => inShell('zsh', ['-c', zshProgram, 'zsh', line]),
+  // A word and what it means, with a tab between.
+  fish: (line) => inShell('fish', ['-c', `source ./townhall.fish; complete -C '${line}'`]).map((word) => word.split('\t')[0] ?? ''),
+};
+
+describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell) => {
+  const isHere = ['/usr/local/bin', '/usr/bin', '/bin'].some((path) => existsSync(join(path, shell)));
+  if (!isHere) console.warn(`SKIPPED: there is no ${shell} here, so nobody loads its completions.`);
+
+  beforeAll(async () => {
+    const run = townhall(['completions', shell], { cwd: folder });
+    expect(await run.ended).toBe(0);
+    await writeFile(join(folder, fileOf[shell]), run.screen());
+    await writeFile(join(folder, 'a-file'), '');
+  });
+
+  test.skipIf(!isHere).each<[string, string[]]>([
+    ['townhall ', Object.keys(commands)],
+    ['townhall de', ['deploy']],
+    ['townhall db ', ['migrate', 'backup', 'restore']],
+    ['townhall city ', ['status', 'stop', 'start', 'run', 'rollback', 'logs']],
+    ['townhall agent token c', ['create']],
+    ['townhall admin ', ['setup', 'reset', 'token']],
+    ['townhall gateway --met', ['--metrics-host', '--metrics-port']],
+    ['townhall db backup FILE --da', ['--data-dir', '--database-path', '--database-url']],
+    ['townhall --', ['--help', '--version']],
+  ])('offers behind "%s" what the help has', (line, words) => {
+    expect(offered[shell](line).sort()).toEqual([...words].sort());
+  });
+
+  // In bash it is an option of the function, which only a terminal looks at.
+  test.skipIf(!isHere || shell === 'bash')('offers files where no word of its own can stand', () => {
+    expect(offered[shell]('townhall db backup a-f')).toEqual(['a-file']);
+    expect(offered[shell]('townhall db a-f')).toEqual([]);
+  });
+
+  test.runIf(isHere && shell === 'zsh')('is known after "source" as well', () => {
+    expect(inShell('zsh', ['-c', zshProgram, 'zsh', 'townhall db m', 'sourced'])).toEqual(['migrate']);
+  });
+});
