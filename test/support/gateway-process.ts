@@ -7,7 +7,6 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 
-keepStreamsYoung();
 const redactor = createRedactor();
 const config = readGatewayConfig({}, process.env);
 const log = createLog({ level: config.logLevel, redactor, write: (line) => void process.stderr.write(line) });
@@ -16,6 +15,7 @@ const gateway = await createGateway(config, { env: process.env, log, redactor, c
 await gateway.database.sql`
   insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1:43127') on conflict do nothing`;
 const { url } = await gateway.listen();
+keepStreamsYoung();
 const { userToken } = await gateway.issueLocalToken();
 process.stdout.write(`${JSON.stringify({ msg: 'listening', url, userToken })}\n`);
 process.once('SIGTERM', () => void gateway.close());

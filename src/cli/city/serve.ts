@@ -24,7 +24,6 @@ export async function serveSupervised(env: Readonly<Record<string, string | unde
       case 'start': {
         const { project, stateDirectory, socket, url } = question.input;
         const config = readGatewayConfig({}, env);
-        keepStreamsYoung();
         const redactor = createRedactor();
         const log = createLog({ level: config.logLevel, redactor });
         gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project: await openProject(project, stateDirectory) });
@@ -34,6 +33,7 @@ export async function serveSupervised(env: Readonly<Record<string, string | unde
       case 'adopt':
         await required().listen({ fd: listeningFd, url: question.input.url });
         announceListening(question.input.url);
+        keepStreamsYoung();
         return;
       case 'record':
         await required().recordCity(question.input);

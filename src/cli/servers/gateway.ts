@@ -30,12 +30,12 @@ export const gatewayCommand: Command = {
     ].join('\n'),
   async run({ arguments: given, env }) {
     const config = readGatewayConfig(parseFlags(given, { flags: flagsOf(gatewaySettings) }).flags, env);
-    keepStreamsYoung();
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
     const project = config.project === undefined ? undefined : await openProject(config.project);
     const gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project });
     const { url } = await gateway.listen();
+    keepStreamsYoung();
     return untilStopped(() => announceListening(url), () => gateway.close(parting));
   },
 };

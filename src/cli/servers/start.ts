@@ -17,7 +17,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError, describeSettings } from '../../kernel/settings.ts';
 import { flagsOf, parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
-import { keepStreamsYoung, keepYoungSmall } from './heap.ts';
+import { keepStreamsYoung } from './heap.ts';
 import { untilStopped } from './until-stopped.ts';
 import { version } from '../version.ts';
 import { welcome } from './welcome.ts';
@@ -47,8 +47,6 @@ export const startCommand: Command = {
 
     input.print(`Townhall ${version}, local edition`);
     const progress = (step: string): void => input.print(`  ${step} …`);
-    keepStreamsYoung();
-    keepYoungSmall();
     // As the agent's own command does: its database is opened while the gateway is put together.
     const agentEnv = { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env };
     const opening = openAgentDatabase(readAgentData({}, agentEnv), log);
@@ -65,6 +63,7 @@ export const startCommand: Command = {
       const wholeEnv = { ...agentEnv, AGENT_GATEWAY_URL: gatewayUrl };
       agent = await createAgent(readAgentConfig({}, wholeEnv), { log, redactor, env: wholeEnv, version, opening });
       const { url: agentUrl } = await agent.listen();
+      keepStreamsYoung();
       const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
       const screen = welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined });
       return await untilStopped(() => screen.forEach((line) => input.print(line)), () => stop(input, gateway as Gateway, agent));
