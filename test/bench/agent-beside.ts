@@ -22,6 +22,8 @@ if (values.help) {
   process.exit(0);
 }
 const peer = values.peer ?? process.env['TOWNHALL_BENCH_PEER'];
+/** Turns, and sessions made, before anything is measured in a visit. */
+const warmings = 20;
 const [rounds, wantedEvents, idleSessions] = [Number(values.rounds), Number(values.events), Number(values.sessions)] as [number, number, number];
 
 // What each row is on either side, and the target that is ours alone.
@@ -75,14 +77,14 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
     }
   };
   if (!isFirst) note('start with data → first 200 on health, ms', running.startedMs);
-  // The first of everything is slower on both sides and is nobody's figure.
+  // What runs for the first times is slower on both sides and is nobody's figure: a server stays up for weeks.
   const warm = await running.create();
-  await running.turn(warm, 'TOK=1');
-  await times(20, () => running.create());
+  await times(warmings, () => running.turn(warm, 'TOK=1'));
+  await times(warmings, () => running.create());
 
   await measure('create a session, one client, ms', async () => median(await times(100, () => running.create())));
   await measure('create, 16 clients, ms each of them', async () => {
-    const rest = Math.max(16, isFirst ? idleSessions - 121 : 160);
+    const rest = Math.max(16, isFirst ? idleSessions - 101 - warmings : 160);
     const each = Math.ceil(rest / 16);
     return (await timed(() => Promise.all(Array.from({ length: 16 }, () => times(each, () => running.create()))))) / (each * 16);
   });
