@@ -1,8 +1,8 @@
 // A conversation as it grows: follows a session, folds its events into UIMessages and draws them, without a framework.
 // Run it beside `npm start`, in as many terminals as you like:
 //
-//   node examples/agent-follow.ts --session demo                       follows until Ctrl-C
-//   node examples/agent-follow.ts --session demo "Tell me a story"     says something, and follows until it is answered
+//   npx node examples/agent-follow.ts --session demo                       follows until Ctrl-C
+//   npx node examples/agent-follow.ts --session demo "Tell me a story"     says something, and follows until it is answered
 //
 // All see the same. One that is killed and started again with --after SEQ, or with nothing, misses nothing.
 import { readFile } from 'node:fs/promises';

@@ -45,7 +45,6 @@ const selection: SelectedProvider[] = [
   {
     entry: {
       id: 'openai', name: 'OpenAI', kind: 'openai', api_key_env: 'OPENAI_API_KEY', usage: 'ask', output_limit_member: 'max_completion_tokens',
-      unpriced_members: ['service_tier', 'web_search_options'],
     },
     prices: 'openai',
     parameters: 'openai',
@@ -64,7 +63,6 @@ const selection: SelectedProvider[] = [
   {
     entry: {
       id: 'anthropic', name: 'Anthropic', kind: 'anthropic', api_key_env: 'ANTHROPIC_API_KEY', usage: 'none', output_limit_member: 'max_tokens',
-      unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers'],
     },
     prices: 'anthropic',
     parameters: 'anthropic',
@@ -77,7 +75,7 @@ const selection: SelectedProvider[] = [
     ],
   },
   {
-    entry: { id: 'google', name: 'Google', kind: 'google', api_key_env: 'GOOGLE_API_KEY', usage: 'none', output_limit_member: 'maxOutputTokens', unpriced_members: ['serviceTier', 'cachedContent'] },
+    entry: { id: 'google', name: 'Google', kind: 'google', api_key_env: 'GOOGLE_API_KEY', usage: 'none', output_limit_member: 'maxOutputTokens' },
     prices: 'google',
     parameters: 'google',
     source: 'https://ai.google.dev/gemini-api/docs/pricing',
@@ -270,7 +268,7 @@ export function curatedCatalog(day: string): object {
 }
 
 /** Where the file lies. */
-export const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai', 'catalog.json');
+const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai', 'catalog.json');
 
 if (import.meta.main) {
   const { values } = parseArgs({ options: { date: { type: 'string' } } });

@@ -111,7 +111,7 @@ function renderPages(from: string, references: readonly Reference[]): { pages: P
   const pages = [...texts].map(([source, markdown]) => render(markdown, source, `guides/${path.basename(source, '.md')}.html`));
   // Where to go next is what the navigation says here.
   const [first = ''] = readme.split(/^## Where to go next$/m);
-  pages.push(render(first.replace(/^# .*$/m, '# Start'), 'README.md', 'start.html'));
+  pages.push(render(first.replace(/^# .*$/m, '# What it is'), 'README.md', 'start.html'));
   pages.push(render(writeProblemCodes(references.map(({ document }) => document)), 'docs/guides/error-codes.md', 'guides/error-codes.html'));
   const list = examples.map((name) => `- [${name}](${name})`).join('\n');
   pages.push(render(`# Examples\nWhole programs, typechecked with everything else.\n\n${list}\n`, 'examples/README.md', 'examples/index.html'));

@@ -9,7 +9,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { runNode } from './generate/tools.ts';
 import { inspectTarball } from './pack/inspect.ts';
-import { serverManifest } from './pack/manifest.ts';
+import { serverManifest, serverNode } from './pack/manifest.ts';
 import { runNpm } from './pack/npm.ts';
 import { shippedFiles } from './pack/shipped-files.ts';
 import { thirdPartyNotice } from './pack/third-party.ts';
@@ -20,8 +20,15 @@ const { values: options } = parseArgs({
   allowNegative: true,
 });
 
-// Some of what we use is still called experimental by Node 22, which is of no use to whoever runs the command.
+// An older Node would only say which of its modules lacks what. Some of what we use is still called experimental by Node
+// 22, which is of no use to whoever runs the command.
 const commandFile = `#!/usr/bin/env node
+const [major, minor] = process.versions.node.split('.').map(Number);
+const [leastMajor, leastMinor] = '${serverNode}'.split('.').map(Number);
+if (major < leastMajor || (major === leastMajor && minor < leastMinor)) {
+  process.stderr.write(\`townhall: this is Node \${process.versions.node}; install Node ${serverNode} or newer.\\n\`);
+  process.exit(1);
+}
 process.removeAllListeners('warning');
 process.on('warning', (warning) => {
   if (warning.name !== 'ExperimentalWarning') process.stderr.write(\`\${warning.stack ?? warning.message}\\n\`);

@@ -211,6 +211,12 @@ describe('who may import whom', () => {
       "import { a } from './generated/index.ts';\nimport { createParser } from 'eventsource-parser';",
   });
   refuses(
+    'keeps the event parser to the clients',
+    'imports',
+    'src/kernel/http/sse.ts',
+    "import { createParser } from 'eventsource-parser';",
+  );
+  refuses(
     'keeps a client from src',
     'imports',
     'clients/gateway/src/client.ts',
@@ -276,7 +282,6 @@ describe('one door a dependency', () => {
     '@electric-sql/pglite',
     'pg-boss',
     'pino',
-    'eventsource-parser',
   ]) {
     refuses(`keeps ${name} behind its door`, 'doors', 'src/gateway/ai/ai.ts', `import type { X } from '${name}';`);
   }

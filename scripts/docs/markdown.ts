@@ -92,7 +92,8 @@ function plainText(markdown: string): string {
   return markdown
     .replaceAll(/<!--[\s\S]*?-->/g, ' ')
     .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-    .replaceAll(/[`*|]|```\w*/g, '')
+    .replaceAll(/^\|(?:\s*:?-{3,}:?\s*\|)+$/gm, '')
+    .replaceAll(/```\w*|[`*|]/g, '')
     .replaceAll(/\s+/g, ' ')
     .trim();
 }

@@ -14,14 +14,18 @@ const policy = [
 ].join('; ');
 
 /** What the head of every page of the portal begins with: the policy, and an icon so that none is asked for. */
-export const sealedHead = `<meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
+const sealedHead = `<meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
 
 /** The same for pages of our own, whose style, script and index are files beside them, opened from a server or from a disk. */
 const ownPolicy = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' data: file:; base-uri 'none'; form-action 'none'";
 export const ownHead = `<meta http-equiv="Content-Security-Policy" content="${ownPolicy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
 
+const wayBack = '<div style="background:#1c2430;padding:.35rem 1.5rem;font:15px system-ui,sans-serif"><a href="index.html" style="color:#fff">Townhall: guides and search</a></div>';
+
 const replacements: readonly { what: string; from: RegExp; to: string }[] = [
   { what: 'the head of the page', from: /<head>/, to: `<head>${sealedHead}` },
+  // Redoc knows of no page beside its own.
+  { what: 'the body of the page', from: /<body>/, to: `<body>${wayBack}` },
   // The logo hides itself when it does not load; the words beside it then have to name the maker.
   { what: 'the logo', from: /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(?:-full)?\.svg/g, to: 'data:,' },
   { what: 'the words beside the logo', from: /API docs by(?! Redoc)/g, to: 'API docs by Redoc' },

@@ -12,7 +12,8 @@ interface Manifest extends Record<string, unknown> {
 }
 
 /** What undici and type stripping need, which is what a project's entry needs. */
-export const serverEngines = { node: '>=22.19' };
+export const serverNode = '22.19';
+const serverEngines = { node: `>=${serverNode}` };
 
 export function serverManifest(root: string): Manifest {
   const own = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as Manifest;

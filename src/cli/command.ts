@@ -18,6 +18,8 @@ export interface CommandInput {
   env: Readonly<Record<string, string | undefined>>;
   /** Writes one line to standard output. */
   print(line: string): void;
+  /** Whether somebody still reads what is printed; for what would go on printing for ever. */
+  isHeard(): boolean;
   /** Writes one line to standard error. */
   complain(line: string): void;
 }
@@ -38,13 +40,26 @@ export function parseFlags(given: readonly string[], known: { flags: readonly st
   for (const flag of known.flags) options[flag] = { type: 'string', multiple: known.repeatable?.includes(flag) ?? false };
   for (const name of known.switches ?? []) options[name] = { type: 'boolean' };
   try {
-    const { values, positionals } = parseArgs({ args: [...given], options, allowPositionals: true, strict: true });
+    const { values, positionals, tokens } = parseArgs({ args: [...given], options, allowPositionals: true, strict: true, tokens: true });
+    const seen = new Set<string>();
+    for (const { name } of tokens.filter((token) => token.kind === 'option')) {
+      if (seen.has(name) && options[name]?.multiple === false) throw new SettingError(`the option --${name} is given twice.`);
+      seen.add(name);
+    }
     const flags: Record<string, string | undefined> = {};
     for (const [name, value] of Object.entries(values)) flags[name] = String(value);
     return { flags, words: positionals };
   } catch (error) {
+    if (error instanceof SettingError) throw error;
     throw new SettingError(faultOf(error, given, Object.keys(options)));
   }
+}
+
+/** The flags of a command that takes nothing else; any word is refused as well. */
+export function parseFlagsAlone(given: readonly string[], known: Parameters<typeof parseFlags>[1]): ParsedArguments['flags'] {
+  const { flags, words } = parseFlags(given, known);
+  if (words[0] !== undefined) throw new SettingError(`"${words[0]}" has no meaning here; see --help.`);
+  return flags;
 }
 
 // The words of parseArgs are for whoever wrote the program.

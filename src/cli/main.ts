@@ -5,10 +5,26 @@ import { keepCompiledCode } from './code-cache.ts';
 import { commands } from './commands.ts';
 import { nearest, suggestion } from './nearest.ts';
 import { shapeOf, wordsBehind } from './shape.ts';
+import { messageOf } from './system-fault.ts';
 import { version } from './version.ts';
 
-const print = (line: string): void => void process.stdout.write(`${line}\n`);
+const print = (line: string): void => void (isHeard() && process.stdout.write(`${line}\n`));
 const complain = (line: string): void => void process.stderr.write(`${line}\n`);
+
+// Whoever reads along may leave (`| head -1`), and nothing under way ends for it, be it a server or a deployment.
+let lost: NodeJS.ErrnoException | undefined;
+const isHeard = (): boolean => lost === undefined;
+process.stdout.on('error', (error) => {
+  lost ??= error;
+});
+process.stderr.on('error', () => {});
+
+/** A result that could not be written is none, unless its reader had seen enough. */
+function codeOf(code: number): number {
+  if (lost === undefined || lost.code === 'EPIPE') return code;
+  complain(`townhall: standard output cannot be written to: ${messageOf(lost)}`);
+  return code === 0 ? 1 : code;
+}
 
 function overview(): string {
   const width = Math.max(...Object.keys(commands).map((name) => name.length)) + 2;
@@ -63,10 +79,9 @@ async function main(given: readonly string[]): Promise<number> {
     return 0;
   }
   try {
-    return await command.run({ arguments: rest, env: process.env, print, complain });
+    return await command.run({ arguments: rest, env: process.env, print, complain, isHeard });
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    complain(`townhall ${name}: ${message}`);
+    complain(`townhall ${name}: ${messageOf(error)}`);
     if (!(error instanceof SettingError)) return 1;
     const meant = meantWords(name, command.help(), rest);
     if (meant !== undefined) complain(`Did you mean "${meant}"?`);
@@ -75,5 +90,9 @@ async function main(given: readonly string[]): Promise<number> {
 }
 
 void main(process.argv.slice(2)).then((code) => {
-  process.exitCode = code;
+  // Once the last line has been written, or refused.
+  process.stdout.write('', (error) => {
+    lost ??= error ?? undefined;
+    process.exitCode = codeOf(code);
+  });
 });

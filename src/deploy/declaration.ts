@@ -6,7 +6,7 @@ import { compileDocumentSchema, type JsonSchema, type SchemaFault } from '../ker
 import { JsonError, offsetOf, parseJsonPlaces, placeOf, type JsonNode } from './json-places.ts';
 import schema from './townhall.schema.json' with { type: 'json' };
 
-export const declarationFile = 'townhall.json';
+const declarationFile = 'townhall.json';
 /** What editors hold a townhall.json against. */
 export const declarationSchema: JsonSchema = schema;
 

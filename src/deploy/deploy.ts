@@ -161,12 +161,13 @@ async function told<T>(asked: Supervision, { progress, clock }: DeployNeeds, wor
       if (step !== null && step !== last) progress('trial', step);
       last = step;
     }
-  })();
+    // Whoever wants no more is heard at the next step of the deployment itself.
+  })().catch(() => undefined);
   try {
     return await work();
   } finally {
     done.abort();
-    await telling.catch(() => undefined);
+    await telling;
   }
 }
 
@@ -193,6 +194,8 @@ export interface Verified {
 /** Looks at what runs and changes nothing. */
 export async function verify(plan: Pick<Plan, 'declaration' | 'running' | 'state' | 'address'>): Promise<Verified> {
   const url = reachedAt(plan);
+  // Which port a first deployment will take is known to nobody yet.
+  if (plan.state === null && plan.running === null && plan.address.port === 0) return { ok: false, url, version: null, problem: 'nothing was deployed from here yet' };
   const { ready, problem } = await askHealth({ url });
   if (!ready) return { ok: false, url, version: null, problem };
   const city = await askCity({ url });

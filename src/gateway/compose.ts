@@ -20,7 +20,8 @@ import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import { parseToken } from '../kernel/secrets/secret.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
-import { createServer, type CloseOptions, type ListenPlace } from '../kernel/http/server.ts';
+import type { CloseOptions } from '../kernel/http/drain.ts';
+import { createServer, type ListenPlace } from '../kernel/http/server.ts';
 import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
@@ -310,6 +311,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     env: envService.reader,
     findUser: (userId) => accountStores.accounts.findUser(userId),
     findBureau: (bureauId) => bureauService.find(bureauId),
+    ledger,
     clock,
     actionMs: config.actionMs,
   });

@@ -3,7 +3,6 @@
 import { randomFillSync } from 'node:crypto';
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
-const shape = /^[a-z]{2,8}_[0-7][0-9abcdefghjkmnpqrstvwxyz]{25}$/;
 
 export type MakeId = (prefix: string) => string;
 
@@ -30,11 +29,6 @@ export function createIds(now: () => number): MakeId {
 
 /** An id of now, such as `usr_01k…`. */
 export const id: MakeId = createIds(Date.now);
-
-/** Whether the text has the shape of an id, of this prefix where one is given. */
-export function isId(text: string, prefix?: string): boolean {
-  return shape.test(text) && (prefix === undefined || text.startsWith(`${prefix}_`));
-}
 
 // Chance is drawn for many ids at once; each request needs an id, and asking for a few bytes costs more than
 // all the rest of it.

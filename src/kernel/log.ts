@@ -52,8 +52,8 @@ export function createLog(options: LogOptions): Log {
       base: null,
       timestamp: createTimestamp(options.clock ?? systemClock),
       formatters: { level: (label) => ({ level: label }) },
-      // What reaches pino is plain already; its own treatment of `err` would read past the redaction.
-      serializers: {},
+      // What reaches pino is plain already; without one of ours it would take `err` apart again and lose its type.
+      serializers: { err: (plain: unknown) => plain },
     },
     {
       write(line: string): void {

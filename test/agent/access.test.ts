@@ -1,4 +1,5 @@
-// Who may reach the agent: Host and Origin before anything else, then the one exact bearer, in both variants.
+// How the agent is reached, in both variants: under which names, with which bodies, and by the token in its file. Who is
+// kept out of which route stands in tokens/door.test.ts.
 import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { connect } from 'node:net';
@@ -9,14 +10,6 @@ import { parseToken, token as mintToken } from '../../src/kernel/secrets/secret.
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
-
-const routes = [
-  ['GET', '/health'],
-  ['GET', '/api/status'],
-  ['POST', '/api/execute'],
-  ['GET', '/nowhere'],
-  ['OPTIONS', '/api/execute'],
-] as const;
 
 let world: TestDatabase;
 let gateway: ScriptedGateway;
@@ -32,18 +25,14 @@ afterAll(async () => {
 
 describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
   let agent: TestAgent;
-  let other: TestAgent;
   beforeAll(async () => {
     agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `mine-${variant}` });
-    other = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `theirs-${variant}` });
   });
   afterAll(async () => {
     await agent.close();
-    await other.close();
   });
 
   const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
-  const executed = () => gateway.requests.length;
 
   test('answers health without a token, with nothing but status and timestamp', async () => {
     const response = await agent.fetch('/health');
@@ -58,79 +47,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect(await agent.client.sessions.execute({ instructions: 'Speak.' })).toMatchObject({ success: true, text: 'Done.' });
   });
 
-  test('takes no other credential, wherever it stands', async () => {
-    const { token } = agent;
-    const swapped = token.replace(/[a-z](?=[^a-z]*$)/, (letter) => letter.toUpperCase());
-    const credentials: Record<string, Record<string, string>> = {
-      none: {},
-      basic: { authorization: `Basic ${Buffer.from(`agent:${token}`).toString('base64')}` },
-      'token scheme': { authorization: `Token ${token}` },
-      bare: { authorization: token },
-      'other case': bearer(swapped),
-      'all upper': bearer(token.toUpperCase()),
-      prefix: bearer(token.slice(0, -1)),
-      suffix: bearer(`${token}A`),
-      twice: bearer(`${token}, ${token}`),
-      quoted: bearer(`"${token}"`),
-      'user token': bearer(mintToken('usr')),
-      'admin token': bearer(mintToken('adm')),
-      'an agent token that nobody has': bearer(mintToken('agt')),
-      'another agent’s token': bearer(other.token),
-      cookie: { cookie: `token=${token}; agent=${token}` },
-      'x-api-key': { 'x-api-key': token },
-      'ten kilobytes': bearer('a'.repeat(10_000)),
-      injection: bearer("' OR 1=1--"),
-    };
-    const before = executed();
-    for (const [name, headers] of Object.entries(credentials)) {
-      for (const [method, path] of [['GET', '/api/status'], ['POST', '/api/execute']] as const) {
-        const body = method === 'POST' ? { body: '{"instructions":"a"}' } : {};
-        const response = await agent.fetch(path, { method, headers: { 'content-type': 'application/json', ...headers }, ...body });
-        expect([name, path, response.status, await response.json()]).toMatchObject([name, path, 401, { success: false, error: { type: 'authentication_error' } }]);
-        expect(response.headers.get('www-authenticate')).toMatch(/^Bearer/);
-      }
-    }
-    expect((await agent.fetch(`/api/status?token=${token}&access_token=${token}`)).status).toBe(401);
-    expect(executed()).toBe(before);
-  });
-
-  test('refuses a foreign Host or Origin and a request of another site or port on every route, before the token', async () => {
-    const { port } = new URL(agent.url);
-    const own = `127.0.0.1:${port}`;
-    const foreign: Record<string, [string, string][]> = {
-      'foreign host': [['Host', 'evil.test']],
-      'foreign host with our port': [['Host', `evil.test:${port}`]],
-      'a name below ours': [['Host', `localhost.evil.test:${port}`]],
-      'a resolving name': [['Host', `127.0.0.1.nip.io:${port}`]],
-      'another port': [['Host', '127.0.0.1:1']],
-      'no port': [['Host', '127.0.0.1']],
-      'the address of all': [['Host', `0.0.0.0:${port}`]],
-      'with credentials': [['Host', `a@${own}`]],
-      'two hosts': [['Host', own], ['Host', 'evil.test']],
-      'two of ours': [['Host', own], ['Host', own]],
-      'null origin': [['Host', own], ['Origin', 'null']],
-      'evil origin': [['Host', own], ['Origin', 'https://evil.test']],
-      'another local page': [['Host', own], ['Origin', 'http://localhost:1']],
-      'ours as https': [['Host', own], ['Origin', `https://${own}`]],
-      'a longer origin': [['Host', own], ['Origin', `http://${own}.evil.test`]],
-      'cross-site': [['Host', own], ['Sec-Fetch-Site', 'cross-site']],
-      'same site, other port': [['Host', own], ['Sec-Fetch-Site', 'same-site']],
-    };
-    const before = executed();
-    for (const [name, headers] of Object.entries(foreign)) {
-      for (const [method, path] of routes) {
-        const answer = await raw(agent, method, path, [...headers, ['Authorization', `Bearer ${agent.token}`], ['Content-Type', 'application/json']]);
-        expect([name, method, path, answer.status]).toEqual([name, method, path, 403]);
-        expect(answer.headers['access-control-allow-origin']).toBeUndefined();
-        expect(JSON.parse(answer.body)).toMatchObject({ success: false, error: { type: 'permission_error' } });
-      }
-    }
-    expect(executed()).toBe(before);
-  });
-
-  test('refuses a target in absolute form that names another host, and HTTP/1.0 without a Host', async () => {
-    const { port } = new URL(agent.url);
-    expect(await bytes(agent, `GET http://evil.test/health HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\n\r\n`)).toMatch(/^HTTP\/1\.1 403 /);
+  test('refuses HTTP/1.0 without a Host', async () => {
     expect(await bytes(agent, 'GET /health HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 403 /);
   });
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
 import { startCollector, type Collector } from '../support/collector.ts';
 import { calls, says } from '../support/scripted-gateway.ts';
-import { openWorld, type World } from '../support/session-world.ts';
+import { held, openWorld, type World } from '../support/session-world.ts';
 
 let world: World;
 let collector: Collector;
@@ -36,4 +36,25 @@ test('a run is a trace of its steps and tools, and the gateway is told to join i
   expect(tool.attributes).toMatchObject({ 'gen_ai.tool.name': 'lookout_look', 'gen_ai.tool.call.id': 'call_1' });
   expect(world.gateway.requests.map((request) => (request as { traceparent?: string }).traceparent)).toEqual(steps.map(({ spanId }) => `00-${run.traceId}-${spanId}-01`));
   expect(collector.bodies.join('')).not.toContain('CANARY');
+});
+
+test('a run is linked to the request that asked for it, also when it had to wait in the queue', async () => {
+  const first = held();
+  const { client } = await world.start({ settings: { otlpEndpoint: collector.url, name: 'linked' } });
+  world.gateway.answer(({ prompt }) => (JSON.stringify(prompt.at(-1)).includes('First') ? first.answer : says('Done.')));
+  await client.sessions.create({ id: 'linked' });
+  const asked = [];
+  for (const text of ['First.', 'Second.']) {
+    const traceId = text === 'First.' ? 'a'.repeat(32) : 'b'.repeat(32);
+    const { runId } = await client.sessions.prompt({ sessionId: 'linked', text }, { headers: { traceparent: `00-${traceId}-${'c'.repeat(16)}-01` } });
+    asked.push({ runId, traceId });
+  }
+  await first.asked;
+  first.end();
+  for (const { runId, traceId } of asked) {
+    const request = await collector.waitFor((span) => span.traceId === traceId && span.parentSpanId === 'c'.repeat(16));
+    const run = await collector.waitFor(({ attributes }) => attributes['townhall.run_id'] === runId);
+    expect(run).toMatchObject({ parentSpanId: '', links: [{ traceId, spanId: request.spanId }] });
+    expect(run.traceId).not.toBe(traceId);
+  }
 });

@@ -189,6 +189,8 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.locator('#found a', { hasText: 'Create a chat completion' }).first().click();
     await page.waitForURL(/gateway\.html#\/ai\/ai\.createchatcompletion/);
     await page.getByText('/v1/ai/chat/completions').first().waitFor();
+    await page.getByRole('link', { name: 'guides and search' }).click();
+    await page.waitForURL(/index\.html$/);
     await page.close();
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
   }, 30_000);
@@ -199,6 +201,9 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.locator('#search').fill('idempotency');
     await page.locator('#found li').first().waitFor();
     expect(await page.locator('#found').innerText()).toMatch(/idempotency/i);
+    await page.setViewportSize({ width: 390, height: 800 });
+    const { x, width } = (await page.locator('#found').boundingBox()) ?? { x: -1, width: 0 };
+    expect([x >= 0, x + width <= 390]).toEqual([true, true]);
     await page.close();
   }, 30_000);
 

@@ -1,13 +1,17 @@
 // What every command promises: help, usage errors with 2, failures with 1, and the listening line.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { commands } from '../../src/cli/commands.ts';
 import { makeDatabase } from '../support/databases.ts';
 import type { DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
-import { townhall } from './townhall.ts';
+import { entry, townhall } from './townhall.ts';
+
+const shell = promisify(execFile);
 
 let folder: string;
 beforeAll(async () => {
@@ -62,6 +66,10 @@ describe('the command line', () => {
     [['gateway', '--admin-password', 'secret secret'], '--admin-password'],
     [['agent'], '--gateway-token-file'],
     [['agent', '--variant', 'ancient'], 'AGENT_VARIANT'],
+    [['gateway', 'now'], '"now"'],
+    [['start', 'now'], '"now"'],
+    [['doctor', 'now'], '"now"'],
+    [['gateway', '--port', '1', '--port', '2'], '--port is given twice'],
     [['admin', 'promote'], 'townhall admin setup'],
     [[], 'Usage'],
   ])('refuses %j with 2 and names the fault', async (given, named) => {
@@ -70,6 +78,38 @@ describe('the command line', () => {
     expect(run.screen()).toContain(named);
     expect(run.screen()).not.toContain('    at ');
   });
+});
+
+describe('what is printed', () => {
+  /** In a shell of its own: the command's code, and what it complained of. */
+  const printed = async (words: string, into: string): Promise<{ code: number; complaints: string }> => {
+    const script = `set -o pipefail; ${process.execPath} ${entry} ${words} ${into}`;
+    const ended = await shell('bash', ['-c', script], { cwd: folder }).catch((error: unknown) => error as { code: number; stderr: string });
+    return { code: 'code' in ended ? ended.code : 0, complaints: ended.stderr };
+  };
+
+  test('may be left by its reader', async () => {
+    expect(await printed('doctor', '| true')).toEqual({ code: 0, complaints: '' });
+  });
+
+  test('is said to have failed where it could not be written', async () => {
+    const { code, complaints } = await printed('--help', '> /dev/full');
+    expect(code).toBe(1);
+    expect(complaints).toMatch(/^townhall: standard output cannot be written to: .*\n$/);
+  });
+});
+
+describe('a command about data that are there', () => {
+  test.each([['admin', 'token', 'list'], ['admin', 'reset', '--admin-id', 'ada', '--password-stdin'], ['env', 'rewrap'], ['audit', 'verify'], ['ledger', 'verify'], ['db', 'migrate'], ['db', 'backup', 'file']])(
+    'makes none where there are none: %s %s',
+    async (...given) => {
+      const cwd = await mkdtemp(join(folder, 'empty-'));
+      const run = townhall(given, { cwd, env: { HOME: folder }, input: 'a long enough one' });
+      expect(await run.ended).toBe(1);
+      expect(run.screen()).toContain('There is no database at ./data/townhall.db');
+      expect(await readdir(cwd)).toEqual([]);
+    },
+  );
 });
 
 describe('townhall gateway', () => {
@@ -89,6 +129,23 @@ describe('townhall gateway', () => {
     expect(await run.ended).toBe(0);
     const lines = run.screen().trim().split('\n').map((line) => JSON.parse(line) as { msg: string; url?: string });
     expect(lines.filter(({ msg }) => msg === 'listening')).toEqual([expect.objectContaining({ url })]);
+  });
+
+  test('ends with 1 where its port is taken, and names the setting', async () => {
+    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
+    const [, port = ''] = await run.waitFor(/"url":"http:\/\/127\.0\.0\.1:(\d+)"/);
+    const cwd = await mkdtemp(join(folder, 'second-'));
+    const second = townhall(['gateway', '--port', port, '--host', '127.0.0.1'], { cwd });
+    const metrics = townhall(['gateway', '--port', '0', '--metrics-port', port], { cwd: await mkdtemp(join(folder, 'third-')) });
+    const agent = townhall(['agent', '--port', port, '--gateway-token-file', 'token'], { cwd });
+    expect(await second.ended).toBe(1);
+    expect(second.screen()).toMatch(new RegExp(`The port ${port} is taken.* with PORT;`));
+    expect(await metrics.ended).toBe(1);
+    expect(metrics.screen()).toContain('with METRICS_PORT;');
+    expect(await agent.ended).toBe(1);
+    expect(agent.screen()).toContain('with AGENT_PORT;');
+    run.process.kill('SIGTERM');
+    expect(await run.ended).toBe(0);
   });
 
   test('logs the listening line at any level', async () => {

@@ -1,7 +1,10 @@
 // The newcomer's door: one command, and what its screen says to paste.
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -11,6 +14,26 @@ import type { Run } from './townhall.ts';
 
 const shell = promisify(execFile);
 const hasCurl = existsSync('/usr/bin/curl');
+
+test('a start that comes to nothing leaves the first password to the next', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
+  const busy = createServer();
+  busy.listen(0, '127.0.0.1');
+  await once(busy, 'listening');
+  const { port } = busy.address() as AddressInfo;
+  try {
+    const first = townhall(['start'], { cwd: folder, env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: String(port) } });
+    expect(await first.ended).toBe(1);
+    expect(first.screen()).toContain('give another port with AGENT_PORT');
+    const second = townhall(['start'], { cwd: folder, env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0' } });
+    await second.waitFor(/administrator +admin, password \S+ \(shown only now\)/);
+    second.process.kill('SIGINT');
+    expect(await second.ended).toBe(0);
+  } finally {
+    busy.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+});
 
 // The local edition is the embedded database; a PostgreSQL has nothing to add here.
 describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start', () => {

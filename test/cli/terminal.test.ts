@@ -3,10 +3,9 @@ import { spawn, spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { entry } from './townhall.ts';
 
-const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 const hasScript = spawnSync('script', ['--version']).status === 0;
 if (!hasScript) console.warn('SKIPPED: the terminal tests need `script` of util-linux, which is not here.');
 

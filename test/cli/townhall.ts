@@ -3,7 +3,8 @@ import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+/** The program of the command line. */
+export const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 
 export interface Run {
   process: ChildProcess;

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { cityFolder, deploy, makePlan, type DeployNeeds, type Step } from '../../src/deploy/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../support/template.ts';
+import { townhall } from '../cli/townhall.ts';
 import { makeCity, type CityWorld } from './city-world.ts';
 
 const minutes = 60_000;
@@ -87,6 +88,16 @@ describe('a deployment that fails leaves the version before serving and the pack
     expect(await seen()).toEqual(before);
   });
 
+  test('for Ctrl-C midway', async () => {
+    const before = await seen();
+    const run = townhall(['deploy'], { cwd: city.directory, env: city.env });
+    await run.waitFor(/trying/);
+    run.process.kill('SIGINT');
+    expect(await run.ended).toBe(1);
+    expect(run.screen()).toContain('It was stopped.\nVersion 0.1.1 serves on; nothing was changed.');
+    expect(await seen()).toEqual(before);
+  });
+
   test('and the next one that is sound goes through, to another port too', async () => {
     const before = await city.url();
     const probe = createServer().listen(0, '127.0.0.1');
@@ -101,5 +112,18 @@ describe('a deployment that fails leaves the version before serving and the pack
     // The version before finishes what it does, and its address is let go with it.
     await expect.poll(() => fetch(`${before}/health`).then(() => 'answers', () => 'gone'), { timeout: 30_000 }).toBe('gone');
     expect(await city.version()).toBe('0.1.2');
+  });
+
+  test('and so does the next one after a command that was killed midway', async () => {
+    const killed = townhall(['deploy'], { cwd: city.directory, env: city.env });
+    const candidate = async () => (await city.supervision.status())?.candidate;
+    await expect.poll(candidate, { timeout: 30_000, interval: 20 }).toMatch(/^0\.1\.3/);
+    killed.process.kill('SIGKILL');
+    // The trial that it asked for comes to its end, and nobody asks what became of it.
+    await expect.poll(async () => (await city.supervision.status())?.step, { timeout: 30_000 }).toBe(null);
+    expect(await candidate()).toMatch(/^0\.1\.3/);
+    const { code, screen } = await city.run(['deploy']);
+    expect(code, screen).toBe(0);
+    expect(await city.version()).toBe('0.1.3');
   });
 });

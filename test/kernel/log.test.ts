@@ -56,6 +56,12 @@ describe('log', () => {
     expect(lines()[0]).toMatchObject({ level: 'info', msg: 'one\nline' });
   });
 
+  test('an error keeps its type and its cause', () => {
+    const { log, lines } = recorded();
+    log.error({ err: new TypeError('no', { cause: new RangeError('why') }) }, 'x');
+    expect(lines()[0]).toMatchObject({ err: { type: 'TypeError', message: 'no', stack: expect.stringContaining('log.test'), cause: { type: 'RangeError', message: 'why' } } });
+  });
+
   test('what cannot be serialized is summed up and never throws', () => {
     const { log, lines } = recorded();
     const circle: Record<string, unknown> = { big: 10n, at: new Date(0), call: () => 1, level: 'x' };

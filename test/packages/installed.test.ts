@@ -71,6 +71,11 @@ test.skipIf(nodes.get(20) === undefined)('the clients run on Node 20', { timeout
   expect(JSON.parse(stdout)).toEqual({ node: '20', gateway: 'connection_failed', agent: 'connection_failed', classic: 'function' });
 });
 
+test.skipIf(nodes.get(20) === undefined)('the command says on Node 20 which one it needs', async () => {
+  const ended = run(path.join(nodes.get(20) as string, 'node'), ['node_modules/townhall/bin/townhall.js', 'start'], { cwd: installation.folder });
+  await expect(ended).rejects.toMatchObject({ code: 1, stderr: expect.stringMatching(/^townhall: this is Node 20\S+; install Node 22\.19 or newer\.\n$/) });
+});
+
 test('the command line of the package says what it can', { timeout: 60_000 }, async () => {
   const townhall = path.join(installation.folder, 'node_modules/.bin/townhall');
   const env = { PATH: `${path.dirname(process.execPath)}:/usr/bin:/bin` };

@@ -26,7 +26,6 @@ export const doors: Readonly<Record<string, RegExp>> = {
   '@opentelemetry/api': /^src\/kernel\/telemetry\/opentelemetry\.ts$/,
   '@opentelemetry/sdk-trace': /^src\/kernel\/telemetry\/opentelemetry\.ts$/,
   '@opentelemetry/exporter-trace-otlp-http': /^src\/kernel\/telemetry\/opentelemetry\.ts$/,
-  'eventsource-parser': /^src\/kernel\/http\/sse\.ts$/,
   'openid-client': /^src\/gateway\/accounts\/providers\/openid\.ts$/,
   stripe: /^src\/gateway\/payments\/providers\/stripe\.ts$/,
   nodemailer: /^src\/gateway\/mail\/mail\.ts$/,
@@ -67,6 +66,8 @@ function mayImportPackage(file: string, { target: name, typeOnly }: Import): boo
   // A client has one dependency at run time; the types of the AI SDK's interface are erased.
   if (file.startsWith('clients/'))
     return name.startsWith('node:') || name === 'eventsource-parser' || (typeOnly && name === '@ai-sdk/provider');
+  // Whatever of src reads a stream of events reads it through a client or a package of its provider.
+  if (file.startsWith('src/') && name === 'eventsource-parser') return false;
   if (file.startsWith('src/kernel/') || file.startsWith('src/gateway/')) return !clientPackages.includes(name);
   if (file.startsWith('src/agent/') || file.startsWith('src/deploy/')) return name !== '@townhall/agent';
   return true;

@@ -8,6 +8,8 @@ export interface CollectedSpan {
   traceId: string;
   spanId: string;
   parentSpanId: string;
+  /** The spans that it is linked to. */
+  links: { traceId: string; spanId: string }[];
   kind: number;
   failed: boolean;
   durationMs: number;
@@ -38,6 +40,7 @@ interface RawSpan {
   traceId: string;
   spanId: string;
   parentSpanId?: string;
+  links?: { traceId: string; spanId: string }[];
   kind: number;
   startTimeUnixNano: string;
   endTimeUnixNano: string;
@@ -101,6 +104,7 @@ function spansIn(body: string): CollectedSpan[] {
         traceId: span.traceId,
         spanId: span.spanId,
         parentSpanId: span.parentSpanId ?? '',
+        links: (span.links ?? []).map(({ traceId, spanId }) => ({ traceId, spanId })),
         kind: span.kind,
         failed: span.status?.code === 2,
         durationMs: Number(BigInt(span.endTimeUnixNano) - BigInt(span.startTimeUnixNano)) / 1e6,

@@ -110,6 +110,8 @@ function content({ script }: ForeignScene): object | undefined {
       return candidate([{ functionCall: { name: 'get_weather', args: toolInput } }], 'STOP');
     case 'reasoning':
       return candidate([{ text: 'Let me think.', thought: true }, { text: 'Hello from the provider.' }], 'STOP');
+    case 'malformed':
+      return candidate([], 'MALFORMED_FUNCTION_CALL');
     default:
       return undefined;
   }
@@ -132,6 +134,8 @@ function contentEvents({ script }: ForeignScene): string[] | undefined {
       return [...pieces, frame({ error: { code: 503, message: 'The model is overloaded', status: 'UNAVAILABLE' } })];
     case 'error-first':
       return [frame({ error: { code: 503, message: 'The model is overloaded', status: 'UNAVAILABLE' } })];
+    case 'malformed':
+      return [frame(candidate([], 'MALFORMED_FUNCTION_CALL'))];
     default:
       return undefined;
   }

@@ -285,9 +285,17 @@ const scripts: Record<string, Script> = {
   'images-later': (scene) => (scene.call.id <= Number(scene.knobs.get('calls') ?? 1) ? scene.sleep(600_000) : scripts.images?.(scene)),
   'images-elsewhere': (scene) => answer(scene, 200, JSON.stringify({ created: 1_700_000_000, data: [{ url: 'http://127.0.0.1:1/picture.png' }] })),
   speech: (scene) => answer(scene, 200, scriptedSound, { 'content-type': 'audio/mpeg' }),
+  // speech-long?mb=40: so many megabytes of it.
+  'speech-long': (scene) => answer(scene, 200, Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024), { 'content-type': 'audio/mpeg' }),
   whisper: (scene) =>
     answer(scene, 200, JSON.stringify({ task: 'transcribe', language: 'english', duration: 1.5, text: 'Good morning.', segments: [{ id: 0, start: 0, end: 1.25, text: ' Good morning.', tokens: [] }] })),
   listener: (scene) => answer(scene, 200, JSON.stringify({ text: 'Good morning.' })),
+
+  // verbatim?sse=…&json=…: just these bytes, streamed or whole.
+  verbatim: streamed(
+    (scene) => end(scene, scene.knobs.get('sse') ?? ''),
+    (scene) => answer(scene, 200, scene.knobs.get('json') ?? ''),
+  ),
 
   unknown: (scene) => answer(scene, 404, JSON.stringify({ error: { message: `The model ${scene.asked.model} does not exist`, type: 'invalid_request_error', param: 'model', code: 'model_not_found' } })),
 

@@ -4,7 +4,7 @@ import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './events.ts';
-import { withOwnSeq, type EventStore, type LogEntry } from './log/store.ts';
+import { withOwnSeq, type EventStore, type LogEntry, type Segment } from './log/store.ts';
 import { foldEvents, type OpenText } from './message.ts';
 import { segmentsOf, type SessionRecord, type SessionStore } from './store.ts';
 
@@ -21,21 +21,27 @@ export interface ForkPoint {
   seq: number;
   messageId: string | null;
   messageCount: number;
-  /** The run that is cut at that point. */
-  openRunId: string | null;
+  /** The run that is cut at that point, and what it has written until then. */
+  openRun: { runId: string; events: StoredEvent[] } | null;
 }
 
 export async function findForkPoint(session: SessionRecord, { messageId, seq, position = 'after' }: ForkRequest, events: EventStore): Promise<ForkPoint> {
   if (messageId !== undefined && seq !== undefined) throw refused('seq', 'cannot be given together with `messageId`');
+  if (messageId === undefined && position === 'before') throw refused('position', 'says something of `messageId` alone');
   if (seq !== undefined && seq > session.headSeq) throw refused('seq', `is beyond the newest event, ${session.headSeq}`);
   const at = messageId === undefined ? (seq ?? session.headSeq) : await seqOfMessage(session, messageId, position, events);
   const point = { session, seq: at, messageId: messageId ?? null };
-  if (at === session.headSeq) return { ...point, messageCount: session.messageCount, openRunId: session.activeRunId };
-  if (at === 0) return { ...point, messageCount: 0, openRunId: null };
   const segments = segmentsOf(session, at);
-  const [edge, newest] = await Promise.all([events.last(segments, 'run_edge', at), events.last(segments, 'message', at)]);
+  if (at === session.headSeq) return { ...point, messageCount: session.messageCount, openRun: await openRun(segments, session.activeRunId, events) };
+  const [started, newest] = await Promise.all([events.last(segments, 'run.started', at), events.last(segments, 'message.created', at)]);
   const index = newest && (readEvent(newest) as { index?: number }).index;
-  return { ...point, messageCount: index === undefined ? 0 : index + 1, openRunId: edge?.type === 'run.started' ? edge.runId : null };
+  return { ...point, messageCount: index === undefined ? 0 : index + 1, openRun: await openRun(segments, started?.runId ?? null, events) };
+}
+
+async function openRun(segments: readonly Segment[], runId: string | null, events: EventStore): Promise<ForkPoint['openRun']> {
+  if (runId === null) return null;
+  const own = await events.ofRun(segments, runId);
+  return own.some(({ type }) => type === 'run.settled') ? null : { runId, events: own };
 }
 
 async function seqOfMessage(session: SessionRecord, messageId: string, position: 'after' | 'before', events: EventStore): Promise<number> {
@@ -49,10 +55,10 @@ async function seqOfMessage(session: SessionRecord, messageId: string, position:
 }
 
 /** Undefined when the parent has been deleted meanwhile. */
-export async function makeFork(point: ForkPoint, request: ForkRequest, { agentId, store, events, openText }: { agentId: string; store: SessionStore; events: EventStore; openText(runId: string): OpenText[] }): Promise<SessionRecord | undefined> {
-  const { session: parent, seq, messageId, openRunId } = point;
+export async function makeFork(point: ForkPoint, request: ForkRequest, { agentId, store, openText }: { agentId: string; store: SessionStore; openText(runId: string): OpenText[] }): Promise<SessionRecord | undefined> {
+  const { session: parent, seq, messageId, openRun } = point;
   const key = id('ses');
-  const cut = openRunId === null ? [] : cutMessage(await events.ofRun(openRunId), seq, openRunId, seq === parent.headSeq ? openText(openRunId) : []);
+  const cut = openRun === null ? [] : cutMessage(openRun, seq === parent.headSeq ? openText(openRun.runId) : []);
   const own: LogEntry[] = [
     { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
     ...cut,
@@ -80,8 +86,8 @@ export async function makeFork(point: ForkPoint, request: ForkRequest, { agentId
 }
 
 // The message that the run was writing, as far as it was, and the run's end as this session sees it.
-function cutMessage(events: readonly StoredEvent[], upTo: number, runId: string, open: OpenText[]): LogEntry[] {
-  const before = events.filter(({ seq }) => seq <= upTo).map(readEvent);
+function cutMessage({ runId, events }: NonNullable<ForkPoint['openRun']>, open: OpenText[]): LogEntry[] {
+  const before = events.map(readEvent);
   const at = before.findLastIndex((event) => event.type === 'message.created' && event.role === 'assistant');
   const created = before[at];
   const usage = { inputTokens: 0, outputTokens: 0 };

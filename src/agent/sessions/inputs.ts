@@ -7,7 +7,7 @@ import { id } from '../../kernel/ids.ts';
 import { requireStorable } from '../../kernel/contract/metadata.ts';
 import type { Hooks } from '../plugins/index.ts';
 import { notFound, type Admitted } from './admission.ts';
-import { readAttachments, type AttachmentFiles, type GivenAttachment } from './attachments/files.ts';
+import { readAttachments, requireDataUrl, type AttachmentFiles, type GivenAttachment } from './attachments/files.ts';
 import type { CompletedRun, Runs } from './runs.ts';
 import type { Problem } from '../../kernel/problem.ts';
 import type { Delivery, NewSession, SessionKind, SessionRecord, SessionStore } from './store.ts';
@@ -90,6 +90,7 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
 
   return {
     async submit(input) {
+      for (const [index, part] of input.parts.entries()) if (part.type === 'file') requireDataUrl(part.url, `parts[${index}].url`);
       const ready = readAttachments(input.attachments ?? []);
       if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
       const { to, origin } = input;

@@ -4,9 +4,10 @@ import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { SessionEvent } from './events.ts';
+import { isUndone } from './log/batches.ts';
 import type { Bus, OpenPart } from './log/bus.ts';
 import type { Committer, Unit } from './log/committer.ts';
-import { append, checkpoint, forgetCheckpoints, type SessionChange } from './log/store.ts';
+import { append, checkpoint, forgetCheckpoints, type LogEntry, type SessionChange } from './log/store.ts';
 
 export interface JournalNeeds {
   sessionKey: string;
@@ -21,6 +22,8 @@ export interface JournalNeeds {
 export interface Journal {
   /** Resolves once the events are durable, and with them all that was deferred; throws when the run may not write any more. */
   record(events: readonly SessionEvent[], change?: SessionChange, more?: (unit: Unit) => Promise<void>): Promise<void>;
+  /** The same for what depends on how the session stands: it is made in the transaction that writes it, and null writes nothing. */
+  recordMade(make: (unit: Unit) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>): Promise<void>;
   /** Written with whatever is written next. */
   defer(events: readonly SessionEvent[]): void;
   /** Text of a block; the first of it begins a part. */
@@ -77,19 +80,35 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
     });
   }
 
+  /** What was deferred goes with it, and is deferred no more once it is written. */
+  async function put(work: (deferred: readonly SessionEvent[], saved: readonly string[]) => Promise<number | null>): Promise<number | null> {
+    const [rows, done] = [[...deferred], [...ended]];
+    const forget = () => {
+      deferred.splice(0, rows.length);
+      for (const { part } of ended.splice(0, done.length)) bus.closePart(sessionKey, part.partId);
+    };
+    try {
+      const head = await work(rows, done.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : [])));
+      if (head !== null) forget();
+      return head;
+    } catch (error) {
+      // It may be written all the same, and must not be twice.
+      if (!isUndone(error)) forget();
+      throw error;
+    }
+  }
+
   async function write(events: readonly SessionEvent[], change: SessionChange | undefined, more?: (unit: Unit) => Promise<void>): Promise<number> {
-    const rows = [...deferred.splice(0), ...events];
-    const done = ended.splice(0);
-    const own = { sessionKey, runId, fence: runId, events: rows, ...(change ? { change } : {}) };
-    const saved = done.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
-    const isPlain = more === undefined && saved.length === 0;
-    const head = isPlain ? await committer.append(own) : await committer.commit(async (unit) => {
-      const seq = await append(unit, own, forgetCheckpoints(unit.tx, runId, saved));
-      if (seq !== null) await more?.(unit);
-      return seq;
+    const head = await put(async (before, saved) => {
+      const own = { sessionKey, runId, fence: runId, events: [...before, ...events], ...(change ? { change } : {}) };
+      if (more === undefined && saved.length === 0) return committer.append(own);
+      return committer.commit(async (unit) => {
+        const seq = await append(unit, own, forgetCheckpoints(unit.tx, runId, saved));
+        if (seq !== null) await more?.(unit);
+        return seq;
+      });
     });
     if (head === null) throw lost();
-    for (const writing of done) bus.closePart(sessionKey, writing.part.partId);
     return head;
   }
 
@@ -133,6 +152,16 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
   return {
     async record(events, change, more) {
       await enqueue(() => write(events, change, more));
+    },
+    async recordMade(make) {
+      await enqueue(() =>
+        put((before, saved) =>
+          committer.commit(async (unit) => {
+            const made = await make(unit);
+            return made && append(unit, { sessionKey, runId, fence: runId, events: [...before, ...made.events], change: made.change }, forgetCheckpoints(unit.tx, runId, saved));
+          }),
+        ),
+      );
     },
     defer(events) {
       // In its turn: the end of a part that is on its way stands before it.

@@ -24,7 +24,7 @@ export async function toModelMessages({ summary, spoken }: Talk, needs: HistoryN
   return messages;
 }
 
-export async function toUserMessage(message: UiMessage, { attachments, files }: HistoryNeeds): Promise<ModelMessage> {
+async function toUserMessage(message: UiMessage, { attachments, files }: HistoryNeeds): Promise<ModelMessage> {
   const ids = message.parts.flatMap((part) => (part.type === 'data-attachment' ? [part.data.attachmentId] : []));
   const known: Awaited<ReturnType<AttachmentStore['find']>> = ids.length === 0 ? new Map<string, never>() : await attachments.find(ids);
   const rendered: RenderedFile[] = [];
@@ -39,7 +39,7 @@ export async function toUserMessage(message: UiMessage, { attachments, files }: 
   const text = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
   const whole = rendered.length === 0 ? text : `${renderFiles(rendered, nonce)}\n\n${text}`;
   const media = message.parts.flatMap((part) =>
-    part.type === 'file' ? [{ type: 'file' as const, mediaType: part.mediaType, data: part.url }] : [],
+    part.type === 'file' ? [{ type: 'file' as const, mediaType: part.mediaType, data: part.url, ...(part.filename === undefined ? {} : { filename: part.filename }) }] : [],
   );
   return { role: 'user', content: media.length === 0 ? whole : [...(whole === '' ? [] : [{ type: 'text' as const, text: whole }]), ...media] };
 }

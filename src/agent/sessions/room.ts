@@ -89,7 +89,7 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
     workspace: needs.workspace,
     limits,
     hasReplicas: database.engine === 'postgres',
-    forget: (session) => forgetSession({ runs, committer, heads, talks, files }, session),
+    forget: (session) => forgetSession({ runs, committer, heads, talks, bus, files }, session),
     clock,
     log,
     ...(needs.traces === undefined ? {} : { traces: needs.traces }),

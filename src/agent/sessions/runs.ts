@@ -8,7 +8,7 @@ import type { Log } from '../../kernel/log.ts';
 import { asProblem, Problem } from '../../kernel/problem.ts';
 import { silentTraces, type Traces } from '../../kernel/telemetry/traces.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
-import { admitAll, admitKnown, type Admitted, type StartedRun, type Submission, type Verdict } from './admission.ts';
+import { admitAll, admitKnown, shifted, type Admitted, type StartedRun, type Submission, type Verdict } from './admission.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import { compact } from './compaction.ts';
 import { readEvent, type RunOutcome } from './events.ts';
@@ -23,7 +23,7 @@ import { readCheckpoints, runEvents, type EventStore, type LogEntry } from './lo
 import { foldEvents } from './message.ts';
 import { modelProblem } from './model-problem.ts';
 import { settle, settleKnown, takeOut, takeUpQueue, type RunKey, type Settled, type Settlement, type SettlementRules } from './settlement.ts';
-import { moveMessage, segmentsOf, steerRun, waitingRuns, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
+import { lockSession, moveMessage, segmentsOf, steerRun, waitingRuns, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
 import { endSpan, runSpan } from './spans.ts';
 import type { Talks } from './talks.ts';
 import type { FinishReason, ModelMessage, RunTurn, Turn } from './turn.ts';
@@ -114,6 +114,7 @@ const settleRetryMs = 30_000;
 // Inputs that are accepted in one transaction.
 const largestAdmission = 64;
 const longestStandingBackMs = 50;
+const mostRequests = 10_000;
 // Of what the model takes; beyond it the past is summed up before the next step.
 const fullShare = 0.8;
 const noUsage: RunUsage = { inputTokens: 0, outputTokens: 0 };
@@ -125,6 +126,8 @@ export function createRuns(needs: RunsNeeds): Runs {
   const running = new Map<string, Running>();
   /** Runs that a transaction under way gives to this process. */
   const claimed = new Set<string>();
+  /** The spans of the requests that runs were asked for by. Kept here alone: a run that another process begins has no link to them. */
+  const requests = new Map<string, string>();
   const closing = new AbortController();
   const closed = new AbortController();
   /** Inputs that are being accepted, and what happens once none is. */
@@ -183,9 +186,16 @@ export function createRuns(needs: RunsNeeds): Runs {
     await inTime(accepted.promise, longestStandingBackMs, closing.signal);
   }
 
+  function noteRequest(runId: string, traceparent: string): void {
+    requests.set(runId, traceparent);
+    // One that was taken out of its queue is never asked for.
+    if (requests.size > mostRequests) requests.delete(requests.keys().next().value as string);
+  }
+
   async function driveTraced(started: StartedRun, entry: Running): Promise<CompletedRun | Problem> {
     const { session, runId, model } = started;
-    const span = runSpan(traces, { agentId, name: needs.name, sessionId: session.id, runId, model });
+    const span = runSpan(traces, { agentId, name: needs.name, sessionId: session.id, runId, model, request: requests.get(runId) });
+    requests.delete(runId);
     let end: CompletedRun | Problem | undefined;
     try {
       end = await traces.within(span, () => drive(started, entry));
@@ -270,10 +280,10 @@ export function createRuns(needs: RunsNeeds): Runs {
         const window = await needs.contextTokens(started.model);
         if (window === null || Math.max(lastInputTokens, estimateTokens(current) + estimateTokens(given.system)) < window * fullShare) return null;
         const past: Talk = { summary: talk.summary, spoken: talk.spoken.slice(0, -1) };
-        const { summary } = await compact({ journal, model, talk: past, toModelMessages: loop.toModelMessages, summarize: loop.summarize, reason: 'full', signal });
+        const { summary, usage } = await compact({ journal, model, talk: past, toModelMessages: loop.toModelMessages, summarize: loop.summarize, reason: 'full', signal });
         const own = current.slice(earlier);
         earlier = 0;
-        return [...(await loop.toModelMessages({ summary, spoken: [] })), ...own];
+        return { messages: [...(await loop.toModelMessages({ summary, spoken: [] })), ...own], usage };
       },
       clock,
       log: runLog,
@@ -286,28 +296,29 @@ export function createRuns(needs: RunsNeeds): Runs {
   /** Gives the model what was said meanwhile: the message so far ends, and a new one begins behind it. */
   async function takeSteers({ session, runId }: StartedRun, { journal, entry, messageId, setMessage, createdAt }: Writing, parts: Turn['parts']): Promise<ModelMessage[]> {
     if (!needs.hasReplicas) entry.hasSteer = false;
-    const steers = (await store.queue(session.key)).filter(({ delivery }) => delivery === 'steer');
-    if (steers.length === 0) return [];
-    entry.hasSteered = true;
+    const isSteer = ({ delivery }: RunRecord) => delivery === 'steer';
+    if (!(await store.queue(session.key)).some(isSteer)) return [];
     const next = id('msg');
     const current = messageId();
-    const events: LogEntry[] = [
-      { type: 'message.completed', messageId: current, message: { id: current, role: 'assistant', parts, metadata: { runId, createdAt, status: 'completed' } } },
-      ...steers.map((steer): LogEntry => ({ type: 'queue.removed', runId: steer.runId, queueItemId: steer.queueItemId ?? steer.runId, reason: 'steered' })),
-      { type: 'message.created', messageId: next, role: 'assistant' },
-    ];
-    await journal.record(events, { queue: -steers.length, messages: 1 }, async (unit) => {
-      const waiting = new Set((await waitingRuns(unit, session.key)).map((run) => run.runId));
-      // Taken out of the queue in this very moment: then none of this is written, and the next step looks again.
-      if (steers.some((steer) => !waiting.has(steer.runId))) throw new Problem('conflict', 'conflict', 'The queue has changed.');
+    let steers: RunRecord[] = [];
+    await journal.recordMade(async (unit) => {
+      const locked = await lockSession(unit, agentId, { key: session.key });
+      const waiting = await waitingRuns(unit, session.key);
+      steers = locked?.activeRunId === runId ? waiting.filter(isSteer) : [];
+      if (!locked || steers.length === 0) return null;
       for (const steer of steers) await steerRun(unit, steer.runId, runId);
       await moveMessage(unit, runId, next);
-    }).catch((error: unknown) => {
-      if (!(error instanceof Problem && error.code === 'conflict')) throw error;
-      entry.hasSteer = true;
-      steers.length = 0;
+      const rest = waiting.filter((run) => !isSteer(run));
+      const events: LogEntry[] = [
+        { type: 'message.completed', messageId: current, message: { id: current, role: 'assistant', parts, metadata: { runId, createdAt, status: 'completed' } } },
+        ...steers.map((steer): LogEntry => ({ type: 'queue.removed', runId: steer.runId, queueItemId: steer.queueItemId ?? steer.runId, reason: 'steered' })),
+        ...(rest.length === 0 ? [] : [{ ...shifted(rest, rest.length, (index) => index + 1), runId: null }]),
+        { type: 'message.created', messageId: next, role: 'assistant', index: locked.messageCount },
+      ];
+      return { events, change: { queue: -steers.length, messages: 1 } };
     });
     if (steers.length === 0) return [];
+    entry.hasSteered = true;
     setMessage(next);
     const said: UiMessage[] = [];
     for (const steer of steers) {
@@ -382,7 +393,7 @@ export function createRuns(needs: RunsNeeds): Runs {
         unit,
         run,
         async () => {
-          const [events, open] = [await runEvents(unit.tx, run.runId), await readCheckpoints(unit.tx, run.runId)];
+          const [events, open] = [await runEvents(unit.tx, run), await readCheckpoints(unit.tx, run.runId)];
           return interruption(run, events.map(readEvent), open);
         },
         rules,
@@ -404,7 +415,10 @@ export function createRuns(needs: RunsNeeds): Runs {
     if (isClosing) return;
     await expireInputs();
     for (const sessionKey of await store.idleQueues(agentId)) {
-      if (running.size >= limits.maxRuns) return;
+      if (running.size >= limits.maxRuns) {
+        hasOrphans = true;
+        return;
+      }
       const started = await committer.commit((unit) => takeUpQueue(unit, sessionKey, rules));
       if (started) void begin(started);
     }
@@ -462,7 +476,7 @@ export function createRuns(needs: RunsNeeds): Runs {
     }
   }
 
-  // What nobody asks for any more, and forks whose past has become long-winded.
+  // What nobody asks for any more.
   async function tidy(): Promise<void> {
     while (!closing.signal.aborted) {
       try {
@@ -489,6 +503,7 @@ export function createRuns(needs: RunsNeeds): Runs {
         },
         delta: () => {},
         moved: () => news.resolve(),
+        gone: () => news.resolve(),
       });
       try {
         const run = await store.run(sessionKey, runId);
@@ -516,7 +531,10 @@ export function createRuns(needs: RunsNeeds): Runs {
 
   async function cancelRun(session: SessionRecord, runId: string): Promise<string[]> {
     const before = await store.run(session.key, runId);
-    if (!before || before.settledAt !== null) return [];
+    if (!before) throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', { param: 'runId' });
+    if (before.settledAt !== null) return [];
+    // What a run has taken up ends with it.
+    if (before.steeredInto !== null) return [runId, ...(await cancelRun(session, before.steeredInto))];
     const own = running.get(runId);
     if (own) own.abort.abort(cancelled());
     else await store.requestCancel(runId);
@@ -550,6 +568,8 @@ export function createRuns(needs: RunsNeeds): Runs {
         }
       }
       if (admitted.started === null) claimed.delete(submission.runId);
+      const request = traces.traceparent();
+      if (request !== undefined && !admitted.isRepeated) noteRequest(submission.runId, request);
       if (submission.expiresInMs !== null && admitted.started === null) expireIn(submission.expiresInMs);
       if (admitted.steers !== null) {
         const entry = running.get(admitted.steers);

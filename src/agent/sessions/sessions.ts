@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import { id as makeId } from '../../kernel/ids.ts';
 import { requireStorable } from '../../kernel/contract/metadata.ts';
-import { decodeCursor, isText, isTextPair, limitOf, page } from '../../kernel/contract/page.ts';
+import { decodeCursor, isText, isTimeAndId, limitOf, page } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Service } from '../service.ts';
@@ -81,11 +81,11 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 
       'sessions.list': async ({ query }) => {
         const limit = limitOf(query);
-        const before = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isTextPair);
+        const before = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isTimeAndId);
         const rows = await store.list({
           agentId,
           limit: limit + 1,
-          ...(before ? { before: { createdAt: readTime(before[0]), key: before[1] } } : {}),
+          ...(before ? { before: { createdAt: before[0], key: before[1] } } : {}),
           ...(query.kind === undefined ? {} : { kind: query.kind }),
           ...(query.status === undefined ? {} : { status: query.status }),
           ...(query.archived === undefined ? {} : { archived: query.archived }),
@@ -206,7 +206,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const all = await store.queue(session.key);
         const running = session.activeRunId === null ? 0 : 1;
         const placed = all.map((run, index) => ({ run, queuePosition: index + running }));
-        const last = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isText);
+        const last = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isPlace);
         // What the cursor names may have begun meanwhile; then all that is left is behind it.
         const from = last === undefined ? 0 : placed.findIndex(({ run }) => run.place > BigInt(last)) >>> 0;
         const { items, next_cursor: nextCursor } = page(placed.slice(from, from + limit + 1), limit, ({ run }) => String(run.place));
@@ -254,10 +254,10 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         if (body.dryRun) {
           const isHead = point.seq === session.headSeq;
           const forkedFrom = { sessionId: session.id, seq: point.seq, messageId: point.messageId };
-          return { status: 200, body: { dryRun: true, forkedFrom, messageCount: point.messageCount, openRunId: point.openRunId, queueItems: isHead ? session.queueLength : 0, approvals: isHead ? session.pendingApprovals : 0 } };
+          return { status: 200, body: { dryRun: true, forkedFrom, messageCount: point.messageCount, openRunId: point.openRun?.runId ?? null, queueItems: isHead ? session.queueLength : 0, approvals: isHead ? session.pendingApprovals : 0 } };
         }
         const openText = (runId: string) => bus.openParts(session.key).filter((part) => part.runId === runId && part.startedSeq <= point.seq);
-        const made = await makeFork(point, body as never, { agentId, store, events, openText });
+        const made = await makeFork(point, body as never, { agentId, store, openText });
         if (!made) throw notFound();
         if (made.lineage.length > deepestLineage) {
           // A reference that stays long is only slower, so nobody waits for it, and a failure is tried with the next fork.
@@ -270,18 +270,18 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 }
 
 /** Ends what goes on in a session and removes it with its files. */
-export async function forgetSession({ runs, committer, heads, talks, files }: Pick<SessionsNeeds, 'runs' | 'committer' | 'heads' | 'talks' | 'files'>, session: SessionRecord): Promise<void> {
+export async function forgetSession({ runs, committer, heads, talks, bus, files }: Pick<SessionsNeeds, 'runs' | 'committer' | 'heads' | 'talks' | 'bus' | 'files'>, session: SessionRecord): Promise<void> {
   await runs.cancel(session, { queue: true });
   const outcome = await committer.commit((unit) => removeSession(unit, session.key));
   heads.forget(session.key);
   talks.forget(session.key);
+  bus.gone(session.key);
   // A fork may still show what was attached to a session that is only hidden.
   if (outcome === 'gone') await files.removeAll(session.key);
 }
 
-function readTime(text: string): string {
-  if (Number.isNaN(Date.parse(text))) throw new Problem('bad_request', 'invalid_request', '`cursor` is not a cursor of this list.', { param: 'cursor' });
-  return text;
+function isPlace(value: unknown): value is string {
+  return typeof value === 'string' && /^\d{1,18}$/.test(value);
 }
 
 function readSeq(cursor: string): number {

@@ -2,13 +2,12 @@
 // between the two and a run never ends twice.
 import type { RunUsage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
-import { Problem } from '../../kernel/problem.ts';
 import { beginning, mostShown, shifted, type StartedRun } from './admission.ts';
 import { pendingApprovals, resolveApproval, type ApprovalRecord } from './approvals/store.ts';
 import type { RunError, RunOutcome } from './events.ts';
 import type { Unit } from './log/committer.ts';
 import { append, type LogEntry, type SessionChange } from './log/store.ts';
-import { lockSession, moveOn, runInUnit, steeredRuns, waitingRuns, type Holder, type RunRecord, type SessionRecord } from './store.ts';
+import { lockSession, moveOn, steeredRuns, waitingRuns, type Holder, type RunRecord, type SessionRecord } from './store.ts';
 
 export interface Settlement {
   outcome: RunOutcome;
@@ -138,12 +137,8 @@ export async function takeOut(unit: Unit, agentId: string, sessionKey: string, r
     { type: 'run.settled', runId, ...ending },
   ]);
   if (rest.length > 0) events.push({ ...shifted(rest, rest.length, (index) => index + running), runId: null });
+  // Nothing that ends tells of it later.
+  if (running === 0) events.push({ type: 'status.changed', runId: null, status: 'idle', activeRunId: null, queueLength: rest.length });
   await append(unit, { sessionKey, events, change: { queue: -gone.length } }, moveOn(unit.tx, { runIds: gone.map(({ runId }) => runId), end: ending }, null, null));
   return gone.map(({ runId }) => runId);
-}
-
-/** A run that must be there, within a transaction. */
-export async function requireRun(unit: Unit, sessionKey: string, runId: string): Promise<RunRecord | Problem> {
-  const run = await runInUnit(unit, runId);
-  return run?.sessionKey === sessionKey ? run : new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', { param: 'runId' });
 }

@@ -3,10 +3,11 @@
 import type { RunUsage } from '../../contract/agent/types.gen.ts';
 import type { Span, Traces } from '../../kernel/telemetry/traces.ts';
 
-/** Runs come out of a queue, so a run begins a trace of its own. */
-export function runSpan(traces: Traces, { agentId, name, sessionId, runId, model }: { agentId: string; name: string; sessionId: string; runId: string; model: string }): Span {
+/** Runs come out of a queue, so a run begins a trace of its own; `request` is the `traceparent` of the one that asked for it. */
+export function runSpan(traces: Traces, { agentId, name, sessionId, runId, model, request }: { agentId: string; name: string; sessionId: string; runId: string; model: string; request: string | undefined }): Span {
   return traces.start(`invoke_agent ${name}`, {
     isRoot: true,
+    link: request,
     attributes: {
       'gen_ai.operation.name': 'invoke_agent',
       'gen_ai.provider.name': 'townhall',

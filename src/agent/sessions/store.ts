@@ -365,11 +365,6 @@ export async function waitingRuns({ tx }: Unit, sessionKey: string, limit = 1_00
   return rows.map(runOf);
 }
 
-export async function runInUnit({ tx }: Unit, runId: string): Promise<RunRecord | undefined> {
-  const [row] = await tx<RunRow[]>`select * from agent.sessions_runs where run_id = ${runId}`;
-  return row && runOf(row);
-}
-
 export async function steerRun({ tx }: Unit, runId: string, into: string): Promise<void> {
   await tx`update agent.sessions_runs set steered_into = ${into}, started_at = agent.townhall_now() where run_id = ${runId}`;
 }
@@ -418,7 +413,13 @@ export async function removeSession({ tx }: Unit, sessionKey: string): Promise<'
     select 1 from agent.sessions_sessions
     where lineage @> ${asJson([{ sessionKey }])}::text::jsonb limit 1`;
   if (child) {
-    await tx`update agent.sessions_sessions set deleted_at = agent.townhall_now(), chat_id = null where session_id = ${sessionKey}`;
+    // What began in this very moment ends with it, as where nothing stays.
+    await tx`
+      with hidden as (
+        update agent.sessions_sessions set deleted_at = agent.townhall_now(), chat_id = null, active_run_id = null, queue_length = 0, pending_approvals = 0
+        where session_id = ${sessionKey}
+      )
+      delete from agent.sessions_runs where session_id = ${sessionKey} and settled_at is null`;
     return 'hidden';
   }
   // Under the lock nothing is appended to it any more, so a later statement sees all that there is.
@@ -493,8 +494,6 @@ export interface SessionStore {
   idleQueues(agentId: string): Promise<string[]>;
   /** Execute sessions that nobody will ask for any more. */
   expiredSessions(agentId: string, keptDays: number): Promise<string[]>;
-  /** Sessions whose past is spread over more than this many others. */
-  deepForks(agentId: string, depth: number): Promise<SessionRecord[]>;
 }
 
 export interface ListQuery {
@@ -595,12 +594,6 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
         where agent_id = ${agentId} and kind = 'execute' and deleted_at is null and active_run_id is null and queue_length = 0
           and updated_at < agent.townhall_now() - ${keptDays} * interval '1 day' limit 100`;
       return rows.map((row) => row.session_id);
-    },
-    async deepForks(agentId, depth) {
-      const rows = await sql<SessionRow[]>`
-        select *, null as parent_public_id from agent.sessions_sessions
-        where agent_id = ${agentId} and lineage <> '[]' and jsonb_array_length(lineage) > ${depth} limit 10`;
-      return rows.map(sessionOf);
     },
   };
 }

@@ -39,8 +39,8 @@ export interface TurnNeeds {
   approve(call: { tool: Tool; toolCallId: string; input: unknown }): Promise<Verdict>;
   /** Input that is to be given to the model at this step. `parts` is the message so far, which ends here when there is any. */
   steer(parts: UiMessagePart[]): Promise<ModelMessage[]>;
-  /** The conversation as it may be shown now, shortened when it would not fit; `before` is how much of it was there before this turn. */
-  shorten(messages: ModelMessage[], lastInputTokens: number): Promise<ModelMessage[] | null>;
+  /** The conversation as it may be shown now, when it would not fit as it is, and what the model took to shorten it. */
+  shorten(messages: ModelMessage[], lastInputTokens: number): Promise<{ messages: ModelMessage[]; usage: RunUsage } | null>;
   clock: Clock;
   log: Log;
   /** Steps and tools are spans where it is traced. */
@@ -78,6 +78,11 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
   let finishReason: FinishReason | null = null;
   let lastInputTokens = 0;
   let failure: unknown;
+
+  function add({ inputTokens, outputTokens }: RunUsage): void {
+    usage.inputTokens += inputTokens;
+    usage.outputTokens += outputTokens;
+  }
 
   // `ai` swallows what its callbacks throw, so a log that cannot be written ends the turn from here.
   async function record(events: SessionEvent[]): Promise<void> {
@@ -161,10 +166,9 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
         case 'finish-step': {
           end = part;
           ended(part);
-          const { inputTokens, outputTokens } = counted(part.usage);
-          usage.inputTokens += inputTokens;
-          usage.outputTokens += outputTokens;
-          lastInputTokens = inputTokens + outputTokens;
+          const taken = counted(part.usage);
+          add(taken);
+          lastInputTokens = taken.inputTokens + taken.outputTokens;
           break;
         }
         case 'error':
@@ -206,7 +210,11 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
         isOut = true;
         break;
       }
-      messages = (await needs.shorten(messages, lastInputTokens)) ?? messages;
+      const shorter = await needs.shorten(messages, lastInputTokens);
+      if (shorter !== null) {
+        messages = shorter.messages;
+        add(shorter.usage);
+      }
       await hooks.guard('step.before', { step }, context);
       hooks.effect('step.before', { step }, context);
       // The first was recorded with the beginning of the run.

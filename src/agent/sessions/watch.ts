@@ -24,7 +24,9 @@ export async function watch({ bus, events, isOwn, clock, log, everyMs = 250 }: W
     const keys = bus.followed();
     for (const key of foreign.keys()) if (!keys.includes(key)) forget(key);
     if (keys.length === 0) return;
-    for (const { sessionKey, headSeq } of await events.heads(keys)) bus.moved(sessionKey, headSeq);
+    const heads = await events.heads(keys);
+    for (const { sessionKey, headSeq } of heads) bus.moved(sessionKey, headSeq);
+    for (const key of keys) if (!heads.some(({ sessionKey }) => sessionKey === key)) bus.gone(key);
     const open = (await events.checkpoints(keys)).filter(({ runId }) => !isOwn(runId));
     for (const { sessionKey, text, ...part } of open) {
       const known = foreign.get(sessionKey) ?? new Map<string, number>();

@@ -5,6 +5,7 @@ import { runAdminToken } from './token.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { gatewayConfigHere, hereHelp } from '../data/here.ts';
+import { gatewayPlace, requireDatabase } from '../data/place.ts';
 import { lineFromTerminal, passwordFromPipe, passwordFromTerminal } from './password.ts';
 import { askRunning, withGateway } from '../running-server.ts';
 
@@ -41,7 +42,7 @@ export const adminCommand: Command = {
     });
     const [action, ...surplus] = words;
     if ((action !== 'setup' && action !== 'reset') || surplus.length > 0) {
-      throw new SettingError('say "townhall admin setup" or "townhall admin reset"; see --help.');
+      throw new SettingError('say "townhall admin setup", "reset" or "token"; see --help.');
     }
     // ADMIN_ID and ADMIN_PASSWORD belong to a server's first start; here they would act unasked.
     const { ADMIN_ID: _id, ADMIN_PASSWORD: _password, ...env } = input.env;
@@ -62,11 +63,12 @@ interface Request {
 }
 
 async function act(action: Action, { adminId, password, config, env }: Request): Promise<{ isShort: boolean }> {
-  return askRunning(config, { name: `admin.${action}`, input: { adminId, password } }, () =>
-    withGateway(config, { env, secrets: [password] }, (gateway) =>
+  return askRunning(config, { name: `admin.${action}`, input: { adminId, password } }, () => {
+    if (action === 'reset') requireDatabase(gatewayPlace(config));
+    return withGateway(config, { env, secrets: [password] }, (gateway) =>
       action === 'setup' ? gateway.setupAdministrator(adminId, password) : gateway.resetAdministrator(adminId, password),
-    ),
-  );
+    );
+  });
 }
 
 function report(input: CommandInput, done: { action: Action; adminId: string; isShort: boolean; asJson: boolean }): void {

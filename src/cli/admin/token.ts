@@ -4,13 +4,12 @@ import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { CommandInput } from '../command.ts';
 import { gatewayConfigHere } from '../data/here.ts';
+import { gatewayPlace, requireDatabase } from '../data/place.ts';
 import { askRunning, withGateway } from '../running-server.ts';
+import { readTtl } from '../ttl.ts';
 
 /** A machine as the control socket carries it too: times are texts there. */
 type Shown = { [Name in keyof Machine]: Machine[Name] extends Date | null ? Date | string | null : Machine[Name] };
-
-const seconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
-const maximumTtlSeconds = 3_650 * 86_400;
 
 /** Runs with the words behind `townhall admin token`. */
 export async function runAdminToken(input: CommandInput): Promise<number> {
@@ -19,7 +18,10 @@ export async function runAdminToken(input: CommandInput): Promise<number> {
   const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
   const asJson = flags['json'] === 'true';
   const ask = <T>(name: string, given: unknown, work: (machines: Machines) => Promise<T>): Promise<T> =>
-    askRunning(config, { name: `admin.token.${name}`, input: given }, () => withGateway(config, input, (gateway) => work(gateway.machines)));
+    askRunning(config, { name: `admin.token.${name}`, input: given }, () => {
+      requireDatabase(gatewayPlace(config));
+      return withGateway(config, input, (gateway) => work(gateway.machines));
+    });
 
   if (action === 'create' && credentialId === undefined) {
     const request = readRequest(flags);
@@ -52,13 +54,6 @@ function readRequest(flags: Record<string, string | undefined>): { scopes: strin
   if (scope === undefined || bureau === undefined) throw new SettingError('a machine credential needs --scope and --bureau.');
   const scopes = scope.split(',').map((name) => name.trim());
   return { scopes, bureauId: bureau, ...(ttl === undefined ? {} : { ttlSeconds: readTtl(ttl) }) };
-}
-
-function readTtl(text: string): number {
-  const [, amount, unit = 's'] = /^(\d{1,9})([smhd])?$/.exec(text) ?? [];
-  const ttlSeconds = Number(amount) * (seconds[unit] ?? 1);
-  if (!(ttlSeconds >= 1 && ttlSeconds <= maximumTtlSeconds)) throw new SettingError(`--ttl takes seconds, or a number with m, h or d such as 90d; not "${text}".`);
-  return ttlSeconds;
 }
 
 function wire(machine: Shown) {

@@ -10,7 +10,7 @@ import { gatewaySettings } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
 import { isSingleExecutable } from '../../kernel/assets.ts';
-import { parseFlags, flagsOf } from '../command.ts';
+import { flagsOf, parseFlagsAlone } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { gatewayConfigHere } from '../data/here.ts';
 import { checkMasterKey, gatewayFacts, type GatewayFacts } from '../data/gateway-data.ts';
@@ -33,8 +33,7 @@ export const doctorCommand: Command = {
       'In the folder of a deployed project it looks at the database of its City.',
     ].join('\n'),
   async run(input) {
-    const { flags } = parseFlags(input.arguments, { flags: flagsOf(gatewaySettings), switches: ['json'] });
-    const { json, ...own } = flags;
+    const { json, ...own } = parseFlagsAlone(input.arguments, { flags: flagsOf(gatewaySettings), switches: ['json'] });
     const findings = await examine(await gatewayConfigHere(own, input), input.env);
     const failed = findings.filter(({ state }) => state === 'fail').length;
     const warned = findings.filter(({ state }) => state === 'warn').length;

@@ -22,7 +22,7 @@ export const fail = (check: string, message: string, next: string): Finding => (
 export function checkNode(version: string): Finding {
   const [major = 0, minor = 0] = version.replace(/^v/, '').split('.').map(Number);
   if (major >= 24) return ok('node', `Node ${version}.`);
-  if (major === 22 && minor >= 18) return ok('node', `Node ${version}; 24 is what it is tested with most.`);
+  if (major === 22 && minor >= 19) return ok('node', `Node ${version}; 24 is what it is tested with most.`);
   return fail('node', `Node ${version} is too old.`, 'Install Node 24 or newer.');
 }
 

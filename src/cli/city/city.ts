@@ -1,6 +1,6 @@
 // `townhall city`: looks after what `townhall deploy` brought into service. Two of its words are for the deployment's own
 // processes: `run` is the supervisor, `serve` a gateway under it.
-import { createReadStream } from 'node:fs';
+import { createReadStream, existsSync } from 'node:fs';
 import { stat, watch } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { cityFolder, openProject, rollBack, startDetached, supervision, survey } from '../../deploy/index.ts';
@@ -131,6 +131,7 @@ async function waitUntilServing(folder: CityFolder): Promise<NonNullable<Survey[
 
 async function logs({ input, flags, directory }: Asked): Promise<number> {
   const { logFile } = cityFolder(directory);
+  if (!existsSync(logFile)) throw new Error('Nothing was deployed from here yet; run: townhall deploy');
   let at = await printFrom(logFile, 0, input);
   if (flags['follow'] !== 'true') return 0;
   for await (const _change of watch(logFile)) {
@@ -138,11 +139,12 @@ async function logs({ input, flags, directory }: Asked): Promise<number> {
     // Set aside and begun anew.
     if (size < at) at = 0;
     at = await printFrom(logFile, at, input);
+    if (!input.isHeard()) break;
   }
   return 0;
 }
 
-async function printFrom(path: string, start: number, { print }: CommandInput): Promise<number> {
+async function printFrom(path: string, start: number, { print, isHeard }: CommandInput): Promise<number> {
   let rest = '';
   let at = start;
   for await (const piece of createReadStream(path, { start, encoding: 'utf8' }) as AsyncIterable<string>) {
@@ -150,6 +152,7 @@ async function printFrom(path: string, start: number, { print }: CommandInput): 
     const lines = (rest + piece).split('\n');
     rest = lines.pop() ?? '';
     for (const line of lines) print(line);
+    if (!isHeard()) break;
   }
   return at - Buffer.byteLength(rest);
 }

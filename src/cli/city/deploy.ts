@@ -7,7 +7,7 @@ import type { Plan, Survey, Verified } from '../../deploy/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { ownRunner } from './environment.ts';
 import { deployNeeds, planOf, readTimeout } from './plan.ts';
-import { parseFlags } from '../command.ts';
+import { parseFlagsAlone } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { version } from '../version.ts';
 
@@ -31,8 +31,7 @@ export const deployCommand: Command = {
       'townhall city --help says how to look after what runs.',
     ].join('\n'),
   async run(input) {
-    const { flags, words } = parseFlags(input.arguments, { flags: ['project', 'timeout', 'render'], switches: ['dry-run', 'verify-only', 'stop', 'json'] });
-    if (words.length > 0) throw new SettingError(`townhall deploy takes no "${words[0]}"; see --help.`);
+    const flags = parseFlagsAlone(input.arguments, { flags: ['project', 'timeout', 'render'], switches: ['dry-run', 'verify-only', 'stop', 'json'] });
     const modes = ['dry-run', 'verify-only', 'stop', 'render'].filter((name) => flags[name] !== undefined);
     if (modes.length > 1) throw new SettingError(`--${modes.join(' and --')} do not go together.`);
     const directory = resolve(flags['project'] ?? '.');

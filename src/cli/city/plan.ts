@@ -37,14 +37,23 @@ async function inspect(directory: string, env: Readonly<Record<string, string>>)
   throw new Error(complaints.trim().replace(/^townhall city: /, '') || `The entry ended the process (${signal ?? `code ${code}`}).`);
 }
 
-/** What the pipeline needs of this process; `tell` takes the lines that are for whoever waits. */
+/** What the pipeline needs of this process, which Ctrl-C ends in order; `tell` takes the lines for whoever waits. */
 export function deployNeeds(tell: (line: string) => void, startMs: number): DeployNeeds {
+  let isStopped = false;
+  // Between two steps it can be taken back. A second Ctrl-C ends the command at once, and the supervisor does it later.
+  process.once('SIGINT', () => {
+    isStopped = true;
+    tell('  stopping before the next step …');
+  });
   return {
     runner: ownRunner(),
     clock: systemClock,
     log: quietLog(),
     startMs,
-    progress: (_step, what) => tell(`  ${what} …`),
+    progress(_step, what) {
+      if (isStopped) throw new Error('It was stopped.');
+      tell(`  ${what} …`);
+    },
   };
 }
 

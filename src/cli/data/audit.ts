@@ -1,16 +1,13 @@
 // `townhall audit verify`: walks the chain of the audit log and exits 1 when an entry was altered or is gone.
-import { existsSync } from 'node:fs';
 import { audit, auditStore } from '../../gateway/audit/index.ts';
 import type { ChainFault, ChainVerdict } from '../../gateway/audit/index.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
-import { connect } from '../../kernel/data/database.ts';
-import { createLog } from '../../kernel/log.ts';
-import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command } from '../command.ts';
 import { gatewayConfigHere, hereHelp } from './here.ts';
+import { commandLog, gatewayPlace, withDatabase } from './place.ts';
 import { askRunning } from '../running-server.ts';
 
 export const auditCommand: Command = {
@@ -43,14 +40,7 @@ export const auditCommand: Command = {
 
 // Beside the servers and without the master key: the log holds no secrets, and whoever examines it need not.
 async function verifyHere(config: GatewayConfig, head: string | null): Promise<ChainVerdict> {
-  if (config.databaseUrl === undefined && !existsSync(config.databasePath)) throw new Error(`There is no database at ${config.databasePath}.`);
-  const log = createLog({ level: 'warn', redactor: createRedactor(), write: (line) => void process.stderr.write(line) });
-  const database = await connect(config.databaseUrl === undefined ? { path: config.databasePath } : { url: config.databaseUrl }, { log });
-  try {
-    return await audit({ store: auditStore(database), log, clock: systemClock }).verify(head);
-  } finally {
-    await database.close();
-  }
+  return withDatabase(gatewayPlace(config), (database) => audit({ store: auditStore(database), log: commandLog().log, clock: systemClock }).verify(head));
 }
 
 function wire({ ok, batches, entries, pending, head, faults }: ChainVerdict) {

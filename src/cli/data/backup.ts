@@ -9,7 +9,7 @@ import { connect, type Database } from '../../kernel/data/database.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import type { CommandInput } from '../command.ts';
 import type { Survey } from './gateway-data.ts';
-import { askServer, commandLog, hasDatabase, withDatabase, type DatabasePlace } from './place.ts';
+import { askServer, commandLog, requireDatabase, withDatabase, type DatabasePlace } from './place.ts';
 import { addressOf, findTool, majorWithin, run } from './postgres-tools.ts';
 
 export interface BackedUp {
@@ -23,7 +23,7 @@ type Progress = (step: string) => void;
 /** Writes the backup to a file that is not there yet, readable by its owner alone. What was begun is removed when it fails. */
 export async function backUp(place: DatabasePlace, given: string, { env, progress }: { env: CommandInput['env']; progress: Progress }): Promise<BackedUp> {
   const file = resolve(given);
-  if (!hasDatabase(place)) throw new Error(`There is no database at ${place.databasePath}.`);
+  requireDatabase(place);
   const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
     throw codeIn(error) === 'EEXIST' ? new Error(`${file} is there already; a backup goes into a new file.`) : error;
   });

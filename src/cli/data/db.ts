@@ -11,7 +11,7 @@ import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { checkMasterKey, type Survey } from './gateway-data.ts';
 import { gatewayConfigHere, hereHelp } from './here.ts';
-import { agentPlace, askServer, commandLog, gatewayPlace, hasDatabase, withDatabase, type DatabasePlace } from './place.ts';
+import { agentPlace, askServer, commandLog, gatewayPlace, requireDatabase, withDatabase, type DatabasePlace } from './place.ts';
 
 export const dbCommand: Command = {
   help: () =>
@@ -95,7 +95,7 @@ async function migrateHere({ place, checkKey }: Subject): Promise<Report> {
   if (served !== undefined) {
     return { result: { applied: [], pending: served.migrations.pending }, line: 'A running server holds the database; its start has brought it up to date.' };
   }
-  if (!hasDatabase(place)) throw new Error(`There is no database at ${place.databasePath}; the first start of the ${place.surface} makes one.`);
+  requireDatabase(place);
   const { log } = commandLog();
   const { applied } = await withDatabase(place, async (database) => {
     if (place.surface === 'gateway') await checkKey(await envStore(database).survey());

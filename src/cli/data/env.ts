@@ -5,6 +5,7 @@ import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { gatewayConfigHere, hereHelp } from './here.ts';
+import { gatewayPlace, requireDatabase } from './place.ts';
 import { askRunning, withGateway } from '../running-server.ts';
 
 export const envCommand: Command = {
@@ -33,5 +34,8 @@ export const envCommand: Command = {
 };
 
 function rewrap(config: GatewayConfig, { env }: CommandInput): Promise<{ rewrapped: number; kid: string }> {
-  return askRunning(config, { name: 'env.rewrap', input: null }, () => withGateway(config, { env, logLevel: 'error' }, (gateway) => gateway.rewrapEnv()));
+  return askRunning(config, { name: 'env.rewrap', input: null }, () => {
+    requireDatabase(gatewayPlace(config));
+    return withGateway(config, { env, logLevel: 'error' }, (gateway) => gateway.rewrapEnv());
+  });
 }

@@ -1,15 +1,12 @@
 // `townhall ledger verify`: holds the ledger against itself and exits 1 when a row does not fit.
-import { existsSync } from 'node:fs';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { creditsStore, verifyLedger } from '../../gateway/credits/index.ts';
 import type { LedgerFault, LedgerVerdict } from '../../gateway/credits/index.ts';
-import { connect } from '../../kernel/data/database.ts';
-import { createLog } from '../../kernel/log.ts';
-import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command } from '../command.ts';
 import { gatewayConfigHere, hereHelp } from './here.ts';
+import { gatewayPlace, withDatabase } from './place.ts';
 import { askRunning } from '../running-server.ts';
 
 export const ledgerCommand: Command = {
@@ -39,14 +36,7 @@ export const ledgerCommand: Command = {
 
 // Beside the servers and without the master key: the ledger holds no secrets, and whoever examines it need not.
 async function verifyHere(config: GatewayConfig): Promise<LedgerVerdict> {
-  if (config.databaseUrl === undefined && !existsSync(config.databasePath)) throw new Error(`There is no database at ${config.databasePath}.`);
-  const log = createLog({ level: 'warn', redactor: createRedactor(), write: (line) => void process.stderr.write(line) });
-  const database = await connect(config.databaseUrl === undefined ? { path: config.databasePath } : { url: config.databaseUrl }, { log });
-  try {
-    return await verifyLedger(creditsStore(database), config.usageDays);
-  } finally {
-    await database.close();
-  }
+  return withDatabase(gatewayPlace(config), (database) => verifyLedger(creditsStore(database), config.usageDays));
 }
 
 const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {

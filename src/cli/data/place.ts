@@ -51,6 +51,13 @@ export function hasDatabase({ databaseUrl, databasePath }: DatabasePlace): boole
   return databaseUrl !== undefined || existsSync(join(databasePath, 'pg'));
 }
 
+/** For commands about what is there already: one that mistakes the folder must not leave a new database in it. */
+export function requireDatabase(place: DatabasePlace): void {
+  if (hasDatabase(place)) return;
+  const elsewhere = place.surface === 'gateway' ? '--database-path' : '--data-dir';
+  throw new Error(`There is no database at ${place.databasePath}; the first start of the ${place.surface} makes one. Where it lies elsewhere, say so with ${elsewhere}.`);
+}
+
 /** Asks the server that holds the embedded database, or undefined when none runs. */
 export async function askServer({ databaseUrl, socket }: DatabasePlace, name: string, input: unknown): Promise<unknown> {
   if (databaseUrl !== undefined) return undefined;
@@ -62,8 +69,10 @@ export async function askServer({ databaseUrl, socket }: DatabasePlace, name: st
   }
 }
 
-/** Opens the database for the length of the work. */
-export async function withDatabase<T>({ databaseUrl, databasePrepare, databasePath }: DatabasePlace, work: (database: Database) => Promise<T>): Promise<T> {
+/** Opens the database, which must be there, for the length of the work. */
+export async function withDatabase<T>(place: DatabasePlace, work: (database: Database) => Promise<T>): Promise<T> {
+  requireDatabase(place);
+  const { databaseUrl, databasePrepare, databasePath } = place;
   const { log } = commandLog();
   const database = await connect(databaseUrl === undefined ? { path: databasePath } : { url: databaseUrl, ...(databasePrepare === undefined ? {} : { prepare: databasePrepare }) }, { log });
   try {

@@ -14,6 +14,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { CommandInput } from '../command.ts';
+import { readTtl } from '../ttl.ts';
 
 export const agentToolsHelp = [
   '       townhall agent token create [NAME] [--ttl 90d] [--json]',
@@ -26,7 +27,6 @@ export const agentToolsHelp = [
 ];
 
 const places = ['data-dir', 'database-url', 'name'];
-const unitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
 
 /** Runs with the words behind `townhall agent`, the first of which is `token`. */
 export async function runAgentToken(input: CommandInput): Promise<number> {
@@ -113,13 +113,6 @@ async function withDesk<T>({ dataDir, databaseUrl, name }: AgentData, work: (des
 
 function pick(flags: Readonly<Record<string, string | undefined>>): Record<string, string | undefined> {
   return Object.fromEntries(places.map((name) => [name, flags[name]]));
-}
-
-function readTtl(text: string): number {
-  const [, amount, unit = 's'] = /^(\d{1,9})([smhd])?$/.exec(text) ?? [];
-  const ttlSeconds = Number(amount) * (unitSeconds[unit] ?? 1);
-  if (!(ttlSeconds >= 1 && ttlSeconds <= 3_650 * 86_400)) throw new SettingError(`--ttl takes seconds, or a number with m, h or d such as 90d; not "${text}".`);
-  return ttlSeconds;
 }
 
 function usage(): SettingError {

@@ -3,12 +3,13 @@ import { agentSettings, readAgentConfig } from '../../agent/config.ts';
 import { openAgentDatabase } from '../../agent/data/index.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
-import { describeSettings, SettingError } from '../../kernel/settings.ts';
-import { flagsOf, parseFlags } from '../command.ts';
+import { describeSettings } from '../../kernel/settings.ts';
+import { flagsOf, parseFlagsAlone } from '../command.ts';
 import type { Command } from '../command.ts';
 import { agentToolsHelp, runAgentCall, runAgentToken } from './agent-tools.ts';
 import { announceListening } from './announce.ts';
 import { keepYoungSmall } from './heap.ts';
+import { opened, orClosed } from './opened.ts';
 import { version } from '../version.ts';
 import { untilStopped } from './until-stopped.ts';
 
@@ -27,8 +28,7 @@ export const agentCommand: Command = {
     const { arguments: given, env } = input;
     if (given[0] === 'token') return runAgentToken(input);
     if (given[0] === 'call') return runAgentCall(input);
-    const { flags, words } = parseFlags(given, { flags: flagsOf(agentSettings), repeatable: ['plugin'] });
-    if (words.length > 0) throw new SettingError(`there is no "townhall agent ${words[0] ?? ''}"; see --help.`);
+    const flags = parseFlagsAlone(given, { flags: flagsOf(agentSettings), repeatable: ['plugin'] });
     const config = readAgentConfig(flags, env);
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
@@ -38,7 +38,8 @@ export const agentCommand: Command = {
     opening.catch(() => {});
     const { createAgent } = await import('../../agent/compose.ts');
     const agent = await createAgent(config, { log, redactor, env, version, opening });
-    const { url } = await agent.listen();
+    const listening = opened(agent.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'AGENT_METRICS_PORT' : 'AGENT_PORT'));
+    const { url } = await orClosed(listening, () => agent.close());
     return untilStopped(() => announceListening(url), () => agent.close());
   },
 };

@@ -1,10 +1,11 @@
 // `townhall console`: pages for the person at this machine, beside an agent that runs. What it prints lets one browser in.
 import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { consoleSettings, createConsole, readConsoleConfig } from '../../console/index.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
-import { describeSettings, SettingError } from '../../kernel/settings.ts';
-import { flagsOf, parseFlags } from '../command.ts';
+import { describeSettings } from '../../kernel/settings.ts';
+import { flagsOf, parseFlagsAlone } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { untilStopped } from './until-stopped.ts';
 
@@ -22,9 +23,7 @@ export const consoleCommand: Command = {
       describeSettings(consoleSettings),
     ].join('\n'),
   async run(input) {
-    const { flags, words } = parseFlags(input.arguments, { flags: flagsOf(consoleSettings), switches: ['open', 'json'] });
-    if (words.length > 0) throw new SettingError(`there is no "townhall console ${words[0] ?? ''}"; see --help.`);
-    const { open, json, ...settings } = flags;
+    const { open, json, ...settings } = parseFlagsAlone(input.arguments, { flags: flagsOf(consoleSettings), switches: ['open', 'json'] });
     const config = readConsoleConfig(settings, input.env);
     const log = createLog({ level: 'warn', redactor: createRedactor(), write: (line) => void process.stderr.write(line) });
     const console = await createConsole(config, { log });
@@ -33,6 +32,7 @@ export const consoleCommand: Command = {
     const announce = (): void => {
       if (json === 'true') input.print(JSON.stringify({ url: address }));
       else show(input, { url, agentUrl: config.agentUrl, address, minutes: Math.round(config.codeTtlMs / 60_000) });
+      if (!existsSync(config.tokenFile)) input.complain(`The agent's token is not at ${config.tokenFile} yet: start the agent, or say with --data-dir or --token-file where it is.`);
       if (open === 'true') openInBrowser(address, input);
       if (json !== 'true' && process.stdin.isTTY) process.stdin.on('data', () => input.print(`  ${console.invite()}`));
     };

@@ -6,10 +6,11 @@ import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { describeSettings } from '../../kernel/settings.ts';
-import { flagsOf, parseFlags } from '../command.ts';
+import { flagsOf, parseFlagsAlone } from '../command.ts';
 import type { Command } from '../command.ts';
 import { announceListening } from './announce.ts';
 import { keepStreamsYoung } from './heap.ts';
+import { opened, orClosed } from './opened.ts';
 import { version } from '../version.ts';
 import { untilStopped } from './until-stopped.ts';
 
@@ -29,12 +30,13 @@ export const gatewayCommand: Command = {
       describeSettings(gatewaySettings),
     ].join('\n'),
   async run({ arguments: given, env }) {
-    const config = readGatewayConfig(parseFlags(given, { flags: flagsOf(gatewaySettings) }).flags, env);
+    const config = readGatewayConfig(parseFlagsAlone(given, { flags: flagsOf(gatewaySettings) }), env);
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
     const project = config.project === undefined ? undefined : await openProject(config.project);
     const gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project });
-    const { url } = await gateway.listen();
+    const listening = opened(gateway.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT'));
+    const { url } = await orClosed(listening, () => gateway.close());
     keepStreamsYoung();
     return untilStopped(() => announceListening(url), () => gateway.close(parting));
   },

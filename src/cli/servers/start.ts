@@ -15,9 +15,10 @@ import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError, describeSettings } from '../../kernel/settings.ts';
-import { flagsOf, parseFlags } from '../command.ts';
+import { flagsOf, parseFlagsAlone } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { keepStreamsYoung } from './heap.ts';
+import { opened } from './opened.ts';
 import { untilStopped } from './until-stopped.ts';
 import { version } from '../version.ts';
 import { welcome } from './welcome.ts';
@@ -33,7 +34,7 @@ export const startCommand: Command = {
       describeSettings(gatewaySettings),
     ].join('\n'),
   async run(input) {
-    const { flags } = parseFlags(input.arguments, { flags: flagsOf(gatewaySettings) });
+    const flags = parseFlagsAlone(input.arguments, { flags: flagsOf(gatewaySettings) });
     // A newcomer reads the screen, so only what went wrong is logged unless asked otherwise.
     const env = { LOG_LEVEL: 'warn', ...input.env };
     const config = readGatewayConfig(flags, env);
@@ -56,15 +57,16 @@ export const startCommand: Command = {
     try {
       const project = config.project === undefined ? undefined : await openProject(config.project);
       gateway = await createGateway(config, { project, env, log, redactor, clock: systemClock, progress });
-      const administrator = await firstAdministrator(gateway);
       const userToken = await localToken(gateway, tokenFile);
-      const { url: gatewayUrl } = await gateway.listen();
+      const { url: gatewayUrl } = await opened(gateway.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT'));
       progress('starting the agent');
       const wholeEnv = { ...agentEnv, AGENT_GATEWAY_URL: gatewayUrl };
       agent = await createAgent(readAgentConfig({}, wholeEnv), { log, redactor, env: wholeEnv, version, opening });
-      const { url: agentUrl } = await agent.listen();
+      const { url: agentUrl } = await opened(agent.listen(), () => 'AGENT_PORT');
       keepStreamsYoung();
       const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
+      // Last: a password that is shown once must not be made by a start that comes to nothing.
+      const administrator = await firstAdministrator(gateway);
       const screen = welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined });
       return await untilStopped(() => screen.forEach((line) => input.print(line)), () => stop(input, gateway as Gateway, agent));
     } catch (error) {

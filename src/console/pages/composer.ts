@@ -14,7 +14,7 @@ export interface ComposerOptions {
   sent(sessionId: string): void;
 }
 
-type Attachment = { type: 'file'; fileName: string; contentType: string; content: string; encoding: 'base64' };
+type Attachment = { type: 'document'; fileName: string; contentType: string; content: string; encoding: 'base64' };
 
 export function createComposer({ sessionId, chatId, attended, placeholder = 'Write to the agent', sent }: ComposerOptions): HTMLFormElement {
   const area = h('textarea', { id: 'composer', rows: 2, placeholder, 'aria-label': 'Message', autocomplete: 'off' });
@@ -99,5 +99,5 @@ async function readAttachment(file: File): Promise<Attachment> {
   let text = '';
   // In pieces, because a call takes only so many arguments.
   for (let at = 0; at < bytes.length; at += 8_192) text += String.fromCharCode(...bytes.subarray(at, at + 8_192));
-  return { type: 'file', fileName: file.name, contentType: file.type === '' ? 'application/octet-stream' : file.type, content: btoa(text), encoding: 'base64' };
+  return { type: 'document', fileName: file.name, contentType: file.type === '' ? 'application/octet-stream' : file.type, content: btoa(text), encoding: 'base64' };
 }

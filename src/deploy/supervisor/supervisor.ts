@@ -119,7 +119,8 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
   }
 
   async function trial(request: TrialRequest): Promise<TrialResult> {
-    if (candidate !== undefined) throw new Problem('conflict', 'conflict', `Version ${candidate.generation.version} is on its way in already.`);
+    // Deployments hold a lock of their own, so the command that left this one here is dead.
+    await abandon();
     const { version, runner, env } = request;
     const socket = socketFor(request.host, request.port);
     const generation = make({ version, runner, env }, socket, request.startMs);

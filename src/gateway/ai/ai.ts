@@ -188,18 +188,19 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   function translated(call: ChatCall, model: CatalogModel, { effort, meter }: { effort: string | undefined; meter: Meter }): (firstMs: number) => Promise<ChatReply> {
     const { body, signal } = call;
     const hub = chatFormat.callOf(body, effort, signal);
+    const unsaid = chatFormat.leftOut(body);
     const options = { modelId: model.id, completionId: id('chatcmpl').replace('_', '-'), createdSeconds: Math.floor(clock.now().getTime() / 1000) };
     return async (firstMs) => {
       let warnings: readonly Warning[] = [];
       if (body.stream !== true) {
         const answer = await generated(model, { effort, firstMs, hub, meter });
         const { body: completed, credits } = await paidBody(call, meter, () => chatFormat.completion(answer, options));
-        return { status: 200, body: completed, headers: { ...warningHeaders(answer.warnings), ...creditsHeader(credits) } };
+        return { status: 200, body: completed, headers: { ...warningHeaders([...unsaid, ...answer.warnings]), ...creditsHeader(credits) } };
       }
       const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
       const includeUsage = body.stream_options?.include_usage === true;
       const chunks = await begun(chatFormat.chunks(meteredParts(runs.stream(made), meter, signal), { ...options, includeUsage, onWarnings: (given) => (warnings = given) }));
-      return { status: 200, events: asEvents(chunks, (thrown) => attempts.brokeOff(model, thrown)), end: '[DONE]', headers: warningHeaders(warnings) };
+      return { status: 200, events: asEvents(chunks, (thrown) => attempts.brokeOff(model, thrown)), end: '[DONE]', headers: warningHeaders([...unsaid, ...warnings]) };
     };
   }
 
@@ -384,7 +385,8 @@ function foreignDemand(body: ForeignCall['body'], wanted: format.ForeignFormat, 
     hasTools: Array.isArray(tools) && tools.length > 0,
     limit: model && sentLimit(body, model, wanted),
     limitMember: model?.by.output_limit_member ?? wanted.limits[0],
-    choices: typeof n === 'number' && n > 1 ? Math.ceil(n) : 1,
+    // The contract bounds it there; no other format has it.
+    choices: wanted.name === 'chat' && typeof n === 'number' ? n : 1,
     hasOutput: wanted.limits.length > 0,
     // The question stands beside each document.
     repeatedBytes: typeof query === 'string' && Array.isArray(documents) ? Buffer.byteLength(query) * documents.length : 0,

@@ -45,6 +45,12 @@ const told = new Set([
 // What only labels a call and says nothing about its answer is let go; anything else is refused.
 const labels = new Set(['user', 'metadata', 'store', 'safety_identifier', 'prompt_cache_key', 'prompt_cache_retention']);
 
+/** What of the messages no model behind the hub is told, although nothing of what they say is lost. */
+export function leftOut({ messages }: ChatCompletionRequest): Warning[] {
+  const index = messages.findIndex((message) => typeof (message as { name?: unknown }).name === 'string' && message.role !== 'tool');
+  return index < 0 ? [] : [{ type: 'unsupported', feature: `messages[${index}].name`, details: 'names of speakers are not told to this model' }];
+}
+
 export interface ChatOptions {
   modelId: string;
   /** `chatcmpl-…`. */
@@ -52,8 +58,9 @@ export interface ChatOptions {
   createdSeconds: number;
 }
 
-/** The whole answer as one `chat.completion`. */
+/** The whole answer as one `chat.completion`. Throws for one that came to nothing, which the format has no word for. */
 export function completion(answer: Answer, { modelId, completionId, createdSeconds }: ChatOptions): ChatCompletion {
+  refuseFailed(answer.finishReason);
   const texts = answer.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   const reasoning = answer.content.flatMap((part) => (part.type === 'reasoning' ? [part.text] : [])).join('');
   const calls = answer.content.flatMap((part) => (part.type === 'tool-call' ? [toolCall(part)] : []));
@@ -139,6 +146,7 @@ export async function* chunks(
       case 'error':
         throw part.error;
       case 'finish': {
+        refuseFailed(part.finishReason);
         const list = sourceList(sources);
         if (list !== '') yield chunk(withRole({ content: list }));
         yield chunk(withRole({}), finishReason(part.finishReason));
@@ -155,6 +163,11 @@ export async function* chunks(
 
 function toolCall(part: { toolCallId: string; toolName: string; input: string }): object {
   return { id: part.toolCallId, type: 'function', function: { name: part.toolName, arguments: part.input } };
+}
+
+// With any of the format's words for an end it would look like an answer that is whole.
+function refuseFailed({ unified, raw = 'error' }: FinishReason): void {
+  if (unified === 'error') throw new Problem('upstream_failed', 'upstream_failed', `The model gave its answer up (${raw.slice(0, 64)}).`);
 }
 
 function finishReason({ unified }: FinishReason): string {
@@ -188,6 +201,8 @@ function promptOf(messages: readonly Message[]): Prompt {
   return messages.map((message, index): Prompt[number] => {
     const path = `messages[${index}]`;
     const content = (message as { content?: unknown }).content;
+    const foreign = ['audio', 'function_call'].find((name) => ((message as Readonly<Record<string, unknown>>)[name] ?? null) !== null);
+    if (foreign !== undefined) throw unsupported(`${path}.${foreign}`, `This model cannot be told the ${foreign} of an earlier message.`);
     switch (message.role) {
       case 'system':
       case 'developer':
@@ -245,10 +260,12 @@ function fileAt(url: string, { path, mediaType }: { path: string; mediaType: str
 }
 
 function assistantContent(message: Message, path: string, toolNames: Map<string, string>): AssistantPart[] {
-  const { content, tool_calls: calls, reasoning_content: reasoning } = message as { content?: unknown; tool_calls?: unknown; reasoning_content?: unknown };
+  const { content, refusal, tool_calls: calls, reasoning_content: reasoning } = message as { content?: unknown; refusal?: unknown; tool_calls?: unknown; reasoning_content?: unknown };
   const parts: AssistantPart[] = [];
   if (typeof reasoning === 'string') parts.push({ type: 'reasoning', text: reasoning });
   if (content !== undefined && content !== null) parts.push({ type: 'text', text: textContent(content, path) });
+  // A refusal stands beside a content that is null, in answers as in what comes back of them.
+  if (typeof refusal === 'string' && refusal !== '') parts.push({ type: 'text', text: refusal });
   for (const [index, call] of list(calls ?? [], `${path}.tool_calls`).entries()) {
     const place = `${path}.tool_calls[${index}]`;
     const { id, function: called } = object(call, place) as { id?: unknown; function?: unknown };
@@ -261,8 +278,10 @@ function assistantContent(message: Message, path: string, toolNames: Map<string,
   return parts;
 }
 
-// A model may have written arguments that are not JSON; they go back to it as they were.
+// A model may have written arguments that are not JSON; they go back to it as they were. None at all are an empty
+// object, which is what its provider wants to read.
 function toolInput(text: string): unknown {
+  if (text.trim() === '') return {};
   try {
     return JSON.parse(text);
   } catch {

@@ -61,7 +61,7 @@ export function createForeignCalls({ providers, clock, heartbeatMs }: { provider
         return { status: 200, content: bytes, mediaType: 'application/json; charset=utf-8', headers: meter ? await paid(format, { value, meter, keep: call.keep }) : {} };
       }
       const content = await incomingStream(answer, {
-        modelId: model.id,
+        model,
         format,
         wantsUsage: sent.wantsUsage,
         heartbeatMs,
@@ -86,7 +86,7 @@ function streamMeter(format: ForeignFormat, meter: Meter): StreamMeter {
 
 async function paid(format: ForeignFormat, { value, meter, keep }: { value: Record<string, unknown>; meter: Meter; keep: ForeignCall['keep'] }): Promise<Record<string, string>> {
   meterWhole(format, value, meter);
-  return creditsHeader(await meter.settle('completed', keep?.(value)));
+  return creditsHeader(await meter.settle(format.hasFailed?.(value) === true ? 'upstream_failed' : 'completed', keep?.(value)));
 }
 
 /** What a whole answer says of its price where its format has no member for it. */

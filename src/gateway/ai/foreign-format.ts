@@ -11,6 +11,8 @@ export interface ForeignFormat {
   endRule: EndRule;
   /** Whether a whole answer is one. */
   isAnswer: (value: Readonly<Record<string, unknown>>) => boolean;
+  /** Whether a whole answer says that it came to nothing; absent where the format has no words for that. */
+  hasFailed?: (value: Readonly<Record<string, unknown>>) => boolean;
   /** Members of an event that hold the model's name one level down. */
   nestedIn: readonly string[];
   /** Members that limit the output; the first is added where none is sent, unless the provider names another. */
@@ -67,6 +69,7 @@ export const responses: ForeignFormat = {
   path: '/responses',
   endRule: 'responses',
   isAnswer: ({ object, output }) => object === 'response' && Array.isArray(output),
+  hasFailed: ({ status }) => status === 'failed',
   nestedIn: ['response'],
   limits: ['max_output_tokens'],
   usesProviderLimit: false,

@@ -5,4 +5,3 @@ export { jobPayments } from './jobs/payment.ts';
 export { mediaJobs, type MediaJobs } from './jobs/jobs.ts';
 export { createLinks, type Links } from './media/links.ts';
 export { jobsStore } from './store.ts';
-export { ModelsFileError } from './models-file.ts';

@@ -10,7 +10,12 @@ export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'p
   for (const [index, message] of prompt.entries()) {
     if (typeof message.content === 'string') continue;
     for (const [position, part] of message.content.entries()) {
-      if (part.type === 'file') requireInput(model, kindOf(part.mediaType), `${name}[${index}].content[${position}]`);
+      const place = `${name}[${index}].content[${position}]`;
+      if (part.type === 'file') requireInput(model, kindOf(part.mediaType), place);
+      if (part.type !== 'tool-result' || part.output.type !== 'content') continue;
+      for (const [at, piece] of part.output.value.entries()) {
+        if (piece.type === 'file') requireInput(model, kindOf(piece.mediaType), `${place}.output.value[${at}]`);
+      }
     }
   }
 }

@@ -29,13 +29,14 @@ export type VideoFormat = 'openai' | 'google' | 'xai';
 export type ProviderKind = 'openai-compatible' | 'openai' | 'anthropic' | 'google' | 'local';
 export type ForeignFormat = 'chat' | 'embeddings' | 'responses' | 'messages' | 'rerank';
 
-// What each kind is known for: its address, and the formats that it speaks where the file does not say.
-const kindDefaults: Record<ProviderKind, Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format'>> = {
-  'openai-compatible': { formats: ['chat', 'embeddings'], video_format: 'openai' },
-  openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'], video_format: 'openai' },
-  anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'] },
-  google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [], video_format: 'google' },
-  local: { formats: [] },
+// What each kind is known for where the file does not say: its address, the formats that it speaks, and what it bills
+// otherwise than by the tokens of a request.
+const kindDefaults: Record<ProviderKind, Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format' | 'unpriced_members'>> = {
+  'openai-compatible': { formats: ['chat', 'embeddings'], video_format: 'openai', unpriced_members: [] },
+  openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'], video_format: 'openai', unpriced_members: ['service_tier', 'web_search_options'] },
+  anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'], unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers'] },
+  google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [], video_format: 'google', unpriced_members: ['serviceTier', 'cachedContent'] },
+  local: { formats: [], unpriced_members: [] },
 };
 
 // The words for effort that the packages of these two translate for each of their models.
@@ -82,8 +83,8 @@ const rates = { properties: Object.fromEntries(kinds.map((kind) => [kind, credit
 // One type list rather than `anyOf`, so that a fault is named where it lies and not as a branch that failed.
 const optionalCount = { ...count, type: ['integer', 'null'] };
 
-/** The JSON Schema of the file. */
-export const modelsFileSchema = {
+// The JSON Schema of the file.
+const modelsFileSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
   properties: {
@@ -229,7 +230,6 @@ export function completed(written: Written): ModelsFile {
     providers: (written.providers ?? []).map((provider) => ({
       name: provider.id,
       usage: 'none',
-      unpriced_members: [],
       ...kindDefaults[provider.kind],
       ...provider,
       ...(provider.base_url === undefined ? {} : { base_url: provider.base_url.replace(/\/+$/, '') }),

@@ -6,9 +6,9 @@ import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog.ts';
 import { chat, type ForeignFormat } from './foreign-format.ts';
 import { longestOutput } from './metering/bound.ts';
-import { providerEvents, type ProviderEvent } from './upstream/events.ts';
+import { errorIn, providerEvents, type ProviderEvent } from './upstream/events.ts';
 import { edited, editedTogether, topLevelMembers, type Edit, type Editing, type Member, type Members } from './upstream/json-members.ts';
-import { maxAnswerBytes, maxEventBytes, readAll, type UpstreamAnswer } from './upstream/client.ts';
+import { longestEvent, maxAnswerBytes, readAll, type UpstreamAnswer } from './upstream/client.ts';
 
 /** What this file reads of a request, whatever its format. */
 export interface ForeignBody {
@@ -36,7 +36,7 @@ export function outgoing(rawBody: Uint8Array, body: ForeignBody, { model, format
   if (object === undefined) throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
   const wantsUsage = !format.asksForUsage || body.stream_options?.include_usage === true;
   const edits = modelEdits(object.members, model.upstream_model);
-  if (body.stream === true && model.by.usage === 'ask' && !wantsUsage) edits.push(usageEdit(bytes, object, body));
+  if (body.stream === true && model.by.usage === 'ask' && !wantsUsage) edits.push(...usageEdits(bytes, object, body));
   const limit = limitEdit(object, body, { model, format, tokens: paidLimit ?? model.max_output_tokens });
   if (limit !== undefined) edits.push(limit);
   return { bytes: edited(bytes, edits), wantsUsage };
@@ -60,12 +60,12 @@ export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, fo
     if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw foreign();
     throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.');
   }
-  if (!format.isAnswer(value)) throw foreign();
+  if (!format.isAnswer(value)) throw errorIn(bytes, object) ?? foreign();
   return { bytes: edited(bytes, modelEdits(object.members, modelId)), value: 'model' in value ? { ...value, model: modelId } : value };
 }
 
 export interface IncomingOptions {
-  modelId: string;
+  model: Pick<CatalogModel, 'id' | 'modalities'>;
   format: ForeignFormat;
   wantsUsage: boolean;
   /** Between two comments while the provider is silent. */
@@ -93,7 +93,7 @@ export async function incomingStream(
     answer.abort();
     throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
   }
-  const groups = providerEvents(answer.body, maxEventBytes, options.format.endRule);
+  const groups = providerEvents(answer.body, longestEvent(options.format.endRule, options.model), options.format.endRule);
   const held: ProviderEvent[] = [];
   // Comments say that the provider is alive, not that it will answer: an error after them can still have a status.
   // But a caller who hears nothing for long gives up, so after a while they are handed on.
@@ -114,9 +114,9 @@ export async function incomingStream(
 async function* rewritten(
   first: ProviderEvent[],
   groups: AsyncGenerator<ProviderEvent[]>,
-  { modelId, format, wantsUsage, heartbeatMs, errorFrame, meter }: IncomingOptions,
+  { model, format, wantsUsage, heartbeatMs, errorFrame, meter }: IncomingOptions,
 ): AsyncGenerator<Uint8Array> {
-  const name = JSON.stringify(modelId);
+  const name = JSON.stringify(model.id);
   try {
     let group: ProviderEvent[] = first;
     for (;;) {
@@ -124,7 +124,7 @@ async function* rewritten(
       // A short answer comes in one piece with its end, and only the end waits until it is paid for.
       const isEnding = group.at(-1)?.isEnd === true && meter !== undefined;
       for (const events of isEnding ? [group.slice(0, -1), group.slice(-1)] : [group]) {
-        if (isEnding && events[0]?.isEnd === true) await meter.ended('completed');
+        if (isEnding && events[0]?.isEnd === true) await meter.ended(events[0].hasFailed === true ? 'upstream_failed' : 'completed');
         const parts = events.flatMap((event) => ours(event, name, { format, wantsUsage }) ?? []);
         if (parts.length > 0) yield editedTogether(parts);
       }
@@ -186,15 +186,16 @@ function modelEdits(members: readonly Member[], name: string): Edit[] {
     .map(({ start, end }) => ({ start, end, text: JSON.stringify(name) }));
 }
 
-function usageEdit(bytes: Buffer, object: Members, body: ForeignBody): Edit {
+function usageEdits(bytes: Buffer, object: Members, body: ForeignBody): Edit[] {
   const options = object.members.find((member) => member.name === 'stream_options');
-  if (options === undefined) return added(object, '"stream_options":{"include_usage":true}');
-  if (body.stream_options === null) return { start: options.start, end: options.end, text: '{"include_usage":true}' };
+  if (options === undefined) return [added(object, '"stream_options":{"include_usage":true}')];
+  if (body.stream_options === null) return [{ start: options.start, end: options.end, text: '{"include_usage":true}' }];
   const inner = topLevelMembers(bytes, options.start, options.end);
-  const asked = inner?.members.find((member) => member.name === 'include_usage');
-  if (asked !== undefined) return { start: asked.start, end: asked.end, text: 'true' };
+  // All of them, where it stands there twice: which of the two counts is each reader's own choice.
+  const asked = inner?.members.filter((member) => member.name === 'include_usage') ?? [];
+  if (asked.length > 0) return asked.map(({ start, end }) => ({ start, end, text: 'true' }));
   const at = inner?.bodyStart ?? options.start;
-  return { start: at, end: at, text: `"include_usage":true${inner?.members.length ? ',' : ''}` };
+  return [{ start: at, end: at, text: `"include_usage":true${inner?.members.length ? ',' : ''}` }];
 }
 
 // A limit that the caller sent is never lowered; where there is none, the provider's own could exceed what is paid for.
@@ -218,7 +219,7 @@ export function sentLimit(body: ForeignBody, model: CatalogModel, format: Foreig
     const value = sent[member];
     if (value === undefined || value === null) continue;
     // Nobody knows what a provider makes of a limit that is none; the most has to be expected.
-    const tokens = typeof value === 'number' && value > 0 ? Math.ceil(value) : longestOutput(model);
+    const tokens = typeof value === 'number' && value > 0 ? Math.min(Math.ceil(value), Number.MAX_SAFE_INTEGER) : longestOutput(model);
     if (most === undefined || tokens > most.tokens) most = { member, tokens };
   }
   return most;

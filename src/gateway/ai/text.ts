@@ -11,7 +11,7 @@ type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
 type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][number];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
-/** The hub call that the request asks for. Throws a 400 for a tool's result without its call. */
+/** The hub call that the request asks for. Throws a 400 for a tool's result without its call, and for an address that is none. */
 export function callOf(body: GenerateTextRequest, signal: AbortSignal): ModelCall {
   return {
     prompt: promptOf(body),
@@ -60,18 +60,19 @@ function promptOf(body: GenerateTextRequest): Prompt {
   return [
     ...(body.system === undefined ? [] : [{ role: 'system' as const, content: body.system }]),
     ...turns.map((turn, index): Prompt[number] => {
-      if (turn.role === 'user') return { role: 'user', content: userParts(turn.content) };
+      if (turn.role === 'user') return { role: 'user', content: userParts(turn.content, `messages[${index}].content`) };
       if (turn.role === 'assistant') return { role: 'assistant', content: assistantParts(turn.content, toolNames) };
       return { role: 'tool', content: turn.content.map((part, position) => toolPart(part, toolNames, `messages[${index}].content[${position}]`)) };
     }),
   ];
 }
 
-function userParts(content: UserTurn['content']): UserPart[] {
+function userParts(content: UserTurn['content'], place: string): UserPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
-  return content.map((part): UserPart => {
+  return content.map((part, position): UserPart => {
     if (part.type === 'text') return part;
     const { media_type: mediaType, filename, data, url } = part;
+    if (url !== undefined && !URL.canParse(url)) throw invalid(`${place}[${position}].url`, 'is no address');
     const source = url === undefined ? { type: 'data' as const, data: data ?? '' } : { type: 'url' as const, url: new URL(url) };
     return { type: 'file', mediaType, ...(filename === undefined ? {} : { filename }), data: source };
   });
@@ -89,16 +90,16 @@ function assistantParts(content: AssistantTurn['content'], toolNames: Map<string
 function toolPart(part: ToolTurn['content'][number], toolNames: ReadonlyMap<string, string>, place: string): ToolPart {
   const { tool_call_id: toolCallId, output, is_error: isError } = part;
   const toolName = toolNames.get(toolCallId);
-  if (toolName === undefined) {
-    const path = `${place}.tool_call_id`;
-    const message = 'names no tool call of an earlier message';
-    throw new Problem('bad_request', 'invalid_request', `The request does not match the format: ${path} ${message}.`, { param: path, details: [{ path, message }] });
-  }
+  if (toolName === undefined) throw invalid(`${place}.tool_call_id`, 'names no tool call of an earlier message');
   const value =
     typeof output === 'string'
       ? ({ type: isError ? 'error-text' : 'text', value: output } as const)
       : ({ type: isError ? 'error-json' : 'json', value: output as never } as const);
   return { type: 'tool-result', toolCallId, toolName, output: value };
+}
+
+function invalid(path: string, message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', `The request does not match the format: ${path} ${message}.`, { param: path, details: [{ path, message }] });
 }
 
 function toolChoice(choice: GenerateTextRequest['tool_choice']): ModelCall['toolChoice'] {

@@ -2,4 +2,3 @@
 export { audit, type Audit, type AuditNeeds } from './audit.ts';
 export { auditStore, type AuditEntry, type AuditStore } from './store.ts';
 export type { ChainVerdict, ChainFault } from './verify.ts';
-export { auditOf } from '../identity.ts';

@@ -5,7 +5,7 @@ import type { Sql, Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { requireStorable } from '../../kernel/contract/metadata.ts';
-import { decodeCursor, isTextPair, limitOf, page } from '../../kernel/contract/page.ts';
+import { decodeCursor, isTimeAndId, limitOf, page } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { auditOf, type Identity, type Origin } from '../identity.ts';
@@ -102,7 +102,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
     env: [],
     handlers: {
       'bureaus.listBureaus': async (call) => {
-        const after = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isPlace);
+        const after = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isTimeAndId);
         const limit = limitOf(call.query);
         const { items, next_cursor } = page(await store.list(after, limit + 1), limit, (row) => [row.place, row.bureauId]);
         return { status: 200, body: { items: items.map(wireBureau), next_cursor } };
@@ -157,7 +157,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
             details: [{ path: 'X-User-Token', message }],
           });
         }
-        const examined = await examineToken(token);
+        const examined = await examineToken(token).catch((error: unknown) => hiddenOutside(identity.bureauId, error));
         // A machine credential may not know more of another Bureau's token than of none.
         if (!examined || (identity.bureauId !== undefined && identity.bureauId !== examined.bureauId)) {
           throw new Problem('not_found', 'token_not_found', 'There is no such user token.', { param: 'X-User-Token' });
@@ -182,6 +182,13 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
       limits = new Map(rows.flatMap(({ bureauId, limits: own }) => (own?.requests_per_minute === undefined ? [] : [[bureauId, own.requests_per_minute]])));
     },
   };
+
+  // That a Bureau is paused is said of its tokens alone, and so never of a token that is another's than the machine's.
+  async function hiddenOutside(ownBureauId: string | undefined, error: unknown): Promise<null> {
+    const isOfBureau = error instanceof Problem && error.kind === 'forbidden';
+    if (isOfBureau && ownBureauId !== undefined && (await known(ownBureauId)).state === 'active') return null;
+    throw error;
+  }
 
   async function known(bureauId: string): Promise<Bureau> {
     const bureau = await store.find(bureauId);
@@ -223,11 +230,6 @@ function differences(before: Bureau, given: Partial<BureauSettings>): Record<str
   return Object.fromEntries(
     (Object.keys(given) as (keyof BureauSettings)[]).map((name) => [wireNames[name], { from: shown(before[name]), to: shown(given[name]) }]),
   );
-}
-
-// The first of the pair goes into a query as a time, so that it has to be one.
-function isPlace(value: unknown): value is [string, string] {
-  return isTextPair(value) && /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?\+00$/.test(value[0]) && !Number.isNaN(Date.parse(`${value[0]}:00`));
 }
 
 function summary({ bureauId, name, state, serverUrl }: Bureau): BureauSummary {

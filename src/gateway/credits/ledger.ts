@@ -237,7 +237,7 @@ function bounded(credits: bigint): bigint {
 }
 
 /** 402 with what is there, for people and for programs. */
-export function notEnough(needed: bigint, affordable: bigint): Problem {
+function notEnough(needed: bigint, affordable: bigint): Problem {
   const there = affordable > 0n ? affordable : 0n;
   return new Problem('insufficient_credits', 'insufficient_credits', `This call may cost ${needed} credits, and ${there} are available.`, {
     details: [

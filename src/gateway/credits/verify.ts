@@ -19,7 +19,7 @@ export interface LedgerVerdict {
   faults: LedgerFault[];
 }
 
-export const ledgerParts = ['txs', 'accounts', 'keys', 'holds', 'usage'] as const;
+const ledgerParts = ['txs', 'accounts', 'keys', 'holds', 'usage'] as const;
 export type LedgerPart = (typeof ledgerParts)[number];
 
 const chunkSize = 1_000;

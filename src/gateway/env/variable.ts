@@ -7,7 +7,7 @@ const bullet = '•';
 const maximumHidden = 12;
 const shownCharacters = 4;
 
-export const maximumValueBytes = 32 * 1024;
+const maximumValueBytes = 32 * 1024;
 const keyShape = /^[A-Z][A-Z0-9_]{0,127}$/;
 
 /** What is shown of a secret. */

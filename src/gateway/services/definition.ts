@@ -75,6 +75,12 @@ export interface ActionCall<Input = Record<string, unknown>, Resources = Project
   /** Aborted when the client is gone, at the deadline, and when the server stops. */
   signal: AbortSignal;
   log: ActionLog;
+  /**
+   * Charges the user who calls. The credits are held at once and taken when the action has answered; one that fails
+   * costs nothing. Rejects when they are not there, which ends the action with 402 unless it catches that. Nothing is
+   * taken of administrators. The user reads the reason in the history of credits.
+   */
+  charge(credits: number | bigint, reason: string): Promise<void>;
 }
 
 export interface ActionDefinition {

@@ -2,22 +2,6 @@
 export { services, type Services, type ServicesNeeds } from './services.ts';
 export { loadProject, type Project } from './project.ts';
 export { openResources, type DeclaredResources } from './resources.ts';
-export { ProjectError, registerServices, type FoundService, type ProjectService } from './registry.ts';
+export { registerServices, type FoundService, type ProjectService } from './registry.ts';
 export { ActionError, defineService } from './definition.ts';
-export type {
-  ActionBureau,
-  ActionCall,
-  ActionDefinition,
-  ActionLog,
-  ActionStatus,
-  ActionUser,
-  JobCall,
-  JobDefinition,
-  JobOptions,
-  ProjectDatabase,
-  ProjectQueue,
-  ProjectResource,
-  ProjectStorage,
-  ServiceDefinition,
-  ServiceRequirement,
-} from './definition.ts';
+export type * from './definition.ts';

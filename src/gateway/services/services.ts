@@ -7,6 +7,7 @@ import type { Call } from '../../kernel/contract/operation.ts';
 import { Problem, type ProblemDetail } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';
+import { openBill, type BillNeeds } from './bill.ts';
 import { refusalOf, type ActionBureau, type ActionCall, type ActionUser } from './definition.ts';
 import type { Action, ProjectService } from './registry.ts';
 import type { ResourcesOf } from './resources.ts';
@@ -19,6 +20,8 @@ export interface ServicesNeeds {
   /** Who a user is; null when it is gone since its credential was looked at. */
   findUser(userId: string): Promise<ActionUser | null>;
   findBureau(bureauId: string): Promise<ActionBureau | null>;
+  /** Takes what actions charge. */
+  ledger: BillNeeds['ledger'];
   clock: Pick<Clock, 'monotonicMs'>;
   /** An action that takes longer is ended. */
   actionMs: number;
@@ -32,7 +35,7 @@ export interface Services extends Service<'services'> {
 type AnyCall = Call<Operations['services.callAction' | 'services.callStep' | 'services.callReadingAction' | 'services.callReadingStep'], Identity>;
 
 export function services(needs: ServicesNeeds): Services {
-  const { known, env, actionMs, clock } = needs;
+  const { known, env, actionMs, clock, ledger } = needs;
 
   async function call(method: 'GET' | 'POST', given: unknown): Promise<{ status: 200; body: unknown }> {
     const request = given as AnyCall;
@@ -63,11 +66,17 @@ export function services(needs: ServicesNeeds): Services {
     const log = request.log.child({ service: service.id, action: action.id });
     const deadline = createDeadline(request.signal, actionMs);
     const startedMs = clock.monotonicMs();
-    const given: ActionCall = { input, identity, user, bureau, env: readEnv(service), resources: needs.resources(service), signal: deadline.signal, log };
+    const bill = openBill({ ledger, clock }, { identity, requestId: request.requestId, action: `${service.id}/${action.id}` });
+    const { charge } = bill;
+    const given: ActionCall = { input, identity, user, bureau, env: readEnv(service), resources: needs.resources(service), signal: deadline.signal, log, charge };
     try {
       const output = await deadline.race(async () => action.run(given));
-      return checkedOutput(action, output);
+      const body = checkedOutput(action, output);
+      await bill.settle((tx) => request.remember(tx, { status: 200, body }));
+      return body;
     } catch (error) {
+      const outcome = request.signal.aborted ? 'client_closed' : 'upstream_failed';
+      await bill.drop(outcome).catch((fault: unknown) => log.error({ err: fault }, 'what an action had held could not be set free'));
       throw problemOf(error, run, log);
     } finally {
       deadline.end();

@@ -34,4 +34,6 @@ export interface UsageFacts {
   /** Milliseconds until the first piece of the answer. */
   ttftMs: number | null;
   durationMs: number;
+  /** What a project's action charged for; it stands in the user's history of credits and in no record. */
+  reason?: string;
 }

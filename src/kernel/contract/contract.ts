@@ -11,6 +11,7 @@ import type { Log } from '../log.ts';
 import type { CallNote } from './operation.ts';
 import { Problem } from '../problem.ts';
 import type { AnyReply, Exchange, OperationFacts, ReceivedBody } from './exchange.ts';
+import { blameNul } from './metadata.ts';
 import { type ContractOperation, declaredResponse, listed, readOperations, refuseDisagreement } from './operations.ts';
 import { type ContractRequest, parse, type ParsedRequest } from './request.ts';
 import { createRouter, type Route, type Router } from './router.ts';
@@ -21,7 +22,6 @@ import { ContractValidator } from './validator.ts';
 type Any = any;
 
 export interface Contract {
-  readonly operationIds: readonly string[];
   /** Carries the request through; whatever the caller is to hear as an error is thrown as a Problem. */
   dispatch(exchange: Exchange): Promise<AnyReply>;
   /** Why an error body may not be sent for the operation, or null. Always null without `validateResponses`. */
@@ -180,7 +180,6 @@ export function createContract<Identity extends { kind: string }>(options: Contr
   }
 
   return {
-    operationIds: [...byId.keys()],
     dispatch(exchange) {
       const request: ContractRequest = {
         method: exchange.method.toLowerCase(),
@@ -192,7 +191,9 @@ export function createContract<Identity extends { kind: string }>(options: Contr
         failure: undefined,
         params: {},
       };
-      const replied = backend.handleRequest(request as Any, request) as Promise<AnyReply>;
+      const replied = (backend.handleRequest(request as Any, request) as Promise<AnyReply>).catch((error: unknown) => {
+        throw blameNul(error, request.parsed?.query, request.parsed?.requestBody);
+      });
       if (!options.validateResponses) return replied;
       return replied.then((reply) => {
         const operation = exchange.handled && exchange.operation ? byId.get(exchange.operation.operationId) : undefined;

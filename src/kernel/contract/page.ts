@@ -2,8 +2,8 @@
 // the last item shown, so that items which come or go meanwhile shift nothing.
 import { Problem } from '../problem.ts';
 
-export const defaultLimit = 100;
-export const maximumLimit = 500;
+const defaultLimit = 100;
+const maximumLimit = 500;
 
 /** A JSON value that says where the next page begins, such as `['2026-11-20T09:00:00.000Z', 'bur_…']`. */
 export type CursorValue = string | number | boolean | null | readonly CursorValue[];
@@ -32,9 +32,16 @@ export function isText(value: unknown): value is string {
   return typeof value === 'string' && value.length <= 256 && !/\p{Cc}|\p{Surrogate}/u.test(value);
 }
 
-/** A pair such as a time and an id. */
-export function isTextPair(value: unknown): value is [string, string] {
-  return Array.isArray(value) && value.length === 2 && value.every(isText);
+/** The place in a list in the order of time: a time in UTC, as SQL or JSON writes it, and an id. */
+export function isTimeAndId(value: unknown): value is [time: string, id: string] {
+  if (!Array.isArray(value) || value.length !== 2) return false;
+  const [given, id] = value as unknown[];
+  if (!isText(given) || !isText(id)) return false;
+  const [, day, time] = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d{1,6})?(?:Z|\+00)$/.exec(given) ?? [];
+  if (day === undefined || day.startsWith('0000')) return false;
+  const read = new Date(`${day}T${time}Z`);
+  // What is not in the calendar is read as a day after it.
+  return !Number.isNaN(read.getTime()) && read.toISOString().startsWith(`${day}T${time}`);
 }
 
 /**

@@ -147,8 +147,16 @@ function engine(document: Any, options: { coerceTypes?: boolean; allErrors?: boo
   // them by. The discriminator keyword stays off, as ajv refuses its mapping; `oneOf` with `const` says it too.
   const ajv = new Ajv2020({ strict: false, verbose: true, logger: false, ...options });
   addFormats.default(ajv);
+  const { validate } = ajv.formats['date-time'] as { validate: (text: string) => boolean };
+  ajv.addFormat('date-time', (text) => validate(text) && isKeepable(new Date(text)));
   // Its JSON Schema parts are valid by the lint of the contract; the whole is not a schema.
   return ajv.addSchema(document, documentKey, false, false);
+}
+
+// A leap second is no Date, and years of less or more than four digits are written otherwise by it than PostgreSQL reads.
+function isKeepable(time: Date): boolean {
+  const year = time.getUTCFullYear();
+  return year >= 1_000 && year <= 9_999;
 }
 
 function parameterSchema(operation: ContractOperation): object {

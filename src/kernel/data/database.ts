@@ -72,7 +72,7 @@ export interface DatabaseLimits {
   idleInTransactionMs: number;
 }
 
-export const defaultLimits: DatabaseLimits = {
+const defaultLimits: DatabaseLimits = {
   maxConnections: 10,
   queueMs: 2_000,
   connectMs: 3_000,

@@ -10,8 +10,6 @@ import { Problem } from '../problem.ts';
 export interface JobPolicy {
   /** Further attempts after a failed one; 2 when absent. */
   retries?: number;
-  /** Wait before a further attempt, doubled each time; 1 when absent. */
-  retryDelaySeconds?: number;
   /** An attempt that takes longer is aborted and counts as failed; 900 when absent. */
   expireSeconds?: number;
   /** Jobs of this name at once in this process; 1 when absent. */
@@ -124,7 +122,8 @@ export function createJobs(database: Database, { schema, log, keepDays = 30, pol
   async function startQueue(starting: PgBoss, name: string, { policy, handler }: Definition): Promise<void> {
     const options = {
       retryLimit: policy.retries ?? 2,
-      retryDelay: policy.retryDelaySeconds ?? 1,
+      // Seconds, doubled each time.
+      retryDelay: 1,
       retryBackoff: true,
       expireInSeconds: policy.expireSeconds ?? 900,
       heartbeatSeconds,

@@ -1,11 +1,12 @@
 // The HTTP server of both surfaces, and the only file that knows express: admission, the way of a request
-// through pages and contract, the one edge where errors are rendered, and the graceful end.
-import { createServer as createHttpServer, IncomingMessage, type Server as HttpServer, ServerResponse, STATUS_CODES } from 'node:http';
-import { type AddressInfo, createServer as createDoor, Server as Door, type Socket } from 'node:net';
+// through pages and contract, and the one edge where errors are rendered. Its end is drain.ts.
+import { createServer as createHttpServer, IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
+import { type AddressInfo, createServer as createDoor, type Server as Door, type Socket } from 'node:net';
 import express, { type ErrorRequestHandler, type RequestHandler } from 'express';
 import { isSingleExecutable } from '../assets.ts';
 import type { Clock } from '../clock.ts';
 import type { Contract } from '../contract/contract.ts';
+import { type CloseOptions, createDrain } from './drain.ts';
 import type { Arrival, Guard } from './guard.ts';
 import { id } from '../ids.ts';
 import { createAddressCap } from './limits.ts';
@@ -54,7 +55,7 @@ export interface ServerLimits {
 // No operation gives a body longer than this (`x-body-deadline-ms`).
 const longestBodyMs = 120_000;
 
-export const defaultTimeouts: ServerTimeouts = {
+const defaultTimeouts: ServerTimeouts = {
   headersMs: 10_000,
   requestMs: 30_000,
   // Longer than the 60 s after which common proxies let go, so that it is they who close.
@@ -65,7 +66,7 @@ export const defaultTimeouts: ServerTimeouts = {
   lastWordsMs: 3_000,
 };
 
-export const defaultLimits: ServerLimits = {
+const defaultLimits: ServerLimits = {
   maxBodyBytes: 1024 * 1024,
   maxHeaderBytes: 16 * 1024,
   maxHeaders: 100,
@@ -109,22 +110,6 @@ export interface RunningCall {
  */
 export type ListenPlace = { host: string; port: number } | { path: string; url: string } | { fd: number; url: string };
 
-export interface CloseOptions {
-  /** What runs may go on for so long; 25 seconds when absent. */
-  drainMs?: number;
-  /**
-   * For so long connections are still taken and requests answered, so that whoever distributes callers over several
-   * servers has seen by then that this one is not ready. None by default.
-   */
-  noticeMs?: number;
-  /**
-   * After that, for so long requests that are already on their way, over connections that are open, are still answered, and told
-   * that their connection ends. None by default. Whoever takes over the address has it meanwhile. A connection whose
-   * answer ends later, and which had been promised to be kept open, gets the same for another 0.4 seconds.
-   */
-  lingerMs?: number;
-}
-
 export interface Server {
   /**
    * Rejects when the address cannot be had. The url has no trailing slash and can be called from this machine. May be
@@ -155,16 +140,9 @@ export function createServer(options: ServerOptions): Server {
   const connected = createAddressCap(limits.maxPerAddress);
   const forwarded = createAddressCap(limits.maxPerAddress);
   const visits = new Set<Visit>();
-  // From the first moment of the end each answer closes its connection. A little later those that are idle are closed,
-  // and when all that may go on has gone on long enough, or at once where nothing lingers, requests are refused.
-  let leaving = false;
-  let closesIdle = false;
-  let refusing = false;
-  // Answers that ended a moment ago. Their connections may have been promised to stay open, and one that is closed in
-  // this very moment takes a request with it that is on its way.
-  let resting = 0;
-  let graceMs = 0;
-  let closing: Promise<void> | undefined;
+  // Connections that never sent a request.
+  const fresh = new Set<Socket>();
+  const doors: Door[] = [];
 
   const responder = createResponder({
     contract,
@@ -172,7 +150,7 @@ export function createServer(options: ServerOptions): Server {
     surface,
     streams: { heartbeatMs: timeouts.heartbeatMs, stallMs: timeouts.stalledMs },
     corsOrigins: new Set(options.cors?.origins),
-    draining: () => leaving,
+    draining: () => drain.leaving(),
   });
 
   function admit(request: Visited, response: ServerResponse): Visit {
@@ -191,9 +169,7 @@ export function createServer(options: ServerOptions): Server {
     const arrival = arrivalOf(request);
     options.before?.(arrival);
     refuseMalformed(arrival, request, limits);
-    if (refusing) {
-      throw new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
-    }
+    drain.refuseLate();
     return visit;
   }
 
@@ -214,19 +190,7 @@ export function createServer(options: ServerOptions): Server {
     const durationMs = clock.monotonicMs() - visit.startedMs;
     observer?.ended(visit, durationMs);
     log.info(accessFields(visit, durationMs, nameIdentity), 'request');
-    if (leaving) rest();
-  }
-
-  function rest(): void {
-    resting += 1;
-    setTimeout(() => {
-      resting -= 1;
-      closeIdle();
-    }, graceMs);
-  }
-
-  function closeIdle(): void {
-    if (closesIdle && resting === 0) http.closeIdleConnections();
+    drain.answerEnded();
   }
 
   const serve: RequestHandler = (request, response, next) => {
@@ -304,9 +268,6 @@ export function createServer(options: ServerOptions): Server {
   // With a listener Node leaves the 100 to us; visit.ts sends it once the body is wanted.
   http.on('checkContinue', app);
   http.on('checkExpectation', app);
-  // Connections that never sent a request count as busy in Node's eyes and would hold up the end.
-  const fresh = new Set<Socket>();
-  const doors: Door[] = [];
   http.on('connection', (socket) => {
     if (!proxies?.isTrusted(peerOf(socket))) {
       const giveBack = connected.enter(peerOf(socket));
@@ -316,6 +277,8 @@ export function createServer(options: ServerOptions): Server {
     fresh.add(socket);
     socket.once('close', () => fresh.delete(socket));
   });
+
+  const drain = createDrain({ http, doors, visits, fresh, lastWordsMs: timeouts.lastWordsMs });
 
   return {
     inFlight: () => visits.size,
@@ -334,30 +297,7 @@ export function createServer(options: ServerOptions): Server {
       void contract.warm(log);
       return address;
     },
-    close({ drainMs = 25_000, noticeMs = 0, lingerMs = 0 } = {}) {
-      closing ??= drain(http, {
-        doors,
-        drainMs,
-        noticeMs,
-        lingerMs,
-        lastWordsMs: timeouts.lastWordsMs,
-        visits,
-        leave() {
-          leaving = true;
-          graceMs = Math.min(lingerMs, longestGraceMs);
-        },
-        closeIdle() {
-          closesIdle = true;
-          for (const socket of fresh) socket.destroy();
-          closeIdle();
-        },
-        refuse() {
-          refusing = true;
-          graceMs = 0;
-        },
-      });
-      return closing;
-    },
+    close: drain.close,
   };
 }
 
@@ -372,43 +312,6 @@ function openDoor(door: Door, place: ListenPlace): Promise<{ url: string; port: 
       resolve({ url: url ?? `http://${callableHost('host' in place ? place.host : '')}:${port}`, port });
     });
   });
-}
-
-interface Drain extends Required<CloseOptions> {
-  doors: readonly Door[];
-  lastWordsMs: number;
-  visits: Set<Visit>;
-  leave: () => void;
-  /** Closes connections as they are idle, from now on. */
-  closeIdle: () => void;
-  refuse: () => void;
-}
-
-// Longer than any answer is on its way to a client and the client's next request back.
-const longestGraceMs = 400;
-
-async function drain(http: HttpServer, options: Drain): Promise<void> {
-  options.leave();
-  if (options.noticeMs > 0) await new Promise((resolve) => setTimeout(resolve, options.noticeMs));
-  // Not http's own close, which would cut connections that are idle at this moment and may bring a request in the next.
-  const closed = Promise.all(options.doors.map((door) => new Promise<void>((resolve) => Door.prototype.close.call(door, () => resolve()))));
-  const abort = setTimeout(() => {
-    const reason = new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
-    options.refuse();
-    for (const visit of options.visits) visit.abort(reason);
-  }, options.drainMs);
-  const destroy = setTimeout(() => http.closeAllConnections(), options.drainMs + options.lastWordsMs);
-  let lingering: NodeJS.Timeout | undefined;
-  const lingered = new Promise<void>((resolve) => (lingering = setTimeout(resolve, Math.min(options.lingerMs, options.drainMs))));
-  if (options.lingerMs > 0) await Promise.race([closed, lingered]);
-  clearTimeout(lingering);
-  if (options.lingerMs === 0) options.refuse();
-  options.closeIdle();
-  await closed;
-  // All that is left of it is what watches deadlines.
-  http.close();
-  clearTimeout(abort);
-  clearTimeout(destroy);
 }
 
 // Long enough for a last event, and short enough for whoever was promised an end within five seconds.

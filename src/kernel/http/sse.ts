@@ -1,10 +1,8 @@
-// Streams to a client and event streams from an upstream; the only file that knows eventsource-parser.
-// The rules it keeps: never more in memory than one frame and the socket's own buffer, a reader that stalls
-// is dropped, a client that goes away stops the producer, and a cut stream never looks like a whole one.
+// Streams to a client: events, and bytes as they come. The rules it keeps: never more in memory than one frame and
+// the socket's own buffer, a reader that stalls is dropped, a client that goes away stops the producer, and a cut
+// stream never looks like a whole one.
 import type { ServerResponse } from 'node:http';
-import { createParser } from 'eventsource-parser';
 import type { SseEvent } from '../contract/operation.ts';
-import { Problem } from '../problem.ts';
 
 export interface StreamLimits {
   /** Between two comments that keep proxies from closing a quiet stream. */
@@ -228,106 +226,4 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
     loss: () => (stalled ? 'stalled' : 'client_gone'),
     release: () => response.off('close', markClosed),
   };
-}
-
-export interface ReadEventsOptions {
-  /** A line or an event beyond this is an attack or an accident. */
-  maxLineBytes?: number;
-  /** Between two chunks; a comment counts as life. */
-  idleTimeoutMs: number;
-  signal?: AbortSignal;
-}
-
-export interface ReceivedEvent {
-  event: string | undefined;
-  id: string | undefined;
-  data: string;
-}
-
-/**
- * The events of an upstream's stream. Throws a Problem on a line that is too long, on invalid UTF-8 and on
- * silence, and the signal's reason when it is aborted. An event without its final blank line is dropped, so the caller must
- * look for the stream's own end mark to know that it is whole.
- */
-export async function* readEvents(stream: AsyncIterable<Uint8Array>, options: ReadEventsOptions): AsyncGenerator<ReceivedEvent, void, void> {
-  const maximum = options.maxLineBytes ?? 1024 * 1024;
-  const decoder = new TextDecoder('utf-8', { fatal: true });
-  let pending: ReceivedEvent[] = [];
-  let tooLong = false;
-  const parser = createParser({
-    maxBufferSize: maximum,
-    onEvent: ({ event, id, data }) => {
-      if (data.length > maximum) tooLong = true;
-      else pending.push({ event, id, data });
-    },
-    onError: (error) => {
-      if (error.type === 'max-buffer-size-exceeded') tooLong = true;
-    },
-  });
-  const iterator = stream[Symbol.asyncIterator]();
-  try {
-    for (;;) {
-      const step = await nextChunk(iterator, options);
-      const text = decode(decoder, step.done ? undefined : step.value);
-      if (text !== '') {
-        try {
-          parser.feed(text);
-        } catch (cause) {
-          throw failed('An event of the upstream is too large.', cause);
-        }
-      }
-      const ready = pending;
-      pending = [];
-      yield* ready;
-      if (tooLong) throw failed('An event of the upstream is too large.');
-      if (step.done) return;
-    }
-  } finally {
-    stop(iterator);
-  }
-}
-
-function decode(decoder: InstanceType<typeof TextDecoder>, bytes: Uint8Array | undefined): string {
-  try {
-    return bytes ? decoder.decode(bytes, { stream: true }) : decoder.decode();
-  } catch (cause) {
-    throw failed('The upstream sent text that is not UTF-8.', cause);
-  }
-}
-
-function failed(message: string, cause?: unknown): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', message, { cause });
-}
-
-function nextChunk(iterator: AsyncIterator<Uint8Array>, options: ReadEventsOptions): Promise<IteratorResult<Uint8Array, unknown>> {
-  const { idleTimeoutMs, signal } = options;
-  return new Promise((resolve, reject) => {
-    if (signal?.aborted) {
-      reject(signal.reason);
-      return;
-    }
-    const finish = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', aborted);
-    };
-    const aborted = () => {
-      finish();
-      reject(signal?.reason);
-    };
-    const timer = setTimeout(() => {
-      finish();
-      reject(new Problem('upstream_timeout', 'upstream_timeout', 'The upstream fell silent in the middle of its answer.'));
-    }, idleTimeoutMs);
-    signal?.addEventListener('abort', aborted, { once: true });
-    iterator.next().then(
-      (step) => {
-        finish();
-        resolve(step);
-      },
-      (error: unknown) => {
-        finish();
-        reject(error);
-      },
-    );
-  });
 }

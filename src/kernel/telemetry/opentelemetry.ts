@@ -97,13 +97,15 @@ export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
 
   return {
     isOn: true,
-    start(name, { kind = 'internal', attributes = {}, remoteParent, isRoot = false } = {}) {
+    start(name, { kind = 'internal', attributes = {}, remoteParent, isRoot = false, link } = {}) {
       const parent = remoteParent === undefined ? undefined : parseTraceparent(remoteParent);
       const open = isRoot || parent !== undefined ? undefined : place.getStore()?.span?.traceparent;
       const local = open === undefined ? undefined : parseTraceparent(open);
       const above = parent ? { ...parent, isRemote: true } : local;
       const context: Context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
-      return spanOf(tracer.startSpan(name, { kind: kinds[kind], attributes: attributesOf(attributes), startTime: timeOf(clock.monotonicMs()) }, context));
+      const linked = link === undefined ? undefined : parseTraceparent(link);
+      const links = linked === undefined ? [] : [{ context: linked }];
+      return spanOf(tracer.startSpan(name, { kind: kinds[kind], attributes: attributesOf(attributes), links, startTime: timeOf(clock.monotonicMs()) }, context));
     },
     within: (span, work) => place.run({ request: place.getStore()?.request, span }, work),
     traceparent: () => place.getStore()?.span?.traceparent,

@@ -25,6 +25,8 @@ export interface SpanOptions {
   remoteParent?: string | undefined;
   /** Begins a trace of its own even where a span is open. */
   isRoot?: boolean;
+  /** The `traceparent` of what brought it about and is not above it, such as the request that put it into a queue. */
+  link?: string | undefined;
 }
 
 export interface Traces {

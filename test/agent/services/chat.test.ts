@@ -17,7 +17,7 @@ describe.each(['current', 'classic'] as const)('the service chat of the %s varia
   });
 
   test('takes messages with queue metadata, in one session for one chat', async () => {
-    const first = await agent.client.chat.sendMessage({ chatId: 'family', text: 'What is for dinner?', attachments: [{ type: 'file', fileName: 'a.md', contentType: 'text/markdown', content: '# Larder' }] });
+    const first = await agent.client.chat.sendMessage({ chatId: 'family', text: 'What is for dinner?', attachments: [{ type: 'document', fileName: 'a.md', contentType: 'text/markdown', content: '# Larder' }] });
     expect(first).toMatchObject({ success: true, serviceName: 'chat', queued: true, queuePosition: 0, queueItemId: expect.stringMatching(/^(qit|run)_/) });
     const second = await agent.client.chat.sendMessage({ chatId: 'family', text: 'And tomorrow?' });
     expect(second.sessionId).toBe(first.sessionId);

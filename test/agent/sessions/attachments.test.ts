@@ -61,6 +61,14 @@ describe('the rendering of files', () => {
   });
 });
 
+test.each([['spaces', ' '], ['backslashes', '\\'], ['slashes', '/'], ['beginnings', '<']])('half a million %s behind a < are read in no time worth speaking of', (_, character) => {
+  for (const text of [`<${character.repeat(500_000)}x`, `é<${character.repeat(500_000)}x`]) {
+    const startedMs = performance.now();
+    expect(defuse(text)).toBe(text);
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+  }
+});
+
 describe('attachments', () => {
   let world: World;
   beforeAll(async () => {
@@ -69,10 +77,25 @@ describe('attachments', () => {
   afterEach(() => world.reset());
   afterAll(() => world.close());
 
+  test('are of the type document and of no other', async () => {
+    const agent = await world.start();
+    world.gateway.answer(() => says('Read.'));
+    const send = (type: string) =>
+      agent.fetch('/api/execute', {
+        method: 'POST',
+        headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ instructions: 'Read.', attachments: [{ type, fileName: 'notes.md', contentType: 'text/markdown; charset=utf-8', content: '# Notes' }] }),
+      });
+    const taken = await send('document');
+    expect([taken.status, await taken.json()]).toMatchObject([200, { success: true, text: 'Read.' }]);
+    const refused = await send('picture');
+    expect([refused.status, await refused.json()]).toMatchObject([400, { error: { param: 'attachments[0].type' } }]);
+  });
+
   test('come to the model before the instruction, and lie in the folder of their session for its owner alone', async () => {
     const agent = await world.start();
     world.gateway.answer(() => says('Read.'));
-    const attachments = Array.from({ length: 20 }, (_, index) => ({ type: 'file' as const, fileName: names[index % names.length] as string, contentType: 'text/plain', content: `${contents[index]}${'x'.repeat(256 * 1024 - 20_000)}` }));
+    const attachments = Array.from({ length: 20 }, (_, index) => ({ type: 'document' as const, fileName: names[index % names.length] as string, contentType: 'text/plain', content: `${contents[index]}${'x'.repeat(256 * 1024 - 20_000)}` }));
     const result = await agent.client.sessions.execute({ instructions: 'Read them all.', attachments });
     const content = world.gateway.requests[0]?.prompt.at(-1)?.content as { text: string }[];
     const { nodes, rest } = filesIn(content.map(({ text }) => text).join(''));
@@ -92,7 +115,7 @@ describe('attachments', () => {
   test('that are bytes are shown as base64', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Read.'));
-    await client.sessions.execute({ instructions: 'Look.', attachments: [{ type: 'file', fileName: 'a.bin', contentType: 'application/octet-stream', encoding: 'base64', content: 'AAEC' }] });
+    await client.sessions.execute({ instructions: 'Look.', attachments: [{ type: 'document', fileName: 'a.bin', contentType: 'application/octet-stream', encoding: 'base64', content: 'AAEC' }] });
     const { nodes } = filesIn(JSON.stringify(world.gateway.requests[0]?.prompt.at(-1)?.content).replaceAll('\\"', '"'));
     expect(nodes[0]?.attributes).toContain('encoding="base64"');
     expect(nodes[0]?.body).toContain('AAEC');
@@ -107,7 +130,7 @@ describe('attachments', () => {
     ['a type that is none', [{ content: 'a', contentType: 'text' }], 400],
   ])('that are %s are refused, and nothing is kept of them', async (_, given, status) => {
     const agent = await world.start();
-    const attachments = given.map((one) => ({ type: 'file', fileName: 'a.txt', contentType: 'text/plain', ...one }));
+    const attachments = given.map((one) => ({ type: 'document', fileName: 'a.txt', contentType: 'text/plain', ...one }));
     const response = await agent.fetch('/api/execute', { method: 'POST', headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' }, body: JSON.stringify({ instructions: 'Read.', attachments }) });
     expect(response.status).toBe(status);
     await expect(readdir(join(agent.dataDir, 'sessions'))).rejects.toThrow(/ENOENT/);

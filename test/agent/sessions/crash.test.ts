@@ -196,6 +196,34 @@ describe('the log of sessions', () => {
     }
   });
 
+  test('what waits in more sessions than may run at one time begins all the same after a restart', async () => {
+    const ids = ['a', 'b', 'c'].map((letter) => `crowd-${letter}`);
+    const asked = Promise.withResolvers<void>();
+    let open = 0;
+    gateway.answer(() => ({
+      respond: () => {
+        open += 1;
+        if (open === ids.length) asked.resolve();
+        return new Promise(() => {});
+      },
+    }));
+    const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'crowd', settings: { drainMs: 0 } });
+    for (const sessionId of ids) await first.client.sessions.create({ id: sessionId });
+    for (const sessionId of ids) await first.client.sessions.prompt({ sessionId, text: 'Wait.' });
+    await asked.promise;
+    const waiting = await Promise.all(ids.map((sessionId) => first.client.sessions.prompt({ sessionId, text: 'Then this.' })));
+    await first.close();
+    gateway.answer(() => says('In turn.'));
+    const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'crowd', settings: { maxRuns: 1, leaseMs: 400 } });
+    try {
+      for (const { sessionId, runId } of waiting) {
+        await expect.poll(async () => (await second.client.sessions.getRun({ sessionId, runId })).status, { timeout: 10_000 }).toBe('completed');
+      }
+    } finally {
+      await second.close();
+    }
+  });
+
   test('a run that somebody else has settled can write nothing more, and its caller is told', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced' });
     try {

@@ -22,6 +22,11 @@ describe('sessions', () => {
     const page = await client.sessions.list({ limit: 2 });
     const rest = await client.sessions.list({ limit: 2, cursor: page.nextCursor as string });
     expect([page.items.length, rest.items.length, rest.nextCursor]).toEqual([2, 1, null]);
+    for (const place of [['2026-02-31T00:00:00.000Z', 'x'], ['0000-01-01T00:00:00.000Z', 'x'], ['1', 'x']]) {
+      const cursor = Buffer.from(JSON.stringify(place)).toString('base64url');
+      await expect(client.sessions.list({ cursor })).rejects.toMatchObject({ status: 400, param: 'cursor' });
+      await expect(client.sessions.listQueue({ sessionId: 'first', cursor })).rejects.toMatchObject({ status: 400, param: 'cursor' });
+    }
     expect(new Set([...page.items, ...rest.items].map(({ id }) => id)).size).toBe(3);
     expect(await client.sessions.update({ sessionId: 'first', title: 'Two', archived: true })).toMatchObject({ title: 'Two', archivedAt: expect.any(String), metadata: { a: 1 } });
     await expect(client.sessions.prompt({ sessionId: 'first', text: 'Hello?' })).rejects.toMatchObject({ status: 409, code: 'session_archived' });
@@ -75,6 +80,21 @@ describe('sessions', () => {
     expect((await client.sessions.get({ sessionId: 's' })).headSeq).toBe(1);
   });
 
+  test('refuse a file that no model could be shown, and give any other to the model under its name', async () => {
+    const { client } = await world.start();
+    world.gateway.answer(() => says('Seen.'));
+    await client.sessions.create({ id: 's' });
+    const file = (url: string) => [{ type: 'text' as const, text: 'Look.' }, { type: 'file' as const, mediaType: 'image/png', filename: 'dot.png', url }];
+    for (const url of ['data:nonsense', 'data:image/png;base64,a*b=', 'data:image/png;base64,AAA', 'data:image/png,AAAA', 'data:', 'data:image/png;base64']) {
+      await expect(client.sessions.prompt({ sessionId: 's', parts: file(url) }), url).rejects.toMatchObject({ status: 400, param: 'parts[1].url' });
+    }
+    await expect(client.sessions.prompt({ sessionId: 's', parts: [{ type: 'file', mediaType: '', url: 'data:image/png;base64,AAAA' }] })).rejects.toMatchObject({ status: 400 });
+    for (const url of ['data:image/png;base64,AAAA', 'data:;base64,AAAA', 'data:image/png;charset=x;base64,AA==']) {
+      expect(await client.sessions.prompt({ sessionId: 's', parts: file(url) }, { headers: { prefer: 'wait=20' } }), url).toMatchObject({ status: 'completed' });
+    }
+    expect(world.gateway.requests.at(-1)?.prompt.at(-1)?.content).toEqual([{ type: 'text', text: 'Look.' }, expect.objectContaining({ type: 'file', mediaType: 'image/png', filename: 'dot.png' })]);
+  });
+
   test('show their queue with live places, run it in order and let go of what is taken out', async () => {
     const { client } = await world.start();
     const first = held();
@@ -120,6 +140,44 @@ describe('sessions', () => {
     expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items.map(({ role }) => role)).toEqual(['user', 'user', 'assistant', 'assistant']);
+  });
+
+  test('tell the new places of what waits when a steer is taken before it, and count the messages at each seq', async () => {
+    const { client } = await world.start();
+    const first = held();
+    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
+    await first.asked;
+    await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
+    const waiting = await client.sessions.prompt({ sessionId: 's', text: 'And then?' });
+    expect(waiting).toMatchObject({ queuePosition: 2 });
+    first.end();
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    const taken = events.findIndex((event) => event.type === 'queue.removed' && event.reason === 'steered');
+    expect(events[taken + 1]).toMatchObject({ type: 'queue.updated', items: [{ runId: waiting.runId, queuePosition: 1 }], queueLength: 1 });
+    let messageCount = 0;
+    for (const event of events) {
+      if (event.type === 'message.created') messageCount += 1;
+      if ('seq' in event) expect(await client.sessions.fork({ sessionId: 's', seq: event.seq, dryRun: true }), `seq ${event.seq}`).toMatchObject({ messageCount });
+    }
+  });
+
+  test('end the run that took a steer up when that steer is cancelled, and know no other run', async () => {
+    const { client } = await world.start();
+    const [first, second] = [held(), held()];
+    world.gateway.answer((_, index) => (index === 0 ? first.answer : second.answer));
+    await client.sessions.create({ id: 's' });
+    const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
+    await first.asked;
+    const steer = await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
+    first.end();
+    await second.asked;
+    await expect(client.sessions.removeQueueItem({ sessionId: 's', queueItemId: steer.queueItemId as string })).rejects.toMatchObject({ status: 409, code: 'run_started' });
+    const { cancelled } = await client.sessions.cancel({ sessionId: 's', runId: steer.runId });
+    expect([...cancelled].sort()).toEqual([run.runId, steer.runId].sort());
+    for (const { runId } of [run, steer]) expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'cancelled' });
+    await expect(client.sessions.cancel({ sessionId: 's', runId: 'run_unknown' })).rejects.toMatchObject({ status: 404, code: 'run_not_found' });
   });
 
   test('let an interrupt end the running run and come next, before what waited', async () => {
@@ -216,6 +274,49 @@ describe('sessions', () => {
     first.end();
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect((await client.sessions.listMessages({ sessionId: 's' })).items.at(-1)).toMatchObject({ parts: [{ type: 'step-start' }, { text: 'Once upon a time.' }] });
+  });
+
+  test('forked again and again while they run give each fork what had been said by then', async () => {
+    const { client } = await world.start();
+    const first = held();
+    world.gateway.answer(() => first.answer);
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
+    await first.asked;
+    const said = ['Once', ' upon', ' a time'];
+    for (const [index, piece] of said.entries()) {
+      first.say(piece);
+      const text = said.slice(0, index + 1).join('');
+      await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.snapshot' && event.text === text || event.type === 'part.delta' && event.offset + event.delta.length === text.length);
+      const fork = await client.sessions.fork({ sessionId: 's' });
+      if ('dryRun' in fork) throw new Error('No fork was made.');
+      const { items } = await client.sessions.listMessages({ sessionId: fork.id });
+      expect(items.at(-1)).toMatchObject({ role: 'assistant', metadata: { status: 'interrupted' }, parts: [{ type: 'step-start' }, { type: 'text', text }] });
+      // Another input raises the seq, and one that is taken out again ends within the run.
+      const { queueItemId } = await client.sessions.prompt({ sessionId: 's', text: 'More.' });
+      await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: queueItemId as string });
+    }
+    first.end();
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    const [run] = events.flatMap((event) => (event.type === 'run.started' ? [event] : []));
+    const end = events.find((event) => event.type === 'run.settled' && event.runId === run?.runId);
+    for (const event of events) {
+      if (!('seq' in event)) continue;
+      const isOpen = event.seq >= (run?.seq ?? 0) && event.seq < (end !== undefined && 'seq' in end ? end.seq : 0);
+      expect(await client.sessions.fork({ sessionId: 's', seq: event.seq, dryRun: true }), `seq ${event.seq}`).toMatchObject({ openRunId: isOpen ? run?.runId : null });
+    }
+    await expect(client.sessions.fork({ sessionId: 's', seq: 3, position: 'before' })).rejects.toMatchObject({ status: 400, param: 'position' });
+  });
+
+  test('deleted while somebody follows them end the stream, and the follower hears that they are gone', async () => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const followed = client.sessions.follow({ sessionId: 's' })[Symbol.asyncIterator]();
+    for (const type of ['stream.ready', 'session.created']) expect(await followed.next()).toMatchObject({ value: { type } });
+    const next = followed.next();
+    next.catch(() => {});
+    await client.sessions.remove({ sessionId: 's' });
+    await expect(next).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
   });
 
   test('in a chain of forks longer than the limit are copied, and say the same', async () => {

@@ -26,6 +26,8 @@ describe('a turn', () => {
       { type: 'compaction.started', reason: 'full' },
       { type: 'compaction.ended', outcome: 'completed', summary: 'They spoke of fish.' },
     ]);
+    // What the summing up took is part of what the run took.
+    expect(events.findLast((event) => event.type === 'run.settled')).toMatchObject({ usage: { inputTokens: 20, outputTokens: 6 } });
     const shown = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
     expect(shown).toContain('They spoke of fish.');
     expect(shown).toContain('Salmon');

@@ -88,7 +88,13 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
       'a suffix': { authorization: `Bearer ${token}0` },
       'another agent’s': { authorization: `Bearer ${other.token}` },
       nobody: { authorization: `Bearer ${mintToken('agt')}` },
+      'in upper case': { authorization: `Bearer ${token.toUpperCase()}` },
+      twice: { authorization: `Bearer ${token}, ${token}` },
+      quoted: { authorization: `Bearer "${token}"` },
+      'ten kilobytes': { authorization: `Bearer ${'a'.repeat(10_000)}` },
+      injection: { authorization: "Bearer ' OR 1=1--" },
       user: { authorization: `Bearer ${mintToken('usr')}` },
+      admin: { authorization: `Bearer ${mintToken('adm')}` },
       revoked: { authorization: `Bearer ${revoked}` },
       expired: { authorization: `Bearer ${expired}` },
       cookie: { cookie: `agent=${token}` },
@@ -97,12 +103,15 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
     const before = await traces();
     for (const { method, path, isOpen } of routes) {
       for (const [name, headers] of Object.entries(credentials)) {
-        const response = await send(agent, method, `${path}?token=${token}`, headers);
-        expect([name, method, path, response]).toEqual([name, method, path, isOpen ? 400 : 401]);
+        const { status, challenge, body } = await send(agent, method, `${path}?token=${token}&access_token=${token}`, headers);
+        expect([name, method, path, status]).toEqual([name, method, path, isOpen ? 400 : 401]);
+        if (isOpen) continue;
+        expect(challenge, `${method} ${path}`).toMatch(/^Bearer/);
+        expect(JSON.parse(body)).toMatchObject({ success: false, error: { type: 'authentication_error' } });
       }
       // The right one is let in; what it is answered then depends on what was asked.
-      const answered = await send(agent, method, path, { authorization: `Bearer ${token}` }, '{"nonsense":1}');
-      expect([method, path, [401, 403, 500].includes(answered)]).toEqual([method, path, false]);
+      const { status } = await send(agent, method, path, { authorization: `Bearer ${token}` }, '{"nonsense":1}');
+      expect([method, path, [401, 403, 500].includes(status)]).toEqual([method, path, false]);
     }
     expect(await traces()).toEqual(before);
   });
@@ -115,21 +124,29 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
       'evil.test with our port': [['Host', `evil.test:${port}`]],
       'below ours': [['Host', `localhost.evil.test:${port}`]],
       resolving: [['Host', `127.0.0.1.nip.io:${port}`]],
+      'another port': [['Host', '127.0.0.1:1']],
+      'no port': [['Host', '127.0.0.1']],
+      'the address of all': [['Host', `0.0.0.0:${port}`]],
+      'with credentials': [['Host', `a@${own}`]],
       'two hosts': [['Host', own], ['Host', 'evil.test']],
+      'two of ours': [['Host', own], ['Host', own]],
       'two hosts, ours last': [['Host', 'evil.test'], ['Host', own]],
       'null origin': [['Host', own], ['Origin', 'null']],
       'foreign origin': [['Host', own], ['Origin', 'https://evil.test']],
       'another local origin': [['Host', own], ['Origin', 'http://localhost:1']],
+      'ours as https': [['Host', own], ['Origin', `https://${own}`]],
+      'a longer origin': [['Host', own], ['Origin', `http://${own}.evil.test`]],
       'cross-site': [['Host', own], ['Sec-Fetch-Site', 'cross-site']],
       'same site, other port': [['Host', own], ['Sec-Fetch-Site', 'same-site']],
     };
     const before = await traces();
-    for (const { method, path } of routes) {
+    for (const { method, path } of [...routes, { method: 'GET', path: '/nowhere' }, { method: 'OPTIONS', path: '/api/execute' }]) {
       for (const [name, headers] of Object.entries(foreign)) {
         // Also without a token: 403 and not 401, since it is decided before.
         for (const authorization of [`Bearer ${agent.token}`, '']) {
           const answer = await raw(agent, method, path, [...headers, ...(authorization === '' ? [] : [['Authorization', authorization] as [string, string]]), ['Content-Type', 'application/json'], ['Content-Length', '2']]);
           expect([name, method, path, answer.status]).toEqual([name, method, path, 403]);
+          expect(JSON.parse(answer.body)).toMatchObject({ success: false, error: { type: 'permission_error' } });
           expect(Object.keys(answer.headers).filter((header) => header.startsWith('access-control-'))).toEqual([]);
         }
       }
@@ -140,19 +157,20 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
   });
 });
 
-async function send(agent: TestAgent, method: string, path: string, headers: Record<string, string>, body = '{}'): Promise<number> {
+async function send(agent: TestAgent, method: string, path: string, headers: Record<string, string>, body = '{}'): Promise<{ status: number; challenge: string | null; body: string }> {
   const hasBody = method !== 'GET' && method !== 'DELETE';
   const response = await agent.fetch(path, { method, headers: { 'content-type': 'application/json', ...headers }, ...(hasBody ? { body } : {}) });
-  await response.body?.cancel();
-  return response.status;
+  return { status: response.status, challenge: response.headers.get('www-authenticate'), body: await response.text() };
 }
 
 // node:http, because fetch sets Host and Origin by itself and sends no header twice.
-function raw(agent: TestAgent, method: string, path: string, headers: [string, string][]): Promise<{ status: number; headers: Record<string, unknown> }> {
+function raw(agent: TestAgent, method: string, path: string, headers: [string, string][]): Promise<{ status: number; headers: Record<string, unknown>; body: string }> {
   const { hostname, port } = new URL(agent.url);
   return new Promise((resolve, reject) => {
     const sent = request({ hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never }, (response) => {
-      response.resume().on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers }));
+      let body = '';
+      response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
     });
     sent.on('error', reject);
     sent.end('{}');

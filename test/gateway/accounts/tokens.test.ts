@@ -75,6 +75,17 @@ describe('accounts.issueToken', () => {
     expect([answer.status, answer.body.error.code]).toEqual([status, code]);
   });
 
+  test('names the member with a NUL, which the database could not keep', async () => {
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
+    const refused = [
+      [await issue({ bureau_id: 'shop', external_id: 'a\0b' }), 'external_id'],
+      [await issue({ bureau_id: 'shop', external_id: 'x', metadata: { note: ['\0'] } }), 'metadata'],
+      [await world.call('POST', '/v1/accounts/keys/create', { token: body.user_token, body: { name: 'a\0b' } }), 'name'],
+      [await world.call('GET', '/v1/accounts/users?email=%00', { token: admin }), 'email'],
+    ] as const;
+    for (const [answer, param] of refused) expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([400, 'invalid_request', param]);
+  });
+
   test('does not know a user of another Bureau', async () => {
     const { body } = await issue({ bureau_id: 'other', external_id: customer() });
     expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).body.error.code).toBe('user_not_found');

@@ -1,5 +1,4 @@
 // A server with the slices that say who is who: Bureaus, accounts, administrators and the directory, over a
-import { creditsStore } from '../../../src/gateway/credits/index.ts';
 // database of its own. The contract is cut down to their operations; everything else is as it runs.
 import { readFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
@@ -7,6 +6,7 @@ import { accounts, accountsStores, type Accounts, type AccountsNeeds } from '../
 import { admin, adminStore, type Admin, type AdminNeeds } from '../../../src/gateway/admin/index.ts';
 import type { AuditEntry } from '../../../src/gateway/audit/index.ts';
 import { bureaus, bureausStore, type Bureaus } from '../../../src/gateway/bureaus/index.ts';
+import { creditsStore } from '../../../src/gateway/credits/index.ts';
 import { directory } from '../../../src/gateway/directory/index.ts';
 import type { Identity } from '../../../src/gateway/identity.ts';
 import { mail } from '../../../src/gateway/mail/index.ts';

@@ -22,6 +22,12 @@ describe('a machine credential', () => {
     const unknown = { status: 404, code: 'token_not_found' };
     await expect(examine(credential, foreign.userToken)).rejects.toMatchObject(unknown);
     await expect(examine(credential, 'nonsense')).rejects.toMatchObject(unknown);
+    await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
+    await expect(examine(credential, foreign.userToken)).rejects.toMatchObject(unknown);
+    await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
+    await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
+    await expect(examine(credential, own.userToken)).rejects.toMatchObject({ status: 403, code: 'bureau_paused' });
+    await world.admin.bureaus.activateBureau({ bureau_id: 'shop' });
     expect((await world.gateway.machines.list()).find((machine) => machine.credentialId === credentialId)).toMatchObject({ bureauId: 'shop', scopes: ['bureaus.current'], expiresAt: null, revokedAt: null });
   });
 

@@ -77,6 +77,14 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     expect(await post('text/plain', 'x')).toEqual([415, 'unsupported_media_type']);
   });
 
+  it('takes 25 MiB of sound in a document as in a form, and refuses what is no base64', async () => {
+    const most = Buffer.alloc(25 * 1024 * 1024);
+    const answer = await world.user.ai.transcribeAudio({ model: 'acme/listener', audio: most.toString('base64'), media_type: 'audio/wav' });
+    expect(answer.text).toBe('Good morning.');
+    expect(world.provider.lastCall().body.length).toBeGreaterThan(most.length);
+    await expect(world.user.ai.transcribeAudio({ model: 'acme/listener', audio: 'no base64', media_type: 'audio/wav' })).rejects.toMatchObject({ status: 400, param: 'audio' });
+  });
+
   it('refuses more than 25 MiB of sound, and more than that on the wire unread', async () => {
     const large = new File([Buffer.alloc(25 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' });
     expect((await sendForm({ model: 'acme/whisper', file: large })).status).toBe(413);

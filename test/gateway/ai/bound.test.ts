@@ -28,6 +28,23 @@ describe(`the size of a request (seed ${seed})`, () => {
   });
 
   test.each<[string, object]>([
+    ['an earlier answer', { input: 'hi', previous_response_id: 'resp_1' }],
+    ['a conversation by its name', { input: 'hi', conversation: 'conv_1' }],
+    ['a conversation as an object', { input: 'hi', conversation: { id: 'conv_1' } }],
+    ['a prompt of the provider', { prompt: { id: 'pmpt_1', variables: { a: 'b' } } }],
+    ['an item of before', { input: [{ type: 'item_reference', id: 'rs_1' }, { role: 'user', content: 'hi' }] }],
+  ])('counts what the provider keeps and reads again as what can be of any length: %s', (_what, body) => {
+    const size = sizeOf({ model: 'x', ...body });
+    expect(size).toMatchObject({ media: 1, mediaTokens: 262_144 });
+    expect(inputBound(entry({ context_window: 128_000 }), { size })).toBe(128_000);
+  });
+
+  test('a prompt in words, or of messages, is no more than what it says', () => {
+    expect(sizeOf({ model: 'x', prompt: 'hi', previous_response_id: null }).media).toBe(0);
+    expect(sizeOf({ model: 'x', prompt: [{ role: 'user', content: 'hi' }], conversation: null }).media).toBe(0);
+  });
+
+  test.each<[string, object]>([
     ['chat completions, inline', { type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } }],
     ['chat completions, by address', { type: 'image_url', image_url: { url: 'https://example.com/a.png' } }],
     ['messages, inline', { type: 'image', source: { type: 'base64', media_type: 'image/png', data: picture } }],

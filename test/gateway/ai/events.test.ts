@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { chatEvents, createEventSplitter, providerEvents } from '../../../src/gateway/ai/upstream/events.ts';
+import { createEventSplitter, providerEvents } from '../../../src/gateway/ai/upstream/events.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { generator } from './generator.ts';
 
@@ -13,7 +13,7 @@ async function read(...given: (string | Buffer)[]): Promise<{ texts: string[]; k
   const texts: string[] = [];
   const kinds: string[] = [];
   try {
-    for await (const group of chatEvents(pieces(...given), mebibyte)) {
+    for await (const group of providerEvents(pieces(...given), mebibyte, 'done')) {
       for (const event of group) {
         texts.push(event.bytes.toString('utf8'));
         kinds.push(event.data.kind);
@@ -51,7 +51,7 @@ describe('createEventSplitter', () => {
   });
 });
 
-describe('chatEvents', () => {
+describe('providerEvents', () => {
   test('ends well at [DONE] and hears nothing after it', async () => {
     const { texts, problem } = await read('data: {"a":1}\n\n', 'data: [DONE]\n\ndata: {"late":1}\n\n');
     expect(texts).toEqual(['data: {"a":1}\n\n', 'data: [DONE]\n\n']);
@@ -78,6 +78,11 @@ describe('chatEvents', () => {
     ['an end in the middle of an event', ['data: {"a":1}\n\n', 'data: {"b"'], 'upstream_truncated'],
     ['an end at once', [], 'upstream_truncated'],
     ['an error event', ['data: {"a":1}\n\n', 'data: {"error":{"message":"x"}}\n\n'], 'upstream_failed'],
+    ['an event that is named an error', ['data: {"a":1}\n\n', 'event: error\ndata: {"message":"x"}\n\ndata: [DONE]\n\n'], 'upstream_failed'],
+    ['such an event over several lines', ['data: {"a":1}\n\n', 'event:error\r\ndata: {"message":\r\ndata: "x"}\r\n\r\ndata: [DONE]\r\n\r\n'], 'upstream_failed'],
+    ['an object of the kind error', ['data: {"a":1}\n\n', 'data: {"object":"error","message":"x","code":500}\n\ndata: [DONE]\n\n'], 'upstream_failed'],
+    ['half a [DONE]', ['data: {"a":1}\n\n', 'data: [DO'], 'upstream_truncated'],
+    ['a whole last event that is no end', ['data: {"a":1}\n\n', 'data: {"b":2}'], 'upstream_truncated'],
     ['bytes that are not UTF-8', ['data: {"a":1}\n\n', Buffer.concat([Buffer.from('data: {"a":"'), Buffer.of(0xff), Buffer.from('"}\n\n')])], 'upstream_failed'],
     ['data that is no object', ['data: {"a":1}\n\n', 'data: hello\n\n'], 'upstream_failed'],
     ['data that is cut', ['data: {"a":1}\n\n', 'data: {"a":"b\n\n'], 'upstream_failed'],
@@ -96,6 +101,12 @@ describe('chatEvents', () => {
     expect(texts).toEqual(['data: {"type":"delta"}\n\n']);
   });
 
+  test.each(['data: [DONE]', 'data: [DONE]\n', 'data: [DONE]  \n\n', 'data: [DONE]\r\n'])('ends well at a last word that is written as %j', async (last) => {
+    const { kinds, problem } = await read('data: {"a":1}\n\n', last);
+    expect(problem).toBeUndefined();
+    expect(kinds).toEqual(['object', 'done']);
+  });
+
   test('an error member that is null is no error', async () => {
     expect((await read('data: {"error":null,"choices":[]}\n\ndata: [DONE]\n\n')).problem).toBeUndefined();
   });
@@ -110,7 +121,7 @@ describe('chatEvents', () => {
       }
     }
     const all = async () => {
-      for await (const _group of chatEvents(endless(), mebibyte));
+      for await (const _group of providerEvents(endless(), mebibyte, 'done'));
     };
     await expect(all()).rejects.toMatchObject({ code: 'upstream_failed' });
     expect(fed).toBeLessThanOrEqual(mebibyte + 65_536);

@@ -68,6 +68,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     ['an image that is no base64', { model: 'acme/painter', prompt: 'x', images: [{ data: '%%%%', media_type: 'image/png' }] }, 400, 'invalid_request', 'images[0].data'],
     ['an address for the provider', { model: 'acme/painter', prompt: 'x', provider_options: { base_url: 'http://x' } }, 400, 'invalid_request', 'provider_options.base_url'],
     ['a member that the contract has', { model: 'acme/painter', prompt: 'x', provider_options: { n: 10 } }, 400, 'invalid_request', 'provider_options.n'],
+    ['a character that nothing can keep', { model: 'acme/painter', prompt: 'x', provider_options: { style: [{ of: 'a\u0000' }] } }, 400, 'invalid_request', 'provider_options.style[0].of'],
     ['a model that is none', { model: 'local/nothing', prompt: 'x' }, 404, 'model_not_found', 'model'],
     ['a model that makes no images', { model: 'local/echo', prompt: 'x' }, 422, 'unsupported_by_model', 'model'],
   ])('refuses %s', async (_what, body, status, code, param) => {
@@ -92,6 +93,14 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect(call.path).toBe('/v1/images/generations');
     expect(call.headers.authorization).toBe('Bearer key-of-acme');
     expect(JSON.parse(call.body.toString())).toEqual({ model: 'images', prompt: 'a boat', n: 2, size: '1024x1024', seed: 5, quality: 'high', response_format: 'b64_json' });
+  });
+
+  it('falls back to no model that the key of the call is not good for, although the job outlives the call', async () => {
+    const { user_token: key } = await world.user.accounts.createKey({ name: 'one model', models: ['acme/leaning'] });
+    const held = await world.as(key).ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
+    expect(await ended(world.user, held.job_id)).toMatchObject({ status: 'failed', error: { code: 'upstream_failed' } });
+    const free = await world.user.ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
+    expect(await ended(world.user, free.job_id)).toMatchObject({ status: 'succeeded' });
   });
 
   it('sends images to start from as a form', async () => {

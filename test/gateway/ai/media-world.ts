@@ -18,11 +18,14 @@ export interface MediaWorld extends GatewayWorld {
 
 const scripts = { painter: 'images', slow: 'images-slow', refusing: 'status?code=400&message=no%20such%20size&param=size&error_code=invalid_size', elsewhere: 'images-elsewhere', broken: 'status?code=500', speaker: 'speech', whisper: 'whisper', listener: 'listener', silent: 'never-headers' };
 
+// Fails, and has another to fall back to.
+const leaning = { id: 'acme/leaning', provider: 'acme', upstream_model: 'status?code=500', rates: null, modalities: ['image'], fallbacks: ['acme/painter'] };
+
 export async function startMedia(options: GatewayWorldOptions = {}): Promise<MediaWorld> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-media-'));
   const provider = await startProvider();
   const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile(scripts, { model: { modalities: ['image', 'tts', 'asr', 'video'] } }));
+  await writeFile(modelsFile, provider.modelsFile(scripts, { model: { modalities: ['image', 'tts', 'asr', 'video'] }, models: [leaning] }));
   const world = await startGateway({ ...options, env: { ACME_API_KEY: 'key-of-acme', STORAGE_PATH: join(folder, 'storage'), MODELS_FILE: modelsFile, TIMEOUT_DRAIN_MS: '1000', ...options.env } });
   const more: Omit<MediaWorld, keyof GatewayWorld> & Pick<GatewayWorld, 'close'> = {
     provider,

@@ -8,6 +8,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
     ['OpenAI: cached within the input, reasoning within the output', { prompt_tokens: 100, completion_tokens: 30, total_tokens: 130, prompt_tokens_details: { cached_tokens: 60 }, completion_tokens_details: { reasoning_tokens: 20 } }, tokens(40, 60, 0, 10, 20)],
     ['OpenAI: written to the cache within the input too', { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 30 } }, tokens(10, 60, 30, 5, 0)],
     ['DeepSeek: hits of its cache', { prompt_tokens: 100, completion_tokens: 5, total_tokens: 105, prompt_cache_hit_tokens: 64, prompt_cache_miss_tokens: 36 }, tokens(36, 64, 0, 5, 0)],
+    ['Moonshot: cached beside the counts', { prompt_tokens: 100, completion_tokens: 5, total_tokens: 105, cached_tokens: 90 }, tokens(10, 90, 0, 5, 0)],
     ['xAI: reasoning beside the output', { prompt_tokens: 10, completion_tokens: 4, total_tokens: 314, completion_tokens_details: { reasoning_tokens: 300 } }, tokens(10, 0, 0, 4, 300)],
     ['xAI: little reasoning beside the output', { prompt_tokens: 10, completion_tokens: 40, total_tokens: 53, completion_tokens_details: { reasoning_tokens: 3 } }, tokens(10, 0, 0, 40, 3)],
     ['vectors: input alone', { prompt_tokens: 2, total_tokens: 2 }, tokens(2, 0, 0, 0, 0)],

@@ -47,6 +47,8 @@ describe('cities', () => {
     ['target', { target: 'moon' }],
     ['status', { status: 'gone' }],
     ['deployed_at', { deployed_at: 'yesterday' }],
+    ['deployed_at', { deployed_at: '0000-01-01T00:00:00Z' }],
+    ['deployed_at', { deployed_at: '2026-11-21T23:59:60Z' }],
     ['city_id', { city_id: 'a b' }],
   ])('refuse an unfit %s', async (param, member) => {
     await expect(world.admin.cities.upsertCity({ ...city, ...member } as never)).rejects.toMatchObject({ status: 400, param });

@@ -57,6 +57,8 @@ describe('usage.getUsage', () => {
     [{ from: span.to, to: span.from }, 'from'],
     [{ from: 'yesterday' }, 'from'],
     [{ to: '2026-12-31T23:59:60Z' }, 'to'],
+    [{ from: '0000-01-01T00:00:00Z' }, 'from'],
+    [{ to: '9999-12-31T23:00:00-14:00' }, 'to'],
     [{ group_by: 'hour' as never }, 'group_by'],
   ])('refuses %j', async (query, param) => {
     await expect(world.user.usage.getUsage(query)).rejects.toMatchObject({ status: 400, param });
@@ -102,7 +104,7 @@ describe('usage.listRecords', () => {
     expect(seen).toEqual([...wanted].toSorted().toReversed());
   });
 
-  test.each(['nonsense', Buffer.from('["2026-99-99T00:00:00.000000Z","use_x"]').toString('base64url'), Buffer.from('["x"]').toString('base64url')])('refuses the cursor %s', async (cursor) => {
+  test.each(['nonsense', Buffer.from('["2026-02-31T00:00:00.000000Z","use_x"]').toString('base64url'), Buffer.from('["0000-01-01T00:00:00.000000Z","use_x"]').toString('base64url'), Buffer.from('["x"]').toString('base64url')])('refuses the cursor %s', async (cursor) => {
     await expect(world.user.usage.listRecords({ cursor })).rejects.toMatchObject({ status: 400, param: 'cursor' });
   });
 });

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { type StreamOutcome, readEvents, writeContent, writeEvents } from '../../../src/kernel/http/sse.ts';
+import { type StreamOutcome, writeContent, writeEvents } from '../../../src/kernel/http/sse.ts';
 import { open, raw, until } from '../world.ts';
 
 const closers: (() => unknown)[] = [];
@@ -169,11 +169,14 @@ describe('writeEvents', () => {
       ),
     );
     const received = await fetch(`http://127.0.0.1:${port}/`);
-    const seen: number[] = [];
-    for await (const event of readEvents(received.body as AsyncIterable<Uint8Array>, { idleTimeoutMs: 5_000 })) {
-      seen.push((JSON.parse(event.data) as { n: number }).n);
+    let text = '';
+    const decoder = new TextDecoder();
+    for await (const chunk of received.body as AsyncIterable<Uint8Array>) {
+      text += decoder.decode(chunk, { stream: true });
       await new Promise((resolve) => setImmediate(resolve));
     }
+    const frames = text.split('\n\n').filter((frame) => frame.startsWith('data: '));
+    const seen = frames.map((frame) => (JSON.parse(frame.slice('data: '.length)) as { n: number; fill: string })).map(({ n, fill }) => (fill.length === 100_000 ? n : -1));
     expect(seen).toEqual(Array.from({ length: 40 }, (_, n) => n));
   });
 });
@@ -201,66 +204,5 @@ describe('writeContent', () => {
     const received = await fetch(`http://127.0.0.1:${port}/`);
     await expect(received.text()).rejects.toThrow('terminated');
     expect(errors).toHaveLength(1);
-  });
-});
-
-describe('readEvents', () => {
-  async function* bytes(...parts: (string | Buffer)[]): AsyncGenerator<Uint8Array> {
-    for (const part of parts) yield Buffer.from(part as string);
-  }
-  async function all(stream: AsyncIterable<Uint8Array>, options = {}) {
-    const events = [];
-    for await (const event of readEvents(stream, { idleTimeoutMs: 1_000, ...options })) events.push(event);
-    return events;
-  }
-
-  test('reads events whatever their line ends and however they are cut', async () => {
-    const text = '\uFEFF: hello\r\nid: 1\r\nevent: a\r\ndata: é€😀\r\n\r\ndata: x\rdata: y\r\rdata: [DONE]\n\n';
-    const whole = Buffer.from(text);
-    const expected = [
-      { id: '1', event: 'a', data: 'é€😀' },
-      { id: undefined, event: undefined, data: 'x\ny' },
-      { id: undefined, event: undefined, data: '[DONE]' },
-    ];
-    expect(await all(bytes(whole))).toEqual(expected);
-    expect(await all(bytes(...[...whole].map((byte) => Buffer.from([byte]))))).toEqual(expected);
-  });
-
-  test('an event without its final blank line is not an event', async () => {
-    expect(await all(bytes('data: whole\n\ndata: cut'))).toEqual([{ id: undefined, event: undefined, data: 'whole' }]);
-  });
-
-  test('a line that never ends is refused at its limit and the source is stopped', async () => {
-    let given = 0;
-    let stopped = false;
-    const endless = (async function* () {
-      try {
-        yield Buffer.from('data: ');
-        for (;;) {
-          given += 1024;
-          yield Buffer.alloc(1024, 'x');
-        }
-      } finally {
-        stopped = true;
-      }
-    })();
-    await expect(all(endless, { maxLineBytes: 64 * 1024 })).rejects.toMatchObject({ code: 'upstream_failed' });
-    expect(given).toBeLessThan(80 * 1024);
-    await until(() => stopped, 'the source is stopped');
-    await expect(all(bytes(`data: ${'x'.repeat(70_000)}\n\n`), { maxLineBytes: 64 * 1024 })).rejects.toMatchObject({ code: 'upstream_failed' });
-  });
-
-  test('text that is not UTF-8 is refused', async () => {
-    await expect(all(bytes('data: ', Buffer.from([0xff, 0xfe]), '\n\n'))).rejects.toMatchObject({ code: 'upstream_failed' });
-    await expect(all(bytes('data: a\n\n', Buffer.from([0xe2, 0x82])))).rejects.toMatchObject({ code: 'upstream_failed' });
-  });
-
-  test('silence ends in a timeout and an abort in its reason', async () => {
-    const silent = { [Symbol.asyncIterator]: () => ({ next: () => new Promise<IteratorResult<Uint8Array>>(() => {}) }) };
-    await expect(all(silent, { idleTimeoutMs: 20 })).rejects.toMatchObject({ code: 'upstream_timeout' });
-    const controller = new AbortController();
-    const reading = all(silent, { signal: controller.signal });
-    controller.abort(new Error('gone'));
-    await expect(reading).rejects.toThrow('gone');
   });
 });

@@ -72,6 +72,7 @@ export function createApprovals({ agentId, store, committer, bus, clock, ttlMs, 
         },
         delta: () => {},
         moved: () => news.resolve(),
+        gone: () => news.resolve(),
       });
       const stop = () => news.resolve();
       signal.addEventListener('abort', stop, { once: true });
@@ -82,6 +83,21 @@ export function createApprovals({ agentId, store, committer, bus, clock, ttlMs, 
       } finally {
         leave();
         signal.removeEventListener('abort', stop);
+      }
+    }
+  }
+
+  async function expire(sessionKey: string, approvalId: string, signal: AbortSignal): Promise<void> {
+    let waitMs = ttlMs;
+    while (!signal.aborted) {
+      try {
+        await clock.sleep(waitMs, signal);
+        await decide(sessionKey, approvalId, { isApproved: false, by: 'expiry', reason: 'Nobody decided in time.' });
+        return;
+      } catch (thrown) {
+        // Somebody else may have decided in the same moment, which is as good; a database that is away comes back.
+        if (!(thrown instanceof Problem) || thrown.kind !== 'unavailable') return;
+        waitMs = 1_000;
       }
     }
   }
@@ -116,12 +132,7 @@ export function createApprovals({ agentId, store, committer, bus, clock, ttlMs, 
       );
       const over = new AbortController();
       const ended = AbortSignal.any([signal, over.signal]);
-      const expiry = clock.sleep(ttlMs, ended).then(
-        () => decide(sessionKey, approvalId, { isApproved: false, by: 'expiry', reason: 'Nobody decided in time.' }),
-        () => undefined,
-      );
-      // Somebody else may have decided in the same moment, which is as good.
-      expiry.catch(() => {});
+      void expire(sessionKey, approvalId, ended);
       try {
         const approval = await decided(sessionKey, approvalId, signal);
         if (approval?.status === 'approved') return { isApproved: true };

@@ -43,8 +43,19 @@ export function readAttachments(given: readonly GivenAttachment[]): ReadyAttachm
 }
 
 function decodeBase64(text: string, param: string): Buffer {
-  if (text.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(text)) throw refused(param, 'is not base64');
+  if (!isBase64(text)) throw refused(param, 'is not base64');
   return Buffer.from(text, 'base64');
+}
+
+function isBase64(text: string): boolean {
+  return text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);
+}
+
+/** Throws for what a model's client could not decode: it would fail every run of its session from then on. */
+export function requireDataUrl(url: string, param: string): void {
+  const comma = url.indexOf(',');
+  const isWhole = /^data:[^,]*;base64$/.test(url.slice(0, Math.max(comma, 0))) && isBase64(url.slice(comma + 1));
+  if (!isWhole) throw refused(param, 'must be a data: URL in base64');
 }
 
 function refused(param: string, message: string): Problem {

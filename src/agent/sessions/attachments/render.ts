@@ -30,7 +30,7 @@ export function renderFiles(files: readonly RenderedFile[], nonce: string): stri
 
 const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&apos;', '\n': '&#10;', '\r': '&#13;', '\t': '&#9;' };
 
-export function escapeAttribute(value: string): string {
+function escapeAttribute(value: string): string {
   return value
     .toWellFormed()
     .replace(/[&<>"'\n\r\t]/g, (character) => entities[character] as string)
@@ -40,13 +40,23 @@ export function escapeAttribute(value: string): string {
 
 // `<file` and `</file` in every form that a lenient reader might take for them, and the same with the backslashes that
 // this very function adds: so each look-alike gets exactly one more, and taking one away gives the original.
-const lookAlike = /<(?=\\*[\s\\]*\/?[\s\\]*file(?![\p{L}\p{N}_]))/giu;
+const lookAlike = /<(?=[\s\\]*(?:\/[\s\\]*)?file(?![\p{L}\p{N}_]))/giu;
 
 /** The text with a backslash behind the `<` of everything that looks like our own element. */
 export function defuse(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: the range of ASCII
   if (/^[\x00-\x7f]*$/.test(text)) return text.replace(lookAlike, '<\\');
-  return mark(text, (piece) => `${piece}\\`);
+  // Of what is seen character by character below, which takes a while for a large text; and seldom is there any.
+  if (!/<[\s\\/]*file/iu.test(text.replace(unseen, '').normalize('NFKD'))) return text;
+  const { plain, places } = plainForm(text);
+  let result = '';
+  let from = 0;
+  for (const match of plain.matchAll(lookAlike)) {
+    const at = places[match.index] as number;
+    const end = at + characterLength(text, at);
+    result += `${text.slice(from, end)}\\`;
+    from = end;
+  }
+  return result + text.slice(from);
 }
 
 /** What `defuse` was given. */
@@ -63,18 +73,8 @@ export function restore(text: string): string {
   return result + text.slice(from);
 }
 
-function mark(text: string, change: (piece: string) => string): string {
-  const { plain, places } = plainForm(text);
-  let result = '';
-  let from = 0;
-  for (const match of plain.matchAll(lookAlike)) {
-    const at = places[match.index] as number;
-    const end = at + characterLength(text, at);
-    result += text.slice(from, at) + change(text.slice(at, end));
-    from = end;
-  }
-  return result + text.slice(from);
-}
+// What no reader sees.
+const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 
 // The text as a lenient reader might see it: full-width letters as letters, invisible characters not at all. `places`
 // says where in the original each of its units comes from.
@@ -84,7 +84,7 @@ function plainForm(text: string): { plain: string; places: number[] } {
   let at = 0;
   for (const character of text) {
     const code = character.codePointAt(0) as number;
-    const shown = code < 0x80 ? character : /\p{Default_Ignorable_Code_Point}|\p{Cf}|\p{Mn}/u.test(character) ? '' : character.normalize('NFKC');
+    const shown = code < 0x80 ? character : character.replace(unseen, '').normalize('NFKC');
     for (let unit = 0; unit < shown.length; unit += 1) places.push(at);
     plain += shown;
     at += character.length;

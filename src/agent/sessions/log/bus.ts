@@ -26,6 +26,8 @@ export interface Follower {
   delta(delta: Delta): void;
   /** Another process has written up to this seq. */
   moved(headSeq: number): void;
+  /** The session has been removed. */
+  gone(): void;
 }
 
 export interface Bus {
@@ -35,6 +37,7 @@ export interface Bus {
   closePart(sessionKey: string, partId: string): void;
   openParts(sessionKey: string): OpenPart[];
   moved(sessionKey: string, headSeq: number): void;
+  gone(sessionKey: string): void;
   /** Returns the end of it. */
   follow(sessionKey: string, follower: Follower): () => void;
   /** The newest seq that was told of lately, for who has looked a session up before following it; 0 when nothing was. */
@@ -96,6 +99,10 @@ export function createBus(): Bus {
     moved(sessionKey, headSeq) {
       const set = followers.get(sessionKey);
       if (set) for (const follower of set) follower.moved(headSeq);
+    },
+    gone(sessionKey) {
+      const set = followers.get(sessionKey);
+      if (set) for (const follower of set) follower.gone();
     },
     follow(sessionKey, follower) {
       const set = followers.get(sessionKey) ?? new Set<Follower>();

@@ -55,6 +55,7 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
   let headSeq = 0;
   let isLive = false;
   let isLagging = false;
+  let isGone = false;
   let waiting: (StoredEvent | Delta)[] = [];
   let waitingBytes = 0;
   let wake = () => {};
@@ -93,6 +94,10 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
       if (seq <= headSeq) return;
       headSeq = seq;
       if (seq > pushedSeq) isLive = false;
+      wake();
+    },
+    gone() {
+      isGone = true;
       wake();
     },
   });
@@ -143,6 +148,7 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
         if (pieces.length > 0) yield pieces.length === 1 ? (pieces[0] as Uint8Array) : Buffer.concat(pieces);
         continue;
       }
+      if (isGone) return;
       if (!isLive && lastSeq < headSeq) {
         const events = await (ahead ?? needs.read(session, lastSeq, pageSize));
         ahead = undefined;
@@ -188,7 +194,7 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
         resolve(isQuiet);
       };
       wake = () => settle(false);
-      if (waiting.length > 0 || isLagging || signal.aborted || !isLive) settle(false);
+      if (waiting.length > 0 || isLagging || isGone || signal.aborted || !isLive) settle(false);
     });
   }
 }

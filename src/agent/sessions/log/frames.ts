@@ -8,7 +8,7 @@ export type StreamForm = 'sse' | 'ndjson';
 const made = { sse: new WeakMap<object, Buffer>(), ndjson: new WeakMap<object, Buffer>() };
 
 /** The JSON of a durable event. Put together as text: a replay of thousands parses none of them. */
-export function eventJson(event: StoredEvent, sessionId: string): string {
+function eventJson(event: StoredEvent, sessionId: string): string {
   const run = event.runId === null ? '' : `,"runId":${JSON.stringify(event.runId)}`;
   const own = event.json.slice(1).trimStart();
   return `{"type":"${event.type}","sessionId":${JSON.stringify(sessionId)}${run},"time":"${event.time}","seq":${event.seq}${own === '}' ? '}' : `,${own}`}`;

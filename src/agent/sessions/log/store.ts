@@ -12,7 +12,7 @@ export type { Append, LogEntry, SessionChange } from './unit.ts';
  * they write nothing for any other.
  */
 export type Alongside = ReturnType<typeof nothingAlongside>;
-export const nothingAlongside = (tx: Sql) => tx``;
+const nothingAlongside = (tx: Sql) => tx``;
 
 /** The seq of the newest event, or null when the fence was closed or the session stands elsewhere; then nothing was written. */
 export async function append(unit: Unit, one: Append, alongside?: Alongside): Promise<number | null> {
@@ -111,10 +111,11 @@ export interface EventStore {
   message(segments: readonly Segment[], messageId: string): Promise<StoredEvent[]>;
   /** The seq at which the message began that a run is writing; undefined when it writes none. */
   openMessage(sessionKey: string, runId: string): Promise<number | undefined>;
-  /** The newest event of these types up to a seq. */
-  last(segments: readonly Segment[], kind: 'run_edge' | 'message' | 'compaction', upTo: number): Promise<StoredEvent | undefined>;
-  /** Everything that one run has written. */
-  ofRun(runId: string): Promise<StoredEvent[]>;
+  /** The newest event of the type up to a seq. */
+  last(segments: readonly Segment[], type: 'run.started' | 'message.created', upTo: number): Promise<StoredEvent | undefined>;
+  /** Everything that one run has written there; a fork may have written of it too, for itself. */
+  ofRun(segments: readonly Segment[], runId: string): Promise<StoredEvent[]>;
+  /** Of those that have not been removed. */
   heads(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
   /** The open text of runs of other processes, by session. */
   checkpoints(sessionKeys: readonly string[]): Promise<(OpenPart & { sessionKey: string })[]>;
@@ -136,14 +137,6 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
       from = segment.upTo;
     }
     return found;
-  }
-
-  async function lastOf(segments: readonly Segment[], upTo: number, one: (segment: Segment, upTo: number) => Promise<EventRow[]>): Promise<StoredEvent | undefined> {
-    for (const segment of [...segments].reverse()) {
-      const [row] = await one(segment, Math.min(segment.upTo, upTo));
-      if (row) return stored(row);
-    }
-    return undefined;
   }
 
   const everything = 1_000_000;
@@ -176,26 +169,22 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
             where ended.session_id = begun.session_id and ended.data ->> 'messageId' = begun.data ->> 'messageId' and ended.type = 'message.completed')`;
       return row?.seq ?? undefined;
     },
-    last: (segments, kind, upTo) =>
-      lastOf(segments, upTo, (segment, limit) =>
-        kind === 'run_edge'
-          ? sql<EventRow[]>`
-              select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-              where session_id = ${segment.sessionKey} and seq <= ${limit} and type in ('run.started', 'run.settled') order by seq desc limit 1`
-          : kind === 'message'
-            ? sql<EventRow[]>`
-                select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-                where session_id = ${segment.sessionKey} and seq <= ${limit} and type = 'message.created' order by seq desc limit 1`
-            : sql<EventRow[]>`
-                select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-                where session_id = ${segment.sessionKey} and seq <= ${limit} and type = 'compaction.ended'
-                  and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed')
-                  and data ->> 'outcome' = 'completed' order by seq desc limit 1`,
-      ),
-    ofRun: (runId) => runEvents(sql, runId),
+    async last(segments, type, upTo) {
+      for (const segment of [...segments].reverse()) {
+        const [row] = await sql<EventRow[]>`
+          select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+          where session_id = ${segment.sessionKey} and seq <= ${Math.min(segment.upTo, upTo)} and type = ${type} order by seq desc limit 1`;
+        if (row) return stored(row);
+      }
+      return undefined;
+    },
+    ofRun: (segments, runId) =>
+      walk(segments, 0, everything, (segment, from) => sql<EventRow[]>`
+        select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+        where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq`),
     async heads(sessionKeys) {
       const rows = await sql<{ session_id: string; head_seq: number }[]>`
-        select session_id, head_seq from agent.sessions_sessions where session_id = any(${[...sessionKeys]}::text[])`;
+        select session_id, head_seq from agent.sessions_sessions where session_id = any(${[...sessionKeys]}::text[]) and deleted_at is null`;
       return rows.map((row) => ({ sessionKey: row.session_id, headSeq: row.head_seq }));
     },
     async checkpoints(sessionKeys) {
@@ -216,10 +205,10 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   };
 }
 
-/** Everything that one run has written. */
-export async function runEvents(sql: Sql, runId: string): Promise<StoredEvent[]> {
+/** Everything that one run has written into its session. */
+export async function runEvents(sql: Sql, { runId, sessionKey }: { runId: string; sessionKey: string }): Promise<StoredEvent[]> {
   const rows = await sql<EventRow[]>`
-    select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events where run_id = ${runId} order by seq`;
+    select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events where run_id = ${runId} and session_id = ${sessionKey} order by seq`;
   return rows.map((row) => stored(row));
 }
 

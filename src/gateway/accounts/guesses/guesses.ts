@@ -19,7 +19,7 @@ export interface GuessBudgets {
   sentCodes: Budget;
 }
 
-export const defaultGuessBudgets: GuessBudgets = {
+const defaultGuessBudgets: GuessBudgets = {
   passwords: { limit: 5, windowSeconds: 3600 },
   wrongCodes: { limit: 5, windowSeconds: 3600 },
   sentCodes: { limit: 10, windowSeconds: 86_400 },

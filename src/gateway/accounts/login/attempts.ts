@@ -24,7 +24,7 @@ export interface LoginTimes {
 }
 
 export const defaultLoginTimes: LoginTimes = { attemptSeconds: 600, rereadSeconds: 60, tokenSeconds: 30 * 86_400 };
-export const maximumInputs = 5;
+const maximumInputs = 5;
 
 export interface AttemptNeeds {
   store: AccountsStore;

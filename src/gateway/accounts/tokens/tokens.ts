@@ -1,5 +1,6 @@
 // User tokens beside those of logins: issued by an administrator, listed, revoked; and the keys that users make.
 import type { ApiKey, TokenRecord } from '../../../contract/gateway/types.gen.ts';
+import { requireStorable } from '../../../kernel/contract/metadata.ts';
 import { id } from '../../../kernel/ids.ts';
 import { decodeCursor, isText, limitOf, page } from '../../../kernel/contract/page.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -41,7 +42,7 @@ export function tokens({ store, audit, changes, credits, servingBureau }: Tokens
       const { bureau_id: bureauId, user_id: userId, external_id: externalId, metadata } = body;
       if (!mayRule(identity, bureauId)) throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau_id' });
       if ((userId === undefined) === (externalId === undefined)) throw exactlyOne(['user_id', 'external_id']);
-      if (metadata !== undefined) refuseLarge(metadata);
+      if (metadata !== undefined) requireStorable(metadata, 'metadata');
       await servingBureau(bureauId);
       return store.tx(async (queries, tx) => {
         const made = externalId === undefined ? null : await store.ensureUser(tx, bureauId, externalPerson(externalId), id('usr'));
@@ -188,14 +189,6 @@ function wireToken(token: Token): TokenRecord {
 function wireKey(token: Token, { cap, spent }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n }): ApiKey {
   const { token_id, name, last4, models, created_at, expires_at, last_used_at } = wireToken(token);
   return { token_id, name: name ?? '', last4, models, credit_cap: cap === null ? null : Number(cap), credits_spent: Number(spent), created_at, expires_at, last_used_at };
-}
-
-const maximumMetadataBytes = 16 * 1024;
-
-function refuseLarge(metadata: object): void {
-  if (Buffer.byteLength(JSON.stringify(metadata)) <= maximumMetadataBytes) return;
-  const message = `may have ${maximumMetadataBytes} bytes at most`;
-  throw new Problem('bad_request', 'invalid_request', `\`metadata\` ${message}.`, { param: 'metadata', details: [{ path: 'metadata', message }] });
 }
 
 function exactlyOne(members: readonly string[]): Problem {

@@ -12,6 +12,8 @@ export interface Owner {
 /** What was asked for, as it was asked. */
 export interface JobRequest extends Record<string, unknown> {
   model: string;
+  /** The models that the caller's key is held to; absent where it is held to none. */
+  allowedModels?: readonly string[];
 }
 
 /** The request that made a job. */

@@ -78,7 +78,7 @@ export interface MediaJobsSettings {
 }
 
 const day = 24 * 3600;
-export const defaultMediaJobsSettings: MediaJobsSettings = {
+const defaultMediaJobsSettings: MediaJobsSettings = {
   leaseSeconds: 30,
   watchMs: 1_000,
   sweepMs: 10_000,

@@ -81,8 +81,8 @@ export function paintRectangle(canvas: Canvas, { left, top, right, bottom }: { l
 
 const black: Color = [0, 0, 0];
 
-/** Lays a colour over one pixel of the canvas. */
-export function blend({ width, rgba }: Canvas, x: number, y: number, { color, opacity, light = 1 }: { color: Color; opacity: number; light?: number }): void {
+// Lays a colour over one pixel of the canvas.
+function blend({ width, rgba }: Canvas, x: number, y: number, { color, opacity, light = 1 }: { color: Color; opacity: number; light?: number }): void {
   const at = (y * width + x) * 4;
   for (let channel = 0; channel < 3; channel += 1) {
     const under = rgba[at + channel] ?? 0;

@@ -13,8 +13,8 @@ const letters: Record<string, string> = {
 
 const advance = 6;
 
-/** Capitals without their accents; what there is no letter for is a space. */
-export function lettersOf(text: string): string {
+// Capitals without their accents; what there is no letter for is a space.
+function lettersOf(text: string): string {
   const plain = text.normalize('NFKD').replace(/\p{M}/gu, '').replaceAll('’', "'").toUpperCase();
   return [...plain].map((letter) => (letters[letter] === undefined ? ' ' : letter)).join('').replace(/ +/g, ' ').trim();
 }

@@ -155,14 +155,13 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
 
   jobs.madeBy(
     async ({ kind, owner, request }, work) => {
-      // Whether the owner may use the model was settled when the job was made.
-      const asked = { kind, request, view: viewOf({ kind: owner.kind }), signal: work.signal, costs: work.costs };
+      const asked = { kind, request, view: viewOfJob(owner, request), signal: work.signal, costs: work.costs };
       return kind === 'image' ? picture(asked, work) : film(asked, work);
     },
     {
       estimate({ kind, owner, request }) {
         const units = unitsAsked(kind, request);
-        const prices = catalog.chain(viewOf({ kind: owner.kind }), request.model, kind).map((model) => dearest(model, { input: 0, output: 0, units }));
+        const prices = catalog.chain(viewOfJob(owner, request), request.model, kind).map((model) => dearest(model, { input: 0, output: 0, units }));
         return prices.reduce((most, price) => (price > most ? price : most), 0n);
       },
       giveUp: (order) => orderedModel(catalog.callable({ kind: 'admin' }, order.model, 'video')).giveUp(order.id),
@@ -243,7 +242,10 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       const sounds = paidSound(answer.content, meter, (thrown) => attempts.brokeOff(ran.model, thrown));
       if (!wantsJson(request.headers.accept)) return { status: 200, content: sounds, mediaType: mediaType as 'audio/wav', headers };
       // What is read here in whole is settled with its answer, which may have to be kept.
-      const sound = await readAll(failing(answer.content, meter), maxAnswerBytes);
+      const sound = await readAll(answer.content, maxAnswerBytes).catch(async (thrown: unknown) => {
+        await unheard(meter);
+        throw thrown;
+      });
       const spoken = { model: ran.model.id, media_type: mediaType, audio: sound.toString('base64'), duration_seconds: audioSeconds(sound) };
       const credits = await meter.settle('completed', kept(call, spoken));
       return { status: 200, body: spoken, headers: { ...headers, ...creditsHeader(credits) } };
@@ -263,7 +265,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       const isTold = durationSeconds !== null && durationSeconds <= most * beyondBelief + 60;
       if (durationSeconds !== null && !isTold) call.log.error({ alarm: 'unbelievable_usage', model: ran.model.id, durationSeconds, most }, 'a provider told a duration that cannot be');
       meter.uses({ audioSecond: isTold ? durationSeconds : (held ?? audio.content.byteLength / usualBytesPerSecond) }, { estimated: !isTold && held === null });
-      const heard = { text, segments: segments.map((segment) => ({ text: segment.text, start_second: segment.startSecond, end_second: segment.endSecond })), language, duration_seconds: durationSeconds };
+      const heard = { text, segments: segments.map((segment) => ({ text: segment.text, start_second: segment.startSecond, end_second: segment.endSecond })), language, duration_seconds: isTold ? durationSeconds : held };
       const credits = await meter.settle('completed', kept(call, heard));
       return { status: 200, body: heard, headers: { ...ranHeaders(ran), ...creditsHeader(credits) } };
     },
@@ -276,7 +278,9 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   ): Promise<Extract<Reply<Operations['ai.createImage']>, { status: 202 }>> {
     const answered = (jobId: string) => ({ status: 202 as const, body: { job_id: jobId, status: 'queued' as const, poll_after_ms: pollAfterMs[kind] } });
     const call = { requestId, tokenId: identity.tokenId, bureauId: identity.kind === 'user' ? identity.bureauId : null };
-    const jobId = await jobs.create({ kind, owner: ownerOf(identity), request: { ...request }, call }, (tx, made) => remember(tx, answered(made)));
+    // A job outlives the call, and its fallbacks must be no others than the call's.
+    const allowed = identity.kind === 'user' && identity.models !== undefined ? { allowedModels: identity.models } : {};
+    const jobId = await jobs.create({ kind, owner: ownerOf(identity), request: { ...request, ...allowed }, call }, (tx, made) => remember(tx, answered(made)));
     return answered(jobId);
   }
 
@@ -316,6 +320,11 @@ function requireFit(chain: readonly CatalogModel[], check: (model: CatalogModel)
     }
   }
   throw first;
+}
+
+// Whether the owner may use the model was settled when the job was made.
+function viewOfJob({ kind }: Owner, { allowedModels }: JobRequest): View {
+  return kind === 'admin' ? { kind } : { kind, models: allowedModels };
 }
 
 function ownerOf(identity: Asker): Owner {
@@ -390,9 +399,10 @@ type Accepting = Pick<Call<Operations['ai.createImage'], Identity>, 'requestId' 
 // The sound, paid for before its end. A cut sound is worth nothing; one that nobody hears to its end was made.
 async function* paidSound(content: AsyncIterable<Uint8Array>, meter: Meter, onThrow: (thrown: unknown) => void): AsyncGenerator<Uint8Array> {
   try {
-    yield* failing(content, meter);
+    yield* content;
     await meter.settle('completed');
   } catch (thrown) {
+    await unheard(meter);
     onThrow(thrown);
     throw thrown;
   } finally {
@@ -400,14 +410,9 @@ async function* paidSound(content: AsyncIterable<Uint8Array>, meter: Meter, onTh
   }
 }
 
-async function* failing(content: AsyncIterable<Uint8Array>, meter: Meter): AsyncGenerator<Uint8Array> {
-  try {
-    yield* content;
-  } catch (thrown) {
-    meter.uses({ speechCharacter: 0 });
-    await meter.settle('upstream_failed');
-    throw thrown;
-  }
+async function unheard(meter: Meter): Promise<void> {
+  meter.uses({ speechCharacter: 0 });
+  await meter.settle('upstream_failed');
 }
 
 function kept(call: Sounding, body: unknown): Alongside | undefined {

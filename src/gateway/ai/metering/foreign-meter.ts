@@ -4,6 +4,7 @@ import type { ForeignFormat } from '../foreign-format.ts';
 import { topLevelMembers, type Member } from '../upstream/json-members.ts';
 import type { ProviderEvent } from '../upstream/events.ts';
 import type { Meter } from './meter.ts';
+import { noTokens } from './price.ts';
 
 /** Sees each event of one stream. */
 export function eventMeter({ usageMember, usageIn, readClaim, spokenIn }: ForeignFormat, meter: Meter): (event: ProviderEvent) => void {
@@ -30,11 +31,12 @@ export function eventMeter({ usageMember, usageIn, readClaim, spokenIn }: Foreig
 }
 
 /** Tells the meter of a whole answer. */
-export function meterWhole({ usageMember, readClaim, spokenIn }: ForeignFormat, value: Readonly<Record<string, unknown>>, meter: Meter): void {
+export function meterWhole({ usageMember, readClaim, spokenIn, hasFailed }: ForeignFormat, value: Readonly<Record<string, unknown>>, meter: Meter): void {
   // Some tell what they bill under another name.
   const usage = { ...object(value['meta']), ...object(value[usageMember]) };
   const claim = readClaim(usage);
-  meter.claims(claim);
+  // What came to nothing costs what the provider says, and otherwise nothing.
+  meter.claims(claim ?? (hasFailed?.(value) === true ? { tokens: noTokens, isFinal: true } : undefined));
   if (claim === undefined) {
     const bytes = Buffer.from(JSON.stringify(value));
     const members = topLevelMembers(bytes)?.members ?? [];
@@ -46,9 +48,11 @@ export function meterWhole({ usageMember, readClaim, spokenIn }: ForeignFormat, 
 
 const openBrace = 0x7b;
 const quote = 0x22;
+const backslash = 0x5c;
 
-// The members of the formats that hold text of a model.
-const spoken = /"(content|text|refusal|arguments|partial_json|reasoning_content|reasoning|thinking)"\s*:\s*"((?:[^"\\]|\\.)*)"/g;
+// The members of the formats that hold text of a model, up to the text's first character. The text itself is not left
+// to the expression, whose stack a long one would exhaust.
+const spoken = /"(content|text|refusal|arguments|partial_json|reasoning_content|reasoning|thinking)"\s*:\s*"/g;
 const thought = /^(?:reasoning|thinking)/;
 
 function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Member[], meter: Meter): void {
@@ -60,14 +64,28 @@ function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Mem
     return;
   }
   let reasoned = false;
-  for (const [, name = '', text = ''] of bytes.toString('latin1', start, end).matchAll(spoken)) {
-    if (text === '') continue;
-    const isThought = thought.test(name);
+  const said = bytes.toString('latin1', start, end);
+  spoken.lastIndex = 0;
+  for (let found = spoken.exec(said); found !== null; found = spoken.exec(said)) {
+    const from = spoken.lastIndex;
+    const to = textEnd(said, from);
+    spoken.lastIndex = to + 1;
+    if (to === from) continue;
+    const isThought = thought.test(found[1] ?? '');
     // Some send the same thought under both of its names.
     if (isThought && reasoned) continue;
     reasoned ||= isThought;
-    meter.produced(isThought ? 'reasoning' : 'output', text.length);
+    meter.produced(isThought ? 'reasoning' : 'output', to - from);
   }
+}
+
+function textEnd(said: string, from: number): number {
+  for (let at = from; at < said.length; at += 1) {
+    const sign = said.charCodeAt(at);
+    if (sign === quote) return at;
+    if (sign === backslash) at += 1;
+  }
+  return said.length;
 }
 
 function parsed(bytes: Buffer, { start, end }: Member): Record<string, unknown> {

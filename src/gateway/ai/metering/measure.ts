@@ -34,7 +34,8 @@ const audioTokensPerSecond = 50;
 const audioBytesPerToken = 8;
 // A page counts as a picture and as its text.
 const pageTokens = 16_384;
-// What lies at an address is of any length. The context window is smaller for most models, and then it is the bound.
+// What lies at an address, or is kept by the provider, is of any length. The context window is smaller for most models,
+// and then it is the bound.
 const unknownTokens = 262_144;
 
 /** Members of a body that no model reads. */
@@ -45,6 +46,10 @@ export function sizeOf(body: object): Size {
   const size: Size = { textBytes: 0, mediaTokens: 0, media: 0, turns: 0 };
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
     if (unread.has(name)) continue;
+    if (isKept(name, value)) {
+      addUnknown(size);
+      continue;
+    }
     // A number or a switch at the top sets the model, and is not read by it.
     if (typeof value === 'string') size.textBytes += Buffer.byteLength(value);
     if (typeof value !== 'object' || value === null) continue;
@@ -55,6 +60,17 @@ export function sizeOf(body: object): Size {
   return size;
 }
 
+// What the provider keeps and reads before what was sent: an earlier answer, a conversation, a prompt by its id.
+function isKept(name: string, value: unknown): boolean {
+  const isNamed = typeof value === 'string' || (typeof value === 'object' && value !== null && !Array.isArray(value));
+  return name === 'prompt' ? isNamed && typeof value === 'object' : isNamed && (name === 'previous_response_id' || name === 'conversation');
+}
+
+function addUnknown(size: Size): void {
+  size.media += 1;
+  size.mediaTokens += unknownTokens;
+}
+
 const turnMembers = new Set(['messages', 'prompt', 'input', 'documents']);
 
 function walk(value: object, size: Size): void {
@@ -63,6 +79,10 @@ function walk(value: object, size: Size): void {
     return;
   }
   const { type } = value as { type?: unknown };
+  if (type === 'item_reference') {
+    addUnknown(size);
+    return;
+  }
   const kind = typeof type === 'string' ? mediumOf(type, value as Part) : undefined;
   if (kind !== undefined) {
     size.media += 1;

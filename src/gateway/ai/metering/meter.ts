@@ -376,8 +376,8 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
   }
 }
 
-/** Whether the model's provider takes a limit that we add. */
-export function canLimit({ by }: Pick<CatalogModel, 'by'>): boolean {
+// Whether the model's provider takes a limit that we add.
+function canLimit({ by }: Pick<CatalogModel, 'by'>): boolean {
   return by.kind === 'local' || by.output_limit_member !== undefined;
 }
 

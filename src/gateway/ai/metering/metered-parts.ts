@@ -29,7 +29,10 @@ export async function* meteredParts(parts: AsyncIterable<StreamPart>, meter: Met
           hasFailed = true;
           break;
         case 'finish': {
+          hasFailed ||= part.finishReason.unified === 'error';
           meter.claims(hubClaim(part.usage));
+          // Whoever has heard nothing yet may still be told with a status, and pays nothing then.
+          if (hasFailed && !meter.isAccepted) break;
           const credits = await meter.settle(hasFailed ? 'upstream_failed' : 'completed');
           yield { ...part, providerMetadata: { ...part.providerMetadata, townhall: { credits } } };
           continue;
@@ -44,8 +47,8 @@ export async function* meteredParts(parts: AsyncIterable<StreamPart>, meter: Met
     if (meter.isAccepted && !signal.aborted) await meter.settle('upstream_failed');
     throw thrown;
   } finally {
-    // Only who reads no further gets here unsettled.
-    if (meter.isAccepted) await meter.settle('client_closed');
+    // Only who reads no further gets here unsettled: our caller, or a format that ends with the error.
+    if (meter.isAccepted) await meter.settle(hasFailed ? 'upstream_failed' : 'client_closed');
   }
 }
 

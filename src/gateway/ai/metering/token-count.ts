@@ -19,7 +19,8 @@ export const chatClaim: ReadClaim = (usage) => {
   const details = counts(usage['prompt_tokens_details']);
   const finer = counts(usage['completion_tokens_details']);
   return claim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
-    const cached = count(details['cached_tokens']) || count(usage['prompt_cache_hit_tokens']);
+    // Under three names among those who speak the format.
+    const cached = count(details['cached_tokens']) || count(usage['prompt_cache_hit_tokens']) || count(usage['cached_tokens']);
     const written = count(details['cache_write_tokens']);
     const reasoning = count(finer['reasoning_tokens']);
     const total = count(usage['total_tokens']);

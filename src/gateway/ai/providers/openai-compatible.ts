@@ -1,6 +1,7 @@
 // Any server that speaks the chat-completions format, as a model of the hub.
 import type { CatalogModel } from '../catalog.ts';
-import type { LanguageModel } from '../model.ts';
+import { chatClaim } from '../metering/token-count.ts';
+import { type LanguageModel, noUsage, type Usage } from '../model.ts';
 import { type ModelAccess, sdkModel } from './sdk-model.ts';
 
 export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess): LanguageModel {
@@ -10,6 +11,7 @@ export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess):
     {
       keyHeader: 'authorization',
       endRule: 'done',
+      hasTextResults: true,
       async load({ baseURL, fetch }) {
         const { createOpenAICompatible } = await import('@ai-sdk/openai-compatible');
         return createOpenAICompatible({
@@ -20,6 +22,7 @@ export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess):
           supportsStructuredOutputs: true,
           fetch,
           transformRequestBody: (body) => withLimit(body, model),
+          convertUsage: hubUsage,
         }).chatModel(model.upstream_model);
       },
       effort: (reasoningEffort) => ({ own: { openaiCompatible: { reasoningEffort } } }),
@@ -34,4 +37,20 @@ function withLimit(body: Record<string, unknown>, model: CatalogModel): Record<s
   if (name === undefined) return body;
   const { max_tokens: asked, ...rest } = body;
   return asked === undefined ? rest : { ...rest, [name]: asked };
+}
+
+// Read as where this format passes through, so that the two ways of one model cost the same: the package knows one
+// name of what was cached, and takes all reasoning to be a part of the output.
+function hubUsage(told: object | null | undefined): Usage {
+  const usage = (told ?? {}) as Usage['raw'] & { prompt_tokens?: number; completion_tokens?: number };
+  const claim = chatClaim(usage);
+  if (claim === undefined) return noUsage();
+  // As it was told, for the meter to doubt.
+  if (claim === 'faulty') return { inputTokens: { ...noUsage().inputTokens, total: usage.prompt_tokens }, outputTokens: { ...noUsage().outputTokens, total: usage.completion_tokens }, raw: usage };
+  const { input, cachedInput, cacheWrite, output, reasoning } = claim.tokens;
+  return {
+    inputTokens: { total: input + cachedInput + cacheWrite, noCache: input, cacheRead: cachedInput, cacheWrite },
+    outputTokens: { total: output + reasoning, text: output, reasoning },
+    raw: usage,
+  };
 }

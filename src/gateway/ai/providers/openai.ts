@@ -11,6 +11,7 @@ export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageM
   const chat: Spoke = {
     keyHeader: 'authorization',
     endRule: 'done',
+    hasTextResults: true,
     load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).chat(model.upstream_model),
     effort,
   };

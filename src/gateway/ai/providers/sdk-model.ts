@@ -2,14 +2,16 @@
 // (upstream/client.ts), so deadlines, errors and the rule for a cut stream hold here as everywhere, and the package
 // never sees a credential.
 import { ReadableStream } from 'node:stream/web';
+import { setImmediate } from 'node:timers/promises';
 import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provider';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog.ts';
-import type { LanguageModel, ModelCall, ProviderOptions } from '../model.ts';
+import type { FinishReason, LanguageModel, ModelCall, ProviderOptions } from '../model.ts';
 import { refuseMembers } from '../refused-members.ts';
-import { maxAnswerBytes, maxEventBytes, readAll, type Upstream, type UpstreamRequest } from '../upstream/client.ts';
-import { type EndRule, providerEvents } from '../upstream/events.ts';
+import { longestEvent, maxAnswerBytes, readAll, type Upstream, type UpstreamRequest } from '../upstream/client.ts';
+import { type EndRule, errorIn, providerEvents } from '../upstream/events.ts';
 import { edited, topLevelMembers } from '../upstream/json-members.ts';
+import { withFilesApart } from './tool-files.ts';
 
 /** How this call reaches the provider. */
 export interface ModelAccess {
@@ -47,6 +49,8 @@ export interface Spoke {
   endRule: EndRule;
   /** The member of the request that limits the output, where the package may make it larger than it was told. */
   raisedLimit?: string;
+  /** Whether the format has results of tools as text alone. */
+  hasTextResults?: boolean;
   /** Headers of the package's making that are part of the format. */
   formatHeaders?: readonly string[];
   /** Loads the package, at the first call: whoever runs other models only never pays for it. */
@@ -80,7 +84,7 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
       const { sdk, options, done } = await open(call, false);
       try {
         const { content, finishReason, usage, warnings, providerMetadata } = await sdk.doGenerate(options);
-        return { content, finishReason, usage, warnings, providerMetadata };
+        return { content, finishReason: honest(finishReason), usage, warnings, providerMetadata };
       } catch (error) {
         throw asProblem(error, call.signal);
       } finally {
@@ -97,7 +101,8 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
           for (;;) {
             const { done: isOver, value: part } = await reader.read();
             if (isOver) break;
-            yield part.type === 'error' ? { type: 'error', error: asProblem(part.error, call.signal) } : part;
+            if (part.type === 'error') yield { type: 'error', error: asProblem(part.error, call.signal) };
+            else yield part.type === 'finish' ? { ...part, finishReason: honest(part.finishReason) } : part;
           }
         } finally {
           // Without effect on a stream that has ended; one that nobody reads further is given up.
@@ -112,6 +117,11 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
   };
 }
 
+// Some servers of the chat-completions format say that a model failed with a reason that the packages do not know.
+function honest(reason: FinishReason): FinishReason {
+  return reason.raw === 'error' ? { ...reason, unified: 'error' } : reason;
+}
+
 function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAccess): MadeModel {
   const before = made.get(model)?.find((one) => one.baseUrl === baseUrl && one.endRule === spoke.endRule);
   if (before !== undefined) return before;
@@ -121,7 +131,7 @@ function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAc
     const call = calls.get(headers.get(callHeader) ?? '');
     if (call === undefined) throw new Error('A package made a call that nobody asked for.');
     const { access, streams, signal } = call;
-    return transport({ url: url as string, body: init?.body as string, headers: formatHeaders(spoke, headers), streams, signal }, { spoke, access });
+    return transport({ url: url as string, body: init?.body as string, headers: formatHeaders(spoke, headers), streams, signal }, { model, spoke, access });
   };
   const sdk = spoke.load({ baseURL: baseUrl, apiKey: 'held by the transport', fetch: send });
   const fresh: MadeModel = { baseUrl, endRule: spoke.endRule, sdk, calls, count: 0 };
@@ -138,7 +148,8 @@ function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): Language
   const { own = {}, ...reasoning } = reasoningEffort === undefined ? {} : spoke.effort(reasoningEffort);
   const merged: ProviderOptions = { ...providerOptions };
   for (const [name, members] of Object.entries(own)) merged[name] = { ...merged[name], ...members };
-  return { ...options, ...reasoning, ...(limit === undefined ? {} : { maxOutputTokens: limit }), abortSignal: signal, providerOptions: merged };
+  const prompt = spoke.hasTextResults === true ? withFilesApart(options.prompt) : options.prompt;
+  return { ...options, prompt, ...reasoning, ...(limit === undefined ? {} : { maxOutputTokens: limit }), abortSignal: signal, providerOptions: merged };
 }
 
 // The provider package puts these options into the request as they are, so what must not be in a request must not
@@ -174,19 +185,22 @@ interface Sending {
 }
 
 // What the package takes for the network. It sees successes only, and streams only as long as they are well-formed.
-async function transport(sending: Sending, { spoke, access }: { spoke: Spoke; access: ModelAccess }): Promise<Response> {
+async function transport(sending: Sending, { model, spoke, access }: { model: CatalogModel; spoke: Spoke; access: ModelAccess }): Promise<Response> {
   const { upstream, apiKey, idleMs, firstMs } = access;
   const body = await withinLimit(sending.body, spoke, access);
   const answer = await upstream.send({ ...sending, body, apiKey, keyHeader: spoke.keyHeader, idleMs, firstMs });
   if (!sending.streams) {
     const bytes = await readAll(answer.body, maxAnswerBytes);
+    const members = topLevelMembers(bytes);
+    const error = members && errorIn(bytes, members);
+    if (error !== undefined) throw error;
     return new Response(new Uint8Array(bytes), { headers: { 'content-type': 'application/json' } });
   }
   if (answer.mediaType !== 'text/event-stream') {
     answer.abort();
     throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
   }
-  return new Response(streamOf(checked(answer.body, spoke.endRule)) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
+  return new Response(streamOf(checked(answer.body, spoke.endRule, longestEvent(spoke.endRule, model))) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
 }
 
 // A package that gives a model room to think on top of its answer has asked nobody whether that is paid for.
@@ -200,11 +214,18 @@ async function withinLimit(body: string, { raisedLimit }: Spoke, { limitSent }: 
   return allowed === wanted ? body : edited(bytes, [{ ...member, text: String(allowed) }]);
 }
 
+// A web stream that fails throws away what is still in it. What came before the fault is the caller's, so it gets a
+// turn to be read.
+async function afterTheRest(thrown: unknown): Promise<never> {
+  await setImmediate();
+  throw thrown;
+}
+
 function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const next = await pieces.next();
+        const next = await pieces.next().catch(afterTheRest);
         if (next.done === true) controller.close();
         else controller.enqueue(next.value);
       },
@@ -216,7 +237,7 @@ function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array
   );
 }
 
-async function* checked(body: AsyncIterable<Uint8Array>, rule: EndRule): AsyncGenerator<Uint8Array> {
+async function* checked(body: AsyncIterable<Uint8Array>, rule: EndRule, maxEventBytes: number): AsyncGenerator<Uint8Array> {
   for await (const group of providerEvents(body, maxEventBytes, rule)) yield new Uint8Array(Buffer.concat(group.map((event) => event.bytes)));
 }
 

@@ -6,6 +6,7 @@ import type * as Undici from 'undici';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import type { EndRule } from './events.ts';
 import { publicLookup, requirePublicUrl } from './public-address.ts';
 import { ConnectionFailure, refusalProblem } from './refusal.ts';
 
@@ -88,9 +89,14 @@ export interface UpstreamNeeds {
   traceparent?: (() => string | undefined) | undefined;
 }
 
-/** The longest event of a stream, and the largest answer that comes as a whole. */
-export const maxEventBytes = 1024 * 1024;
+const maxEventBytes = 1024 * 1024;
+/** The largest answer that comes as a whole. */
 export const maxAnswerBytes = 32 * 1024 * 1024;
+
+/** The longest event of a stream. The responses format repeats the request and the whole answer in some of its own. */
+export function longestEvent(rule: EndRule, { modalities }: { modalities: readonly string[] }): number {
+  return rule === 'responses' || modalities.includes('image') ? maxAnswerBytes : maxEventBytes;
+}
 
 // An error body is read for its message; nobody needs more of it, or waits longer for it.
 const maxRefusalBytes = 64 * 1024;

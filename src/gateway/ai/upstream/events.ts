@@ -2,7 +2,7 @@
 // each still the bytes that came, and the one rule for all of them: a stream without its format's end did not end well.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
-import { topLevelMembers, type Member } from './json-members.ts';
+import { topLevelMembers, type Member, type Members } from './json-members.ts';
 
 /** One event of a provider's stream. */
 export interface ProviderEvent {
@@ -12,6 +12,8 @@ export interface ProviderEvent {
   data: { kind: 'object'; members: Member[] } | { kind: 'done' } | { kind: 'none' };
   /** Whether the stream ends with it, by the rule of its format. */
   isEnd?: boolean;
+  /** Whether it says that the answer came to nothing, in the format's own words. */
+  hasFailed?: boolean;
 }
 
 /**
@@ -99,8 +101,9 @@ export async function* providerEvents(body: AsyncIterable<Uint8Array>, maxEventB
         const meaning = meaningOf(event, rule);
         if (meaning === 'failure') throw reportedError(undefined);
         if (meaning === 'early') throw truncated();
-        ended = meaning === 'end';
+        ended = meaning === 'end' || meaning === 'failed end';
         if (ended) event.isEnd = true;
+        if (meaning === 'failed end') event.hasFailed = true;
         events.push(event);
         mayEnd ||= meaning === 'reason';
         if (ended) break;
@@ -115,22 +118,33 @@ export async function* providerEvents(body: AsyncIterable<Uint8Array>, maxEventB
     if (ended) return;
     if (failure !== undefined) throw failure;
   }
-  if (mayEnd && splitter.heldBytes() === 0) return;
-  throw truncated();
+  const isCut = splitter.heldBytes() > 0;
+  const last = lastEvent(splitter, rule);
+  if (last !== undefined) yield [last];
+  else if (!mayEnd || isCut) throw truncated();
+}
+
+// Some servers leave out the empty line behind their last event. A whole one that is the format's end is the end all
+// the same; anything else that lies there was cut.
+function lastEvent(splitter: EventSplitter, rule: EndRule): ProviderEvent | undefined {
+  const [bytes] = splitter.heldBytes() === 0 ? [] : splitter.feed(Buffer.from('\n\n'));
+  if (bytes === undefined) return undefined;
+  try {
+    const event = readEvent(bytes);
+    const meaning = meaningOf(event, rule);
+    return meaning === 'end' || meaning === 'failed end' || meaning === 'reason' ? { ...event, isEnd: true, hasFailed: meaning === 'failed end' } : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function truncated(): Problem {
   return new Problem('upstream_failed', 'upstream_truncated', 'The model provider ended its answer before it was complete.');
 }
 
-/** The events of a chat-completions stream. */
-export function chatEvents(body: AsyncIterable<Uint8Array>, maxEventBytes: number): AsyncGenerator<ProviderEvent[]> {
-  return providerEvents(body, maxEventBytes, 'done');
-}
+const lastResponseEvents = new Set(['response.completed', 'response.incomplete', 'response.cancelled']);
 
-const lastResponseEvents = new Set(['response.completed', 'response.incomplete', 'response.failed', 'response.cancelled']);
-
-function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'early' | 'reason' | 'failure' | undefined {
+function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'failed end' | 'early' | 'reason' | 'failure' | undefined {
   if (rule === 'done') return data.kind === 'done' ? 'end' : undefined;
   // No word of these formats, though some servers add it behind their end. Before that, clients would take it for one.
   if (data.kind === 'done') return rule === 'gemini' ? undefined : 'early';
@@ -139,50 +153,68 @@ function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'earl
   const type = data.members.find((member) => member.name === 'type');
   const text = type === undefined ? '' : bytes.toString('latin1', type.start + 1, type.end - 1);
   if (text === 'error') return 'failure';
+  if (text === 'response.failed') return 'failed end';
   return text === 'message_stop' || lastResponseEvents.has(text) ? 'end' : undefined;
 }
 
 const dataName = Buffer.from('data:');
+const eventName = Buffer.from('event:');
 const doneText = Buffer.from('[DONE]');
 
 function readEvent(bytes: Buffer): ProviderEvent {
   if (!isUtf8(bytes)) throw foreignData('sent bytes that are not UTF-8');
-  const lines = dataLines(bytes);
+  const { lines, isError } = readLines(bytes);
   if (lines.length === 0) return { bytes, data: { kind: 'none' } };
-  if (lines.length > 1) return readEvent(joined(bytes, lines));
-  const [start, end] = lines[0] ?? [0, 0];
+  if (lines.length > 1) return readEvent(joined(bytes, lines, isError));
+  const [start, lineEnd] = lines[0] ?? [0, 0];
+  let end = lineEnd;
+  while (end > start && bytes[end - 1] === 0x20) end -= 1;
   if (end - start === doneText.length && bytes.compare(doneText, 0, doneText.length, start, end) === 0) {
     return { bytes, data: { kind: 'done' } };
   }
   const object = topLevelMembers(bytes, start, end);
   if (object === undefined) throw foreignData('sent an event that is not a JSON object');
-  const error = object.members.find((member) => member.name === 'error');
-  if (error !== undefined && bytes.toString('latin1', error.start, error.end) !== 'null') {
-    throw reportedError(bytes.toString('utf8', error.start, error.end));
-  }
+  const error = errorIn(bytes, object) ?? (isError ? reportedError(bytes.toString('utf8', start, end)) : undefined);
+  if (error !== undefined) throw error;
   return { bytes, data: { kind: 'object', members: object.members } };
 }
 
-// The spans of the values of all `data` lines.
-function dataLines(bytes: Buffer): [number, number][] {
-  const spans: [number, number][] = [];
+/** The error that a provider reports in a document of a success, in its member `error` or by the kind of its object. */
+export function errorIn(bytes: Buffer, { members }: Members): Problem | undefined {
+  const error = members.find(({ name }) => name === 'error');
+  if (error !== undefined && bytes.toString('latin1', error.start, error.end) !== 'null') return reportedError(bytes.toString('utf8', error.start, error.end));
+  const kind = members.find(({ name }) => name === 'object');
+  if (kind === undefined || bytes.toString('latin1', kind.start, kind.end) !== '"error"') return undefined;
+  const code = members.find(({ name }) => name === 'code');
+  return reportedError(code && `{"code":${bytes.toString('utf8', code.start, code.end)}}`);
+}
+
+// The spans of the values of all `data` lines, and whether the event is named an error.
+function readLines(bytes: Buffer): { lines: [number, number][]; isError: boolean } {
+  const lines: [number, number][] = [];
+  let isError = false;
   let lineStart = 0;
   for (let at = 0; at < bytes.length; at += 1) {
     if (bytes[at] !== lf && bytes[at] !== cr) continue;
-    const isData = at - lineStart >= dataName.length && bytes.compare(dataName, 0, dataName.length, lineStart, lineStart + dataName.length) === 0;
-    if (isData) {
+    if (begins(bytes, lineStart, at, dataName)) {
       const value = lineStart + dataName.length;
-      spans.push([bytes[value] === 0x20 ? value + 1 : value, at]);
+      lines.push([bytes[value] === 0x20 ? value + 1 : value, at]);
+    } else if (begins(bytes, lineStart, at, eventName)) {
+      isError = bytes.toString('latin1', lineStart + eventName.length, at).trim() === 'error';
     }
     lineStart = at + 1;
   }
-  return spans;
+  return { lines, isError };
+}
+
+function begins(bytes: Buffer, from: number, to: number, name: Buffer): boolean {
+  return to - from >= name.length && bytes.compare(name, 0, name.length, from, from + name.length) === 0;
 }
 
 // A document over several `data` lines has its line ends between tokens, where a space means the same.
-function joined(bytes: Buffer, lines: readonly [number, number][]): Buffer {
+function joined(bytes: Buffer, lines: readonly [number, number][], isError: boolean): Buffer {
   const text = lines.map(([start, end]) => bytes.toString('utf8', start, end)).join(' ');
-  return Buffer.from(`data: ${text}\n\n`, 'utf8');
+  return Buffer.from(`${isError ? 'event: error\n' : ''}data: ${text}\n\n`, 'utf8');
 }
 
 // It may stand before the first event and is no part of it.
@@ -194,7 +226,7 @@ function foreignData(what: string): Problem {
   return new Problem('upstream_failed', 'upstream_failed', `The model provider ${what}.`);
 }
 
-// The statuses that these words of an error event stand for, so that one before the first byte can be tried again.
+// The statuses that these words of an error stand for, so that one before the first byte can be tried again.
 const statusOfType: Readonly<Record<string, number>> = { overloaded_error: 529, rate_limit_error: 429, api_error: 500, server_error: 500 };
 
 function reportedError(json: string | undefined): Problem {
