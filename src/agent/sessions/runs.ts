@@ -534,7 +534,10 @@ export function createRuns(needs: RunsNeeds): Runs {
     if (!before) throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', { param: 'runId' });
     if (before.settledAt !== null) return [];
     // What a run has taken up ends with it.
-    if (before.steeredInto !== null) return [runId, ...(await cancelRun(session, before.steeredInto))];
+    if (before.steeredInto !== null) {
+      const ended = await cancelRun(session, before.steeredInto);
+      return ended.length === 0 ? [] : [runId, ...ended];
+    }
     const own = running.get(runId);
     if (own) own.abort.abort(cancelled());
     else await store.requestCancel(runId);

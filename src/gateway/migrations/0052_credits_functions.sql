@@ -223,7 +223,7 @@ begin
       if price > 0 then
         refs := refs || item.hold_id;
         payers := payers || item.account_id;
-        reasons := reasons || concat_ws(' · ', coalesce(told ->> 'action', known.action), coalesce(told ->> 'model', known.model));
+        reasons := reasons || concat_ws(' · ', coalesce(told ->> 'action', known.action), coalesce(nullif(told ->> 'reason', ''), told ->> 'model', known.model));
         prices := prices || price;
         charges := charges || charge;
       end if;

@@ -64,8 +64,13 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
       if (literal) return settle(literal, method, () => noParams);
       refuseUndecodable(path);
       const meant = canonical(path);
-      if (owned.has(meant)) return { outcome: 'not_found' };
       const parts = path.split('/').slice(1);
+      if (owned.has(meant)) {
+        // A name that is none, such as `%2e`, below a list: nothing else was meant, so its own fault is told.
+        const below = templates.find((candidate) => candidate.route.template.startsWith(`${meant}/`) && fits(candidate, parts));
+        if (below && !parts.includes('')) paramsOf(below, parts);
+        return { outcome: 'not_found' };
+      }
       // An empty segment (a double or a trailing slash) is another spelling of something, never a name.
       if (path[0] !== '/' || parts.includes('')) return { outcome: 'not_found' };
       const template = templates.find((candidate) => fits(candidate, parts));

@@ -44,9 +44,10 @@ describe('sessions', () => {
     expect(await one.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
   });
 
-  test.each(['%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])('of the id %s are 400, and an unknown one is 404', async (id) => {
+  test.each(['.', '..', '%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])('of the id %s are 400, and an unknown one is 404', async (id) => {
     const agent = await world.start();
     expect(await rawGet(agent, `/api/sdk/sessions/${id}/messages`)).toBe(400);
+    expect(await rawGet(agent, `/api/sdk/sessions/${id}`)).toBe(400);
     expect(await rawGet(agent, '/api/sdk/sessions/unknown/messages')).toBe(404);
     expect(await rawGet(agent, '/api/sdk/sessions/unknown/events')).toBe(404);
   });
