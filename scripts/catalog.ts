@@ -1,4 +1,4 @@
-// Makes src/gateway/ai/catalog.json, the models that a gateway knows without being told: a selection kept here by hand,
+// Makes src/gateway/ai/catalog/catalog.json, the models that a gateway knows without being told: a selection kept here by hand,
 // its prices from @pydantic/genai-prices and its reasoning levels from modelparams. The file is in git, so that a new
 // price is seen in review; it has the form of MODELS_FILE, which may say otherwise of any of them.
 //
@@ -268,7 +268,7 @@ export function curatedCatalog(day: string): object {
 }
 
 /** Where the file lies. */
-const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai', 'catalog.json');
+const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai', 'catalog', 'catalog.json');
 
 if (import.meta.main) {
   const { values } = parseArgs({ options: { date: { type: 'string' } } });

@@ -164,7 +164,7 @@ describe('who may import whom', () => {
   refuses(
     'keeps the agent from the gateway',
     'imports',
-    'src/agent/sessions/turn.ts',
+    'src/agent/sessions/turn/turn.ts',
     "import { Service } from '../../gateway/service.ts';",
   );
   refuses(
@@ -180,14 +180,14 @@ describe('who may import whom', () => {
     "import type { Operations } from '../../contract/agent/operations.gen.ts';",
   );
   accepts("lets the agent use the gateway's client and its own rooms by their index", {
-    'src/agent/sessions/turn.ts':
+    'src/agent/sessions/turn/turn.ts':
       "import { createGatewayClient } from '@townhall/gateway';\nimport { call } from '../plugins/index.ts';",
   });
   refuses(
     "keeps the agent's rooms from the inside of one another",
     'imports',
-    'src/agent/sessions/turn.ts',
-    "import { call } from '../plugins/call.ts';",
+    'src/agent/sessions/turn/turn.ts',
+    "import { call } from '../../plugins/call.ts';",
   );
   refuses(
     'keeps the gateway from its own client',
@@ -329,7 +329,7 @@ describe('tables', () => {
   refuses(
     'are not named by another store',
     'tables',
-    'src/gateway/ai/store.ts',
+    'src/gateway/ai/jobs/store.ts',
     "const text = 'delete from gateway.accounts_users';",
   );
   refuses(

@@ -5,7 +5,7 @@ import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './events.ts';
 import { withOwnSeq, type EventStore, type LogEntry, type Segment } from './log/store.ts';
-import { foldEvents, type OpenText } from './message.ts';
+import { foldEvents, type OpenText } from './turn/message.ts';
 import { segmentsOf, type SessionRecord, type SessionStore } from './store.ts';
 
 export interface ForkRequest {

@@ -6,9 +6,9 @@ import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import { requireStorable } from '../../kernel/contract/metadata.ts';
 import type { Hooks } from '../plugins/index.ts';
-import { notFound, type Admitted } from './admission.ts';
+import { notFound, type Admitted } from './runs/admission.ts';
 import { readAttachments, requireDataUrl, type AttachmentFiles, type GivenAttachment } from './attachments/files.ts';
-import type { CompletedRun, Runs } from './runs.ts';
+import type { CompletedRun, Runs } from './runs/runs.ts';
 import type { Problem } from '../../kernel/problem.ts';
 import type { Delivery, NewSession, SessionKind, SessionRecord, SessionStore } from './store.ts';
 

@@ -7,25 +7,25 @@ import { decodeCursor, isText, isTimeAndId, limitOf, page } from '../../kernel/c
 import { Problem } from '../../kernel/problem.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Service } from '../service.ts';
-import { notFound } from './admission.ts';
+import { notFound } from './runs/admission.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { ApprovalStore } from './approvals/store.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
 import { readEvent, type SessionEvent } from './events.ts';
 import { createExecute, type ChatQueue } from './execute.ts';
 import { findForkPoint, makeFork } from './fork.ts';
-import type { Heads } from './heads.ts';
-import { estimateTokens, readTalk } from './history.ts';
+import type { Heads } from './runs/heads.ts';
+import { estimateTokens, readTalk } from './turn/history.ts';
 import type { Inputs } from './inputs.ts';
-import { hashOf, systemSections } from './instructions.ts';
+import { hashOf, systemSections } from './turn/instructions.ts';
 import type { Bus } from './log/bus.ts';
 import type { Committer } from './log/committer.ts';
 import { follow, type FollowLimits } from './log/follow.ts';
 import { mediaTypes, type StreamForm } from './log/frames.ts';
 import { append, type EventStore } from './log/store.ts';
 import { statusOf, toApproval, toRun, toSession } from './records.ts';
-import type { Runs } from './runs.ts';
-import type { Talks } from './talks.ts';
+import type { Runs } from './runs/runs.ts';
+import type { Talks } from './turn/talks.ts';
 import { flatten, lockSession, patchSession, removeSession, segmentsOf, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
 
 export interface SessionsNeeds {

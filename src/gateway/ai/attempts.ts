@@ -2,7 +2,7 @@
 // order. All of it happens before the first byte of an answer; once a model has begun to answer, it is the one.
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { CatalogModel } from './catalog.ts';
+import type { CatalogModel } from './catalog/catalog.ts';
 import { type Breaker, type BreakerSettings, createBreaker, defaultBreakerSettings } from './upstream/breaker.ts';
 import { createRetryBudget, defaultRetrySettings, delayMs, isTransient, type RetryBudget, type RetrySettings } from './upstream/retry.ts';
 

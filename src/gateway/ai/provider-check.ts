@@ -2,9 +2,9 @@
 // so it names what callers are never told, such as the address that did not answer and the variable with the bad key.
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { CatalogModel } from './catalog.ts';
-import type { ForeignCalls } from './foreign-calls.ts';
-import { embeddings } from './foreign-format.ts';
+import type { CatalogModel } from './catalog/catalog.ts';
+import type { ForeignCalls } from './wires/foreign-calls.ts';
+import { embeddings } from './wires/foreign-format.ts';
 import { baseUrlKey, type ProviderModels } from './provider-models.ts';
 import { ConnectionFailure } from './upstream/refusal.ts';
 

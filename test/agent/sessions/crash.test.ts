@@ -11,7 +11,7 @@ import { readAgentConfig } from '../../../src/agent/config.ts';
 import type { StoredEvent } from '../../../src/agent/sessions/events.ts';
 import { createCommitter } from '../../../src/agent/sessions/log/committer.ts';
 import { append, type LogEntry } from '../../../src/agent/sessions/log/store.ts';
-import { settle as settleRun } from '../../../src/agent/sessions/settlement.ts';
+import { settle as settleRun } from '../../../src/agent/sessions/runs/settlement.ts';
 import { insertRuns, insertSessions } from '../../../src/agent/sessions/store.ts';
 import { connect } from '../../../src/kernel/data/database.ts';
 import { id } from '../../../src/kernel/ids.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { CatalogModel } from '../../../src/gateway/ai/catalog.ts';
+import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { affordableOutput, boundOf, inputBound, longestOutput, requirePrice } from '../../../src/gateway/ai/metering/bound.ts';
 import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 

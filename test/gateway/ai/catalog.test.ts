@@ -1,9 +1,9 @@
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openCatalog } from '../../../src/gateway/ai/catalog.ts';
-import { curatedModels } from '../../../src/gateway/ai/curated.ts';
-import { createModelsFileReader } from '../../../src/gateway/ai/models-file.ts';
-import { priceLines } from '../../../src/gateway/ai/price.ts';
+import { openCatalog } from '../../../src/gateway/ai/catalog/catalog.ts';
+import { curatedModels } from '../../../src/gateway/ai/catalog/curated.ts';
+import { createModelsFileReader } from '../../../src/gateway/ai/catalog/models-file.ts';
+import { priceLines } from '../../../src/gateway/ai/catalog/price.ts';
 import { adminToken, errorOf, startAi, type World } from './world.ts';
 
 const example = {
@@ -203,7 +203,7 @@ describe('MODELS_FILE', () => {
 });
 
 describe('the curated models', () => {
-  const catalogJson = new URL('../../../src/gateway/ai/catalog.json', import.meta.url).pathname;
+  const catalogJson = new URL('../../../src/gateway/ai/catalog/catalog.json', import.meta.url).pathname;
 
   test('are a file that could be a MODELS_FILE, each with its source and its day', async () => {
     const read = await createModelsFileReader()(catalogJson);

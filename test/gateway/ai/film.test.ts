@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { CatalogModel } from '../../../src/gateway/ai/catalog.ts';
+import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { readFilm } from '../../../src/gateway/ai/media/film.ts';
 import { orderedVideoModel } from '../../../src/gateway/ai/providers/video/ordered.ts';
 import type { Upstream, UpstreamRequest } from '../../../src/gateway/ai/upstream/client.ts';

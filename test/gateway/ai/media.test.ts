@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { audioSeconds } from '../../../src/gateway/ai/media/duration.ts';
 import { createLinks } from '../../../src/gateway/ai/media/links.ts';
 import { examinePicture } from '../../../src/gateway/ai/media/picture.ts';
-import { localMedia } from '../../../src/gateway/ai/providers/local-media.ts';
+import { localMedia } from '../../../src/gateway/ai/providers/local/media.ts';
 import { scriptedPicture } from '../../support/provider.ts';
 import { download, ended, startMedia, type MediaWorld } from './media-world.ts';
 

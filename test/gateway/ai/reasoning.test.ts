@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { checkEffort, effortOrDefault, isRaised } from '../../../src/gateway/ai/reasoning.ts';
+import { checkEffort, effortOrDefault, isRaised } from '../../../src/gateway/ai/catalog/reasoning.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { partsOf, startAi, type World } from './world.ts';
 

@@ -4,7 +4,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { SessionEvent } from '../events.ts';
-import type { Journal } from '../journal.ts';
+import type { Journal } from '../turn/journal.ts';
 import type { Bus } from '../log/bus.ts';
 import type { Committer } from '../log/committer.ts';
 import { append } from '../log/store.ts';

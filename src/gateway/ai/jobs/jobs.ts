@@ -13,7 +13,7 @@ import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Storage } from '../../../kernel/data/storage.ts';
 import { isTransient } from '../upstream/retry.ts';
 import type { Fetched, Made, Measured, Progress } from '../media/model.ts';
-import type { JobAddress, JobsStore } from '../store.ts';
+import type { JobAddress, JobsStore } from './store.ts';
 import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Order, Owner, Taken } from './job.ts';
 import { type Bill, type JobPayments, unpaidJobs } from './payment.ts';
 

@@ -1,8 +1,8 @@
 // The most that a call can cost, known before it is sent: what its hold is made of. A limit that the caller sent is
 // taken as it is; where there is none, one is added that the caller can afford.
 import { Problem } from '../../../kernel/problem.ts';
-import type { CatalogModel } from '../catalog.ts';
-import type { Rates } from '../price.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type { Rates } from '../catalog/price.ts';
 import type { Size } from './measure.ts';
 import { dearest, outputFor, type Units } from './price.ts';
 

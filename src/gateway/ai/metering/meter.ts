@@ -9,7 +9,7 @@ import type { FreeCall, Hold, Ledger, PaidCall } from '../../credits/index.ts';
 import type { Identity } from '../../identity.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
 import type { Attempts, Ran, Task } from '../attempts.ts';
-import type { CatalogModel } from '../catalog.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
 import { affordableOutput, type Bound, boundOf, type Demand, leastOutput, longestOutput, tooDear } from './bound.ts';
 import { noTokens, priceOf, type Tokens, type Units } from './price.ts';
 import { type Claim, isAbsurd, tokensOfPiece, tokensSent } from './token-count.ts';

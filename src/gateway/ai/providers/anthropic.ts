@@ -1,6 +1,6 @@
 // Anthropic's models, by its messages format. The package turns an effort into what each model wants: a level, or a
 // budget of tokens to think with.
-import type { CatalogModel } from '../catalog.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
 import type { LanguageModel } from '../model.ts';
 import { type EffortOptions, type ModelAccess, sdkModel } from './sdk-model.ts';
 

@@ -1,5 +1,5 @@
 // Google's models, by its generateContent format, whose streams end with the connection once a reason has been given.
-import type { CatalogModel } from '../catalog.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
 import type { LanguageModel } from '../model.ts';
 import { type EffortOptions, type ModelAccess, sdkModel } from './sdk-model.ts';
 

@@ -2,11 +2,11 @@
 // that a provider refuses what it cannot do; the format is three small requests, and the library for it would leave
 // members out that it does not know.
 import { Problem } from '../../../kernel/problem.ts';
-import type { CatalogModel } from '../catalog.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
 import { audioSeconds } from '../media/duration.ts';
 import type { ImageCall, ImageModel, Made, SpeechFormat, SpeechModel, TranscriptionAnswer, TranscriptionModel } from '../media/model.ts';
 import { examinePicture } from '../media/picture.ts';
-import { refuseMembers } from '../refused-members.ts';
+import { refuseMembers } from '../upstream/refused-members.ts';
 import { maxAnswerBytes, readAll, type Upstream } from '../upstream/client.ts';
 import { form, type FormField } from './multipart-form.ts';
 import type { ModelAccess } from './sdk-model.ts';

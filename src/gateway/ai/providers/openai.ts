@@ -1,6 +1,6 @@
 // OpenAI's own models, by its chat-completions format: the one that knows stop sequences and seeds, and that ends a
 // stream with a word. A call with tools of OpenAI's own goes by its responses format, since the other has none of them.
-import type { CatalogModel } from '../catalog.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
 import type { LanguageModel, ModelCall } from '../model.ts';
 import { type ModelAccess, sdkModel, type Spoke } from './sdk-model.ts';
 

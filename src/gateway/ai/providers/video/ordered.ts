@@ -2,11 +2,11 @@
 // and nowhere else, wherever it says that the film lies; and a film is never held here as a whole.
 import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
-import type { CatalogModel } from '../../catalog.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
 import { readFilm } from '../../media/film.ts';
 import type { Fetched, Measured, OrderedVideoModel } from '../../media/model.ts';
-import type { VideoFormat } from '../../models-file.ts';
-import { refuseMembers } from '../../refused-members.ts';
+import type { VideoFormat } from '../../catalog/models-file.ts';
+import { refuseMembers } from '../../upstream/refused-members.ts';
 import { readAll, type UpstreamAnswer, type UpstreamRequest } from '../../upstream/client.ts';
 import { ConnectionFailure } from '../../upstream/refusal.ts';
 import type { ModelAccess } from '../sdk-model.ts';

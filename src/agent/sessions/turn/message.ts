@@ -1,0 +1,106 @@
+// The assistant's message as it grows: pure folding, once from the stream of a turn and once, after a crash, from
+// the durable events of its run.
+import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
+import type { SessionEvent } from '../events.ts';
+
+type TextPart = Extract<UiMessagePart, { type: 'text' | 'reasoning' }>;
+type ToolPart = Extract<UiMessagePart, { type: 'dynamic-tool' }>;
+
+export interface MessageFold {
+  /** The parts so far, in the order in which they began. */
+  parts(): UiMessagePart[];
+  /** The text of the last step. */
+  text(): string;
+  startStep(): void;
+  /** Takes back a step of which nothing came. */
+  dropStep(): void;
+  /** Text or reasoning that belongs to the block of that id; a new id begins a new part. */
+  addText(type: 'text' | 'reasoning', block: string, delta: string): void;
+  addSource(source: { id: string; url: string; title?: string | undefined }): void;
+  startTool(toolCallId: string, toolName: string, input: unknown): void;
+  endTool(toolCallId: string, result: { output: unknown } | { errorText: string }): void;
+  /** Puts another text in the place of the last step's. */
+  replaceText(text: string): void;
+  /** Ends what is still open; a tool without a result becomes one that failed for the given reason. */
+  close(errorText: string): void;
+}
+
+export function foldMessage(): MessageFold {
+  const parts: UiMessagePart[] = [];
+  let blocks = new Map<string, TextPart>();
+  let step: string[] = [];
+
+  // The last one, since a provider may use an id again in a later step.
+  const openTool = (toolCallId: string) =>
+    parts.findLast((part): part is ToolPart => part.type === 'dynamic-tool' && part.toolCallId === toolCallId && part.state === 'input-available');
+
+  return {
+    parts: () => parts,
+    text: () => step.join(''),
+    startStep() {
+      blocks = new Map();
+      step = [];
+      parts.push({ type: 'step-start' });
+    },
+    dropStep() {
+      if (parts.at(-1)?.type === 'step-start') parts.pop();
+    },
+    addText(type, block, delta) {
+      if (type === 'text') step.push(delta);
+      const key = `${type}:${block}`;
+      const known = blocks.get(key);
+      const part: TextPart = known ?? { type, text: '', state: 'done' };
+      part.text += delta;
+      if (known) return;
+      blocks.set(key, part);
+      parts.push(part);
+    },
+    addSource({ id, url, title }) {
+      parts.push({ type: 'source-url', sourceId: id, url, ...(title === undefined ? {} : { title }) });
+    },
+    startTool(toolCallId, toolName, input) {
+      parts.push({ type: 'dynamic-tool', toolName, toolCallId, state: 'input-available', input: input ?? null });
+    },
+    endTool(toolCallId, result) {
+      const part = openTool(toolCallId);
+      if (!part) return;
+      if ('output' in result) Object.assign(part, { state: 'output-available', output: result.output ?? null });
+      else Object.assign(part, { state: 'output-error', errorText: result.errorText });
+    },
+    replaceText(text) {
+      const last = parts.findLast((part): part is TextPart => part.type === 'text');
+      if (last) last.text = text;
+      step = [text];
+    },
+    close(errorText) {
+      for (const part of parts) {
+        if (part.type === 'dynamic-tool' && part.state === 'input-available') Object.assign(part, { state: 'output-error', errorText });
+      }
+    },
+  };
+}
+
+/** Text that was on its way when its process ended, as far as it is durable. */
+export interface OpenText {
+  partId: string;
+  partType: 'text' | 'reasoning';
+  text: string;
+}
+
+/** What the log still knows of a message whose process is gone: its steps, its tools, its whole parts and the open text. */
+export function foldEvents(events: readonly SessionEvent[], open: readonly OpenText[] = []): UiMessagePart[] {
+  const fold = foldMessage();
+  const texts = new Map(open.map((part) => [part.partId, part.text]));
+  for (const event of events) if (event.type === 'part.ended') texts.set(event.partId, event.text);
+  for (const event of events) {
+    if (event.type === 'run.step.started') fold.startStep();
+    // At the place where it began, with whatever is known of it.
+    if (event.type === 'part.started' && texts.has(event.partId)) fold.addText(event.partType, event.partId, texts.get(event.partId) ?? '');
+    if (event.type === 'tool.started') fold.startTool(event.toolCallId, event.toolName, event.input);
+    if (event.type === 'tool.output') fold.endTool(event.toolCallId, { output: event.output });
+    if (event.type === 'tool.failed') fold.endTool(event.toolCallId, { errorText: event.errorText });
+    if (event.type === 'tool.denied') fold.endTool(event.toolCallId, { errorText: event.reason });
+  }
+  fold.close('The agent ended during this call; whether it took effect is not known.');
+  return fold.parts();
+}

@@ -1,0 +1,165 @@
+// `local/echo`: says back what the user said, word by word, the same for the same call. Lines of the prompt that
+// begin with a directive make it do what a real model might: think, call a tool, run out of tokens, be slow, fail.
+// It is for trying clients out; docs/guides/local-models.md is its description.
+import type { Clock } from '../../../../kernel/clock.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import { collect, type LanguageModel, type ModelCall, type Prompt, type StreamPart, type Usage } from '../../model.ts';
+import { minimalInstance } from '../minimal-instance.ts';
+import { countTokens, promptTokens, textOf, words } from './tokens.ts';
+
+interface Script {
+  text: string;
+  reasoning: string[];
+  toolCalls: { toolName: string; input: string }[];
+  cutShort: boolean;
+  delayMs: number;
+  fails: 'never' | 'at once' | { afterPieces: number };
+}
+
+export function echoModel({ clock }: { clock: Pick<Clock, 'sleep'> }): LanguageModel {
+  const stream = (call: ModelCall) => echo(call, clock);
+  return { stream, generate: (call) => collect(stream(call)) };
+}
+
+async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerator<StreamPart> {
+  const script = scriptOf(call);
+  if (script.fails === 'at once') throw failure();
+  const spoken = withoutStops(answerText(call, script), call.stopSequences ?? []);
+  const budget = call.maxOutputTokens ?? Number.POSITIVE_INFINITY;
+  const inputTokens = promptTokens(call.prompt);
+  const sent = { pieces: 0, reasoning: 0, text: 0 };
+  const usage = (): Usage => usageOf(inputTokens, sent.text, sent.reasoning);
+
+  async function paced(): Promise<void> {
+    call.signal.throwIfAborted();
+    if (typeof script.fails === 'object' && sent.pieces >= script.fails.afterPieces) throw failure();
+    if (script.delayMs > 0) await clock.sleep(script.delayMs, call.signal);
+    sent.pieces += 1;
+  }
+
+  yield { type: 'stream-start', warnings: [] };
+  let length = false;
+  try {
+    for (const [kind, text] of [['reasoning', script.reasoning.join('\n')], ['text', spoken]] as const) {
+      const pieces = words(text);
+      if (pieces.length === 0 || length) continue;
+      yield { type: `${kind}-start`, id: kind };
+      for (const piece of pieces) {
+        if (sent.pieces >= budget) {
+          length = true;
+          break;
+        }
+        await paced();
+        sent[kind] += 1;
+        yield { type: `${kind}-delta`, id: kind, delta: piece };
+      }
+      yield { type: `${kind}-end`, id: kind };
+    }
+    if (!length) {
+      for (const [index, { toolName, input }] of script.toolCalls.entries()) {
+        const id = `call_${index + 1}`;
+        await paced();
+        sent.text += countTokens(input);
+        yield { type: 'tool-input-start', id, toolName };
+        yield { type: 'tool-input-delta', id, delta: input };
+        yield { type: 'tool-input-end', id };
+        yield { type: 'tool-call', toolCallId: id, toolName, input };
+      }
+    }
+    if (typeof script.fails === 'object') throw failure();
+  } catch (error) {
+    if (call.signal.aborted) throw error;
+    yield { type: 'error', error };
+    yield { type: 'finish', finishReason: { unified: 'error', raw: undefined }, usage: usage() };
+    return;
+  }
+  const unified = length || script.cutShort ? 'length' : script.toolCalls.length > 0 ? 'tool-calls' : 'stop';
+  yield { type: 'finish', finishReason: { unified, raw: unified }, usage: usage() };
+}
+
+function usageOf(input: number, text: number, reasoning: number): Usage {
+  return {
+    inputTokens: { total: input, noCache: input, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: text + reasoning, text, reasoning },
+  };
+}
+
+function failure(): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', 'The model failed, as it was told to.');
+}
+
+function answerText(call: ModelCall, script: Script): string {
+  const last = call.prompt.at(-1);
+  if (last?.role === 'tool') return textOf(last);
+  if (script.toolCalls.length > 0) return script.text;
+  const format = call.responseFormat;
+  if (format?.type !== 'json') return script.text;
+  return JSON.stringify(format.schema === undefined ? { text: script.text } : minimalInstance(format.schema));
+}
+
+// What comes before the first place where any of the sequences stands.
+function withoutStops(text: string, stops: readonly string[]): string {
+  const places = stops.map((stop) => (stop === '' ? -1 : text.indexOf(stop))).filter((place) => place >= 0);
+  return places.length === 0 ? text : text.slice(0, Math.min(...places));
+}
+
+const directive = /^@(reasoning|tool|length|delay|fail|fail-after)(?:[ \t]+(.*))?$/;
+
+function scriptOf(call: ModelCall): Script {
+  const script: Script = { text: '', reasoning: [], toolCalls: [], cutShort: false, delayMs: 0, fails: 'never' };
+  // The turn after a tool's result answers with it; the directives of the turn before have been obeyed.
+  if (call.prompt.at(-1)?.role === 'tool') return script;
+  const spoken: string[] = [];
+  for (const line of lastUserText(call.prompt).split('\n')) {
+    const [, name, value = ''] = directive.exec(line.trimEnd()) ?? [];
+    if (name === undefined) spoken.push(line);
+    else obey(script, name, value.trim());
+  }
+  script.text = spoken.join('\n').trim();
+  const forced = forcedTool(call);
+  if (call.toolChoice?.type === 'none') script.toolCalls = [];
+  else if (forced !== undefined && script.toolCalls.length === 0) script.toolCalls.push(forced);
+  return script;
+}
+
+function obey(script: Script, name: string, value: string): void {
+  switch (name) {
+    case 'reasoning':
+      script.reasoning.push(value);
+      break;
+    case 'tool': {
+      const [, toolName = '', input = ''] = /^(\S+)\s*(.*)$/.exec(value) ?? [];
+      script.toolCalls.push({ toolName, input: input === '' ? '{}' : input });
+      break;
+    }
+    case 'length':
+      script.cutShort = true;
+      break;
+    case 'delay':
+      script.delayMs = Math.min(wholeNumber(value), 60_000);
+      break;
+    case 'fail':
+      script.fails = 'at once';
+      break;
+    default:
+      script.fails = { afterPieces: wholeNumber(value) };
+  }
+}
+
+function wholeNumber(text: string): number {
+  return /^\d{1,9}$/.test(text) ? Number(text) : 0;
+}
+
+// A call that insists on a tool gets one, with the least input that its schema allows.
+function forcedTool({ tools = [], toolChoice }: ModelCall): { toolName: string; input: string } | undefined {
+  if (toolChoice?.type !== 'required' && toolChoice?.type !== 'tool') return undefined;
+  const tool = tools.find((candidate) => toolChoice.type === 'required' || candidate.name === toolChoice.toolName);
+  if (tool === undefined) return undefined;
+  const input = tool.type === 'function' ? minimalInstance(tool.inputSchema) : {};
+  return { toolName: tool.name, input: JSON.stringify(input) };
+}
+
+function lastUserText(prompt: Prompt): string {
+  const message = prompt.findLast((candidate) => candidate.role === 'user');
+  return message === undefined ? '' : textOf(message);
+}

@@ -1,0 +1,69 @@
+// The provider `local`: models that run in this process, without a key and without a network, each labelled as what
+// it is. Their catalog entries and what runs behind them.
+import type { Clock } from '../../../../kernel/clock.ts';
+import type { LanguageModel } from '../../model.ts';
+import type { ModelEntry, ModelsFile } from '../../catalog/models-file.ts';
+import { echoModel } from './echo.ts';
+import { guideModel } from './guide.ts';
+import { localMedia, type LocalMedia } from './media.ts';
+
+export interface LocalNeeds {
+  clock: Pick<Clock, 'sleep'>;
+  /** The folder of Markdown that the guide searches. */
+  guideDirectory: string;
+}
+
+export interface LocalProvider {
+  entries: ModelsFile;
+  /** By `upstream_model`. */
+  models: ReadonlyMap<string, LanguageModel>;
+  media: LocalMedia;
+}
+
+export function localProvider({ clock, guideDirectory }: LocalNeeds): LocalProvider {
+  const models = new Map([
+    ['echo', echoModel({ clock })],
+    ['guide', guideModel({ directory: guideDirectory })],
+  ]);
+  const media = localMedia();
+  return { entries: { providers: [{ id: 'local', name: 'Local', kind: 'local', usage: 'none', unpriced_members: [], formats: [] }], models: [echo, guide, ...media.entries] }, models, media };
+}
+
+const common = {
+  provider: 'local',
+  modalities: ['text', 'stream', 'openai'],
+  // 1 January 2026: they are as old as the product.
+  created: 1_767_225_600,
+  meta: {},
+  context_window: 128_000,
+  max_output_tokens: 8_192,
+  inputs: ['text'],
+  rates: null,
+  tiers: [],
+  fallbacks: [],
+} satisfies Partial<ModelEntry>;
+
+const echo: ModelEntry = {
+  ...common,
+  id: 'local/echo',
+  name: 'Echo',
+  description: 'Repeats what it is told, word by word; no language model. For trying clients out: it can be told to think, to call a tool, to be slow and to fail.',
+  upstream_model: 'echo',
+  tags: ['local', 'free'],
+  reasoning: {
+    efforts: [
+      { id: 'low', name: 'Low' },
+      { id: 'high', name: 'High' },
+    ],
+    default_effort: 'low',
+  },
+};
+
+const guide: ModelEntry = {
+  ...common,
+  id: 'local/guide',
+  name: 'Guide',
+  description: 'Answers questions about this product by searching its documentation and quoting what it finds, with sources; no language model.',
+  upstream_model: 'guide',
+  tags: ['local', 'free', 'retrieval'],
+};

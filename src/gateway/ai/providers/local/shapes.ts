@@ -1,0 +1,52 @@
+// `local/shapes`: pictures by rules and no model. Colours, numbers and names of simple things in the prompt are drawn;
+// the same request gives the same picture.
+import { Problem } from '../../../../kernel/problem.ts';
+import type { ImageCall, ImageModel, Size } from '../../media/model.ts';
+import type { Workshop } from '../../media/workshop.ts';
+
+const smallest = 64;
+const largest = 2048;
+// What a call gets that names no size: about a million pixels, as from most image models.
+const usualSide = 1024;
+
+export function shapesModel({ workshop }: { workshop: Workshop }): ImageModel {
+  return {
+    check(call) {
+      refuseForeign(call, 'local/shapes');
+      if (call.size) requireSide(call.size, { smallest, largest, id: 'local/shapes' });
+    },
+    async generate(call, { signal, report }) {
+      const size = call.size ?? sizeFor(call.aspectRatio ?? { width: 1, height: 1 }, usualSide, 8);
+      const made = [];
+      for (let index = 0; index < call.count; index += 1) {
+        const seed = `${call.seed ?? 0}\n${index}`;
+        made.push(await workshop.make({ kind: 'shapes', prompt: call.prompt, size, seed }, { signal, report: () => {} }));
+        report((index + 1) / call.count);
+      }
+      return made;
+    },
+  };
+}
+
+/** Throws a 422 for what only a model that has learnt to see could use, and for members of a request that is never sent. */
+export function refuseForeign({ images, options }: Pick<ImageCall, 'images' | 'options'>, id: string): void {
+  if (images.length > 0) throw unsupported(`The model ${id} starts from words alone.`, 'images');
+  if (Object.keys(options).length > 0) throw unsupported(`The model ${id} has no options of its own.`, 'provider_options');
+}
+
+/** Throws a 422 when a side is out of bounds. */
+export function requireSide({ width, height }: Size, bounds: { smallest: number; largest: number; id: string }): void {
+  if ([width, height].every((side) => side >= bounds.smallest && side <= bounds.largest)) return;
+  throw unsupported(`The model ${bounds.id} makes sizes from ${bounds.smallest}x${bounds.smallest} to ${bounds.largest}x${bounds.largest}.`, 'size');
+}
+
+/** About the area of the square with that side, in the shape of the ratio, each side a multiple of `step`. */
+export function sizeFor(ratio: Size, side: number, step: number): Size {
+  const width = side * Math.sqrt(ratio.width / ratio.height);
+  const rounded = (length: number) => Math.min(Math.max(Math.round(length / step) * step, smallest), largest);
+  return { width: rounded(width), height: rounded((width * ratio.height) / ratio.width) };
+}
+
+export function unsupported(message: string, param: string): Problem {
+  return new Problem('impossible', 'unsupported_by_model', message, { param });
+}

@@ -1,0 +1,101 @@
+// One call in a foreign format, passed through to the provider of one model, up to the first byte of its answer.
+import type { Clock } from '../../../kernel/clock.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type { ForeignFormat } from './foreign-format.ts';
+import { eventMeter, meterWhole } from './foreign-meter.ts';
+import type { Alongside, Meter } from '../metering/meter.ts';
+import { type ForeignBody, incomingAnswer, incomingStream, outgoing, type StreamMeter } from './passthrough.ts';
+import type { CallTerms, ProviderModels } from '../provider-models.ts';
+import type { UpstreamRequest } from '../upstream/client.ts';
+
+/** What a handler knows of the call. */
+export interface ForeignCall {
+  body: ForeignBody;
+  rawBody: Uint8Array;
+  signal: AbortSignal;
+  timing(name: string, durationMs: number): void;
+  /** Headers of the caller that are part of the format. */
+  formatHeaders?: Record<string, string>;
+  /** Renders what a stream that failed midway ends with; undefined when the caller is gone. */
+  lastWords(thrown: unknown, model: CatalogModel): Parameters<ForeignFormat['errorFrame']>[0] | undefined;
+  /** Absent for a call of our own. */
+  meter?: Meter;
+  /** Keeps a whole answer for a repetition of the call; absent where it is not kept. */
+  keep?: (body: unknown) => Alongside;
+}
+
+export type ForeignReply = { status: 200; content: Uint8Array | AsyncIterable<Uint8Array>; mediaType: string; headers?: Record<string, string> };
+
+export interface ForeignCalls {
+  /** Throws what fails before the first byte. */
+  pass(format: ForeignFormat, call: ForeignCall, model: CatalogModel, terms: CallTerms): Promise<ForeignReply>;
+}
+
+const keyHeaders: Partial<Record<ForeignFormat['name'], UpstreamRequest['keyHeader']>> = { messages: 'x-api-key' };
+
+export function createForeignCalls({ providers, clock, heartbeatMs }: { providers: ProviderModels; clock: Pick<Clock, 'monotonicMs'>; heartbeatMs: number }): ForeignCalls {
+  return {
+    async pass(format, call, model, terms) {
+      const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, terms);
+      const { meter } = call;
+      const sent = outgoing(call.rawBody, call.body, { model, format, limit: meter?.limit(model) });
+      const streams = call.body.stream === true;
+      const startedMs = clock.monotonicMs();
+      // Whoever takes Anthropic's format without being Anthropic takes a bearer credential as for all others.
+      const keyHeader = model.by.kind === 'anthropic' ? keyHeaders[format.name] : undefined;
+      const answer = await upstream.send({
+        url: `${baseUrl}${format.path}`,
+        apiKey,
+        keyHeader,
+        headers: call.formatHeaders,
+        idleMs,
+        firstMs,
+        body: sent.bytes,
+        streams,
+        signal: call.signal,
+      });
+      if (!streams) {
+        const { bytes, value } = await incomingAnswer(answer, model.id, format);
+        call.timing('upstream', clock.monotonicMs() - startedMs);
+        return { status: 200, content: bytes, mediaType: 'application/json; charset=utf-8', headers: meter ? await paid(format, { value, meter, keep: call.keep }) : {} };
+      }
+      const content = await incomingStream(answer, {
+        model,
+        format,
+        wantsUsage: sent.wantsUsage,
+        heartbeatMs,
+        errorFrame: (thrown) => {
+          const body = call.lastWords(thrown, model);
+          return body && format.errorFrame(body);
+        },
+        meter: meter && streamMeter(format, meter),
+      });
+      call.timing('upstream', clock.monotonicMs() - startedMs);
+      return { status: 200, content, mediaType: 'text/event-stream; charset=utf-8', headers: { 'x-accel-buffering': 'no' } };
+    },
+  };
+}
+
+function streamMeter(format: ForeignFormat, meter: Meter): StreamMeter {
+  return {
+    event: eventMeter(format, meter),
+    ended: async (outcome) => void (await meter.settle(outcome)),
+  };
+}
+
+async function paid(format: ForeignFormat, { value, meter, keep }: { value: Record<string, unknown>; meter: Meter; keep: ForeignCall['keep'] }): Promise<Record<string, string>> {
+  meterWhole(format, value, meter);
+  return creditsHeader(await meter.settle(format.hasFailed?.(value) === true ? 'upstream_failed' : 'completed', keep?.(value)));
+}
+
+/** What a whole answer says of its price where its format has no member for it. */
+export function creditsHeader(credits: number): Record<string, string> {
+  return { 'x-townhall-credits': String(credits) };
+}
+
+/** Throws a 422 when the model's provider does not take the format. */
+export function requireFormat(model: CatalogModel, { name }: ForeignFormat): void {
+  if (model.by.formats.includes(name)) return;
+  throw new Problem('impossible', 'unsupported_by_model', `The provider of the model ${model.id} does not take the format of this path.`, { param: 'model' });
+}

@@ -1,0 +1,45 @@
+// Which media a call brings along, held against what the model takes in. A model whose catalog entry does not say
+// is left to answer for itself.
+import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type { Prompt } from '../model.ts';
+
+/** Throws a 422 when the prompt has a file of a kind that the model does not take. `name` is what the caller calls it. */
+export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
+  for (const [index, message] of prompt.entries()) {
+    if (typeof message.content === 'string') continue;
+    for (const [position, part] of message.content.entries()) {
+      const place = `${name}[${index}].content[${position}]`;
+      if (part.type === 'file') requireInput(model, kindOf(part.mediaType), place);
+      if (part.type !== 'tool-result' || part.output.type !== 'content') continue;
+      for (const [at, piece] of part.output.value.entries()) {
+        if (piece.type === 'file') requireInput(model, kindOf(piece.mediaType), `${place}.output.value[${at}]`);
+      }
+    }
+  }
+}
+
+const contentKinds: Record<string, string> = { image_url: 'image', input_audio: 'audio', video_url: 'video', file: 'file' };
+
+/** The same for a request in the chat-completions format. */
+export function checkChatInputs(model: CatalogModel, messages: ChatCompletionRequest['messages']): void {
+  for (const [index, message] of messages.entries()) {
+    const { content } = message as { content?: unknown };
+    if (!Array.isArray(content)) continue;
+    for (const [position, part] of content.entries()) {
+      const kind = contentKinds[String((part as { type?: unknown } | null)?.type)];
+      if (kind !== undefined) requireInput(model, kind, `messages[${index}].content[${position}]`);
+    }
+  }
+}
+
+function kindOf(mediaType: string): string {
+  const family = mediaType.split('/')[0] ?? '';
+  return ['text', 'image', 'audio', 'video'].includes(family) ? family : 'file';
+}
+
+function requireInput(model: CatalogModel, kind: string, param: string): void {
+  if (model.inputs === undefined || model.inputs.includes(kind)) return;
+  throw new Problem('impossible', 'unsupported_by_model', `The model ${model.id} does not take ${kind} input; it takes ${model.inputs.join(', ')}.`, { param });
+}
