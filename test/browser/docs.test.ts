@@ -78,7 +78,7 @@ describe('a page of the portal', () => {
   });
 
   test('is refused when the tool that makes it has changed, or reports its use', () => {
-    const page = '<head></head>`https://cdn.redoc.ly/redoc/logo-mini.svg` API docs by {"disableTelemetry":true}';
+    const page = '<head></head><body>`https://cdn.redoc.ly/redoc/logo-mini.svg` API docs by {"disableTelemetry":true}';
     expect(sealPage(page)).toContain('API docs by Redoc');
     expect(() => sealPage(page.replace('logo-mini', 'logo'))).toThrow(/the logo was not found/);
     expect(() => sealPage(page.replace('true', 'false'))).toThrow(/telemetry is not off/);

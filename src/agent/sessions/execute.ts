@@ -10,7 +10,8 @@ import type { SessionRecord } from './store.ts';
 import type { GivenAttachment } from './attachments/files.ts';
 import { readEvent, type SessionEvent } from './events.ts';
 import type { EventStore } from './log/store.ts';
-import type { CompletedRun, Runs } from './runs/runs.ts';
+import type { CompletedRun } from './runs/run.ts';
+import type { Runs } from './runs/runs.ts';
 import { segmentsOf } from './store.ts';
 
 /** What this room needs of the chats. */

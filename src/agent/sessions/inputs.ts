@@ -8,9 +8,11 @@ import { requireStorable } from '../../kernel/contract/metadata.ts';
 import type { Hooks } from '../plugins/index.ts';
 import { notFound, type Admitted } from './runs/admission.ts';
 import { readAttachments, requireDataUrl, type AttachmentFiles, type GivenAttachment } from './attachments/files.ts';
-import type { CompletedRun, Runs } from './runs/runs.ts';
+import type { CompletedRun } from './runs/run.ts';
+import type { Runs } from './runs/runs.ts';
+import type { Delivery } from './runs/store.ts';
 import type { Problem } from '../../kernel/problem.ts';
-import type { Delivery, NewSession, SessionKind, SessionRecord, SessionStore } from './store.ts';
+import type { NewSession, SessionKind, SessionRecord, SessionStore } from './store.ts';
 
 export type InputPart = { type: 'text'; text: string } | { type: 'file'; mediaType: string; filename?: string; url: string };
 

@@ -2,7 +2,8 @@
 import type { Approval, Run, Session, UiMessage } from '../../contract/agent/types.gen.ts';
 import type { ApprovalRecord } from './approvals/store.ts';
 import { readEvent, type StoredEvent } from './events.ts';
-import type { RunRecord, SessionRecord } from './store.ts';
+import type { RunRecord } from './runs/store.ts';
+import type { SessionRecord } from './store.ts';
 
 export function statusOf(session: Pick<SessionRecord, 'activeRunId' | 'pendingApprovals'>): Session['status'] {
   return session.pendingApprovals > 0 ? 'requires_action' : session.activeRunId === null ? 'idle' : 'running';

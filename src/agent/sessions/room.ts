@@ -18,6 +18,7 @@ import { createCommitter } from './log/committer.ts';
 import { eventStore } from './log/store.ts';
 import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
 import { forgetSession, sessions } from './sessions.ts';
+import { runStore as openRunStore } from './runs/store.ts';
 import { sessionStore, type SessionStore } from './store.ts';
 import { createTalks } from './turn/talks.ts';
 
@@ -59,6 +60,7 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
   const loop = await import('./turn/loop.ts');
   const bus = createBus();
   const store = sessionStore(database);
+  const runStore = openRunStore(database);
   const events = eventStore(database);
   const heads = createHeads();
   const talks = createTalks(events);
@@ -73,6 +75,7 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
   const approvals = createApprovals({ agentId, store: approvalStore, committer, bus, clock, ttlMs: limits.approvalTtlMs, unattended: limits.unattendedApprovals });
   const runs: Runs = createRuns({
     store,
+    runStore,
     events,
     committer,
     heads,
@@ -107,6 +110,7 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
         inputs,
         chat,
         store,
+        runStore,
         events,
         approvals,
         approvalStore,

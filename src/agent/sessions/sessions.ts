@@ -25,8 +25,9 @@ import { mediaTypes, type StreamForm } from './log/frames.ts';
 import { append, type EventStore } from './log/store.ts';
 import { statusOf, toApproval, toRun, toSession } from './records.ts';
 import type { Runs } from './runs/runs.ts';
+import type { RunRecord, RunStore } from './runs/store.ts';
 import type { Talks } from './turn/talks.ts';
-import { flatten, lockSession, patchSession, removeSession, segmentsOf, type RunRecord, type SessionRecord, type SessionStore } from './store.ts';
+import { flatten, lockSession, patchSession, removeSession, segmentsOf, type SessionRecord, type SessionStore } from './store.ts';
 
 export interface SessionsNeeds {
   agentId: string;
@@ -35,6 +36,7 @@ export interface SessionsNeeds {
   inputs: Inputs;
   chat: ChatQueue;
   store: SessionStore;
+  runStore: RunStore;
   events: EventStore;
   approvals: Approvals;
   approvalStore: ApprovalStore;
@@ -58,7 +60,7 @@ const deepestLineage = 32;
 const longestWaitSeconds = 300;
 
 export function sessions(needs: SessionsNeeds): Service<'sessions'> {
-  const { agentId, runs, inputs, store, events, committer, bus, clock } = needs;
+  const { agentId, runs, inputs, store, runStore, events, committer, bus, clock } = needs;
 
   async function require(sessionId: string): Promise<SessionRecord> {
     const session = await store.session(agentId, { id: sessionId });
@@ -67,7 +69,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
   }
 
   async function showRun(session: SessionRecord, run: RunRecord) {
-    const waiting = run.status === 'accepted' && run.steeredInto === null ? await store.queue(session.key) : [];
+    const waiting = run.status === 'accepted' && run.steeredInto === null ? await runStore.queue(session.key) : [];
     const ahead = waiting.findIndex(({ runId }) => runId === run.runId);
     const position = ahead < 0 ? null : ahead + (session.activeRunId === null ? 0 : 1);
     const written = run.messageId === null ? [] : await events.message(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
@@ -195,7 +197,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 
       'sessions.getRun': async ({ path }) => {
         const session = await require(path.sessionId);
-        const run = await store.run(session.key, path.runId);
+        const run = await runStore.run(session.key, path.runId);
         if (!run) throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', { param: 'runId' });
         return { status: 200, body: await showRun(session, run) };
       },
@@ -203,7 +205,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
       'sessions.listQueue': async ({ path, query }) => {
         const session = await require(path.sessionId);
         const limit = limitOf(query);
-        const all = await store.queue(session.key);
+        const all = await runStore.queue(session.key);
         const running = session.activeRunId === null ? 0 : 1;
         const placed = all.map((run, index) => ({ run, queuePosition: index + running }));
         const last = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isPlace);
@@ -224,7 +226,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 
       'sessions.removeQueueItem': async ({ path }) => {
         const session = await require(path.sessionId);
-        const run = await store.queueItem(session.key, path.queueItemId);
+        const run = await runStore.queueItem(session.key, path.queueItemId);
         if (!run) throw new Problem('not_found', 'queue_item_not_found', 'Nothing of this id has waited in the session.', { param: 'queueItemId' });
         if (run.status === 'cancelled') return { status: 204 };
         const gone = run.status === 'accepted' && run.steeredInto === null ? await runs.cancelWaiting(session, run.runId) : [];

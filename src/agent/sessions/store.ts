@@ -1,15 +1,13 @@
-// Sessions, runs and the queue between them. Whatever writes to a session either locks its row before anything else, or is
+// Sessions, as their rows have them. Whatever writes to a session either locks its row before anything else, or is
 // one statement that writes only while the row stands at the seq it was planned from: no deadlock, and positions that
 // cannot be given twice.
 import type { Database, Sql } from '../../kernel/data/database.ts';
-import type { RunUsage } from '../../contract/agent/types.gen.ts';
-import { asJson, asText, type RunError, type RunOutcome } from './events.ts';
+import { asJson, asText } from './events.ts';
 import { createBatches } from './log/batches.ts';
 import type { Unit } from './log/committer.ts';
-import type { Alongside, LogEntry, Segment } from './log/store.ts';
+import type { LogEntry, Segment } from './log/store.ts';
 
 export type SessionKind = 'sdk' | 'chat' | 'dashboard' | 'execute';
-export type Delivery = 'queue' | 'steer' | 'interrupt' | 'reject' | 'compact';
 
 export interface SessionRecord {
   /** What the log knows it by. */
@@ -65,57 +63,6 @@ export interface NewSession {
   lineage?: Segment[];
   messageCount?: number;
   events?: readonly LogEntry[];
-}
-
-export interface NewRun {
-  runId: string;
-  sessionKey: string;
-  agentId: string;
-  delivery: Delivery;
-  isUrgent: boolean;
-  origin: string;
-  queueItemId: string | null;
-  inputMessageId: string | null;
-  preview: string;
-  model: string | null;
-  reasoningEffort: string | null;
-  promptId: string | null;
-  promptHash: string | null;
-  receipt: object | null;
-  expiresInMs?: number | null;
-  begins: { messageId: string | null } | null;
-}
-
-export interface RunRecord {
-  runId: string;
-  sessionKey: string;
-  status: 'accepted' | 'running' | RunOutcome;
-  delivery: Delivery;
-  isUrgent: boolean;
-  place: bigint;
-  origin: string;
-  model: string | null;
-  reasoningEffort: string | null;
-  queueItemId: string | null;
-  inputMessageId: string | null;
-  messageId: string | null;
-  preview: string;
-  instanceId: string | null;
-  steeredInto: string | null;
-  receipt: object | null;
-  promptId: string | null;
-  promptHash: string | null;
-  usage: RunUsage | null;
-  finishReason: string | null;
-  error: RunError | null;
-  acceptedAt: string;
-  startedAt: string | null;
-  settledAt: string | null;
-}
-
-export interface Holder {
-  instanceId: string;
-  leaseMs: number;
 }
 
 interface SessionRow {
@@ -175,62 +122,6 @@ function sessionOf(row: SessionRow): SessionRecord {
     createdAt: row.created_at.toISOString(),
     updatedAt: row.updated_at.toISOString(),
     archivedAt: row.archived_at?.toISOString() ?? null,
-  };
-}
-
-interface RunRow {
-  run_id: string;
-  session_id: string;
-  status: RunRecord['status'];
-  delivery: Delivery;
-  is_urgent: boolean;
-  place: bigint;
-  origin: string;
-  model: string | null;
-  reasoning_effort: string | null;
-  queue_item_id: string | null;
-  input_message_id: string | null;
-  message_id: string | null;
-  preview: string;
-  instance_id: string | null;
-  steered_into: string | null;
-  receipt: object | null;
-  prompt_id: string | null;
-  prompt_hash: string | null;
-  usage: RunUsage | null;
-  finish_reason: string | null;
-  error: RunError | null;
-  accepted_at: Date;
-  started_at: Date | null;
-  settled_at: Date | null;
-}
-
-function runOf(row: RunRow): RunRecord {
-  return {
-    runId: row.run_id,
-    sessionKey: row.session_id,
-    status: row.status,
-    delivery: row.delivery,
-    isUrgent: row.is_urgent,
-    place: row.place,
-    origin: row.origin,
-    model: row.model,
-    reasoningEffort: row.reasoning_effort,
-    queueItemId: row.queue_item_id,
-    inputMessageId: row.input_message_id,
-    messageId: row.message_id,
-    preview: row.preview,
-    instanceId: row.instance_id,
-    steeredInto: row.steered_into,
-    receipt: row.receipt,
-    promptId: row.prompt_id,
-    promptHash: row.prompt_hash,
-    usage: row.usage,
-    finishReason: row.finish_reason,
-    error: row.error,
-    acceptedAt: row.accepted_at.toISOString(),
-    startedAt: row.started_at?.toISOString() ?? null,
-    settledAt: row.settled_at?.toISOString() ?? null,
   };
 }
 
@@ -316,97 +207,6 @@ function toRow(session: NewSession): object {
   };
 }
 
-/** Beside an append, in their order, which is that of their acceptance. What `begins` is at once running, in this process. */
-export function insertRuns(tx: Sql, runs: readonly NewRun[], { instanceId, leaseMs }: Holder): Alongside {
-  const rows = runs.map((run, ordinal) => ({
-    ordinal,
-    run_id: run.runId,
-    session_id: run.sessionKey,
-    agent_id: run.agentId,
-    delivery: run.delivery,
-    is_urgent: run.isUrgent,
-    origin: run.origin,
-    queue_item_id: run.queueItemId,
-    input_message_id: run.inputMessageId,
-    preview: run.preview,
-    model: run.model,
-    reasoning_effort: run.reasoningEffort,
-    prompt_id: run.promptId,
-    prompt_hash: run.promptHash,
-    receipt: run.receipt,
-    message_id: run.begins?.messageId ?? null,
-    begins: run.begins !== null,
-    expires_in_ms: run.expiresInMs ?? null,
-  }));
-  return tx`, accepted as (
-    insert into agent.sessions_runs (run_id, session_id, agent_id, status, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
-      reasoning_effort, prompt_id, prompt_hash, receipt, message_id, instance_id, lease_until, started_at, expires_at)
-    select run_id, session_id, agent_id, case when begins then 'running' else 'accepted' end, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
-      reasoning_effort, prompt_id, prompt_hash, nullif(receipt, 'null'::jsonb), message_id, case when begins then ${instanceId}::text end,
-      case when begins then agent.townhall_now() + ${leaseMs} * interval '1 millisecond' end, case when begins then agent.townhall_now() end,
-      agent.townhall_now() + expires_in_ms * interval '1 millisecond'
-    from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as run (ordinal integer, run_id text, session_id text, agent_id text, delivery text, is_urgent boolean, origin text,
-      queue_item_id text, input_message_id text, preview text, model text, reasoning_effort text, prompt_id text, prompt_hash text, receipt jsonb, message_id text, begins boolean, expires_in_ms integer)
-    where session_id in (select session_id from head) order by ordinal
-    )`;
-}
-
-/** What was accepted under these ids of the callers' own; another session's run of the same id may be among them. */
-export async function runsByPrompt({ tx }: Unit, sessionKeys: readonly string[], promptIds: readonly string[]): Promise<RunRecord[]> {
-  const rows = await tx<RunRow[]>`
-    select * from agent.sessions_runs where session_id = any(${[...sessionKeys]}::text[]) and prompt_id = any(${[...promptIds]}::text[])`;
-  return rows.map(runOf);
-}
-
-/** What waits in a session, in the order in which it will run. */
-export async function waitingRuns({ tx }: Unit, sessionKey: string, limit = 1_000_000): Promise<RunRecord[]> {
-  const rows = await tx<RunRow[]>`
-    select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place limit ${limit}`;
-  return rows.map(runOf);
-}
-
-export async function steerRun({ tx }: Unit, runId: string, into: string): Promise<void> {
-  await tx`update agent.sessions_runs set steered_into = ${into}, started_at = agent.townhall_now() where run_id = ${runId}`;
-}
-
-export async function moveMessage({ tx }: Unit, runId: string, messageId: string): Promise<void> {
-  await tx`update agent.sessions_runs set message_id = ${messageId} where run_id = ${runId}`;
-}
-
-export async function steeredRuns({ tx }: Unit, into: string): Promise<string[]> {
-  const rows = await tx<{ run_id: string }[]>`
-    select run_id from agent.sessions_runs where steered_into = ${into} and settled_at is null order by place`;
-  return rows.map((row) => row.run_id);
-}
-
-export interface RunEnd {
-  outcome: RunOutcome;
-  usage: RunUsage;
-  finishReason: string | null;
-  error: RunError | null;
-}
-
-/**
- * Beside an append: what runs leave behind and how the next begins. Those that have ended stay as they are. `forget` is the
- * run whose open text is in the log by now.
- */
-export function moveOn(tx: Sql, ended: { runIds: readonly string[]; end: RunEnd } | null, forget: string | null, next: { runId: string; messageId: string | null; model: string; holder: Holder } | null): Alongside {
-  const end = ended?.end;
-  return tx`, ended as (
-      update agent.sessions_runs
-      set status = ${end?.outcome ?? null}::text, settled_at = agent.townhall_now(), finish_reason = ${end?.finishReason ?? null}::text,
-        usage = ${end ? asJson(end.usage) : null}::text::jsonb, error = ${end?.error ? asJson(end.error) : null}::text::jsonb
-      where run_id = any(${[...(ended?.runIds ?? [])]}::text[]) and settled_at is null and exists (select from head)
-    ), forgotten as (
-      delete from agent.sessions_checkpoints where run_id = ${forget}::text and exists (select from head)
-    ), begun as (
-      update agent.sessions_runs
-      set status = 'running', started_at = agent.townhall_now(), message_id = ${next?.messageId ?? null}::text, model = ${next?.model ?? null}::text,
-        instance_id = ${next?.holder.instanceId ?? null}::text, lease_until = agent.townhall_now() + ${next?.holder.leaseMs ?? 0}::integer * interval '1 millisecond'
-      where run_id = ${next?.runId ?? null}::text and exists (select from head)
-    )`;
-}
-
 export async function removeSession({ tx }: Unit, sessionKey: string): Promise<'hidden' | 'gone'> {
   await tx`select from agent.sessions_sessions where session_id = ${sessionKey} for update`;
   const [child] = await tx`
@@ -474,24 +274,6 @@ export interface SessionStore {
   create(session: NewSession): Promise<SessionRecord | undefined>;
   session(agentId: string, named: Named): Promise<SessionRecord | undefined>;
   list(query: ListQuery): Promise<SessionRecord[]>;
-  run(sessionKey: string, runId: string): Promise<RunRecord | undefined>;
-  queue(sessionKey: string): Promise<RunRecord[]>;
-  queueItem(sessionKey: string, queueItemId: string): Promise<RunRecord | undefined>;
-  renewLeases(instanceId: string, leaseMs: number): Promise<void>;
-  requestCancel(runId: string): Promise<void>;
-  /** Of the runs of this process, those that somebody wants ended. */
-  cancelRequests(instanceId: string): Promise<string[]>;
-  /**
-   * Running runs that another process does not keep: the lease is over, or leases do not count, or it is this process that
-   * has them. The caller knows which of them it runs itself.
-   */
-  abandonedRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<RunRecord[]>;
-  /** What has waited for longer than it may, by session. */
-  expiredInputs(agentId: string): Promise<Map<string, string[]>>;
-  /** How long until the next of them; null when nothing that waits has an end. */
-  nextExpiryMs(agentId: string): Promise<number | null>;
-  /** Sessions in which something waits and nothing runs. */
-  idleQueues(agentId: string): Promise<string[]>;
   /** Execute sessions that nobody will ask for any more. */
   expiredSessions(agentId: string, keptDays: number): Promise<string[]>;
 }
@@ -535,58 +317,6 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
           and (${before === undefined}::boolean or (date_trunc('milliseconds', own.created_at), own.session_id) < (${before?.createdAt ?? null}::timestamptz, ${before?.key ?? null}::text))
         order by date_trunc('milliseconds', own.created_at) desc, own.session_id desc limit ${limit}`;
       return rows.map(sessionOf);
-    },
-    async run(sessionKey, runId) {
-      const [row] = await sql<RunRow[]>`select * from agent.sessions_runs where session_id = ${sessionKey} and run_id = ${runId}`;
-      return row && runOf(row);
-    },
-    async queue(sessionKey) {
-      const rows = await sql<RunRow[]>`
-        select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place`;
-      return rows.map(runOf);
-    },
-    async queueItem(sessionKey, queueItemId) {
-      const [row] = await sql<RunRow[]>`select * from agent.sessions_runs where session_id = ${sessionKey} and queue_item_id = ${queueItemId}`;
-      return row && runOf(row);
-    },
-    async renewLeases(instanceId, leaseMs) {
-      await sql`
-        update agent.sessions_runs set lease_until = agent.townhall_now() + ${leaseMs} * interval '1 millisecond'
-        where instance_id = ${instanceId} and settled_at is null`;
-    },
-    async requestCancel(runId) {
-      await sql`update agent.sessions_runs set cancel_requested = true where run_id = ${runId} and settled_at is null`;
-    },
-    async cancelRequests(instanceId) {
-      const rows = await sql<{ run_id: string }[]>`
-        select run_id from agent.sessions_runs where instance_id = ${instanceId} and settled_at is null and cancel_requested`;
-      return rows.map((row) => row.run_id);
-    },
-    async abandonedRuns({ agentId, instanceId, trustLeases }) {
-      const rows = await sql<RunRow[]>`
-        select * from agent.sessions_runs
-        where agent_id = ${agentId} and settled_at is null and status = 'running'
-          and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
-        order by place`;
-      return rows.map(runOf);
-    },
-    async expiredInputs(agentId) {
-      const rows = await sql<{ session_id: string; run_ids: string[] }[]>`
-        select session_id, array_agg(run_id) as run_ids from agent.sessions_runs
-        where agent_id = ${agentId} and status = 'accepted' and steered_into is null and expires_at <= agent.townhall_now() group by session_id`;
-      return new Map(rows.map((row) => [row.session_id, row.run_ids]));
-    },
-    async nextExpiryMs(agentId) {
-      const [row] = await sql<{ in_ms: number | null }[]>`
-        select (extract(epoch from min(expires_at) - agent.townhall_now()) * 1000)::float8 as in_ms from agent.sessions_runs
-        where agent_id = ${agentId} and status = 'accepted' and steered_into is null and expires_at is not null`;
-      return row?.in_ms ?? null;
-    },
-    async idleQueues(agentId) {
-      const rows = await sql<{ session_id: string }[]>`
-        select distinct run.session_id from agent.sessions_runs run join agent.sessions_sessions session using (session_id)
-        where run.agent_id = ${agentId} and run.status = 'accepted' and run.steered_into is null and session.active_run_id is null`;
-      return rows.map((row) => row.session_id);
     },
     async expiredSessions(agentId, keptDays) {
       const rows = await sql<{ session_id: string }[]>`

@@ -7,10 +7,8 @@ import { insertAttachments } from '../attachments/store.ts';
 import { nameOf } from './heads.ts';
 import type { Unit } from '../log/committer.ts';
 import { appendAll, type LogEntry, type SessionChange } from '../log/store.ts';
-import {
-  insertRuns, insertSessions, lockSessions, runsByPrompt, waitingRuns,
-  type Delivery, type Holder, type Named, type NewRun, type NewSession, type RunRecord, type SessionRecord,
-} from '../store.ts';
+import { insertSessions, lockSessions, type Named, type NewSession, type SessionRecord } from '../store.ts';
+import { insertRuns, runsByPrompt, waitingRuns, type Delivery, type Holder, type NewRun, type RunRecord } from './store.ts';
 
 /** Everything about an input that is settled before the transaction, so that this may be run twice. */
 export interface Submission {

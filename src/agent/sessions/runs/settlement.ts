@@ -7,7 +7,8 @@ import { pendingApprovals, resolveApproval, type ApprovalRecord } from '../appro
 import type { RunError, RunOutcome } from '../events.ts';
 import type { Unit } from '../log/committer.ts';
 import { append, type LogEntry, type SessionChange } from '../log/store.ts';
-import { lockSession, moveOn, steeredRuns, waitingRuns, type Holder, type RunRecord, type SessionRecord } from '../store.ts';
+import { lockSession, type SessionRecord } from '../store.ts';
+import { moveOn, steeredRuns, waitingRuns, type Holder, type RunRecord } from './store.ts';
 
 export interface Settlement {
   outcome: RunOutcome;
