@@ -2,7 +2,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { defuse, renderFiles, restore } from '../../../src/agent/sessions/attachments/render.ts';
+import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
 import { says } from '../../support/scripted-gateway.ts';
 import { openWorld, type World } from '../../support/session-world.ts';
 
@@ -34,13 +34,23 @@ function filesIn(text: string): { nodes: { attributes: string; body: string }[];
   return { nodes, rest: plain.slice(end) };
 }
 
+/** Whether all of the text is in what was made of it, in its order, and nothing else but backslashes. */
+function isKept(text: string, made: string): boolean {
+  let at = 0;
+  for (const character of made.split('')) {
+    if (character === text[at]) at += 1;
+    else if (character !== '\\') return false;
+  }
+  return at === text.length;
+}
+
 describe('the rendering of files', () => {
-  test.each(contents.map((content, index) => [index, content] as const))('content %i makes one element and can be had back', (_, content) => {
+  test.each(contents.map((content, index) => [index, content] as const))('content %i makes one element, and nothing of it is lost', (_, content) => {
     const files = ['first', content, 'last'].map((text, index) => ({ attachmentId: `att_${index}`, fileName: names[index] as string, contentType: 'text/plain', sizeBytes: 1, text, isBase64: false }));
     const { nodes, rest } = filesIn(`${renderFiles(files, 'nonce')}\n\nDo it.`);
     expect(nodes).toHaveLength(3);
     expect(rest.trim()).toBe('Do it.');
-    expect(restore(defuse(content))).toBe(content);
+    expect(isKept(content, defuse(content))).toBe(true);
   });
 
   test.each(names)('the name %j stays within its attribute', (fileName) => {
@@ -49,14 +59,18 @@ describe('the rendering of files', () => {
     expect(nodes[0]?.attributes.match(/[a-z]+="[^"]*"/g)?.map((one) => one.split('=')[0])).toEqual(['id', 'name', 'type', 'size', 'nonce']);
   });
 
-  test('any text can be had back', () => {
+  test('any text is kept, and no two become the same', () => {
+    const texts = new Map<string, string>();
     let state = 7;
     const random = () => (state = (state * 48271) % 2147483647);
     const pieces = ['<', '\\', '/', 'file', 'FILE', ' ', '\u200b', '\uff1c', '\uff0f', '>', 'a', '\u{1f600}', '\u0301', '\n'];
     for (let round = 0; round < 2_000; round += 1) {
       const text = Array.from({ length: random() % 12 }, () => pieces[random() % pieces.length]).join('');
-      expect(restore(defuse(text)), JSON.stringify(text)).toBe(text);
-      expect(() => filesIn(`<file>${defuse(text)}\n</file>`), JSON.stringify(text)).not.toThrow();
+      const made = defuse(text);
+      expect(isKept(text, made), JSON.stringify(text)).toBe(true);
+      expect(texts.get(made) ?? text, JSON.stringify(made)).toBe(text);
+      texts.set(made, text);
+      expect(() => filesIn(`<file>${made}\n</file>`), JSON.stringify(text)).not.toThrow();
     }
   });
 });

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, eventsOf, partsOf, startAi, type World } from './world.ts';
+import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from './world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -36,7 +36,7 @@ describe('retries and fallbacks, whatever the path', () => {
     const more = [{ id: 'nowhere/at-all', provider: 'nowhere', rates: null }, { id: 'acme/unready', provider: 'unset', rates: null }];
     world = await startAi({
       models: provider.modelsFile({ ok: 'ok' }, { providers, models: [...models, ...more] }),
-      resilience: { retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 1_000 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
+      resilience: neverHeldOff,
     });
   });
   afterAll(async () => {

@@ -2,7 +2,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, startAi, userToken, type World } from './world.ts';
+import { errorOf, startAi, userToken, neverHeldOff, type World } from './world.ts';
 
 const key = 'CANARY-9d2e-key';
 const efforts = { efforts: [{ id: 'low', name: 'Low' }], default_effort: 'low' };
@@ -32,7 +32,7 @@ describe('a format that passes through', () => {
     world = await startAi({
       models: JSON.stringify(models),
       env: { THE_KEY: key },
-      resilience: { retry: { firstDelayMs: 1, budgetFloor: 1_000 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
+      resilience: neverHeldOff,
     });
   });
   afterAll(async () => {

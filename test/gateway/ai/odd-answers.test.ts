@@ -2,7 +2,7 @@
 // other names. What the caller is told and charged must be the same on every way that leads to such a provider.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, eventsOf, partsOf, startAi, type World } from './world.ts';
+import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from './world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -46,7 +46,7 @@ beforeAll(async () => {
       models: [...through('passed'), ...through('told'), { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates }, { id: 'passed/speech', provider: 'passed', upstream_model: 'speech-long?mb=40', rates: { speech_character: 10 }, modalities: ['tts'] }, { id: 'gemini/malformed', provider: 'gemini', upstream_model: 'malformed', rates, max_output_tokens: 1_000 }],
     }),
     env: {},
-    resilience: { retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 }, breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 } },
+    resilience: neverHeldOff,
   });
 });
 afterAll(async () => {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { chunkOf, errorOf, eventsOf, partsOf, startAi, type World } from './world.ts';
+import { chunkOf, errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from './world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -35,7 +35,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       // The file names no address: that of the kind is moved by the environment.
       env: { THE_KEY: key, [`${kind.toUpperCase()}_BASE_URL`]: `${provider.url}/` },
       timeouts: { firstByteMs: 1_500, answerMs: 1_500 },
-      resilience: { retry: { firstDelayMs: 1, budgetFloor: 1_000 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
+      resilience: neverHeldOff,
     });
   });
   afterAll(async () => {

@@ -3,7 +3,7 @@
 import { request } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, partsOf, startAi, userToken, adminToken, type World } from './world.ts';
+import { errorOf, partsOf, startAi, userToken, adminToken, neverHeldOff, type World } from './world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -49,7 +49,7 @@ beforeAll(async () => {
     }),
     env: { ACME_API_KEY: 'x' },
     timeouts: { idleMs: 60_000 },
-    resilience: { retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 }, breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 } },
+    resilience: neverHeldOff,
   });
 });
 afterAll(async () => {

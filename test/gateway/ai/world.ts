@@ -14,6 +14,9 @@ import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { createServer } from '../../../src/kernel/http/server.ts';
 
+/** For providers that fail in every test: retries come at once, and no model is ever left alone for it. */
+export const neverHeldOff = { retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 }, breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 } };
+
 export const userToken = 'user-token';
 export const adminToken = 'admin-token';
 export const providerKey = 'CANARY-5b0c7a4e-provider-key';

@@ -59,20 +59,6 @@ export function defuse(text: string): string {
   return result + text.slice(from);
 }
 
-/** What `defuse` was given. */
-export function restore(text: string): string {
-  const { plain, places } = plainForm(text);
-  let result = '';
-  let from = 0;
-  for (const match of plain.matchAll(lookAlike)) {
-    const at = places[match.index] as number;
-    const end = at + characterLength(text, at);
-    result += text.slice(from, end);
-    from = text[end] === '\\' ? end + 1 : end;
-  }
-  return result + text.slice(from);
-}
-
 // What no reader sees.
 const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 

@@ -23,7 +23,7 @@ import { endSpan, runSpan } from '../turn/spans.ts';
 import type { Talks } from '../turn/talks.ts';
 import type { FinishReason, ModelMessage, RunTurn, Turn } from '../turn/turn.ts';
 import { shifted, type StartedRun } from './admission.ts';
-import type { RunKey, Settled, Settlement } from './settlement.ts';
+import { noUsage, type RunKey, type Settled, type Settlement } from './settlement.ts';
 import { moveMessage, steerRun, waitingRuns, type RunRecord, type RunStore } from './store.ts';
 
 /** What is loaded late; see `turn/loop.ts`. */
@@ -51,6 +51,7 @@ export interface RunNeeds {
   registry: PluginRegistry;
   workspace: string;
   limits: { maxSteps: number; toolTimeoutMs: number; modelRetries: number };
+  /** Whether another process may have queued something for a run of this one. */
   hasReplicas: boolean;
   /** Writes the end down; null when the run was no longer this process's, a Problem when it could not be written. */
   settle(run: RunKey, settlement: Settlement, runLog: Log): Promise<Settled | null | Problem>;
@@ -86,7 +87,6 @@ export interface Driven {
 
 // Of what the model takes; beyond it the past is summed up before the next step.
 const fullShare = 0.8;
-const noUsage: RunUsage = { inputTokens: 0, outputTokens: 0 };
 
 interface Writing {
   model: LanguageModelV3;

@@ -10,6 +10,8 @@ import { append, type LogEntry, type SessionChange } from '../log/store.ts';
 import { lockSession, type SessionRecord } from '../store.ts';
 import { moveOn, steeredRuns, waitingRuns, type Holder, type RunRecord } from './store.ts';
 
+export const noUsage: Readonly<RunUsage> = { inputTokens: 0, outputTokens: 0 };
+
 export interface Settlement {
   outcome: RunOutcome;
   usage: RunUsage;
@@ -69,7 +71,7 @@ async function end(unit: Unit, session: SessionRecord, { runId, sessionKey }: Ru
     ...settlement.events,
     ...open.map(({ approvalId, toolCallId }) => ({ type: 'approval.resolved' as const, approvalId, toolCallId, decision: 'denied' as const, decidedBy: 'run', reason: 'The run has ended.' })),
     { type: 'run.settled', ...ending },
-    ...steered.map((steeredId) => ({ type: 'run.settled' as const, runId: steeredId, ...ending, usage: { inputTokens: 0, outputTokens: 0 } })),
+    ...steered.map((steeredId) => ({ type: 'run.settled' as const, runId: steeredId, ...ending, usage: noUsage })),
   ];
   const begun = next ? takeUp(session, next, waiting, rules) : null;
   if (begun) events.push(...begun.events);
@@ -129,7 +131,7 @@ export async function takeOut(unit: Unit, agentId: string, sessionKey: string, r
   const waiting = await waitingRuns(unit, sessionKey);
   const gone = waiting.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
   if (gone.length === 0) return [];
-  const ending = { outcome: reason, usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: reasons[reason] };
+  const ending = { outcome: reason, usage: noUsage, finishReason: null, error: reasons[reason] };
   const rest = waiting.filter((run) => !gone.includes(run));
   const running = session.activeRunId === null ? 0 : 1;
   const events: LogEntry[] = gone.flatMap(({ runId, queueItemId, inputMessageId }): LogEntry[] => [

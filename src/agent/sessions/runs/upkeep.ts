@@ -1,6 +1,6 @@
 // What keeps runs going that nobody looks after: those of a process that is gone are settled, inputs that have waited too
 // long are let go, and a session in which something waits and nothing runs goes on.
-import type { RunUsage, UiMessage } from '../../../contract/agent/types.gen.ts';
+import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { readEvent } from '../events.ts';
@@ -9,7 +9,7 @@ import { readCheckpoints, runEvents } from '../log/store.ts';
 import type { SessionRecord, SessionStore } from '../store.ts';
 import { foldEvents } from '../turn/message.ts';
 import type { StartedRun } from './admission.ts';
-import { settle, takeOut, takeUpQueue, type Settlement, type SettlementRules } from './settlement.ts';
+import { noUsage, settle, takeOut, takeUpQueue, type Settlement, type SettlementRules } from './settlement.ts';
 import type { RunRecord, RunStore } from './store.ts';
 
 export interface UpkeepNeeds {
@@ -50,8 +50,6 @@ export interface Upkeep {
   /** Goes on looking until it is all closing; what is to be waited for then. */
   keep(): Promise<void>[];
 }
-
-const noUsage: RunUsage = { inputTokens: 0, outputTokens: 0 };
 
 export function createUpkeep({ store, runStore, committer, rules, limits, hasReplicas, own, forget, closing, clock, log }: UpkeepNeeds): Upkeep {
   const { agentId, holder: { instanceId } } = rules;
