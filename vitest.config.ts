@@ -10,21 +10,24 @@ const onEmbeddedAlone = [
   'test/agent/{access,variants}.test.ts',
   'test/agent/{programs/*,services/services}.test.ts',
   'test/agent/plugins/{example,mcp,mcp-npm}.test.ts',
-  'test/cli/{commands,completions,models,start,terminal}.test.ts',
+  'test/cli/{call,commands,completions,models,start,terminal}.test.ts',
   'test/deploy/{declaration,failures,render}.test.ts',
 ];
 
-// Starting a world takes a second on a busy machine, and the workers share two cores with a database server.
+// The workers share two cores with a database server, with Chromium and with the programs that tests start. These times
+// only end what hangs: a test that is green never waits for them.
 const shared = {
   setupFiles: ['test/support/setup.ts'],
-  testTimeout: 30_000,
-  hookTimeout: 60_000,
+  testTimeout: 90_000,
+  hookTimeout: 120_000,
+  expect: { poll: { timeout: 30_000 } },
   pool: 'forks' as const,
 };
 
 export default defineConfig({
   test: {
     maxWorkers: 3,
+    teardownTimeout: 60_000,
     projects: [
       {
         test: {

@@ -48,6 +48,10 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     summary: 'Verify that balances, charges and usage agree.',
     load: async () => (await import('./data/ledger.ts')).ledgerCommand,
   },
+  call: {
+    summary: 'Call any operation of a running server by its name in the contract.',
+    load: async () => (await import('./call/call.ts')).callCommand,
+  },
   models: {
     summary: 'Call each configured model provider once and say what is wrong.',
     load: async () => (await import('./checks/models.ts')).modelsCommand,

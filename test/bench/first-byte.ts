@@ -17,7 +17,7 @@ import { startServer } from '../support/postgres-server.ts';
 import { startProvider } from '../support/provider.ts';
 
 const promisedMs = 1;
-const gatewayFile = join(import.meta.dirname, 'first-byte-gateway.ts');
+const gatewayFile = join(import.meta.dirname, 'gateway-process.ts');
 
 const { values: given, positionals: [role, providerAddress = ''] } = parseArgs({
   allowPositionals: true,

@@ -1,4 +1,4 @@
-// The gateway that first-byte.ts measures: as the environment configures it, with a token for the local user on its
+// The gateway that first-byte.ts and gateway-beside.ts measure: as the environment configures it, with a token for the local user on its
 // first line of output. It logs errors alone. With `alone` it is the models' service by itself, without a database, so
 // that what the two add can be told apart.
 import { readFile } from 'node:fs/promises';
