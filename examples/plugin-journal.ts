@@ -17,7 +17,7 @@ export const plugin = definePlugin<{ read: { lines?: number } }>({
       input: { type: 'object', properties: { lines: { type: 'integer', minimum: 1, maximum: 100 } }, additionalProperties: false },
       async run({ lines = 10 }) {
         const text = await readFile(file, 'utf8').catch(() => '');
-        return { entries: text.trimEnd().split('\n').slice(-lines) };
+        return { entries: text.split('\n').filter((line) => line !== '').slice(-lines) };
       },
     },
   },

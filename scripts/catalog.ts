@@ -35,6 +35,8 @@ interface SelectedProvider {
   prices: string;
   parameters: string | null;
   source: string;
+  /** What input that is kept in the cache for an hour costs, as a multiple of plain input; the price package does not say. */
+  hourCacheWrite?: number;
   models: Selected[];
 }
 
@@ -66,6 +68,7 @@ const selection: SelectedProvider[] = [
     },
     prices: 'anthropic',
     parameters: 'anthropic',
+    hourCacheWrite: 2,
     source: 'https://www.anthropic.com/pricing#api',
     models: [
       { name: 'claude-opus-5', title: 'Claude Opus 5', maxOutputTokens: 128_000, inputs: seeing, tags: ['flagship', 'reasoning'] },
@@ -124,7 +127,7 @@ const selection: SelectedProvider[] = [
       // 0.05 dollars at 480 lines and 0.07 at 720: the dearer counts. An image to start from costs apart, so it takes none.
       {
         name: 'grok-imagine-video', title: 'Grok Imagine Video', maxOutputTokens: null, inputs: text, tags: ['fast'], modalities: ['video'],
-        media: { dollars: { video_second: 0.07 }, day: '2026-11-21', description: 'Makes short videos with sound from a text.' },
+        media: { dollars: { video_second: 0.05, video_second_720: 0.07 }, day: '2026-11-21', description: 'Makes short videos with sound from a text.' },
       },
     ],
   },
@@ -185,6 +188,11 @@ function ratesOf(prices: ModelPrice[]): { rates: Rates; tiers: { above_input_tok
   return { rates, tiers: [...tiers].sort(([a], [b]) => a - b).map(([start, tier]) => ({ above_input_tokens: start, rates: tier })) };
 }
 
+function withHour(rates: Rates, { hourCacheWrite }: SelectedProvider): Rates {
+  const { input } = rates;
+  return hourCacheWrite === undefined || input === undefined ? rates : { ...rates, cache_write_1h: input * hourCacheWrite };
+}
+
 /** A parameter of the package, which types each of its thousands of values as a literal of its own. */
 interface EnumParameter {
   path: string;
@@ -235,8 +243,8 @@ function modelOf(provider: SelectedProvider, selected: Selected, day: string): o
     context_window: info.context_window ?? selected.contextWindow ?? null,
     max_output_tokens: selected.maxOutputTokens,
     inputs: selected.inputs,
-    rates,
-    ...(tiers.length === 0 ? {} : { tiers }),
+    rates: withHour(rates, provider),
+    ...(tiers.length === 0 ? {} : { tiers: tiers.map((tier) => ({ ...tier, rates: withHour(tier.rates, provider) })) }),
     ...(reasoning === undefined ? {} : { reasoning }),
     ...(selected.fallbacks === undefined ? {} : { fallbacks: selected.fallbacks }),
   };

@@ -37,6 +37,12 @@ function portOf({ deployment }: Declaration): number {
   return deployment.port === undefined || deployment.port === 0 ? defaultPort : deployment.port;
 }
 
+/** What outlives the container: the gateway's own data, and the storage that the project declares, where it looks for it. */
+function volumesOf({ deployment }: Declaration): { name: string; path: string }[] {
+  const storage = { name: 'storage', path: '/city/.townhall/storage' };
+  return [{ name: 'data', path: '/data' }, ...(deployment.resources.storage === undefined ? [] : [storage])];
+}
+
 function dockerfilePath({ directory, folder }: RenderFacts): string {
   return posix.join(relative(directory, folder), 'Dockerfile');
 }
@@ -44,17 +50,19 @@ function dockerfilePath({ directory, folder }: RenderFacts): string {
 function dockerfile(facts: RenderFacts): string {
   const { declaration, version } = facts;
   const port = portOf(declaration);
+  const volumes = volumesOf(declaration).map(({ path }) => path).join(' ');
   return `# ${mark}
 # Build it from the project's folder: docker build -f ${dockerfilePath(facts)} -t ${declaration.name.toLowerCase()} .
 FROM node:24-bookworm-slim
 RUN npm install --global townhall@${version} && npm cache clean --force
 WORKDIR /city
 COPY --chown=node:node . /city
-RUN mkdir -p /data && chown node:node /data
+RUN if [ -f package-lock.json ]; then npm ci --omit=dev; else npm install --omit=dev; fi && npm cache clean --force
+RUN mkdir -p ${volumes} && chown node:node ${volumes}
 USER node
 ENV HOST=0.0.0.0 PORT=${port} DATABASE_PATH=/data/townhall.db STORAGE_PATH=/data/media JOURNAL_PATH=/data/journal
 EXPOSE ${port}
-VOLUME /data
+VOLUME ${volumes}
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["node", "-e", "fetch('http://127.0.0.1:${port}/ready').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
 CMD ["townhall", "gateway", "--project", "/city"]
@@ -85,7 +93,7 @@ function compose(facts: RenderFacts): string {
     `      - "${port}:${port}"`,
     ...(environment.length === 0 ? [] : ['    environment:', ...environment]),
     '    volumes:',
-    '      - data:/data',
+    ...volumesOf(declaration).map(({ name, path }) => `      - ${name}:${path}`),
     ...(database?.type === 'postgres'
       ? [
           '    depends_on:',
@@ -108,7 +116,7 @@ function compose(facts: RenderFacts): string {
         ]
       : []),
     'volumes:',
-    '  data: {}',
+    ...volumesOf(declaration).map(({ name }) => `  ${name}: {}`),
     ...(database?.type === 'postgres' ? ['  database: {}'] : []),
   ];
   return `${lines.join('\n')}\n`;

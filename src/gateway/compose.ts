@@ -379,8 +379,13 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
 
   if (config.adminId !== undefined && config.adminPassword !== undefined) {
     seams.redactor.hold(config.adminPassword);
-    // On a database that has an administrator the two settings are leftovers, not an error.
-    if (!(await adminService.exists())) await adminService.setup(config.adminId, config.adminPassword);
+    // On a database that has an administrator the two settings are leftovers, not an error; also where another gateway
+    // that starts in this moment has made it.
+    if (!(await adminService.exists())) {
+      await adminService.setup(config.adminId, config.adminPassword).catch((error: unknown) => {
+        if (!(error instanceof Problem && error.kind === 'conflict')) throw error;
+      });
+    }
   }
   if (isLocalEdition) await bureauService.ensureLocal(`http://127.0.0.1:${config.port || 43127}`);
 

@@ -1,5 +1,5 @@
 // `townhall models check`: what it says of providers that are well, ill, and not configured, beside a server and without.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -73,6 +73,15 @@ describe('townhall models check', () => {
     expect(run.screen()).toContain('acme is well');
     server.process.kill('SIGTERM');
     await server.ended;
+  });
+
+  test('needs no database before the first start, and makes none', async () => {
+    await declare({ acme: 'ok' });
+    const empty = await mkdtemp(join(folder, 'empty-'));
+    const run = townhall(['models', 'check'], { cwd: empty, env: { HOME: folder, TMPDIR: empty, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key } });
+    expect(await run.ended, run.screen()).toBe(0);
+    expect(run.screen()).toContain('acme is well');
+    expect(await readdir(empty)).toEqual([]);
   });
 
   test('refuses with 2 what it does not know', async () => {

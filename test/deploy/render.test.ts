@@ -57,6 +57,15 @@ describe('rendered files', () => {
     expect(JSON.parse(health)).toEqual(['node', '-e', expect.stringContaining('127.0.0.1:8080/ready')]);
   });
 
+  test('the image has the packages of the project, and the declared storage outlives its containers', () => {
+    const files = rendered({ storage: { type: 'directory', binding: 'files', name: 'notes-files', public_url_prefix: 'https://files.notes.example.test' } });
+    const lines = (files['Dockerfile'] ?? '').split('\n');
+    expect(lines.findIndex((line) => line.includes('npm ci --omit=dev'))).toBeGreaterThan(lines.findIndex((line) => line.startsWith('COPY ')));
+    expect(lines).toContain('VOLUME /data /city/.townhall/storage');
+    expect(lines).toContain('RUN mkdir -p /data /city/.townhall/storage && chown node:node /data /city/.townhall/storage');
+    expect(parse(files['compose.yaml'] ?? '')).toMatchObject({ services: { city: { volumes: ['data:/data', 'storage:/city/.townhall/storage'] } }, volumes: { data: {}, storage: {} } });
+  });
+
   test.skipIf(!hasSystemd)('the unit passes the checks of systemd', async () => {
     const path = join(folder, 'notes.service');
     const program = join(folder, 'program');

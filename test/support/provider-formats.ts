@@ -143,8 +143,11 @@ function contentEvents({ script }: ForeignScene): string[] | undefined {
 
 function response({ script, asked }: ForeignScene): object | undefined {
   const output = script === 'tools' ? [{ type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'get_weather', arguments: JSON.stringify(toolInput), status: 'completed' }] : [outputMessage('completed', 'Hello from the provider.')];
+  if (script === 'reasoning') return responseObject(asked, 'completed', [summarized, ...output]);
   return script === 'ok' || script === 'tools' ? responseObject(asked, 'completed', output) : undefined;
 }
+
+const summarized = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Let me think.' }] };
 
 function outputMessage(status: string, text: string): object {
   return { type: 'message', id: 'msg_1', role: 'assistant', status, content: text === '' ? [] : [{ type: 'output_text', text, annotations: [], logprobs: [] }] };
@@ -189,6 +192,20 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
         frame({ type: 'response.output_item.done', output_index: 0, item: search }),
         ...said,
         frame({ type: 'response.output_text.annotation.added', ...place, annotation_index: 0, annotation }),
+        ...ended,
+      ];
+    }
+    case 'reasoning': {
+      const [created = '', ...said] = begun;
+      const at = { item_id: 'rs_1', output_index: 0 };
+      return [
+        created,
+        frame({ type: 'response.output_item.added', output_index: 0, item: { ...summarized, summary: [] } }),
+        frame({ type: 'response.reasoning_summary_part.added', ...at, summary_index: 0, part: { type: 'summary_text', text: '' } }),
+        frame({ type: 'response.reasoning_summary_text.delta', ...at, summary_index: 0, delta: 'Let me think.' }),
+        frame({ type: 'response.reasoning_summary_part.done', ...at, summary_index: 0, part: summarized.summary[0] }),
+        frame({ type: 'response.output_item.done', output_index: 0, item: summarized }),
+        ...said,
         ...ended,
       ];
     }

@@ -139,7 +139,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
       if (last === undefined) throw new Error('The provider was not called.');
       return last;
     },
-    until(holds, deadlineMs = 5_000) {
+    until(holds, deadlineMs = 30_000) {
       return new Promise((resolve, reject) => {
         const timer = setTimeout(() => settle(() => reject(new Error('The provider did not see in time what was waited for.'))), deadlineMs);
         const settle = (act: () => void) => {

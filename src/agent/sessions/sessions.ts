@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import { id as makeId } from '../../kernel/ids.ts';
 import { requireStorable } from '../../kernel/contract/metadata.ts';
-import { decodeCursor, isText, isTimeAndId, limitOf, page } from '../../kernel/contract/page.ts';
+import { decodeCursor, encodeCursor, isText, isTimeAndId, limitOf, page } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Service } from '../service.ts';
@@ -15,7 +15,7 @@ import { readEvent, type SessionEvent } from './events.ts';
 import { createExecute, type ChatQueue } from './execute.ts';
 import { findForkPoint, makeFork } from './fork.ts';
 import type { Heads } from './runs/heads.ts';
-import { estimateTokens, readTalk } from './turn/history.ts';
+import { estimateTokens } from './turn/history.ts';
 import type { Inputs } from './inputs.ts';
 import { hashOf, systemSections } from './turn/instructions.ts';
 import type { Bus } from './log/bus.ts';
@@ -151,8 +151,8 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const session = await require(path.sessionId);
         const limit = limitOf(query);
         const after = query.cursor === undefined ? 0 : readSeq(query.cursor);
-        const found = await events.messages(segmentsOf(session), after, limit + 1);
-        const { items, next_cursor: nextCursor } = page(found, limit, ({ seq }) => String(seq));
+        const { events: items, hasMore } = await events.messages(segmentsOf(session), after, limit);
+        const nextCursor = hasMore ? encodeCursor(String(items.at(-1)?.seq)) : null;
         // From before the message that is being written, of which nothing is in the items.
         const begun = session.activeRunId === null ? undefined : await events.openMessage(session.key, session.activeRunId);
         return { status: 200, body: { items: items.map((event) => (readEvent(event) as Extract<SessionEvent, { type: 'message.completed' }>).message), nextCursor, seq: begun === undefined ? session.headSeq : begun - 1 } };
@@ -160,7 +160,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 
       'sessions.getSystem': async ({ path }) => {
         const session = await require(path.sessionId);
-        const talk = readTalk(await events.talk(segmentsOf(session), 0));
+        const talk = await needs.talks.read(session, session.headSeq, null);
         const summary = talk.summary === null ? [] : [{ id: 'compaction', title: 'The conversation before', source: 'compaction', text: talk.summary }];
         const sections = [...systemSections(needs.name, needs.registry, session), ...summary].map((section) => ({ ...section, hash: hashOf(section.text), tokens: estimateTokens(section.text) }));
         const tools = needs.registry.tools.map(({ name, plugin, action, definition }) => {
@@ -238,9 +238,9 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const session = await require(path.sessionId);
         const limit = limitOf(query);
         const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isText);
-        const rows = await needs.approvalStore.list(session.key, { limit: limit + 1, ...(query.status === undefined ? {} : { status: query.status }), ...(after === undefined ? {} : { after }) });
-        const { items, next_cursor: nextCursor } = page(rows, limit, ({ approvalId }) => approvalId);
-        return { status: 200, body: { items: items.map((approval) => toApproval(approval, session.id)), nextCursor } };
+        const { approvals, hasMore } = await needs.approvalStore.list(session.key, { limit, ...(query.status === undefined ? {} : { status: query.status }), ...(after === undefined ? {} : { after }) });
+        const nextCursor = hasMore ? encodeCursor(approvals.at(-1)?.approvalId ?? null) : null;
+        return { status: 200, body: { items: approvals.map((approval) => toApproval(approval, session.id)), nextCursor } };
       },
 
       'sessions.decideApproval': async ({ path, body, identity }) => {

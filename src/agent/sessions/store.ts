@@ -307,8 +307,11 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
       return row && sessionOf(row);
     },
     async list({ agentId, limit, before, kind, status, archived }) {
+      // Of all but the instructions, which may be long and are not shown.
       const rows = await sql<SessionRow[]>`
-        select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
+        select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model, own.reasoning_effort, null as system, own.metadata, own.attended, own.chat_id,
+          own.parent_id, own.fork_seq, own.fork_message_id, own.lineage, own.head_seq, own.active_run_id, own.queue_length, own.pending_approvals, own.message_count,
+          own.input_tokens, own.output_tokens, own.created_at, own.updated_at, own.archived_at, parent.public_id as parent_public_id from agent.sessions_sessions own
         left join agent.sessions_sessions parent on parent.session_id = own.parent_id
         where own.agent_id = ${agentId} and own.deleted_at is null
           and (${kind ?? null}::text is null or own.kind = ${kind ?? null})

@@ -1,12 +1,16 @@
 // `townhall models check`: calls each configured provider once and says what is wrong. A running local edition does it
 // itself, asked through the control socket, since it alone can read the keys that are stored; otherwise the command
-// opens the database.
+// opens the database, where there is one.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { ProviderCheck } from '../../gateway/ai/index.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { gatewayConfigHere, hereHelp } from '../data/here.ts';
+import { gatewayPlace, hasDatabase } from '../data/place.ts';
 import { askRunning, withGateway } from '../running-server.ts';
 
 export const modelsCommand: Command = {
@@ -47,5 +51,15 @@ function linesOf(checks: readonly ProviderCheck[]): string[] {
 }
 
 function check(config: GatewayConfig, { env }: CommandInput): Promise<ProviderCheck[]> {
-  return askRunning(config, { name: 'models.check', input: null }, () => withGateway(config, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders()));
+  return askRunning(config, { name: 'models.check', input: null }, async () => {
+    const checkOver = (over: GatewayConfig) => withGateway(over, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders());
+    if (hasDatabase(gatewayPlace(config))) return checkOver(config);
+    // Before the first start nothing is stored, and a look leaves nothing behind.
+    const folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
+    try {
+      return await checkOver({ ...config, databasePath: folder });
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
 }

@@ -15,12 +15,13 @@ import type { Service } from '../service.ts';
 import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } from './attempts.ts';
 import { openCatalog, viewOf, type CatalogModel } from './catalog/catalog.ts';
 import * as chatFormat from './wires/chat-format.ts';
+import { leftOut } from './wires/chat-unsaid.ts';
 import { createForeignCalls, creditsHeader, type ForeignCall, type ForeignReply, requireFormat } from './wires/foreign-calls.ts';
 import { curatedModels } from './catalog/curated.ts';
 import * as format from './wires/foreign-format.ts';
 import { checkChatInputs, checkPromptInputs } from './wires/inputs.ts';
 import { type Demand, requirePrice } from './metering/bound.ts';
-import { sizeOf } from './metering/measure.ts';
+import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { createMetering, type Meter } from './metering/meter.ts';
 import { meterAnswer, meteredParts } from './metering/metered-parts.ts';
 import { sentLimit } from './wires/passthrough.ts';
@@ -127,7 +128,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     return {
       version: headers['ai-language-model-specification-version'] ?? '3',
       hub,
-      meter: meterOf(call, action, { size: sizeOf(body), hasTools: (body.tools?.length ?? 0) > 0, limit, limitMember: 'maxOutputTokens' }),
+      meter: meterOf(call, action, { size: sizeOf(body), hasTools: (body.tools?.length ?? 0) > 0, isKeptLong: isKeptLong(body), limit, limitMember: 'maxOutputTokens' }),
       task: {
         chain: catalog.chain(viewOf(identity), modelNamed(body, headers['ai-language-model-id']), 'stream'),
         signal,
@@ -187,8 +188,8 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
   function translated(call: ChatCall, model: CatalogModel, { effort, meter }: { effort: string | undefined; meter: Meter }): (firstMs: number) => Promise<ChatReply> {
     const { body, signal } = call;
-    const hub = chatFormat.callOf(body, effort, signal);
-    const unsaid = chatFormat.leftOut(body);
+    const hub = chatFormat.callOf(body, { provider: model.by, effort, signal });
+    const unsaid = leftOut(body);
     const options = { modelId: model.id, completionId: id('chatcmpl').replace('_', '-'), createdSeconds: Math.floor(clock.now().getTime() / 1000) };
     return async (firstMs) => {
       let warnings: readonly Warning[] = [];
@@ -239,8 +240,10 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
   }
 
-  const message = (call: Call<Operations['ai.createMessage'], Identity>) =>
-    passed(format.messages, call, { effort: call.body.output_config?.effort, formatHeaders: messageHeaders(call.headers) });
+  const message = async (call: Call<Operations['ai.createMessage'], Identity>) => {
+    refuseAccounts(call.request.headers);
+    return passed(format.messages, call, { effort: call.body.output_config?.effort, formatHeaders: messageHeaders(call.headers) });
+  };
 
   return {
     name: 'ai',
@@ -383,6 +386,7 @@ function foreignDemand(body: ForeignCall['body'], wanted: format.ForeignFormat, 
   return {
     size: sizeOf(body),
     hasTools: Array.isArray(tools) && tools.length > 0,
+    isKeptLong: wanted.name === 'messages' && isKeptLong(body),
     limit: model && sentLimit(body, model, wanted),
     limitMember: model?.by.output_limit_member ?? wanted.limits[0],
     // The contract bounds it there; no other format has it.
@@ -409,6 +413,13 @@ function modelNamed(body: StreamRequest, header: string | undefined): string {
 function refuseBackground({ background }: ResponseRequest): void {
   if (background !== true) return;
   throw new Problem('impossible', 'unsupported_by_model', 'Answers in the background are not supported; leave background out.', { param: 'background' });
+}
+
+// They say who answers for a call at the provider, and that is whose key is configured.
+function refuseAccounts(headers: Readonly<Record<string, unknown>>): void {
+  const named = ['anthropic-workspace-id', 'anthropic-user-profile-id'].find((name) => headers[name] !== undefined);
+  if (named === undefined) return;
+  throw new Problem('bad_request', 'invalid_request', `The header ${named} is refused: accounts at providers are configured on the server.`, { param: named });
 }
 
 function messageHeaders(headers: Call<Operations['ai.createMessage'], Identity>['headers']): Record<string, string> {

@@ -17,7 +17,7 @@ import { requirePrice } from './metering/bound.ts';
 import type { Alongside, Meter, Metering } from './metering/meter.ts';
 import { dearest, noTokens, priceOf, type Units } from './metering/price.ts';
 import type { Modality } from './catalog/models-file.ts';
-import type { Rates } from './catalog/price.ts';
+import { filmLines, type Rates } from './catalog/price.ts';
 import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from './providers/openai-media.ts';
 import type { ProviderModels } from './provider-models.ts';
 import type { LocalMedia } from './providers/local/media.ts';
@@ -25,7 +25,7 @@ import { orderedVideoModel, type VideoLimits } from './providers/video/ordered.t
 import { maxAnswerBytes, readAll } from './upstream/client.ts';
 import { audioSeconds } from './media/duration.ts';
 import type { Links } from './media/links.ts';
-import { readSize, type Fetched, type ImageCall, type ImageModel, type InputFile, type Made, type Measured, type OrderedVideoModel, type SpeechFormat, type SpeechModel, type TranscriptionModel, type VideoCall, type VideoModel } from './media/model.ts';
+import { readSize, type Fetched, type ImageCall, type ImageModel, type InputFile, type Made, type Measured, type OrderedVideoModel, type Size, type SpeechFormat, type SpeechModel, type TranscriptionModel, type VideoCall, type VideoModel } from './media/model.ts';
 import { examinePicture } from './media/picture.ts';
 
 export interface MediaNeeds {
@@ -76,14 +76,14 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   }
 
   /** What is asked for, of the model or one of its fallbacks; what they cannot do is tried on none of them. */
-  function taskOf<T>(view: View, modelId: string, modality: Modality, { signal, fits = () => {}, call }: { signal: AbortSignal; fits?: (model: CatalogModel) => void; call: (model: CatalogModel, firstMs: number) => Promise<T> }): Task<T> {
+  function taskOf<T>(view: View, modelId: string, modality: keyof typeof ratesOf, { signal, fits = () => {}, call }: { signal: AbortSignal; fits?: (model: CatalogModel) => void; call: (model: CatalogModel, firstMs: number) => Promise<T> }): Task<T> {
     const chain = catalog.chain(view, modelId, modality);
     return {
       chain,
       signal,
       deadlineMs: answerMs,
       fits(model) {
-        requirePrice(model, [rateOf[modality] ?? 'input']);
+        requirePrice(model, ratesOf[modality]);
         fits(model);
       },
       effort: () => undefined,
@@ -102,10 +102,10 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   /** Tells what the work costs when it is measured, on the model that did it. */
   function bills({ kind, request, costs }: Asked, model: CatalogModel, startedMs: number): void {
     costs((made): Bill => {
-      const units = unitsMade(kind, request, made);
+      const { videoLines, ...units } = unitsMade(kind, request, made);
       const durationMs = Math.round(clock.monotonicMs() - startedMs);
       const facts = { action: kind === 'image' ? 'image/create' : 'video', model: model.id, provider: model.provider, tokens: noTokens, units, outcome: 'completed' as const, estimated: false, ttftMs: null, durationMs };
-      return { credits: priceOf(model, { tokens: noTokens, units }), facts };
+      return { credits: priceOf(model, { tokens: noTokens, units: { ...units, videoLines } }), facts };
     });
   }
 
@@ -182,7 +182,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     'ai.createImage': async (call) => {
       const { identity, body } = call;
       requireFit(catalog.chain(viewOf(identity), body.model, 'image'), (model) => {
-        requirePrice(model, ['image']);
+        requirePrice(model, ratesOf.image);
         checkImage(model, imageCall(body));
       });
       return accept('image', call, body);
@@ -199,7 +199,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
         return { status: 200, body: videoJob(await (body.cancel === true ? jobs.cancel(address) : jobs.find(address))) };
       }
       requireFit(catalog.chain(viewOf(identity), body.model, 'video'), (model) => {
-        requirePrice(model, ['video_second']);
+        requirePrice(model, ratesOf.video);
         checkVideo(model, videoCall(body));
       });
       return accept('video', call, body);
@@ -419,8 +419,13 @@ function kept(call: Sounding, body: unknown): Alongside | undefined {
   return call.headers['idempotency-key'] === undefined ? undefined : (tx) => call.remember(tx, { status: 200, body });
 }
 
-/** The rate that a kind of call is priced by. */
-const rateOf: Partial<Record<Modality, keyof Rates>> = { image: 'image', video: 'video_second', tts: 'speech_character', asr: 'audio_second' };
+/** The rates that a kind of call can be priced by. */
+const ratesOf = {
+  image: ['image'],
+  video: ['video_second', ...filmLines.map((lines) => `video_second_${lines}` as const)],
+  tts: ['speech_character'],
+  asr: ['audio_second'],
+} as const satisfies Partial<Record<Modality, readonly (keyof Rates)[]>>;
 
 // No codec in use for speech spends less; the usual ones spend far more.
 const slowestBytesPerSecond = 750;
@@ -430,17 +435,23 @@ const beyondBelief = 8;
 const usualVideoSeconds = 10;
 
 function unitsAsked(kind: JobKind, request: JobRequest): Units {
-  const { n, duration_seconds: seconds } = request as { n?: number; duration_seconds?: number };
-  return kind === 'image' ? { image: n ?? 1 } : { videoSecond: seconds ?? usualVideoSeconds };
+  const { n, duration_seconds: seconds, size } = request as { n?: number; duration_seconds?: number; size?: string };
+  return kind === 'image' ? { image: n ?? 1 } : { videoSecond: seconds ?? usualVideoSeconds, videoLines: size === undefined ? undefined : linesOf(readSize(size)) };
 }
 
-/** What was made; pictures that nobody asked for are a present, and so is what a film is longer than it should be. */
+/** What was made; pictures that nobody asked for are a present, and so is what a film is longer or larger than it should be. */
 function unitsMade(kind: JobKind, request: JobRequest, made: readonly Measured[]): Units {
   const asked = unitsAsked(kind, request);
   if (kind === 'image') return { image: Math.min(made.length, asked.image ?? 1) };
   const { duration_seconds: limit = Number.POSITIVE_INFINITY } = request as { duration_seconds?: number };
+  const videoLines = Math.min(Math.max(...made.map(linesOf)), asked.videoLines ?? Number.POSITIVE_INFINITY);
   // A film that does not tell how long it is counts as long as it was asked for.
-  return { videoSecond: made.reduce((sum, { durationSeconds }) => sum + Math.min(durationSeconds ?? asked.videoSecond ?? 0, limit), 0) };
+  return { videoLines, videoSecond: made.reduce((sum, { durationSeconds }) => sum + Math.min(durationSeconds ?? asked.videoSecond ?? 0, limit), 0) };
+}
+
+// Films are called by their shorter side, however they stand.
+function linesOf({ width, height }: Size): number {
+  return Math.min(width, height);
 }
 
 type Sound = TranscribeAudioRequest | (Omit<TranscribeAudioForm, 'file'> & { file: UploadedFile });

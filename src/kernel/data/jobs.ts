@@ -227,9 +227,14 @@ function oneByOne(sql: Sql): ExecuteSql {
 
 function executor(sql: Sql): ExecuteSql {
   return async (text, values = []) => {
-    // pg-boss makes most JSON itself, and postgres.js would do it once more for a parameter of a json type.
-    const statement = text.replaceAll(/(\$\d+)::(jsonb?)\b/g, '$1::text::$2');
-    const parameters = values.map((value) => (isPlainObject(value) ? JSON.stringify(value) : value));
+    // pg-boss makes most JSON itself, and postgres.js would do it once more for a parameter of a json type. What goes
+    // into a json column without a cast, as a schedule's data and options, is an object: that is left to postgres.js.
+    const asText = new Set<number>();
+    const statement = text.replaceAll(/\$(\d+)::(jsonb?)\b/g, (_, place: string, type: string) => {
+      asText.add(Number(place));
+      return `$${place}::text::${type}`;
+    });
+    const parameters = values.map((value, index) => (asText.has(index + 1) && isPlainObject(value) ? JSON.stringify(value) : value));
     const result = await sql.unsafe<Record<string, unknown>[]>(statement, parameters as never[]);
     // Several statements in one text give a list of results.
     const rows = result.some((row) => Array.isArray(row)) ? (result as unknown as Record<string, unknown>[][]).flat() : [...result];

@@ -79,7 +79,7 @@ export function createDrain({ http, doors, visits, fresh, lastWordsMs }: DrainOp
     const destroy = setTimeout(() => http.closeAllConnections(), drainMs + lastWordsMs);
     let lingering: NodeJS.Timeout | undefined;
     const lingered = new Promise<void>((resolve) => (lingering = setTimeout(resolve, Math.min(lingerMs, drainMs))));
-    if (lingerMs > 0) await Promise.race([closed, lingered]);
+    if (lingerMs > 0) await Promise.race([closed, lingered.then(onceRead)]);
     clearTimeout(lingering);
     if (lingerMs === 0) refuse();
     closesIdle = true;
@@ -100,13 +100,19 @@ export function createDrain({ http, doors, visits, fresh, lastWordsMs }: DrainOp
     answerEnded() {
       if (!leaving) return;
       resting += 1;
-      setTimeout(() => {
+      const rested = (): void => {
         resting -= 1;
         closeIdle();
-      }, graceMs);
+      };
+      setTimeout(() => void onceRead().then(rested), graceMs);
     },
     close: (options = {}) => (closing ??= close(options)),
   };
+}
+
+/** Resolves once what lies in the sockets was read; after a pause of the process its timers come before that. */
+function onceRead(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 function draining(): Problem {

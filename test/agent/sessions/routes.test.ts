@@ -1,5 +1,7 @@
 // The routes of sessions through the typed client: records, prompts, the queue, forks, cancelling, and what they refuse.
+import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { eventStore } from '../../../src/agent/sessions/log/store.ts';
 import { calls, says } from '../../support/scripted-gateway.ts';
 import { collect, held, openWorld, rawGet, seqs, type World } from '../../support/session-world.ts';
 
@@ -34,6 +36,52 @@ describe('sessions', () => {
     await client.sessions.remove({ sessionId: 'first' });
     await expect(client.sessions.get({ sessionId: 'first' })).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
     expect(await client.sessions.create({ id: 'first' })).toMatchObject({ title: null, headSeq: 1 });
+  });
+
+  test('give large messages and large questions in pages that end early and lead on, and tell all of them to a follower', async () => {
+    const { client, sql, name } = await world.start();
+    const first = held();
+    world.gateway.answer(() => first.answer);
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+    await first.asked;
+    // The first two are stored in a hundredth of their length.
+    const texts = ['a'.repeat(3_000_000), 'b'.repeat(3_000_000), randomBytes(1_500_000).toString('hex')];
+    for (const text of texts) await client.sessions.prompt({ sessionId: 's', text });
+    const pages: number[][] = [];
+    for (let cursor: string | null | undefined; cursor !== null; ) {
+      const { items, nextCursor } = await client.sessions.listMessages({ sessionId: 's', limit: 500, ...(cursor === undefined ? {} : { cursor }) });
+      pages.push(items.map(({ parts }) => (parts[0] as { text: string }).text.length));
+      cursor = nextCursor;
+    }
+    expect(pages).toEqual([[6, 3_000_000, 3_000_000], [3_000_000]]);
+
+    const { headSeq } = await client.sessions.get({ sessionId: 's' });
+    const [session] = await sql<{ session_id: string }[]>`select session_id from agent.sessions_sessions join agent.tokens_agents using (agent_id) where public_id = 's' and name = ${name}`;
+    const { session_id: sessionKey } = session as { session_id: string };
+    const store = eventStore({ sql });
+    const read: number[] = [];
+    for (let after = 0; after < headSeq; ) {
+      const page = await store.read([{ sessionKey, upTo: headSeq }], after, 1_000);
+      expect(page.slice(0, -1).reduce((bytes, { json }) => bytes + json.length, 0)).toBeLessThan(2 ** 20);
+      read.push(...page.map(({ seq }) => seq));
+      after = page.at(-1)?.seq ?? Number.NaN;
+    }
+    const told = await collect(client.sessions.follow({ sessionId: 's' }), (event) => 'seq' in event && event.seq === headSeq);
+    expect(read).toEqual(Array.from({ length: headSeq }, (_, index) => index + 1));
+    expect(seqs(told)).toEqual(read);
+
+    for (const place of [1, 2, 3, 4]) {
+      await sql`
+        insert into agent.sessions_approvals (approval_id, session_id, run_id, tool_call_id, tool_name, input, status)
+        values (${`apr_${place}`}, ${sessionKey}, 'run_x', 'call_x', 'files_write', ${JSON.stringify({ content: randomBytes(300_000).toString('hex') })}::text::jsonb, 'denied')`;
+    }
+    const questions = await client.sessions.listApprovals({ sessionId: 's', limit: 4 });
+    const more = await client.sessions.listApprovals({ sessionId: 's', limit: 4, cursor: questions.nextCursor as string });
+    expect([...questions.items, ...more.items].map(({ approvalId }) => approvalId)).toEqual(['apr_1', 'apr_2', 'apr_3', 'apr_4']);
+    expect([questions.items.length < 4, more.nextCursor]).toEqual([true, null]);
+    expect(await client.sessions.listApprovals({ sessionId: 's', limit: 1 })).toMatchObject({ items: [{ approvalId: 'apr_1' }], nextCursor: expect.any(String) });
+    first.end();
   });
 
   test('of one agent are nobody else’s, also under the same id', async () => {
@@ -204,7 +252,7 @@ describe('sessions', () => {
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
     await first.asked;
     first.say('Half of it');
-    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || event.type === 'part.snapshot');
+    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''));
     expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({ sessionId: 's', cancelled: [run.runId] });
     await first.gone;
     expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({ sessionId: 's', cancelled: [] });
@@ -264,7 +312,7 @@ describe('sessions', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
     await first.asked;
     first.say('Once upon');
-    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || event.type === 'part.snapshot');
+    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''));
     const fork = await client.sessions.fork({ sessionId: 's' });
     if ('dryRun' in fork) throw new Error('No fork was made.');
     expect(fork).toMatchObject({ status: 'idle', queueLength: 0 });

@@ -33,7 +33,7 @@ const example = {
       max_output_tokens: 8192,
       inputs: ['text', 'image'],
       idle_timeout_s: 60,
-      rates: { input: 150000, cached_input: 15000, cache_write: 187500, output: 600000, reasoning: 600000, image: 40000, video_second: 100000, speech_character: 15, audio_second: 100 },
+      rates: { input: 150000, cached_input: 15000, cache_write: 187500, cache_write_1h: 300000, output: 600000, reasoning: 600000, image: 40000, video_second: 100000, video_second_1080: 250000, speech_character: 15, audio_second: 100 },
       tiers: [{ above_input_tokens: 200000, rates: { input: 300000, output: 900000 } }],
       reasoning: { efforts: [{ id: 'low', name: 'Low' }, { id: 'high', name: 'High' }], default_effort: 'low' },
       fallbacks: ['acme/slow'],
@@ -82,10 +82,12 @@ describe('ai.listModels', () => {
       '150 credits per 1K input tokens',
       '15 credits per 1K cached input tokens',
       '187.5 credits per 1K input tokens written to the cache',
+      '300 credits per 1K input tokens written to the cache for an hour',
       '600 credits per 1K output tokens',
       '600 credits per 1K reasoning tokens',
       '40000 credits per image',
       '100000 credits per second of video',
+      '250000 credits per second of video of 1080 lines or more',
       '15 credits per character of speech',
       '100 credits per second of audio',
       '300 credits per 1K input tokens in calls above 200000 input tokens',
@@ -171,16 +173,16 @@ describe('MODELS_FILE', () => {
     try {
       const only = (id: string) => JSON.stringify({ providers: [{ id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }], models: [{ id, provider: 'home', rates: null }] });
       await writeFile(world.modelsFile, only('home/new'));
-      await expect.poll(() => ids(world), { timeout: 5_000 }).toEqual(['home/new']);
+      await expect.poll(() => ids(world)).toEqual(['home/new']);
 
       await writeFile(world.modelsFile, '{"models":[{"id":"x"}]}');
-      await expect.poll(() => world.logged.some((line) => line.includes('models file refused') && line.includes('models[0].provider')), { timeout: 5_000 }).toBe(true);
+      await expect.poll(() => world.logged.some((line) => line.includes('models file refused') && line.includes('models[0].provider'))).toBe(true);
       expect(await ids(world)).toEqual(['home/new']);
 
       // As editors and deployments do it: a new file over the old one.
       await writeFile(`${world.modelsFile}.next`, only('home/newest'));
       await rename(`${world.modelsFile}.next`, world.modelsFile);
-      await expect.poll(() => ids(world), { timeout: 5_000 }).toEqual(['home/newest']);
+      await expect.poll(() => ids(world)).toEqual(['home/newest']);
     } finally {
       await world.close();
     }

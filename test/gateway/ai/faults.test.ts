@@ -68,7 +68,8 @@ describe('whatever a provider does, the caller gets a true end', () => {
     };
     world = await startAi({
       models: provider.modelsFile({ ...named, ...more }, nobody),
-      timeouts: { connectMs: 1000, firstByteMs: 400, answerMs: 400, idleMs: 300, streamMs: 1200 },
+      // Long enough for an honest answer on a busy machine.
+      timeouts: { connectMs: 5_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 1_500, streamMs: 6_000 },
       // Each script is called several times here; what it comes to is the matter, not that it has been too much.
       resilience: { retry: { firstDelayMs: 10, budgetFloor: 10_000 }, breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 } },
     });
@@ -172,7 +173,7 @@ describe('whatever a provider does, the caller gets a true end', () => {
         const text = await response.text();
         expect((response.headers.get('x-townhall-attempts') ?? '').split(', ').length).toBeLessThanOrEqual(3);
         // The longest is that of a whole stream; other tests share the machine, so it has some seconds more.
-        expect(performance.now() - startedMs).toBeLessThan(deadlines.streamMs + 5_000);
+        expect(performance.now() - startedMs).toBeLessThan(deadlines.streamMs + 12_000);
         if (response.status === 200 && path.endsWith('completions')) expect(text.includes('data: [DONE]')).toBe(!text.includes('{"error":'));
         else if (response.status !== 200) expect((JSON.parse(text) as { error: { code: string } }).error.code).not.toBe('internal_error');
       }
@@ -193,7 +194,7 @@ describe('whatever a provider does, the caller gets a true end', () => {
           const response = await impatient.post(path, body, headers);
           const text = await response.text();
           const { model } = body as { model: string };
-          expect(performance.now() - startedMs, `${path} ${model}`).toBeLessThan(deadlines.streamMs + 5_000);
+          expect(performance.now() - startedMs, `${path} ${model}`).toBeLessThan(deadlines.streamMs + 12_000);
           if (response.status !== 200) {
             const { code } = (JSON.parse(text) as { error: { code: string } }).error;
             expect([path, model, code]).not.toEqual([path, model, 'internal_error']);

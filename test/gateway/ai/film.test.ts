@@ -81,7 +81,7 @@ describe('a film that lies somewhere else', () => {
         sent.push({ url, apiKey, isForeign });
         const isStanding = mayMove !== true;
         const body = inPieces(isStanding ? Buffer.from(JSON.stringify({ id: 'video_1', status: 'completed', seconds: '2' })) : film, 500);
-        return { mediaType: '', body, abort: () => {}, ...(places[url] === undefined ? {} : { movedTo: places[url] }) };
+        return { mediaType: '', body, abort: () => {}, clean: (text: string) => text, ...(places[url] === undefined ? {} : { movedTo: places[url] }) };
       },
       refusal: () => {
         throw new Error('Nothing is refused here.');

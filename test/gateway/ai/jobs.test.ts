@@ -20,7 +20,7 @@ import { ended, endedVideo } from './media-world.ts';
 
 const owner = { kind: 'user', id: 'usr_1' } as const;
 const picture = { content: Buffer.from('a picture'), mediaType: 'image/png', width: 2, height: 1, durationSeconds: null };
-const soon = { timeout: 40_000, interval: 100 };
+const soon = { timeout: 80_000, interval: 100 };
 
 /** One process: its queue, its jobs. */
 interface Replica {
@@ -59,7 +59,7 @@ function untilAborted(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }));
 }
 
-describe('jobs of media', { timeout: 90_000 }, () => {
+describe('jobs of media', { timeout: 180_000 }, () => {
   beforeEach(async () => {
     world = await testDatabase();
     folder = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
@@ -197,7 +197,7 @@ describe('jobs of media', { timeout: 90_000 }, () => {
         await ordered({ model: 'acme/film', id: 'video_1' });
         return untilAborted(signal);
       },
-      { videoDeadlineMs: 300 },
+      { videoDeadlineMs: 2_000 },
       { giveUp: async (order) => void givenUp.push(order) },
     );
     const jobId = await jobs.create({ kind: 'video', owner, request: { model: 'acme/film' } }, async () => {});

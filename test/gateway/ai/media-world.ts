@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { GatewayClient, ImageJob, VideoJob } from '@townhall/gateway';
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { id } from '../../../src/kernel/ids.ts';
 import { token, tokenDigest } from '../../../src/kernel/secrets/secret.ts';
 
 export interface MediaWorld extends GatewayWorld {
@@ -72,6 +73,6 @@ async function strangerToken({ sql }: GatewayWorld): Promise<string> {
   await sql`insert into gateway.accounts_users (user_id, bureau_id) values ('usr_00000000000000000000000001', 'local') on conflict do nothing`;
   await sql`
     insert into gateway.accounts_tokens (token_id, kind, digest, last4, user_id, expires_at)
-    values (${`tok_${String(Date.now()).padStart(26, '0')}`}, 'user', ${tokenDigest(issued)}, ${issued.slice(-4)}, 'usr_00000000000000000000000001', now() + interval '1 day')`;
+    values (${id('tok')}, 'user', ${tokenDigest(issued)}, ${issued.slice(-4)}, 'usr_00000000000000000000000001', now() + interval '1 day')`;
   return issued;
 }

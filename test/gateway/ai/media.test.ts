@@ -61,12 +61,12 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
   });
 
   it('says 404 when the link is over, while a new one works', async () => {
-    const short = await startMedia({ env: { MEDIA_LINK_SECONDS: '2' } });
+    const short = await startMedia({ env: { MEDIA_LINK_SECONDS: '5' } });
     try {
       const { job_id } = await short.user.ai.createImage({ model: 'local/shapes', prompt: 'dot', size: '64x64' });
       const old = (await ended(short.user, job_id)).images?.[0]?.url ?? '';
       expect((await download(old)).status).toBe(200);
-      await expect.poll(async () => (await download(old)).status, { timeout: 15_000, interval: 250 }).toBe(404);
+      await expect.poll(async () => (await download(old)).status, { interval: 250 }).toBe(404);
       const fresh = (await short.user.ai.getImage({ job_id })).images?.[0]?.url ?? '';
       expect((await download(fresh)).status).toBe(200);
     } finally {

@@ -40,7 +40,7 @@ async function costOf(work: () => Promise<unknown>): Promise<number> {
   const before = await balance();
   expect(before.held).toBe(0);
   await work();
-  await expect.poll(async () => (await balance()).held, { timeout: 10_000, interval: 20 }).toBe(0);
+  await expect.poll(async () => (await balance()).held, { interval: 20 }).toBe(0);
   return before.posted - (await balance()).posted;
 }
 

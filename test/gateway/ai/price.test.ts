@@ -13,20 +13,22 @@ const sum = (a: Fraction, b: Fraction): Fraction => ({ over: a.over * b.under + 
 const up = ({ over, under }: Fraction): bigint => over / under + (over % under === 0n ? 0n : 1n);
 const zero: Fraction = { over: 0n, under: 1n };
 
-const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+// The same in every run, so that a change fails for what it changed; another SEED looks for more.
+const seed = Number(process.env['SEED'] ?? 20261121);
 const runs = { seed, numRuns: 500 };
 
 const rate = fc.integer({ min: 0, max: 100_000_000 });
-const rates = fc.record({ input: rate, cached_input: rate, cache_write: rate, output: rate, reasoning: rate, image: rate, video_second: rate, speech_character: rate, audio_second: rate }, { requiredKeys: ['input', 'output'] });
+const rates = fc.record({ input: rate, cached_input: rate, cache_write: rate, cache_write_1h: rate, output: rate, reasoning: rate, image: rate, video_second: rate, speech_character: rate, audio_second: rate }, { requiredKeys: ['input', 'output'] });
 const count = fc.oneof(fc.constant(0), fc.constant(1), fc.integer({ min: 0, max: 2_000_000 }), fc.constant(Number.MAX_SAFE_INTEGER));
-const tokens = fc.record({ input: count, cachedInput: count, cacheWrite: count, output: count, reasoning: count });
+const tokens = fc.record({ input: count, cachedInput: count, cacheWrite: count, output: count, reasoning: count, share: fc.integer({ min: 0, max: 4 }) }).map(({ share, ...used }) => ({ ...used, hourCacheWrite: Math.floor(used.cacheWrite / 4) * share }));
 const units = fc.record({ image: fc.integer({ min: 0, max: 1_000 }), speechCharacter: fc.integer({ min: 0, max: 100_000 }), videoSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000), audioSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000) });
 
 function exact(given: Rates, used: Tokens, media: { image: number; speechCharacter: number; videoSecond: number; audioSecond: number }): bigint {
   const kinds: [number, number][] = [
     [used.input, given.input ?? 0],
     [used.cachedInput, given.cached_input ?? given.input ?? 0],
-    [used.cacheWrite, given.cache_write ?? given.input ?? 0],
+    [used.cacheWrite - (used.hourCacheWrite ?? 0), given.cache_write ?? given.input ?? 0],
+    [used.hourCacheWrite ?? 0, given.cache_write_1h ?? Math.max((given.input ?? 0) * 2, given.cache_write ?? 0)],
     [used.output, given.output ?? 0],
     [used.reasoning, given.reasoning ?? given.output ?? 0],
   ];
@@ -69,6 +71,23 @@ describe(`the price of a call (seed ${seed})`, () => {
     expect(at(201)).toBe(201n * 5n + 70n);
   });
 
+  test('of what is kept in the cache for an hour is twice the input where no rate is given, and never less than any other writing', () => {
+    const tokens = { input: 0, cachedInput: 0, cacheWrite: 100, hourCacheWrite: 60, output: 0, reasoning: 0 };
+    const at = (given: Rates) => priceOf({ rates: given, tiers: [] }, { tokens });
+    expect(at({ input: 1_000_000, cache_write: 1_250_000 })).toBe(50n + 120n);
+    expect(at({ input: 1_000_000, cache_write: 3_000_000 })).toBe(300n);
+    expect(at({ input: 1_000_000, cache_write: 1_250_000, cache_write_1h: 1_500_000 })).toBe(50n + 90n);
+  });
+
+  test('of a film goes by its lines, and is the dearest where nobody knows them', () => {
+    const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
+    const at = (given: Rates, videoLines?: number) => Number(priceOf({ rates: given, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
+    const given = { video_second: 10, video_second_720: 20, video_second_1080: 40 };
+    expect([360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((lines) => at(given, lines))).toEqual([15, 15, 15, 30, 30, 60, 60, 60, 60]);
+    expect([360, 720, undefined].map((lines) => at({ video_second: 10 }, lines))).toEqual([15, 15, 15]);
+    expect([360, 1080, undefined].map((lines) => at({ video_second_720: 20, video_second_1080: 10 }, lines))).toEqual([30, 15, 30]);
+  });
+
   test('is nothing for a model that is free, and for nothing', () => {
     expect(priceOf({ rates: null, tiers: [] }, { tokens: { input: 1e6, cachedInput: 0, cacheWrite: 0, output: 1e6, reasoning: 0 }, units: { image: 3 } })).toBe(0n);
     expect(priceOf({ rates: { input: 9, output: 9 }, tiers: [] }, { tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 } })).toBe(0n);
@@ -82,8 +101,9 @@ describe(`the dearest a call can be (seed ${seed})`, () => {
   test('is never below what a call within the bounds costs, whatever its kinds and its tier', () => {
     fc.assert(fc.property(tiered, fc.tuple(small, small, small, small, small), (model, [input, cachedInput, cacheWrite, output, reasoning]) => {
       const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
-      const bound = dearest(priced, { input: input + cachedInput + cacheWrite + 5, output: output + reasoning });
-      expect(priceOf(priced, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <= bound).toBe(true);
+      const most = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
+      expect(priceOf(priced, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <= dearest(priced, most)).toBe(true);
+      expect(priceOf(priced, { tokens: { input, cachedInput, cacheWrite, hourCacheWrite: cacheWrite, output, reasoning } }) <= dearest(priced, { ...most, isKeptLong: true })).toBe(true);
     }), runs);
   });
 

@@ -34,7 +34,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       models: JSON.stringify(models),
       // The file names no address: that of the kind is moved by the environment.
       env: { THE_KEY: key, [`${kind.toUpperCase()}_BASE_URL`]: `${provider.url}/` },
-      timeouts: { firstByteMs: 1_500, answerMs: 1_500 },
+      timeouts: { firstByteMs: 4_000, answerMs: 4_000 },
       resilience: neverHeldOff,
     });
   });
@@ -104,12 +104,15 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     expect(chunkOf(events.at(-2)).usage).toMatchObject({ completion_tokens: kind === 'openai' ? 5 : 4 });
   });
 
-  test.skipIf(kind === 'openai')('gives its reasoning as such', async () => {
-    expect(await (await world.post('/v1/ai/text', { model: `${kind}/reasoning`, prompt: 'hi' })).json()).toMatchObject({ parts: [{ type: 'reasoning', text: 'Let me think.' }, { type: 'text' }] });
-    const completion = await world.openai().chat.completions.create({ model: `${kind}/reasoning`, messages: [{ role: 'user', content: 'hi' }] });
-    expect(completion.choices[0]?.message).toMatchObject({ reasoning_content: 'Let me think.' });
-    const { parts } = await partsOf(await world.post('/v1/ai/stream', { model: `${kind}/reasoning`, prompt }));
+  test('gives its reasoning as such: OpenAI in a stream that asks for a summary, the others wherever they reason', async () => {
+    const isAsked = kind === 'openai';
+    const providerOptions = isAsked ? { openai: { reasoningSummary: 'auto' } } : {};
+    const { parts } = await partsOf(await world.post('/v1/ai/stream', { model: `${kind}/reasoning`, prompt, providerOptions }));
     expect(parts.map((part) => part.type)).toEqual(expect.arrayContaining(['reasoning-start', 'reasoning-delta', 'reasoning-end', 'text-start']));
+    expect(await (await world.post('/v1/ai/text', { model: `${kind}/reasoning`, prompt: 'hi' })).json()).toMatchObject({ parts: isAsked ? [{ type: 'text' }] : [{ type: 'reasoning', text: 'Let me think.' }, { type: 'text' }] });
+    const completion = await world.openai().chat.completions.create({ model: `${kind}/reasoning`, messages: [{ role: 'user', content: 'hi' }] });
+    // OpenAI's own format has no such member; what a server adds to it passes through.
+    expect(completion.choices[0]?.message).toMatchObject({ reasoning_content: expect.stringContaining('Let me think.') });
   });
 
   test('is told the effort: the asked one, the default, or none in chat completions', async () => {

@@ -38,7 +38,7 @@ describe('ai.streamText', () => {
     };
     world = await startAi({
       models: provider.modelsFile(scripts, { model: { reasoning: { efforts: [{ id: 'low', name: 'Low' }, { id: 'deep', name: 'Deep' }], default_effort: 'low' } }, provider: { unpriced_members: ['service_tier'] } }),
-      timeouts: { idleMs: 300 },
+      timeouts: { idleMs: 1_500 },
     });
   });
   afterAll(async () => {

@@ -82,7 +82,7 @@ async function leaving(path: string, body: object, isTime: () => boolean) {
   outgoing.on('response', (response) => response.resume());
   outgoing.end(JSON.stringify(body));
   await provider.until((calls) => calls.length === 1);
-  await expect.poll(isTime, { timeout: 5_000, interval: 5 }).toBe(true);
+  await expect.poll(isTime, { interval: 5 }).toBe(true);
   outgoing.destroy();
   return world.ledger.until(1);
 }

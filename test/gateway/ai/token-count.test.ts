@@ -31,6 +31,20 @@ describe('what a provider says was used, by disjoint kinds', () => {
     expect(messagesClaim({ input_tokens: -1, output_tokens: 4 })).toBe('faulty');
   });
 
+  test('messages: what is kept for an hour is told among all that was written, and what shortened the conversation beside it all', () => {
+    const written = { cache_creation_input_tokens: 1_000, cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 } };
+    const hour = { tokens: { input: 10, cachedInput: 3, cacheWrite: 1_000, hourCacheWrite: 600, output: 4, reasoning: 0 }, isFinal: true };
+    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, ...written })).toEqual(hour);
+    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, ...written, cache_creation_input_tokens: null })).toEqual(hour);
+    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, cache_creation: { ephemeral_1h_input_tokens: -1 } })).toBe('faulty');
+    const shortened = { type: 'compaction', input_tokens: 7, output_tokens: 2, cache_read_input_tokens: 1, ...written };
+    const iterations = [shortened, { type: 'message', input_tokens: 10, output_tokens: 4, cache_creation_input_tokens: 0, cache_read_input_tokens: 0 }];
+    const all = { tokens: { input: 17, cachedInput: 1, cacheWrite: 1_000, hourCacheWrite: 600, output: 6, reasoning: 0 }, isFinal: true };
+    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, iterations })).toEqual(all);
+    // The package adds up the input and the output of both, and leaves the cache out.
+    expect(hubClaim({ inputTokens: { total: 17, noCache: 17, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 6, text: undefined, reasoning: undefined }, raw: { input_tokens: 10, output_tokens: 4, iterations } })).toEqual(all);
+  });
+
   test('responses: as in chat completions, by other names', () => {
     expect(responsesClaim({ input_tokens: 100, input_tokens_details: { cached_tokens: 60 }, output_tokens: 30, output_tokens_details: { reasoning_tokens: 20 }, total_tokens: 130 })).toEqual(tokens(40, 60, 0, 10, 20));
   });

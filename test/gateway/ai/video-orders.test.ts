@@ -43,6 +43,8 @@ beforeAll(async () => {
       ...['film?polls=1&xai=1', 'film-held?xai=1', `film?xai=1&to=${elsewhere}`].map((script, index) => ({ id: `grok/${['film', 'held', 'elsewhere'][index]}`, provider: 'grok', upstream_model: script, ...common })),
       { id: 'acme/blind', provider: 'acme', upstream_model: 'film', inputs: ['text'], ...common },
       { id: 'acme/second', provider: 'acme', upstream_model: 'status?code=503&retry_after=0&x=1', fallbacks: ['acme/film'], ...common },
+      { id: 'acme/by-lines', provider: 'acme', upstream_model: 'film?polls=1&x=lines', modalities: ['video'], rates: { video_second: 25, video_second_720: 40, video_second_1080: 100 } },
+      { id: 'acme/by-lines-later', provider: 'acme', upstream_model: 'film-forever?x=lines', modalities: ['video'], rates: { video_second: 25, video_second_720: 40, video_second_1080: 100 } },
       { id: 'acme/unpriced', provider: 'acme', upstream_model: 'film', modalities: ['video'], rates: { input: 1 } },
     ],
   }));
@@ -102,6 +104,26 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     expect(await held()).toBe(0);
   });
 
+  it('takes the price of the lines that the film has, and never of more than were asked for', async () => {
+    // The scripted film has 720 lines and 4 seconds.
+    expect((await made('acme/by-lines', { duration_seconds: 4 })).metadata.credits).toBe(160);
+    expect((await made('acme/by-lines', { duration_seconds: 4, size: '1920x1080' })).metadata.credits).toBe(160);
+    expect((await made('acme/by-lines', { duration_seconds: 4, size: '480x854' })).metadata.credits).toBe(100);
+    expect(await held()).toBe(0);
+  });
+
+  it.each([
+    [{}, 400],
+    [{ size: '1920x1080' }, 400],
+    [{ size: '720x1280' }, 160],
+    [{ size: '854x480' }, 100],
+  ])('holds the price of the lines that were asked for, and the dearest where none were: %j', async (more, credits) => {
+    const job = await start('acme/by-lines-later', { duration_seconds: 4, ...more });
+    expect(await held()).toBe(credits);
+    await world.user.ai.startVideo({ job_id: job, cancel: true });
+    await expect.poll(held).toBe(0);
+  });
+
   it('orders a film in Google’s format, whose key goes by another header', async () => {
     const job = await made('goog/film', { duration_seconds: 4, size: '720x1280', seed: 3, provider_options: { negativePrompt: 'rain' }, images: [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' }] });
     expect(job).toMatchObject({ status: 'succeeded', videos: [{ duration_seconds: 4 }], metadata: { model: 'goog/film', credits: 100 } });
@@ -124,7 +146,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
 
   it('tells how far the film is, as its provider does', async () => {
     const jobId = await start('acme/forever');
-    await expect.poll(async () => ((await world.user.ai.startVideo({ job_id: jobId })) as VideoJob).progress, { timeout: 20_000 }).toBeGreaterThan(0.4);
+    await expect.poll(async () => ((await world.user.ai.startVideo({ job_id: jobId })) as VideoJob).progress).toBeGreaterThan(0.4);
     await world.user.ai.startVideo({ job_id: jobId, cancel: true });
   });
 
@@ -144,7 +166,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     const job = await made(model);
     expect(job).toMatchObject({ status: 'failed', error: { code, message } });
     expect(orders()).toHaveLength(1);
-    await expect.poll(held, { timeout: 10_000 }).toBe(0);
+    await expect.poll(held).toBe(0);
     expect((await world.user.credits.getBalance()).posted).toBe(posted);
     expect(await stored()).toEqual(before);
   });
@@ -172,7 +194,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     await provider.until((calls) => calls.some(({ method }) => method === 'DELETE'), 20_000);
     const id = /video_\d+/.exec(provider.calls.find(({ method }) => method === 'GET')?.path ?? '')?.[0];
     expect(provider.calls.find(({ method }) => method === 'DELETE')).toMatchObject({ path: `/v1/videos/${id}`, headers: { authorization: 'Bearer key-of-acme' } });
-    await expect.poll(held, { timeout: 10_000 }).toBe(0);
+    await expect.poll(held).toBe(0);
   });
 
   it.each([['a redirection', 'acme/moved'], ['an address', 'goog/elsewhere'], ['an address of xAI’s', 'grok/elsewhere']])('sends no key to another place that it is shown by %s, and goes to no inner one', async (_what, model) => {

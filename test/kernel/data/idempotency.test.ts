@@ -155,6 +155,27 @@ describe('a call that fails', () => {
   });
 });
 
+test('a call that takes longer than its lease keeps its key', async () => {
+  const { sql } = place.database;
+  const leaseMs = 3_000;
+  const slow = createIdempotency({ database: place.database, schema: 'gateway', clock: systemClock, log: silentLog, leaseMs });
+  const first = call();
+  const gate = Promise.withResolvers<void>();
+  const running = slow.around(first, async () => {
+    await gate.promise;
+    return { status: 201, body: 'at last' };
+  });
+  const began = await sql<{ at: Date }[]>`select gateway.townhall_now() as at`;
+  const outlasted = (): Promise<boolean> => sql<{ is: boolean }[]>`
+    select gateway.townhall_now() > ${began[0]?.at ?? null}::timestamptz + make_interval(secs => ${(leaseMs * 1.5) / 1_000}) as is`.then(([row]) => row?.is === true);
+  await expect.poll(outlasted).toBe(true);
+  await expect(replicas[1].around(first, never)).rejects.toThrow(code('idempotency_key_in_use'));
+  gate.resolve();
+  expect(await running).toMatchObject({ body: 'at last' });
+  expect(await replicas[1].around(first, never)).toMatchObject({ body: 'at last' });
+  await slow.close();
+});
+
 describe('an answer that is remembered in the transaction of its work', () => {
   test('is there when the process dies right after the commit', async () => {
     const first = call();

@@ -23,9 +23,8 @@ afterEach(async () => {
 
 describe('jobs', () => {
   it('run once each, with their data, and do not hold up who starts them', async () => {
-    const started = performance.now();
-    jobs.start();
-    expect(performance.now() - started).toBeLessThan(50);
+    // Nothing to wait for: what is asked of them meanwhile waits by itself.
+    expect(jobs.start()).toBeUndefined();
     const ids = await Promise.all([1, 2, 3, 4, 5].map((n) => jobs.enqueue('note', { n, text: 'ü"\\' })));
     await settled(5);
     expect(ran.map(({ data }) => data)).toEqual(expect.arrayContaining([1, 2, 3, 4, 5].map((n) => ({ n, text: 'ü"\\' }))));
@@ -33,6 +32,13 @@ describe('jobs', () => {
     await database.sql`select 1`;
     expect(await states()).toEqual({ completed: 5 });
     expect(ran).toHaveLength(5);
+  });
+
+  it('that are scheduled are kept as they were said, which is what sends them when it is time', async () => {
+    jobs.schedule('note', '*/10 * * * *', { n: 1, text: 'ü"\\' });
+    jobs.start();
+    await jobs.ready();
+    expect(await database.sql`select data, jsonb_typeof(options::jsonb) as options from pgboss.schedule`).toEqual([{ data: { n: 1, text: 'ü"\\' }, options: 'object' }]);
   });
 
   it('are taken once a key while one waits or runs', async () => {
@@ -87,7 +93,7 @@ describe('jobs', () => {
     expect(await states()).toEqual({ completed: 2 });
   });
 
-  it('that were cut by a stop are aborted and run again', { timeout: 40_000 }, async () => {
+  it('that were cut by a stop are aborted and run again', { timeout: 120_000 }, async () => {
     let attempts = 0;
     const begun = Promise.withResolvers<void>();
     const define = (made: Jobs): void => made.define('long', { retries: 3 }, async (_data, { signal }) => {
@@ -103,11 +109,11 @@ describe('jobs', () => {
     jobs = makeJobs(database);
     define(jobs);
     jobs.start();
-    await expect.poll(() => states(), { timeout: 30_000 }).toEqual({ completed: 1 });
+    await expect.poll(() => states(), { timeout: 90_000 }).toEqual({ completed: 1 });
     expect(attempts).toBe(2);
   });
 
-  it('that fail are tried again and then left as failed', { timeout: 30_000 }, async () => {
+  it('that fail are tried again and then left as failed', { timeout: 120_000 }, async () => {
     let attempts = 0;
     jobs.define('poor', { retries: 1 }, async () => {
       attempts += 1;
@@ -115,7 +121,7 @@ describe('jobs', () => {
     });
     jobs.start();
     await jobs.enqueue('poor', {});
-    await expect.poll(() => states(), { timeout: 20_000 }).toEqual({ failed: 1 });
+    await expect.poll(() => states(), { timeout: 90_000 }).toEqual({ failed: 1 });
     expect(attempts).toBe(2);
   });
 
@@ -135,8 +141,8 @@ function makeJobs(on: Database): Jobs {
 }
 
 async function settled(count: number): Promise<void> {
-  await expect.poll(() => ran.length, { timeout: 15_000 }).toBeGreaterThanOrEqual(count);
-  await expect.poll(async () => (await states())['completed'] ?? 0, { timeout: 15_000 }).toBeGreaterThanOrEqual(count);
+  await expect.poll(() => ran.length, { timeout: 40_000 }).toBeGreaterThanOrEqual(count);
+  await expect.poll(async () => (await states())['completed'] ?? 0, { timeout: 40_000 }).toBeGreaterThanOrEqual(count);
 }
 
 async function states(): Promise<Record<string, number>> {

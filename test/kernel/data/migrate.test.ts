@@ -72,8 +72,8 @@ describe('migrate', () => {
 
   it('takes longer than a statement may', async () => {
     await world.close();
-    world = await testDatabase({ isEmpty: true, limits: { statementMs: 100, deadlineMs: 300 } });
-    await files({ '0001_slow.sql': 'create table house.a as select 1 as x from (select pg_sleep(0.8)) s' });
+    world = await testDatabase({ isEmpty: true, limits: { statementMs: 400, deadlineMs: 1_200 } });
+    await files({ '0001_slow.sql': 'create table house.a as select 1 as x from (select pg_sleep(2.5)) s' });
     expect(await run()).toEqual({ applied: ['0001_slow.sql'] });
   });
 
@@ -85,7 +85,8 @@ describe('migrate', () => {
   });
 
   it('applies each file once for two processes; of an embedded folder the second is refused', async () => {
-    await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(0.3)) s' });
+    // Long enough for the other to come meanwhile, however long it takes to start.
+    await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(3)) s' });
     const { options, engine } = world;
     await world.database.close();
     const outcomes = await Promise.all([inProcess(options), inProcess(options)]);

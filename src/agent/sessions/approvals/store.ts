@@ -88,8 +88,12 @@ export async function resolveApproval({ tx }: Unit, approvalId: string, decided:
     where approval_id = ${approvalId} and status = 'pending'`;
 }
 
+// As they are stored, which is known without reading them.
+const pageBytes = 1024 * 1024;
+
 export interface ApprovalStore {
-  list(sessionKey: string, query: { status?: string; after?: string; limit: number }): Promise<ApprovalRecord[]>;
+  /** A page, which ends early where the inputs of tools are large; one at least, where there is one. */
+  list(sessionKey: string, query: { status?: string; after?: string; limit: number }): Promise<{ approvals: ApprovalRecord[]; hasMore: boolean }>;
   find(approvalId: string): Promise<ApprovalRecord | undefined>;
 }
 
@@ -97,11 +101,15 @@ export function approvalStore({ sql }: Pick<Database, 'sql'>): ApprovalStore {
   return {
     async list(sessionKey, { status, after, limit }) {
       // The ids are made in the order of time.
-      const rows = await sql<ApprovalRow[]>`
-        select * from agent.sessions_approvals
-        where session_id = ${sessionKey} and (${status ?? null}::text is null or status = ${status ?? null}) and (${after ?? null}::text is null or approval_id > ${after ?? null})
-        order by approval_id limit ${limit}`;
-      return rows.map(approvalOf);
+      const rows = await sql<(ApprovalRow & { found: number })[]>`
+        select * from (
+          select *, sum(pg_column_size(input)) over (order by approval_id) - pg_column_size(input) as bytes_before, (count(*) over ())::integer as found from (
+            select * from agent.sessions_approvals
+            where session_id = ${sessionKey} and (${status ?? null}::text is null or status = ${status ?? null}) and (${after ?? null}::text is null or approval_id > ${after ?? null})
+            order by approval_id limit ${limit + 1}
+          ) found
+        ) counted where bytes_before < ${pageBytes} order by approval_id limit ${limit}`;
+      return { approvals: rows.map(approvalOf), hasMore: (rows[0]?.found ?? 0) > rows.length };
     },
     async find(approvalId) {
       const [row] = await sql<ApprovalRow[]>`select * from agent.sessions_approvals where approval_id = ${approvalId}`;

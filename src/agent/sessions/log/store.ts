@@ -96,6 +96,10 @@ interface EventRow {
   time: Date;
 }
 
+interface BoundedRow extends Omit<EventRow, 'json'> {
+  json: string | null;
+}
+
 function stored({ session_id: sessionKey, seq, run_id: runId, type, json, time }: EventRow, before?: { row: EventRow; event: StoredEvent }): StoredEvent {
   // Events of one append have one time, and writing it out costs more than all the rest.
   const isSame = before?.row.time.getTime() === time.getTime();
@@ -103,10 +107,12 @@ function stored({ session_id: sessionKey, seq, run_id: runId, type, json, time }
 }
 
 export interface EventStore {
+  /** Those after a seq: as many as `limit`, or fewer where they are large; one at least, where there is one. */
   read(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
   /** The events that a conversation is rebuilt from, all of them. */
   talk(segments: readonly Segment[], after: number): Promise<StoredEvent[]>;
-  messages(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
+  /** A page of those that complete a message, bounded as `read` is. */
+  messages(segments: readonly Segment[], after: number, limit: number): Promise<{ events: StoredEvent[]; hasMore: boolean }>;
   /** The `message.created` and `message.completed` of one message. */
   message(segments: readonly Segment[], messageId: string): Promise<StoredEvent[]>;
   /** The seq at which the message began that a run is writing; undefined when it writes none. */
@@ -120,6 +126,12 @@ export interface EventStore {
   /** The open text of runs of other processes, by session. */
   checkpoints(sessionKeys: readonly string[]): Promise<(OpenPart & { sessionKey: string })[]>;
 }
+
+// What a page holds besides its last event: of a stream it waits for its reader, and the next page with it.
+const readBytes = 1024 * 1024;
+const messagesBytes = 4 * 1024 * 1024;
+// No text is longer than so many times what is stored of it compressed, by either way that PostgreSQL has.
+const compressedWeight = 256;
 
 export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   // A segment a query, since each is one walk along the index.
@@ -139,22 +151,45 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
     return found;
   }
 
+  // Most pages are light, which is known from what is stored, without reading it. In any other, events are left out by
+  // how much is stored before them, and of those that stay by the length of the text before them, which may be many times
+  // that and is made for no others. What is left out has no text.
+  async function bounded(segments: readonly Segment[], after: number, { limit, maxBytes, onlyMessages = false }: { limit: number; maxBytes: number; onlyMessages?: boolean }) {
+    let bytes = 0;
+    let hasMore = false;
+    const events = await walk(segments, after, limit + 1, async (segment, from, count) => {
+      if (hasMore) return [];
+      const found = sql`
+        with found as materialized (
+          select session_id, seq, run_id, type, data, time from agent.sessions_events
+          where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} ${onlyMessages ? sql`and type = 'message.completed'` : sql``} order by seq limit ${count}
+        )`;
+      const light = await sql<BoundedRow[]>`
+        ${found} select session_id, seq, run_id, type, time, case when (
+          select sum(pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end) from found
+        ) < ${maxBytes - bytes}::integer then data::text end as json from found order by seq`;
+      const rows = light.every(({ json }) => json !== null) ? light : await sql<BoundedRow[]>`
+        ${found} select session_id, seq, run_id, type, time, case when sum(octet_length(json)) over so_far - octet_length(json) < ${maxBytes - bytes}::integer then json end as json from (
+          select *, case when sum(pg_column_size(data)) over so_far - pg_column_size(data) < ${maxBytes - bytes}::integer then data::text end as json
+          from found window so_far as (order by seq)
+        ) told window so_far as (order by seq) order by seq`;
+      const shown = rows.filter((row): row is EventRow => row.json !== null);
+      hasMore = shown.length < rows.length;
+      for (const { json } of shown) bytes += Buffer.byteLength(json);
+      return shown;
+    });
+    return { events: events.slice(0, limit), hasMore: hasMore || events.length > limit };
+  }
+
   const everything = 1_000_000;
   return {
-    read: (segments, after, limit) =>
-      walk(segments, after, limit, (segment, from, count) => sql<EventRow[]>`
-        select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-        where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq limit ${count}`),
+    read: async (segments, after, limit) => (await bounded(segments, after, { limit, maxBytes: readBytes })).events,
     talk: (segments, after) =>
       walk(segments, after, everything, (segment, from) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo}
           and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed') order by seq`),
-    messages: (segments, after, limit) =>
-      walk(segments, after, limit, (segment, from, count) => sql<EventRow[]>`
-        select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-        where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} and type = 'message.completed'
-        order by seq limit ${count}`),
+    messages: (segments, after, limit) => bounded(segments, after, { limit, maxBytes: messagesBytes, onlyMessages: true }),
     message: (segments, messageId) =>
       walk(segments, 0, everything, (segment) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events

@@ -44,13 +44,6 @@ export function tell(telling: Telling, stored: StoredEvent): void {
 
 const tellingTypes = new Set(['run.started', 'message.completed', 'compaction.ended', 'queue.removed']);
 
-/** The whole of it. Pure. */
-export function readTalk(events: readonly StoredEvent[]): Talk {
-  const telling = beginTelling();
-  for (const event of events) tell(telling, event);
-  return telling;
-}
-
 function isSpoken(part: UiMessagePart): boolean {
   return part.type === 'text' ? part.text !== '' : part.type === 'dynamic-tool';
 }

@@ -2,7 +2,7 @@
 // the place named; nothing of it is guessed.
 import { readFile } from 'node:fs/promises';
 import { compileSchema } from '../../../kernel/contract/schema.ts';
-import type { Rates, Tier } from './price.ts';
+import { filmLines, type Rates, type Tier } from './price.ts';
 import type { Reasoning } from './reasoning.ts';
 
 export interface ProviderEntry {
@@ -34,7 +34,7 @@ export type ForeignFormat = 'chat' | 'embeddings' | 'responses' | 'messages' | '
 const kindDefaults: Record<ProviderKind, Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format' | 'unpriced_members'>> = {
   'openai-compatible': { formats: ['chat', 'embeddings'], video_format: 'openai', unpriced_members: [] },
   openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'], video_format: 'openai', unpriced_members: ['service_tier', 'web_search_options'] },
-  anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'], unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers'] },
+  anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'], unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers', 'fallbacks'] },
   google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [], video_format: 'google', unpriced_members: ['serviceTier', 'cachedContent'] },
   local: { formats: [], unpriced_members: [] },
 };
@@ -78,7 +78,7 @@ const modelId = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,255}
 const member = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]{0,63}$' };
 const count = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER };
 const credits = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
-const kinds = ['input', 'cached_input', 'cache_write', 'output', 'reasoning', 'image', 'video_second', 'speech_character', 'audio_second'];
+const kinds = ['input', 'cached_input', 'cache_write', 'cache_write_1h', 'output', 'reasoning', 'image', 'video_second', ...filmLines.map((lines) => `video_second_${lines}`), 'speech_character', 'audio_second'];
 const rates = { properties: Object.fromEntries(kinds.map((kind) => [kind, credits])), additionalProperties: false };
 // One type list rather than `anyOf`, so that a fault is named where it lies and not as a branch that failed.
 const optionalCount = { ...count, type: ['integer', 'null'] };

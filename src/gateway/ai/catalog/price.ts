@@ -6,10 +6,19 @@ export interface Rates {
   input?: number;
   cached_input?: number;
   cache_write?: number;
+  /** Input that the provider is to keep for an hour, which some bill dearer than what they keep for minutes. */
+  cache_write_1h?: number;
   output?: number;
   reasoning?: number;
   image?: number;
+  /** A film that has fewer lines than any other rate for films names. */
   video_second?: number;
+  /** A film of so many lines or more, up to the next rate that is given. */
+  video_second_480?: number;
+  video_second_720?: number;
+  video_second_1024?: number;
+  video_second_1080?: number;
+  video_second_2160?: number;
   speech_character?: number;
   audio_second?: number;
 }
@@ -19,10 +28,14 @@ export interface Tier {
   rates: Rates;
 }
 
+/** The lines that films are sold by, fewest first: those of the shorter side. */
+export const filmLines = [480, 720, 1024, 1080, 2160] as const;
+
 const tokenKinds = [
   ['input', 'input tokens'],
   ['cached_input', 'cached input tokens'],
   ['cache_write', 'input tokens written to the cache'],
+  ['cache_write_1h', 'input tokens written to the cache for an hour'],
   ['output', 'output tokens'],
   ['reasoning', 'reasoning tokens'],
 ] as const;
@@ -30,6 +43,7 @@ const tokenKinds = [
 const units = [
   ['image', 'image'],
   ['video_second', 'second of video'],
+  ...filmLines.map((lines) => [`video_second_${lines}`, `second of video of ${lines} lines or more`] as const),
   ['speech_character', 'character of speech'],
   ['audio_second', 'second of audio'],
 ] as const;

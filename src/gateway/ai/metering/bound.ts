@@ -14,6 +14,8 @@ export interface Demand {
   hasTools?: boolean | undefined;
   /** Texts that the question is read beside again for each, as in reranking; their bytes times how often. */
   repeatedBytes?: number | undefined;
+  /** Whether the provider is asked to keep input in its cache for an hour. */
+  isKeptLong?: boolean | undefined;
   /** The limit that the caller sent, and the member that it stands in. */
   limit?: { tokens: number; member: string } | undefined;
   /** Where the caller would write a limit. */
@@ -67,16 +69,16 @@ export function longestOutput({ max_output_tokens: longest, context_window: wind
 
 /** The bound of the call on the model; `limit` is the one that is added where the caller sent none. */
 export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bound {
-  const { choices = 1, hasOutput = true, units } = demand;
+  const { choices = 1, hasOutput = true, isKeptLong, units } = demand;
   const input = inputBound(model, demand);
   const output = demand.size === undefined || !hasOutput ? 0 : (demand.limit?.tokens ?? limit ?? longestOutput(model));
-  return { input, output, choices, credits: dearest(model, { input, output: output * choices, ...(units ? { units } : {}) }) };
+  return { input, output, choices, credits: dearest(model, { input, output: output * choices, isKeptLong, ...(units ? { units } : {}) }) };
 }
 
 /** The longest answer that the credits are good for on every one of the models; negative when not even its input is. */
 export function affordableOutput(models: readonly CatalogModel[], demand: Demand, credits: bigint): number {
-  const { choices = 1 } = demand;
-  const each = models.map((model) => outputFor(model, { input: inputBound(model, demand), credits }));
+  const { choices = 1, isKeptLong } = demand;
+  const each = models.map((model) => outputFor(model, { input: inputBound(model, demand), isKeptLong, credits }));
   const least = Math.min(...each);
   return least < 0 ? -1 : Math.floor(least / choices);
 }

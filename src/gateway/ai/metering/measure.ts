@@ -39,7 +39,7 @@ const pageTokens = 16_384;
 const unknownTokens = 262_144;
 
 /** Members of a body that no model reads. */
-const unread = new Set(['model', 'stream', 'stream_options', 'providerOptions', 'headers', 'metadata', 'user', 'store', 'reasoning_effort']);
+const unread = new Set(['model', 'stream', 'stream_options', 'headers', 'metadata', 'user', 'store', 'reasoning_effort']);
 
 /** Measures the body of a request. */
 export function sizeOf(body: object): Size {
@@ -50,6 +50,7 @@ export function sizeOf(body: object): Size {
       addUnknown(size);
       continue;
     }
+    if (name === 'providerOptions' && isKeptByOptions(value)) addUnknown(size);
     // A number or a switch at the top sets the model, and is not read by it.
     if (typeof value === 'string') size.textBytes += Buffer.byteLength(value);
     if (typeof value !== 'object' || value === null) continue;
@@ -60,10 +61,26 @@ export function sizeOf(body: object): Size {
   return size;
 }
 
-// What the provider keeps and reads before what was sent: an earlier answer, a conversation, a prompt by its id.
+/** Whether the provider is asked, anywhere in the body, to keep a part of it in its cache for an hour. */
+export function isKeptLong(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (Array.isArray(value)) return value.some(isKeptLong);
+  return (value as { ttl?: unknown }).ttl === '1h' || Object.values(value).some(isKeptLong);
+}
+
+// What the provider keeps and reads before what was sent: an earlier answer, a conversation, a thread, a prompt by its
+// id.
 function isKept(name: string, value: unknown): boolean {
   const isNamed = typeof value === 'string' || (typeof value === 'object' && value !== null && !Array.isArray(value));
-  return name === 'prompt' ? isNamed && typeof value === 'object' : isNamed && (name === 'previous_response_id' || name === 'conversation');
+  if (name === 'prompt') return isNamed && typeof value === 'object';
+  if (name === 'thread') return isNamed && typeof value === 'object' && ('previous_message_id' in value || 'previousMessageId' in value);
+  return isNamed && keptMembers.has(name);
+}
+
+const keptMembers = new Set(['previous_response_id', 'previousResponseId', 'conversation']);
+
+function isKeptByOptions(options: unknown): boolean {
+  return Object.values(options ?? {}).some((members: unknown) => Object.entries(members ?? {}).some(([name, value]) => isKept(name, value)));
 }
 
 function addUnknown(size: Size): void {

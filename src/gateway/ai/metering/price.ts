@@ -1,7 +1,7 @@
 // What a call costs, exactly: integer rates times what was used, in whole numbers all the way, and rounded up once at
 // the end. No float ever holds an amount.
 import type { UsageFacts } from '../../usage/index.ts';
-import type { Rates, Tier } from '../catalog/price.ts';
+import { filmLines, type Rates, type Tier } from '../catalog/price.ts';
 
 /** What of a model the price needs. `rates: null` is free. */
 export interface Priced {
@@ -9,8 +9,10 @@ export interface Priced {
   tiers: readonly Tier[];
 }
 
-export type Tokens = UsageFacts['tokens'];
-export type Units = UsageFacts['units'];
+/** The kinds of a record, and what of `cacheWrite` is kept for an hour: it has a price of its own, and no record. */
+export type Tokens = UsageFacts['tokens'] & { hourCacheWrite?: number };
+/** The units of a record, and how many lines a film has: they choose its price, and have no record. */
+export type Units = UsageFacts['units'] & { videoLines?: number | undefined };
 
 /** What was used: tokens by disjoint kinds, and units of media. */
 export interface Used {
@@ -25,6 +27,7 @@ interface FullRates {
   input: bigint;
   cachedInput: bigint;
   cacheWrite: bigint;
+  hourCacheWrite: bigint;
   output: bigint;
   reasoning: bigint;
   rates: Rates;
@@ -36,10 +39,12 @@ const million = 1_000_000n;
 export function priceOf({ rates, tiers }: Priced, { tokens, units = {} }: Used): bigint {
   if (rates === null) return 0n;
   const full = ratesAt(rates, tiers, inputTokens(tokens));
+  const { hourCacheWrite = 0 } = tokens;
   return roundedUp(
     BigInt(tokens.input) * full.input +
       BigInt(tokens.cachedInput) * full.cachedInput +
-      BigInt(tokens.cacheWrite) * full.cacheWrite +
+      BigInt(tokens.cacheWrite - hourCacheWrite) * full.cacheWrite +
+      BigInt(hourCacheWrite) * full.hourCacheWrite +
       BigInt(tokens.output) * full.output +
       BigInt(tokens.reasoning) * full.reasoning +
       unitsPrice(full.rates, units),
@@ -55,26 +60,28 @@ export function inputTokens({ input, cachedInput, cacheWrite }: Tokens): number 
 export interface Most {
   input: number;
   output: number;
+  /** Whether input may be kept in a cache for an hour. */
+  isKeptLong?: boolean | undefined;
   units?: Units;
 }
 
 /** No call within these bounds costs more, whichever kinds its tokens are of and whichever tier it falls into. */
-export function dearest({ rates, tiers }: Priced, { input, output, units = {} }: Most): bigint {
+export function dearest({ rates, tiers }: Priced, { input, output, isKeptLong, units = {} }: Most): bigint {
   if (rates === null) return 0n;
   let most = 0n;
   for (const full of reachable(rates, tiers, input)) {
-    const price = roundedUp(BigInt(input) * dearestInput(full) + BigInt(output) * dearestOutput(full) + unitsPrice(full.rates, units));
+    const price = roundedUp(BigInt(input) * dearestInput(full, isKeptLong) + BigInt(output) * dearestOutput(full) + unitsPrice(full.rates, units));
     if (price > most) most = price;
   }
   return most;
 }
 
 /** How many tokens of output the credits are good for beside so much input; negative when the input alone is dearer. */
-export function outputFor({ rates, tiers }: Priced, { input, credits }: { input: number; credits: bigint }): number {
+export function outputFor({ rates, tiers }: Priced, { input, isKeptLong, credits }: Omit<Most, 'output'> & { credits: bigint }): number {
   if (rates === null) return Number.MAX_SAFE_INTEGER;
   let least = Number.MAX_SAFE_INTEGER;
   for (const full of reachable(rates, tiers, input)) {
-    const left = credits * million - BigInt(input) * dearestInput(full);
+    const left = credits * million - BigInt(input) * dearestInput(full, isKeptLong);
     const rate = dearestOutput(full);
     if (left < 0n) return -1;
     if (rate > 0n && left / rate < BigInt(least)) least = Number(left / rate);
@@ -96,18 +103,22 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
   }
   const merged = reached === undefined ? rates : { ...rates, ...reached.rates };
   const { input: plain = 0, output = 0 } = merged;
+  const cacheWrite = BigInt(merged.cache_write ?? plain);
   return {
     input: BigInt(plain),
     cachedInput: BigInt(merged.cached_input ?? plain),
-    cacheWrite: BigInt(merged.cache_write ?? plain),
+    cacheWrite,
+    // Whoever tells an hour apart bills it at twice the input: Anthropic's rule, and that of all who speak its format.
+    hourCacheWrite: merged.cache_write_1h === undefined ? larger(BigInt(plain) * 2n, cacheWrite) : BigInt(merged.cache_write_1h),
     output: BigInt(output),
     reasoning: BigInt(merged.reasoning ?? output),
     rates: merged,
   };
 }
 
-function dearestInput({ input, cachedInput, cacheWrite }: FullRates): bigint {
-  return larger(input, larger(cachedInput, cacheWrite));
+function dearestInput({ input, cachedInput, cacheWrite, hourCacheWrite }: FullRates, isKeptLong = false): bigint {
+  const most = larger(input, larger(cachedInput, cacheWrite));
+  return isKeptLong ? larger(most, hourCacheWrite) : most;
 }
 
 function dearestOutput({ output, reasoning }: FullRates): bigint {
@@ -119,10 +130,22 @@ function larger(a: bigint, b: bigint): bigint {
 }
 
 // In millionths of a credit, as the tokens are. Seconds count to the millisecond.
-function unitsPrice({ image = 0, video_second: videoSecond = 0, speech_character: character = 0, audio_second: audioSecond = 0 }: Rates, units: Units): bigint {
+function unitsPrice(rates: Rates, units: Units): bigint {
+  const { image = 0, speech_character: character = 0, audio_second: audioSecond = 0 } = rates;
   const whole = BigInt(units.image ?? 0) * BigInt(image) + BigInt(units.speechCharacter ?? 0) * BigInt(character);
-  const thousandths = milliseconds(units.videoSecond) * BigInt(videoSecond) + milliseconds(units.audioSecond) * BigInt(audioSecond);
+  const thousandths = milliseconds(units.videoSecond) * BigInt(filmRate(rates, units.videoLines)) + milliseconds(units.audioSecond) * BigInt(audioSecond);
   return whole * million + thousandths * 1_000n;
+}
+
+// Encoders work in blocks of so many lines, so a film may have fewer than its name says.
+const linesOfBlock = 16;
+
+// The highest rate whose lines the film has; the dearest of all where nobody knows how many those are.
+function filmRate(rates: Rates, lines: number | undefined): number {
+  const given = filmLines.map((least) => ({ least, rate: rates[`video_second_${least}`] })).filter((one): one is { least: (typeof filmLines)[number]; rate: number } => one.rate !== undefined);
+  const { video_second: other = given[0]?.rate ?? 0 } = rates;
+  if (lines === undefined) return Math.max(other, ...given.map(({ rate }) => rate));
+  return given.findLast(({ least }) => least < lines + linesOfBlock)?.rate ?? other;
 }
 
 function milliseconds(seconds = 0): bigint {

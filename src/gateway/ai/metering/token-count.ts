@@ -44,20 +44,41 @@ export const responsesClaim: ReadClaim = (usage) => {
   });
 };
 
-/** The messages format: what was cached and what was written to the cache are beside the input. */
+/**
+ * The messages format: what was cached and what was written to the cache are beside the input, and what it took to
+ * shorten the conversation is beside it all.
+ */
 export const messagesClaim: ReadClaim = (usage) => {
   const finer = counts(usage['output_tokens_details']);
   return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
     const reasoning = count(finer['thinking_tokens']);
+    const all = [usage, ...compactions(usage)];
+    const sum = (name: string) => all.reduce((total, one) => total + count(one[name]), 0);
     return {
-      input: count(usage['input_tokens']),
-      cachedInput: count(usage['cache_read_input_tokens']),
-      cacheWrite: count(usage['cache_creation_input_tokens']),
-      output: Math.max(count(usage['output_tokens']) - reasoning, 0),
+      input: sum('input_tokens'),
+      cachedInput: sum('cache_read_input_tokens'),
+      ...cacheWrites(all, count),
+      output: Math.max(sum('output_tokens') - reasoning, 0),
       reasoning,
     };
   });
 };
+
+function compactions({ iterations }: Counts): Counts[] {
+  return Array.isArray(iterations) ? iterations.map(counts).filter(({ type }) => type === 'compaction') : [];
+}
+
+// The writes of an hour are among all of them; where only the two kinds are told, they are all.
+function cacheWrites(usages: readonly Counts[], count: (value: unknown) => number): Pick<Tokens, 'cacheWrite' | 'hourCacheWrite'> {
+  let [cacheWrite, hourCacheWrite] = [0, 0];
+  for (const usage of usages) {
+    const kinds = counts(usage['cache_creation']);
+    const hour = count(kinds['ephemeral_1h_input_tokens']);
+    cacheWrite += Math.max(count(usage['cache_creation_input_tokens']), hour + count(kinds['ephemeral_5m_input_tokens']));
+    hourCacheWrite += hour;
+  }
+  return { cacheWrite, ...(hourCacheWrite === 0 ? {} : { hourCacheWrite }) };
+}
 
 /** Reranking is told in several ways, and by some in units that are no tokens. */
 export const rerankClaim: ReadClaim = (usage) => {
@@ -68,16 +89,21 @@ export const rerankClaim: ReadClaim = (usage) => {
   }));
 };
 
-/** The hub's usage; kinds that are not told apart are plain input or output. */
-export function hubClaim({ inputTokens: given, outputTokens: made }: Usage): Claim | undefined {
+/**
+ * The hub's usage; kinds that are not told apart are plain input or output. What Anthropic's package leaves out of it
+ * is taken from what the provider said: how long a cache is kept, and the cache of what shortened the conversation.
+ */
+export function hubClaim({ inputTokens: given, outputTokens: made, raw }: Usage): Claim | undefined {
   return claim({ input: given.total ?? given.noCache, output: made.total ?? made.text }, ['input', 'output'], (count) => {
     const cached = count(given.cacheRead);
     const written = count(given.cacheWrite);
+    const shortened = compactions(counts(raw));
+    const first = { cache_creation_input_tokens: written, cache_creation: counts(raw)['cache_creation'] };
     const reasoning = count(made.reasoning);
     return {
       input: given.noCache === undefined ? Math.max(count(given.total) - cached - written, 0) : Math.max(count(given.noCache), 0),
-      cachedInput: cached,
-      cacheWrite: written,
+      cachedInput: cached + shortened.reduce((total, one) => total + count(one['cache_read_input_tokens']), 0),
+      ...cacheWrites([first, ...shortened], count),
       output: made.text === undefined ? Math.max(count(made.total) - reasoning, 0) : count(made.text),
       reasoning,
     };

@@ -1,5 +1,6 @@
 // OpenAI's own models, by its chat-completions format: the one that knows stop sequences and seeds, and that ends a
-// stream with a word. A call with tools of OpenAI's own goes by its responses format, since the other has none of them.
+// stream with a word. A call with tools of OpenAI's own, or with options that only its responses format has, such as
+// the one that asks for a summary of what the model thought, goes by that format.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { LanguageModel, ModelCall } from '../model.ts';
 import { type ModelAccess, sdkModel, type Spoke } from './sdk-model.ts';
@@ -21,8 +22,7 @@ export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageM
     load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).responses(model.upstream_model),
     effort,
   };
-  const runs = (call: ModelCall): [LanguageModel, ModelCall] =>
-    call.tools?.some(({ type }) => type === 'provider') === true ? [sdkModel(model, responses, access), unkept(call)] : [sdkModel(model, chat, access), call];
+  const runs = (call: ModelCall): [LanguageModel, ModelCall] => (needsResponses(call) ? [sdkModel(model, responses, access), unkept(call)] : [sdkModel(model, chat, access), call]);
 
   return {
     generate(call) {
@@ -34,6 +34,16 @@ export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageM
       return chosen.stream(made);
     },
   };
+}
+
+// The package drops without a word what its chat completions do not know.
+const ofResponses = new Set([
+  'reasoningSummary', 'reasoningMode', 'reasoningContext', 'reasoningEffortUpdate', 'previousResponseId', 'conversation', 'instructions', 'include', 'includeWebSearchSources',
+  'maxToolCalls', 'truncation', 'contextManagement', 'compactionTrigger', 'allowedTools', 'passThroughUnsupportedFiles', 'textFormat',
+]);
+
+function needsResponses({ tools = [], providerOptions }: ModelCall): boolean {
+  return tools.some(({ type }) => type === 'provider') || Object.entries(providerOptions?.['openai'] ?? {}).some(([name, value]) => ofResponses.has(name) && value !== undefined && value !== null);
 }
 
 // This format keeps answers at the provider unless it is told not to; the other does not, and callers know of one.

@@ -8,8 +8,9 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { FinishReason, LanguageModel, ModelCall, ProviderOptions } from '../model.ts';
 import { refuseMembers } from '../upstream/refused-members.ts';
-import { longestEvent, maxAnswerBytes, readAll, type Upstream, type UpstreamRequest } from '../upstream/client.ts';
+import { longestEvent, maxAnswerBytes, readAll, type Upstream, type UpstreamAnswer, type UpstreamRequest } from '../upstream/client.ts';
 import { type EndRule, errorIn, providerEvents } from '../upstream/events.ts';
+import { nestedFailureEdits } from '../upstream/failed-words.ts';
 import { edited, topLevelMembers } from '../upstream/json-members.ts';
 import { withFilesApart } from './tool-files.ts';
 
@@ -200,7 +201,7 @@ async function transport(sending: Sending, { model, spoke, access }: { model: Ca
     answer.abort();
     throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
   }
-  return new Response(streamOf(checked(answer.body, spoke.endRule, longestEvent(spoke.endRule, model))) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
+  return new Response(streamOf(checked(answer, spoke.endRule, longestEvent(spoke.endRule, model))) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
 }
 
 // A package that gives a model room to think on top of its answer has asked nobody whether that is paid for.
@@ -237,8 +238,10 @@ function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array
   );
 }
 
-async function* checked(body: AsyncIterable<Uint8Array>, rule: EndRule, maxEventBytes: number): AsyncGenerator<Uint8Array> {
-  for await (const group of providerEvents(body, maxEventBytes, rule)) yield new Uint8Array(Buffer.concat(group.map((event) => event.bytes)));
+async function* checked({ body, clean }: UpstreamAnswer, rule: EndRule, maxEventBytes: number): AsyncGenerator<Uint8Array> {
+  for await (const group of providerEvents(body, maxEventBytes, rule)) {
+    yield new Uint8Array(Buffer.concat(group.map(({ bytes, data, hasFailed }) => (hasFailed === true && data.kind === 'object' ? edited(bytes, nestedFailureEdits(bytes, data.members, clean)) : bytes))));
+  }
 }
 
 // What a package refuses to translate is the caller's to change; it says so in words that are about the request alone.

@@ -8,7 +8,7 @@ import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { EndRule } from './events.ts';
 import { publicLookup, requirePublicUrl } from './public-address.ts';
-import { ConnectionFailure, refusalProblem } from './refusal.ts';
+import { cleaned, ConnectionFailure, refusalProblem } from './refusal.ts';
 
 /** Deadlines of one call to a provider, in milliseconds. */
 export interface Timeouts {
@@ -67,6 +67,8 @@ export interface UpstreamAnswer {
   body: AsyncIterable<Uint8Array>;
   /** Where it is instead, for a request that `mayMove`; the body says nothing then, and is not to be read. */
   movedTo?: string | undefined;
+  /** What of the provider's words may be handed on. */
+  clean(text: string): string;
   /** Gives the answer up; needed only where its body is not read. */
   abort(): void;
 }
@@ -167,7 +169,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
       const idleMs = sent.idleMs ?? timeouts.idleMs;
       const body = pieces(response, { cut, first, idleMs, release, noted: (thrown) => noted(thrown, sent) });
       const abort = () => cut.abort(new Error('given up'));
-      return { mediaType: mediaTypeOf(response.headers['content-type']), body, abort, ...(moved === undefined ? {} : { movedTo: new URL(moved, sent.url).href }) };
+      return { mediaType: mediaTypeOf(response.headers['content-type']), body, abort, clean: (text) => cleaned(text, hiding(sent)), ...(moved === undefined ? {} : { movedTo: new URL(moved, sent.url).href }) };
     } catch (error) {
       release();
       throw noted(failure(error, cut.signal, 'before'), sent);

@@ -56,13 +56,18 @@ export function retryAfterSeconds({ retryAfter, now }: Pick<Refusal, 'retryAfter
 
 function passOn(kind: ProblemKind, { status, body, hide }: Refusal): Problem {
   const said = errorOf(body);
-  const clean = (text: string) => withoutAddresses(hide(text).slice(0, longestMessage));
+  const clean = (text: string) => cleaned(text, hide);
   const message = typeof said.message === 'string' && said.message.trim() !== '' ? clean(said.message) : 'The model provider refused the request.';
   return new Problem(kind, 'upstream_refused', message, {
     cause: { status },
     param: typeof said.param === 'string' ? clean(said.param) : null,
     ...(typeof said.code === 'string' && said.code !== '' ? { foreignCode: clean(said.code) } : {}),
   });
+}
+
+/** A provider's words without secrets, addresses and keys, and no longer than a message is. */
+export function cleaned(text: string, hide: (text: string) => string): string {
+  return withoutAddresses(hide(text).slice(0, longestMessage));
 }
 
 // The shapes in use: {error: {message, …}}, {error: "…"} and {message, …}. Anything else, HTML too, says nothing.

@@ -15,18 +15,22 @@ const addressesAndCredentials = new Set([
   'customllmprovider',
 ]);
 
+const plainOf = (name: string) => name.toLowerCase().replace(/[-_]/g, '');
+
 /** Throws a 400 or a 422 that names the member. `path` is what stands before it, such as `providerOptions.acme`. */
 export function refuseMembers(body: object, provider: ProviderEntry, path = ''): void {
+  // Options of packages say in their own spelling what their formats say in another.
+  const unpriced = new Set(path === '' ? provider.unpriced_members : provider.unpriced_members.map(plainOf));
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
     const shown = path === '' ? name : `${path}.${name}`;
-    const plain = name.toLowerCase().replace(/[-_]/g, '');
+    const plain = plainOf(name);
     if (addressesAndCredentials.has(plain)) {
       throw new Problem('bad_request', 'invalid_request', `The member ${shown} is refused: addresses and credentials of providers are configured on the server.`, {
         param: shown,
         details: [{ path: shown, message: 'is refused' }],
       });
     }
-    if (value !== null && provider.unpriced_members.includes(name)) {
+    if (value !== null && unpriced.has(path === '' ? name : plain)) {
       throw new Problem('impossible', 'unpriced_member', `The member ${shown} is refused: its price at this provider is not known.`, { param: shown });
     }
     // Some servers merge the members of this one into the request.

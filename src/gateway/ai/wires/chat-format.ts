@@ -2,23 +2,33 @@
 // format has and the hub has not is refused rather than ignored.
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import type { ProviderEntry } from '../catalog/models-file.ts';
 import { sourceList, tokenCount, type Answer, type FinishReason, type ModelCall, type Prompt, type Source, type StreamPart, type Usage, type Warning } from '../model.ts';
+import { ownOptions } from '../providers/own-options.ts';
+import { labels } from './chat-unsaid.ts';
 
 type Message = ChatCompletionRequest['messages'][number];
 type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
 type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][number];
 
+export interface CallTerms {
+  /** Whose model runs. */
+  provider: ProviderEntry;
+  effort: string | undefined;
+  signal: AbortSignal;
+}
+
 /** The hub call that the request asks for. Throws a 400 for a member of the wrong shape, a 422 for what cannot be done. */
-export function callOf(body: ChatCompletionRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
+export function callOf(body: ChatCompletionRequest, { provider, effort, signal }: CallTerms): ModelCall {
   const read = reader(body);
   for (const name of Object.keys(body)) {
     if (!told.has(name) && !labels.has(name) && read(name) !== undefined) throw unsupported(name, `The member ${name} is not supported by this model.`);
   }
   if ((body.n ?? 1) > 1) throw unsupported('n', 'This model gives one choice a call.');
   if (read('logprobs') === true) throw unsupported('logprobs', 'This model has no log probabilities.');
-  if (read('parallel_tool_calls') === false) throw unsupported('parallel_tool_calls', 'This model cannot be held to one tool call a turn.');
   if (!['auto', 'default', undefined].includes(read('service_tier') as string | undefined)) throw unsupported('service_tier', 'This model has no such tier.');
   if (list(read('modalities') ?? ['text'], 'modalities').some((modality) => modality !== 'text')) throw unsupported('modalities', 'This model answers in text.');
+  const format = responseFormat(read('response_format'));
   return {
     prompt: promptOf(body.messages),
     maxOutputTokens: body.max_completion_tokens ?? body.max_tokens ?? undefined,
@@ -29,10 +39,11 @@ export function callOf(body: ChatCompletionRequest, effort: string | undefined, 
     frequencyPenalty: number(read('frequency_penalty'), 'frequency_penalty'),
     seed: number(read('seed'), 'seed'),
     stopSequences: stopSequences(read('stop')),
-    responseFormat: responseFormat(read('response_format')),
+    responseFormat: format?.call,
     tools: tools(read('tools')),
     toolChoice: toolChoice(read('tool_choice')),
     reasoningEffort: effort,
+    providerOptions: ownOptions(provider, { parallelToolCalls: boolean(read('parallel_tool_calls'), 'parallel_tool_calls'), strictSchema: format?.isStrict }),
     signal,
   };
 }
@@ -42,14 +53,6 @@ const told = new Set([
   'model', 'messages', 'stream', 'stream_options', 'n', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'top_k', 'presence_penalty', 'frequency_penalty',
   'seed', 'stop', 'response_format', 'tools', 'tool_choice', 'parallel_tool_calls', 'reasoning_effort', 'logprobs', 'service_tier', 'modalities',
 ]);
-// What only labels a call and says nothing about its answer is let go; anything else is refused.
-const labels = new Set(['user', 'metadata', 'store', 'safety_identifier', 'prompt_cache_key', 'prompt_cache_retention']);
-
-/** What of the messages no model behind the hub is told, although nothing of what they say is lost. */
-export function leftOut({ messages }: ChatCompletionRequest): Warning[] {
-  const index = messages.findIndex((message) => typeof (message as { name?: unknown }).name === 'string' && message.role !== 'tool');
-  return index < 0 ? [] : [{ type: 'unsupported', feature: `messages[${index}].name`, details: 'names of speakers are not told to this model' }];
-}
 
 export interface ChatOptions {
   modelId: string;
@@ -268,7 +271,8 @@ function assistantContent(message: Message, path: string, toolNames: Map<string,
   if (typeof refusal === 'string' && refusal !== '') parts.push({ type: 'text', text: refusal });
   for (const [index, call] of list(calls ?? [], `${path}.tool_calls`).entries()) {
     const place = `${path}.tool_calls[${index}]`;
-    const { id, function: called } = object(call, place) as { id?: unknown; function?: unknown };
+    const { id, type = 'function', function: called } = object(call, place) as { id?: unknown; type?: unknown; function?: unknown };
+    if (type !== 'function') throw unsupported(`${place}.type`, `This model cannot be told of calls of the type ${String(type)}.`);
     const { name, arguments: input } = object(called, `${place}.function`) as { name?: unknown; arguments?: unknown };
     const toolCallId = string(id, `${place}.id`);
     const toolName = string(name, `${place}.function.name`);
@@ -309,18 +313,22 @@ function stopSequences(stop: unknown): string[] | undefined {
   return sequences.map((sequence, index) => string(sequence, `stop[${index}]`));
 }
 
-function responseFormat(format: unknown): ModelCall['responseFormat'] {
+// A schema that does not say how strictly it binds only guides, in this format.
+function responseFormat(format: unknown): { call: ModelCall['responseFormat']; isStrict?: boolean } | undefined {
   if (format === undefined) return undefined;
   const { type, json_schema: schema } = object(format, 'response_format') as { type?: unknown; json_schema?: unknown };
-  if (type === 'text') return { type: 'text' };
-  if (type === 'json_object') return { type: 'json' };
+  if (type === 'text') return { call: { type: 'text' } };
+  if (type === 'json_object') return { call: { type: 'json' } };
   if (type !== 'json_schema') throw invalid('response_format.type', 'must be text, json_object or json_schema');
-  const named = object(schema, 'response_format.json_schema') as { schema?: unknown; name?: unknown; description?: unknown };
+  const named = object(schema, 'response_format.json_schema') as { schema?: unknown; name?: unknown; description?: unknown; strict?: unknown };
   return {
-    type: 'json',
-    schema: object(named.schema ?? {}, 'response_format.json_schema.schema'),
-    ...(typeof named.name === 'string' ? { name: named.name } : {}),
-    ...(typeof named.description === 'string' ? { description: named.description } : {}),
+    call: {
+      type: 'json',
+      schema: object(named.schema ?? {}, 'response_format.json_schema.schema'),
+      ...(typeof named.name === 'string' ? { name: named.name } : {}),
+      ...(typeof named.description === 'string' ? { description: named.description } : {}),
+    },
+    isStrict: boolean(named.strict ?? undefined, 'response_format.json_schema.strict') ?? false,
   };
 }
 
@@ -357,6 +365,11 @@ function reader(body: ChatCompletionRequest): (name: string) => unknown {
 function number(value: unknown, path: string): number | undefined {
   if (value === undefined || typeof value === 'number') return value;
   throw invalid(path, 'must be a number');
+}
+
+function boolean(value: unknown, path: string): boolean | undefined {
+  if (value === undefined || typeof value === 'boolean') return value;
+  throw invalid(path, 'must be true or false');
 }
 
 function string(value: unknown, path: string): string {

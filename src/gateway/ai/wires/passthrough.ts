@@ -7,6 +7,7 @@ import type { CatalogModel } from '../catalog/catalog.ts';
 import { chat, type ForeignFormat } from './foreign-format.ts';
 import { longestOutput } from '../metering/bound.ts';
 import { errorIn, providerEvents, type ProviderEvent } from '../upstream/events.ts';
+import { failureEdits } from '../upstream/failed-words.ts';
 import { edited, editedTogether, topLevelMembers, type Edit, type Editing, type Member, type Members } from '../upstream/json-members.ts';
 import { longestEvent, maxAnswerBytes, readAll, type UpstreamAnswer } from '../upstream/client.ts';
 
@@ -61,7 +62,10 @@ export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, fo
     throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.');
   }
   if (!format.isAnswer(value)) throw errorIn(bytes, object) ?? foreign();
-  return { bytes: edited(bytes, modelEdits(object.members, modelId)), value: 'model' in value ? { ...value, model: modelId } : value };
+  const failure = failureEdits(bytes, object.members, answer.clean);
+  const made = edited(bytes, [...modelEdits(object.members, modelId), ...failure]);
+  if (failure.length > 0) return { bytes: made, value: parsed(made) ?? value };
+  return { bytes: made, value: 'model' in value ? { ...value, model: modelId } : value };
 }
 
 export interface IncomingOptions {
@@ -108,13 +112,13 @@ export async function incomingStream(
   } finally {
     clearTimeout(patience);
   }
-  return rewritten(held, groups, options);
+  return rewritten(held, groups, { ...options, clean: answer.clean });
 }
 
 async function* rewritten(
   first: ProviderEvent[],
   groups: AsyncGenerator<ProviderEvent[]>,
-  { model, format, wantsUsage, heartbeatMs, errorFrame, meter }: IncomingOptions,
+  { model, format, wantsUsage, heartbeatMs, errorFrame, meter, clean }: IncomingOptions & Pick<UpstreamAnswer, 'clean'>,
 ): AsyncGenerator<Uint8Array> {
   const name = JSON.stringify(model.id);
   try {
@@ -125,7 +129,7 @@ async function* rewritten(
       const isEnding = group.at(-1)?.isEnd === true && meter !== undefined;
       for (const events of isEnding ? [group.slice(0, -1), group.slice(-1)] : [group]) {
         if (isEnding && events[0]?.isEnd === true) await meter.ended(events[0].hasFailed === true ? 'upstream_failed' : 'completed');
-        const parts = events.flatMap((event) => ours(event, name, { format, wantsUsage }) ?? []);
+        const parts = events.flatMap((event) => ours(event, name, { format, wantsUsage, clean }) ?? []);
         if (parts.length > 0) yield editedTogether(parts);
       }
       const coming = groups.next();
@@ -161,15 +165,16 @@ function quietFor(coming: Promise<unknown>, ms: number): Promise<'quiet' | 'sett
 }
 
 // One event with our name of the model, or undefined where it carries only the usage that we asked for.
-function ours({ bytes, data }: ProviderEvent, name: string, { format, wantsUsage }: Pick<IncomingOptions, 'format' | 'wantsUsage'>): Editing | undefined {
+function ours({ bytes, data }: ProviderEvent, name: string, { format, wantsUsage, clean }: Pick<IncomingOptions, 'format' | 'wantsUsage'> & Pick<UpstreamAnswer, 'clean'>): Editing | undefined {
   if (data.kind !== 'object') return { bytes, edits: [] };
   const edits: Edit[] = [];
   for (const member of data.members) {
     if (member.name === 'model') {
       edits.push({ start: member.start, end: member.end, text: name });
     } else if (format.nestedIn.includes(member.name)) {
-      const inner = topLevelMembers(bytes, member.start, member.end)?.members.find((candidate) => candidate.name === 'model');
-      if (inner !== undefined) edits.push({ start: inner.start, end: inner.end, text: name });
+      const inner = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
+      for (const { name: told, start, end } of inner) if (told === 'model') edits.push({ start, end, text: name });
+      edits.push(...failureEdits(bytes, inner, clean));
     } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
       const choices = data.members.find((candidate) => candidate.name === 'choices');
       const empty = choices === undefined || /^\[\s*\]$/.test(bytes.toString('latin1', choices.start, choices.end));

@@ -1,0 +1,77 @@
+// Why a response failed is the provider's to say, and stands inside an answer that is none of an error: its words go by
+// the rule of a refusal's all the same.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { eventsOf, partsOf, startAi, type World } from './world.ts';
+
+const key = 'CANARY-71aa-key';
+const data = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
+const secret = `The picture at http://10.1.2.3:8080/a.png was refused for ${key} and sk-proj-abcdefghijkl.`;
+const failures: Record<string, unknown> = {
+  callers: { code: 'invalid_image', message: secret, type: 'x', internal: secret },
+  providers: { code: 'server_error', message: secret },
+  limited: { code: 'rate_limit_exceeded', message: `Organization org-1 has no more. ${secret}` },
+  nameless: { message: secret },
+  text: secret,
+};
+const failedResponse = (error: unknown) => ({ id: 'r', object: 'response', created_at: 1, status: 'failed', model: 'x', output: [], error, usage: null });
+const scriptOf = (error: unknown) =>
+  `verbatim?${new URLSearchParams({
+    json: JSON.stringify(failedResponse(error)),
+    sse: [
+      { type: 'response.created', response: { ...failedResponse(null), status: 'in_progress' } },
+      { type: 'response.output_item.added', output_index: 0, item: { type: 'message', id: 'm', role: 'assistant', status: 'in_progress', content: [] } },
+      { type: 'response.output_text.delta', item_id: 'm', output_index: 0, content_index: 0, delta: 'Hello', logprobs: [] },
+      { type: 'response.failed', sequence_number: 1, response: failedResponse(error) },
+    ].map(data).join(''),
+  }).toString()}`;
+
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  world = await startAi({
+    models: JSON.stringify({
+      providers: [{ id: 'openai', kind: 'openai', base_url: provider.url, api_key_env: 'THE_KEY' }],
+      models: Object.entries(failures).map(([name, error]) => ({ id: `openai/${name}`, provider: 'openai', upstream_model: scriptOf(error), rates: null })),
+    }),
+    env: { THE_KEY: key },
+  });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+beforeEach(() => provider.reset());
+
+const leaks = /CANARY|10\.1\.2\.3|sk-proj|org-1/;
+const expected: Record<string, object> = {
+  callers: { code: 'invalid_image', message: 'The picture at [redacted] was refused for [redacted] and [redacted].' },
+  providers: { code: 'server_error', message: 'The model provider failed to answer.' },
+  limited: { code: 'rate_limit_exceeded', message: 'The model provider failed to answer.' },
+  nameless: { code: 'server_error', message: 'The model provider failed to answer.' },
+  text: { code: 'server_error', message: 'The model provider failed to answer.' },
+};
+
+describe.each(Object.keys(failures))('the words of a failed response (%s)', (name) => {
+  test('pass in a whole answer where the caller can act on them, without keys and addresses', async () => {
+    const response = await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x' });
+    const text = await response.text();
+    expect(text).not.toMatch(leaks);
+    expect([response.status, JSON.parse(text)]).toEqual([200, { ...failedResponse(expected[name]), model: `openai/${name}` }]);
+  });
+
+  test('pass in a stream by the same rule', async () => {
+    const events = await eventsOf(await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x', stream: true }));
+    expect(events.join()).not.toMatch(leaks);
+    expect(JSON.parse(events.at(-1) ?? '')).toEqual({ type: 'response.failed', sequence_number: 1, response: { ...failedResponse(expected[name]), model: `openai/${name}` } });
+  });
+
+  test('are ours where the format is translated, and never stand in a raw part', async () => {
+    const { parts } = await partsOf(await world.post('/v1/ai/stream', { model: `openai/${name}`, prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }], includeRawChunks: true, providerOptions: { openai: { truncation: 'auto' } } }));
+    expect(provider.lastCall().path).toBe('/v1/responses');
+    expect(JSON.stringify(parts)).not.toMatch(leaks);
+    expect(JSON.stringify(parts)).toContain('"rawValue"');
+    expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error' } });
+  });
+});
