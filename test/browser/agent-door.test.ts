@@ -29,7 +29,7 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => pages.listen(0, '127.0.0.1', resolve));
   // The name of the attacker leads to this machine, as after a rebinding of its address.
   if (hasChromium) browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--host-resolver-rules=MAP evil.test 127.0.0.1, MAP localhost.evil.test 127.0.0.1'] });
-}, 90_000);
+}, 180_000);
 afterAll(async () => {
   await browser?.close();
   pages?.close();
@@ -86,4 +86,4 @@ test.skipIf(!hasChromium)('a page of another site or origin, or under a rebound 
   expect(answers.filter((answer) => !answer.endsWith(' 403'))).toEqual([]);
   expect(gateway.requests).toEqual([]);
   expect(await agent.sql`select count(*)::int as events from agent.sessions_events`).toEqual(before);
-}, 90_000);
+}, 180_000);

@@ -11,6 +11,7 @@ import { definePlugin } from '../../src/agent/plugins/index.ts';
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { startConsole, type TestConsole } from '../support/console.ts';
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
+import { freePort } from '../support/free-port.ts';
 import { calls, says, scriptedGateway, toolResults, type ScriptedGateway } from '../support/scripted-gateway.ts';
 import { held } from '../support/session-world.ts';
 
@@ -55,7 +56,7 @@ const kitchen = definePlugin<{ cook: { dish: string; minutes: number; spices?: s
   ],
 });
 
-describe.skipIf(!hasChromium).each(['current', 'classic'] as const)('the console for an agent of the %s variant', (variant) => {
+describe.skipIf(!hasChromium).each(['current', 'classic'] as const)('the console for an agent of the %s variant', { timeout: 180_000 }, (variant) => {
   let gateway: ScriptedGateway;
   let agent: TestAgent;
   let served: TestConsole;
@@ -71,11 +72,12 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)('the console
     await mkdir(join(folder, 'workspace'));
     gateway = await scriptedGateway();
     own = await testDatabase();
-    agent = await start(0);
+    // One that it still has when it comes back.
+    agent = await start(await freePort());
     served = await startConsole(agent);
     browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
     page = await browser.newPage({ viewport: { width: 1180, height: 780 }, colorScheme: variant === 'classic' ? 'dark' : 'light' });
-    page.setDefaultTimeout(15_000);
+    page.setDefaultTimeout(60_000);
     page.on('pageerror', (error) => mistakes.push(String(error)));
     page.on('console', (message) => {
       // What a server refuses is told to the page, and the browser notes it as well.
@@ -84,7 +86,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)('the console
     page.on('request', (request) => {
       if (!request.url().startsWith(served.url)) mistakes.push(`asked ${request.url()}`);
     });
-  }, 90_000);
+  }, 180_000);
   const start = (port: number): Promise<TestAgent> =>
     startAgent({ gatewayUrl: gateway.url, variant, model: 'local/guide', dataDir: folder, workspace: join(folder, 'workspace'), database: own.database, settings: { drainMs: 0, port }, needs: { plugins: [kitchen] } });
   afterAll(async () => {
@@ -195,7 +197,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)('the console
     await far.getByRole('button', { name: 'Deny' }).click();
     await page.getByRole('heading', { name: 'Nobody asks anything' }).waitFor();
     expect(existsSync(join(agent.workspace, 'second.txt'))).toBe(false);
-    expect(JSON.stringify(gateway.requests.at(-1)?.prompt)).toContain('One is enough.');
+    await expect.poll(() => JSON.stringify(gateway.requests.at(-1)?.prompt)).toContain('One is enough.');
     await page.locator('.badge').waitFor({ state: 'detached' });
   });
 

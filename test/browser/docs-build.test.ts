@@ -20,7 +20,7 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('the build of the portal', () => {
-  test('fails for a guide that links to nowhere, and names the link', { timeout: 180_000 }, async () => {
+  test('fails for a guide that links to nowhere, and names the link', { timeout: 400_000 }, async () => {
     const guide = path.join(folder, 'docs/guides/errors.md');
     const text = readFileSync(guide, 'utf8');
     writeFileSync(guide, `${text}\nSee [this](nowhere.md) and [that](agent.md#no-such-heading).\n`);
@@ -31,7 +31,7 @@ describe('the build of the portal', () => {
     expect(code).toBe(1);
   });
 
-  test('fails for a sample that its example does not have', { timeout: 180_000 }, async () => {
+  test('fails for a sample that its example does not have', { timeout: 400_000 }, async () => {
     const example = path.join(folder, 'examples/first-five-minutes.sh');
     const text = readFileSync(example, 'utf8');
     writeFileSync(example, text.replace('/health', '/wealth'));
@@ -58,7 +58,7 @@ describe('a sample', () => {
     expect(checkSamples('<!-- example: first-five-minutes.ts -->\nwords', examples)[0]?.message).toMatch(/right before a fenced block/);
   });
 
-  test('of TypeScript is typechecked, with the place in the guide', { timeout: 180_000 }, () => {
+  test('of TypeScript is typechecked, with the place in the guide', { timeout: 400_000 }, () => {
     const fences = fencesOf('# A guide\n\n```ts\nawait client.ai.listModels();\n```\n\n```ts\nawait client.ai.listMoodels();\n```\n', 'docs/guides/a.md');
     const faults = checkTypes(root, { fences, examples: [] });
     expect(faults).toHaveLength(1);

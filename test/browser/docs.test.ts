@@ -26,7 +26,7 @@ let origin = '';
 
 beforeAll(async () => {
   await promisify(execFile)(process.execPath, [path.join(root, 'scripts/docs.ts'), '--output', folder], {
-    timeout: 240_000,
+    timeout: 500_000,
   });
   server = createServer((request, response) => {
     const file = path.join(folder, path.posix.normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname)));
@@ -37,7 +37,7 @@ beforeAll(async () => {
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}, 260_000);
+}, 520_000);
 
 afterAll(() => {
   server?.close();
@@ -100,7 +100,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
         '--disable-sync',
       ],
     });
-  }, 30_000);
+  }, 120_000);
   afterAll(() => browser?.close());
 
   test('leads from its first page to every document', async () => {
@@ -115,7 +115,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     expect(page.url()).toBe(`${origin}/gateway.html`);
     await page.close();
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 30_000);
+  }, 120_000);
 
   test.each(names)(
     'holds every operation of %s, shows those of each service and asks for nothing elsewhere',
@@ -142,13 +142,13 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
         }
         return [...services];
       };
-      await expect.poll(scrollOn, { timeout: 40_000 }).toEqual([]);
+      await expect.poll(scrollOn, { timeout: 200_000 }).toEqual([]);
       // Leaving the page is when a page would send what it has gathered.
       await page.goto('about:blank');
       expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
       await page.close();
     },
-    60_000,
+    240_000,
   );
 
   test('finds an operation by a word', async () => {
@@ -160,7 +160,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.getByText('Create a chat completion').first().waitFor();
     await page.close();
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 30_000);
+  }, 120_000);
 
   test('shows every guide, example and list without asking for anything elsewhere', async () => {
     const { page, outside, complaints } = await open(browser);
@@ -174,7 +174,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     }
     await page.close();
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 60_000);
+  }, 240_000);
 
   test('finds a section of a guide by its words and an operation by its path, by keyboard alone', async () => {
     const { page, outside, complaints } = await open(browser);
@@ -193,7 +193,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.waitForURL(/index\.html$/);
     await page.close();
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 30_000);
+  }, 120_000);
 
   test('is read from a disk as well, search and all', async () => {
     const page = await browser.newPage();
@@ -205,7 +205,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     const { x, width } = (await page.locator('#found').boundingBox()) ?? { x: -1, width: 0 };
     expect([x >= 0, x + width <= 390]).toEqual([true, true]);
     await page.close();
-  }, 30_000);
+  }, 120_000);
 
   test('fits a small screen, where the list of pages opens by its button', async () => {
     const { page } = await open(browser);
@@ -218,14 +218,14 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.locator('#menu').click();
     expect(await page.locator('#navigation').isVisible()).toBe(true);
     await page.close();
-  }, 30_000);
+  }, 120_000);
 
   test('would be caught asking elsewhere', async () => {
     const { page, outside } = await open(browser);
     await page.setContent('<img src="http://elsewhere.test/logo.svg">', { waitUntil: 'load' });
     await page.close();
     expect(outside).toEqual(['http://elsewhere.test/logo.svg']);
-  }, 30_000);
+  }, 120_000);
 });
 
 interface OpenPage {

@@ -8,7 +8,7 @@ import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startPayments, type PaymentsWorld } from '../gateway/payments/world.ts';
 
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
+vi.setConfig({ testTimeout: 180_000 });
 const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 
 describe.skipIf(isAbsent())('a person who buys credits', () => {
@@ -42,7 +42,7 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
     const event = world[method].pay(id);
     expect(await world.deliver(method, event)).toMatchObject({ outcome: 'accepted' });
     // Nobody touches the page: it asks by itself.
-    await page.getByRole('heading', { name: 'Thank you' }).waitFor({ timeout: 20_000 });
+    await page.getByRole('heading', { name: 'Thank you' }).waitFor({ timeout: 60_000 });
     expect(await page.locator('main').innerText()).toContain(method === 'stripe' ? 'USD 10.00 were paid, and 10,000,000 credits were added' : 'EUR 10.00 were paid, and 10,000,000 credits were added');
     expect(await page.getByRole('link').getAttribute('href')).toBe(`http://127.0.0.1:43127/account?tab=credits#payment_id=${made.payment_id}`);
     expect(await page.locator('meta[http-equiv="refresh"]').count()).toBe(0);

@@ -22,7 +22,7 @@ type Shell = keyof typeof fileOf;
 function inShell(shell: Shell, given: readonly string[]): string[] {
   const plain = { bash: ['--norc'], zsh: ['-f'], fish: ['--no-config'] }[shell];
   const env = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder, TERM: 'dumb' };
-  return execFileSync(shell, [...plain, ...given], { cwd: folder, env, encoding: 'utf8', timeout: 20_000 }).split('\n').filter((line) => line !== '');
+  return execFileSync(shell, [...plain, ...given], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 }).split('\n').filter((line) => line !== '');
 }
 
 // In a terminal of its own, where what the completion finds is printed where it would be shown.

@@ -39,7 +39,7 @@ export function townhall(given: readonly string[], options: { cwd: string; env?:
     process: child,
     screen: () => screen,
     ended,
-    async waitFor(pattern, timeoutMs = 30_000) {
+    async waitFor(pattern, timeoutMs = 80_000) {
       const found = new Promise<RegExpMatchArray>((resolve, reject) => {
         const look = (): void => {
           const match = screen.match(pattern);

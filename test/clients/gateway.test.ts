@@ -3,7 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createGatewayClient, type GatewayClient, type GatewayClientOptions, GatewayError } from '../../clients/gateway/src/index.ts';
-import { problem, quickest, type ScriptedServer, sendJson, startScriptedServer } from './scripted-server.ts';
+import { quickest } from '../support/quickest.ts';
+import { problem, type ScriptedServer, sendJson, startScriptedServer } from './scripted-server.ts';
 
 let server: ScriptedServer;
 let client: GatewayClient;
@@ -215,12 +216,12 @@ describe('a failure', () => {
 
   test('by the deadline is a timeout and closes the connection', async () => {
     server.script(() => {});
-    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }, { timeoutMs: 50 }))).toMatchObject({ status: 0, code: 'timeout', retryable: false });
+    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }, { timeoutMs: 1_500 }))).toMatchObject({ status: 0, code: 'timeout', retryable: false });
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
   test('by the caller is the reason of the caller, and closes the connection within 50 ms', async () => {
-    const closing = await quickest(async () => {
+    const closing = await quickest(50, async () => {
       const abort = new AbortController();
       let started = Infinity;
       server.script(() => {

@@ -5,7 +5,8 @@ import type { LanguageModelV3, LanguageModelV3CallOptions } from '@ai-sdk/provid
 import { APICallError, generateText, isStepCount, jsonSchema, Output, streamText, tool } from 'ai';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createGatewayClient, type GatewayClient, GatewayError, type StreamRequest } from '../../clients/gateway/src/index.ts';
-import { finishPart, problem, quickest, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
+import { quickest } from '../support/quickest.ts';
+import { finishPart, problem, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
 
 let server: ScriptedServer;
 let client: GatewayClient;
@@ -148,7 +149,7 @@ describe('under the AI SDK', () => {
       startEvents(response);
       writeEvents(response, textParts('Good morning').slice(0, 4));
     });
-    const closing = await quickest(async () => {
+    const closing = await quickest(50, async () => {
       const abort = new AbortController();
       let aborted = false;
       let started = Infinity;
@@ -269,7 +270,7 @@ describe('the model', () => {
       startEvents(response);
       writeEvents(response, [start]);
     });
-    const closing = await quickest(async () => {
+    const closing = await quickest(50, async () => {
       const { stream } = await model.doStream(hello);
       const reader = stream.getReader();
       await reader.read();

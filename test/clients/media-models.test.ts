@@ -22,7 +22,7 @@ beforeAll(async () => {
   await writeFile(modelsFile, provider.modelsFile({ painter: 'images', slow: 'images-slow', refusing: 'status?code=400&message=no', whisper: 'whisper' }, { model: { modalities: ['image', 'asr'] } }));
   world = await startGateway({ env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'key', STORAGE_PATH: join(folder, 'storage'), TIMEOUT_DRAIN_MS: '1000' } });
   client = createGatewayClient({ baseUrl: world.url, token: world.userToken });
-}, 90_000);
+}, 240_000);
 afterAll(async () => {
   await world?.close();
   await provider?.close();
@@ -34,7 +34,7 @@ const sdks = [
   { name: 'ai 7', generateImage: ai7.generateImage, generateSpeech: ai7.generateSpeech, transcribe: ai7.transcribe },
 ] as unknown as { name: string; generateImage: typeof ai7.generateImage; generateSpeech: typeof ai7.generateSpeech; transcribe: typeof ai7.transcribe }[];
 
-describe.each(sdks)('under $name', { timeout: 90_000 }, ({ generateImage, generateSpeech, transcribe }) => {
+describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, generateSpeech, transcribe }) => {
   test('generateImage gives the pictures of a job', async () => {
     const { images, warnings } = await generateImage({ model: client.imageModel('local/shapes'), prompt: 'two green squares', n: 2, size: '96x64', seed: 3 });
     expect(warnings).toEqual([]);

@@ -111,7 +111,8 @@ describe('the AI SDK with client.model', () => {
       abort.abort();
     }
     expect(seen.at(-1)).toBe('abort');
-    expect(performance.now() - started).toBeLessThan(1000);
+    // The answer would have taken half a minute more.
+    expect(performance.now() - started).toBeLessThan(10_000);
   });
 });
 

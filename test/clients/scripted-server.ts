@@ -81,16 +81,6 @@ export function problem(type: string, code: string, extra: Record<string, unknow
   return { error: { type, code, message: `It is ${code}.`, param: null, request_id: 'req_body', ...extra } };
 }
 
-/**
- * The shortest of five measured times in milliseconds: what the client itself takes, without what a busy machine adds
- * now and then.
- */
-export async function quickest(measure: () => Promise<number>): Promise<number> {
-  const times: number[] = [];
-  for (let round = 0; round < 5; round++) times.push(await measure());
-  return Math.min(...times);
-}
-
 /** All events of a stream. */
 export async function readAll<Event>(events: AsyncIterable<Event>): Promise<Event[]> {
   const all: Event[] = [];

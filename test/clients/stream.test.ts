@@ -4,7 +4,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createGatewayClient, type GatewayClient, GatewayError } from '../../clients/gateway/src/index.ts';
 import { createLifeline } from '../../clients/shared/src/lifeline.ts';
 import { readEvents } from '../../clients/shared/src/stream.ts';
-import { problem, quickest, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
+import { quickest } from '../support/quickest.ts';
+import { problem, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
 
 const encoder = new TextEncoder();
 
@@ -176,7 +177,7 @@ describe('a stream over a socket', () => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
     });
-    const closing = await quickest(async () => {
+    const closing = await quickest(50, async () => {
       const abort = new AbortController();
       const events = client.ai.streamText(request, { signal: abort.signal })[Symbol.asyncIterator]();
       for (let part = 0; part < 3; part++) await events.next();
@@ -194,7 +195,7 @@ describe('a stream over a socket', () => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
     });
-    const closing = await quickest(async () => {
+    const closing = await quickest(50, async () => {
       let started = Infinity;
       for await (const part of client.ai.streamText(request)) {
         if (part.type !== 'text-start') continue;
@@ -229,12 +230,12 @@ describe('a stream over a socket', () => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
       let beats = 0;
-      const timer = setInterval(() => (beats++ < 6 ? response.write(': hb\n\n') : clearInterval(timer)), 50);
+      const timer = setInterval(() => (beats++ < 12 ? response.write(': hb\n\n') : clearInterval(timer)), 100);
     });
     const started = performance.now();
-    const error = await failureOf(readAll(client.ai.streamText(request, { idleTimeoutMs: 200 })));
+    const error = await failureOf(readAll(client.ai.streamText(request, { idleTimeoutMs: 1_000 })));
     expect(error).toMatchObject({ code: 'timeout', status: 200, retryable: false });
-    expect(performance.now() - started).toBeGreaterThan(450);
+    expect(performance.now() - started).toBeGreaterThan(1_900);
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
@@ -245,10 +246,10 @@ describe('a stream over a socket', () => {
       response.end();
     });
     const parts = [];
-    for await (const part of client.ai.streamText(request, { idleTimeoutMs: 30 })) {
+    for await (const part of client.ai.streamText(request, { idleTimeoutMs: 500 })) {
       parts.push(part);
       // The reader is slow on purpose: longer than the idle limit for the first part.
-      if (parts.length === 1) await new Promise((resolve) => setTimeout(resolve, 80));
+      if (parts.length === 1) await new Promise((resolve) => setTimeout(resolve, 800));
     }
     expect(parts).toHaveLength(textParts('Hi').length);
   });

@@ -23,7 +23,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-test('the first five minutes pass as the contract describes them', { timeout: 60_000 }, async () => {
+test('the first five minutes pass as the contract describes them', { timeout: 180_000 }, async () => {
   const [, gateway] = await run.waitFor(/gateway +(http\S+)/);
   const [, agent] = await run.waitFor(/agent +(http\S+)/);
   const agentToken = (await readFile(join(folder, 'data', 'agent', 'agent.token'), 'utf8')).trim();

@@ -171,7 +171,7 @@ describe('the generated client', () => {
     writeFileSync(bundle, JSON.stringify(documentWith({})));
     await generateClient(gateway, { bundle, output, root: folder });
     expect(findGaps(documentWith({}), gateway, (file) => readFileSync(path.join(output, file), 'utf8'))).toEqual([]);
-  }, 20_000);
+  }, 120_000);
 
   test('is refused when its bundle has a reference that leads nowhere, though the tool exits 0', async () => {
     writeFileSync(
@@ -183,13 +183,13 @@ describe('the generated client', () => {
       ),
     );
     await expect(generateClient(gateway, { bundle, output, root: folder })).rejects.toThrow(/hey-api on gateway/);
-  }, 20_000);
+  }, 120_000);
 
   test('is refused when its bundle is absent', async () => {
     await expect(
       generateClient(gateway, { bundle: path.join(folder, 'absent.json'), output, root: folder }),
     ).rejects.toThrow(/hey-api on gateway/);
-  }, 20_000);
+  }, 120_000);
 
   test('is held against the bundle: files, types, methods, schemas, container', () => {
     const whole: Record<string, string> = {

@@ -52,7 +52,7 @@ beforeAll(async () => {
       findings.get(sample)?.push({ ruleId: problem.ruleId, message: problem.message });
     }
   }
-}, 30_000);
+}, 120_000);
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 

@@ -10,6 +10,7 @@ import { inject } from 'vitest';
 import { supervision, cityFolder, type Supervision } from '../../src/deploy/index.ts';
 import { connect } from '../../src/kernel/data/database.ts';
 import { townhall } from '../cli/townhall.ts';
+import { freePort } from '../support/free-port.ts';
 import { testAdministrator, testMasterKey } from '../support/gateway.ts';
 import { silentLog } from '../support/template.ts';
 
@@ -43,7 +44,8 @@ export async function makeCity(): Promise<CityWorld> {
     // Where programs keep what is theirs, which is not the project.
     HOME: root,
     HOST: '127.0.0.1',
-    PORT: '0',
+    // One that it still has when it was stopped and starts again.
+    PORT: String(await freePort()),
     LOG_LEVEL: 'info',
     TOWNHALL_MASTER_KEY: testMasterKey,
     ADMIN_ID: testAdministrator.adminId,

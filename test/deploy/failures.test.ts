@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { cityFolder, deploy, makePlan, type DeployNeeds, type Step } from '../../src/deploy/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
+import { freePort } from '../support/free-port.ts';
 import { silentLog } from '../support/template.ts';
 import { townhall } from '../cli/townhall.ts';
 import { makeCity, type CityWorld } from './city-world.ts';
@@ -19,7 +20,7 @@ beforeAll(async () => {
   original = await city.read('src/index.ts');
   const { code, screen } = await city.run(['deploy']);
   expect(code, screen).toBe(0);
-}, 2 * minutes);
+}, 4 * minutes);
 afterAll(async () => {
   await city?.close();
 }, minutes);
@@ -31,7 +32,7 @@ async function seen(): Promise<unknown> {
   return { version, url, candidate, package: await city.version(), kept, answer: await city.get('/v1/hello/world'), city: (await city.get('/v1/cities/current')).body };
 }
 
-describe('a deployment that fails leaves the version before serving and the package as it was', { timeout: 2 * minutes }, () => {
+describe('a deployment that fails leaves the version before serving and the package as it was', { timeout: 4 * minutes }, () => {
   test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])('at the step "%s"', async (failing) => {
     const before = await seen();
     const plan = await makePlan({ directory: city.directory, env: { ...city.env, PATH: process.env['PATH'] }, passesOn: () => true, inspect: async () => [], log: silentLog });
@@ -59,7 +60,7 @@ describe('a deployment that fails leaves the version before serving and the pack
     ['a package without a version', { files: { 'package.json': '{\n  "name": "demo"\n}' } }, /package\.json:1:1: version is required/],
     ['a version that cannot be raised', { files: { 'package.json': '{ "version": "1.0.0-beta" }' } }, /package\.json:1:3: version must be three numbers/],
     ['a setting that cannot be read', { env: { TIMEOUT_DRAIN_MS: 'soon' } }, /TIMEOUT_DRAIN_MS takes a whole number/],
-    ['a host that this machine does not have', { env: { HOST: '192.0.2.1' } }, /192\.0\.2\.1:0 cannot be had/],
+    ['a host that this machine does not have', { env: { HOST: '192.0.2.1', PORT: '0' } }, /192\.0\.2\.1:0 cannot be had/],
   ];
   test.each(cases)('for %s', async (_what, { files = {}, env = {}, flags = [] }, message) => {
     const before = await seen();
@@ -100,27 +101,24 @@ describe('a deployment that fails leaves the version before serving and the pack
 
   test('and the next one that is sound goes through, to another port too', async () => {
     const before = await city.url();
-    const probe = createServer().listen(0, '127.0.0.1');
-    await new Promise((resolve) => probe.once('listening', resolve));
-    const { port } = probe.address() as AddressInfo;
-    await new Promise((resolve) => probe.close(resolve));
+    const port = await freePort();
     await city.write('src/index.ts', original.replace('Hello, world.', 'Hello again.'));
     const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
     expect(code, screen).toBe(0);
     expect(await city.url()).toBe(`http://127.0.0.1:${port}`);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello again.' } });
     // The version before finishes what it does, and its address is let go with it.
-    await expect.poll(() => fetch(`${before}/health`).then(() => 'answers', () => 'gone'), { timeout: 30_000 }).toBe('gone');
+    await expect.poll(() => fetch(`${before}/health`).then(() => 'answers', () => 'gone'), { timeout: 60_000 }).toBe('gone');
     expect(await city.version()).toBe('0.1.2');
   });
 
   test('and so does the next one after a command that was killed midway', async () => {
     const killed = townhall(['deploy'], { cwd: city.directory, env: city.env });
     const candidate = async () => (await city.supervision.status())?.candidate;
-    await expect.poll(candidate, { timeout: 30_000, interval: 20 }).toMatch(/^0\.1\.3/);
+    await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
     killed.process.kill('SIGKILL');
     // The trial that it asked for comes to its end, and nobody asks what became of it.
-    await expect.poll(async () => (await city.supervision.status())?.step, { timeout: 30_000 }).toBe(null);
+    await expect.poll(async () => (await city.supervision.status())?.step, { timeout: 80_000 }).toBe(null);
     expect(await candidate()).toMatch(/^0\.1\.3/);
     const { code, screen } = await city.run(['deploy']);
     expect(code, screen).toBe(0);

@@ -79,7 +79,7 @@ async function post(path: string, body: object): Promise<{ status: number; body:
 describe('resources', { timeout: minutes }, () => {
   test('the database keeps what an action commits, and its job runs once it has', async () => {
     expect(await post('/v1/notes/add', { text: 'good morning' })).toEqual({ status: 200, body: { note_id: 1, queued: true } });
-    await expect.poll(async () => (await city.get('/v1/notes/list')).body, { timeout: 30_000 }).toEqual({ items: ['GOOD MORNING'] });
+    await expect.poll(async () => (await city.get('/v1/notes/list')).body, { timeout: 60_000 }).toEqual({ items: ['GOOD MORNING'] });
   });
 
   test('what an action undoes leaves neither a row nor a job', async () => {

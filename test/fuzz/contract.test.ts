@@ -61,7 +61,7 @@ describe.each(Object.entries(surfaces))('the %s under wrong requests', (_name, {
       return reference === undefined ? parameter : (document.components.parameters?.[reference.split('/').at(-1) ?? ''] ?? parameter);
     });
 
-  test.each(operations.map((entry) => [entry.operation.operationId, entry] as const))('%s answers as declared', { timeout: 120_000 }, async (_id, { path, method, operation }) => {
+  test.each(operations.map((entry) => [entry.operation.operationId, entry] as const))('%s answers as declared', { timeout: 300_000 }, async (_id, { path, method, operation }) => {
     const body = exampleBody(operation);
     const parameters = parametersOf(operation);
     await fc.assert(

@@ -1,15 +1,14 @@
 // A gateway that is watched: the metrics, the spans, the line of the log and Server-Timing of calls to a provider tell
 // one story, and none of them has a prompt, an answer or a key in it.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startCollector, type Collector } from '../support/collector.ts';
+import { freePort } from '../support/free-port.ts';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../support/provider.ts';
 
-vi.setConfig({ testTimeout: 60_000 });
 const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 let provider: ScriptedProvider;
 let collector: Collector;
@@ -46,7 +45,7 @@ async function lineOf(requestId: string | null): Promise<Record<string, unknown>
       expect(found).toBeDefined();
       return found as Record<string, unknown>;
     },
-    { timeout: 20_000, interval: 20 },
+    { timeout: 30_000, interval: 20 },
   );
 }
 
@@ -127,11 +126,3 @@ test('the guide names every metric there is, and no other', async () => {
   const served = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)].map(([, name = '']) => name).sort((one, other) => one.localeCompare(other));
   expect(named).toEqual(served);
 });
-
-async function freePort(): Promise<number> {
-  const probe = createServer();
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
-  const { port } = probe.address() as AddressInfo;
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
-}

@@ -289,9 +289,10 @@ describe('traces', () => {
     // More than the queue takes: what does not fit is dropped, and nothing grows.
     for (let count = 0; count < 20_000; count += 1) telemetry.traces.start('flood').end();
     expect((await fetch(`${world.url}/health`)).status).toBe(200);
-    if (how === 'refuses connections') await until(() => lines.some(({ msg }) => String(msg).startsWith('the collector did not take')), 'the warning', 20_000);
+    if (how === 'refuses connections') await until(() => lines.some(({ msg }) => String(msg).startsWith('the collector did not take')), 'the warning', 60_000);
     const startedMs = performance.now();
     await telemetry.close();
-    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    // Two seconds, and what a busy machine adds; an exporter that is waited for would take ten.
+    expect(performance.now() - startedMs).toBeLessThan(8_000);
   });
 });

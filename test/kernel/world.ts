@@ -183,7 +183,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
 }
 
 /** Sends the bytes as they are and resolves with all that came back once the server closes, or after `forMs` of silence. */
-export async function raw(port: number, bytes: string | Buffer, forMs = 300): Promise<string> {
+export async function raw(port: number, bytes: string | Buffer, forMs = 15_000): Promise<string> {
   const socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');
   let answer = '';
@@ -217,7 +217,7 @@ export async function open(port: number): Promise<Socket> {
 }
 
 /** Resolves as soon as the condition holds; rejects at the deadline. */
-export async function until(condition: () => boolean, what: string, deadlineMs = 5_000): Promise<void> {
+export async function until(condition: () => boolean, what: string, deadlineMs = 30_000): Promise<void> {
   const end = performance.now() + deadlineMs;
   while (!condition()) {
     if (performance.now() > end) throw new Error(`This did not happen in ${deadlineMs} ms: ${what}`);

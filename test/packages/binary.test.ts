@@ -14,8 +14,8 @@ const binary = path.join(place, 'townhall');
 const bare = { PATH: '/usr/bin:/bin' };
 
 beforeAll(async () => {
-  await run(process.execPath, [path.join(root, 'scripts/binary.ts'), '--output', binary], { timeout: 380_000 });
-}, 400_000);
+  await run(process.execPath, [path.join(root, 'scripts/binary.ts'), '--output', binary], { timeout: 800_000 });
+}, 820_000);
 afterAll(() => rmSync(place, { recursive: true, force: true }));
 
 function folder(name: string): string {
@@ -24,7 +24,7 @@ function folder(name: string): string {
   return made;
 }
 
-test('it says what it can and which version it is', { timeout: 60_000 }, async () => {
+test('it says what it can and which version it is', { timeout: 180_000 }, async () => {
   const cwd = folder('help');
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string };
   expect((await run(binary, ['--version'], { cwd, env: bare })).stdout.trim()).toBe(version);
@@ -32,11 +32,11 @@ test('it says what it can and which version it is', { timeout: 60_000 }, async (
   await expect(run(binary, ['nonsense'], { cwd, env: bare })).rejects.toMatchObject({ code: 2 });
 });
 
-test('it serves the local edition, answers the five calls of the README, and ends with Ctrl-C', { timeout: 120_000 }, async () => {
+test('it serves the local edition, answers the five calls of the README, and ends with Ctrl-C', { timeout: 300_000 }, async () => {
   const cwd = folder('start');
   const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
   try {
-    await running.waitFor(/Ctrl-C ends it/, 90_000);
+    await running.waitFor(/Ctrl-C ends it/, 180_000);
     const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
     const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
     expect(running.screen()).not.toMatch(/Warning|Error/);
@@ -60,11 +60,11 @@ test('it serves the local edition, answers the five calls of the README, and end
   }
 });
 
-test('its data outlives it', { timeout: 120_000 }, async () => {
+test('its data outlives it', { timeout: 300_000 }, async () => {
   const cwd = folder('again');
   const tokenOf = async () => {
     const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
-    await running.waitFor(/Ctrl-C ends it/, 90_000);
+    await running.waitFor(/Ctrl-C ends it/, 180_000);
     const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8');
     expect(await running.stop()).toBe(0);
     return token;
@@ -72,7 +72,7 @@ test('its data outlives it', { timeout: 120_000 }, async () => {
   expect(await tokenOf()).toBe(await tokenOf());
 });
 
-test('it runs the services of a project, whose entry needs nothing installed', { timeout: 120_000 }, async () => {
+test('it runs the services of a project, whose entry needs nothing installed', { timeout: 300_000 }, async () => {
   const cwd = folder('project');
   mkdirSync(path.join(cwd, 'src'));
   writeFileSync(path.join(cwd, 'townhall.json'), JSON.stringify({ schema: 1, type: 'city', id: 'cty_00000000000000000000000000', name: 'notes', entry: 'src/index.ts', deployment: { target: 'local' } }));
@@ -83,13 +83,13 @@ export const notes = defineService({ id: 'notes', name: 'Notes', actions: { ping
   );
   const running = start(binary, ['gateway', '--project', cwd], { cwd, env: { PORT: '0', HOST: '127.0.0.1' } });
   try {
-    const [, url = ''] = await running.waitFor(/^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m, 90_000);
+    const [, url = ''] = await running.waitFor(/^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m, 180_000);
     expect(await (await fetch(`${url}/v1/notes/ping`)).json()).toEqual({ pong: true });
   } finally {
     expect(await running.stop()).toBe(0);
   }
 });
 
-test('it brings a new project into service and through its life there, with nothing in its path', { timeout: 240_000 }, async () => {
+test('it brings a new project into service and through its life there, with nothing in its path', { timeout: 600_000 }, async () => {
   expect(await walkThroughDeployments({ command: [binary], home: folder('deployed'), env: { PATH: '' } })).toEqual(['0.1.1', '0.1.2', '0.1.1']);
 });

@@ -41,7 +41,7 @@ export async function walkThroughDeployments({ command: [program, ...before], ho
   const demo = path.join(home, 'demo');
   const townhall = async (given: readonly string[], { cwd = demo, input = '' }: { cwd?: string; input?: string } = {}): Promise<Ended> => {
     const settings = { HOST: '127.0.0.1', PORT: '0', HOME: home, ...env };
-    const running = run(program, [...before, ...given], { cwd, env: settings, timeout: 120_000 });
+    const running = run(program, [...before, ...given], { cwd, env: settings, timeout: 240_000 });
     running.child.stdin?.end(input);
     return running.then(
       ({ stdout, stderr }) => ({ code: 0, screen: stdout + stderr }),

@@ -87,7 +87,7 @@ export function start(command: string, given: readonly string[], { cwd, node, en
   const ended = new Promise<number | string>((resolve) => child.on('close', (code, signal) => resolve(code ?? signal ?? 'unknown')));
   return {
     screen: () => screen,
-    waitFor: (pattern, timeoutMs = 60_000) =>
+    waitFor: (pattern, timeoutMs = 120_000) =>
       new Promise((resolve, reject) => {
         const timer = setTimeout(() => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)), timeoutMs);
         const look = () => {

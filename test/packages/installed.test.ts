@@ -18,12 +18,12 @@ beforeAll(async () => {
 afterAll(() => installation?.remove());
 
 describe.each([22, 24])('the packages on Node %i', (major) => {
-  test.skipIf(nodes.get(major) === undefined)('serve the local edition from an empty folder, answer the five calls and end with Ctrl-C', { timeout: 180_000 }, async () => {
+  test.skipIf(nodes.get(major) === undefined)('serve the local edition from an empty folder, answer the five calls and end with Ctrl-C', { timeout: 400_000 }, async () => {
     const node = nodes.get(major) as string;
     const home = mkdtempSync(path.join(installation.folder, `home-${major}-`));
     const running = start('npx', ['--no-install', 'townhall', 'start'], { cwd: home, node, env: { PORT: '0', AGENT_PORT: '0' } });
     try {
-      await running.waitFor(/Ctrl-C ends it/, 120_000);
+      await running.waitFor(/Ctrl-C ends it/, 240_000);
       const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
       const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
       expect(running.screen()).not.toMatch(/Warning|Error/);
@@ -47,24 +47,24 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
     }
   });
 
-  test.skipIf(nodes.get(major) === undefined)('bring a new project into service and through its life there', { timeout: 240_000 }, async () => {
+  test.skipIf(nodes.get(major) === undefined)('bring a new project into service and through its life there', { timeout: 600_000 }, async () => {
     const node = nodes.get(major) as string;
     const home = mkdtempSync(path.join(installation.folder, `deployed-${major}-`));
     const served = await walkThroughDeployments({ command: ['npx', '--no-install', 'townhall'], home, env: { PATH: `${node}:/usr/bin:/bin` } });
     expect(served).toEqual(['0.1.1', '0.1.2', '0.1.1']);
   });
 
-  test.skipIf(nodes.get(major) === undefined)('let a program make its own service, gateway and plugin', { timeout: 120_000 }, async () => {
+  test.skipIf(nodes.get(major) === undefined)('let a program make its own service, gateway and plugin', { timeout: 300_000 }, async () => {
     const node = nodes.get(major) as string;
     const home = path.join(installation.folder, `embedded-${major}`);
     mkdirSync(home);
     writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
-    const { stdout } = await run(path.join(node, 'node'), [path.join(home, 'embed.ts')], { cwd: home, timeout: 90_000, env: { PATH: '/usr/bin:/bin' } });
+    const { stdout } = await run(path.join(node, 'node'), [path.join(home, 'embed.ts')], { cwd: home, timeout: 240_000, env: { PATH: '/usr/bin:/bin' } });
     expect(JSON.parse(stdout)).toEqual({ answer: { added: 'milk' }, plugin: 'journal' });
   });
 });
 
-test.skipIf(nodes.get(20) === undefined)('the clients run on Node 20', { timeout: 60_000 }, async () => {
+test.skipIf(nodes.get(20) === undefined)('the clients run on Node 20', { timeout: 180_000 }, async () => {
   const program = path.join(installation.folder, 'clients-20.mjs');
   writeFileSync(program, node20Program);
   const { stdout } = await run(path.join(nodes.get(20) as string, 'node'), [program], { cwd: installation.folder });
@@ -76,7 +76,7 @@ test.skipIf(nodes.get(20) === undefined)('the command says on Node 20 which one 
   await expect(ended).rejects.toMatchObject({ code: 1, stderr: expect.stringMatching(/^townhall: this is Node 20\S+; install Node 22\.19 or newer\.\n$/) });
 });
 
-test('the command line of the package says what it can', { timeout: 60_000 }, async () => {
+test('the command line of the package says what it can', { timeout: 180_000 }, async () => {
   const townhall = path.join(installation.folder, 'node_modules/.bin/townhall');
   const env = { PATH: `${path.dirname(process.execPath)}:/usr/bin:/bin` };
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string };
@@ -85,7 +85,7 @@ test('the command line of the package says what it can', { timeout: 60_000 }, as
   expect((await run(townhall, ['gateway', '--help'], { env })).stdout).toMatch(/Usage: townhall gateway/);
 });
 
-test('the types of the server and of the clients are there for whoever compiles', { timeout: 120_000 }, async () => {
+test('the types of the server and of the clients are there for whoever compiles', { timeout: 300_000 }, async () => {
   const home = path.join(installation.folder, 'typed');
   mkdirSync(home);
   writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
@@ -144,6 +144,8 @@ const journal = definePlugin({ name: 'journal', title: 'Journal', description: '
 const gateway = await createGateway({ settings: { PORT: '0', HOST: '127.0.0.1', DATABASE_PATH: './embedded.db' }, services: [notes] });
 const { url } = await gateway.listen();
 const client = createGatewayClient({ baseUrl: url, token: await gateway.issueLocalToken() });
+// The database has its own work at the start, which takes a busy machine a while.
+while (!(await fetch(url + '/ready')).ok);
 const answer = await client.call('notes', 'add', { text: 'milk' });
 await gateway.close();
 console.log(JSON.stringify({ answer, plugin: journal.name }));

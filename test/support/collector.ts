@@ -76,7 +76,7 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
     headers,
     waitFor: (fits) =>
       new Promise((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Error(`No such span among: ${spans.map(({ name }) => name).join(', ')}`)), 20_000);
+        const timer = setTimeout(() => reject(new Error(`No such span among: ${spans.map(({ name }) => name).join(', ')}`)), 60_000);
         const look = () => {
           const found = spans.find(fits);
           if (found === undefined) return;

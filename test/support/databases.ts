@@ -30,7 +30,7 @@ export interface DatabasePlace {
 }
 
 // The machine of a test is busier than a server's: no test should fail because it waited for its turn.
-const patientLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000 };
+const patientLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000, connectMs: 15_000 };
 
 /** Where a world's data is, not opened yet. */
 export async function makeDatabase({ isEmpty = false, limits: given = {} }: TestDatabaseOptions = {}): Promise<DatabasePlace> {

@@ -3,10 +3,10 @@
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, globSync } from 'node:fs';
 import { chmod, chown, mkdtemp, readFile, rm } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { freePort } from './free-port.ts';
 
 const run = promisify(execFile);
 
@@ -34,7 +34,7 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
   for (let tries = 0; ; tries += 1) {
     const isUp = await run(join(binaries, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)]).then(() => true, () => false);
     if (isUp) break;
-    if (tries > 300) throw new Error('The installed PostgreSQL does not come up.');
+    if (tries > 900) throw new Error('The installed PostgreSQL does not come up.');
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   return {
@@ -52,12 +52,4 @@ async function postgresUser(): Promise<{ uid: number; gid: number } | undefined>
   const line = (await readFile('/etc/passwd', 'utf8')).split('\n').find((entry) => entry.startsWith('postgres:'));
   const [, , uid, gid] = line?.split(':') ?? [];
   return uid === undefined || gid === undefined ? undefined : { uid: Number(uid), gid: Number(gid) };
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer();
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
-  const { port } = probe.address() as AddressInfo;
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
 }

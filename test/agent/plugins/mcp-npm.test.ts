@@ -39,7 +39,7 @@ describe.skipIf(program === undefined).each(['current', 'classic'] as const)('an
 
   test('has its tools offered to the model with their schemas, and one called in a turn', async () => {
     const actions = async () => (await agent.client.ui.listPlugins()).plugins.find((plugin) => plugin.name === 'mcp')?.actions ?? [];
-    await expect.poll(actions, { timeout: 25_000 }).toEqual(expect.arrayContaining(['everything-echo', 'everything-get-sum']));
+    await expect.poll(actions, { timeout: 60_000 }).toEqual(expect.arrayContaining(['everything-echo', 'everything-get-sum']));
     gateway.answer((request) => {
       const results = toolResults(request);
       if (results.length === 0) return calls({ name: 'mcp_everything-get-sum', input: { a: 20, b: 22 } }, { name: 'mcp_everything-echo', input: { message: 'hello from a turn' } });

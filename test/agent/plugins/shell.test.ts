@@ -21,7 +21,7 @@ describe('the plugin shell', () => {
     if (!tool) throw new Error('There is no shell_run.');
     needsApproval = (input) => tool.needsApproval(input);
     call = (input, { signal = new AbortController().signal, isApproved = true } = {}) =>
-      callAction({ tool, input, workspace: folder, isApproved, signal, timeoutMs: 1_000, clock: systemClock, log: silentLog });
+      callAction({ tool, input, workspace: folder, isApproved, signal, timeoutMs: 20_000, clock: systemClock, log: silentLog });
   }
 
   beforeEach(async () => {
@@ -64,7 +64,7 @@ describe('the plugin shell', () => {
     const started = performance.now();
     const outcome = await call({ command, timeoutSeconds: 1 });
     expect(outcome).toMatchObject({ ok: true, output: { exitCode: null, signal: 'SIGKILL', ended: 'It was ended after 1 seconds.' } });
-    expect(performance.now() - started).toBeLessThan(11_000);
+    expect(performance.now() - started).toBeLessThan(18_000);
     expect([await isRunning(await pidIn('parent')), await isRunning(await pidIn('child'))]).toEqual([false, false]);
   });
 
@@ -79,7 +79,7 @@ describe('the plugin shell', () => {
   test('ends a command that floods, and keeps the beginning and the end of what it said', async () => {
     const started = performance.now();
     const outcome = await call({ command: 'echo first; exec yes' });
-    expect(performance.now() - started).toBeLessThan(10_000);
+    expect(performance.now() - started).toBeLessThan(18_000);
     expect(outcome).toMatchObject({ ok: true, output: { truncated: true, ended: 'It was ended because it said too much.' } });
     const { output } = (outcome as { output: { output: string } }).output;
     expect(output.startsWith('first\ny\n')).toBe(true);
@@ -90,11 +90,11 @@ describe('the plugin shell', () => {
   test('ends a command with the run that asked for it', async () => {
     const run = new AbortController();
     const called = call({ command: 'echo $$ > pid; exec sleep 300' }, { signal: run.signal });
-    await expect.poll(() => pidIn('pid'), { timeout: 5_000 }).toBeGreaterThan(1);
+    await expect.poll(() => pidIn('pid')).toBeGreaterThan(1);
     run.abort();
     expect(await called).toMatchObject({ ok: false });
     const pid = await pidIn('pid');
-    await expect.poll(() => isRunning(pid), { timeout: 10_000 }).toBe(false);
+    await expect.poll(() => isRunning(pid)).toBe(false);
   });
 
   test('runs nowhere but in the workspace', async () => {

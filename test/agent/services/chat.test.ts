@@ -22,7 +22,7 @@ describe.each(['current', 'classic'] as const)('the service chat of the %s varia
     const second = await agent.client.chat.sendMessage({ chatId: 'family', text: 'And tomorrow?' });
     expect(second.sessionId).toBe(first.sessionId);
     expect(second.seq).toBeGreaterThan(first.seq);
-    await expect.poll(() => gateway.requests.length, { timeout: 10_000 }).toBe(2);
+    await expect.poll(() => gateway.requests.length).toBe(2);
     expect(JSON.stringify(gateway.requests[1]?.prompt)).toContain('What is for dinner?');
   });
 

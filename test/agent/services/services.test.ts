@@ -65,7 +65,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
       faulty: { command: ['/bin/sh', '-c', 'exit 7'], autostart: false },
     };
     await writeFile(config, JSON.stringify({ services }));
-    agent = await startAgent({ gatewayUrl: gateway.url, variant, settings: { pluginConfig: config, commandTimeoutMs: 500 }, needs: { plugins: [holder] } });
+    agent = await startAgent({ gatewayUrl: gateway.url, variant, settings: { pluginConfig: config, commandTimeoutMs: 2_000 }, needs: { plugins: [holder] } });
   });
   afterAll(() => agent.close());
   const control = (serviceName: string, action: 'start' | 'stop' | 'restart' | 'status') => agent.client.services.controlService({ serviceName, action });
@@ -119,12 +119,13 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     for (const command of ['deaf', 'flood']) {
       const started = performance.now();
       const answer = await agent.client.services.callCommand({ serviceName: 'bell', command });
-      expect(performance.now() - started).toBeLessThan(10_500);
+      // And some seconds more for what else the machine does.
+      expect(performance.now() - started).toBeLessThan(15_000);
       if (command === 'flood') expect((answer as { result: { output: string } }).result.output.length).toBeLessThan(1024 * 1024 + 100);
       expect(answer).toMatchObject({ result: { because: command === 'deaf' ? 'deadline' : expect.stringMatching(/^(flood|deadline)$/) } });
       const pid = Number(await readFile(join(agent.workspace, command), 'utf8'));
       expect(pid).toBeGreaterThan(1);
-      await expect.poll(() => isRunning(pid), { timeout: 10_000 }).toBe(false);
+      await expect.poll(() => isRunning(pid)).toBe(false);
     }
   });
 
@@ -139,7 +140,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   test('fail after their retries and say why', async () => {
     const { service } = await control('faulty', 'start');
     expect(['running', 'starting', 'failed']).toContain(service.state);
-    await expect.poll(async () => (await control('faulty', 'status')).service, { timeout: 25_000, interval: 100 }).toMatchObject({ state: 'failed', restarts: 5, lastError: 'It ended by itself with the exit code 7.' });
+    await expect.poll(async () => (await control('faulty', 'status')).service, { timeout: 80_000, interval: 100 }).toMatchObject({ state: 'failed', restarts: 5, lastError: 'It ended by itself with the exit code 7.' });
     expect(await control('faulty', 'stop')).toMatchObject({ changed: true, service: { state: 'stopped' } });
   });
 

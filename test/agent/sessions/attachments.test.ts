@@ -1,7 +1,9 @@
 // Attachments: what hostile names and contents can do to the prompt, which is nothing, and where the files lie.
-import { readdir, stat } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { attachmentFiles, readAttachments } from '../../../src/agent/sessions/attachments/files.ts';
 import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
 import { says } from '../../support/scripted-gateway.ts';
 import { openWorld, type World } from '../../support/session-world.ts';
@@ -81,6 +83,28 @@ test.each([['spaces', ' '], ['backslashes', '\\'], ['slashes', '/'], ['beginning
     expect(defuse(text)).toBe(text);
     expect(performance.now() - startedMs).toBeLessThan(5_000);
   }
+});
+
+describe('the files of attachments', () => {
+  test('are written over nothing and through no link, nor read through one', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'townhall-attachments-'));
+    const files = attachmentFiles(folder);
+    const make = () => readAttachments([{ fileName: 'a.txt', contentType: 'text/plain', content: 'theirs' }]);
+    const own = make();
+    await files.write('s', own);
+    const session = join(folder, 'sessions', (await readdir(join(folder, 'sessions')))[0] ?? '');
+    const outside = join(folder, 'outside');
+    await writeFile(outside, 'ours');
+    const [linked, taken] = [make(), make()];
+    await symlink(outside, join(session, linked[0]?.storedName ?? ''));
+    await writeFile(join(session, taken[0]?.storedName ?? ''), 'ours');
+    for (const given of [linked, taken]) await expect(files.write('s', given)).rejects.toThrow(/EEXIST/);
+    await expect(files.read('s', linked[0]?.storedName ?? '')).rejects.toThrow(/ELOOP/);
+    expect(await readFile(outside, 'utf8')).toBe('ours');
+    expect((await files.read('s', taken[0]?.storedName ?? '')).toString()).toBe('ours');
+    expect((await files.read('s', own[0]?.storedName ?? '')).toString()).toBe('theirs');
+    await rm(folder, { recursive: true });
+  });
 });
 
 describe('attachments', () => {

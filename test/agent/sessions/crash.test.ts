@@ -26,7 +26,7 @@ import { calls, says, scriptedGateway, stream, type ScriptedGateway } from '../.
 const leaseMs = 1_000;
 
 // Several processes start and end here, each with a database of its own.
-describe('a killed agent', { timeout: 60_000 }, () => {
+describe('a killed agent', { timeout: 180_000 }, () => {
   let gateway: ScriptedGateway;
   let place: DatabasePlace;
   let dataDir: string;
@@ -80,7 +80,7 @@ describe('a killed agent', { timeout: 60_000 }, () => {
     const database = await connect(place.options, { log: silentLog });
     const agent = await startAgent({ gatewayUrl: gateway.url, dataDir, database, settings: { leaseMs } });
     try {
-      await expect.poll(async () => (await agent.sql`select 1 from agent.sessions_runs where settled_at is null`).length, { timeout: 8_000, interval: 50 }).toBe(0);
+      await expect.poll(async () => (await agent.sql`select 1 from agent.sessions_runs where settled_at is null`).length, { interval: 50 }).toBe(0);
       // On the embedded engine it was settled before anything could be asked.
       await look(agent);
     } finally {
@@ -117,7 +117,7 @@ describe('a killed agent', { timeout: 60_000 }, () => {
       index === 0 ? calls({ name: 'files_write', input: { path: 'once.txt', content: '1' }, id: 'done' }) : calls({ name: 'endless_hang', input: {}, id: 'cut' }),
     );
     void execute(agent, 'Write, then hang.').catch(() => undefined);
-    await expect.poll(async () => readFile(join(dataDir, 'workspace', 'begun'), 'utf8').catch(() => 'not yet'), { timeout: 10_000, interval: 20 }).toBe('');
+    await expect.poll(async () => readFile(join(dataDir, 'workspace', 'begun'), 'utf8').catch(() => 'not yet'), { interval: 20 }).toBe('');
     await kill(agent.process);
     await rm(join(dataDir, 'workspace', 'once.txt'));
     await afterRestart(async (next) => {
@@ -187,7 +187,7 @@ describe('the log of sessions', () => {
     });
     const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
     try {
-      await expect.poll(async () => (await second.client.sessions.getRun({ sessionId: session.id, runId })).status, { timeout: 5_000 }).toBe('completed');
+      await expect.poll(async () => (await second.client.sessions.getRun({ sessionId: session.id, runId })).status).toBe('completed');
       expect(await second.client.sessions.getRun({ sessionId: session.id, runId })).toMatchObject({ text: 'Late, but here.' });
       expect(gateway.requests).toHaveLength(1);
       expect(JSON.stringify(gateway.requests[0]?.prompt)).toContain('Still there?');
@@ -218,7 +218,7 @@ describe('the log of sessions', () => {
     const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'crowd', settings: { maxRuns: 1, leaseMs: 400 } });
     try {
       for (const { sessionId, runId } of waiting) {
-        await expect.poll(async () => (await second.client.sessions.getRun({ sessionId, runId })).status, { timeout: 10_000 }).toBe('completed');
+        await expect.poll(async () => (await second.client.sessions.getRun({ sessionId, runId })).status).toBe('completed');
       }
     } finally {
       await second.close();
@@ -320,7 +320,7 @@ describe('the log of sessions', () => {
       select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`;
 });
 
-test('a second agent on one data folder is refused, and the first one serves on', { timeout: 60_000 }, async () => {
+test('a second agent on one data folder is refused, and the first one serves on', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'townhall-two-'));
   const config = readAgentConfig({ 'data-dir': dataDir, port: '0' }, { AGENT_GATEWAY_TOKEN: 'th_usr_test' });
   const needs = () => ({ log: silentLog, redactor: createRedactor() });

@@ -32,23 +32,22 @@ describe('the event stream', () => {
     const answer = held();
     world.gateway.answer(() => answer.answer);
     await client.sessions.create({ id: 's' });
-    const early = client.sessions.follow({ sessionId: 's', until: 'idle' })[Symbol.asyncIterator]();
-    await early.next();
+    const early = reading(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'run.settled');
     await client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
     await answer.asked;
     answer.say('Hello \u{1f600}');
-    await collect({ [Symbol.asyncIterator]: () => ({ next: () => early.next() }) }, (event) => event.type === 'part.delta');
-    const late = collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    await early.shows('Hello \u{1f600}');
+    const late = reading(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    await late.shows('Hello \u{1f600}');
     // Durable before the part has ended.
-    await expect.poll(async () => (await sql`select string_agg(piece, '') as text from agent.sessions_checkpoints`)[0]?.['text'], { timeout: 5_000, interval: 20 }).toBe('Hello \u{1f600}');
+    await expect.poll(async () => (await sql`select string_agg(piece, '') as text from agent.sessions_checkpoints`)[0]?.['text'], { interval: 20 }).toBe('Hello \u{1f600}');
     answer.say(' there');
+    await Promise.all([early.shows('Hello \u{1f600} there'), late.shows('Hello \u{1f600} there')]);
     answer.end();
-    const events = await late;
+    const events = await late.ended;
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-    expect(textOf(events)).toBe('Hello \u{1f600} there');
-    expect(events.find((event) => event.type === 'part.delta' && event.delta === ' there')).toMatchObject({ offset: 8 });
+    for (const event of [...events, ...(await early.ended)]) if (event.type === 'part.delta' && event.delta === ' there') expect(event.offset).toBe(8);
     expect(await sql`select 1 from agent.sessions_checkpoints`).toHaveLength(0);
-    await early.return?.();
   });
 
   test('resets a cursor that is too far back, and goes on from there', async () => {
@@ -85,7 +84,7 @@ describe('the event stream', () => {
     socket.write(`GET /api/sdk/sessions/s/events HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${agent.token}\r\n\r\n`);
     let received = '';
     socket.on('data', (chunk) => (received += chunk.toString('utf8')));
-    await expect.poll(() => received, { timeout: 5_000 }).toContain('stream.ready');
+    await expect.poll(() => received).toContain('stream.ready');
     socket.on('error', () => {});
     const closed = once(socket, 'close');
     await agent.close();
@@ -156,6 +155,35 @@ describe('a follower', () => {
     }
   });
 
+  /** What it tells up to the second event, which it must hear of. */
+  async function upToSecond(frames: AsyncIterable<Uint8Array>, onFirst = () => {}): Promise<string[]> {
+    let text = '';
+    for await (const bytes of frames) {
+      text += Buffer.from(bytes).toString();
+      if (text.includes('"seq":2')) break;
+      if (text.includes('"seq":1')) setImmediate(onFirst);
+    }
+    return text.match(/"seq":\d+/g) ?? [];
+  }
+
+  test('hears of what was published after its session was looked up and before it began', { timeout: 30_000 }, async () => {
+    const log = [stored(1)];
+    const { bus, frames } = open(log, createBus(), 1);
+    log.push(stored(2));
+    bus.publish([stored(2)]);
+    expect(await upToSecond(frames)).toEqual(['"seq":2']);
+  });
+
+  test('reads what another process has written while nothing happens in this one', { timeout: 30_000 }, async () => {
+    const log = [stored(1)];
+    const { bus, frames } = open(log);
+    const told = upToSecond(frames, () => {
+      log.push(stored(2));
+      bus.moved('s', 2);
+    });
+    expect(await told).toEqual(['"seq":1', '"seq":2']);
+  });
+
   test('that does not read is dropped once its buffer is full, by an error and not by an end', async () => {
     const { bus, frames } = open([]);
     await frames.next();
@@ -169,6 +197,26 @@ describe('a follower', () => {
     expect(bus.followed()).toEqual([]);
   });
 });
+
+/** Reads on by itself; `shows` resolves once the text that has been shown so far is this one. */
+function reading(events: AsyncIterable<SessionEvent>, last?: (event: SessionEvent) => boolean): { ended: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {
+  const found: SessionEvent[] = [];
+  let look = (): void => {};
+  return {
+    ended: collect(events, (event) => {
+      found.push(event);
+      look();
+      return last?.(event) ?? false;
+    }),
+    shows: (text) =>
+      new Promise((resolve) => {
+        look = () => {
+          if (textOf(found) === text) resolve();
+        };
+        look();
+      }),
+  };
+}
 
 function textOf(events: readonly SessionEvent[]): string {
   let text = '';

@@ -328,5 +328,5 @@ describe('sessions.execute', () => {
 });
 
 async function settled(agent: TestAgent, runId: string, status: string): Promise<void> {
-  await expect.poll(async () => (await agent.sql`select status from agent.sessions_runs where run_id = ${runId}`)[0]?.['status'], { timeout: 5_000, interval: 20 }).toBe(status);
+  await expect.poll(async () => (await agent.sql`select status from agent.sessions_runs where run_id = ${runId}`)[0]?.['status'], { interval: 20 }).toBe(status);
 }

@@ -24,7 +24,7 @@ async function kill(child: ChildProcess): Promise<void> {
   await gone;
 }
 
-test('two clients that follow and one that prompts see the same, and one that is killed and returns has missed nothing', { timeout: 60_000 }, async () => {
+test('two clients that follow and one that prompts see the same, and one that is killed and returns has missed nothing', { timeout: 180_000 }, async () => {
   const agent = await world.start();
   const answer = held();
   world.gateway.answer(() => answer.answer);
@@ -37,7 +37,7 @@ test('two clients that follow and one that prompts see the same, and one that is
     children.push(child);
     let said = '';
     child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
-    return { child, lines: () => said.split('\n').slice(0, -1) };
+    return { child, closed: once(child, 'close'), lines: () => said.split('\n').slice(0, -1) };
   }
 
   const stays = client();
@@ -45,17 +45,17 @@ test('two clients that follow and one that prompts see the same, and one that is
   const speaks = client('Tell me of the hall.');
   await answer.asked;
   answer.say('It is ');
-  for (const { lines } of [stays, dies]) await expect.poll(() => lines().length, { timeout: 20_000 }).toBe(1);
+  for (const { lines } of [stays, dies]) await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
   await kill(dies.child);
   const [known] = dies.lines();
   const returns = client('--after', /^\d+/.exec(known ?? '')?.[0] ?? '');
   answer.say('open.');
   answer.end();
   // The one that spoke ends by itself once it is answered.
-  if (speaks.child.exitCode === null) await once(speaks.child, 'exit');
+  await speaks.closed;
   expect(speaks.child.exitCode).toBe(0);
-  await expect.poll(() => stays.lines().length, { timeout: 20_000 }).toBe(2);
-  await expect.poll(() => returns.lines().length, { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => stays.lines().length, { timeout: 60_000 }).toBe(2);
+  await expect.poll(() => returns.lines().length, { timeout: 60_000 }).toBe(1);
   expect([...dies.lines(), ...returns.lines()]).toEqual(stays.lines());
   expect(speaks.lines()).toEqual(stays.lines());
   expect(stays.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual(['You    Tell me of the hall.', 'Agent  It is open.']);

@@ -46,7 +46,7 @@ describe('sessions.list', () => {
     await client.sessions.create({ id: 'quiet' });
     const alone = await client.chat.sendMessage({ chatId: 'alone', text: 'Do it.' });
     const attended = await client.chat.sendMessage({ chatId: 'attended', text: 'Do it.', attended: true });
-    await expect.poll(async () => (await client.sessions.list({ status: 'requires_action' })).items.map(({ id }) => id), { timeout: 10_000 }).toEqual([attended.sessionId]);
+    await expect.poll(async () => (await client.sessions.list({ status: 'requires_action' })).items.map(({ id }) => id)).toEqual([attended.sessionId]);
     // Nobody attends the other, so the policy has decided at once.
     await collect(client.sessions.follow({ sessionId: alone.sessionId, until: 'idle' }));
     expect((await client.sessions.listApprovals({ sessionId: alone.sessionId })).items).toMatchObject([{ status: 'denied', decidedBy: 'policy' }]);

@@ -13,7 +13,10 @@ import { makeDatabase, silentLog, type DatabasePlace } from '../../support/datab
 import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 import { collect, held, seqs } from '../../support/session-world.ts';
 
-describe.runIf(inject('databaseSource')?.engine === 'postgres')('two replicas of an agent', { timeout: 60_000 }, () => {
+// Short enough to wait for, and longer than a pause of a busy machine.
+const pausedLeaseMs = 3_000;
+
+describe.runIf(inject('databaseSource')?.engine === 'postgres')('two replicas of an agent', { timeout: 120_000 }, () => {
   let gateway: ScriptedGateway;
   let place: DatabasePlace;
   let databases: Database[];
@@ -92,7 +95,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('two replicas of
     gateway.answer((_, index) => (index === 0 ? asked.answer : says('After it.')));
     const paused = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
     try {
-      const waking = await replica({ leaseMs: 1_000 });
+      const waking = await replica({ leaseMs: pausedLeaseMs });
       await waking.client.sessions.create({ id: 's' });
       const run = await fetch(`${paused.url}/api/sdk/sessions/s/prompt`, {
         method: 'POST',
@@ -102,16 +105,16 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('two replicas of
       await asked.asked;
       asked.say('The beginning ');
       // In the log, so that something of it is to be kept.
-      await expect.poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length, { timeout: 5_000 }).toBeGreaterThan(0);
+      await expect.poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length).toBeGreaterThan(0);
       paused.child.kill('SIGSTOP');
-      await expect.poll(async () => (await waking.client.sessions.getRun({ sessionId: 's', runId: run.runId })).status, { timeout: 15_000 }).toBe('interrupted');
+      await expect.poll(async () => (await waking.client.sessions.getRun({ sessionId: 's', runId: run.runId })).status).toBe('interrupted');
       const { headSeq } = await waking.client.sessions.get({ sessionId: 's' });
       paused.child.kill('SIGCONT');
       asked.say('and what nobody may keep');
       asked.end();
       // The old owner ends its run for itself; it is awake once it answers.
       expect((await fetch(`${paused.url}/health`)).status).toBe(200);
-      await expect.poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length, { timeout: 5_000 }).toBe(0);
+      await expect.poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length).toBe(0);
       const after = await waking.client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } });
       const events = await collect(waking.client.sessions.follow({ sessionId: 's', until: 'idle' }));
       expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
@@ -135,7 +138,7 @@ async function launch(folder: string, { gatewayUrl, options }: { gatewayUrl: str
   const child = spawn(process.execPath, [join(import.meta.dirname, '..', '..', 'support', 'agent-process.ts')], {
     env: {
       PATH: process.env['PATH'], TEST_DATABASE: JSON.stringify(options), AGENT_NAME: 'twins', AGENT_PORT: '0', AGENT_DATA_DIR: folder,
-      AGENT_GATEWAY_URL: gatewayUrl, AGENT_GATEWAY_TOKEN: 'th_usr_test', AGENT_LEASE_MS: '1000',
+      AGENT_GATEWAY_URL: gatewayUrl, AGENT_GATEWAY_TOKEN: 'th_usr_test', AGENT_LEASE_MS: String(pausedLeaseMs),
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });

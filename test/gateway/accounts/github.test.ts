@@ -27,7 +27,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 }
 
 beforeAll(async () => {
-  world = await startWorld({ accounts: { providerDeadlineMs: 5_000 } });
+  world = await startWorld({ accounts: { providerDeadlineMs: 15_000 } });
   server = createServer((request, response) => {
     const answer = (status: number, body: unknown) => response.writeHead(status, { 'content-type': 'application/json; charset=utf-8' }).end(JSON.stringify(body));
     void (async () => {

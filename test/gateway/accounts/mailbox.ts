@@ -43,7 +43,7 @@ export async function startMailbox(): Promise<Mailbox> {
     url: `smtp://127.0.0.1:${port}`,
     letters,
     async letterTo(address, count = 1) {
-      const deadline = performance.now() + 10_000;
+      const deadline = performance.now() + 30_000;
       for (;;) {
         const theirs = letters.filter(({ to }) => to === address);
         const newest = theirs.at(-1);

@@ -8,7 +8,7 @@ import { startWorld, type Answer, type Json, type World, type WorldOptions } fro
 const password = 'a rather long secret';
 // Checking a password is slow on purpose, and slower on a busy machine; so the delays here are too long for
 // the machine to get past one of them.
-vi.setConfig({ testTimeout: 60_000 });
+vi.setConfig({ testTimeout: 120_000 });
 const slow = { firstDelaySeconds: 600 };
 
 let world: World | undefined;

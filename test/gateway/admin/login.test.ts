@@ -6,7 +6,7 @@ const adminId = 'Ada.Admin@example-1';
 const password = 'CANARY pass phrase 7f3';
 
 // Checking a password is slow on purpose, and slower on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
+vi.setConfig({ testTimeout: 120_000 });
 
 let world: World;
 beforeAll(async () => {

@@ -1,16 +1,17 @@
 // Guesses over several gateways on one database, and what can be learnt from a refusal.
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { createGatewayClient } from '@townhall/gateway';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { startGateway, testAdministrator, type GatewayWorld } from '../../support/gateway.ts';
 
-vi.setConfig({ testTimeout: 120_000 });
+vi.setConfig({ testTimeout: 240_000 });
 const isPostgres = inject('databaseSource')?.engine === 'postgres';
 let place: DatabasePlace;
 let gateways: GatewayWorld[];
 beforeAll(async () => {
   place = await makeDatabase();
-  gateways = [await startGateway({ withAdmin: true, place })];
-  if (isPostgres) gateways.push(await startGateway({ withAdmin: true, place }));
+  // At one time, as when a deployment brings up all of its replicas.
+  gateways = await Promise.all(Array.from({ length: isPostgres ? 2 : 1 }, () => startGateway({ withAdmin: true, place })));
 });
 afterAll(async () => {
   for (const gateway of gateways ?? []) await gateway.close();
@@ -26,6 +27,13 @@ async function guess(n: number, adminId: string): Promise<{ status: number; text
   const text = (await answer.text()).replace(/req_\w+/, 'req_');
   return { status: answer.status, text, headers: [...answer.headers.keys()].sort() };
 }
+
+test('gateways that start at one time on a new database have one administrator, whom each of them lets in', async () => {
+  for (const { url } of gateways) {
+    const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password });
+    expect(token).toMatch(/^th_adm_/);
+  }
+});
 
 describe('wrong passwords', () => {
   test('of a known and of an unknown ID get the same answer', async () => {

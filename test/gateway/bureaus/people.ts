@@ -28,7 +28,7 @@ export async function revoke(sql: Sql, tokenId: string): Promise<void> {
 }
 
 /** Resolves with how long it took until the condition held; rejects at the deadline. */
-export async function until(condition: () => Promise<boolean>, what: string, deadlineMs = 15_000): Promise<number> {
+export async function until(condition: () => Promise<boolean>, what: string, deadlineMs = 30_000): Promise<number> {
   const startedMs = performance.now();
   while (!(await condition())) {
     if (performance.now() - startedMs > deadlineMs) throw new Error(`This did not happen in ${deadlineMs} ms: ${what}`);

@@ -84,10 +84,12 @@ describe('calls under way', () => {
     const spared = await openStream(other.userToken);
     await one.admin.bureaus[action]({ bureau_id });
     const firstRefusalMs = await until(refused(userToken, 403), 'the user is refused on the other gateway');
-    const { value, ms } = await within(cut.ended, 5_000);
+    const { value, ms } = await within(cut.ended, 15_000);
     console.log(`${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`);
     expect(value).toContain(code);
-    expect(firstRefusalMs).toBeLessThan(3_000);
+    // The promises are one second and five; the bounds leave room for a machine that is busy with other tests.
+    expect(firstRefusalMs).toBeLessThan(6_000);
+    expect(ms).toBeLessThan(10_000);
     await expect(within(spared.ended, 300)).rejects.toThrow('more than');
     expect(await refused(other.userToken, 200)()).toBe(true);
     spared.stop();
@@ -98,7 +100,7 @@ describe('calls under way', () => {
     const cut = await openStream(userToken);
     await revoke(one.sql, tokenId);
     await one.sql`update gateway.changes set number = number + 1`;
-    const { value } = await within(cut.ended, 5_000);
+    const { value } = await within(cut.ended, 10_000);
     expect(value).toContain('invalid_token');
     expect(await refused(userToken, 401)()).toBe(true);
   });
@@ -114,5 +116,18 @@ describe('calls under way', () => {
     await expect(one.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password })).rejects.toMatchObject({ code: 'invalid_credentials' });
     const actions = await one.sql<{ action: string }[]>`select distinct action from gateway.audit_entries where action like 'admin.%' order by 1`;
     expect(actions.map(({ action }) => action)).toEqual(['admin.login', 'admin.logout', 'admin.reset', 'admin.setup']);
+  });
+
+  test('the streams of an administrator end with the session, by a logout and by a reset', async () => {
+    const password = 'a third password for tests';
+    await one.gateway.resetAdministrator(testAdministrator.adminId, password);
+    const logIn = async () => (await one.guest.admin.login({ admin_id: testAdministrator.adminId, password })).session_token;
+    const [first, second] = [await logIn(), await logIn()];
+    const loggedOut = await openStream(first);
+    const reset = await openStream(second);
+    await one.as(first).admin.logout();
+    expect((await within(loggedOut.ended, 10_000)).value).toContain('invalid_token');
+    await one.gateway.resetAdministrator(testAdministrator.adminId, password);
+    expect((await within(reset.ended, 10_000)).value).toContain('invalid_token');
   });
 });

@@ -130,6 +130,16 @@ describe('a settlement', () => {
     ]);
   });
 
+  test('comes before the holds that are written down with it, which may have what it sets free', async () => {
+    const userId = await world.user(100n);
+    const first = await hold(userId, 100n);
+    // Asked for in this order, they go to the database as one batch.
+    const [second, { charged }] = await Promise.all([hold(userId, 90n), first.settle(10n, facts())]);
+    expect(charged).toBe(10n);
+    expect(await world.account(userId)).toEqual({ posted: 90n, held: 90n, owed: 0n });
+    await second.settle(90n, facts());
+  });
+
   test('made twice has no effect the second time, whatever it says', async () => {
     const userId = await world.user(100n);
     const one = await hold(userId, 50n);

@@ -48,7 +48,7 @@ describe('a .env text', () => {
       const text = piece.repeat(Math.floor((256 * 1024) / piece.length));
       const startedMs = performance.now();
       parseDotenv(text);
-      expect(performance.now() - startedMs, JSON.stringify(piece)).toBeLessThan(2_000);
+      expect(performance.now() - startedMs, JSON.stringify(piece)).toBeLessThan(5_000);
     }
   });
 });

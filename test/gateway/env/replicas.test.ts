@@ -32,8 +32,8 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
       timesMs.push(await until(async () => !(await has(one)), 'the first gateway has the model no more'));
     }
     console.log(`a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`);
-    // The promise is one second; the bound leaves room for a machine that is busy with other tests.
-    expect(Math.max(...timesMs)).toBeLessThan(3_000);
+    // The promise is one second; a machine that is busy with other tests may be late for some of them.
+    expect(timesMs.toSorted((a, b) => a - b)[4]).toBeLessThan(2_000);
   });
 
   test('a call under way keeps the key that it began with', async () => {

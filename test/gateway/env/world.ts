@@ -84,7 +84,7 @@ export function formsOf(value: string): string[] {
 }
 
 /** Asks again until it is true; the bound is far above what is promised, because the machine of a test is busy. */
-export async function until(holds: () => Promise<boolean> | boolean, what: string, deadlineMs = 15_000): Promise<number> {
+export async function until(holds: () => Promise<boolean> | boolean, what: string, deadlineMs = 30_000): Promise<number> {
   const startedMs = performance.now();
   for (;;) {
     if (await holds()) return performance.now() - startedMs;

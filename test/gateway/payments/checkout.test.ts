@@ -22,7 +22,7 @@ describe('payments.listMethods', () => {
     await world.admin.env.upsertVariable({ key: 'STRIPE_CURRENCY', value: 'JPY' });
     await world.admin.env.upsertVariable({ key: 'CREDITS_PER_UNIT', value: 'jpy:6500,eur:1080000' });
     const methods = async () => (await world.guest.payments.listMethods()).items;
-    await expect.poll(methods, { timeout: 5_000 }).toMatchObject([
+    await expect.poll(methods).toMatchObject([
       { method: 'stripe', currency: 'jpy', credits_per_unit: 6_500, minimum_amount: 154, amount_step: 1 },
       { method: 'creem', currency: 'eur', credits_per_unit: 1_080_000 },
     ]);
@@ -31,7 +31,7 @@ describe('payments.listMethods', () => {
     expect(made).toMatchObject({ amount: 2_000, currency: 'jpy', credits: 13_000_000 });
     expect(world.stripe.sessions.get(idIn(made.checkout_url))).toMatchObject({ amount_total: 2_000, currency: 'jpy' });
     for (const key of ['STRIPE_CURRENCY', 'CREDITS_PER_UNIT']) await world.admin.env.removeVariable({ key });
-    await expect.poll(async () => (await methods())[0]?.currency, { timeout: 5_000 }).toBe('usd');
+    await expect.poll(async () => (await methods())[0]?.currency).toBe('usd');
   });
 });
 
@@ -78,6 +78,16 @@ describe('payments.createCheckout', () => {
     expect(await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).toEqual(first);
     await expect(client.payments.createCheckout({ method: 'stripe', amount: 600 }, options)).rejects.toMatchObject({ status: 422, code: 'idempotency_key_reused' });
     expect((await client.payments.listPayments()).items).toHaveLength(1);
+  });
+
+  test('knows an Idempotency-Key by its user: the same under another token, another of another user', async () => {
+    const [one, other] = [await world.newUser(), await world.newUser()];
+    const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
+    const first = await one.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
+    const { user_token } = await world.admin.accounts.issueToken({ bureau_id: 'local', user_id: one.userId });
+    expect(await world.as(user_token).payments.createCheckout({ method: 'stripe', amount: 500 }, options)).toEqual(first);
+    expect((await other.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id).not.toBe(first.payment_id);
+    expect((await one.client.payments.listPayments()).items).toHaveLength(1);
   });
 
   test.each([

@@ -159,6 +159,28 @@ describe('an event', () => {
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 
+  test.each<['stripe' | 'creem', (event: StripeEvent & CreemEvent) => object]>([
+    ['stripe', (event) => withObject(event, { payment_intent: 'pi_another' })],
+    ['creem', (event) => withObject(event, { order: { ...(event.object['order'] as object), id: 'ord_another' } })],
+  ])('of the same page at %s under another payment of it is put aside', async (method, bend) => {
+    const { userId, page } = await waiting(method);
+    const paid = world[method].pay(page) as StripeEvent & CreemEvent;
+    expect(await world.deliver(method, paid)).toMatchObject({ outcome: 'accepted' });
+    const event = { ...paid, ...bend(paid), id: `evt_bent_${crypto.randomUUID()}` };
+    expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason: 'reference' }]);
+    expect([await world.balance(userId), await world.postings(userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1]);
+  });
+
+  test('that gives back more than was paid is put aside', async () => {
+    const { userId, page } = await waiting('stripe');
+    expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
+    const event = world.stripe.refund(page, 1_001);
+    expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason: 'amount' }]);
+    expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
+  });
+
   test('of one provider says nothing of a payment at the other', async () => {
     const { userId, payment } = await waiting('stripe');
     const other = await waiting('creem');
@@ -191,13 +213,13 @@ describe('the door of a webhook', () => {
     for (const missing of ['STRIPE_WEBHOOK_SECRET', 'STRIPE_SECRET_KEY', 'CREEM_WEBHOOK_SECRET', 'CREEM_API_KEY', 'CREEM_PRODUCT_ID']) {
       const method = missing.startsWith('STRIPE') ? 'stripe' : 'creem';
       await world.admin.env.upsertVariable({ key: missing, value: missing === 'STRIPE_SECRET_KEY' ? ' ' : '' });
-      await expect.poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method), { timeout: 5_000 }).not.toContain(method);
+      await expect.poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method)).not.toContain(method);
       await expect(world.user.payments.createCheckout({ method, amount: 500 })).rejects.toMatchObject({ status: 404, code: 'payment_method_not_found' });
       const { body } = world[method].sign('{"id":"evt_1"}');
       const signature = method === 'stripe' ? `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}` : createHmac('sha256', '').update(body).digest('hex');
       expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({ status: 404, code: 'payment_method_not_found' });
       await world.admin.env.removeVariable({ key: missing });
-      await expect.poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method), { timeout: 20_000 }).toContain(method);
+      await expect.poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method)).toContain(method);
     }
   });
 
@@ -237,18 +259,19 @@ describe('the door of a webhook', () => {
 
   test('is closed on a body that takes longer than ten seconds', async () => {
     const startedMs = performance.now();
-    const answer = await new Promise<string>((resolve, reject) => {
+    const answer = await new Promise<string>((resolve) => {
       const socket = openSocket(Number(new URL(world.url).port), '127.0.0.1');
       let heard = '';
       socket.on('data', (data) => (heard += data.toString('latin1')));
-      socket.on('error', reject);
+      // The drip may hit the door that has just been closed.
+      socket.on('error', () => undefined);
       socket.on('close', () => resolve(heard));
       socket.write('POST /v1/payments/webhook/stripe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n');
       const drip = setInterval(() => socket.write('x'), 500);
       socket.on('close', () => clearInterval(drip));
     });
     expect(answer).toMatch(/^HTTP\/1\.1 400 /);
-    expect(performance.now() - startedMs).toBeLessThan(14_000);
+    expect(performance.now() - startedMs).toBeLessThan(20_000);
   });
 
   test('asks for the event again while the database is away, and then takes it', async () => {
@@ -269,9 +292,9 @@ describe('the door of a webhook', () => {
     await holding.catch(() => undefined);
     // What came too late for the first delivery may be done by now; either way it is done once.
     expect((await world.deliver('stripe', event)).status).toBe(200);
-    await expect.poll(() => world.balance(userId), { timeout: 15_000 }).toEqual({ posted: 10_000_000n, owed: 0n });
+    await expect.poll(() => world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
     expect(await world.postings(userId)).toBe(1);
-  }, 60_000);
+  }, 120_000);
 });
 
 function withObject(event: StripeEvent & CreemEvent, members: object): object {

@@ -1,4 +1,5 @@
 // A gateway with both payment providers' doubles beside it, and the few moves that tests of payments make.
+import { vi } from 'vitest';
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../support/gateway.ts';
 import { startCreem, type CreemDouble, type CreemEvent } from '../../support/creem.ts';
 import { startStripe, type StripeDouble, type StripeEvent } from '../../support/stripe.ts';
@@ -48,6 +49,7 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
   const env = { ...stripe.env, ...creem.env, ...(options.hasOwnAddress ? {} : { TOWNHALL_CITY_BASE_URL: cityBaseUrl }), CREDITS_PER_UNIT: '1000000', STARTING_CREDITS: '0', ...options.env };
   const world = await startGateway({ withAdmin: true, ...options, env });
   const { sql } = world;
+  if (world.database.engine === 'postgres') await stopClockwork(sql);
 
   async function post(provider: 'stripe' | 'creem', body: string | Uint8Array, headers: Record<string, string | string[]>, to = world.url): Promise<Answer> {
     const startedMs = performance.now();
@@ -96,6 +98,16 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
       if (!options.beside) await Promise.all([stripe.close(), creem.close()]);
     },
   }) as PaymentsWorld;
+}
+
+/** By the clock on the wall the gateway asks the providers every ten minutes; here it asks when a test says so. */
+async function stopClockwork(sql: GatewayWorld['sql']): Promise<void> {
+  // It is written at the end of the queue's start, which nobody waits for.
+  // `expect.poll` is for tests alone, and worlds are made before them.
+  await vi.waitFor(async () => {
+    const gone = await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
+    if (gone.length === 0) throw new Error('The questions to the providers were not put on the clock.');
+  }, { interval: 20, timeout: 30_000 });
 }
 
 /** The world's own members, those that are looked up included. */

@@ -86,7 +86,7 @@ const needy = defineService({
 
 let world: GatewayWorld;
 beforeAll(async () => {
-  world = await startGateway({ withAdmin: true, services: [service, needy], env: { TIMEOUT_ACTION_MS: '300', OTHER_SECRET: 'CANARY' } });
+  world = await startGateway({ withAdmin: true, services: [service, needy], env: { TIMEOUT_ACTION_MS: '1500', OTHER_SECRET: 'CANARY' } });
 });
 afterAll(() => world?.close());
 

@@ -64,7 +64,7 @@ const shop = defineService({
 
 let world: GatewayWorld;
 beforeAll(async () => {
-  world = await startGateway({ withAdmin: true, services: [shop], env: { TIMEOUT_ACTION_MS: '300', STARTING_CREDITS: '1000000' } });
+  world = await startGateway({ withAdmin: true, services: [shop], env: { TIMEOUT_ACTION_MS: '4000', STARTING_CREDITS: '1000000' } });
 });
 afterAll(() => world?.close());
 

@@ -57,7 +57,7 @@ describe('the end', () => {
     socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => answer.includes('HTTP/1.1 200'), 'the first answer');
     answer = '';
-    const closed = world.server.close({ lingerMs: 4_000 });
+    const closed = world.server.close({ lingerMs: 10_000 });
     await expect(fetch(`http://127.0.0.1:${world.port}/health`)).rejects.toThrow('fetch failed');
     socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => socket.closed, 'the close');
@@ -88,7 +88,7 @@ describe('the end', () => {
     await until(() => answer.includes('"n":1'), 'the first event');
     expect(answer).toMatch(/connection: keep-alive/i);
     const idle = await open(world.port);
-    const closed = world.server.close({ lingerMs: 300 });
+    const closed = world.server.close({ lingerMs: 1_000 });
     // Whoever never spoke is let go at once when the time to linger is over.
     await until(() => idle.closed, 'the time to linger');
     finish();
@@ -104,7 +104,7 @@ describe('the end', () => {
   test('takes connections until its notice is over', async () => {
     world = await startWorld();
     let isOver = false;
-    const closed = world.server.close({ noticeMs: 1_000 }).then(() => (isOver = true));
+    const closed = world.server.close({ noticeMs: 2_500 }).then(() => (isOver = true));
     const answer = await fetch(`${world.url}/health`);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('connection')).toBe('close');
