@@ -26,7 +26,7 @@ const shared = {
 
 export default defineConfig({
   test: {
-    maxWorkers: 3,
+    maxWorkers: 4,
     teardownTimeout: 60_000,
     projects: [
       {

@@ -96,8 +96,9 @@ interface EventRow {
   time: Date;
 }
 
-interface BoundedRow extends Omit<EventRow, 'json'> {
-  json: string | null;
+interface BoundedRow extends EventRow {
+  /** How many there were before any was left out. */
+  found: number;
 }
 
 function stored({ session_id: sessionKey, seq, run_id: runId, type, json, time }: EventRow, before?: { row: EventRow; event: StoredEvent }): StoredEvent {
@@ -130,8 +131,9 @@ export interface EventStore {
 // What a page holds besides its last event: of a stream it waits for its reader, and the next page with it.
 const readBytes = 1024 * 1024;
 const messagesBytes = 4 * 1024 * 1024;
-// No text is longer than so many times what is stored of it compressed, by either way that PostgreSQL has.
-const compressedWeight = 256;
+// How often what is stored compressed counts: text is a few times as long as that, and by PostgreSQL's own way never
+// more than ninety, so that a page is at most six times what it may hold. The exact length is known only by making it.
+const compressedWeight = 16;
 
 export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   // A segment a query, since each is one walk along the index.
@@ -151,32 +153,23 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
     return found;
   }
 
-  // Most pages are light, which is known from what is stored, without reading it. In any other, events are left out by
-  // how much is stored before them, and of those that stay by the length of the text before them, which may be many times
-  // that and is made for no others. What is left out has no text.
+  // By how much is stored before an event, which is known without reading it.
   async function bounded(segments: readonly Segment[], after: number, { limit, maxBytes, onlyMessages = false }: { limit: number; maxBytes: number; onlyMessages?: boolean }) {
     let bytes = 0;
     let hasMore = false;
     const events = await walk(segments, after, limit + 1, async (segment, from, count) => {
       if (hasMore) return [];
-      const found = sql`
-        with found as materialized (
-          select session_id, seq, run_id, type, data, time from agent.sessions_events
-          where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} ${onlyMessages ? sql`and type = 'message.completed'` : sql``} order by seq limit ${count}
-        )`;
-      const light = await sql<BoundedRow[]>`
-        ${found} select session_id, seq, run_id, type, time, case when (
-          select sum(pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end) from found
-        ) < ${maxBytes - bytes}::integer then data::text end as json from found order by seq`;
-      const rows = light.every(({ json }) => json !== null) ? light : await sql<BoundedRow[]>`
-        ${found} select session_id, seq, run_id, type, time, case when sum(octet_length(json)) over so_far - octet_length(json) < ${maxBytes - bytes}::integer then json end as json from (
-          select *, case when sum(pg_column_size(data)) over so_far - pg_column_size(data) < ${maxBytes - bytes}::integer then data::text end as json
-          from found window so_far as (order by seq)
-        ) told window so_far as (order by seq) order by seq`;
-      const shown = rows.filter((row): row is EventRow => row.json !== null);
-      hasMore = shown.length < rows.length;
-      for (const { json } of shown) bytes += Buffer.byteLength(json);
-      return shown;
+      const rows = await sql<BoundedRow[]>`
+        select session_id, seq, run_id, type, time, data::text as json, found from (
+          select *, (count(*) over ())::integer as found, sum(bytes) over (order by seq rows unbounded preceding) - bytes as bytes_before from (
+            select session_id, seq, run_id, type, time, data, pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end as bytes
+            from agent.sessions_events
+            where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} ${onlyMessages ? sql`and type = 'message.completed'` : sql``} order by seq limit ${count}
+          ) found
+        ) counted where bytes_before < ${Math.max(1, maxBytes - bytes)}::integer order by seq`;
+      hasMore = rows.length < (rows[0]?.found ?? 0);
+      for (const { json } of rows) bytes += Buffer.byteLength(json);
+      return rows;
     });
     return { events: events.slice(0, limit), hasMore: hasMore || events.length > limit };
   }
