@@ -129,6 +129,8 @@ describe('townhall call', () => {
     expect(listed.screen.trimEnd().split('\n').map((line) => line.split(' ', 1)[0])).toEqual(operations.map(({ operationId }) => operationId));
     const described = await call(['gateway', 'credits.grantCredits', '--describe']);
     expect(described.screen).toMatch(/POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required\n/);
+    const asJson = await call(['gateway', 'credits.grantCredits', '--describe', '--json']);
+    expect(JSON.parse(asJson.screen)).toMatchObject({ operation_id: 'credits.grantCredits', method: 'POST', members: expect.arrayContaining([expect.objectContaining({ name: 'user_id', place: 'body', required: true })]) });
   });
 
   // What the command reads from the document by itself is held here for all of it.

@@ -125,3 +125,19 @@ async function logIn(guest: GatewayClient): Promise<string> {
   const { session_token } = await guest.admin.login({ admin_id: adminId, password });
   return session_token;
 }
+
+/** Two replicas on one database. The embedded one holds one process; there the one gateway is both. */
+export async function startReplicas(env: Record<string, string>): Promise<{ one: GatewayWorld; other: GatewayWorld; close(): Promise<void> }> {
+  const place = await makeDatabase();
+  const one = await startGateway({ withAdmin: true, place, env });
+  const other = 'url' in place.options ? await startGateway({ withAdmin: true, place, env }) : one;
+  return {
+    one,
+    other,
+    async close() {
+      if (other !== one) await other.close();
+      await one.close();
+      await place.remove();
+    },
+  };
+}

@@ -61,15 +61,21 @@ export const callCommand: Command = {
 
 type Flags = ParsedArguments['flags'];
 
+function overviewOf({ operationId, method, path, summary, credentials }: CallableOperation): object {
+  return { operation_id: operationId, method, path, summary, credentials };
+}
+
 function list(operations: readonly CallableOperation[], flags: Flags, { print: say }: CommandInput): void {
-  if (flags['json'] === 'true') return say(JSON.stringify(operations.map(({ operationId, method, path, summary, credentials }) => ({ operation_id: operationId, method, path, summary, credentials }))));
+  if (flags['json'] === 'true') return say(JSON.stringify(operations.map(overviewOf)));
   const width = Math.max(...operations.map(({ operationId }) => operationId.length)) + 2;
   for (const { operationId, summary } of operations) say(`${operationId.padEnd(width)}${summary}`);
 }
 
 function describe(operation: CallableOperation, flags: Flags, { print: say }: CommandInput): void {
-  if (flags['json'] === 'true') return say(JSON.stringify(operation));
   const { operationId, method, path, summary, description, credentials, members } = operation;
+  if (flags['json'] === 'true') {
+    return say(JSON.stringify({ ...overviewOf(operation), description, members: members.map(({ isRequired, ...member }) => ({ ...member, required: isRequired })) }));
+  }
   const lines = [`${operationId}: ${summary}`, `${method} ${path}, ${credentials.length === 0 ? 'for everybody' : `with ${credentials.join(' or ')}`}`];
   if (description !== '') lines.push('', description.trim());
   if (members.length > 0) lines.push('');

@@ -1,29 +1,23 @@
 // What takes a token away holds at once where it was said, and within a second on every other replica, although each
 // keeps whose a token is while it has not heard of a change.
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
-import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startReplicas, type GatewayWorld } from '../../support/gateway.ts';
 import { makeUser, revoke, until } from '../bureaus/people.ts';
 import { startMailbox, type Mailbox } from './mailbox.ts';
 
-const isPostgres = inject('databaseSource')?.engine === 'postgres';
-let place: DatabasePlace;
+let replicas: Awaited<ReturnType<typeof startReplicas>>;
 let one: GatewayWorld;
 let other: GatewayWorld;
 let mailbox: Mailbox;
 
 beforeAll(async () => {
-  place = await makeDatabase();
   mailbox = await startMailbox();
   const env = { SMTP_URL: mailbox.url, MAIL_FROM: 'Shop <login@shop.example>' };
-  one = await startGateway({ withAdmin: true, place, env });
-  // The embedded database holds one process; there the one gateway is both.
-  other = isPostgres ? await startGateway({ withAdmin: true, place, env }) : one;
+  replicas = await startReplicas(env);
+  ({ one, other } = replicas);
 });
 afterAll(async () => {
-  if (isPostgres) await other?.close();
-  await one?.close();
-  await place?.remove();
+  await replicas?.close();
   await mailbox?.close();
 });
 

@@ -2,16 +2,14 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
-import { startGateway, testAdministrator, type GatewayWorld } from '../../support/gateway.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startReplicas, testAdministrator, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { makeUser, revoke, until } from './people.ts';
 
-const isPostgres = inject('databaseSource')?.engine === 'postgres';
 let provider: ScriptedProvider;
 let folder: string;
-let place: DatabasePlace;
+let replicas: Awaited<ReturnType<typeof startReplicas>>;
 let one: GatewayWorld;
 let other: GatewayWorld;
 
@@ -20,16 +18,12 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-running-'));
   const modelsFile = join(folder, 'models.json');
   await writeFile(modelsFile, provider.modelsFile({ slow: 'ok?chunks=100000&gap=20' }));
-  place = await makeDatabase();
   const env = { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' };
-  one = await startGateway({ withAdmin: true, place, env });
-  // The embedded database holds one process; there the one gateway is both.
-  other = isPostgres ? await startGateway({ withAdmin: true, place, env }) : one;
+  replicas = await startReplicas(env);
+  ({ one, other } = replicas);
 });
 afterAll(async () => {
-  if (isPostgres) await other?.close();
-  await one?.close();
-  await place?.remove();
+  await replicas?.close();
   await provider?.close();
   await rm(folder, { recursive: true, force: true });
 });
