@@ -43,6 +43,7 @@ export const gatewaySettings = {
   localLogin: optionalSwitch('LOCAL_LOGIN', 'false turns the login without credentials of the local edition off.'),
   project: optionalText('TOWNHALL_PROJECT', 'Folder of a project whose services are served too.', { flag: 'project' }),
   modelsFile: optionalText('MODELS_FILE', 'JSON file with providers and models of your own; read again on change.'),
+  localModels: choice('LOCAL_MODELS', ['on', 'off'], 'on', 'off leaves the models that run in this process out of the catalog.'),
   storagePath: optionalText('STORAGE_PATH', 'Folder for images and videos; in the folder of the embedded database, or ./data/media.'),
   mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'How long a link to an image or a video is good.', { min: 1, max: 7 * 24 * 3600 }),
   videoPollMs: integer('VIDEO_POLL_MS', 5_000, 'Time between two questions to a provider for a video that it makes.', { min: 10, max: 600_000 }),

@@ -19,7 +19,7 @@ import { leftOut } from './wires/chat-unsaid.ts';
 import { createForeignCalls, creditsHeader, type ForeignCall, type ForeignReply, requireFormat } from './wires/foreign-calls.ts';
 import { curatedModels } from './catalog/curated.ts';
 import * as format from './wires/foreign-format.ts';
-import { checkChatInputs, checkPromptInputs } from './wires/inputs.ts';
+import { checkChatInputs, checkLocalInput, checkPromptInputs } from './wires/inputs.ts';
 import { type Demand, requirePrice } from './metering/bound.ts';
 import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { createMetering, type Meter } from './metering/meter.ts';
@@ -32,7 +32,7 @@ import type { ModelsFile } from './catalog/models-file.ts';
 import type { Answer, ModelCall, Warning } from './model.ts';
 import { checkProviders, type ProviderCheck } from './provider-check.ts';
 import { createProviderModels } from './provider-models.ts';
-import { localProvider } from './providers/local/local.ts';
+import { localProvider, noLocalModels } from './providers/local/local.ts';
 import { defaultVideoLimits, type VideoLimits } from './providers/video/ordered.ts';
 import { checkEffort, effortOrDefault } from './catalog/reasoning.ts';
 import { checkChatTools, checkProviderTools, refuseMembers, refusePricedTools } from './upstream/refused-members.ts';
@@ -54,6 +54,8 @@ export interface AiNeeds {
   curated?: ModelsFile;
   /** The folder of Markdown that `local/guide` answers from. */
   guideDirectory: string;
+  /** False leaves the models of this process out of the catalog. */
+  localModels?: boolean;
   clock: Clock;
   log: Log;
   timeouts?: Partial<Timeouts>;
@@ -90,7 +92,7 @@ export interface AiService extends Service<'ai'> {
 export async function ai(needs: AiNeeds): Promise<AiService> {
   const { env, clock, log, heartbeatMs = 15_000, hide = (said) => said } = needs;
   const timeouts = { ...defaultTimeouts, ...needs.timeouts };
-  const local = localProvider({ clock, guideDirectory: needs.guideDirectory });
+  const local = needs.localModels === false ? noLocalModels : localProvider({ clock, guideDirectory: needs.guideDirectory });
   const catalog = await openCatalog({ env, builtin: local.entries, curated: needs.curated ?? curatedModels(), modelsFile: needs.modelsFile, log });
   const upstream = createUpstream({ timeouts, proxies: needs.proxies ?? {}, clock, log, hide, traceparent: needs.traceparent });
   const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
@@ -135,6 +137,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
         fits: (model: CatalogModel) => {
           requirePrice(model, ['input', 'output']);
           checkPromptInputs(model, hub.prompt);
+          checkLocalInput(model, body);
           checkProviderTools(model, body.tools);
         },
         effort: (model: CatalogModel) => effortOrDefault(model, effortAsked),
@@ -279,6 +282,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           fits: (model) => {
             requirePrice(model, ['input', 'output']);
             checkPromptInputs(model, hub.prompt, 'messages');
+            checkLocalInput(model, body);
           },
           effort: (model) => effortOrDefault(model, body.reasoning_effort),
           prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }),
@@ -303,6 +307,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           fits: (model) => {
             requirePrice(model, ['input', 'output']);
             checkChatInputs(model, body.messages);
+            checkLocalInput(model, body);
           },
           effort: (model) => checkEffort(model, body.reasoning_effort),
           prepare: (model, effort): ((firstMs: number) => Promise<ChatReply>) => {

@@ -31,6 +31,16 @@ export interface ModelCall
   /** An id of the model's efforts, already checked against the model that runs; undefined sends none. */
   reasoningEffort: string | undefined;
   signal: AbortSignal;
+  /** What the caller's format calls the members of this call, for errors about them. Never sent to a provider. */
+  memberNames?: MemberNames;
+}
+
+export interface MemberNames {
+  prompt: string;
+  /** The schema of the answer. */
+  responseSchema: string;
+  /** The schema of a tool's input, within `tools[index]`. */
+  toolSchema: string;
 }
 
 export type Content = LanguageModelV4Content;

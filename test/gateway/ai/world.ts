@@ -43,6 +43,8 @@ export interface WorldOptions {
   heartbeatMs?: number;
   resilience?: AiNeeds['resilience'];
   guideDirectory?: string;
+  /** False turns the local models off. */
+  localModels?: boolean;
   /** The models that every gateway knows; none where nothing is said. */
   curated?: AiNeeds['curated'];
   proxies?: AiNeeds['proxies'];
@@ -65,6 +67,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     env,
     modelsFile: options.models === undefined ? undefined : modelsFile,
     guideDirectory: options.guideDirectory ?? new URL('../../../docs', import.meta.url).pathname,
+    localModels: options.localModels ?? true,
     clock: systemClock,
     log,
     timeouts: options.timeouts ?? {},

@@ -276,7 +276,7 @@ function refuseContradictions(file: ModelsFile, known: KnownEntries, refuse: (pl
     const kind = providers.get(model.provider);
     if (kind === undefined) refuse(`${place}.provider`, `there is no provider "${model.provider}"`);
     if (kind === 'local' && !known.localModels.includes(model.upstream_model)) {
-      refuse(`${place}.upstream_model`, `must be one of ${known.localModels.join(', ')}`);
+      refuse(`${place}.upstream_model`, known.localModels.length === 0 ? 'cannot run: LOCAL_MODELS is off' : `must be one of ${known.localModels.join(', ')}`);
     }
     const efforts = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
     const unknown = kind === 'anthropic' || kind === 'google' ? efforts.findIndex((effort) => !translatedEfforts.includes(effort)) : -1;

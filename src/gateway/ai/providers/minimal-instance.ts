@@ -1,41 +1,67 @@
-// The least value that a JSON Schema allows: what a model without understanding can still answer correctly in form.
+// The least value that a JSON Schema allows: the answer of a model without understanding, correct in form.
+//
+// The schema comes from the caller, and few bytes of it can demand a value that fills the heap. Every value, every
+// schema member that is read and every byte of output is charged to one budget per call.
+import { Problem } from '../../../kernel/problem.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
-// A schema that refers to itself is followed so far; what lies deeper is left out where it may be.
+// A schema that refers to itself is followed this deep; below, values are null.
 const maximumDepth = 16;
+/** Values to build and schema members to read for one call. Ten thousand take a few milliseconds. */
+export const maximumSteps = 10_000;
+/** UTF-8 bytes of the value as JSON, approximately. */
+export const maximumBytes = 64 * 1024;
 
-/** A small value for the schema: only required members, the shortest lists, the first of several choices. */
-export function minimalInstance(schema: unknown): unknown {
-  return instance(schema, { root: isObject(schema) ? schema : {}, depth: 0 });
+/** What is left to spend on the instances of one call. */
+export interface InstanceBudget {
+  steps: number;
+  bytes: number;
+  /** The schema's place in the request, for the error. */
+  param: string;
+}
+
+export function createBudget(param: string): InstanceBudget {
+  return { steps: maximumSteps, bytes: maximumBytes, param };
+}
+
+/**
+ * A small value for the schema: only required members, the shortest lists, the first of several choices. Throws a 422
+ * that names `param` when the value exceeds the budget.
+ */
+export function minimalInstance(schema: unknown, budget: InstanceBudget = createBudget('schema')): unknown {
+  return instance(schema, { root: isObject(schema) ? schema : {}, depth: 0, budget });
 }
 
 interface Place {
   root: Schema;
   depth: number;
+  budget: InstanceBudget;
 }
 
-function instance(given: unknown, place: Place): unknown {
-  if (!isObject(given) || place.depth > maximumDepth) return null;
-  const below = { root: place.root, depth: place.depth + 1 };
-  if (typeof given.$ref === 'string') return instance(referred(place.root, given.$ref), below);
-  if ('const' in given) return given.const;
-  if ('default' in given) return given.default;
-  if (Array.isArray(given.enum)) return given.enum[0];
-  const choice = [given.anyOf, given.oneOf].find((options) => Array.isArray(options) && options.length > 0) as unknown[] | undefined;
-  if (choice) return instance({ ...without(given, ['anyOf', 'oneOf']), ...simplest(choice, place.root) }, below);
-  if (Array.isArray(given.allOf)) return instance(given.allOf.reduce<Schema>(both, without(given, ['allOf'])), below);
-  const type: unknown = Array.isArray(given.type) ? given.type[0] : (given.type ?? guessedType(given));
+function instance(schema: unknown, place: Place): unknown {
+  const { root, budget } = place;
+  spend(budget, { steps: 1, bytes: 4 });
+  if (!isObject(schema) || place.depth > maximumDepth) return null;
+  const below = { root, budget, depth: place.depth + 1 };
+  if (typeof schema.$ref === 'string') return instance(resolve(root, schema.$ref, budget), below);
+  if ('const' in schema) return measured(schema.const, budget);
+  if ('default' in schema) return measured(schema.default, budget);
+  if (Array.isArray(schema.enum)) return measured(schema.enum[0], budget);
+  const choice = [schema.anyOf, schema.oneOf].find((options) => Array.isArray(options) && options.length > 0) as unknown[] | undefined;
+  if (choice) return instance({ ...without(schema, ['anyOf', 'oneOf'], budget), ...simplest(choice, below) }, below);
+  if (Array.isArray(schema.allOf)) return instance(merge([without(schema, ['allOf'], budget), ...asList(schema.allOf)], budget), below);
+  const type: unknown = Array.isArray(schema.type) ? schema.type[0] : (schema.type ?? guessType(schema));
   switch (type) {
     case 'object':
-      return objectOf(given, below);
+      return objectOf(schema, below);
     case 'array':
-      return arrayOf(given, below);
+      return arrayOf(schema, below);
     case 'string':
-      return stringOf(given);
+      return stringOf(schema, budget);
     case 'integer':
     case 'number':
-      return numberOf(given, type);
+      return numberOf(schema, type);
     case 'boolean':
       return true;
     default:
@@ -43,15 +69,57 @@ function instance(given: unknown, place: Place): unknown {
   }
 }
 
+function spend(budget: InstanceBudget, { steps = 0, bytes = 0 }: { steps?: number; bytes?: number }): void {
+  budget.steps -= steps;
+  budget.bytes -= bytes;
+  if (budget.steps >= 0 && budget.bytes >= 0) return;
+  throw new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The least value that ${budget.param} allows is too large for this model: it builds up to ${maximumBytes / 1024} KiB, reading up to ${maximumSteps} values and schema members.`,
+    { param: budget.param },
+  );
+}
+
+/** The value itself, once its size is charged: it is serialised for each place in which it stands. */
+function measured(value: unknown, budget: InstanceBudget): unknown {
+  const open = [value];
+  while (open.length > 0) {
+    const next = open.pop();
+    spend(budget, { steps: 1, bytes: typeof next === 'string' ? Buffer.byteLength(next) + 2 : 4 });
+    if (Array.isArray(next)) {
+      // Charged before the items are copied.
+      spend(budget, { steps: next.length, bytes: next.length });
+      open.push(...asList(next));
+    } else if (isObject(next)) {
+      const names = Object.keys(next);
+      spend(budget, { steps: names.length });
+      for (const name of names) {
+        spend(budget, { bytes: Buffer.byteLength(name) + 4 });
+        open.push(next[name]);
+      }
+    }
+  }
+  return value;
+}
+
 function objectOf(schema: Schema, place: Place): Record<string, unknown> {
   const properties = isObject(schema.properties) ? schema.properties : {};
-  const required = Array.isArray(schema.required) ? schema.required.filter((name) => typeof name === 'string') : [];
-  return Object.fromEntries(required.map((name) => [name, instance(properties[name] ?? {}, place)]));
+  const members: [string, unknown][] = [];
+  for (const name of asList(schema.required)) {
+    spend(place.budget, { steps: 1 });
+    if (typeof name !== 'string') continue;
+    spend(place.budget, { bytes: Buffer.byteLength(name) + 4 });
+    members.push([name, instance(Object.hasOwn(properties, name) ? properties[name] : {}, place)]);
+  }
+  return Object.fromEntries(members);
 }
 
 function arrayOf(schema: Schema, place: Place): unknown[] {
-  const fixed = Array.isArray(schema.prefixItems) ? schema.prefixItems : [];
-  const length = Math.min(Math.max(count(schema.minItems), schema.minItems === undefined ? 0 : fixed.length), 1000);
+  const fixed = asList(schema.prefixItems);
+  const length = Math.max(count(schema.minItems), schema.minItems === undefined ? 0 : fixed.length);
+  // Charged before the list is allocated.
+  spend(place.budget, { steps: length, bytes: length });
   return Array.from({ length }, (_, index) => instance(fixed[index] ?? schema.items ?? {}, place));
 }
 
@@ -68,9 +136,12 @@ const formats: Record<string, string> = {
   ipv6: '2001:db8::1',
 };
 
-function stringOf(schema: Schema): string {
-  const text = typeof schema.format === 'string' ? (formats[schema.format] ?? '') : '';
-  return text.padEnd(Math.min(count(schema.minLength), 10_000), 'x');
+function stringOf(schema: Schema, budget: InstanceBudget): string {
+  const { format } = schema;
+  const text = typeof format === 'string' && Object.hasOwn(formats, format) ? (formats[format] ?? '') : '';
+  const length = Math.max(count(schema.minLength), text.length);
+  spend(budget, { bytes: length });
+  return text.padEnd(length, 'x');
 }
 
 function numberOf(schema: Schema, type: string): number {
@@ -88,35 +159,71 @@ function numberOf(schema: Schema, type: string): number {
 }
 
 // `null` is the simplest where it is among the choices and nothing has to be built.
-function simplest(options: readonly unknown[], root: Schema): Schema {
-  const schemas = options.filter(isObject).map((option) => (typeof option.$ref === 'string' ? referred(root, option.$ref) : option)).filter(isObject);
-  return schemas.find((option) => option.type !== 'object' && option.type !== 'array') ?? schemas[0] ?? {};
+function simplest(options: readonly unknown[], { root, budget }: Place): Schema {
+  let first: Schema | undefined;
+  for (const option of options) {
+    spend(budget, { steps: 1 });
+    const schema = isObject(option) && typeof option.$ref === 'string' ? resolve(root, option.$ref, budget) : option;
+    if (!isObject(schema)) continue;
+    if (schema.type !== 'object' && schema.type !== 'array') return charged(schema, budget);
+    first ??= schema;
+  }
+  return charged(first ?? {}, budget);
 }
 
-function both(left: Schema, right: unknown): Schema {
-  if (!isObject(right)) return left;
-  const required = [...asList(left.required), ...asList(right.required)];
-  const properties = { ...(isObject(left.properties) ? left.properties : {}), ...(isObject(right.properties) ? right.properties : {}) };
-  return { ...left, ...right, ...(required.length > 0 ? { required } : {}), ...(Object.keys(properties).length > 0 ? { properties } : {}) };
+/** All schemas as one: later members win, required names and properties add up. */
+function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
+  const merged: Record<string, unknown> = {};
+  const required: unknown[] = [];
+  const properties: Record<string, unknown> = {};
+  for (const schema of schemas) {
+    spend(budget, { steps: 1 });
+    if (!isObject(schema)) continue;
+    Object.assign(merged, charged(schema, budget));
+    for (const name of asList(schema.required)) {
+      spend(budget, { steps: 1 });
+      required.push(name);
+    }
+    if (isObject(schema.properties)) Object.assign(properties, charged(schema.properties, budget));
+  }
+  return { ...merged, ...(required.length > 0 ? { required } : {}), ...(Object.keys(properties).length > 0 ? { properties } : {}) };
 }
 
-function referred(root: Schema, pointer: string): unknown {
+/** The schema, once a copy of its members is charged. */
+function charged(schema: Schema, budget: InstanceBudget): Schema {
+  spend(budget, { steps: 1 + Object.keys(schema).length });
+  return schema;
+}
+
+/** What a pointer within the document leads to; an empty schema where it leads nowhere. */
+function resolve(root: Schema, pointer: string, budget: InstanceBudget): unknown {
   if (!pointer.startsWith('#')) return {};
+  spend(budget, { steps: 1 + Math.ceil(pointer.length / 64) });
   let value: unknown = root;
   for (const segment of pointer.slice(1).split('/').slice(1)) {
-    const name = decodeURIComponent(segment).replaceAll('~1', '/').replaceAll('~0', '~');
+    const name = decodePointer(segment);
     value = isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+    if (value === undefined) return {};
   }
-  return value ?? {};
+  return value;
 }
 
-function guessedType(schema: Schema): string {
+function decodePointer(segment: string): string {
+  try {
+    return decodeURIComponent(segment).replaceAll('~1', '/').replaceAll('~0', '~');
+  } catch {
+    // A percent sign that encodes nothing stands for itself.
+    return segment;
+  }
+}
+
+function guessType(schema: Schema): string {
   if ('properties' in schema || 'required' in schema) return 'object';
   return 'items' in schema || 'minItems' in schema ? 'array' : 'null';
 }
 
-function without(schema: Schema, names: readonly string[]): Schema {
-  return Object.fromEntries(Object.entries(schema).filter(([name]) => !names.includes(name)));
+function without(schema: Schema, names: readonly string[], budget: InstanceBudget): Schema {
+  return Object.fromEntries(Object.entries(charged(schema, budget)).filter(([name]) => !names.includes(name)));
 }
 
 function asList(value: unknown): unknown[] {

@@ -144,7 +144,7 @@ function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAc
 }
 
 function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): LanguageModelV4CallOptions {
-  const { reasoningEffort, signal, providerOptions = {}, ...options } = call;
+  const { reasoningEffort, signal, providerOptions = {}, memberNames: _memberNames, ...options } = call;
   const limit = call.maxOutputTokens ?? (model.by.output_limit_member === undefined ? undefined : (model.max_output_tokens ?? undefined));
   const { own = {}, ...reasoning } = reasoningEffort === undefined ? {} : spoke.effort(reasoningEffort);
   const merged: ProviderOptions = { ...providerOptions };

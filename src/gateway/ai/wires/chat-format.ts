@@ -45,6 +45,7 @@ export function callOf(body: ChatCompletionRequest, { provider, effort, signal }
     reasoningEffort: effort,
     providerOptions: ownOptions(provider, { parallelToolCalls: boolean(read('parallel_tool_calls'), 'parallel_tool_calls'), strictSchema: format?.isStrict }),
     signal,
+    memberNames: { prompt: 'messages', responseSchema: 'response_format.json_schema.schema', toolSchema: 'function.parameters' },
   };
 }
 

@@ -1,5 +1,5 @@
-// Which media a call brings along, held against what the model takes in. A model whose catalog entry does not say
-// is left to answer for itself.
+// Which media a call brings along, held against what the model takes in, and how much a local model reads. A model
+// whose catalog entry does not name its inputs is left to answer for itself.
 import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
@@ -42,4 +42,40 @@ function kindOf(mediaType: string): string {
 function requireInput(model: CatalogModel, kind: string, param: string): void {
   if (model.inputs === undefined || model.inputs.includes(kind)) return;
   throw new Problem('impossible', 'unsupported_by_model', `The model ${model.id} does not take ${kind} input; it takes ${model.inputs.join(', ')}.`, { param });
+}
+
+/** Bytes of JSON that a model in this process reads of one call: it shares the event loop with all other calls. */
+export const maximumLocalInput = 64 * 1024;
+
+/** Throws a 422 that names the member with which the body of a call grows too long for a model in this process. */
+export function checkLocalInput(model: CatalogModel, body: object): void {
+  if (model.by.kind !== 'local') return;
+  let left = maximumLocalInput;
+  for (const [param, value] of Object.entries(body)) {
+    left -= jsonLength(value, left);
+    if (left >= 0) continue;
+    throw new Problem('impossible', 'unsupported_by_model', `The model ${model.id} reads ${maximumLocalInput / 1024} KiB of prompt, tools and schemas at most; send less, or use a model of a provider.`, { param });
+  }
+}
+
+/** About the length of the value as JSON, in bytes. It stops above the limit, so it is cheap for a value of any size. */
+function jsonLength(value: unknown, limit: number): number {
+  let length = 0;
+  const open = [value];
+  while (open.length > 0 && length <= limit) {
+    const next = open.pop();
+    if (typeof next === 'string') length += next.length > limit ? next.length : Buffer.byteLength(next) + 2;
+    else if (Array.isArray(next)) {
+      length += next.length + 2;
+      if (length <= limit) open.push(...(next as unknown[]));
+    } else if (typeof next === 'object' && next !== null) {
+      length += 2;
+      for (const name in next) {
+        length += Buffer.byteLength(name) + 4;
+        if (length > limit) break;
+        open.push((next as Record<string, unknown>)[name]);
+      }
+    } else length += 4;
+  }
+  return length;
 }

@@ -16,7 +16,14 @@ type WireContent = Exclude<WireMessage['content'], string>[number];
 export function callOf(body: StreamRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
   const { model: _model, reasoning_effort: _effort, reasoning: _reasoning, headers: _headers, prompt, tools, ...options } = body;
   const known = tools?.map((tool) => (tool.type === 'provider' ? { args: {}, ...tool } : tool)) as ModelCall['tools'];
-  return { ...(options as Omit<ModelCall, 'prompt' | 'reasoningEffort' | 'signal'>), ...(known === undefined ? {} : { tools: known }), prompt: prompt.map(messageOf), reasoningEffort: effort, signal };
+  return {
+    ...(options as Omit<ModelCall, 'prompt' | 'reasoningEffort' | 'signal'>),
+    ...(known === undefined ? {} : { tools: known }),
+    prompt: prompt.map(messageOf),
+    reasoningEffort: effort,
+    signal,
+    memberNames: { prompt: 'prompt', responseSchema: 'responseFormat.schema', toolSchema: 'inputSchema' },
+  };
 }
 
 /** The effort that is asked for, by either of its names. Throws a 400 when the two differ. */

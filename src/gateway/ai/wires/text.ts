@@ -24,6 +24,7 @@ export function callOf(body: GenerateTextRequest, signal: AbortSignal): ModelCal
     toolChoice: toolChoice(body.tool_choice),
     reasoningEffort: undefined,
     signal,
+    memberNames: { prompt: body.messages === undefined ? 'prompt' : 'messages', responseSchema: 'response_format.schema', toolSchema: 'input_schema' },
   };
 }
 

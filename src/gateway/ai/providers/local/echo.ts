@@ -4,7 +4,7 @@
 import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { collect, type LanguageModel, type ModelCall, type Prompt, type StreamPart, type Usage } from '../../model.ts';
-import { minimalInstance } from '../minimal-instance.ts';
+import { createBudget, minimalInstance } from '../minimal-instance.ts';
 import { countTokens, promptTokens, textOf, words } from './tokens.ts';
 
 interface Script {
@@ -94,7 +94,7 @@ function answerText(call: ModelCall, script: Script): string {
   if (script.toolCalls.length > 0) return script.text;
   const format = call.responseFormat;
   if (format?.type !== 'json') return script.text;
-  return JSON.stringify(format.schema === undefined ? { text: script.text } : minimalInstance(format.schema));
+  return JSON.stringify(format.schema === undefined ? { text: script.text } : minimalInstance(format.schema, createBudget(call.memberNames?.responseSchema ?? 'response_format')));
 }
 
 // What comes before the first place where any of the sequences stands.
@@ -151,11 +151,13 @@ function wholeNumber(text: string): number {
 }
 
 // A call that insists on a tool gets one, with the least input that its schema allows.
-function forcedTool({ tools = [], toolChoice }: ModelCall): { toolName: string; input: string } | undefined {
+function forcedTool({ tools = [], toolChoice, memberNames }: ModelCall): { toolName: string; input: string } | undefined {
   if (toolChoice?.type !== 'required' && toolChoice?.type !== 'tool') return undefined;
-  const tool = tools.find((candidate) => toolChoice.type === 'required' || candidate.name === toolChoice.toolName);
+  const index = tools.findIndex((candidate) => toolChoice.type === 'required' || candidate.name === toolChoice.toolName);
+  const tool = tools[index];
   if (tool === undefined) return undefined;
-  const input = tool.type === 'function' ? minimalInstance(tool.inputSchema) : {};
+  const param = `tools[${index}].${memberNames?.toolSchema ?? 'inputSchema'}`;
+  const input = tool.type === 'function' ? minimalInstance(tool.inputSchema, createBudget(param)) : {};
   return { toolName: tool.name, input: JSON.stringify(input) };
 }
 

@@ -29,13 +29,21 @@ export function localProvider({ clock, guideDirectory }: LocalNeeds): LocalProvi
   return { entries: { providers: [{ id: 'local', name: 'Local', kind: 'local', usage: 'none', unpriced_members: [], formats: [] }], models: [echo, guide, ...media.entries] }, models, media };
 }
 
+/** A gateway whose operator has turned the local models off. */
+export const noLocalModels: LocalProvider = {
+  entries: { providers: [], models: [] },
+  models: new Map(),
+  media: { entries: [], images: new Map(), videos: new Map(), speech: new Map() },
+};
+
 const common = {
   provider: 'local',
   modalities: ['text', 'stream', 'openai'],
   // 1 January 2026: they are as old as the product.
   created: 1_767_225_600,
   meta: {},
-  context_window: 128_000,
+  // As much as 64 KiB of input holds, at four bytes a token (wires/inputs.ts).
+  context_window: 16_384,
   max_output_tokens: 8_192,
   inputs: ['text'],
   rates: null,
