@@ -4,6 +4,7 @@ import type { CatalogModel } from './catalog/catalog.ts';
 import type { LanguageModel } from './model.ts';
 import { anthropicModel } from './providers/anthropic.ts';
 import { googleModel } from './providers/google.ts';
+import { withDeadlines } from './providers/local/deadlines.ts';
 import { openAiCompatibleModel } from './providers/openai-compatible.ts';
 import { openAiModel } from './providers/openai.ts';
 import type { MadeModels, ModelAccess } from './providers/sdk-model.ts';
@@ -70,7 +71,7 @@ export function createProviderModels({ env, upstream, timeouts, local }: Provide
         case 'local': {
           const found = local.get(model.upstream_model);
           if (found === undefined) throw new Error(`The model ${model.id} has nothing that runs it.`);
-          return found;
+          return withDeadlines(found, timeouts);
         }
       }
     },

@@ -1,8 +1,12 @@
 // What a caller can make the local models do: they share the process with every other call, so each call of them is
 // bounded, and says which member went too far.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ModelCall, PromptMessage } from '../../../src/gateway/ai/model.ts';
+import { echoModel } from '../../../src/gateway/ai/providers/local/echo.ts';
+import { cutAtStops } from '../../../src/gateway/ai/providers/local/stops.ts';
+import { words } from '../../../src/gateway/ai/providers/local/tokens.ts';
 import { createBudget, maximumBytes, minimalInstance } from '../../../src/gateway/ai/providers/minimal-instance.ts';
-import { errorOf, startAi, type World } from './world.ts';
+import { errorOf, partsOf, startAi, type World } from './world.ts';
 
 const list = (items: object, minItems = 1000) => ({ type: 'array', minItems, items });
 const huge = list(list({ type: 'string', minLength: 10_000 }));
@@ -89,6 +93,93 @@ describe('a call of a local model', () => {
     const text = 'word '.repeat(13_000).trim();
     const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: text });
     expect(await response.json()).toMatchObject({ parts: [{ text }], metadata: { usage: { input_tokens: 13_000, output_tokens: 13_000 } } });
+  });
+});
+
+// With expressions that backtrack each of these takes minutes, far beyond the time of a test.
+test.each<[string, string]>([
+  ['spaces', ' '.repeat(1_000_000)],
+  ['a word after spaces', `${' '.repeat(1_000_000)}x`],
+  ['words between runs of spaces', `${' '.repeat(250_000)}x`.repeat(4)],
+])('words splits a million characters of %s', (_name, text) => {
+  expect(words(text).join('')).toBe(text);
+});
+
+describe('cutAtStops', () => {
+  test.each<[string, string[]]>([
+    ['one two three', ['two']],
+    ['one two three', ['three', 'two', '']],
+    ['one two three', ['o t', 'wo', 'ne t']],
+    ['one two', ['none', '']],
+    ['one', ['one two']],
+    ['aaab', ['aab']],
+    ['abacabab', ['abab', 'caba']],
+    ['abab', ['bab', 'abab']],
+  ])('ends %j before the first of %j', (text, stops) => {
+    const places = stops.filter((stop) => stop !== '' && text.includes(stop)).map((stop) => text.indexOf(stop));
+    expect(cutAtStops(text, stops)).toBe(text.slice(0, Math.min(text.length, ...places)));
+  });
+
+  test.each<[string, string]>([
+    ['is missing at the end', `${'a'.repeat(500_000)}b`],
+    ['is missing at the beginning', `b${'a'.repeat(500_000)}`],
+  ])('searches a long sequence that %s', (_name, stop) => {
+    const text = 'a'.repeat(1_000_000);
+    expect(cutAtStops(text, [stop])).toHaveLength(1_000_000);
+  });
+});
+
+describe('local/echo', () => {
+  const model = echoModel({ clock: { sleep: async () => {} } });
+  const call = (prompt: PromptMessage[], more: Partial<ModelCall> = {}): ModelCall => ({ prompt, reasoningEffort: undefined, signal: new AbortController().signal, ...more });
+  const user = (text: string): PromptMessage => ({ role: 'user', content: [{ type: 'text', text }] });
+
+  test('refuses a thousand and one directives', async () => {
+    await expect(model.generate(call([user('@reasoning\n'.repeat(1_001))]))).rejects.toMatchObject({ status: 422, param: 'prompt' });
+    expect((await model.generate(call([user('@tool t\n'.repeat(1_000))]))).content).toHaveLength(1_000);
+  });
+
+  test('refuses more than sixteen stop sequences', async () => {
+    const stopSequences = Array.from({ length: 17 }, (_, index) => String(index));
+    await expect(model.generate(call([user('x')], { stopSequences }))).rejects.toMatchObject({ status: 422, param: 'stop' });
+  });
+
+  test.each(['@tool ', '@tool x', '@reasoning '])('reads the directive %j with endless white space', async (start) => {
+    const text = `${start}${' '.repeat(500_000)}\u2028${'y'.repeat(500_000)}\u2028z`;
+    expect((await model.generate(call([user(text)]))).finishReason.unified).not.toBe('error');
+  });
+
+  test('refuses arguments of a tool that nest too deeply', async () => {
+    let input: unknown = [];
+    for (let depth = 0; depth < 30_000; depth += 1) input = [input];
+    const prompt: PromptMessage[] = [user('x'), { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 't', input }] }];
+    await expect(model.generate(call(prompt))).rejects.toMatchObject({ status: 422 });
+  });
+
+  test('gives other work its turn within a long answer', async () => {
+    let isOver = false;
+    let turns = 0;
+    const count = () => {
+      turns += 1;
+      if (!isOver) setImmediate(count);
+    };
+    setImmediate(count);
+    await model.generate(call([user('x '.repeat(30_000))]));
+    isOver = true;
+    expect(turns).toBeGreaterThan(100);
+  });
+
+  test('ends an answer that outlives its deadline', async () => {
+    const world = await startAi({ timeouts: { answerMs: 50, streamMs: 50 } });
+    try {
+      const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: '@delay 60000\nx y' });
+      expect(response.status).toBe(504);
+      expect(await errorOf(response)).toMatchObject({ code: 'upstream_timeout' });
+      const stream = await partsOf(await world.post('/v1/ai/stream', { model: 'local/echo', prompt: [{ role: 'user', content: [{ type: 'text', text: '@delay 60000\nx y' }] }] }));
+      expect(stream.parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error' } });
+    } finally {
+      await world.close();
+    }
   });
 });
 

@@ -1,11 +1,17 @@
 // `local/echo`: says back what the user said, word by word, the same for the same call. Lines of the prompt that
 // begin with a directive make it do what a real model might: think, call a tool, run out of tokens, be slow, fail.
 // It is for trying clients out; docs/guides/local-models.md is its description.
+import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { collect, type LanguageModel, type ModelCall, type Prompt, type StreamPart, type Usage } from '../../model.ts';
 import { createBudget, minimalInstance } from '../minimal-instance.ts';
+import { cutAtStops, maximumStops } from './stops.ts';
 import { countTokens, promptTokens, textOf, words } from './tokens.ts';
+
+// Pieces between two turns of the event loop: the consumers of a piece run before the next one, so this many take about
+// a millisecond.
+const piecesAtOnce = 128;
 
 interface Script {
   text: string;
@@ -22,9 +28,11 @@ export function echoModel({ clock }: { clock: Pick<Clock, 'sleep'> }): LanguageM
 }
 
 async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerator<StreamPart> {
+  const stops = call.stopSequences ?? [];
+  if (stops.length > maximumStops) throw beyond(`The model local/echo takes ${maximumStops} stop sequences at most.`, 'stop');
   const script = scriptOf(call);
   if (script.fails === 'at once') throw failure();
-  const spoken = withoutStops(answerText(call, script), call.stopSequences ?? []);
+  const spoken = cutAtStops(answerText(call, script), stops);
   const budget = call.maxOutputTokens ?? Number.POSITIVE_INFINITY;
   const inputTokens = promptTokens(call.prompt);
   const sent = { pieces: 0, reasoning: 0, text: 0 };
@@ -34,6 +42,7 @@ async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerat
     call.signal.throwIfAborted();
     if (typeof script.fails === 'object' && sent.pieces >= script.fails.afterPieces) throw failure();
     if (script.delayMs > 0) await clock.sleep(script.delayMs, call.signal);
+    else if (sent.pieces % piecesAtOnce === piecesAtOnce - 1) await setImmediate();
     sent.pieces += 1;
   }
 
@@ -84,6 +93,10 @@ function usageOf(input: number, text: number, reasoning: number): Usage {
   };
 }
 
+function beyond(message: string, param: string): Problem {
+  return new Problem('impossible', 'unsupported_by_model', message, { param });
+}
+
 function failure(): Problem {
   return new Problem('upstream_failed', 'upstream_failed', 'The model failed, as it was told to.');
 }
@@ -97,39 +110,50 @@ function answerText(call: ModelCall, script: Script): string {
   return JSON.stringify(format.schema === undefined ? { text: script.text } : minimalInstance(format.schema, createBudget(call.memberNames?.responseSchema ?? 'response_format')));
 }
 
-// What comes before the first place where any of the sequences stands.
-function withoutStops(text: string, stops: readonly string[]): string {
-  const places = stops.map((stop) => (stop === '' ? -1 : text.indexOf(stop))).filter((place) => place >= 0);
-  return places.length === 0 ? text : text.slice(0, Math.min(...places));
-}
-
-const directive = /^@(reasoning|tool|length|delay|fail|fail-after)(?:[ \t]+(.*))?$/;
+const directives = new Set(['reasoning', 'tool', 'length', 'delay', 'fail', 'fail-after']);
+// Lines of one prompt that are obeyed.
+const maximumDirectives = 1_000;
 
 function scriptOf(call: ModelCall): Script {
   const script: Script = { text: '', reasoning: [], toolCalls: [], cutShort: false, delayMs: 0, fails: 'never' };
   // The turn after a tool's result answers with it; the directives of the turn before have been obeyed.
   if (call.prompt.at(-1)?.role === 'tool') return script;
-  const spoken: string[] = [];
+  const lines: string[] = [];
+  let count = 0;
   for (const line of lastUserText(call.prompt).split('\n')) {
-    const [, name, value = ''] = directive.exec(line.trimEnd()) ?? [];
-    if (name === undefined) spoken.push(line);
-    else obey(script, name, value.trim());
+    const directive = readDirective(line.trimEnd());
+    if (directive === undefined) lines.push(line);
+    else if (++count > maximumDirectives) throw beyond(`The model local/echo obeys ${maximumDirectives} directives at most.`, call.memberNames?.prompt ?? 'prompt');
+    else obey(script, directive);
   }
-  script.text = spoken.join('\n').trim();
+  script.text = lines.join('\n').trim();
   const forced = forcedTool(call);
   if (call.toolChoice?.type === 'none') script.toolCalls = [];
   else if (forced !== undefined && script.toolCalls.length === 0) script.toolCalls.push(forced);
   return script;
 }
 
-function obey(script: Script, name: string, value: string): void {
+interface Directive {
+  name: string;
+  value: string;
+}
+
+function readDirective(line: string): Directive | undefined {
+  if (!line.startsWith('@')) return undefined;
+  const end = line.search(/[ \t]/);
+  const name = line.slice(1, end === -1 ? undefined : end);
+  return directives.has(name) ? { name, value: end === -1 ? '' : line.slice(end).trim() } : undefined;
+}
+
+function obey(script: Script, { name, value }: Directive): void {
   switch (name) {
     case 'reasoning':
       script.reasoning.push(value);
       break;
     case 'tool': {
-      const [, toolName = '', input = ''] = /^(\S+)\s*(.*)$/.exec(value) ?? [];
-      script.toolCalls.push({ toolName, input: input === '' ? '{}' : input });
+      const end = value.search(/\s/);
+      const input = end === -1 ? '' : value.slice(end).trim();
+      script.toolCalls.push({ toolName: end === -1 ? value : value.slice(0, end), input: input === '' ? '{}' : input });
       break;
     }
     case 'length':

@@ -51,20 +51,31 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
     },
     searchOptions: { boost: { heading: 3, page: 2 }, prefix: (term) => term.length > 3, fuzzy: (term) => (term.length > 5 ? 0.15 : 0) },
   });
-  index.addAll(sections);
+  // In chunks, between which other calls get their turn.
+  await index.addAllAsync(sections, { chunkSize: 5 });
   return {
     search(question) {
-      const asked = new Set((plainWords(question).toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((term) => !stopWords.has(term)));
-      const found = index.search(plainWords(question.slice(0, 1000)));
+      const terms = termsOf(question);
       // Half of what is asked about must be there: a single word in common is no answer.
-      const needed = Math.max(1, Math.ceil(asked.size / 2));
-      return found.flatMap(({ id, score, queryTerms }) => {
+      const needed = Math.max(1, Math.ceil(terms.length / 2));
+      return index.search(terms.join(' ')).flatMap(({ id, score, queryTerms }) => {
         const section = sections[id as number];
         return section !== undefined && queryTerms.length >= needed ? [{ section, score }] : [];
       });
     },
     pages: () => [...new Set(sections.map((section) => section.page))],
   };
+}
+
+// A search of so much takes a few milliseconds: the fuzzy search of one term grows with its length.
+const maximumQuestion = 1_000;
+const maximumTerms = 32;
+const maximumTerm = 32;
+
+/** The different words of the question's beginning that say what it is about. */
+function termsOf(question: string): string[] {
+  const terms = plainWords(question.slice(0, maximumQuestion)).toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+  return [...new Set(terms.filter((term) => !stopWords.has(term) && term.length <= maximumTerm))].slice(0, maximumTerms);
 }
 
 function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {

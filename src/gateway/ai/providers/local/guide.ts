@@ -1,5 +1,6 @@
 // `local/guide`: answers questions about this product with the sections of its own documentation that fit best, and
 // names them as sources. It searches and quotes; it is no language model, and says so in each answer.
+import { setImmediate } from 'node:timers/promises';
 import { collect, type LanguageModel, type ModelCall, type StreamPart } from '../../model.ts';
 import { buildGuideIndex, type Found, type GuideIndex } from './guide-index.ts';
 import { countTokens, promptTokens, textOf, words } from './tokens.ts';
@@ -8,6 +9,7 @@ import { countTokens, promptTokens, textOf, words } from './tokens.ts';
 const closeEnough = 0.6;
 const mostSections = 2;
 const longestSection = 2_400;
+const piecesAtOnce = 128;
 
 export function guideModel({ directory }: { directory: string }): LanguageModel {
   let index: Promise<GuideIndex> | undefined;
@@ -34,7 +36,11 @@ export function guideModel({ directory }: { directory: string }): LanguageModel 
     const pieces = words(found.length === 0 ? ignorance(guide.pages()) : answer(found));
     const shown = pieces.slice(0, call.maxOutputTokens ?? pieces.length);
     yield { type: 'text-start', id: 'text' };
-    for (const delta of shown) yield { type: 'text-delta', id: 'text', delta };
+    for (const [position, delta] of shown.entries()) {
+      yield { type: 'text-delta', id: 'text', delta };
+      // Other calls get their turn between two runs of pieces.
+      if (position % piecesAtOnce === piecesAtOnce - 1) await setImmediate();
+    }
     yield { type: 'text-end', id: 'text' };
     const input = promptTokens(call.prompt);
     const output = countTokens(shown.join(''));

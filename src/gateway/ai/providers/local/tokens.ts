@@ -1,10 +1,23 @@
 // How the local models count: a token is a word with the white space before it. Simple enough to count by hand, the
 // same everywhere, and so of use in tests of money.
+//
+// Each expression here takes time in proportion to its text: none can match a part of the text in two ways.
+import { Problem } from '../../../../kernel/problem.ts';
 import type { Prompt, PromptMessage } from '../../model.ts';
 
 /** The text in pieces that make it up again: each a word, with the white space before it; the last also has what follows. */
 export function words(text: string): string[] {
-  return text.match(/\s*\S+(?:\s+$)?/g) ?? (text === '' ? [] : [text]);
+  const pieces: string[] = [];
+  let space = '';
+  for (const run of text.match(/\s+|\S+/g) ?? []) {
+    if (run.trim() === '') space = run;
+    else {
+      pieces.push(space + run);
+      space = '';
+    }
+  }
+  if (space !== '') pieces.push((pieces.pop() ?? '') + space);
+  return pieces;
 }
 
 export function countTokens(text: string): number {
@@ -22,7 +35,7 @@ export function textOf(message: PromptMessage): string {
   const texts: string[] = [];
   for (const part of message.content) {
     if (part.type === 'text' || part.type === 'reasoning') texts.push(part.text);
-    else if (part.type === 'tool-call') texts.push(`${part.toolName} ${JSON.stringify(part.input)}`);
+    else if (part.type === 'tool-call') texts.push(`${part.toolName} ${jsonText(part.input)}`);
     else if (part.type === 'tool-result') texts.push(outputText(part.output));
   }
   return texts.join('\n');
@@ -37,10 +50,20 @@ function outputText(output: ToolOutput): string {
       return output.value;
     case 'json':
     case 'error-json':
-      return typeof output.value === 'string' ? output.value : JSON.stringify(output.value);
+      return typeof output.value === 'string' ? output.value : jsonText(output.value);
     case 'execution-denied':
       return output.reason ?? 'The tool was not allowed to run.';
     case 'content':
       return output.value.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
+  }
+}
+
+// Arguments of a tool in the chat format are JSON within a text, which may nest deeper than the request itself.
+function jsonText(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new Problem('impossible', 'unsupported_by_model', 'The input or output of a tool is nested too deeply for this model.', { param: 'messages' });
   }
 }
