@@ -130,7 +130,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     return {
       version: headers['ai-language-model-specification-version'] ?? '3',
       hub,
-      meter: meterOf(call, action, { size: sizeOf(body), hasTools: (body.tools?.length ?? 0) > 0, isKeptLong: isKeptLong(body), limit, limitMember: 'maxOutputTokens' }),
+      meter: meterOf(call, action, { size: sizeOf(body, 'stream'), hasTools: (body.tools?.length ?? 0) > 0, isKeptLong: isKeptLong(body), limit, limitMember: 'maxOutputTokens' }),
       task: {
         chain: catalog.chain(viewOf(identity), modelNamed(body, headers['ai-language-model-id']), 'stream'),
         signal,
@@ -274,7 +274,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
         const { identity, body, signal } = call;
         const hub = text.callOf(body, signal);
         const limit = body.max_output_tokens === undefined ? undefined : { tokens: body.max_output_tokens, member: 'max_output_tokens' };
-        const meter = meterOf(call, 'text', { size: sizeOf(body), hasTools: (body.tools?.length ?? 0) > 0, limit, limitMember: 'max_output_tokens' });
+        const meter = meterOf(call, 'text', { size: sizeOf(body, 'text'), hasTools: (body.tools?.length ?? 0) > 0, limit, limitMember: 'max_output_tokens' });
         const ran = await meter.run(attempts, {
           chain: catalog.chain(viewOf(identity), body.model, 'text'),
           signal,
@@ -389,7 +389,7 @@ async function paidBody<T>(call: Keyed, meter: Meter, bodyAt: (credits: number) 
 function foreignDemand(body: ForeignCall['body'], wanted: format.ForeignFormat, model: CatalogModel | undefined): Demand {
   const { tools, n, query, documents } = body as { tools?: unknown; n?: unknown; query?: unknown; documents?: unknown };
   return {
-    size: sizeOf(body),
+    size: sizeOf(body, wanted.name),
     hasTools: Array.isArray(tools) && tools.length > 0,
     isKeptLong: wanted.name === 'messages' && isKeptLong(body),
     limit: model && sentLimit(body, model, wanted),

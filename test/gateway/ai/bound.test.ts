@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { affordableOutput, boundOf, inputBound, longestOutput, requirePrice } from '../../../src/gateway/ai/metering/bound.ts';
-import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
+import { type RequestFormat, sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 
 const by = { id: 'acme', name: 'Acme', kind: 'openai-compatible', usage: 'ask', unpriced_members: [], formats: ['chat'], output_limit_member: 'max_tokens' } as const;
 const entry = (more: Partial<CatalogModel> = {}): CatalogModel => ({
@@ -13,75 +13,181 @@ const entry = (more: Partial<CatalogModel> = {}): CatalogModel => ({
 const seed = Number(process.env['SEED'] ?? 20261121);
 const picture = 'iVBORw0KGgo='.repeat(10_000);
 
+// JSON that looks like media: members and values that formats use for them, in any order and depth.
+const names = ['type', 'data', 'url', 'image_url', 'input_audio', 'file', 'file_data', 'file_id', 'source', 'media_type', 'mediaType', 'content', 'output', 'note'];
+const types = ['image', 'image_url', 'input_image', 'audio', 'input_audio', 'video', 'file', 'document', 'input_file', 'tool_result', 'base64', 'content', 'text', 'AAAA', 'data:image/png;base64,AAAA', 'https://example.com/a.png'];
+const { lookalike } = fc.letrec<{ lookalike: unknown }>((tie) => ({
+  lookalike: fc.oneof({ maxDepth: 4 }, fc.constantFrom(...types), fc.string({ unit: 'grapheme' }), fc.array(tie('lookalike'), { maxLength: 3 }), fc.dictionary(fc.constantFrom(...names), tie('lookalike'), { maxKeys: 5 })),
+}));
+
+interface Parts {
+  input: unknown;
+  schema: unknown;
+  metadata: unknown;
+  media: object[];
+}
+
+const object = (value: unknown) => ({ a: value });
+const user = (media: object[]) => ({ role: 'user', content: [{ type: 'text', text: 'hi' }, ...media] });
+
+// A request of each format: what looks like media stands in the input of a tool, in its schema and in metadata.
+const requests: Record<RequestFormat, (parts: Parts) => object> = {
+  chat: ({ input, schema, metadata, media }) => ({
+    model: 'x', metadata: object(metadata), response_format: { type: 'json_schema', json_schema: { schema: object(schema) } }, tools: [{ type: 'function', function: { name: 'f', parameters: { properties: { a: { default: schema } } } } }],
+    messages: [user(media), { role: 'assistant', content: null, tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: JSON.stringify(input) } }], extra: input }, { role: 'tool', tool_call_id: 'c', content: JSON.stringify(input) }],
+  }),
+  messages: ({ input, schema, metadata, media }) => ({
+    model: 'x', metadata: object(metadata), tools: [{ name: 'f', input_schema: { properties: { a: { default: schema } } } }],
+    messages: [user(media), { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'f', input: object(input) }] }, { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content: [{ type: 'text', text: 'done', citations: input }] }] }],
+  }),
+  responses: ({ input, schema, metadata, media }) => ({
+    model: 'x', metadata: object(metadata), tools: [{ type: 'function', name: 'f', parameters: { default: schema } }],
+    input: [user(media), { type: 'function_call', call_id: 'c', name: 'f', arguments: JSON.stringify(input), extra: input }, { type: 'shell_call_output', output: [input] }, { type: 'reasoning', summary: [input] }],
+  }),
+  embeddings: ({ input, metadata, media }) => ({ model: 'x', input: ['hi', ...media], extra: [input], metadata }),
+  rerank: ({ input, metadata, media }) => ({ model: 'x', query: 'hi', documents: ['hi', ...media], extra: [input], metadata }),
+  text: ({ input, schema, media }) => ({
+    model: 'x', response_format: { type: 'json', schema: object(schema) }, tools: [{ name: 'f', input_schema: { default: schema } }],
+    messages: [user(media), { role: 'assistant', content: [{ type: 'tool-call', tool_call_id: 'c', tool_name: 'f', input }] }, { role: 'tool', content: [{ type: 'tool-result', tool_call_id: 'c', output: input }] }],
+  }),
+  stream: ({ input, schema, metadata, media }) => ({
+    model: 'x', providerOptions: { acme: { a: metadata } }, tools: [{ type: 'function', name: 'f', inputSchema: { default: schema } }],
+    prompt: [user(media), { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 'f', input }] }, { role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'json', value: input } }] }],
+  }),
+};
+
+const base64 = fc.uint8Array({ minLength: 1, maxLength: 200 }).map((bytes) => Buffer.from(bytes).toString('base64'));
+
+/** A genuine medium of the format with text in all its other members, and the bytes of the medium itself. */
+function mediumOf(format: RequestFormat): fc.Arbitrary<{ part: object; bytes: number }> {
+  return fc.tuple(base64, fc.string({ unit: 'grapheme' }), lookalike).map(([data, note, extra]) => {
+    const url = `data:image/png;base64,${data}`;
+    switch (format) {
+      case 'messages':
+        return { part: { type: 'document', title: note, context: note, note: extra, source: { type: 'base64', media_type: 'application/pdf', data, note } }, bytes: data.length };
+      case 'responses':
+        return { part: { type: 'input_file', filename: note, note: extra, file_data: data }, bytes: data.length };
+      case 'text':
+        return { part: { type: 'file', media_type: 'application/pdf', filename: note, data }, bytes: data.length };
+      case 'stream':
+        return { part: { type: 'file', mediaType: 'image/png', filename: note, originalUrl: note, providerOptions: { acme: { a: extra } }, data }, bytes: data.length };
+      default:
+        return { part: { type: 'image_url', note: extra, image_url: { url, detail: note, note: extra } }, bytes: url.length };
+    }
+  });
+}
+
+function bytesOfStrings(value: unknown): number {
+  if (typeof value === 'string') return Buffer.byteLength(value);
+  if (typeof value !== 'object' || value === null) return 0;
+  return Object.entries(value).reduce((sum, [name, member]) => sum + (name === 'model' ? 0 : bytesOfStrings(member)), 0);
+}
+
 describe(`the size of a request (seed ${seed})`, () => {
   test('is at least every byte of its text, tools and schemas, in any format', () => {
     fc.assert(fc.property(fc.array(fc.string({ unit: 'grapheme' }), { minLength: 1, maxLength: 5 }), fc.string({ unit: 'grapheme' }), fc.dictionary(fc.string(), fc.string()), (texts, system, schema) => {
       const bytes = [...texts, system, ...Object.entries(schema).flat()].reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-      const bodies = [
-        { model: 'x', messages: [{ role: 'system', content: system }, ...texts.map((content) => ({ role: 'user', content }))], tools: [{ type: 'function', function: { name: 'f', parameters: { properties: schema } } }] },
-        { model: 'x', system, messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }], tools: [{ name: 'f', input_schema: { properties: schema } }] },
-        { model: 'x', instructions: system, input: [{ role: 'user', content: texts.map((text) => ({ type: 'input_text', text })) }], tools: [{ type: 'function', name: 'f', parameters: schema }] },
-        { model: 'x', system, prompt: texts.join(''), tools: [{ name: 'f', input_schema: schema }] },
-        { model: 'x', prompt: [{ role: 'system', content: system }, { role: 'user', content: texts.map((text) => ({ type: 'text', text })) }], tools: [{ type: 'function', name: 'f', inputSchema: schema }] },
+      const bodies: [RequestFormat, object][] = [
+        ['chat', { model: 'x', messages: [{ role: 'system', content: system }, ...texts.map((content) => ({ role: 'user', content }))], tools: [{ type: 'function', function: { name: 'f', parameters: { properties: schema } } }] }],
+        ['messages', { model: 'x', system, messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }], tools: [{ name: 'f', input_schema: { properties: schema } }] }],
+        ['responses', { model: 'x', instructions: system, input: [{ role: 'user', content: texts.map((text) => ({ type: 'input_text', text })) }], tools: [{ type: 'function', name: 'f', parameters: schema }] }],
+        ['text', { model: 'x', system, prompt: texts.join(''), tools: [{ name: 'f', input_schema: schema }] }],
+        ['stream', { model: 'x', prompt: [{ role: 'system', content: system }, { role: 'user', content: texts.map((text) => ({ type: 'text', text })) }], tools: [{ type: 'function', name: 'f', inputSchema: schema }] }],
       ];
-      for (const body of bodies) expect(sizeOf(body).textBytes).toBeGreaterThanOrEqual(bytes);
+      for (const [format, body] of bodies) expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual(bytes);
     }), { seed, numRuns: 200 });
   });
 
-  test.each<[string, object]>([
-    ['an earlier answer', { input: 'hi', previous_response_id: 'resp_1' }],
-    ['a conversation by its name', { input: 'hi', conversation: 'conv_1' }],
-    ['a conversation as an object', { input: 'hi', conversation: { id: 'conv_1' } }],
-    ['a prompt of the provider', { prompt: { id: 'pmpt_1', variables: { a: 'b' } } }],
-    ['an item of before', { input: [{ type: 'item_reference', id: 'rs_1' }, { role: 'user', content: 'hi' }] }],
-  ])('counts what the provider keeps and reads again as what can be of any length: %s', (_what, body) => {
-    const size = sizeOf({ model: 'x', ...body });
+  test.each(Object.entries(requests) as [RequestFormat, (parts: Parts) => object][])('counts all text outside genuine media in the format %s', (format, request) => {
+    fc.assert(fc.property(lookalike, lookalike, lookalike, fc.array(mediumOf(format), { maxLength: 3 }), (input, schema, metadata, media) => {
+      const body = request({ input, schema, metadata, media: media.map(({ part }) => part) });
+      const size = sizeOf(body, format);
+      expect(size.media).toBe(media.length);
+      const mediaBytes = media.reduce((sum, { bytes }) => sum + bytes, 0);
+      expect(size.textBytes).toBeGreaterThanOrEqual(bytesOfStrings(body) - mediaBytes);
+    }), { seed, numRuns: 300 });
+  });
+
+  test.each<[string, RequestFormat, object]>([
+    ['an earlier answer', 'responses', { input: 'hi', previous_response_id: 'resp_1' }],
+    ['a conversation by its name', 'responses', { input: 'hi', conversation: 'conv_1' }],
+    ['a conversation as an object', 'responses', { input: 'hi', conversation: { id: 'conv_1' } }],
+    ['a prompt of the provider', 'responses', { prompt: { id: 'pmpt_1', variables: { a: 'b' } } }],
+    ['an item of before', 'responses', { input: [{ type: 'item_reference', id: 'rs_1' }, { role: 'user', content: 'hi' }] }],
+    ['an earlier answer of the package', 'stream', { prompt: [{ role: 'user', content: [] }], providerOptions: { openai: { previousResponseId: 'resp_1' } } }],
+  ])('counts what the provider keeps and reads again as what can be of any length: %s', (_what, format, body) => {
+    const size = sizeOf({ model: 'x', ...body }, format);
     expect(size).toMatchObject({ media: 1, mediaTokens: 262_144 });
     expect(inputBound(entry({ context_window: 128_000 }), { size })).toBe(128_000);
   });
 
-  test('a prompt in words, or of messages, is no more than what it says', () => {
-    expect(sizeOf({ model: 'x', prompt: 'hi', previous_response_id: null }).media).toBe(0);
-    expect(sizeOf({ model: 'x', prompt: [{ role: 'user', content: 'hi' }], conversation: null }).media).toBe(0);
+  test('counts the variables of a stored prompt as text', () => {
+    expect(sizeOf({ model: 'x', prompt: { id: 'pmpt_1', variables: { a: 'b'.repeat(900) } } }, 'responses').textBytes).toBeGreaterThan(900);
   });
 
-  test.each<[string, object]>([
-    ['chat completions, inline', { type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } }],
-    ['chat completions, by address', { type: 'image_url', image_url: { url: 'https://example.com/a.png' } }],
-    ['messages, inline', { type: 'image', source: { type: 'base64', media_type: 'image/png', data: picture } }],
-    ['messages, in the result of a tool', { type: 'tool_result', tool_use_id: 'x', content: [{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: picture } }] }],
-    ['responses', { type: 'input_image', image_url: `data:image/png;base64,${picture}` }],
-    ['text', { type: 'image', media_type: 'image/png', data: picture }],
-    ['stream', { type: 'file', mediaType: 'image/png', data: picture }],
-    ['stream, version 4', { type: 'file', mediaType: 'image/png', data: { type: 'data', data: picture } }],
-  ])('counts a picture as a picture, not by its bytes: %s', (_format, part) => {
-    const { textBytes, mediaTokens, media } = sizeOf({ model: 'x', messages: [{ role: 'user', content: [part, { type: 'text', text: 'hi' }] }] });
+  test('a prompt in words, or of messages, is no more than what it says', () => {
+    expect(sizeOf({ model: 'x', prompt: 'hi', previous_response_id: null }, 'responses').media).toBe(0);
+    expect(sizeOf({ model: 'x', prompt: [{ role: 'user', content: 'hi' }], conversation: null }, 'responses').media).toBe(0);
+  });
+
+  const turn = (part: object) => ({ messages: [{ role: 'user', content: [part, { type: 'text', text: 'hi' }] }] });
+  const source = { type: 'base64', media_type: 'image/png', data: picture };
+  test.each<[string, RequestFormat, object]>([
+    ['chat completions, inline', 'chat', turn({ type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } })],
+    ['chat completions, by address', 'chat', turn({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } })],
+    ['messages, inline', 'messages', turn({ type: 'image', source })],
+    ['messages, in the result of a tool', 'messages', turn({ type: 'tool_result', tool_use_id: 'x', content: [{ type: 'image', source }] })],
+    ['messages, in a document', 'messages', turn({ type: 'document', source: { type: 'content', content: [{ type: 'image', source }] } })],
+    ['responses', 'responses', { input: [{ role: 'user', content: [{ type: 'input_image', image_url: `data:image/png;base64,${picture}` }] }] }],
+    ['responses, in the output of a tool', 'responses', { input: [{ type: 'function_call_output', call_id: 'c', output: [{ type: 'input_image', image_url: `data:image/png;base64,${picture}` }] }] }],
+    ['responses, of a computer', 'responses', { input: [{ type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot', image_url: `data:image/png;base64,${picture}` } }] }],
+    ['text', 'text', turn({ type: 'image', media_type: 'image/png', data: picture })],
+    ['stream', 'stream', { prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }] }],
+    ['stream, version 4', 'stream', { prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: { type: 'data', data: picture } }] }] }],
+    ['stream, in the result of a tool', 'stream', { prompt: [{ role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'content', value: [{ type: 'image-data', mediaType: 'image/png', data: picture }] } }] }] }],
+  ])('counts a picture as a picture, not by its bytes: %s', (_format, format, body) => {
+    const { textBytes, mediaTokens, usualMediaTokens, media } = sizeOf({ model: 'x', ...body }, format);
     expect(media).toBe(1);
     expect(mediaTokens).toBe(16_384);
-    expect(textBytes).toBeLessThan(100);
+    expect(usualMediaTokens).toBe(2_048);
+    expect(textBytes).toBeLessThan(150);
   });
 
-  test('counts sound by its length, files by their bytes and pages, and what lies elsewhere by the most', () => {
-    const size = (part: object) => sizeOf({ input: [{ role: 'user', content: [part] }] }).mediaTokens;
+  const sizeOfPart = (part: object) => sizeOf({ input: [{ role: 'user', content: [part] }] }, 'responses');
+
+  test('counts sound by its length', () => {
+    const tokens = (data: string) => sizeOfPart({ type: 'input_audio', input_audio: { data, format: 'wav' } }).mediaTokens;
     // One second of silence, 16 bit mono at 8 kHz.
     const header = Buffer.from('524946460000000057415645666d74201000000001000100401f0000803e00000200100064617461803e0000', 'hex');
-    const wav = Buffer.concat([header, Buffer.alloc(16_000)]).toString('base64');
-    expect(size({ type: 'input_audio', input_audio: { data: wav, format: 'wav' } })).toBe(50);
-    expect(size({ type: 'input_audio', input_audio: { data: Buffer.alloc(8_000).toString('base64'), format: 'mp3' } })).toBeGreaterThanOrEqual(Math.ceil((8_000 / 750) * 32));
-    const pdf = Buffer.from('%PDF-1.4 /Type /Page /Type /Page /Type /Pages').toString('base64');
-    expect(size({ type: 'file', file: { file_data: `data:application/pdf;base64,${pdf}` } })).toBe(2 * 16_384);
-    expect(size({ type: 'input_file', file_url: 'https://example.com/a.pdf' })).toBe(262_144);
-    expect(size({ type: 'file', file: { file_id: 'file-1' } })).toBe(262_144);
+    expect(tokens(Buffer.concat([header, Buffer.alloc(16_000)]).toString('base64'))).toBe(50);
+    expect(tokens(Buffer.alloc(8_000).toString('base64'))).toBeGreaterThanOrEqual(Math.ceil((8_000 / 750) * 32));
+    // A header that declares 2 GB a second.
+    const lying = Buffer.from(header);
+    lying.writeUInt32LE(2 ** 31, 28);
+    expect(tokens(Buffer.concat([lying, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(500);
   });
 
-  test('takes a schema that speaks of files for a schema', () => {
-    expect(sizeOf({ tools: [{ parameters: { properties: { kind: { type: 'file', description: 'x'.repeat(500) } } } }] })).toMatchObject({ media: 0, textBytes: expect.any(Number) });
-    expect(sizeOf({ tools: [{ parameters: { properties: { kind: { type: 'file', description: 'x'.repeat(500) } } } }] }).textBytes).toBeGreaterThan(500);
+  test('counts files by their bytes and pages, and what lies elsewhere by the most', () => {
+    const pdf = Buffer.from('%PDF-1.4 /Type /Page /Type /Page /Type /Pages').toString('base64');
+    expect(sizeOfPart({ type: 'input_file', file_data: `data:application/pdf;base64,${pdf}` }).mediaTokens).toBe(2 * 16_384);
+    // A declared media type makes no picture and no text of a PDF.
+    expect(sizeOfPart({ type: 'input_file', file_data: `data:image/png;base64,${pdf}` }).mediaTokens).toBe(2 * 16_384);
+    expect(sizeOfPart({ type: 'input_file', file_data: `data:text/plain;base64,${pdf}` }).mediaTokens).toBe(2 * 16_384);
+    expect(sizeOfPart({ type: 'input_file', file_url: 'https://example.com/a.pdf' }).mediaTokens).toBe(262_144);
+    expect(sizeOfPart({ type: 'input_file', file_id: 'file-1' }).mediaTokens).toBe(262_144);
+    expect(sizeOf(turn({ type: 'file', file: { file_id: 'file-1' } }), 'chat').mediaTokens).toBe(262_144);
+    expect(sizeOf(turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }), 'messages')).toMatchObject({ media: 0 });
+    expect(sizeOf(turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }), 'messages').textBytes).toBeGreaterThan(500);
+  });
+
+  test('counts a data URL without base64 as text', () => {
+    expect(sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` })).toMatchObject({ media: 1, mediaTokens: 16_384 });
+    expect(sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` }).textBytes).toBeGreaterThan(900);
   });
 });
 
 describe('the bound of a call', () => {
-  const size = sizeOf({ prompt: 'x'.repeat(100) });
+  const size = sizeOf({ prompt: 'x'.repeat(100) }, 'text');
 
   test('is its input and its limit at the dearest kinds, the cache and thinking among them', () => {
     const model = entry({ rates: { input: 1_000_000, cache_write: 1_250_000, output: 2_000_000, reasoning: 3_000_000 } });
@@ -103,7 +209,7 @@ describe('the bound of a call', () => {
   });
 
   test('never takes media for more than the model can read', () => {
-    const many = sizeOf({ messages: [{ role: 'user', content: Array.from({ length: 40 }, () => ({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } })) }] });
+    const many = sizeOf({ messages: [{ role: 'user', content: Array.from({ length: 40 }, () => ({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } })) }] }, 'chat');
     expect(inputBound(entry({ context_window: 128_000 }), { size: many })).toBe(128_000);
   });
 

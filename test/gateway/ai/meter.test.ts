@@ -21,7 +21,7 @@ const failure = () => new Problem('upstream_failed', 'upstream_failed', 'The pro
 async function callOf(tries: readonly ((meter: Meter) => void)[]) {
   const ledger = memoryLedger();
   const identity = { kind: 'user' as const, userId: 'usr_a', bureauId: 'local', tokenId: 'tok_a' };
-  const demand = { size: sizeOf({ model: 'acme/fast', prompt: 'Good morning' }) };
+  const demand = { size: sizeOf({ model: 'acme/fast', prompt: 'Good morning' }, 'text') };
   const meter = createMetering({ ledger, clock: systemClock }).open({ requestId: 'req_a', identity, action: 'ai.generateText', signal: new AbortController().signal, log: silentLog, demand });
   const attempts = createAttempts({ clock: { ...systemClock, sleep: async () => {} } });
   let count = 0;

@@ -1,7 +1,11 @@
-// How much a request holds, whatever its format: the bytes of all its text, and the media that it brings along with
-// the most tokens that each can become. Formats differ in where they put things, not in what things are, so the
-// parsed body is walked as it is.
+// The size of a request: the bytes of all its text, and its media with the most tokens that each can become. All
+// strings of the body are text, except the medium itself (base64 data) in a content part, at the places where the
+// request's format has content parts (media-parts.ts). What only looks like a medium elsewhere (the input of a tool, a
+// schema, metadata) is sent to the model as text and counts as text.
 import { audioSeconds } from '../media/duration.ts';
+import { mediaSources, objectsIn, type MediumKind, type MediumSource, type RequestFormat } from './media-parts.ts';
+
+export type { RequestFormat } from './media-parts.ts';
 
 /** The size of what a model is given. */
 export interface Size {
@@ -9,53 +13,60 @@ export interface Size {
   textBytes: number;
   /** The most that all media together can count for. */
   mediaTokens: number;
+  /** What all media together usually count for; never more than `mediaTokens`. */
+  usualMediaTokens: number;
   /** The parts that are media. */
   media: number;
   /** Turns of a conversation, or texts to embed. */
   turns: number;
 }
 
-type Kind = 'image' | 'audio' | 'video' | 'file';
-
-// What the type of a part is called among the formats.
-const kindOfType: Readonly<Record<string, Kind>> = {
-  image: 'image', image_url: 'image', input_image: 'image', computer_screenshot: 'image', 'image-data': 'image', 'image-url': 'image', 'image-file-id': 'image',
-  input_audio: 'audio', audio: 'audio', audio_url: 'audio',
-  video: 'video', video_url: 'video', input_video: 'video',
-  file: 'file', input_file: 'file', document: 'file', 'reasoning-file': 'file', 'file-data': 'file', 'file-url': 'file', 'file-id': 'file', media: 'file',
-};
+interface MediumTokens {
+  /** The bound. */
+  most: number;
+  /** The estimate that is charged where the provider sent no usage. */
+  usual: number;
+}
 
 // The most that any provider of the catalog counts for one picture: tiles and patches at the finest detail come to a
-// few thousand, and ten thousand where a picture may stay as large as it is.
-const imageTokens = 16_384;
+// few thousand, and ten thousand where a picture may stay as large as it is. Usual pictures count 1,000 to 2,000.
+const image: MediumTokens = { most: 16_384, usual: 2_048 };
+// A page of a file counts as a picture and as its text.
+const page: MediumTokens = { most: 16_384, usual: 2_048 };
+// What lies at an address, or is stored by the provider, is of any length. The context window is smaller for most
+// models, and then it is the bound.
+const unknown: MediumTokens = { most: 262_144, usual: 32_768 };
 // Google counts 32 a second, OpenAI 10.
-const audioTokensPerSecond = 50;
-// The slowest codecs in use spend 750 bytes a second, which at 50 tokens makes 15 bytes a token; half of that for care.
+const audioTokensPerSecond: MediumTokens = { most: 50, usual: 32 };
+// The slowest codecs in use spend 750 bytes a second, which at 50 tokens makes 15 bytes a token; half of that as margin.
 const audioBytesPerToken = 8;
-// A page counts as a picture and as its text.
-const pageTokens = 16_384;
-// What lies at an address, or is kept by the provider, is of any length. The context window is smaller for most models,
-// and then it is the bound.
-const unknownTokens = 262_144;
+// Uncompressed stereo sound at 48 kHz. A header that declares a shorter duration than that is not believed.
+const fastestAudioBytesPerSecond = 192_000;
+// A film of 100 kbit/s at Google's 300 tokens a second.
+const filmBytesPerToken = 40;
+// A PDF of 50 kB a page.
+const fileBytesPerToken = 24;
+const textBytesPerToken = 4;
 
-/** Members of a body that no model reads. */
-const unread = new Set(['model', 'stream', 'stream_options', 'headers', 'metadata', 'user', 'store', 'reasoning_effort']);
+// `model` is replaced by the provider's own name, and `headers` of the AI SDK's format are never sent.
+const notSent = new Set(['model', 'headers']);
 
-/** Measures the body of a request. */
-export function sizeOf(body: object): Size {
-  const size: Size = { textBytes: 0, mediaTokens: 0, media: 0, turns: 0 };
+/** Measures the body of a request in the format. */
+export function sizeOf(body: object, format: RequestFormat): Size {
+  const size: Size = { textBytes: 0, mediaTokens: 0, usualMediaTokens: 0, media: 0, turns: 0 };
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
-    if (unread.has(name)) continue;
-    if (isKept(name, value)) {
-      addUnknown(size);
-      continue;
-    }
-    if (name === 'providerOptions' && isKeptByOptions(value)) addUnknown(size);
+    if (notSent.has(name)) continue;
     // A number or a switch at the top sets the model, and is not read by it.
-    if (typeof value === 'string') size.textBytes += Buffer.byteLength(value);
-    if (typeof value !== 'object' || value === null) continue;
-    size.turns += Array.isArray(value) && turnMembers.has(name) ? value.length : 0;
-    walk(value, size);
+    if (typeof value === 'string' || (typeof value === 'object' && value !== null)) size.textBytes += textBytesOf(value);
+    if (Array.isArray(value) && turnMembers.has(name)) size.turns += value.length;
+    if (isStored(name, value)) addMedium(size, unknown);
+    if (name === 'providerOptions') for (const [member, option] of optionsIn(value)) if (isStored(member, option)) addMedium(size, unknown);
+    if (name === 'input') for (const item of objectsIn(value)) if (item['type'] === 'item_reference') addMedium(size, unknown);
+  }
+  for (const source of mediaSources(body, format)) {
+    const medium = readMedium(source);
+    addMedium(size, tokensOf(medium));
+    if (medium.base64 !== undefined) size.textBytes -= Buffer.byteLength(source.text);
   }
   if (size.turns === 0) size.turns = 1;
   return size;
@@ -68,122 +79,87 @@ export function isKeptLong(value: unknown): boolean {
   return (value as { ttl?: unknown }).ttl === '1h' || Object.values(value).some(isKeptLong);
 }
 
-// What the provider keeps and reads before what was sent: an earlier answer, a conversation, a thread, a prompt by its
-// id.
-function isKept(name: string, value: unknown): boolean {
-  const isNamed = typeof value === 'string' || (typeof value === 'object' && value !== null && !Array.isArray(value));
-  if (name === 'prompt') return isNamed && typeof value === 'object';
-  if (name === 'thread') return isNamed && typeof value === 'object' && ('previous_message_id' in value || 'previousMessageId' in value);
-  return isNamed && keptMembers.has(name);
-}
-
-const keptMembers = new Set(['previous_response_id', 'previousResponseId', 'conversation']);
-
-function isKeptByOptions(options: unknown): boolean {
-  return Object.values(options ?? {}).some((members: unknown) => Object.entries(members ?? {}).some(([name, value]) => isKept(name, value)));
-}
-
-function addUnknown(size: Size): void {
-  size.media += 1;
-  size.mediaTokens += unknownTokens;
-}
-
 const turnMembers = new Set(['messages', 'prompt', 'input', 'documents']);
 
-function walk(value: object, size: Size): void {
-  if (Array.isArray(value)) {
-    for (const item of value) visit(item, size);
-    return;
-  }
-  const { type } = value as { type?: unknown };
-  if (type === 'item_reference') {
-    addUnknown(size);
-    return;
-  }
-  const kind = typeof type === 'string' ? mediumOf(type, value as Part) : undefined;
-  if (kind !== undefined) {
-    size.media += 1;
-    size.mediaTokens += mostTokens(kind, value as Part);
-    return;
-  }
-  for (const name in value) {
-    size.textBytes += Buffer.byteLength(name);
-    visit((value as Record<string, unknown>)[name], size);
-  }
-}
-
-function visit(value: unknown, size: Size): void {
-  if (typeof value === 'string') size.textBytes += Buffer.byteLength(value);
-  else if (typeof value === 'object' && value !== null) walk(value, size);
+// The depth was bounded when the body was parsed.
+function textBytesOf(value: unknown): number {
+  if (typeof value === 'string') return Buffer.byteLength(value);
   // The longest number has 24 digits and signs; most have few.
-  else if (value !== undefined) size.textBytes += typeof value === 'number' ? String(value).length : 5;
-}
-
-interface Part {
-  mediaType?: unknown;
-  media_type?: unknown;
-  source?: unknown;
-}
-
-// A part is a medium by its type, or not: a schema may have a member `type` that says `file`, and then it has no content.
-function mediumOf(type: string, part: Part): Kind | undefined {
-  const kind = Object.hasOwn(kindOfType, type) ? kindOfType[type] : undefined;
-  if (kind === undefined) return undefined;
-  const found = contentOf(part);
-  if (found === undefined) return undefined;
-  const given = mediaTypeOf(part, found);
-  if (given === undefined || kind !== 'file') return kind;
-  const family = given.split('/')[0] ?? '';
-  // Text that comes as a file, and what holds parts of its own, are walked like any text.
-  if (family === 'text' && !found.isInline) return undefined;
-  return family === 'image' || family === 'audio' || family === 'video' ? family : 'file';
-}
-
-interface Content {
-  text: string;
-  /** Whether it is base64 and not an address or an id. */
-  isInline: boolean;
-}
-
-const contentMembers = ['data', 'url', 'image_url', 'file_data', 'file_url', 'file_id', 'fileId', 'audio_url', 'video_url', 'input_audio', 'file', 'source', 'reference'];
-
-/** The text that is the medium or leads to it, wherever the format has put it; undefined when there is none. */
-function contentOf(part: object, depth = 0): Content | undefined {
-  if ((part as { type?: unknown }).type === 'text' || depth > 3) return undefined;
-  for (const name of contentMembers) {
-    const value = (part as Record<string, unknown>)[name];
-    if (typeof value === 'string') return { text: value, isInline: value.startsWith('data:') || !/^https?:/i.test(value) && !/url|id$/i.test(name) };
-    if (typeof value === 'object' && value !== null) {
-      const found = contentOf(value, depth + 1) ?? (name === 'reference' ? { text: '', isInline: false } : undefined);
-      if (found !== undefined) return found;
-    }
+  if (typeof value === 'number') return String(value).length;
+  if (typeof value !== 'object' || value === null) return value === undefined ? 0 : 5;
+  let bytes = 0;
+  if (Array.isArray(value)) {
+    for (const item of value) bytes += textBytesOf(item);
+    return bytes;
   }
-  return undefined;
+  for (const name in value) bytes += Buffer.byteLength(name) + textBytesOf((value as Record<string, unknown>)[name]);
+  return bytes;
 }
 
-function mediaTypeOf({ mediaType, media_type: snake, source }: Part, { text }: Content): string | undefined {
-  if (typeof mediaType === 'string') return mediaType.toLowerCase();
-  if (typeof snake === 'string') return snake.toLowerCase();
-  const nested = (source as { media_type?: unknown } | undefined)?.media_type;
-  if (typeof nested === 'string') return nested.toLowerCase();
-  return /^data:([^;,]+)/i.exec(text)?.[1]?.toLowerCase();
+// Whether the member refers to text that the provider stores and reads before what was sent: an earlier answer, a
+// conversation, a thread, a prompt by its id.
+function isStored(name: string, value: unknown): boolean {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (name === 'prompt') return isObject;
+  if (name === 'thread') return isObject && ('previous_message_id' in value || 'previousMessageId' in value);
+  return (isObject || typeof value === 'string') && storedMembers.has(name);
 }
 
-function mostTokens(kind: Kind, part: Part): number {
-  const { text, isInline } = contentOf(part) ?? { text: '', isInline: false };
-  if (kind === 'image') return imageTokens;
-  if (!isInline) return unknownTokens;
-  const base64 = text.startsWith('data:') ? text.slice(text.indexOf(',') + 1) : text;
+const storedMembers = new Set(['previous_response_id', 'previousResponseId', 'conversation']);
+
+function optionsIn(providerOptions: unknown): [string, unknown][] {
+  return Object.values(providerOptions ?? {}).flatMap((members: unknown) => Object.entries(members ?? {}) as [string, unknown][]);
+}
+
+function addMedium(size: Size, { most, usual }: MediumTokens): void {
+  size.media += 1;
+  size.mediaTokens += most;
+  size.usualMediaTokens += Math.min(usual, most);
+}
+
+interface Medium {
+  kind: MediumKind;
+  mediaType: string | undefined;
+  /** Undefined where the part has an address or an id instead of data. */
+  base64: string | undefined;
+}
+
+function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): Medium {
+  const inline = /^data:([^,]{0,256}?);base64,/i.exec(text.slice(0, 512));
+  const isInline = inline !== null || (isData && !/^(?:https?|data):/i.test(text));
+  const mediaType = (declared ?? inline?.[1]?.split(';')[0])?.toLowerCase();
+  return { kind: kindOf(kind, declared), mediaType, base64: isInline ? text.slice(inline?.[0].length ?? 0) : undefined };
+}
+
+// A part of the type `file` is sent as what its declared media type says.
+function kindOf(kind: MediumKind, declared: string | undefined): MediumKind {
+  const family = declared?.toLowerCase().split('/')[0];
+  return kind === 'file' && (family === 'image' || family === 'audio' || family === 'video') ? family : kind;
+}
+
+function tokensOf({ kind, mediaType, base64 }: Medium): MediumTokens {
+  if (kind === 'image') return image;
+  if (base64 === undefined) return unknown;
   const bytes = Math.ceil((base64.length * 3) / 4);
   if (kind === 'audio') return audioTokens(base64, bytes);
   // A byte of a film is never more than a token, nor is one of a file; pages that are drawn count on top of their text.
-  if (kind === 'video') return Math.max(bytes, imageTokens);
-  return mediaTypeOf(part, { text, isInline })?.startsWith('text/') === true ? bytes : Math.max(bytes, pageTokens * pagesOf(base64));
+  if (kind === 'video') return { most: Math.max(bytes, image.most), usual: Math.max(Math.ceil(bytes / filmBytesPerToken), image.usual) };
+  if (mediaType?.startsWith('text/') === true && !isPdf(base64)) return { most: bytes, usual: Math.ceil(bytes / textBytesPerToken) };
+  const pages = pagesOf(base64);
+  return { most: Math.max(bytes, page.most * pages), usual: Math.max(Math.ceil(bytes / fileBytesPerToken), page.usual * pages) };
 }
 
-function audioTokens(base64: string, bytes: number): number {
-  const seconds = audioSeconds(Buffer.from(base64, 'base64'));
-  return seconds === null ? Math.ceil(bytes / audioBytesPerToken) : Math.ceil(seconds * audioTokensPerSecond);
+function audioTokens(base64: string, bytes: number): MediumTokens {
+  const declared = audioSeconds(Buffer.from(base64, 'base64'));
+  const { most, usual } = audioTokensPerSecond;
+  if (declared === null) return { most: Math.ceil(bytes / audioBytesPerToken), usual: Math.ceil((bytes / audioBytesPerToken) * (usual / most)) };
+  const seconds = Math.max(declared, Math.floor(bytes / fastestAudioBytesPerSecond));
+  return { most: Math.ceil(seconds * most), usual: Math.ceil(seconds * usual) };
+}
+
+// The header may stand anywhere in the first 1,024 bytes.
+function isPdf(base64: string): boolean {
+  return Buffer.from(base64.slice(0, 1_368), 'base64').includes('%PDF');
 }
 
 // The pages that a PDF shows without being unpacked; one where it shows none.

@@ -1,0 +1,149 @@
+// Where each format has content parts, and which of their types are media. A type is a medium at these places alone, and
+// only the listed member of it is the medium; all its other members are text like any other.
+import type { ForeignFormat } from '../catalog/models-file.ts';
+
+/** The format of a request: those that pass through, `text` for /v1/ai/text and `stream` for the AI SDK's. */
+export type RequestFormat = ForeignFormat | 'text' | 'stream';
+
+export type MediumKind = 'image' | 'audio' | 'video' | 'file';
+
+/** One medium of a request. */
+export interface MediumSource {
+  kind: MediumKind;
+  /** Base64 data, a data URL, an address, or the provider's id of a file. */
+  text: string;
+  /** Whether the member is one for data, rather than for an address or an id. */
+  isData: boolean;
+  /** As the part declares it, where the format has a member for that. */
+  mediaType: string | undefined;
+}
+
+type Part = Readonly<Record<string, unknown>>;
+
+/** What is a medium of a part, by paths of members such as `source.data`. */
+interface MediaType {
+  kind: MediumKind;
+  data?: readonly string[];
+  references?: readonly string[];
+  /** The member that declares the media type. */
+  mediaType?: string;
+  /** The member that is `text` where the part holds plain text instead of a medium. */
+  sourceType?: string;
+}
+
+type MediaTypes = Readonly<Record<string, MediaType>>;
+
+const chat: MediaTypes = {
+  image_url: { kind: 'image', references: ['image_url.url', 'image_url'] },
+  input_audio: { kind: 'audio', data: ['input_audio.data'] },
+  audio_url: { kind: 'audio', references: ['audio_url.url', 'audio_url'] },
+  video_url: { kind: 'video', references: ['video_url.url', 'video_url'] },
+  document_url: { kind: 'file', references: ['document_url.url', 'document_url'] },
+  file: { kind: 'file', data: ['file.file_data'], references: ['file.file_id'] },
+};
+
+const anthropicSource = { data: ['source.data'], references: ['source.url', 'source.file_id'], mediaType: 'source.media_type', sourceType: 'source.type' };
+const messages: MediaTypes = { image: { kind: 'image', ...anthropicSource }, document: { kind: 'file', ...anthropicSource } };
+
+const responses: MediaTypes = {
+  input_image: { kind: 'image', references: ['image_url', 'file_id'] },
+  computer_screenshot: { kind: 'image', references: ['image_url', 'file_id'] },
+  input_audio: { kind: 'audio', data: ['input_audio.data'] },
+  input_file: { kind: 'file', data: ['file_data'], references: ['file_url', 'file_id'] },
+};
+
+const textSource = { data: ['data'], references: ['url'], mediaType: 'media_type' };
+const text: MediaTypes = { image: { kind: 'image', ...textSource }, file: { kind: 'file', ...textSource } };
+
+const streamFile: MediaType = { kind: 'file', data: ['data', 'data.data'], references: ['data.url', 'data.reference'], mediaType: 'mediaType', sourceType: 'data.type' };
+const stream: MediaTypes = {
+  file: streamFile,
+  'reasoning-file': streamFile,
+  'file-data': { kind: 'file', data: ['data'], mediaType: 'mediaType' },
+  'file-url': { kind: 'file', references: ['url'] },
+  'file-id': { kind: 'file', references: ['fileId'] },
+  'image-data': { kind: 'image', data: ['data'] },
+  'image-url': { kind: 'image', references: ['url'] },
+  'image-file-id': { kind: 'image', references: ['fileId'] },
+};
+
+type Body = Readonly<Record<string, unknown>>;
+
+const formats: Readonly<Record<RequestFormat, { types: MediaTypes; parts: (body: Body) => Iterable<Part> }>> = {
+  chat: { types: chat, parts: ({ messages: turns }) => contentsOf(turns) },
+  messages: { types: messages, parts: ({ messages: turns }) => withNested(contentsOf(turns)) },
+  responses: { types: responses, parts: responseParts },
+  embeddings: { types: chat, parts: ({ input, messages: turns }) => [...objectsIn(input), ...contentsOf(input), ...contentsOf(turns)] },
+  rerank: { types: chat, parts: ({ documents }) => [...objectsIn(documents), ...contentsOf(documents)] },
+  text: { types: text, parts: ({ messages: turns }) => contentsOf(turns) },
+  stream: { types: stream, parts: ({ prompt }) => withToolOutputs(contentsOf(prompt)) },
+};
+
+/** The media of the request. Every string of the body is in at most one of them. */
+export function* mediaSources(body: object, format: RequestFormat): Generator<MediumSource> {
+  const { types, parts } = formats[format];
+  for (const part of parts(body as Body)) {
+    const { type } = part;
+    const medium = typeof type === 'string' && Object.hasOwn(types, type) ? types[type] : undefined;
+    if (medium !== undefined) yield* sourcesOf(part, medium);
+  }
+}
+
+function* sourcesOf(part: Part, { kind, data = [], references = [], mediaType: declaredAt, sourceType }: MediaType): Generator<MediumSource> {
+  if (sourceType !== undefined && valueAt(part, sourceType) === 'text') return;
+  const declared = declaredAt === undefined ? undefined : valueAt(part, declaredAt);
+  const mediaType = typeof declared === 'string' ? declared : undefined;
+  for (const path of [...data, ...references]) {
+    const value = valueAt(part, path);
+    if (typeof value === 'string') yield { kind, text: value, isData: data.includes(path), mediaType };
+    // A provider's own id of a file, under the provider's name.
+    else if (isObject(value) && path.endsWith('reference')) yield { kind, text: '', isData: false, mediaType };
+  }
+}
+
+/** The items of a list that are objects; none for what is no list. */
+export function objectsIn(value: unknown): Part[] {
+  return Array.isArray(value) ? value.filter(isObject) : [];
+}
+
+function contentsOf(turns: unknown): Part[] {
+  return objectsIn(turns).flatMap(({ content }) => objectsIn(content));
+}
+
+// The result of a tool holds parts, and so does a document whose source is its content.
+function withNested(parts: readonly Part[]): Part[] {
+  return parts.flatMap((part) => {
+    if (part['type'] === 'tool_result') return withNested(objectsIn(part['content']));
+    if (part['type'] === 'document' && valueAt(part, 'source.type') === 'content') return objectsIn(valueAt(part, 'source.content'));
+    return [part];
+  });
+}
+
+function withToolOutputs(parts: readonly Part[]): Part[] {
+  return parts.flatMap((part) => {
+    if (part['type'] !== 'tool-result') return [part];
+    return valueAt(part, 'output.type') === 'content' ? objectsIn(valueAt(part, 'output.value')) : [];
+  });
+}
+
+const outputTypes = new Set<unknown>(['function_call_output', 'custom_tool_call_output', 'computer_call_output']);
+
+function responseParts({ input, prompt }: Body): Part[] {
+  const variables = isObject(prompt) && isObject(prompt['variables']) ? Object.values(prompt['variables']) : [];
+  const items = objectsIn(input).flatMap((item) => {
+    const { type, content, output } = item;
+    if (outputTypes.has(type)) return isObject(output) ? [output] : objectsIn(output);
+    return type === undefined || type === 'message' ? objectsIn(content) : [];
+  });
+  return [...items, ...variables.filter(isObject)];
+}
+
+function valueAt(part: Part, path: string): unknown {
+  let value: unknown = part;
+  for (const name of path.split('.')) value = isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+  return value;
+}
+
+function isObject(value: unknown): value is Part {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
