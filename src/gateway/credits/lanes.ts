@@ -61,7 +61,10 @@ export function createLanes({ store, clock, leaseMs, lanes: count, onReached }: 
     try {
       const verdicts = await apply(batch);
       onReached();
-      for (const [index, item] of batch.entries()) item.resolve(verdicts[index] as Verdict);
+      // In the order in which the function applies them, so that the newest balance is the last that a caller hears of.
+      const answers = batch.map((item, index) => ({ item, verdict: verdicts[index] as Verdict }));
+      answers.sort((a, b) => rankOf(a.item.operation) - rankOf(b.item.operation));
+      for (const { item, verdict } of answers) item.resolve(verdict);
     } catch (error) {
       if (isAway(error)) {
         lane.pausedUntilMs = clock.monotonicMs() + pauseMs;
@@ -104,6 +107,12 @@ export function isAway(error: unknown): boolean {
 
 function away(): Problem {
   return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.', { headers: { 'retry-after': '2' } });
+}
+
+/** As `credits_apply` orders the operations of one account. */
+function rankOf({ kind }: Operation): number {
+  if (kind === 'hold') return 3;
+  return kind === 'raise' ? 2 : 1;
 }
 
 /** FNV-1a of the account, so that an account has the same lane for good. */

@@ -99,6 +99,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
   }
 
   function keep(holdId: string, { accountId, tokenId }: { accountId: string; tokenId: string }, held: bigint): Hold {
+    const payer = { userId: accountId, tokenId };
     let amount = held;
     let settling: Promise<{ charged: bigint }> | undefined;
     let tokensWritten = 0;
@@ -109,7 +110,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       try {
         const verdict = await lanes.run(settlement, alongside);
         kept.delete(holdId);
-        spendable.note(tokenId, verdict.available);
+        spendable.note(payer, verdict.available);
         noteSettled(holdId, credits, verdict);
         return { charged: verdict.verdict === 'late' ? 0n : verdict.amount };
       } catch (error) {
@@ -130,6 +131,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
         const { verdict, amount: granted } = await lanes.run({ kind: 'raise', holdId, accountId, amount: bounded(wanted) });
         if (verdict === 'short') throw notEnough(wanted, granted);
         if (verdict !== 'raised') throw new Problem('unavailable', 'database_unavailable', 'The credits held for this call were set free meanwhile.', { headers: { 'retry-after': '2' } });
+        spendable.spend(payer, granted - amount);
         amount = granted;
       },
       checkpoint(credits, facts, outputTokens) {
@@ -173,17 +175,21 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       const amount = wanted < 0n ? 0n : wanted;
       const [holdId, accountId] = [id('hld'), call.userId];
       if (amount > maximumCredits) throw notEnough(amount, await store.available(call.userId, call.tokenId));
-      const end = spendable.begin(call.tokenId, amount);
+      const wasSure = spendable.isSure(call, amount);
+      const end = spendable.begin(call, amount);
       try {
         const { verdict, amount: granted, available } = await lanes.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
-        spendable.note(call.tokenId, available);
-        if (verdict === 'short') throw notEnough(amount, granted);
+        spendable.note(call, available);
+        if (verdict === 'short') {
+          if (wasSure) spendable.refuse(call);
+          throw notEnough(amount, granted);
+        }
         return keep(holdId, { accountId, tokenId: call.tokenId }, amount);
       } finally {
         end();
       }
     },
-    isSure: ({ tokenId }, amount) => spendable.isSure(tokenId, amount),
+    isSure: (call, amount) => spendable.isSure(call, amount),
     async available(userId, tokenId) {
       const available = await store.available(userId, tokenId);
       return available > 0n ? available : 0n;

@@ -1,49 +1,88 @@
-// What each token may still spend, as far as this process has heard of it. It decides nothing: the hold does. It only
-// tells whether a hold is so sure to be granted that what it pays for may begin while it is being written down.
+// Cache of balances, which decides one thing: whether a provider may be asked while the hold of the call is still being
+// written. The hold itself decides whether the call is paid for.
 import type { Clock } from '../../kernel/clock.ts';
 
 export interface Spendable {
-  /** Whether the token has at least twice the amount, besides all that is being held for it at the moment. */
-  isSure(tokenId: string, amount: bigint): boolean;
-  /** A hold is on its way. Returns what to call when it has ended. */
-  begin(tokenId: string, amount: bigint): () => void;
-  /** The database has told it just now. */
-  note(tokenId: string, available: bigint | null): void;
+  /**
+   * Whether the call may be sent before its hold is written: user and token have twice the amount besides all holds that
+   * this process is writing for the user, and those holds together with this one stay within `mostUnconfirmed`.
+   */
+  isSure(payer: Payer, amount: bigint): boolean;
+  /** A hold is being written. Returns a function to call when it has ended. */
+  begin(payer: Payer, amount: bigint): () => void;
+  /** The database has answered with what the token may spend; null where it did not say. */
+  note(payer: Payer, available: bigint | null): void;
+  /** A hold of the payer was made larger. */
+  spend(payer: Payer, credits: bigint): void;
+  /** The database has refused a hold that was sure: other processes spend the same credits. */
+  refuse(payer: Payer): void;
 }
 
-// Other processes spend too; what they did in this time can cost a call that is sent in vain, and nothing else.
+export interface Payer {
+  userId: string;
+  tokenId: string;
+}
+
+/**
+ * Credits of one user that this process sends to providers before their holds are written: three cents. Another process
+ * may have spent the balance in that moment, so this is what each replica can lose at once.
+ */
+export const mostUnconfirmed = 30_000n;
 const goodMs = 60_000;
-const mostKept = 10_000;
+const mostEntries = 10_000;
 const nothing = 0n;
 
-interface Known {
+interface Balance {
   available: bigint;
   untilMs: number;
 }
 
 export function createSpendable({ clock }: { clock: Pick<Clock, 'monotonicMs'> }): Spendable {
-  const known = new Map<string, Known>();
-  const coming = new Map<string, bigint>();
+  // A token's entry has its cap as well; the user's entry is the newest of all of the user's tokens.
+  const tokens = new Map<string, Balance>();
+  const users = new Map<string, Balance>();
+  const refusedUntilMs = new Map<string, number>();
+  const pending = new Map<string, bigint>();
+
+  function availableOf(balances: Map<string, Balance>, id: string): bigint | undefined {
+    const balance = balances.get(id);
+    return balance === undefined || clock.monotonicMs() > balance.untilMs ? undefined : balance.available;
+  }
+
+  function put<T>(entries: Map<string, T>, id: string, entry: T): void {
+    entries.delete(id);
+    entries.set(id, entry);
+    if (entries.size > mostEntries) entries.delete(entries.keys().next().value as string);
+  }
 
   return {
-    isSure(tokenId, amount) {
-      const found = known.get(tokenId);
-      if (found === undefined || clock.monotonicMs() > found.untilMs) return false;
-      return amount * 2n <= found.available - (coming.get(tokenId) ?? nothing);
+    isSure({ userId, tokenId }, amount) {
+      const [ofUser, ofToken] = [availableOf(users, userId), availableOf(tokens, tokenId)];
+      if (ofUser === undefined || ofToken === undefined) return false;
+      if (clock.monotonicMs() < (refusedUntilMs.get(userId) ?? 0)) return false;
+      const unconfirmed = pending.get(userId) ?? nothing;
+      if (unconfirmed + amount > mostUnconfirmed) return false;
+      return amount * 2n <= (ofUser < ofToken ? ofUser : ofToken) - unconfirmed;
     },
-    begin(tokenId, amount) {
-      coming.set(tokenId, (coming.get(tokenId) ?? nothing) + amount);
+    begin({ userId }, amount) {
+      pending.set(userId, (pending.get(userId) ?? nothing) + amount);
       return () => {
-        const rest = (coming.get(tokenId) ?? nothing) - amount;
-        if (rest > nothing) coming.set(tokenId, rest);
-        else coming.delete(tokenId);
+        const rest = (pending.get(userId) ?? nothing) - amount;
+        if (rest > nothing) pending.set(userId, rest);
+        else pending.delete(userId);
       };
     },
-    note(tokenId, available) {
+    note({ userId, tokenId }, available) {
       if (available === null) return;
-      known.delete(tokenId);
-      known.set(tokenId, { available, untilMs: clock.monotonicMs() + goodMs });
-      if (known.size > mostKept) known.delete(known.keys().next().value as string);
+      const untilMs = clock.monotonicMs() + goodMs;
+      put(users, userId, { available, untilMs });
+      put(tokens, tokenId, { available, untilMs });
+    },
+    spend({ userId, tokenId }, credits) {
+      for (const balance of [users.get(userId), tokens.get(tokenId)]) if (balance !== undefined) balance.available -= credits;
+    },
+    refuse({ userId }) {
+      put(refusedUntilMs, userId, clock.monotonicMs() + goodMs);
     },
   };
 }

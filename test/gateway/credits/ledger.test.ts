@@ -79,6 +79,46 @@ describe('a hold', () => {
     expect([credits.ledger.isSure(ofKey, 12n), credits.ledger.isSure(ofKey, 13n)]).toEqual([true, false]);
   });
 
+  test('counts the holds of all keys of a user before one is sure', async () => {
+    const userId = await world.user(100n);
+    const calls = Array.from({ length: 60 }, (_, n) => callOf(userId, { tokenId: `tok_${n}` }));
+    for (const call of calls) await (await credits.ledger.hold(call, 1n)).settle(0n, facts());
+    const sent: boolean[] = [];
+    const holds = await granted(calls.map((call) => {
+      sent.push(credits.ledger.isSure(call, 40n));
+      return credits.ledger.hold(call, 40n);
+    }));
+    expect([sent.filter(Boolean).length, holds.length]).toEqual([1, 2]);
+  });
+
+  test('lowers what is sure when it grows', async () => {
+    const userId = await world.user(100n);
+    await (await hold(userId, 10n)).raise(90n);
+    expect(credits.ledger.isSure(callOf(userId), 6n)).toBe(false);
+  });
+
+  test('above three cents is written before it is sure, those on their way included', async () => {
+    const userId = await world.user(1_000_000n);
+    await hold(userId, 1n);
+    const isSure = (amount: bigint) => credits.ledger.isSure(callOf(userId), amount);
+    expect([isSure(30_000n), isSure(30_001n)]).toEqual([true, false]);
+    const pending = hold(userId, 20_000n);
+    expect([isSure(10_000n), isSure(10_001n)]).toEqual([true, false]);
+    await pending;
+    expect(isSure(30_000n)).toBe(true);
+  });
+
+  test('that was sure and is refused makes the next ones wait', async () => {
+    const userId = await world.user(100_000n);
+    await hold(userId, 1n);
+    await world.replica().ledger.hold(callOf(userId), 99_999n);
+    expect(credits.ledger.isSure(callOf(userId), 30_000n)).toBe(true);
+    await expect(hold(userId, 30_000n)).rejects.toMatchObject({ status: 402 });
+    await post(userId, 1_000_000n);
+    await hold(userId, 1n);
+    expect(credits.ledger.isSure(callOf(userId), 1n)).toBe(false);
+  });
+
   test('that is not covered is 402 and says what is affordable', async () => {
     const userId = await world.user(120n);
     await hold(userId, 20n);
@@ -128,6 +168,13 @@ describe('a settlement', () => {
       from gateway.usage_records`).toEqual([
       { id: one.holdId.replace('hld_', 'use_'), userId, bureauId: 'local', action: 'text', model: 'acme/fast', provider: 'acme', a: 1n, b: 2n, c: 3n, d: 4n, e: 5n, credits: 30n, outcome: 'completed', estimated: false, f: 12n, g: 34n },
     ]);
+  });
+
+  test('in the batch of a hold leaves the balance after the hold as the cached one', async () => {
+    const userId = await world.user(100n);
+    const first = await hold(userId, 50n);
+    await Promise.all([hold(userId, 50n), first.settle(0n, facts())]);
+    expect([25n, 26n].map((amount) => credits.ledger.isSure(callOf(userId), amount))).toEqual([true, false]);
   });
 
   test('comes before the holds that are written down with it, which may have what it sets free', async () => {
