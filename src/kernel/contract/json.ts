@@ -6,19 +6,25 @@ import { Problem } from '../problem.ts';
 
 /** More nesting than any honest body has, and far below what would exhaust the stack. */
 const maximumDepth = 64;
+// Objects, arrays, names and texts each cost the parser, the validator and the serializer up to a microsecond; numbers
+// and literals a tenth of it. 100,000 hold 10,000 messages of a chat with typed parts, 500,000 values the 300,000
+// tokens that an embeddings call may have. Both together keep every step below 50 ms.
+const maximumParts = 100_000;
+const maximumValues = 500_000;
+/** V8 turns an object of more members into a dictionary, which costs several times as much. */
+const maximumMembers = 10_000;
 
-/** The value of a JSON document; throws a 400 Problem that names what is wrong. */
+/** The value of a JSON document; throws a 400 Problem that names what is wrong, and a 413 for too many values. */
 export function parseJson(bytes: Buffer): unknown {
   refuseForeignEncoding(bytes);
-  const text = bytes.toString('utf8');
-  const suspects = scan(text);
+  const suspects = scan(bytes);
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = JSON.parse(bytes.toString('utf8'));
   } catch (cause) {
     throw new Problem('bad_request', 'invalid_json', 'The body is not valid JSON.', { cause });
   }
-  if (suspects) refuseUnsafeValues(value, '');
+  if (suspects) refuseUnsafeValues(value);
   return value;
 }
 
@@ -31,79 +37,129 @@ function refuseForeignEncoding(bytes: Buffer): void {
   }
 }
 
+// What a byte outside of texts and names means to the scan. Everything else is 0, and passed over by one look at this
+// table, which makes the scan three times as fast as a switch over the characters.
+const meanings = new Uint8Array(256);
+const [quote, opening, closing, comma, colon, exponent] = [1, 2, 3, 4, 5, 6];
+for (const [character, meaning] of [['"', quote], ['{', opening], ['[', opening], ['}', closing], [']', closing], [',', comma], [':', colon], ['e', exponent], ['E', exponent]] as const) {
+  meanings[character.charCodeAt(0)] = meaning;
+}
+
 /**
- * One pass over the text before it is parsed: depth, and the members of the top level. It trusts that
- * JSON.parse refuses whatever is malformed, so it only has to be right about documents that are well-formed.
+ * One pass over the bytes before they are parsed: depth, the numbers of values, and the members of the top level. It
+ * trusts that JSON.parse refuses whatever is malformed, so it only has to be right about documents that are well-formed.
  * Returns whether the document may hold numbers, characters or names that have to be looked at again.
  */
-function scan(text: string): boolean {
+function scan(bytes: Buffer): boolean {
+  const { length } = bytes;
+  const texts: TextScan = { nextQuote: -1, nextEscape: -1, hasSuspectEscape: false };
+  let suspects = bytes.includes('__proto__');
   let depth = 0;
-  const escapes = text.includes('\\');
-  // A name that is dangerous as it is or with its underscores escaped; half a surrogate pair is always escaped.
-  let suspects = text.includes('__proto__') || (escapes && /\\u(?:005f|d[89a-f])/i.test(text));
   let topIsObject = false;
   let expectsName = false;
   let scalarStart = 0;
+  let parts = 0;
+  let values = 0;
+  // Of the objects that are open, by depth.
+  const members = new Uint32Array(maximumDepth + 1);
   const names: Names = { list: [], set: undefined };
-  for (let at = 0; at < text.length; at += 1) {
-    switch (text.charCodeAt(at)) {
-      case 0x22: {
-        // "
-        const end = closingQuote(text, at + 1, escapes);
+  for (let at = 0; at < length; at += 1) {
+    const meaning = meanings[bytes[at] as number];
+    if (meaning === 0) continue;
+    switch (meaning) {
+      case quote: {
+        if (++parts > maximumParts) throw tooMany(`${maximumParts} objects, arrays, names and texts`);
+        const end = closingQuote(bytes, at + 1, texts);
         if (end < 0) return suspects;
         if (expectsName) {
-          refuseDuplicate(text.slice(at, end + 1), names);
+          refuseDuplicate(bytes.toString('utf8', at, end + 1), names);
           expectsName = false;
         }
         at = end;
-        scalarStart = end;
         break;
       }
-      case 0x7b: // {
-      case 0x5b: // [
-        depth += 1;
-        if (depth > maximumDepth) {
+      case opening:
+        if (++parts > maximumParts) throw tooMany(`${maximumParts} objects, arrays, names and texts`);
+        if (++depth > maximumDepth) {
           throw new Problem('bad_request', 'invalid_json', `The body is nested more than ${maximumDepth} levels deep.`);
         }
-        if (depth === 1) topIsObject = expectsName = text.charCodeAt(at) === 0x7b;
-        scalarStart = at;
+        members[depth] = 0;
+        if (depth === 1) topIsObject = expectsName = bytes[at] === 0x7b;
         break;
-      case 0x7d: // }
-      case 0x5d: // ]
-        depth -= 1;
+      case closing:
+        // More ends than beginnings; the parser that follows says so.
+        if (--depth < 0) return suspects;
         // A double needs at most 24 characters; one of 300 digits may be infinite.
         if (at - scalarStart > 300) suspects = true;
-        scalarStart = at;
         break;
-      case 0x2c: // ,
+      case comma:
+        if (++values > maximumValues) throw tooMany(`${maximumValues} values`);
         if (at - scalarStart > 300) suspects = true;
-        scalarStart = at;
         if (depth === 1 && topIsObject) expectsName = true;
         break;
-      case 0x3a: // :
-        scalarStart = at;
+      case colon:
+        members[depth] = (members[depth] as number) + 1;
+        if ((members[depth] as number) > maximumMembers) throw tooMany(`${maximumMembers} members in one object`);
         break;
-      case 0x45: // E
-      case 0x65: {
+      default: {
         // e: only a number has it after a digit; `true` and `false` have not.
-        const before = text.charCodeAt(at - 1);
+        const before = bytes[at - 1] ?? 0;
         if (before >= 0x30 && before <= 0x39) suspects = true;
-        break;
+        continue;
       }
     }
+    scalarStart = at;
   }
-  return suspects || text.length - scalarStart > 300;
+  return suspects || texts.hasSuspectEscape || length - scalarStart > 300;
 }
 
-function closingQuote(text: string, from: number, escapes: boolean): number {
-  let end = text.indexOf('"', from);
-  while (escapes && end >= 0) {
-    let slashes = 0;
-    while (end - 1 - slashes >= from && text.charCodeAt(end - 1 - slashes) === 0x5c) slashes += 1;
-    if (slashes % 2 === 0) return end;
-    end = text.indexOf('"', end + 1);
+function tooMany(what: string): Problem {
+  return new Problem('too_large', 'request_too_large', `The body may have ${what} at most.`);
+}
+
+interface TextScan {
+  /** Where the next quote and the next backslash are, as last looked up; valid from the place where the scan is. */
+  nextQuote: number;
+  nextEscape: number;
+  /** Whether an underscore or half of a surrogate pair is written as an escape. */
+  hasSuspectEscape: boolean;
+}
+
+// Crossing into the engine costs more than looking at so many bytes.
+const shortText = 64;
+
+/** Where the text that begins at `from` ends, or -1. */
+function closingQuote(bytes: Buffer, from: number, texts: TextScan): number {
+  const { length } = bytes;
+  let lookUpAt = from + shortText;
+  for (let at = from; at < length; at += 1) {
+    const byte = bytes[at];
+    if (byte === 0x22) return at;
+    if (byte === 0x5c) {
+      at += 1;
+      if (bytes[at] === 0x75 && isSuspectEscape(bytes, at + 1)) texts.hasSuspectEscape = true;
+    } else if (at > lookUpAt) {
+      if (texts.nextQuote < at) texts.nextQuote = placeOf(0x22, bytes, at);
+      if (texts.nextEscape < at) texts.nextEscape = placeOf(0x5c, bytes, at);
+      at = Math.min(texts.nextQuote, texts.nextEscape) - 1;
+      lookUpAt = at + shortText;
+    }
   }
-  return end;
+  return -1;
+}
+
+/** The next place of the byte, or the end. */
+function placeOf(byte: number, bytes: Buffer, from: number): number {
+  const place = bytes.indexOf(byte, from);
+  return place < 0 ? bytes.length : place;
+}
+
+function isSuspectEscape(bytes: Buffer, at: number): boolean {
+  const first = bytes[at] ?? 0;
+  const second = bytes[at + 1] ?? 0;
+  // 005f is the underscore, d800 to dfff are the halves of pairs.
+  if ((first | 0x20) === 0x64) return second >= 0x38;
+  return first === 0x30 && second === 0x30 && bytes[at + 2] === 0x35 && ((bytes[at + 3] ?? 0) | 0x20) === 0x66;
 }
 
 // A list serves the few members that bodies have; a body of thousands is looked up in a set.
@@ -133,21 +189,44 @@ interface Names {
   set: Set<string> | undefined;
 }
 
+function refuseUnsafeValues(document: unknown): void {
+  const fault = findUnsafe(document);
+  if (fault === undefined) return;
+  const path = fault.steps.reduceRight<string>((above, step) => (typeof step === 'number' ? `${above}[${step}]` : above === '' ? step : `${above}.${step}`), '');
+  throw unsafe(path, fault.message);
+}
+
+interface UnsafeValue {
+  /** From the value up to the document. */
+  steps: (string | number)[];
+  message: string;
+}
+
 // Depth was bounded by the scan, so recursion is safe.
-function refuseUnsafeValues(value: unknown, path: string): void {
-  if (typeof value === 'number' && !Number.isFinite(value)) throw unsafe(path, 'is a number beyond what can be represented');
-  if (typeof value === 'string' && !value.isWellFormed()) throw unsafe(path, 'holds half of a surrogate pair');
-  if (typeof value !== 'object' || value === null) return;
+function findUnsafe(value: unknown): UnsafeValue | undefined {
+  if (typeof value === 'number' && !Number.isFinite(value)) return { steps: [], message: 'is a number beyond what can be represented' };
+  if (typeof value === 'string' && !value.isWellFormed()) return { steps: [], message: 'holds half of a surrogate pair' };
+  if (typeof value !== 'object' || value === null) return undefined;
   if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) refuseUnsafeValues(item, `${path}[${index}]`);
-    return;
+    for (let index = 0; index < value.length; index += 1) {
+      const fault = findUnsafe(value[index]);
+      if (fault !== undefined) return addStep(fault, index);
+    }
+    return undefined;
   }
-  for (const [name, member] of Object.entries(value)) {
+  for (const name of Object.keys(value)) {
     // An own member of this name becomes the prototype of whatever it is assigned to.
-    if (name === '__proto__') throw unsafe(path, 'has a member `__proto__`, which is not accepted');
-    if (!name.isWellFormed()) throw unsafe(path, 'has a name that holds half of a surrogate pair');
-    refuseUnsafeValues(member, path === '' ? name : `${path}.${name}`);
+    if (name === '__proto__') return { steps: [], message: 'has a member `__proto__`, which is not accepted' };
+    if (!name.isWellFormed()) return { steps: [], message: 'has a name that holds half of a surrogate pair' };
+    const fault = findUnsafe((value as Record<string, unknown>)[name]);
+    if (fault !== undefined) return addStep(fault, name);
   }
+  return undefined;
+}
+
+function addStep(fault: UnsafeValue, step: string | number): UnsafeValue {
+  fault.steps.push(step);
+  return fault;
 }
 
 function unsafe(path: string, message: string): Problem {

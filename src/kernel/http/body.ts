@@ -2,7 +2,7 @@
 // exact bytes stay available, no more than the limit is taken off the wire, and what is not declared is refused.
 import type { IncomingMessage } from 'node:http';
 import type { OperationFacts, ReceivedBody } from '../contract/exchange.ts';
-import { parseJson } from '../contract/json.ts';
+import { parseBody } from '../contract/json-parser.ts';
 import { parseMultipart } from './multipart.ts';
 import { Problem } from '../problem.ts';
 
@@ -37,9 +37,11 @@ export function receiveBody(request: IncomingMessage, operation: OperationFacts,
       return absent;
     }
     if (raw.byteLength === 0) return absent;
-    const isForm = mediaType === 'multipart/form-data';
-    const value = isForm ? await parseMultipart(raw, request.headers['content-type'] ?? '') : mediaType === 'application/json' && !operation.rawBody ? parseJson(raw) : undefined;
-    return { raw, present: true, value, isForm };
+    if (mediaType === 'multipart/form-data') {
+      return { raw, present: true, value: await parseMultipart(raw, request.headers['content-type'] ?? ''), isForm: true };
+    }
+    if (mediaType !== 'application/json' || operation.rawBody) return { raw, present: true, value: undefined, isForm: false };
+    return { ...(await parseBody(raw)), present: true, isForm: false };
   });
 }
 

@@ -1,0 +1,92 @@
+// Parses the JSON of request bodies without holding the event loop: small ones where they are, large ones in a thread.
+// What comes back from the thread is copied on the event loop, which is cheap for long texts; parseJson bounds the rest.
+import type { Worker } from 'node:worker_threads';
+import { startThread } from '../assets.ts';
+import { Problem, type ProblemDetail, type ProblemKind } from '../problem.ts';
+import type { ProblemCode } from '../../contract/problem-code.gen.ts';
+import { parseJson } from './json.ts';
+
+export interface ParsedBody {
+  /** The bytes of the document, which may lie elsewhere than before. */
+  raw: Buffer;
+  value: unknown;
+}
+
+/** What the thread answers: the bytes that it was sent, and the value or what is wrong with them. */
+export type FromJsonThread = { bytes: Uint8Array<ArrayBuffer> } & ({ value: unknown } | { problem: WrittenProblem });
+
+interface WrittenProblem {
+  kind: ProblemKind;
+  code: ProblemCode;
+  message: string;
+  param: string | null;
+  details: ProblemDetail[] | undefined;
+}
+
+// 4 MiB take 15 ms to decode, scan and parse.
+const largeBytes = 4 * 1024 * 1024;
+// From here on the parser has a turn of the event loop of its own, and what follows has the next one.
+const mediumBytes = 256 * 1024;
+
+/** Throws as `parseJson` does. The bytes of a large document are moved: use `raw` of the result from then on. */
+export function parseBody(bytes: Buffer): ParsedBody | Promise<ParsedBody> {
+  if (bytes.byteLength <= mediumBytes) return { raw: bytes, value: parseJson(bytes) };
+  return bytes.byteLength <= largeBytes ? parseInTurn(bytes) : parseInThread(bytes);
+}
+
+async function parseInTurn(bytes: Buffer): Promise<ParsedBody> {
+  await nextTurn();
+  const value = parseJson(bytes);
+  await nextTurn();
+  return { raw: bytes, value };
+}
+
+/** Lets timers and other connections have their turn. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+interface Waiting {
+  resolve(parsed: ParsedBody): void;
+  reject(error: Error): void;
+}
+
+// One thread for the process, started by the first large body. It answers in the order in which it was asked.
+let thread: { worker: Worker; waiting: Waiting[] } | undefined;
+
+function parseInThread(bytes: Buffer): Promise<ParsedBody> {
+  const { worker, waiting } = (thread ??= startParser());
+  return new Promise<ParsedBody>((resolve, reject) => {
+    waiting.push({ resolve, reject });
+    // Only memory of its own can be moved; a part of something larger is copied.
+    const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : Buffer.from(new Uint8Array(bytes).buffer);
+    worker.postMessage(own, [own.buffer as ArrayBuffer]);
+  }).then(async (parsed) => {
+    await nextTurn();
+    return parsed;
+  });
+}
+
+function startParser(): { worker: Worker; waiting: Waiting[] } {
+  // Without the flags of the process: a profiler or a test's preload is about the process itself.
+  const worker = startThread('src/kernel/contract/json-thread', { execArgv: [] });
+  const own = { worker, waiting: [] as Waiting[] };
+  // A server that has closed its doors ends; the thread does not keep it.
+  worker.unref();
+  worker.on('message', (answer: FromJsonThread) => {
+    const first = own.waiting.shift();
+    if ('problem' in answer) first?.reject(problemOf(answer.problem));
+    else first?.resolve({ raw: Buffer.from(answer.bytes.buffer, answer.bytes.byteOffset, answer.bytes.byteLength), value: answer.value });
+  });
+  const giveUp = (cause: unknown): void => {
+    if (thread === own) thread = undefined;
+    for (const { reject } of own.waiting.splice(0)) reject(new Error('The thread that parses large bodies has ended.', { cause }));
+  };
+  worker.on('error', giveUp);
+  worker.on('exit', giveUp);
+  return own;
+}
+
+function problemOf({ kind, code, message, param, details }: WrittenProblem): Problem {
+  return new Problem(kind, code, message, { param, ...(details === undefined ? {} : { details }) });
+}

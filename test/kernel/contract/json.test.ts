@@ -1,0 +1,79 @@
+// The bounds on the JSON of a request body, and the thread that parses large ones. server.test.ts has the rest of the
+// strictness, over HTTP.
+import { describe, expect, test } from 'vitest';
+import { parseJson } from '../../../src/kernel/contract/json.ts';
+import { parseBody } from '../../../src/kernel/contract/json-parser.ts';
+import type { Problem } from '../../../src/kernel/problem.ts';
+
+const list = (item: (index: number) => string, length: number) => `[${Array.from({ length }, (_, index) => item(index)).join(',')}]`;
+const object = (length: number) => `{${Array.from({ length }, (_, index) => `"k${index}":0`).join(',')}}`;
+const parse = (text: string) => parseJson(Buffer.from(text));
+
+function problemOf(run: () => unknown): Problem {
+  try {
+    run();
+  } catch (problem) {
+    return problem as Problem;
+  }
+  throw new Error('It was accepted.');
+}
+
+describe('parseJson', () => {
+  test.each([
+    ['objects', list(() => '{}', 100_000), '100000 objects, arrays, names and texts'],
+    ['arrays', list(() => '[]', 100_000), '100000 objects, arrays, names and texts'],
+    ['texts', list(() => '""', 100_000), '100000 objects, arrays, names and texts'],
+    ['names', list((index) => `{"k${index}":0}`, 50_000), '100000 objects, arrays, names and texts'],
+    ['numbers', list(String, 500_002), '500000 values'],
+    ['members in one object', `{"a":${object(10_001)}}`, '10000 members in one object'],
+    ['members below other members', `{"a":{"b":{},${object(10_000).slice(1)}}`, '10000 members in one object'],
+  ])('refuses too many %s with 413', (_name, text, limit) => {
+    expect(problemOf(() => parse(text))).toMatchObject({ status: 413, code: 'request_too_large', message: `The body may have ${limit} at most.` });
+  });
+
+  test.each([
+    ['10,000 messages with typed parts', list((index) => `{"role":"user","content":[{"type":"text","text":"${index}"}]}`, 9_999)],
+    ['300,000 tokens', `{"input":[${list(String, 150_000)},${list(String, 150_000)}]}`],
+    ['10,000 members in each of two objects', `[${object(10_000)},${object(10_000)}]`],
+    ['a long text of escapes', `{"a":"${'\\"\\\\\\n\\u00e9'.repeat(10_000)}","b":"${'x'.repeat(1_000)}\\"","c":"${'y'.repeat(1_000)}"}`],
+    ['texts of every length around an escape', list((index) => `"${'x'.repeat(index)}\\"${'y'.repeat(index)}","${'z'.repeat(index)}"`, 200)],
+  ])('accepts %s', (_name, text) => {
+    expect(parse(text)).toEqual(JSON.parse(text));
+  });
+
+  test.each([
+    ['messages[1].content', '{"messages":[{"content":"x"},{"content":"\\ud800"}]}'],
+    ['a.b[0]', '{"a":{"b":[1e999]}}'],
+    ['a', '{"a":{"\\u005F_proto__":1}}'],
+  ])('names the unsafe value at %s', (path, text) => {
+    expect(problemOf(() => parse(text))).toMatchObject({ code: 'invalid_json', param: path });
+  });
+
+  test.each(['}', ']]', '{"a":1}}', '"\\', '"\\u', `"${'x'.repeat(100)}`, `"${'x'.repeat(100)}\\`])('refuses the malformed %j', (text) => {
+    expect(problemOf(() => parse(text))).toMatchObject({ status: 400, code: 'invalid_json' });
+  });
+});
+
+describe('parseBody', () => {
+  const filler = 'é"\\'.repeat(1_400_000);
+
+  test.each([['small', ''], ['medium', filler.slice(0, 200_000)], ['large', filler]])('gives the value and the bytes of a %s document', async (_name, text) => {
+    const document = JSON.stringify({ text, list: [1, { a: null }] });
+    const { raw, value } = await parseBody(Buffer.from(document));
+    expect(value).toEqual({ text, list: [1, { a: null }] });
+    expect(raw.equals(Buffer.from(document))).toBe(true);
+  });
+
+  test('refuses a large document as a small one', async () => {
+    const text = JSON.stringify({ text: filler, a: [1] });
+    await expect(parseBody(Buffer.from(text.replace('[1]', '[1,]')))).rejects.toMatchObject({ status: 400, code: 'invalid_json' });
+    await expect(parseBody(Buffer.from(text.replace('[1]', '[1e999]')))).rejects.toMatchObject({ status: 400, param: 'a[0]', details: [{ path: 'a[0]' }] });
+    await expect(parseBody(Buffer.from(text.replace('[1]', list(() => '{}', 100_000))))).rejects.toMatchObject({ status: 413, code: 'request_too_large' });
+  });
+
+  test('keeps the answers of large documents apart', async () => {
+    const documents = Array.from({ length: 4 }, (_, index) => JSON.stringify({ index, text: filler }));
+    const parsed = await Promise.all(documents.map(async (document) => parseBody(Buffer.from(document))));
+    expect(parsed.map(({ value }) => (value as { index: number }).index)).toEqual([0, 1, 2, 3]);
+  });
+});
