@@ -214,6 +214,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: cityBaseUrl });
   const mailer = mail({ env: envService.reader });
   const accountStores = accountsStores(database, bureauService);
+  const administrators = adminStore(database);
   const turnstile = createTurnstile(defaultPlaces);
   const creditsService = credits({
     store: creditsStore(database),
@@ -242,10 +243,11 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     audit: auditLog,
     changes,
     credits: creditsService,
+    machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
     localLogin: hasLocalLogin,
     baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
   });
-  const adminService = admin({ store: adminStore(database), turnstile, guesses: seams.guesses ?? {}, audit: auditLog, changes, bureaus: bureauService, log });
+  const adminService = admin({ store: administrators, tokens: accountStores.accounts, turnstile, guesses: seams.guesses ?? {}, audit: auditLog, changes, bureaus: bureauService, log });
   const queue = createJobs(database, { schema: 'pgboss', log });
   const jobs = mediaJobs({
     store: jobsStore(database),
@@ -520,6 +522,9 @@ function controlHandlers(adminService: Pick<Admin, 'setup' | 'reset' | 'machines
     'admin.reset': withCredentials((adminId, password) => adminService.reset(adminId, password)),
     'admin.token.create': (input) => machines.create(input as MachineRequest),
     'admin.token.list': () => machines.list(),
-    'admin.token.revoke': (input) => machines.revoke(String(input)),
+    'admin.token.revoke': (input) => {
+      const { credentialId, keepTokens } = input as { credentialId: unknown; keepTokens: unknown };
+      return machines.revoke(String(credentialId), { keepTokens: keepTokens === true });
+    },
   };
 }

@@ -13,10 +13,11 @@ type Shown = { [Name in keyof Machine]: Machine[Name] extends Date | null ? Date
 
 /** Runs with the words behind `townhall admin token`. */
 export async function runAdminToken(input: CommandInput): Promise<number> {
-  const { flags, words } = parseFlags(input.arguments, { flags: ['scope', 'bureau', 'ttl', 'database-path'], switches: ['json'] });
+  const { flags, words } = parseFlags(input.arguments, { flags: ['scope', 'bureau', 'ttl', 'database-path'], switches: ['json', 'keep-tokens'] });
   const [, action, credentialId, ...surplus] = words;
   const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
   const asJson = flags['json'] === 'true';
+  const keepTokens = flags['keep-tokens'] === 'true';
   const ask = <T>(name: string, given: unknown, work: (machines: Machines) => Promise<T>): Promise<T> =>
     askRunning(config, { name: `admin.token.${name}`, input: given }, () => {
       requireDatabase(gatewayPlace(config));
@@ -41,7 +42,7 @@ export async function runAdminToken(input: CommandInput): Promise<number> {
     return 0;
   }
   if (action === 'revoke' && credentialId !== undefined && surplus.length === 0) {
-    const { revoked } = await ask('revoke', credentialId, (machines) => machines.revoke(credentialId));
+    const { revoked } = await ask('revoke', { credentialId, keepTokens }, (machines) => machines.revoke(credentialId, { keepTokens }));
     if (asJson) input.print(JSON.stringify({ credential_id: credentialId, revoked }));
     else input.print(revoked ? `${credentialId} is revoked.` : `${credentialId} was revoked already.`);
     return 0;
@@ -72,7 +73,7 @@ function wire(machine: Shown) {
 
 function lifetime({ revokedAt, expiresAt }: Shown): string {
   if (revokedAt !== null) return `revoked ${time(revokedAt)}`;
-  return expiresAt === null ? 'lives until it is revoked' : `expires ${time(expiresAt)}`;
+  return `expires ${time(expiresAt)}`;
 }
 
 function time(value: Date | string | null): string | null {

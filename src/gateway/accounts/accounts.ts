@@ -18,7 +18,7 @@ import { createGuesses, type GuessBudgets } from './guesses/guesses.ts';
 import { createAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
 import { createCallback } from './login/callback.ts';
 import { loginHandlers } from './login/handlers.ts';
-import type { AuditPort, ChangesPort, CreditsPort, EnvReader } from './ports.ts';
+import type { AuditPort, ChangesPort, CreditsPort, EnvReader, MachinesPort } from './ports.ts';
 import { emailCodeProvider } from './providers/email-code.ts';
 import { localLogin } from './providers/local.ts';
 import { createOpenId } from './providers/openid.ts';
@@ -48,6 +48,7 @@ export interface AccountsNeeds {
   audit: AuditPort;
   changes: ChangesPort;
   credits: CreditsPort;
+  machines: MachinesPort;
   /** Whether the local login exists now; `mayLogInLocally` says so for a server's settings. */
   localLogin: () => boolean;
   /** The address under which browsers reach this server, without a trailing slash; null while that is not known. Never taken from a request. */
@@ -139,8 +140,8 @@ export function accounts(needs: AccountsNeeds): Accounts {
     env: [...thirdPartyKeys, ...(mail.env ?? [])],
     handlers: {
       ...loginHandlers({ providers, attempts, attemptStore, tickets, callback, guesses, background, servingBureau }),
-      ...registration({ store, tickets, guesses, passwords, mail, audit, changes, background, servingBureau, ttlSeconds: times.attemptSeconds }),
-      ...tokens({ store, audit, changes, credits: needs.credits, servingBureau }),
+      ...registration({ store, attempts: attemptStore, tickets, guesses, passwords, mail, audit, changes, background, servingBureau, ttlSeconds: times.attemptSeconds }),
+      ...tokens({ store, attempts: attemptStore, audit, changes, credits: needs.credits, machines: needs.machines, servingBureau }),
       ...users({ store, attempts: attemptStore, guesses, audit, changes }),
       'accounts.getMe': async (call) => {
         const { userId, bureauId, tokenId } = call.identity;

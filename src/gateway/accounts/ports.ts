@@ -21,6 +21,12 @@ export interface ChangesPort {
   generation(): number | null;
 }
 
+/** The machine credentials, whose tokens do not outlive them. */
+export interface MachinesPort {
+  /** The credential while it is good, or null; its revocation waits until the transaction ends. */
+  lockLive(tx: Tx, credentialId: string): Promise<{ expiresAt: Date } | null>;
+}
+
 /** What users and API keys have of the ledger, from the transaction on that makes them. */
 export interface CreditsPort {
   openAccount(tx: Tx, user: { userId: string; bureauId: string; startingCredits: bigint | null }): Promise<void>;

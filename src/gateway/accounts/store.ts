@@ -42,6 +42,10 @@ export interface NewToken {
   name: string | null;
   models: readonly string[] | null;
   ttlSeconds: number;
+  /** The credential that makes it; null for a login and for an administrator. */
+  makerId: string | null;
+  /** It ends at this time at the latest, whatever `ttlSeconds` says. */
+  endsBy: Date | null;
 }
 
 /** What a bearer token stands for. */
@@ -65,6 +69,8 @@ export interface TokenChoice {
   userId?: string;
   bureauId?: string;
   kinds?: readonly TokenKind[];
+  /** Those that this credential made. */
+  makerId?: string;
   except?: string;
 }
 
@@ -89,10 +95,14 @@ export interface AccountsQueries {
   /** As `findUser`, and nobody else changes the user until the transaction ends. */
   lockUser(userId: string): Promise<User | null>;
   listUsers(filter: { bureauId?: string | undefined; email?: string | undefined }, place: Place): Promise<User[]>;
+  /** Whether an administrator or a backend made the user by an `external_id`. */
+  isExternalUser(userId: string): Promise<boolean>;
   findToken(tokenId: string): Promise<Token | null>;
+  /** The token while it is good; a revocation waits until the transaction ends. */
+  lockLiveToken(tokenId: string): Promise<Token | null>;
   listTokens(filter: TokenChoice & { isLive?: boolean }, place: Place): Promise<Token[]>;
   insertToken(token: NewToken): Promise<{ expiresAt: Date }>;
-  /** How many were good until now. */
+  /** Revokes the tokens and all that they made; counts those that were good until now. Needs a transaction. */
   revokeTokens(choice: TokenChoice): Promise<number>;
   findEmailAccount(bureauId: string, email: string): Promise<EmailAccount | null>;
   findPasswordDigest(userId: string): Promise<string | null>;
@@ -118,6 +128,8 @@ export interface AccountsStore extends AccountsQueries {
   tx<T>(work: (queries: AccountsQueries, tx: Tx) => Promise<T>): Promise<T>;
   /** The user that the person is in the Bureau, made when there is none; `newUserId` is the id to make it with. */
   ensureUser(tx: Tx, bureauId: string, person: Person, newUserId: string): Promise<EnsuredUser>;
+  /** Revokes all that a machine credential made, and what was made with that; returns how many were good until now. */
+  revokeMadeBy(tx: Tx, makerId: string): Promise<number>;
 }
 
 /** The Bureaus' own SQL for the state of the Bureau that a column names. */
@@ -132,6 +144,7 @@ export function accountsStore(database: Database, bureaus: BureauStates): Accoun
     ...queries(database.sql, bureaus),
     tx: (work) => database.tx((tx) => work(queries(tx, bureaus), tx)),
     ensureUser: (tx, bureauId, person, newUserId) => ensureUser(tx, bureaus, { bureauId, person, newUserId }),
+    revokeMadeBy: (tx, makerId) => revokeTokens(tx, { makerId }),
   };
 }
 
@@ -168,9 +181,20 @@ function queries(sql: Sql, bureaus: BureauStates): AccountsQueries {
         ${email === undefined ? sql`` : sql`and lower(u.email) = lower(${email})`}
         ${after === null ? sql`` : sql`and u.user_id > ${after}`}
       order by u.user_id limit ${limit + 1}`,
+    async isExternalUser(userId) {
+      const [row] = await sql`select 1 from gateway.accounts_identities where user_id = ${userId} and issuer = ${externalIssuer}`;
+      return row !== undefined;
+    },
     async findToken(tokenId) {
       const [found] = await sql<Token[]>`select ${tokenColumns(sql)} ${fromTokens(sql)} where t.token_id = ${tokenId}`;
       return found ?? null;
+    },
+    async lockLiveToken(tokenId) {
+      const [token] = await sql<Token[]>`
+        select ${tokenColumns(sql)} ${fromTokens(sql)}
+        where t.token_id = ${tokenId} and t.revoked_at is null and t.expires_at > gateway.townhall_now()
+        for share of t`;
+      return token ?? null;
     },
     listTokens: ({ isLive, ...choice }, { after, limit }) => sql<Token[]>`
       select ${tokenColumns(sql)} ${fromTokens(sql)}
@@ -178,22 +202,16 @@ function queries(sql: Sql, bureaus: BureauStates): AccountsQueries {
         ${isLive ? sql`and t.revoked_at is null and t.expires_at > gateway.townhall_now()` : sql``}
         ${after === null ? sql`` : sql`and t.token_id > ${after}`}
       order by t.token_id limit ${limit + 1}`,
-    async insertToken({ tokenId, userId, kind, digest, last4, name, models, ttlSeconds }) {
+    async insertToken({ tokenId, userId, kind, digest, last4, name, models, ttlSeconds, makerId, endsBy }) {
       const [made] = await sql<{ expiresAt: Date }[]>`
-        insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, name, models, expires_at)
-        values (${tokenId}, ${userId}, ${kind}, ${digest}, ${last4}, ${name}, ${models === null ? null : sql.array([...models], 25)},
-          gateway.townhall_now() + make_interval(secs => ${ttlSeconds}))
+        insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, name, models, maker_id, expires_at)
+        values (${tokenId}, ${userId}, ${kind}, ${digest}, ${last4}, ${name}, ${models === null ? null : sql.array([...models], 25)}, ${makerId},
+          least(gateway.townhall_now() + make_interval(secs => ${ttlSeconds}), ${endsBy}::timestamptz))
         returning expires_at as "expiresAt"`;
       if (!made) throw new Error('The token was not stored.');
       return made;
     },
-    async revokeTokens(choice) {
-      const revoked = await sql`
-        update gateway.accounts_tokens set revoked_at = gateway.townhall_now()
-        where revoked_at is null and token_id in (select t.token_id ${fromTokens(sql)} where ${chosen(sql, choice)})
-        returning expires_at > gateway.townhall_now() as "wasGood"`;
-      return revoked.filter(({ wasGood }) => wasGood === true).length;
-    },
+    revokeTokens: (choice) => revokeTokens(sql, choice),
     async findEmailAccount(bureauId, email) {
       const [found] = await sql<EmailAccount[]>`
         select u.user_id as "userId", u.state, p.password_digest as "passwordDigest"
@@ -237,6 +255,27 @@ function queries(sql: Sql, bureaus: BureauStates): AccountsQueries {
   };
 }
 
+/** The issuer of users whom a product's backend names by an `external_id`. */
+export const externalIssuer = 'external';
+
+async function revokeTokens(sql: Sql, choice: TokenChoice): Promise<number> {
+  // Lock the chosen tokens first. A transaction that is making a key with one of them holds it for share, so the
+  // second statement sees that key.
+  await sql`
+    select t.token_id ${fromTokens(sql)} where ${chosen(sql, choice)} and t.revoked_at is null
+    order by t.token_id for update of t`;
+  const revoked = await sql`
+    with recursive ended as (
+      select t.token_id ${fromTokens(sql)} where ${chosen(sql, choice)}
+      union
+      select made.token_id from gateway.accounts_tokens made join ended on made.maker_id = ended.token_id)
+    update gateway.accounts_tokens set revoked_at = gateway.townhall_now()
+    where revoked_at is null and token_id in (select token_id from ended)
+      ${choice.except === undefined ? sql`` : sql`and token_id <> ${choice.except}`}
+    returning expires_at > gateway.townhall_now() as "wasGood"`;
+  return revoked.filter(({ wasGood }) => wasGood === true).length;
+}
+
 function userColumns(sql: Sql): SqlFragment {
   return sql`u.user_id as "userId", u.bureau_id as "bureauId", u.state, u.email, u.display_name as "displayName",
     u.avatar_url as "avatarUrl", u.metadata, u.created_at as "createdAt"` as unknown as SqlFragment;
@@ -251,12 +290,13 @@ function fromTokens(sql: Sql): SqlFragment {
   return sql`from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)` as unknown as SqlFragment;
 }
 
-function chosen(sql: Sql, { tokenId, userId, bureauId, kinds, except }: TokenChoice): SqlFragment {
+function chosen(sql: Sql, { tokenId, userId, bureauId, kinds, makerId, except }: TokenChoice): SqlFragment {
   return sql`true
     ${tokenId === undefined ? sql`` : sql`and t.token_id = ${tokenId}`}
     ${userId === undefined ? sql`` : sql`and t.user_id = ${userId}`}
     ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
     ${kinds === undefined ? sql`` : sql`and t.kind = any(${sql.array([...kinds], 25)})`}
+    ${makerId === undefined ? sql`` : sql`and t.maker_id = ${makerId}`}
     ${except === undefined ? sql`` : sql`and t.token_id <> ${except}`}` as unknown as SqlFragment;
 }
 

@@ -33,6 +33,8 @@ export interface AdminNeeds {
   changes: { bump(tx: Tx): Promise<void> };
   /** Whom machine credentials may act for. */
   bureaus: { find(bureauId: string): Promise<object | null> };
+  /** The user tokens that machine credentials issue. */
+  tokens: { revokeMadeBy(tx: Tx, makerId: string): Promise<number> };
   sessions?: Partial<SessionLimits>;
   guesses?: Partial<GuessBudgets>;
   /** Rounds of PBKDF2 for new digests, 600,000 or more; a digest with fewer is renewed at the next login. */

@@ -17,16 +17,19 @@ const operationOf: Readonly<Record<string, string>> = {
 export interface MachineRequest {
   scopes: readonly string[];
   bureauId: string;
-  /** Without it the credential lives until it is revoked. */
+  /** 90 days without it, 365 days at most. */
   ttlSeconds?: number;
 }
 
 export interface Machines {
-  /** The credential is shown this once. Throws 400 for an unknown scope and 404 for an unknown Bureau. */
+  /** The credential is shown this once. Throws 400 for an unknown scope or too long a lifetime, 404 for an unknown Bureau. */
   create(request: MachineRequest): Promise<Machine & { credential: string }>;
   list(): Promise<Machine[]>;
-  /** Throws 404 when there is none; without effect on one that is revoked already. */
-  revoke(credentialId: string): Promise<{ credentialId: string; revoked: boolean }>;
+  /**
+   * Revokes the credential and the user tokens that it issued, which `keepTokens` leaves as they are. Throws 404
+   * when there is none; without effect on one that is revoked already.
+   */
+  revoke(credentialId: string, options?: { keepTokens?: boolean }): Promise<{ credentialId: string; revoked: boolean }>;
 }
 
 export interface MachinesNeeds {
@@ -34,15 +37,24 @@ export interface MachinesNeeds {
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   changes: { bump(tx: Tx): Promise<void> };
   bureaus: { find(bureauId: string): Promise<object | null> };
+  /** The user tokens that machine credentials issue. */
+  tokens: { revokeMadeBy(tx: Tx, makerId: string): Promise<number> };
 }
 
-export function createMachines({ store, audit, changes, bureaus }: MachinesNeeds): Machines {
+const day = 86_400;
+const defaultSeconds = 90 * day;
+const maximumSeconds = 365 * day;
+
+export function createMachines({ store, audit, changes, bureaus, tokens }: MachinesNeeds): Machines {
   return {
-    async create({ scopes, bureauId, ttlSeconds }) {
+    async create({ scopes, bureauId, ttlSeconds = defaultSeconds }) {
       const unknown = scopes.find((scope) => !Object.hasOwn(operationOf, scope));
       if (scopes.length === 0 || unknown !== undefined) {
         const what = unknown === undefined ? 'A machine credential needs a scope' : `There is no scope "${unknown}"`;
         throw new Problem('bad_request', 'invalid_request', `${what}; the scopes are ${Object.keys(operationOf).join(' and ')}.`, { param: 'scope' });
+      }
+      if (!(ttlSeconds >= 1 && ttlSeconds <= maximumSeconds)) {
+        throw new Problem('bad_request', 'invalid_request', 'A machine credential lives 365 days at most.', { param: 'ttl' });
       }
       if (!(await bureaus.find(bureauId))) throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau' });
       const credential = token('adm');
@@ -52,16 +64,17 @@ export function createMachines({ store, audit, changes, bureaus }: MachinesNeeds
         scopes: [...new Set(scopes)],
         digest: tokenDigest(credential),
         last4: credential.slice(-4),
-        ttlSeconds: ttlSeconds ?? null,
+        ttlSeconds,
       };
       const diff = { bureau_id: bureauId, scopes: made.scopes, last4: made.last4, ttl_seconds: made.ttlSeconds };
       const machine = await store.insertMachine(made, (tx) => audit.record(tx, entryOf('admin.token.create', made.credentialId, diff)));
       return { ...machine, credential };
     },
     list: () => store.listMachines(),
-    async revoke(credentialId) {
+    async revoke(credentialId, { keepTokens = false } = {}) {
       const revoked = await store.revokeMachine(credentialId, async (tx) => {
-        await audit.record(tx, entryOf('admin.token.revoke', credentialId));
+        const tokensRevoked = keepTokens ? 0 : await tokens.revokeMadeBy(tx, credentialId);
+        await audit.record(tx, entryOf('admin.token.revoke', credentialId, { tokens_revoked: tokensRevoked }));
         await changes.bump(tx);
       });
       if (revoked === null) throw new Problem('not_found', 'token_not_found', 'There is no such machine credential.');

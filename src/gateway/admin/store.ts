@@ -38,7 +38,7 @@ export interface Machine {
   scopes: string[];
   last4: string;
   createdAt: Date;
-  expiresAt: Date | null;
+  expiresAt: Date;
   revokedAt: Date | null;
   lastUsedAt: Date | null;
 }
@@ -70,8 +70,10 @@ export interface AdminStore {
   waitSeconds(guess: Guess, budgets: GuessBudgets): Promise<number>;
   /** Forgets some counters that nobody touched for so long. */
   forgetOldGuesses(seconds: number): Promise<void>;
-  insertMachine(machine: { credentialId: string; bureauId: string; scopes: readonly string[]; digest: Buffer; last4: string; ttlSeconds: number | null }, within: Within): Promise<Machine>;
+  insertMachine(machine: { credentialId: string; bureauId: string; scopes: readonly string[]; digest: Buffer; last4: string; ttlSeconds: number }, within: Within): Promise<Machine>;
   findMachine(digest: Buffer): Promise<(Machine & { isUseStale: boolean }) | null>;
+  /** The credential while it is good; its revocation waits until the transaction ends. */
+  lockLiveMachine(tx: Tx, credentialId: string): Promise<Machine | null>;
   noteMachineUse(credentialId: string): Promise<void>;
   /** All of them, the revoked too, in the order in which they were made. */
   listMachines(): Promise<Machine[]>;
@@ -209,8 +211,14 @@ export function adminStore(database: Database): AdminStore {
         select ${machineColumns(sql)},
           (last_used_at is null or last_used_at <= gateway.townhall_now() - interval '1 minute') as "isUseStale"
         from gateway.admin_machines
-        where digest = ${digest} and revoked_at is null and (expires_at is null or expires_at > gateway.townhall_now())`;
+        where digest = ${digest} and ${isLiveMachine(sql)}`;
       return found ?? null;
+    },
+    async lockLiveMachine(tx, credentialId) {
+      const [machine] = await tx<Machine[]>`
+        select ${machineColumns(tx)} from gateway.admin_machines
+        where credential_id = ${credentialId} and ${isLiveMachine(tx)} for share`;
+      return machine ?? null;
     },
     async noteMachineUse(credentialId) {
       await sql`
@@ -242,7 +250,16 @@ export function adminStore(database: Database): AdminStore {
 
 function machineColumns(sql: Sql) {
   return sql`credential_id as "credentialId", bureau_id as "bureauId", scopes, last4, created_at as "createdAt",
-    expires_at as "expiresAt", revoked_at as "revokedAt", last_used_at as "lastUsedAt"`;
+    ${machineEnd(sql)} as "expiresAt", revoked_at as "revokedAt", last_used_at as "lastUsedAt"`;
+}
+
+// A replica of an earlier release can still insert a credential without an end while both run.
+function machineEnd(sql: Sql) {
+  return sql`coalesce(expires_at, created_at + interval '365 days')`;
+}
+
+function isLiveMachine(sql: Sql) {
+  return sql`revoked_at is null and ${machineEnd(sql)} > gateway.townhall_now()`;
 }
 
 function isLive(sql: Sql, idleSeconds: number) {

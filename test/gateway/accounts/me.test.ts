@@ -153,6 +153,7 @@ describe('identify', () => {
       clock: systemClock,
       fetch: never,
       credits: { openAccount: never, openKey: never, keys: never },
+      machines: { lockLive: never },
       env: { get: () => undefined },
       mail: { isConfigured: () => false, send: never },
       audit: { record: never },

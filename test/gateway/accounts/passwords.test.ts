@@ -228,6 +228,31 @@ describe('a forgotten password', () => {
     expect(world.audited.at(-1)).toMatchObject({ action: 'accounts.resetPassword', outcome: 'ok', target: { kind: 'user' } });
   });
 
+  test('ends the API keys and issued tokens of its user', async () => {
+    const email = await account();
+    const token = await logIn(email);
+    const { user_id: userId } = (await me(token)).body.user;
+    const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
+    // As an administrator's token and the key of an earlier release are: without a maker.
+    const kept = (await post('keys/create', { name: 'orphan' }, token)).body.user_token;
+    await world.database.sql`update gateway.accounts_tokens set maker_id = null, kind = 'issued' where name = 'orphan' and user_id = ${userId}`;
+    const { body } = await forgot(email);
+    const { code } = await mailbox.letterTo(email, 2);
+    await post('password/reset', { verification_id: body.verification_id, code, password: another });
+    for (const ended of [key, kept]) expect((await me(ended)).status).toBe(401);
+  });
+
+  test('leaves nothing of a login that was not read yet', async () => {
+    const email = await account();
+    await logIn(email);
+    const { loginId, next } = await tryLogin(email);
+    expect(next.body.outcome).toBe('done');
+    const { body } = await forgot(email);
+    const { code } = await mailbox.letterTo(email, 2);
+    await post('password/reset', { verification_id: body.verification_id, code, password: another });
+    expect((await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`)).status).toBe(404);
+  });
+
   test('gets the same answer for an address that nobody has, and no e-mail', async () => {
     const [known, unknown] = [await forgot(await account()), await forgot('nobody@example.com')];
     expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([unknown.status, Object.keys(unknown.body), Object.keys(unknown.headers)]);
@@ -272,6 +297,13 @@ describe('accounts.changePassword', () => {
     const row = world.audited.at(-1);
     expect(row).toMatchObject({ action: 'accounts.changePassword', actor: { kind: 'user' }, outcome: 'ok' });
     expect(JSON.stringify(row)).not.toContain('CANARY');
+  });
+
+  test('revokes the API keys of the user', async () => {
+    const token = await logIn(await account());
+    const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
+    await post('password/change', { current_password: password, new_password: another }, token);
+    expect([(await me(token)).status, (await me(key)).status]).toEqual([200, 401]);
   });
 
   test('is not for users without a password, guests, or API keys', async () => {

@@ -106,6 +106,25 @@ describe('accounts.issueToken', () => {
     expect((await world.call('GET', '/v1/accounts/users', { token: machine })).status).toBe(403);
   });
 
+  test('by a machine credential ends with that credential', async () => {
+    const short = await world.admin.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop', ttlSeconds: 600 });
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 }, short.credential);
+    expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(short.expiresAt.getTime());
+  });
+
+  test.each(['email', 'https://login.example', 'local'])('by a machine credential finds no user of the issuer %s', async (issuer) => {
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
+    await world.database.sql`update gateway.accounts_identities set issuer = ${issuer} where user_id = ${body.user_id}`;
+    const refused = await issue({ bureau_id: 'shop', user_id: body.user_id }, machine);
+    expect([refused.status, refused.body.error.code]).toEqual([404, 'user_not_found']);
+    expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).status).toBe(201);
+  });
+
+  test('by a machine credential knows a user with an external_id', async () => {
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
+    expect((await issue({ bureau_id: 'shop', user_id: body.user_id }, machine)).status).toBe(201);
+  });
+
   test('is recorded without the token', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
     const row = world.audited.at(-1);
@@ -201,6 +220,50 @@ describe('API keys', () => {
     for (const answer of [await keys('create', key.user_token, { name: 'more' }), await keys('revoke', key.user_token, { token_id: key.token_id })]) {
       expect([answer.status, answer.body.error.code]).toEqual([403, 'forbidden_for_identity']);
     }
+  });
+
+  test('end no later than the token that makes them', async () => {
+    const issued = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 60 })).body;
+    for (const ttl of [undefined, 31_536_000]) {
+      const { body } = await keys('create', issued.user_token, { name: 'long', ...(ttl !== undefined && { ttl }) });
+      expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(Date.parse(issued.expires_at));
+    }
+  });
+
+  test('live as long as they ask when their maker does too', async () => {
+    const issued = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 })).body;
+    const { body } = await keys('create', issued.user_token, { name: 'long', ttl: 30_000_000 });
+    expect(Date.parse(body.expires_at) - Date.now()).toBeGreaterThan(29_000_000_000);
+  });
+
+  test('are revoked with the token that made them', async () => {
+    const issued = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
+    const key = (await keys('create', issued.user_token, { name: 'child' })).body;
+    expect((await revoke({ token_id: issued.token_id })).body).toEqual({ revoked: 2 });
+    expect((await me(key.user_token)).status).toBe(401);
+  });
+
+  test('are revoked when the token that made them logs out', async () => {
+    const token = await user();
+    const key = (await keys('create', token, { name: 'child' })).body;
+    await world.call('POST', '/v1/accounts/logout', { token });
+    expect((await me(key.user_token)).status).toBe(401);
+  });
+
+  test('made while their maker is revoked are revoked too', async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const issued = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
+      const [key] = await Promise.all([keys('create', issued.user_token, { name: 'late' }), revoke({ token_id: issued.token_id })]);
+      if (key.status === 201) expect((await me(key.body.user_token)).status).toBe(401);
+      else expect(key.status).toBe(401);
+    }
+  });
+
+  test('see themselves and no other key', async () => {
+    const token = await user();
+    const [one] = [(await keys('create', token, { name: 'one' })).body, (await keys('create', token, { name: 'two' })).body];
+    expect(items((await keys('list', one.user_token)).body).map((key) => key['name'])).toEqual(['one']);
+    expect(items((await keys('list', token)).body).map((key) => key['name'])).toEqual(['one', 'two']);
   });
 
   test('of another user, and tokens that are no keys, are not there', async () => {

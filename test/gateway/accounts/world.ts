@@ -87,8 +87,10 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const mailer = mail({ env: { get: (key) => env[key] } });
   let listening: string | null = null;
   const balances = creditsStore(database);
+  const accountStores = accountsStores(database, bureauSlice);
+  const administrators = adminStore(database);
   const accountSlice = accounts({
-    stores: accountsStores(database, bureauSlice),
+    stores: accountStores,
     bureaus: bureauSlice,
     log,
     clock: systemClock,
@@ -98,12 +100,14 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     audit: { record: async (_tx, entry) => void audited.push(entry) },
     changes: { bump: async () => undefined, generation: () => null },
     credits: { openAccount: (tx, { userId, bureauId }) => balances.openAccount(tx, userId, bureauId), openKey: balances.openKey, keys: balances.keys },
+    machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
     localLogin: () => options.localLogin ?? true,
     baseUrl: () => (options.baseUrl === null ? null : listening),
     ...options.accounts,
   });
   const adminSlice = admin({
-    store: adminStore(database),
+    store: administrators,
+    tokens: accountStores.accounts,
     audit: { record: async () => undefined, note: async () => undefined },
     changes: { bump: async () => undefined },
     bureaus: bureauSlice,

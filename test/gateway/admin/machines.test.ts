@@ -28,7 +28,7 @@ describe('a machine credential', () => {
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
     await expect(examine(credential, own.userToken)).rejects.toMatchObject({ status: 403, code: 'bureau_paused' });
     await world.admin.bureaus.activateBureau({ bureau_id: 'shop' });
-    expect((await world.gateway.machines.list()).find((machine) => machine.credentialId === credentialId)).toMatchObject({ bureauId: 'shop', scopes: ['bureaus.current'], expiresAt: null, revokedAt: null });
+    expect((await world.gateway.machines.list()).find((machine) => machine.credentialId === credentialId)).toMatchObject({ bureauId: 'shop', scopes: ['bureaus.current'], revokedAt: null });
   });
 
   test('issues user tokens for its Bureau, and finds no other', async () => {
@@ -72,6 +72,32 @@ describe('a machine credential', () => {
     await expect(examine(short.credential, userToken)).rejects.toMatchObject({ status: 401 });
     const actions = await world.sql<{ action: string }[]>`select action from gateway.audit_entries where target_id = ${credentialId} order by entry_id`;
     expect(actions.map(({ action }) => action)).toEqual(['admin.token.create', 'admin.token.revoke']);
+  });
+
+  test('lives 90 days unless its request says otherwise', async () => {
+    const { expiresAt } = await world.gateway.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' });
+    const days = (expiresAt.getTime() - Date.now()) / 86_400_000;
+    expect(Math.round(days)).toBe(90);
+  });
+
+  test('is refused a lifetime beyond 365 days', async () => {
+    const request = { scopes: ['tokens.issue'], bureauId: 'shop', ttlSeconds: 366 * 86_400 };
+    await expect(world.gateway.machines.create(request)).rejects.toMatchObject({ status: 400, param: 'ttl' });
+  });
+
+  test('takes the tokens that it issued along when it is revoked', async () => {
+    const { credential, credentialId } = await world.gateway.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' });
+    const issued = await world.as(credential).accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-2' });
+    const key = await world.as(issued.user_token).accounts.createKey({ name: 'ci' });
+    await world.gateway.machines.revoke(credentialId);
+    for (const token of [issued.user_token, key.user_token]) await expect(world.as(token).accounts.getMe()).rejects.toMatchObject({ status: 401 });
+  });
+
+  test('leaves its tokens when its revocation says so', async () => {
+    const { credential, credentialId } = await world.gateway.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' });
+    const issued = await world.as(credential).accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-3' });
+    await world.gateway.machines.revoke(credentialId, { keepTokens: true });
+    await expect(world.as(issued.user_token).accounts.getMe()).resolves.toMatchObject({ user: { user_id: issued.user_id } });
   });
 
   test('is not made for an unknown scope, without one, or for an unknown Bureau', async () => {

@@ -3,14 +3,16 @@
 // password holds only after the address was proven, so nobody can put theirs under the address of another.
 import type { Background } from '../../../kernel/background.ts';
 import { id } from '../../../kernel/ids.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 import { auditOf } from '../../identity.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort } from '../ports.ts';
 import type { Guesses } from '../guesses/guesses.ts';
+import type { AttemptStore } from '../login/store.ts';
 import { wrongInput } from '../providers/password.ts';
 import { newDigitCode } from '../secret-box.ts';
-import type { AccountsStore } from '../store.ts';
+import type { AccountsQueries, AccountsStore } from '../store.ts';
 import type { TicketPurpose, TicketStore } from '../tickets/store.ts';
 import { issueTicket, takeTicket, tryTicket } from '../tickets/tickets.ts';
 import { emailPerson, normalAddress } from './address.ts';
@@ -19,6 +21,7 @@ import type { Passwords } from './passwords.ts';
 
 export interface RegistrationNeeds {
   store: AccountsStore;
+  attempts: AttemptStore;
   tickets: TicketStore;
   guesses: Guesses;
   passwords: Passwords;
@@ -81,6 +84,12 @@ export function registration(needs: RegistrationNeeds): Pick<
     return ticket.content;
   }
 
+  /** A new password ends all tokens and keys, and logins whose token was not read yet. */
+  async function endCredentials(queries: AccountsQueries, tx: Tx, choice: { userId: string; except?: string }): Promise<void> {
+    await queries.revokeTokens(choice);
+    await needs.attempts.within(tx).forgetUser(choice.userId);
+  }
+
   return {
     'accounts.register': async ({ body, remoteAddress }) => {
       const { bureau, email } = await begin(body);
@@ -131,7 +140,7 @@ export function registration(needs: RegistrationNeeds): Pick<
         const user = await queries.lockUser(userId);
         if (user?.state !== 'active') return true;
         await queries.setPassword(userId, passwordDigest);
-        await queries.revokeTokens({ userId, kinds: ['user'] });
+        await endCredentials(queries, tx, { userId });
         await needs.audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: userId }, outcome: 'ok' });
         await needs.changes.bump(tx);
         return false;
@@ -154,7 +163,7 @@ export function registration(needs: RegistrationNeeds): Pick<
       const passwordDigest = await passwords.digest(call.body.new_password);
       await store.tx(async (queries, tx) => {
         await queries.setPassword(userId, passwordDigest);
-        await queries.revokeTokens({ userId, kinds: ['user'], except: tokenId });
+        await endCredentials(queries, tx, { userId, except: tokenId });
         await needs.audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: userId }, outcome: 'ok' });
         await needs.changes.bump(tx);
       });

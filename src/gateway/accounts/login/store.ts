@@ -54,6 +54,8 @@ export interface AttemptQueries {
   noteFirstRead(digest: Buffer, token: { tokenId: string; sealedToken: Buffer }): Promise<void>;
   dropSealedToken(digest: Buffer): Promise<void>;
   forgetUser(userId: string): Promise<void>;
+  /** Likewise for all users of a Bureau. */
+  forgetBureau(bureauId: string): Promise<void>;
   /** Forgets some attempts that ended more than a day ago. */
   forgetOld(): Promise<void>;
 }
@@ -133,6 +135,9 @@ function queries(sql: Sql, bureaus: BureauStates): AttemptQueries {
     },
     async dropSealedToken(digest) {
       await sql`update gateway.accounts_login_attempts set sealed_token = null where digest = ${digest}`;
+    },
+    async forgetBureau(bureauId) {
+      await sql`delete from gateway.accounts_login_attempts where bureau_id = ${bureauId} and user_id is not null`;
     },
     async forgetUser(userId) {
       await sql`delete from gateway.accounts_login_attempts where user_id = ${userId}`;

@@ -4,19 +4,23 @@ import { requireStorable } from '../../../kernel/contract/metadata.ts';
 import { id } from '../../../kernel/ids.ts';
 import { decodeCursor, isText, limitOf, page } from '../../../kernel/contract/page.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 import { auditOf } from '../../identity.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort } from '../ports.ts';
-import type { AccountsStore, Token, TokenChoice } from '../store.ts';
+import type { AttemptStore } from '../login/store.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort, MachinesPort } from '../ports.ts';
+import { externalIssuer, type AccountsStore, type NewToken, type Token, type TokenChoice } from '../store.ts';
 import { newUserToken } from '../user-token.ts';
-import { bureauFilter, mayRule, type AdminCall } from '../users/scope.ts';
+import { bureauFilter, mayRule, type AdminCall, type AdminIdentity } from '../users/scope.ts';
 import { userNotFound } from '../users/users.ts';
 
 export interface TokensNeeds {
   store: AccountsStore;
+  attempts: AttemptStore;
   audit: AuditPort;
   changes: ChangesPort;
   credits: Pick<CreditsPort, 'openKey' | 'keys'>;
+  machines: MachinesPort;
   /** Throws 404 `bureau_not_found`, 403 for a Bureau that gets no tokens. */
   servingBureau: (bureauId: string) => Promise<Bureau>;
 }
@@ -26,14 +30,25 @@ const issuedSeconds = 7 * day;
 const keySeconds = 365 * day;
 const noStore = { 'cache-control': 'no-store' };
 
-export function tokens({ store, audit, changes, credits, servingBureau }: TokensNeeds): Pick<
+export function tokens({ store, attempts, audit, changes, credits, machines, servingBureau }: TokensNeeds): Pick<
   AccountsHandlers,
   | 'accounts.issueToken' | 'accounts.listTokens' | 'accounts.revokeTokens' | 'accounts.createKey' | 'accounts.listKeys' | 'accounts.revokeKey'
   | 'accounts.logout'
 > {
+  async function isKey(tokenId: string): Promise<boolean> {
+    return (await store.findToken(tokenId))?.kind === 'key';
+  }
+
   async function refuseKey(tokenId: string): Promise<void> {
-    const token = await store.findToken(tokenId);
-    if (token?.kind === 'key') throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot rule over API keys.');
+    if (await isKey(tokenId)) throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot rule over API keys.');
+  }
+
+  /** A machine credential's tokens end with it. An administrator's session sets no such bound. */
+  async function boundBy(tx: Tx, { tokenId, bureauId }: AdminIdentity): Promise<Pick<NewToken, 'makerId' | 'endsBy'>> {
+    if (bureauId === undefined) return { makerId: null, endsBy: null };
+    const machine = await machines.lockLive(tx, tokenId);
+    if (machine === null) throw invalidToken();
+    return { makerId: tokenId, endsBy: machine.expiresAt };
   }
 
   return {
@@ -45,13 +60,16 @@ export function tokens({ store, audit, changes, credits, servingBureau }: Tokens
       if (metadata !== undefined) requireStorable(metadata, 'metadata');
       await servingBureau(bureauId);
       return store.tx(async (queries, tx) => {
+        const bound = await boundBy(tx, identity);
         const made = externalId === undefined ? null : await store.ensureUser(tx, bureauId, externalPerson(externalId), id('usr'));
         const user = await queries.lockUser(made?.userId ?? userId ?? '');
         // A user of another Bureau is none here.
         if (!user || user.bureauId !== bureauId || user.state === 'removed') throw userNotFound();
+        // A machine credential speaks only for users whom its own product names; all others log in themselves.
+        if (bound.makerId !== null && !(await queries.isExternalUser(user.userId))) throw userNotFound();
         if (user.state === 'blocked') throw new Problem('conflict', 'user_blocked', 'This user is blocked and gets no token.');
         if (metadata !== undefined) await queries.setMetadata(user.userId, metadata);
-        const { userToken, record } = newUserToken({ userId: user.userId, kind: 'issued', ttlSeconds: body.ttl ?? issuedSeconds });
+        const { userToken, record } = newUserToken({ userId: user.userId, kind: 'issued', ttlSeconds: body.ttl ?? issuedSeconds, ...bound });
         const { expiresAt } = await queries.insertToken(record);
         const diff = { user_id: user.userId, bureau_id: bureauId, expires_at: expiresAt.toISOString() };
         await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'token', id: record.tokenId }, outcome: 'ok', diff });
@@ -77,6 +95,9 @@ export function tokens({ store, audit, changes, credits, servingBureau }: Tokens
       const choice = await ruled(store, call);
       const revoked = await store.tx(async (queries, tx) => {
         const count = await queries.revokeTokens(choice);
+        // A login that is done and was not read yet would make a token after this.
+        if (choice.userId !== undefined) await attempts.within(tx).forgetUser(choice.userId);
+        if (choice.bureauId !== undefined) await attempts.within(tx).forgetBureau(choice.bureauId);
         const [kind, target] = choice.tokenId !== undefined ? ['token', choice.tokenId] : choice.userId !== undefined ? ['user', choice.userId] : ['bureau', choice.bureauId ?? ''];
         await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind, id: target }, outcome: 'ok', diff: { revoked: count } });
         await changes.bump(tx);
@@ -89,8 +110,10 @@ export function tokens({ store, audit, changes, credits, servingBureau }: Tokens
       const { userId, tokenId } = call.identity;
       await refuseKey(tokenId);
       const { name, models = null, credit_cap: cap = null, ttl = keySeconds } = call.body;
-      const { userToken, record } = newUserToken({ userId, kind: 'key', ttlSeconds: ttl, name, models });
       return store.tx(async (queries, tx) => {
+        const maker = await queries.lockLiveToken(tokenId);
+        if (maker === null) throw invalidToken();
+        const { userToken, record } = newUserToken({ userId, kind: 'key', ttlSeconds: ttl, name, models, makerId: tokenId, endsBy: maker.expiresAt });
         const { expiresAt } = await queries.insertToken(record);
         await credits.openKey(tx, { tokenId: record.tokenId, userId, cap: cap === null ? null : BigInt(cap) });
         await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'token', id: record.tokenId }, outcome: 'ok', diff: { models, credit_cap: cap } });
@@ -106,8 +129,10 @@ export function tokens({ store, audit, changes, credits, servingBureau }: Tokens
 
     'accounts.listKeys': async ({ query, identity }) => {
       const limit = limitOf(query);
-      const found = await store.listTokens({ userId: identity.userId, kinds: ['key'], isLive: true }, { after: afterOf(query.cursor), limit });
-      const { items, next_cursor } = page(found, limit, ({ tokenId }) => tokenId);
+      const { userId, tokenId } = identity;
+      const visible: TokenChoice = { userId, kinds: ['key'], ...((await isKey(tokenId)) ? { tokenId } : {}) };
+      const keys = await store.listTokens({ ...visible, isLive: true }, { after: afterOf(query.cursor), limit });
+      const { items, next_cursor } = page(keys, limit, ({ tokenId }) => tokenId);
       const budgets = new Map((await credits.keys(items.map(({ tokenId }) => tokenId))).map((budget) => [budget.tokenId, budget]));
       return { status: 200, body: { items: items.map((key) => wireKey(key, budgets.get(key.tokenId))), next_cursor } };
     },
@@ -158,7 +183,7 @@ async function ruled(
 }
 
 function externalPerson(externalId: string) {
-  return { issuer: 'external', subject: externalId, email: null, displayName: null };
+  return { issuer: externalIssuer, subject: externalId, email: null, displayName: null };
 }
 
 function choiceOf(given: { userId: string | undefined; bureauId: string | undefined }): TokenChoice {
@@ -194,6 +219,12 @@ function wireKey(token: Token, { cap, spent }: { cap: bigint | null; spent: bigi
 function exactlyOne(members: readonly string[]): Problem {
   const message = `exactly one of ${members.join(', ')} is required`;
   return new Problem('bad_request', 'invalid_request', `Of the members, ${message}.`, { param: members[0] ?? null, details: members.map((path) => ({ path, message })) });
+}
+
+function invalidToken(): Problem {
+  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
+    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
+  });
 }
 
 function tokenNotFound(): Problem {
