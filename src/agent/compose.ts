@@ -1,7 +1,7 @@
 // Makes one agent: the only place where its rooms meet. The order is the rule: data and lock, then the token, then
 // what a crash has left, and only then a socket that somebody could reach.
 import { mkdir, realpath } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { readText, shipped } from '../kernel/assets.ts';
 import { systemClock, type Clock } from '../kernel/clock.ts';
 import { createContract } from '../kernel/contract/contract.ts';
@@ -19,7 +19,7 @@ import { openControl } from './control/index.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
 import { openHands, type Hands } from './hands/index.ts';
-import { isWithin, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
+import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createChat, type Chat } from './chat/index.ts';
 import { createSessionRoom, preloadLoop, type SessionRoom } from './sessions/index.ts';
 import { status } from './status/index.ts';
@@ -32,6 +32,8 @@ export interface AgentNeeds {
   clock?: Clock;
   /** The environment of the process: what programs are given of it is where programs lie, the home and the language. */
   env?: Readonly<Record<string, string | undefined>>;
+  /** Files and folders beside the agent's own that its tools never open, such as the data of a gateway in this process. */
+  hidden?: readonly string[];
   /** Beside those built in. */
   plugins?: readonly Plugin[];
   /** An open database instead of the config's own; whoever opened it closes it, after the agent. */
@@ -71,7 +73,7 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
   try {
     await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
     const tokens = await openTokens({ store: tokenStore(database), name: config.name, tokenFile: config.tokenFile, redactor, clock, log });
-    const workspace = await settleWorkspace(config);
+    const workspace = await settleWorkspace(config, needs.hidden ?? []);
     hands = await openHands({
       config,
       database,
@@ -177,8 +179,9 @@ async function end(server: Server, runs: SessionRoom['runs'], drainMs: number, c
 }
 
 // The agent's data holds its tokens and its log, so no tool may see them: not where the workspace holds the data
-// folder, and a workspace within the data folder is the one folder that was made for it.
-async function settleWorkspace(config: AgentConfig): Promise<Workspace> {
+// folder, and a workspace within the data folder is the one folder that was made for it. The file that configures
+// plugins holds tokens of MCP servers.
+async function settleWorkspace(config: AgentConfig, hidden: readonly string[]): Promise<Workspace> {
   if (config.isDefaultWorkspace) await mkdir(config.workspace, { recursive: true, mode: 0o700 });
   const folder = await realpath(config.workspace).catch((cause: unknown) => {
     throw new Error(`The workspace ${config.workspace} is not there. Make the folder or give another one with --workspace.`, { cause });
@@ -187,8 +190,16 @@ async function settleWorkspace(config: AgentConfig): Promise<Workspace> {
   if (isWithin(folder, data) && !isWithin(folder, join(data, 'workspace'))) {
     throw new Error(`The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; give another one with --workspace.`);
   }
-  const secrets = [data, config.tokenFile, ...('file' in config.gatewayToken ? [config.gatewayToken.file] : [])];
-  return openWorkspace({ folder, hidden: secrets });
+  if (!config.isDefaultWorkspace) await requireNoSecretFolder(config.workspace, folder, hidden);
+  const files = [config.tokenFile, config.pluginConfig, 'file' in config.gatewayToken ? config.gatewayToken.file : undefined].filter((file) => file !== undefined);
+  return openWorkspace({ folder, hidden: [data, ...files, ...hidden].map((path) => resolve(path)) });
+}
+
+async function requireNoSecretFolder(workspace: string, folder: string, hidden: readonly string[]): Promise<void> {
+  const places = await Promise.all(hidden.map((path) => realpath(path).catch(() => resolve(path))));
+  if (places.some((place) => isWithin(folder, place)) || (await isWithinDatabase(folder))) {
+    throw new Error(`The workspace ${workspace} is part of a gateway's or a database's own folder; give another one with --workspace.`);
+  }
 }
 
 async function readContract(variant: AgentConfig['variant']): Promise<object> {

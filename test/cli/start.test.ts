@@ -1,8 +1,9 @@
 // The newcomer's door: one command, and what its screen says to paste.
 import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -31,6 +32,53 @@ test('a start that comes to nothing leaves the first password to the next', asyn
     expect(await second.ended).toBe(0);
   } finally {
     busy.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('keeps the secrets of the gateway from an agent that works in the same folder', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
+  const masterKeyFile = join(folder, 'keys', 'sealing');
+  await mkdir(join(folder, 'keys'));
+  await writeFile(masterKeyFile, `${randomBytes(32).toString('base64')}\n`);
+  await writeFile(join(folder, 'notes.txt'), 'for everyone');
+  const run = townhall(['start'], { cwd: folder, env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', AGENT_WORKSPACE: folder, TOWNHALL_MASTER_KEY_FILE: masterKeyFile, STORAGE_PATH: 'pictures' } });
+  try {
+    const [, token] = await run.waitFor(/AGENT=(\S+)/);
+    const [, url] = await run.waitFor(/agent +(http\S+)/);
+    await mkdir(join(folder, 'pictures'), { recursive: true });
+    await writeFile(join(folder, 'pictures', 'a.txt'), 'a picture');
+    await writeFile(join(folder, 'data', 'townhall.db', 'master.key'), 'an older key');
+    const read = async (path: string): Promise<{ status: number; text: string }> => {
+      const answer = await fetch(`${url}/api/plugins/action`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ plugin_name: 'files', action_name: 'read', payload: { path } }),
+      });
+      return { status: answer.status, text: await answer.text() };
+    };
+    expect(await read('notes.txt')).toMatchObject({ status: 200, text: expect.stringContaining('for everyone') });
+    for (const path of ['keys/sealing', 'pictures/a.txt', 'data/townhall.db/master.key', 'data/townhall.db/townhall.pid', 'data/local.token', 'data/agent/agent.token']) {
+      expect(await read(path), path).toMatchObject({ status: 422, text: expect.stringContaining('does not exist') });
+    }
+  } finally {
+    run.process.kill('SIGINT');
+    await run.ended;
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('refuses a workspace within the data folder of the gateway', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
+  await mkdir(join(folder, 'data', 'townhall.db', 'media'), { recursive: true });
+  const run = townhall(['start'], { cwd: folder, env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', AGENT_WORKSPACE: 'data/townhall.db/media' } });
+  try {
+    await run.waitFor(/Ctrl-C ends it/).catch(() => {});
+    expect(run.screen()).toContain('give another one with --workspace');
+    expect(await run.ended).toBe(1);
+  } finally {
+    run.process.kill('SIGKILL');
+    await run.ended;
     await rm(folder, { recursive: true, force: true });
   }
 });

@@ -12,5 +12,6 @@ export { mcp } from './builtin/mcp.ts';
 export { memory } from './builtin/memory.ts';
 export { schedule } from './builtin/schedule.ts';
 export { shell } from './builtin/shell.ts';
-export { isWithin, openWorkspace, type Workspace } from './builtin/workspace.ts';
+export { isWithin, isWithinDatabase } from './builtin/secret-places.ts';
+export { openWorkspace, type Workspace } from './builtin/workspace.ts';
 export { noteStore, scheduleStore } from './store.ts';

@@ -10,7 +10,7 @@ import { openAgentDatabase } from '../../agent/data/index.ts';
 import { openProject } from '../../deploy/index.ts';
 import { createGateway, openLoginNotice } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
+import { gatewaySettings, readGatewayConfig, type GatewayConfig } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
@@ -61,7 +61,7 @@ export const startCommand: Command = {
       const { url: gatewayUrl } = await opened(gateway.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT'));
       progress('starting the agent');
       const wholeEnv = { ...agentEnv, AGENT_GATEWAY_URL: gatewayUrl };
-      agent = await createAgent(readAgentConfig({}, wholeEnv), { log, redactor, env: wholeEnv, version, opening });
+      agent = await createAgent(readAgentConfig({}, wholeEnv), { log, redactor, env: wholeEnv, version, opening, hidden: [tokenFile, ...gatewaySecrets(config)] });
       const { url: agentUrl } = await opened(agent.listen(), () => 'AGENT_PORT');
       keepStreamsYoung();
       const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
@@ -77,6 +77,11 @@ export const startCommand: Command = {
     }
   },
 };
+
+/** Where the gateway keeps its data and keys. The agent runs beside it, and its workspace may contain these folders. */
+function gatewaySecrets({ databasePath, storagePath, journalPath, masterKeyFile, masterKeyPreviousFile }: GatewayConfig): string[] {
+  return [databasePath, storagePath, journalPath, masterKeyFile, masterKeyPreviousFile].filter((path) => path !== undefined);
+}
 
 async function stop(input: CommandInput, gateway: Gateway, agent: Agent | undefined): Promise<void> {
   input.print('Stopping …');

@@ -13,6 +13,16 @@ describe('the plugin files', () => {
   let workspace: string;
   let call: (action: string, input: unknown) => Promise<ActionOutcome>;
 
+  async function open(hidden: string[]): Promise<void> {
+    const opened = await openWorkspace({ folder: workspace, hidden });
+    const registry = createRegistry([files(opened)]);
+    call = (action, input) => {
+      const tool = registry.tool(`files_${action}`);
+      if (!tool) throw new Error(`There is no files_${action}.`);
+      return callAction({ tool, input, workspace: opened.root, signal: new AbortController().signal, timeoutMs: 5_000, clock: systemClock, log: silentLog });
+    };
+  }
+
   beforeEach(async () => {
     outside = await realpath(await mkdtemp(join(tmpdir(), 'townhall-files-')));
     workspace = join(outside, 'workspace');
@@ -21,13 +31,7 @@ describe('the plugin files', () => {
     await mkdir(join(outside, 'workspace-of-another'));
     await writeFile(join(outside, 'workspace-of-another', 'secret.txt'), 'nor this');
     await writeFile(join(workspace, 'data', 'agent.token'), 'th_agt_hidden');
-    const opened = await openWorkspace({ folder: workspace, hidden: [join(workspace, 'data')] });
-    const registry = createRegistry([files(opened)]);
-    call = (action, input) => {
-      const tool = registry.tool(`files_${action}`);
-      if (!tool) throw new Error(`There is no files_${action}.`);
-      return callAction({ tool, input, workspace: opened.root, signal: new AbortController().signal, timeoutMs: 5_000, clock: systemClock, log: silentLog });
-    };
+    await open([join(workspace, 'data')]);
   });
   afterEach(() => rm(outside, { recursive: true, force: true }));
 
@@ -99,6 +103,81 @@ describe('the plugin files', () => {
     expect(await call('list', { path: 'data' })).toMatchObject({ ok: false });
     expect(await call('write', { path: 'data/new', content: 'x' })).toMatchObject({ ok: false });
     expect(JSON.stringify(await call('list', {}))).not.toContain('"data"');
+  });
+
+  // What another gateway or agent keeps in the same workspace, which no setting of this agent names.
+  test.each(['master.key', 'agent.token', 'local.token', 'control.sock', 'Master.KEY'])('keeps tools from a file named %s anywhere', async (name) => {
+    await mkdir(join(workspace, 'other'));
+    await writeFile(join(workspace, 'other', name), 'secret bytes');
+    await symlink(`other/${name}`, join(workspace, 'plain-name'));
+    for (const path of [`other/${name}`, 'plain-name']) {
+      expect(await call('read', { path })).toMatchObject({ ok: false, message: expect.stringContaining('reserved for secrets') });
+      expect(await call('edit', { path, oldText: 'secret', newText: 'x' })).toMatchObject({ ok: false });
+      expect(await call('write', { path, content: 'x' })).toMatchObject({ ok: false });
+    }
+    expect(await call('list', { path: 'other' })).toEqual({ ok: true, output: { path: 'other', entries: [] } });
+    expect(await call('search', { text: 'secret bytes' })).toMatchObject({ ok: true, output: { matches: [] } });
+    expect(await readFile(join(workspace, 'other', name), 'utf8')).toBe('secret bytes');
+  });
+
+  test('hides a folder that holds the lock of an embedded database', async () => {
+    await mkdir(join(workspace, 'var', 'db', 'pg'), { recursive: true });
+    await writeFile(join(workspace, 'var', 'db', 'townhall.lock'), '');
+    await writeFile(join(workspace, 'var', 'db', 'pg', 'rows'), 'secret bytes');
+    await symlink('var/db/pg', join(workspace, 'rows-link'));
+    for (const path of ['var/db/pg/rows', 'rows-link/rows']) {
+      expect(await call('read', { path })).toMatchObject({ ok: false, message: expect.stringContaining('does not exist') });
+      expect(await call('write', { path, content: 'x' })).toMatchObject({ ok: false });
+    }
+    expect(await call('write', { path: 'src/townhall.lock', content: '' })).toMatchObject({ ok: false, message: expect.stringContaining('reserved for secrets') });
+    expect(await call('list', { path: 'var/db' })).toMatchObject({ ok: false });
+    expect(await call('list', { path: 'var' })).toEqual({ ok: true, output: { path: 'var', entries: [] } });
+    expect(await call('list', { path: 'rows-link' })).toMatchObject({ ok: false });
+    expect(await call('search', { text: 'secret bytes' })).toMatchObject({ ok: true, output: { matches: [] } });
+  });
+
+  test('recognizes a hidden file under another name in the same folder tree', async () => {
+    // A hard link stands for what a file system without upper and lower case does: two names of one file.
+    await mkdir(join(workspace, 'node_modules'));
+    await writeFile(join(workspace, 'key'), 'secret bytes');
+    await link(join(workspace, 'key'), join(workspace, 'node_modules', 'key'));
+    await open([join(workspace, 'data'), join(workspace, 'key')]);
+    expect(await call('read', { path: 'node_modules/key' })).toMatchObject({ ok: false, message: expect.stringContaining('does not exist') });
+    expect(await call('list', { path: 'node_modules' })).toEqual({ ok: true, output: { path: 'node_modules', entries: [] } });
+  });
+
+  test.each(['.env', '.env.production', 'app/.env.local', '.ENV'])('refuses to open the environment file %s', async (path) => {
+    await mkdir(join(workspace, 'app'));
+    await writeFile(join(workspace, path), 'API_KEY=secret');
+    await symlink(path, join(workspace, 'settings'));
+    for (const name of [path, 'settings']) {
+      expect(await call('read', { path: name })).toMatchObject({ ok: false, message: expect.stringContaining('environment file') });
+      expect(await call('write', { path: name, content: 'x' })).toMatchObject({ ok: false });
+    }
+    expect(await call('search', { text: 'API_KEY' })).toMatchObject({ ok: true, output: { matches: [] } });
+    expect(await readFile(join(workspace, path), 'utf8')).toBe('API_KEY=secret');
+  });
+
+  test('opens the samples of environment files and a folder named .env', async () => {
+    for (const path of ['.env.example', '.env.sample', '.env.template', '.env/lib.py']) {
+      expect(await call('write', { path, content: 'API_KEY=' })).toMatchObject({ ok: true });
+      expect(await call('read', { path })).toMatchObject({ ok: true, output: { content: 'API_KEY=' } });
+    }
+  });
+
+  test('refuses to read a file with a second name on the disk', async () => {
+    await link(join(outside, 'secret.txt'), join(workspace, 'hard.txt'));
+    expect(await call('read', { path: 'hard.txt' })).toMatchObject({ ok: false, message: expect.stringContaining('hard link') });
+    expect(await call('edit', { path: 'hard.txt', oldText: 'nobody', newText: 'all' })).toMatchObject({ ok: false });
+    expect(await call('search', { text: 'nobody' })).toMatchObject({ ok: true, output: { matches: [] } });
+  });
+
+  test('reads hard links where package managers make them', async () => {
+    for (const folder of ['node_modules/.pnpm/a', '.venv/lib/site-packages/a']) {
+      await mkdir(join(workspace, folder), { recursive: true });
+      await link(join(outside, 'secret.txt'), join(workspace, folder, 'index.js'));
+      expect(await call('read', { path: `${folder}/index.js` })).toMatchObject({ ok: true });
+    }
   });
 
   test('refuses what is no text file: binary, too large, a folder, a pipe that nobody writes', async () => {

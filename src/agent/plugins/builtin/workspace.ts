@@ -3,8 +3,9 @@
 import { constants } from 'node:fs';
 import { lstat, mkdir, open, readdir, realpath, rename, rm, type FileHandle } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
-import { basename, dirname, join, sep } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
+import { isEnvironmentFile, isPackageFile, isWithin, secretPlaces } from './secret-places.ts';
 
 export interface WorkspaceEntry {
   name: string;
@@ -36,22 +37,34 @@ export interface WorkspaceOptions {
 export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promise<Workspace> {
   const root = await realpath(folder);
   if (!(await lstat(root)).isDirectory()) throw new Error(`The workspace ${folder} is not a folder.`);
-  const concealed: string[] = [];
-  for (const path of hidden) concealed.push(await realPlace(path));
+  const secrets = secretPlaces(root, await Promise.all(hidden.map(realPlace)));
 
   // Where a path leads once all links are followed, if that is a place that may be touched.
   async function locate(path: string): Promise<string> {
     const place = await realpath(join(root, ...segments(path))).catch((cause: unknown) => {
       throw refusal(path, reason(cause), cause);
     });
-    requireReach(path, place);
+    await requireReach(path, place);
     return place;
   }
 
-  function requireReach(path: string, place: string): void {
+  async function requireReach(path: string, place: string): Promise<void> {
     if (!isWithin(place, root)) throw refusal(path, 'leads outside the workspace');
-    if (concealed.some((secret) => isWithin(secret, root) && isWithin(place, secret))) {
-      throw refusal(path, 'does not exist');
+    const why = await secrets.refusalOf(place);
+    if (why !== undefined) throw refusal(path, why);
+  }
+
+  // Checks the names and not the folders on the way: some projects have a folder of the name `.env`.
+  function requireNoEnvironmentFile(path: string, place: string): void {
+    if (isEnvironmentFile(basename(place)) || isEnvironmentFile(basename(path))) {
+      throw refusal(path, 'is an environment file, which usually holds secrets; no tool opens it');
+    }
+  }
+
+  // A hard link is one file under two names, and where its other name lies cannot be seen from here.
+  function requireOneName(path: string, place: string, links: number): void {
+    if (links > 1 && !isPackageFile(place)) {
+      throw refusal(path, 'is a hard link, whose other name may lie outside the workspace; copy it and read the copy');
     }
   }
 
@@ -77,16 +90,15 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
         throw refusal(path, reason(cause), cause);
       });
       if ((await realpath(place)) !== place) throw refusal(path, 'changed while it was opened');
-      const seen = found
-        .filter(({ name }) => !concealed.includes(join(place, name)))
-        .sort((a, b) => (a.name < b.name ? -1 : 1));
       const entries: WorkspaceEntry[] = [];
-      for (const entry of seen.slice(0, limit)) {
+      for (const entry of found.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+        if (await secrets.hides(place, entry)) continue;
+        if (entries.length === limit) return { entries, truncated: true };
         const type = entry.isFile() ? 'file' : entry.isDirectory() ? 'folder' : entry.isSymbolicLink() ? 'link' : 'other';
         const bytes = type === 'file' ? await size(join(place, entry.name)) : undefined;
         entries.push({ name: entry.name, type, ...(bytes === undefined ? {} : { bytes }) });
       }
-      return { entries, truncated: seen.length > limit };
+      return { entries, truncated: false };
     },
     async read(path, maxBytes) {
       const place = await locate(path);
@@ -96,7 +108,10 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
         throw refusal(path, reason(cause), cause);
       });
       try {
-        if (!(await handle.stat()).isFile()) throw refusal(path, 'is not a plain file');
+        const opened = await handle.stat();
+        if (!opened.isFile()) throw refusal(path, 'is not a plain file');
+        requireNoEnvironmentFile(path, place);
+        requireOneName(path, place, opened.nlink);
         await requireSame(path, handle, place);
         return await readUpTo(handle, path, maxBytes);
       } finally {
@@ -109,16 +124,18 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
       if (name === undefined) throw refusal(path, 'is the workspace itself');
       let folder = root;
       for (const part of names) {
+        await requireReach(path, join(folder, part));
         await mkdir(join(folder, part)).catch((cause: unknown) => {
           if (codeOf(cause) !== 'EEXIST') throw refusal(path, reason(cause), cause);
         });
         folder = await realpath(join(folder, part)).catch((cause: unknown) => {
           throw refusal(path, reason(cause), cause);
         });
-        requireReach(path, folder);
+        await requireReach(path, folder);
       }
       const target = join(folder, name);
-      requireReach(path, target);
+      await requireReach(path, target);
+      requireNoEnvironmentFile(path, target);
       const before = await lstat(target).catch(() => undefined);
       if (before && !before.isFile()) throw refusal(path, before.isSymbolicLink() ? 'is a link' : 'is not a plain file');
       await replace(path, target, content, before?.mode);
@@ -146,11 +163,6 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
       throw cause instanceof Problem ? cause : refusal(path, reason(cause), cause);
     }
   }
-}
-
-/** Whether a path is the folder or lies in it; both absolute and without links. */
-export function isWithin(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 }
 
 // Where a file lies or, when it is not there yet, will lie.
