@@ -1,5 +1,6 @@
-// The server of the pages. It holds the agent's token and gives it to nobody: a browser that has opened a one-time
-// address is let in by a cookie, and what its pages want of the agent is asked for here, from a list.
+// The server of the pages. It keeps the agent's token to itself: a page exchanges a one-time code for a key of its own,
+// sends that key with every call, and the server calls the agent for it, for operations of a list alone. There is no
+// cookie, since browsers send cookies to every port of a host (docs/decisions/2026-11-22-console-key.md).
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { shipped } from '../kernel/assets.ts';
@@ -11,7 +12,7 @@ import { linkAgent } from './agent-link.ts';
 import { readAssets } from './assets.ts';
 import type { ConsoleConfig } from './config.ts';
 import { passDoor } from './door.ts';
-import { createEntrance, readCookie } from './entrance.ts';
+import { createEntrance, readBearer } from './entrance.ts';
 import { agentOperations, describeFailure } from './operations.ts';
 import { followSession } from './session-stream.ts';
 
@@ -30,6 +31,8 @@ export interface Console {
 
 // What the agent itself takes, attachments in base64 included.
 const maximumBodyBytes = 16 * 1024 * 1024;
+// Read before the caller has shown a key.
+const maximumCodeBytes = 1024;
 // One for each page that is looked at.
 const mostStreams = 64;
 
@@ -55,48 +58,37 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
   const closing = new AbortController();
   let streams = 0;
   let address = { url: '', port: 0 };
-  // Browsers keep cookies by the name of the host and not by its port.
-  const cookieName = (): string => `townhall_console_${address.port}`;
-  const isLetIn = (request: IncomingMessage): boolean => entrance.admits(readCookie(request.headers.cookie, cookieName()));
 
   async function serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
     passDoor(request);
     const { pathname, searchParams } = new URL(request.url ?? '/', address.url);
-    const isRead = request.method === 'GET' || request.method === 'HEAD';
-    if (pathname === '/open') return open(request, response, searchParams.get('code') ?? '');
-    if (!isLetIn(request)) return turnAway(request, response, requestId, 'This page needs an address with a one-time code.');
-    const asset = assets.get(pathname);
+    const { method } = request;
+    if (pathname === '/open' && method === 'POST') return open(request, response);
+    // The pages hold no secret, and a page without a key must load to fetch one.
+    const asset = assets.get(pathname === '/open' ? '/' : pathname);
     if (asset !== undefined) {
-      if (!isRead) throw notAllowed('GET, HEAD');
-      return send(response, 200, asset.content, asset.mediaType);
+      if (method !== 'GET' && method !== 'HEAD') throw notAllowed(pathname === '/open' ? 'GET, HEAD, POST' : 'GET, HEAD');
+      const isSpent = pathname === '/open' && !entrance.accepts(searchParams.get('code') ?? '');
+      return send(response, isSpent ? 401 : 200, asset.content, asset.mediaType);
     }
-    if (pathname === '/events') {
-      if (request.method !== 'GET') throw notAllowed('GET');
-      return follow(request, response, searchParams, requestId);
-    }
-    if (pathname.startsWith('/call/')) {
-      if (request.method !== 'POST') throw notAllowed('POST');
-      return call(request, response, pathname.slice('/call/'.length), requestId);
-    }
-    throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+    const isCall = pathname.startsWith('/call/');
+    if (!isCall && pathname !== '/events') throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+    if (!entrance.admits(readBearer(request.headers.authorization))) throw notAdmitted('This call needs the key of a page that was opened with a one-time code.');
+    if (method !== (isCall ? 'POST' : 'GET')) throw notAllowed(isCall ? 'POST' : 'GET');
+    return isCall ? call(request, response, pathname.slice('/call/'.length), requestId) : follow(response, searchParams, requestId);
   }
 
-  async function open(request: IncomingMessage, response: ServerResponse, code: string): Promise<void> {
-    if (request.method !== 'GET') throw notAllowed('GET');
-    const secret = entrance.redeem(code);
-    if (secret === null) {
-      // Opened once more by the browser that was let in with it, such as from its history.
-      if (isLetIn(request)) return redirect(response);
-      return turnAway(request, response, '', 'This address was opened already, or it is too old.');
-    }
-    return redirect(response, `${cookieName()}=${secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age=${Math.floor(config.sessionTtlMs / 1000)}`);
+  async function open(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { code } = await readMembers(request, maximumCodeBytes);
+    const key = typeof code === 'string' ? entrance.redeem(code) : null;
+    if (key === null) throw notAdmitted('This code was used already, or it has expired.');
+    return sendJson(response, 200, { key });
   }
 
   async function call(request: IncomingMessage, response: ServerResponse, name: string, requestId: string): Promise<void> {
     const operation = operations.get(name);
     if (operation === undefined) throw new Problem('not_found', 'route_not_found', 'The console does not pass this on.');
-    if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? '')) throw new Problem('unsupported_media', 'unsupported_media_type', 'A call is application/json.');
-    const members = await readMembers(request);
+    const members = await readMembers(request, maximumBodyBytes);
     const gone = new AbortController();
     response.once('close', () => gone.abort());
     const signal = AbortSignal.any([gone.signal, closing.signal]);
@@ -110,10 +102,9 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
     }
   }
 
-  async function follow(request: IncomingMessage, response: ServerResponse, query: URLSearchParams, requestId: string): Promise<void> {
+  async function follow(response: ServerResponse, query: URLSearchParams, requestId: string): Promise<void> {
     const sessionId = query.get('session') ?? '';
-    // The browser's own word on where it was comes before the address, which is of the beginning.
-    const after = Number(request.headers['last-event-id'] ?? query.get('after') ?? 0);
+    const after = Number(query.get('after') ?? 0);
     if (!/^[A-Za-z0-9_-]{1,128}$/.test(sessionId) || !Number.isSafeInteger(after) || after < 0) throw new Problem('bad_request', 'invalid_request', 'A stream is of one session, after one of its events.');
     if (streams >= mostStreams) throw new Problem('rate_limited', 'rate_limited', 'As many pages as the console serves are open already.', { headers: { 'retry-after': '5' } });
     streams += 1;
@@ -167,12 +158,17 @@ function notAllowed(allow: string): Problem {
   return new Problem('method_not_allowed', 'method_not_allowed', 'This path does not take this method.', { headers: { allow } });
 }
 
-async function readMembers(request: IncomingMessage): Promise<Record<string, unknown>> {
+function notAdmitted(reason: string): Problem {
+  return new Problem('unauthenticated', 'authentication_required', reason, { headers: { 'www-authenticate': 'Bearer' } });
+}
+
+async function readMembers(request: IncomingMessage, maxBytes: number): Promise<Record<string, unknown>> {
+  if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? '')) throw new Problem('unsupported_media', 'unsupported_media_type', 'A call is application/json.');
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of request) {
     bytes += (chunk as Buffer).length;
-    if (bytes > maximumBodyBytes) throw new Problem('too_large', 'request_too_large', `A call has at most ${maximumBodyBytes / 1024 / 1024} MiB.`);
+    if (bytes > maxBytes) throw new Problem('too_large', 'request_too_large', `This call has at most ${maxBytes / 1024} KiB.`);
     chunks.push(chunk as Buffer);
   }
   try {
@@ -182,26 +178,6 @@ async function readMembers(request: IncomingMessage): Promise<Record<string, unk
     // Said below, in the same words.
   }
   throw new Problem('bad_request', 'invalid_json', 'A call is an object in JSON.');
-}
-
-function redirect(response: ServerResponse, cookie?: string): void {
-  if (cookie !== undefined) response.setHeader('set-cookie', cookie);
-  // Without the code, so that it stays neither in the address bar nor behind the button for going back.
-  response.writeHead(303, { location: '/' }).end();
-}
-
-// A person gets a page, a program an answer in JSON.
-function turnAway(request: IncomingMessage, response: ServerResponse, requestId: string, reason: string): void {
-  const status = 401;
-  if (!(request.headers.accept ?? '').includes('text/html')) {
-    return sendJson(response, status, renderProblem(new Problem('unauthenticated', 'authentication_required', reason), requestId));
-  }
-  const lines = [
-    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark"><meta name="viewport" content="width=device-width">',
-    `<title>Townhall console</title><h1>You are not let in</h1><p>${reason}</p>`,
-    '<p>Go to the terminal in which <code>townhall console</code> runs and press Enter: it shows a new address. Or start the command again.</p></html>',
-  ];
-  send(response, status, Buffer.from(lines.join('\n')), 'text/html; charset=utf-8');
 }
 
 function sendJson(response: ServerResponse, status: number, body: unknown): void {

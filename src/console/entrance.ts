@@ -1,63 +1,57 @@
-// Who is let in: a code that works once and for a short time becomes a cookie. Of both only digests are kept, and both
-// live as long as the process.
+// Admission of browsers: a one-time code is exchanged for a key, which the pages send as a bearer credential. Only the
+// digests of both are stored, in memory, so neither outlives the process.
 import { randomText, tokenDigest } from '../kernel/secrets/secret.ts';
 import type { Clock } from '../kernel/clock.ts';
 
-export interface EntranceNeeds {
+export interface EntranceOptions {
   codeTtlMs: number;
   sessionTtlMs: number;
   clock: Clock;
 }
 
 export interface Entrance {
-  /** A new code of 256 random bits. The ones before it stay good until their time is over. */
+  /** A new code of 256 random bits. Earlier codes stay valid until they expire. */
   invite(): string;
-  /** What the cookie is to hold, once a code; null for a code that is unknown, spent or too old. */
+  /** Whether `redeem` would take the code now. */
+  accepts(code: string): boolean;
+  /** The key for a code, which is spent by this; null for a code that is unknown, spent or expired. */
   redeem(code: string): string | null;
-  /** Whether the cookie's text is that of a browser that was let in, and not too long ago. */
-  admits(secret: string | undefined): boolean;
+  /** Whether the key was issued here and has not expired. */
+  admits(key: string | undefined): boolean;
 }
 
-// More than a person opens; what is beyond pushes the oldest out.
-const mostCodes = 32;
-const mostSessions = 32;
+// More than one person opens; the oldest entry is dropped for one beyond it.
+const maxCodes = 32;
+const maxKeys = 32;
 
-export function createEntrance({ codeTtlMs, sessionTtlMs, clock }: EntranceNeeds): Entrance {
-  /** By the digest's text, so that finding one takes no comparison whose time could tell. */
+export function createEntrance({ codeTtlMs, sessionTtlMs, clock }: EntranceOptions): Entrance {
+  // Maps of digest to expiry: the lookup compares digests only, so its duration says nothing about the secret.
   const codes = new Map<string, number>();
-  const sessions = new Map<string, number>();
-  const keyOf = (text: string): string => tokenDigest(text).toString('base64');
+  const keys = new Map<string, number>();
+  const digestOf = (secret: string): string => tokenDigest(secret).toString('base64');
+  const isLive = (secrets: Map<string, number>, secret: string): boolean => (secrets.get(digestOf(secret)) ?? -Infinity) > clock.monotonicMs();
 
-  function add(known: Map<string, number>, most: number, ttlMs: number): string {
+  function issue(secrets: Map<string, number>, max: number, ttlMs: number): string {
     const secret = randomText();
-    // The oldest come first.
-    for (const [key, untilMs] of known) if (untilMs <= clock.monotonicMs() || known.size >= most) known.delete(key);
-    known.set(keyOf(secret), clock.monotonicMs() + ttlMs);
+    // A Map iterates in insertion order, oldest first.
+    for (const [digest, expiresMs] of secrets) if (expiresMs <= clock.monotonicMs() || secrets.size >= max) secrets.delete(digest);
+    secrets.set(digestOf(secret), clock.monotonicMs() + ttlMs);
     return secret;
   }
 
   return {
-    invite: () => add(codes, mostCodes, codeTtlMs),
+    invite: () => issue(codes, maxCodes, codeTtlMs),
+    accepts: (code) => isLive(codes, code),
     redeem(code) {
-      const key = keyOf(code);
-      const untilMs = codes.get(key);
-      codes.delete(key);
-      if (untilMs === undefined || untilMs <= clock.monotonicMs()) return null;
-      return add(sessions, mostSessions, sessionTtlMs);
+      const isValid = isLive(codes, code);
+      codes.delete(digestOf(code));
+      return isValid ? issue(keys, maxKeys, sessionTtlMs) : null;
     },
-    admits(secret) {
-      if (secret === undefined) return false;
-      const untilMs = sessions.get(keyOf(secret));
-      return untilMs !== undefined && untilMs > clock.monotonicMs();
-    },
+    admits: (key) => key !== undefined && isLive(keys, key),
   };
 }
 
-/** The one value of a cookie; undefined when it is absent or sent twice, which no browser of ours does. */
-export function readCookie(header: string | undefined, name: string): string | undefined {
-  const values = (header ?? '').split(';').flatMap((pair) => {
-    const [key = '', ...rest] = pair.split('=');
-    return key.trim() === name ? [rest.join('=').trim()] : [];
-  });
-  return values.length === 1 ? values[0] : undefined;
+/** The token of an `Authorization: Bearer …` header; undefined for anything else. */
+export function readBearer(header: string | undefined): string | undefined {
+  return /^Bearer ([0-9A-Za-z]{1,128})$/i.exec(header ?? '')?.[1];
 }

@@ -22,13 +22,12 @@ export async function followSession(response: ServerResponse, { link, sessionId,
   response.once('close', () => gone.abort());
   const events = link.client.sessions.follow({ sessionId, after }, { signal: AbortSignal.any([signal, gone.signal]) });
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
-  await writeEvents(response, numbered(events), {
+  await writeEvents(response, framed(events), {
     limits: defaultStreamLimits,
     onError: (error) => `event: failed\ndata: ${JSON.stringify(describeFailure(error, requestId).body)}\n\n`,
   });
 }
 
-// With the seq as their id, which the browser says when it comes back.
-async function* numbered(events: AsyncIterable<SessionEvent>): AsyncGenerator<SseEvent<SessionEvent>, void, void> {
-  for await (const event of events) yield { data: event, ...('seq' in event ? { id: String(event.seq) } : {}) };
+async function* framed(events: AsyncIterable<SessionEvent>): AsyncGenerator<SseEvent<SessionEvent>, void, void> {
+  for await (const event of events) yield { data: event };
 }

@@ -113,8 +113,8 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)('the console
     expect((await other.goto(address))?.status()).toBe(401);
     await other.getByRole('heading', { name: 'You are not let in' }).waitFor();
     await stranger.close();
-    const cookies = await page.context().cookies();
-    expect(cookies).toMatchObject([{ httpOnly: true, sameSite: 'Strict', path: '/' }]);
+    // Browsers send cookies to every port of a host; the key of the page goes to its own.
+    expect(await page.context().cookies()).toEqual([]);
     // The token of the agent is nowhere that the page could see it.
     expect(await page.evaluate(() => document.cookie + document.documentElement.outerHTML + JSON.stringify({ ...localStorage, ...sessionStorage }))).not.toContain(agent.token);
   });

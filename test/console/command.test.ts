@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { townhall } from '../cli/townhall.ts';
+import { bearer, redeem } from '../support/console.ts';
 
 let folder: string;
 beforeAll(async () => {
@@ -17,13 +18,13 @@ describe('townhall console', () => {
     const [line] = await run.waitFor(/^\{.*\}$/m);
     const { url } = JSON.parse(line) as { url: string };
     expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/open\?code=[0-9A-Za-z]{43}$/);
-    const opened = await fetch(url, { redirect: 'manual' });
-    expect(opened.status).toBe(303);
-    const cookie = (opened.headers.get('set-cookie') ?? '').split(';')[0] ?? '';
-    const script = await fetch(new URL('/main.js', url), { headers: { cookie } });
+    const opened = await redeem(url);
+    expect(opened.status).toBe(200);
+    const { key } = (await opened.json()) as { key: string };
+    const script = await fetch(new URL('/main.js', url));
     expect([script.status, script.headers.get('content-type')]).toEqual([200, 'text/javascript; charset=utf-8']);
     expect(await script.text()).not.toMatch(/import type|: HTMLElement/);
-    const overview = await fetch(new URL('/call/console.overview', url), { method: 'POST', headers: { cookie, origin: new URL(url).origin, 'content-type': 'application/json' }, body: '{}' });
+    const overview = await fetch(new URL('/call/console.overview', url), { method: 'POST', headers: { ...bearer(key), origin: new URL(url).origin, 'content-type': 'application/json' }, body: '{}' });
     expect(await overview.json()).toMatchObject({ agent: { state: 'refused', message: expect.stringContaining('agent.token') } });
 
     const second = townhall(['console', '--port', new URL(url).port], { cwd: folder });

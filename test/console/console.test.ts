@@ -1,5 +1,4 @@
-// The console's server as a browser, a stranger and a program on this machine meet it: who is let in, what is passed on,
-// and what becomes of both when the agent is away.
+// The console's server: who is let in, which calls it passes on, and what it answers while the agent is away.
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, request as send } from 'node:http';
@@ -8,11 +7,11 @@ import { connect, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { createEntrance, readCookie } from '../../src/console/entrance.ts';
+import { createEntrance, readBearer } from '../../src/console/entrance.ts';
 import { readConsoleConfig } from '../../src/console/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { token } from '../../src/kernel/secrets/secret.ts';
-import { startConsole, type TestConsole } from '../support/console.ts';
+import { bearer, redeem, startConsole, type TestConsole } from '../support/console.ts';
 
 interface Asked {
   method: string;
@@ -100,32 +99,36 @@ async function raw(method: string, path: string, headers: [string, string][], bo
 }
 
 describe('the entrance', () => {
-  test('takes a code once, gives a cookie for it that no script and no other site sees, and leaves the code behind', async () => {
+  test('exchanges a code once for a key that no cookie carries', async () => {
     const address = served.console.invite();
     const [, code = ''] = /code=([0-9A-Za-z]+)$/.exec(address) ?? [];
     expect(62n ** BigInt(code.length)).toBeGreaterThan(2n ** 256n);
-    const opened = await fetch(address, { redirect: 'manual' });
-    expect([opened.status, opened.headers.get('location')]).toEqual([303, '/']);
-    const cookie = opened.headers.get('set-cookie') ?? '';
-    expect(cookie).toMatch(/^townhall_console_\d+=[0-9A-Za-z]{43}; HttpOnly; SameSite=Strict; Path=\/; Max-Age=43200$/);
-    expect(cookie).not.toContain(code);
-    const page = await fetch(`${served.url}/`, { headers: { cookie: cookie.split(';')[0] ?? '' } });
-    expect([page.status, page.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);
+    const page = await fetch(address, { headers: { accept: 'text/html' } });
+    expect([page.status, page.headers.get('content-type'), page.headers.get('set-cookie')]).toEqual([200, 'text/html; charset=utf-8', null]);
+    const opened = await redeem(address);
+    expect([opened.status, opened.headers.get('set-cookie')]).toEqual([200, null]);
+    const { key } = (await opened.json()) as { key: string };
+    expect(key).toMatch(/^[0-9A-Za-z]{43}$/);
+    expect(key).not.toBe(code);
+    expect((await served.call('sessions.list', {}, key)).status).toBe(200);
 
-    const again = await fetch(address, { redirect: 'manual' });
-    expect([again.status, again.headers.get('set-cookie')]).toEqual([401, null]);
-    // The browser that opened it may find it in its history.
-    const same = await fetch(address, { redirect: 'manual', headers: { cookie: cookie.split(';')[0] ?? '' } });
-    expect([same.status, same.headers.get('set-cookie')]).toEqual([303, null]);
+    const again = await redeem(address);
+    expect([again.status, await again.json()]).toMatchObject([401, { error: { code: 'authentication_required' } }]);
+    expect((await fetch(address)).status).toBe(401);
   });
 
-  test('lets one of two in that come at once', async () => {
+  test('gives a key to one of many that redeem a code at once', async () => {
     const address = served.console.invite();
-    const answers = await Promise.all(Array.from({ length: 20 }, () => fetch(address, { redirect: 'manual' })));
-    expect(answers.filter(({ status }) => status === 303)).toHaveLength(1);
+    const answers = await Promise.all(Array.from({ length: 20 }, () => redeem(address)));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
   });
 
-  test('forgets codes and cookies when their time is over, and knows none that is nearly right', () => {
+  test.each([{}, { code: 1 }, { code: null }, { code: '' }, { code: 'x'.repeat(2_000) }])('refuses a body without a valid code: %j', async (body) => {
+    const answer = await fetch(`${served.url}/open`, { method: 'POST', headers: { origin: served.url, 'content-type': 'application/json' }, body: JSON.stringify(body) });
+    expect(answer.status).toBe(JSON.stringify(body).length > 1_024 ? 413 : 401);
+  });
+
+  test('forgets codes and keys when they expire, and takes no similar one', () => {
     let nowMs = 0;
     const entrance = createEntrance({ codeTtlMs: 60_000, sessionTtlMs: 1_000_000, clock: { ...systemClock, monotonicMs: () => nowMs } });
     const late = entrance.invite();
@@ -143,31 +146,35 @@ describe('the entrance', () => {
     expect(entrance.admits(secret ?? '')).toBe(false);
   });
 
-  test('reads one cookie of the name and does not choose among several', () => {
-    expect(readCookie('a=1; console=2; b=3', 'console')).toBe('2');
-    expect(readCookie('console=1; console=2', 'console')).toBeUndefined();
-    expect(readCookie('xconsole=1', 'console')).toBeUndefined();
-    expect(readCookie(undefined, 'console')).toBeUndefined();
+  test('reads the token of a bearer header and nothing else', () => {
+    expect(readBearer('Bearer abc')).toBe('abc');
+    for (const header of [undefined, '', 'abc', 'Basic abc', 'Bearer ', 'Bearer a b', 'Bearer a, Bearer b']) expect(readBearer(header)).toBeUndefined();
   });
 
-  test.each(['/', '/main.js', '/console.css', '/mark.svg', '/events?session=a', '/nothing'])('shows %s to nobody without a cookie', async (path) => {
-    for (const cookie of ['', `townhall_console_${new URL(served.url).port}=wrong`, 'townhall_console_1=x']) {
-      const answer = await fetch(`${served.url}${path}`, { headers: cookie === '' ? {} : { cookie } });
-      expect([path, answer.status]).toEqual([path, 401]);
+  test.each(['/events?session=a', '/call/console.overview'])('refuses %s without a key', async (path) => {
+    const cookie = `townhall_console_${new URL(served.url).port}=${await served.enter()}`;
+    for (const headers of [{}, bearer('wrong'), { cookie }]) {
+      const isCall = path.startsWith('/call/');
+      const answer = await fetch(`${served.url}${path}`, { method: isCall ? 'POST' : 'GET', headers: { ...headers, origin: served.url, 'content-type': 'application/json' }, ...(isCall ? { body: '{}' } : {}) });
+      expect([path, answer.status, answer.headers.get('www-authenticate')]).toEqual([path, 401, 'Bearer']);
       expect(await answer.json()).toMatchObject({ error: { code: 'authentication_required' } });
     }
     expect(agent.asked).toEqual([]);
   });
 
-  test('tells a person without a cookie in words what to do', async () => {
-    const answer = await fetch(`${served.url}/`, { headers: { accept: 'text/html' } });
-    expect([answer.status, await answer.text()]).toEqual([401, expect.stringContaining('townhall console')]);
+  test('serves pages without a key, since they hold nothing secret', async () => {
+    for (const path of ['/', '/main.js', '/console.css', '/mark.svg']) {
+      const answer = await fetch(`${served.url}${path}`);
+      expect([path, answer.status]).toEqual([path, 200]);
+      expect(await answer.text()).not.toContain(agentToken);
+    }
+    expect(agent.asked).toEqual([]);
   });
 });
 
 describe('the door', () => {
-  test('refuses foreign hosts, origins and sites on every path, also with the cookie, before anything happens', async () => {
-    const cookie = await served.enter();
+  test('refuses foreign hosts, origins and sites on every path, also with a key, before anything happens', async () => {
+    const key = await served.enter();
     const { port, host } = new URL(served.url);
     const foreign: Record<string, [string, string][]> = {
       'a foreign host': [['Host', `evil.test:${port}`]],
@@ -184,8 +191,8 @@ describe('the door', () => {
     };
     const code = new URL(served.console.invite());
     for (const [name, headers] of Object.entries(foreign)) {
-      for (const [method, path] of [['GET', '/'], ['GET', '/main.js'], ['GET', '/events?session=a'], ['GET', `${code.pathname}${code.search}`], ['POST', '/call/console.overview'], ['OPTIONS', '/call/console.overview']] as const) {
-        const answer = await raw(method, path, [...headers, ['Cookie', cookie], ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']], '{}');
+      for (const [method, path] of [['GET', '/'], ['GET', '/main.js'], ['GET', '/events?session=a'], ['GET', `${code.pathname}${code.search}`], ['POST', '/open'], ['POST', '/call/console.overview'], ['OPTIONS', '/call/console.overview']] as const) {
+        const answer = await raw(method, path, [...headers, ['Authorization', `Bearer ${key}`], ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']], '{}');
         // Without a Host node itself says 400.
         expect([name, method, path, answer.status]).toEqual([name, method, path, name === 'no host' ? 400 : 403]);
         expect(Object.keys(answer.headers).filter((header) => header.startsWith('access-control-') || header === 'set-cookie')).toEqual([]);
@@ -193,13 +200,13 @@ describe('the door', () => {
     }
     expect(agent.asked).toEqual([]);
     // The code was not used up by them.
-    expect((await fetch(code, { redirect: 'manual' })).status).toBe(303);
+    expect((await redeem(code.href)).status).toBe(200);
   });
 
   test('takes a call only from a page of its own', async () => {
-    const cookie = await served.enter();
+    const key = await served.enter();
     const { host } = new URL(served.url);
-    const base: [string, string][] = [['Host', host], ['Cookie', cookie], ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']];
+    const base: [string, string][] = [['Host', host], ['Authorization', `Bearer ${key}`], ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']];
     expect((await raw('POST', '/call/sessions.list', base, '{}')).status).toBe(403);
     expect((await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'none']], '{}')).status).toBe(403);
     expect(agent.asked).toEqual([]);
@@ -209,9 +216,9 @@ describe('the door', () => {
   });
 
   test('keeps scripts, frames and other origins out by its headers, on every answer', async () => {
-    const cookie = await served.enter();
+    const key = await served.enter();
     for (const path of ['/', '/main.js', '/nothing', '/open?code=x']) {
-      const { headers } = await fetch(`${served.url}${path}`, { headers: { cookie }, redirect: 'manual' });
+      const { headers } = await fetch(`${served.url}${path}`, { headers: bearer(key) });
       expect(headers.get('content-security-policy')).toMatch(/default-src 'none'; script-src 'self'; style-src 'self'; .*frame-ancestors 'none'/);
       expect(headers.get('content-security-policy')).not.toMatch(/unsafe|\*|https?:/);
       expect(Object.fromEntries(['cache-control', 'x-frame-options', 'x-content-type-options', 'referrer-policy'].map((name) => [name, headers.get(name)]))).toEqual({
@@ -221,62 +228,62 @@ describe('the door', () => {
         'referrer-policy': 'no-referrer',
       });
     }
-    const page = await (await fetch(`${served.url}/`, { headers: { cookie } })).text();
+    const page = await (await fetch(`${served.url}/`, { headers: bearer(key) })).text();
     expect(page).not.toMatch(/<script(?![^>]*\ssrc=)|\son\w+=|style=|https?:\/\//);
   });
 });
 
 describe('a call', () => {
   test('goes to the agent with its token, which no answer shows, and the token is read again when it changes', async () => {
-    const cookie = await served.enter();
+    const key = await served.enter();
     agent.answers(() => ({ status: 200, body: { items: [], nextCursor: null } }));
-    const answer = await served.call('sessions.list', { limit: 3 }, cookie);
+    const answer = await served.call('sessions.list', { limit: 3 }, key);
     expect([answer.status, await answer.json()]).toEqual([200, { items: [], nextCursor: null }]);
     expect(agent.asked).toMatchObject([{ method: 'GET', url: '/api/sdk/sessions?limit=3', authorization: `Bearer ${agentToken}` }]);
     const next = token('agt');
     await writeFile(tokenFile, `${next}\n`);
-    await served.call('sessions.list', {}, cookie);
+    await served.call('sessions.list', {}, key);
     expect(agent.asked[1]?.authorization).toBe(`Bearer ${next}`);
-    for (const path of ['/', '/main.js']) expect(await (await fetch(`${served.url}${path}`, { headers: { cookie } })).text()).not.toContain(next.slice(0, 20));
+    for (const path of ['/', '/main.js']) expect(await (await fetch(`${served.url}${path}`, { headers: bearer(key) })).text()).not.toContain(next.slice(0, 20));
   });
 
   test.each(['sessions.remove', 'sessions.execute', 'plugins.callAction', 'status.getHealth', '__proto__', 'constructor', 'console.toString', 'sessions.list/x', '..%2fmain.js', ''])('that is not on the list is passed on to nobody: %s', async (operation) => {
-    const cookie = await served.enter();
-    expect((await served.call(operation, {}, cookie)).status).toBe(404);
+    const key = await served.enter();
+    expect((await served.call(operation, {}, key)).status).toBe(404);
     expect(agent.asked).toEqual([]);
   });
 
   test('is an object in JSON, by POST, and cannot leave its path', async () => {
-    const cookie = await served.enter();
-    expect((await served.call('sessions.get', { sessionId: '..' }, cookie)).status).toBe(400);
-    expect((await served.call('sessions.get', {}, cookie)).status).toBe(400);
-    expect((await served.call('sessions.list', [], cookie)).status).toBe(400);
-    expect((await served.call('sessions.list', {}, cookie, { 'content-type': 'text/plain' })).status).toBe(415);
+    const key = await served.enter();
+    expect((await served.call('sessions.get', { sessionId: '..' }, key)).status).toBe(400);
+    expect((await served.call('sessions.get', {}, key)).status).toBe(400);
+    expect((await served.call('sessions.list', [], key)).status).toBe(400);
+    expect((await served.call('sessions.list', {}, key, { 'content-type': 'text/plain' })).status).toBe(415);
     expect(agent.asked).toEqual([]);
-    await served.call('sessions.get', { sessionId: '../../status?x=1' }, cookie);
+    await served.call('sessions.get', { sessionId: '../../status?x=1' }, key);
     expect(agent.asked[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
-    const wrong = await fetch(`${served.url}/call/sessions.list`, { headers: { cookie } });
+    const wrong = await fetch(`${served.url}/call/sessions.list`, { headers: bearer(key) });
     expect([wrong.status, wrong.headers.get('allow')]).toEqual([405, 'POST']);
   });
 
   test('gives the agent’s refusal in its words, with the members at fault and its request id', async () => {
-    const cookie = await served.enter();
+    const key = await served.enter();
     const error = { type: 'invalid_request_error', code: 'invalid_request', message: 'It does not fit.', param: 'payload', request_id: 'req_agent', details: [{ path: 'payload.times', message: 'must be integer' }] };
     agent.answers(() => ({ status: 400, body: { success: false, error } }));
-    const answer = await served.call('services.callCommand', { serviceName: 'web', command: 'x' }, cookie);
+    const answer = await served.call('services.callCommand', { serviceName: 'web', command: 'x' }, key);
     expect([answer.status, await answer.json()]).toEqual([400, { error: { code: 'invalid_request', message: 'It does not fit.', param: 'payload', request_id: 'req_agent', details: error.details } }]);
     // 401 would tell the page that it is not let in itself.
     agent.answers(() => ({ status: 401, body: { error: { ...error, code: 'invalid_token' } } }));
-    const refused = await served.call('sessions.list', {}, cookie);
+    const refused = await served.call('sessions.list', {}, key);
     expect([refused.status, await refused.json()]).toMatchObject([502, { error: { code: 'agent_refused' } }]);
   });
 
   test('ends at the agent when the page goes', async () => {
-    const cookie = await served.enter();
+    const key = await served.enter();
     agent.answers(() => ({ status: 200, hang: true }));
     const page = new AbortController();
     const { host } = new URL(served.url);
-    const call = fetch(`${served.url}/call/sessions.list`, { method: 'POST', signal: page.signal, headers: { host, cookie, origin: served.url, 'content-type': 'application/json' }, body: '{}' }).catch(() => 'gone');
+    const call = fetch(`${served.url}/call/sessions.list`, { method: 'POST', signal: page.signal, headers: { host, ...bearer(key), origin: served.url, 'content-type': 'application/json' }, body: '{}' }).catch(() => 'gone');
     await expect.poll(() => agent.asked.length).toBe(1);
     page.abort();
     expect(await call).toBe('gone');
@@ -289,11 +296,11 @@ describe('the stream of a session', () => {
   const updated = (seq: number, title: string) => `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', sessionId: 's', time: '2026-11-20T09:00:00.000Z', seq, title })}\n\n`;
   const open = (query: string, headers: Record<string, string>, signal?: AbortSignal) => fetch(`${served.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
 
-  test('passes the events on with their seq as id, from where the page was, and ends at the agent when the page goes', async () => {
-    const cookie = await served.enter();
+  test('passes events on from where the page was and ends with the page', async () => {
+    const key = await served.enter();
     agent.answers(() => ({ status: 200, events: [ready(7, 8), updated(8, 'New')] }));
     const page = new AbortController();
-    const { body, headers } = await open('session=s&after=3', { cookie, 'last-event-id': '7' }, page.signal);
+    const { body, headers } = await open('session=s&after=7', bearer(key), page.signal);
     expect(headers.get('content-type')).toContain('text/event-stream');
     let text = '';
     for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
@@ -301,21 +308,21 @@ describe('the stream of a session', () => {
       if (text.includes('"New"')) break;
     }
     expect(agent.asked[0]?.url).toBe('/api/sdk/sessions/s/events?after=7');
-    expect(text).toMatch(/data: \{"type":"stream\.ready"[\s\S]*id: 8\ndata: \{"type":"session\.updated"/);
+    expect(text).toMatch(/data: \{"type":"stream\.ready"[\s\S]*\ndata: \{"type":"session\.updated"/);
     page.abort();
     await agent.gone;
   });
 
   test('says with its last event why it will not go on', async () => {
-    const cookie = await served.enter();
+    const key = await served.enter();
     agent.answers(() => ({ status: 404, body: { error: { type: 't', code: 'session_not_found', message: 'There is no session of this id.', param: 'sessionId', request_id: 'req_agent' } } }));
-    const text = await (await open('session=s', { cookie })).text();
+    const text = await (await open('session=s', bearer(key))).text();
     expect(text).toMatch(/event: failed\ndata: \{"error":\{"code":"session_not_found","message":"There is no session of this id\."/);
-    for (const query of ['session=..', 'session=s&after=-1', 'session=s&after=x', '']) expect([query, (await open(query, { cookie })).status]).toEqual([query, 400]);
+    for (const query of ['session=..', 'session=s&after=-1', 'session=s&after=x', '']) expect([query, (await open(query, bearer(key))).status]).toEqual([query, 400]);
   });
 
   test('is read from the agent no faster than the page reads it', async () => {
-    const cookie = await served.enter();
+    const key = await served.enter();
     const title = 'x'.repeat(64 * 1024);
     const events = function* () {
       yield ready(0, 4_000);
@@ -326,7 +333,7 @@ describe('the stream of a session', () => {
     // A page that asks and then reads nothing.
     const page = connect(Number(port), '127.0.0.1');
     page.pause();
-    page.write(`GET /events?session=s HTTP/1.1\r\nHost: ${host}\r\nCookie: ${cookie}\r\n\r\n`);
+    page.write(`GET /events?session=s HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n\r\n`);
     let before = -1;
     await expect
       .poll(() => {
@@ -344,8 +351,8 @@ describe('the stream of a session', () => {
 
 describe('the overview', () => {
   test('says in words that the agent is away, that it refuses, or that there is no token, and that it is back', async () => {
-    const cookie = await served.enter();
-    const look = async () => (await (await served.call('console.overview', {}, cookie)).json()) as { agent: { state: string; message?: string; variant?: string } };
+    const key = await served.enter();
+    const look = async () => (await (await served.call('console.overview', {}, key)).json()) as { agent: { state: string; message?: string; variant?: string } };
     const problem = (code: string) => ({ error: { type: 't', code, message: 'No.', param: null, request_id: 'r' } });
     agent.answers(({ url }) => {
       if (url === '/api/plugins/catalog') return { status: 404, body: problem('route_not_found') };
@@ -360,7 +367,7 @@ describe('the overview', () => {
     await writeFile(tokenFile, `${agentToken}\n`);
     await agent.close();
     expect((await look()).agent).toMatchObject({ state: 'away', message: 'The agent does not answer.' });
-    const refused = await served.call('sessions.list', {}, cookie);
+    const refused = await served.call('sessions.list', {}, key);
     expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: 'agent_away', request_id: expect.stringMatching(/^req_/) } }]);
   });
 });

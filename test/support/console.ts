@@ -1,14 +1,14 @@
-// A console of its own for a test, for an agent or for nobody, and a browser's worth of its cookie.
+// A console of its own for a test, for an agent or for nobody, and the key of a page.
 import { createConsole, readConsoleConfig, type Console, type ConsoleConfig, type ConsoleNeeds } from '../../src/console/index.ts';
 import { silentLog } from './databases.ts';
 
 export interface TestConsole {
   url: string;
   console: Console;
-  /** Opens an address as a browser does and gives back its cookie. */
+  /** Exchanges a one-time code for a key, as a page does. */
   enter(): Promise<string>;
-  /** Calls an operation as a page does. */
-  call(operation: string, members: object, cookie: string, headers?: Record<string, string>): Promise<Response>;
+  /** Calls an operation as a page does; without a key when it is empty. */
+  call(operation: string, members: object, key: string, headers?: Record<string, string>): Promise<Response>;
   close(): Promise<void>;
 }
 
@@ -20,11 +20,19 @@ export async function startConsole(agent: { url: string; tokenFile: string }, op
     url,
     console,
     async enter() {
-      const opened = await fetch(console.invite(), { redirect: 'manual' });
-      return (opened.headers.get('set-cookie') ?? '').split(';')[0] ?? '';
+      const { key } = (await (await redeem(console.invite())).json()) as { key: string };
+      return key;
     },
-    call: (operation, members, cookie, headers = {}) =>
-      fetch(`${url}/call/${operation}`, { method: 'POST', headers: { 'content-type': 'application/json', origin: url, cookie, ...headers }, body: JSON.stringify(members) }),
+    call: (operation, members, key, headers = {}) =>
+      fetch(`${url}/call/${operation}`, { method: 'POST', headers: { 'content-type': 'application/json', origin: url, ...bearer(key), ...headers }, body: JSON.stringify(members) }),
     close: () => console.close(),
   };
+}
+
+export const bearer = (key: string): Record<string, string> => (key === '' ? {} : { authorization: `Bearer ${key}` });
+
+/** Exchanges the code of an address as the page at it does. */
+export function redeem(address: string): Promise<Response> {
+  const { origin, searchParams } = new URL(address);
+  return fetch(`${origin}/open`, { method: 'POST', headers: { origin, 'content-type': 'application/json' }, body: JSON.stringify({ code: searchParams.get('code') }) });
 }

@@ -1,6 +1,7 @@
 // What the pages ask of the console, and how a refusal is told to a person: in the agent's words, with the request id to
 // quote when asking for help.
 import { fill, h } from './elements.ts';
+import { keyHeaders } from './key.ts';
 
 /** A call that was refused. `details` name the members at fault, as `payload.times`. */
 export class Refusal extends Error {
@@ -23,7 +24,7 @@ export class Refusal extends Error {
 export async function ask<Answer>(operation: string, members: object = {}): Promise<Answer> {
   let response: Response;
   try {
-    response = await fetch(`/call/${operation}`, { method: 'POST', headers: { 'content-type': 'application/json', accept: 'application/json' }, body: JSON.stringify(members) });
+    response = await fetch(`/call/${operation}`, { method: 'POST', headers: { 'content-type': 'application/json', accept: 'application/json', ...keyHeaders() }, body: JSON.stringify(members) });
   } catch {
     throw new Refusal(0, { code: 'console_away', message: 'The console does not answer. Does `townhall console` still run?' });
   }

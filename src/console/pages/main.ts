@@ -5,6 +5,7 @@ import { openApprovals } from './approvals.ts';
 import { ask, hush, Refusal } from './ask.ts';
 import { openChat } from './chat.ts';
 import { empty, fill, fillWhenChanged, h, pill } from './elements.ts';
+import { dropKey, fetchKey } from './key.ts';
 import type { OpenPage, Page } from './page.ts';
 import { openPlugins } from './plugins.ts';
 import { openServices } from './services.ts';
@@ -98,17 +99,23 @@ async function refresh(): Promise<void> {
   }
 }
 
-// The cookie is gone or too old; only a new address helps.
+// The page has no key, or one that has expired; only a new address helps.
 function shut(): void {
   isShut = true;
+  dropKey();
   page.close?.();
   page = {};
-  fill(main, empty('This page is not let in any more', h('p', {}, 'Press Enter in the terminal in which ', h('code', {}, 'townhall console'), ' runs, and open the new address.')));
+  fill(main, empty('You are not let in', h('p', {}, 'This page needs an address with a new one-time code. Press Enter in the terminal in which ', h('code', {}, 'townhall console'), ' runs, and open the address that it shows.')));
 }
 
-addEventListener('hashchange', open);
-document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) void refresh();
-});
-open();
-void refresh();
+async function start(): Promise<void> {
+  if (!(await fetchKey())) return shut();
+  addEventListener('hashchange', open);
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden && !isShut) void refresh();
+  });
+  open();
+  await refresh();
+}
+
+void start();

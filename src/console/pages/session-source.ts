@@ -2,6 +2,7 @@
 // of the few that a browser has for one host, so a page that nobody looks at lets go of it and comes back later.
 import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
 import { ask, Refusal, tell } from './ask.ts';
+import { openEventStream, type EventStream, type ServerEvent } from './event-stream.ts';
 import { createThread, type Thread } from './thread.ts';
 
 export interface SessionSource {
@@ -20,42 +21,52 @@ const joinAgainMs = 2_000;
 /** Throws a Refusal when the session cannot be read. `changed` is called after each event. */
 export async function openSession(sessionId: string, changed: () => void): Promise<SessionSource> {
   let { session, thread } = await read(sessionId);
-  let stream: EventSource | null = null;
+  let stream: EventStream | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let isClosed = false;
 
-  function join(): void {
+  function leave(): void {
     clearTimeout(timer);
     stream?.close();
+    stream = null;
+  }
+
+  function join(): void {
+    leave();
     if (isClosed || document.hidden) return;
-    const mine = new EventSource(`/events?session=${encodeURIComponent(sessionId)}&after=${thread.seq()}`);
-    stream = mine;
-    mine.addEventListener('message', ({ data }: MessageEvent<string>) => {
-      if (thread.take(JSON.parse(data) as SessionEvent)) changed();
-      else void startOver();
-    });
-    mine.addEventListener('failed', ({ data }: MessageEvent<string>) => {
-      mine.close();
-      const { error } = JSON.parse(data) as { error: object };
-      tell(new Refusal(0, error));
-    });
-    // A browser joins again by itself, but not after it was refused.
-    mine.addEventListener('error', () => {
-      if (mine.readyState === EventSource.CLOSED && stream === mine) timer = setTimeout(join, joinAgainMs);
-    });
+    stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${thread.seq()}`, { onEvent: takeEvent, onEnd: comeBack });
+  }
+
+  function takeEvent({ name, data }: ServerEvent): void {
+    if (name === 'failed') {
+      leave();
+      tell(new Refusal(0, (JSON.parse(data) as { error: object }).error));
+    } else if (thread.take(JSON.parse(data) as SessionEvent)) changed();
+    else void startOver();
+  }
+
+  function comeBack(status: number): void {
+    stream = null;
+    // The frame of the page says that the key is no longer valid.
+    if (status !== 401) timer = setTimeout(join, joinAgainMs);
   }
 
   async function startOver(): Promise<void> {
-    stream?.close();
-    ({ session, thread } = await read(sessionId));
-    changed();
-    join();
+    leave();
+    try {
+      ({ session, thread } = await read(sessionId));
+      changed();
+      join();
+    } catch {
+      // The agent is away: try again as after a lost stream.
+      if (!isClosed) timer = setTimeout(() => void startOver(), joinAgainMs);
+    }
   }
 
   const onVisibility = (): void => {
     clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(() => stream?.close(), letGoMs);
-    else if (stream?.readyState === EventSource.CLOSED || stream === null) join();
+    if (document.hidden) timer = setTimeout(leave, letGoMs);
+    else if (stream === null) join();
   };
   document.addEventListener('visibilitychange', onVisibility);
   join();
@@ -65,9 +76,8 @@ export async function openSession(sessionId: string, changed: () => void): Promi
     rejoin: join,
     close() {
       isClosed = true;
-      clearTimeout(timer);
       document.removeEventListener('visibilitychange', onVisibility);
-      stream?.close();
+      leave();
     },
   };
 }

@@ -1,0 +1,50 @@
+// The key of this browser: fetched once with the code in the address, then sent with every call. It lies in localStorage,
+// which belongs to the exact address with its port, unlike a cookie, so that no other server of this machine receives it.
+const storageName = 'townhall-console-key';
+
+let key = readStorage();
+
+/** Exchanges the code in the address, if there is one, for a key. Resolves to whether the page has a key. */
+export async function fetchKey(): Promise<boolean> {
+  const code = location.pathname === '/open' ? new URLSearchParams(location.search).get('code') : null;
+  if (location.pathname !== '/') history.replaceState(null, '', `/${location.hash}`);
+  if (code === null) return key !== null;
+  try {
+    const response = await fetch('/open', { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ code }), signal: AbortSignal.timeout(10_000) });
+    // A spent code of a browser that has a key already comes from its history.
+    if (response.ok) writeStorage(((await response.json()) as { key: string }).key);
+  } catch {
+    // The console is gone; the first overview says so.
+  }
+  return key !== null;
+}
+
+/** The headers that admit a call. */
+export function keyHeaders(): Record<string, string> {
+  return key === null ? {} : { authorization: `Bearer ${key}` };
+}
+
+/** Removes a key that the console refuses. */
+export function dropKey(): void {
+  // Another tab may have fetched a new one meanwhile.
+  if (key !== null && readStorage() === key) localStorage.removeItem(storageName);
+  key = null;
+}
+
+// A browser may forbid storage; the key then lasts until the page is reloaded.
+function readStorage(): string | null {
+  try {
+    return localStorage.getItem(storageName);
+  } catch {
+    return null;
+  }
+}
+
+function writeStorage(value: string): void {
+  key = value;
+  try {
+    localStorage.setItem(storageName, value);
+  } catch {
+    // See readStorage.
+  }
+}

@@ -1,0 +1,77 @@
+// A console in a real Chromium, for an agent whose model says what the test wrote.
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { startAgent, type AgentOptions, type TestAgent } from './agent.ts';
+import { startConsole, type TestConsole } from './console.ts';
+import { testDatabase } from './databases.ts';
+import { scriptedGateway, type ScriptedGateway } from './scripted-gateway.ts';
+
+const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
+
+/** False skips the suite, with a warning. */
+export const hasChromium = existsSync(executablePath);
+if (!hasChromium) console.warn(`SKIPPED: there is no Chromium at ${executablePath}; the console was not driven.`);
+
+export interface ConsoleBrowser {
+  gateway: ScriptedGateway;
+  agent: TestAgent;
+  served: TestConsole;
+  browser: Browser;
+  /** Errors of the pages, and requests to other origins. */
+  mistakes: string[];
+  /** A page of a fresh browser profile, let in with a code of its own. */
+  open(hash?: string, viewport?: { width: number; height: number }): Promise<Page>;
+  close(): Promise<void>;
+}
+
+export const launchChromium = (): Promise<Browser> => chromium.launch({ executablePath, args: ['--no-sandbox'] });
+
+export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): Promise<ConsoleBrowser> {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-console-'));
+  const gateway = await scriptedGateway();
+  const database = await testDatabase();
+  const agent = await startAgent({ gatewayUrl: gateway.url, model: 'local/guide', dataDir: folder, database: database.database, ...options, settings: { drainMs: 0, ...options.settings } });
+  const served = await startConsole(agent);
+  const browser = await launchChromium();
+  const mistakes: string[] = [];
+  return {
+    gateway,
+    agent,
+    served,
+    browser,
+    mistakes,
+    async open(hash = '', viewport = { width: 1180, height: 780 }) {
+      const page = await openConsolePage(await browser.newContext({ viewport }), served, mistakes);
+      if (hash !== '') await page.goto(`${served.url}/${hash}`);
+      return page;
+    },
+    async close() {
+      await browser.close();
+      await served.close();
+      await agent.close();
+      await database.close();
+      await gateway.close();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Opens a one-time address in the profile and waits for the frame of the console. */
+export async function openConsolePage(context: BrowserContext, served: TestConsole, mistakes: string[] = []): Promise<Page> {
+  const page = await context.newPage();
+  page.setDefaultTimeout(60_000);
+  page.on('pageerror', (error) => mistakes.push(String(error)));
+  page.on('console', (message) => {
+    // A refused call is shown by the page; the browser notes it as well.
+    if (message.type() === 'error' && !message.text().includes('Failed to load resource')) mistakes.push(message.text());
+  });
+  page.on('request', (request) => {
+    if (!request.url().startsWith(served.url)) mistakes.push(`requested ${request.url()}`);
+  });
+  await page.goto(served.console.invite());
+  await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Sessions' }).waitFor();
+  return page;
+}
