@@ -478,9 +478,14 @@ function endingOf(mediaType: string, fileName: string): string {
 }
 
 function fromBase64(text: string, param: string): Uint8Array {
-  // Node reads past whatever is no base64; what a caller did not mean to send should not be sent on.
-  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text) || text.length % 4 === 1) {
+  const content = Buffer.from(text, 'base64');
+  // Node skips what is not base64, so the result is then shorter than the text says. It reads base64url too. An
+  // expression over 34 MB of text would hold the event loop for a third of a second.
+  const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0;
+  const digits = text.length - padding;
+  const isWhole = content.byteLength === Math.floor((digits * 3) / 4) && digits % 4 !== 1 && text.length % 4 !== 1;
+  if (!isWhole || text.includes('-') || text.includes('_')) {
     throw new Problem('bad_request', 'invalid_request', `The member ${param} is not base64.`, { param, details: [{ path: param, message: 'is not base64' }] });
   }
-  return new Uint8Array(Buffer.from(text, 'base64'));
+  return new Uint8Array(content);
 }

@@ -16,6 +16,10 @@ export function audioSeconds(bytes: Uint8Array): number | null {
 
 const longestSeconds = 7 * 24 * 3600;
 
+// Chunks, boxes and elements that are passed over on the way to one header. Real files have dozens; a file of 25 MiB
+// could have ten million empty ones, and walking them would hold the event loop for seconds.
+const maximumParts = 100_000;
+
 function read(buffer: Buffer): number | null {
   const magic = buffer.toString('latin1', 0, 4);
   if (magic === 'RIFF' && buffer.toString('latin1', 8, 12) === 'WAVE') return wavSeconds(buffer);
@@ -26,13 +30,20 @@ function read(buffer: Buffer): number | null {
   return mp3Seconds(buffer);
 }
 
+const chunkNames = { fmt: fourLetters('fmt '), data: fourLetters('data') };
+
+/** A name of four letters as the number that stands for it in a file: comparing texts would take ten times as long. */
+function fourLetters(name: string): number {
+  return Buffer.from(name, 'latin1').readUInt32BE(0);
+}
+
 function wavSeconds(buffer: Buffer): number | null {
   let bytesPerSecond = 0;
-  for (let at = 12; at + 8 <= buffer.length; ) {
-    const name = buffer.toString('latin1', at, at + 4);
+  for (let at = 12, parts = 0; at + 8 <= buffer.length && parts < maximumParts; parts += 1) {
+    const name = buffer.readUInt32BE(at);
     const length = buffer.readUInt32LE(at + 4);
-    if (name === 'fmt ') bytesPerSecond = buffer.readUInt32LE(at + 16);
-    if (name === 'data') {
+    if (name === chunkNames.fmt) bytesPerSecond = buffer.readUInt32LE(at + 16);
+    if (name === chunkNames.data) {
       // Recorders that cannot seek back leave a length that is no length.
       const held = Math.min(length, buffer.length - at - 8);
       return bytesPerSecond > 0 ? held / bytesPerSecond : null;
@@ -77,14 +88,15 @@ export function movieSeconds(buffer: Buffer): number | null {
   return scale > 0 && length > 0 ? length / scale : null;
 }
 
-/** The content of the first box of that name between two places. */
+/** The content of the first box of that name between two places; null when it lies behind too many others. */
 export function findBox(buffer: Buffer, from: number, to: number, name: string): { from: number; to: number } | null {
-  for (let at = from; at + 8 <= to; ) {
+  const wanted = fourLetters(name);
+  for (let at = from, parts = 0; at + 8 <= to && parts < maximumParts; parts += 1) {
     const short = buffer.readUInt32BE(at);
     const head = short === 1 ? 16 : 8;
     const length = short === 1 ? Number(buffer.readBigUInt64BE(at + 8)) : short === 0 ? to - at : short;
     if (length < head) return null;
-    if (buffer.toString('latin1', at + 4, at + 8) === name) return { from: at + head, to: Math.min(at + length, to) };
+    if (buffer.readUInt32BE(at + 4) === wanted) return { from: at + head, to: Math.min(at + length, to) };
     at += length;
   }
   return null;
@@ -105,7 +117,7 @@ function webmSeconds(buffer: Buffer): number | null {
 }
 
 function findElement(buffer: Buffer, from: number, to: number, wanted: number): { from: number; to: number } | null {
-  for (let at = from; at < to; ) {
+  for (let at = from, parts = 0; at < to && parts < maximumParts; parts += 1) {
     const idLength = Math.clz32(buffer.readUInt8(at)) - 23;
     if (idLength > 4) return null;
     const id = buffer.readUIntBE(at, idLength);
@@ -137,18 +149,15 @@ const sampleRates = [44_100, 48_000, 32_000];
 interface Frame {
   bytes: number;
   seconds: number;
-  bitsPerSecond: number;
-  samples: number;
-  sampleRate: number;
   isMpeg1: boolean;
-  isMono: boolean;
 }
 
 function mp3Seconds(buffer: Buffer): number | null {
   const start = buffer.toString('latin1', 0, 3) === 'ID3' ? 10 + syncSafe(buffer, 6) : 0;
   const frame = frameAt(buffer, start);
   if (frame === null) return null;
-  const counted = taggedFrames(buffer, start, frame);
+  const isMono = ((buffer.readUInt32BE(start) >>> 6) & 3) === 3;
+  const counted = taggedFrames(buffer, start, { isMpeg1: frame.isMpeg1, isMono });
   if (counted !== null) return counted * frame.seconds;
   // Without a tag the frames are walked, which is exact for a variable rate too.
   let seconds = 0;
@@ -164,13 +173,28 @@ function syncSafe(buffer: Buffer, at: number): number {
   return [0, 1, 2, 3].reduce((sum, index) => sum * 128 + (buffer.readUInt8(at + index) & 0x7f), 0);
 }
 
+// What the twelve bits of a header from the version to the padding say. There are a million frames in a long file, so
+// each of the 4,096 headers is decoded once.
+const frames: (Frame | null | undefined)[] = Array.from({ length: 4_096 });
+
 function frameAt(buffer: Buffer, at: number): Frame | null {
   if (at + 4 > buffer.length) return null;
   const head = buffer.readUInt32BE(at);
+  if (head >>> 21 !== 0x7ff) return null;
+  const bits = (head >>> 9) & 0xfff;
+  let frame = frames[bits];
+  if (frame === undefined) {
+    frame = decodeFrame(head);
+    frames[bits] = frame;
+  }
+  return frame;
+}
+
+function decodeFrame(head: number): Frame | null {
   const version = (head >>> 19) & 3;
   const layer = 4 - ((head >>> 17) & 3);
   const rate = sampleRates[(head >>> 10) & 3];
-  if (head >>> 21 !== 0x7ff || version === 1 || layer === 4 || rate === undefined) return null;
+  if (version === 1 || layer === 4 || rate === undefined) return null;
   const isMpeg1 = version === 3;
   const bitsPerSecond = (bitRates[isMpeg1 ? 'v1' : 'v2'][layer - 1]?.[(head >>> 12) & 15] ?? 0) * 1000;
   if (bitsPerSecond === 0) return null;
@@ -178,11 +202,11 @@ function frameAt(buffer: Buffer, at: number): Frame | null {
   const samples = layer === 1 ? 384 : layer === 3 && !isMpeg1 ? 576 : 1152;
   const slot = layer === 1 ? 4 : 1;
   const bytes = (Math.floor((samples / 8 / slot) * (bitsPerSecond / sampleRate)) + ((head >>> 9) & 1)) * slot;
-  return { bytes, seconds: samples / sampleRate, bitsPerSecond, samples, sampleRate, isMpeg1, isMono: ((head >>> 6) & 3) === 3 };
+  return { bytes, seconds: samples / sampleRate, isMpeg1 };
 }
 
 // The encoder's own count, in the first frame in place of sound.
-function taggedFrames(buffer: Buffer, start: number, { isMpeg1, isMono }: Frame): number | null {
+function taggedFrames(buffer: Buffer, start: number, { isMpeg1, isMono }: { isMpeg1: boolean; isMono: boolean }): number | null {
   const at = start + 4 + (isMpeg1 ? (isMono ? 17 : 32) : isMono ? 9 : 17);
   const tag = buffer.toString('latin1', at, at + 4);
   if ((tag === 'Xing' || tag === 'Info') && (buffer.readUInt32BE(at + 4) & 1) === 1) return buffer.readUInt32BE(at + 8);

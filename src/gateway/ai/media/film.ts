@@ -87,8 +87,11 @@ function filmOf(movie: Buffer): Measured | null {
   }
 }
 
+// Films have a few; an index could have a million empty ones.
+const maximumTracks = 1_000;
+
 function pictureSize(movie: Buffer): { width: number; height: number } | null {
-  for (let from = 0; ; ) {
+  for (let from = 0, tracks = 0; tracks < maximumTracks; tracks += 1) {
     const track = findBox(movie, from, movie.length, 'trak');
     if (track === null) return null;
     from = track.to;
@@ -97,4 +100,5 @@ function pictureSize(movie: Buffer): { width: number; height: number } | null {
     const [width, height] = header ? [movie.readUInt16BE(header.to - 8), movie.readUInt16BE(header.to - 4)] : [0, 0];
     if (width > 0 && height > 0) return { width, height };
   }
+  return null;
 }

@@ -30,9 +30,12 @@ function uint24(view: DataView, at: number): number {
   return view.getUint16(at, true) + view.getUint8(at + 2) * 0x10000;
 }
 
-// The size stands in the frame header, behind segments of any number.
+// Segments and fill bytes before the frame header. A picture of 30 MiB with full segments has 500.
+const maximumSegments = 10_000;
+
+// The size stands in the frame header, behind other segments.
 function jpeg(view: DataView): ReturnType<typeof sized> {
-  for (let at = 2; at + 9 < view.byteLength; ) {
+  for (let at = 2, segments = 0; at + 9 < view.byteLength && segments < maximumSegments; segments += 1) {
     if (view.getUint8(at) !== 0xff) return null;
     const marker = view.getUint8(at + 1);
     if (marker === 0xff) {
