@@ -297,6 +297,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     log,
   });
   upstreamWatch.showBreakers(() => aiService.breakers());
+  upstreamWatch.showUsageAlarms(() => aiService.usageAlarms());
   const slices = [envService, cityService, bureauService, accountService, aiService, adminService, creditsService, usageService, paymentsService];
   const hasOwnJobs = [...known.values()].some(({ jobs: own }) => own.size > 0);
   const resources = openResources({

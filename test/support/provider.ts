@@ -419,6 +419,22 @@ const scripts: Record<string, Script> = {
   'usage-nonsense': withUsage({ prompt_tokens: 'NaN', completion_tokens: 1.5, total_tokens: null }),
   // Ten times what was allowed.
   'usage-tenfold': withUsage({ prompt_tokens: 10, completion_tokens: 10_000, total_tokens: 10_010 }),
+  // usage-late?ms=300&in=30000: a complete answer, and after so many milliseconds what was used.
+  'usage-late': streamed(async (scene) => {
+    if (!(await deltas(scene))) return;
+    scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
+    await scene.sleep(Number(scene.knobs.get('ms') ?? 300));
+    if (scene.response.destroyed) return;
+    const input = Number(scene.knobs.get('in') ?? 10);
+    scene.response.write(`data: ${usageChunk(scene, { prompt_tokens: input, completion_tokens: scene.call.tokens, total_tokens: input + scene.call.tokens })}\n\n`);
+    end(scene, 'data: [DONE]\n\n');
+  }, wholeAnswer),
+  // letters?count=256: an answer of so many letters, a letter a chunk, without usage.
+  letters: streamed((scene) => {
+    for (let index = 0; index < Number(scene.knobs.get('count') ?? 256); index += 1) scene.response.write(`data: ${chunk(scene, { content: 'x' })}\n\n`);
+    scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
+    end(scene, 'data: [DONE]\n\n');
+  }, wholeAnswer),
   // Says what was used, and then breaks off.
   'usage-then-cut': streamed(async (scene) => {
     await deltas(scene);

@@ -24,6 +24,7 @@ import { type Demand, requirePrice } from './metering/bound.ts';
 import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { createMetering, type Meter } from './metering/meter.ts';
 import { meterAnswer, meteredParts } from './metering/metered-parts.ts';
+import type { UsageAlarmCounts } from './metering/usage-alarms.ts';
 import { sentLimit } from './wires/passthrough.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
 import type { Links } from './media/links.ts';
@@ -69,6 +70,8 @@ export interface AiNeeds {
   hide?: (text: string) => string;
   /** Follows each call of a model. */
   watch?: WatchAttempt;
+  /** How many calls with a usage that cannot be stop the paid calls of a user for an hour; 3 by default. */
+  alarmsToStop?: number | undefined;
   /** The header by which a provider joins the trace of a call. */
   traceparent?: () => string | undefined;
   /** Who holds and charges the credits of a call. */
@@ -84,6 +87,8 @@ export interface AiService extends Service<'ai'> {
   checkProviders(): Promise<ProviderCheck[]>;
   /** Resolves when every call so far is charged. */
   settled(): Promise<void>;
+  /** How many calls had a usage that cannot be, and how many users' paid calls are stopped for it. */
+  usageAlarms(): UsageAlarmCounts;
   /** Which models are held off after too many failures. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
 }
@@ -98,7 +103,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
   const foreign = createForeignCalls({ providers, clock, heartbeatMs });
   const attempts = createAttempts({ clock, watch: needs.watch, ...needs.resilience });
-  const metering = createMetering({ ledger: needs.ledger, clock });
+  const metering = createMetering({ ledger: needs.ledger, clock, alarmsToStop: needs.alarmsToStop });
 
   const media = mediaHandlers({ catalog, attempts, metering, clock, providers, jobs: needs.jobs, links: needs.links, local: local.media, answerMs: timeouts.answerMs, videoLimits: { ...defaultVideoLimits, ...needs.videoLimits } });
 
@@ -118,7 +123,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
   /** One model of the hub, and the call as it is made to it: with a limit that is paid for, where it has none. */
   function asked(model: CatalogModel, { hub, meter, ...terms }: Asked) {
-    const runs = providers.languageModel(model, { ...terms, limitSent: (tokens) => meter.limitSent(model, tokens) });
+    const runs = providers.languageModel(model, { ...terms, limitSent: (tokens) => meter.limitSent(model, tokens), completed: () => meter.completed() });
     return { runs, call: { ...hub, reasoningEffort: terms.effort, maxOutputTokens: hub.maxOutputTokens ?? meter.limit(model), signal: meter.signal } };
   }
 
@@ -255,6 +260,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       return catalog.requirements();
     },
     breakers: () => attempts.breakers(),
+    usageAlarms: () => metering.alarms(),
     checkProviders: () => checkProviders({ env, models: () => catalog.all(), providers, foreign, clock }),
     async close() {
       catalog.close();

@@ -184,6 +184,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       requireFit(catalog.chain(viewOf(identity), body.model, 'image'), (model) => {
         requirePrice(model, ratesOf.image);
         checkImage(model, imageCall(body));
+        if (model.rates !== null) metering.requirePayer(identity);
       });
       return accept('image', call, body);
     },
@@ -201,6 +202,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       requireFit(catalog.chain(viewOf(identity), body.model, 'video'), (model) => {
         requirePrice(model, ratesOf.video);
         checkVideo(model, videoCall(body));
+        if (model.rates !== null) metering.requirePayer(identity);
       });
       return accept('video', call, body);
     },
@@ -263,8 +265,13 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       }));
       const { text, segments, language, durationSeconds } = ran.answer;
       const isTold = durationSeconds !== null && durationSeconds <= most * beyondBelief + 60;
-      if (durationSeconds !== null && !isTold) call.log.error({ alarm: 'unbelievable_usage', model: ran.model.id, durationSeconds, most }, 'a provider told a duration that cannot be');
-      meter.uses({ audioSecond: isTold ? durationSeconds : (held ?? audio.content.byteLength / usualBytesPerSecond) }, { estimated: !isTold && held === null });
+      const isAbsurd = durationSeconds !== null && !isTold;
+      if (isAbsurd) {
+        call.log.error({ alarm: 'unbelievable_usage', model: ran.model.id, durationSeconds, most }, 'a provider told a duration that cannot be; what was held is charged');
+        if (durationSeconds > 0) meter.reportAlarm();
+      }
+      const ownSeconds = isAbsurd ? most : (held ?? audio.content.byteLength / usualBytesPerSecond);
+      meter.uses({ audioSecond: isTold ? durationSeconds : ownSeconds }, { estimated: !isTold && (isAbsurd || held === null) });
       const heard = { text, segments: segments.map((segment) => ({ text: segment.text, start_second: segment.startSecond, end_second: segment.endSecond })), language, duration_seconds: isTold ? durationSeconds : held };
       const credits = await meter.settle('completed', kept(call, heard));
       return { status: 200, body: heard, headers: { ...ranHeaders(ran), ...creditsHeader(credits) } };

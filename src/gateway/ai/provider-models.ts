@@ -17,6 +17,8 @@ export interface CallTerms {
   firstMs?: number | undefined;
   /** Told what output limit really goes out, where a package may raise it; resolves to the one that may. */
   limitSent?: ((tokens: number) => Promise<number>) | undefined;
+  /** Called when the answer, or a part of it, is complete and its usage may follow. */
+  completed?: (() => void) | undefined;
 }
 
 export interface ProviderModels {
@@ -40,7 +42,7 @@ export function baseUrlKey(providerId: string): string {
 export function createProviderModels({ env, upstream, timeouts, local }: ProviderModelsNeeds): ProviderModels {
   const made: MadeModels = new WeakMap();
 
-  function access(model: CatalogModel, { effort, firstMs, limitSent }: CallTerms): ModelAccess {
+  function access(model: CatalogModel, { effort, firstMs, limitSent, completed }: CallTerms): ModelAccess {
     const { id, api_key_env: key, base_url: declared = '' } = model.by;
     const moved = env.get(baseUrlKey(id));
     const idleMs = model.idle_timeout_s === undefined ? timeouts.idleMs : model.idle_timeout_s * 1000;
@@ -52,6 +54,7 @@ export function createProviderModels({ env, upstream, timeouts, local }: Provide
       idleMs: isRaised(model, effort) ? Math.max(idleMs, timeouts.answerMs) : idleMs,
       firstMs,
       limitSent,
+      completed,
       made,
     };
   }

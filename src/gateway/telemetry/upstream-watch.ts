@@ -23,6 +23,8 @@ export interface UpstreamWatch {
   note(fields: CallNote): void;
   /** Shows which breakers hold calls off. */
   showBreakers(states: () => readonly { model: string; provider: string; isOpen: boolean }[]): void;
+  /** Shows how many calls had a usage that cannot be, and how many users' paid calls are stopped for it. */
+  showUsageAlarms(counts: () => { alarms: number; stoppedUsers: number }): void;
 }
 
 // More than any catalog has; a models file may be rewritten for months while the server runs.
@@ -116,6 +118,10 @@ export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry
         span.end();
         throw thrown;
       }
+    },
+    showUsageAlarms(counts) {
+      metrics.gauge('townhall_usage_alarms', 'Calls of users since the start for which a provider claimed a usage far above what was possible.', () => counts().alarms);
+      metrics.gauge('townhall_stopped_payers', 'Users whose paid calls are stopped after repeated usage alarms.', () => counts().stoppedUsers);
     },
     showBreakers(states) {
       metrics.gauge(

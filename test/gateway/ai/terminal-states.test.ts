@@ -9,6 +9,8 @@ const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 const rates = { input: 1_000_000, output: 2_000_000 };
 
+const escapedText = `data: {"choices":[{"index":0,"delta":{"content":"${'\\u4e16'.repeat(20)}${'\\ud83c\\udf0d'.repeat(10)}${'\\n\\u0041'.repeat(5)}\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n`;
+
 let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
@@ -34,6 +36,13 @@ beforeAll(async () => {
         entry('nonsense', 'usage-nonsense'),
         entry('absurd', 'usage-absurd'),
         entry('tenfold', 'usage-tenfold'),
+        entry('letters', 'letters?count=256'),
+        // Twenty characters of three bytes, ten of four, ten of one and five of two: 120 bytes.
+        entry('escaped', `verbatim?${new URLSearchParams({ sse: escapedText })}`),
+        entry('flood', 'letters?count=20000'),
+        entry('late', 'usage-late?ms=1200&in=1000'),
+        entry('later', 'usage-late?ms=600000&in=30000'),
+        entry('slow-late', 'usage-late?chunks=10&gap=30&ms=10&in=30000'),
         entry('flaky', 'flaky?fails=2&code=503'),
         entry('limited', 'flaky?fails=1&code=429&retry_after=0'),
         entry('to-dear', 'status?code=500', { fallbacks: ['acme/dear'] }),
@@ -152,9 +161,10 @@ describe('client gone', () => {
     const { charged: credits, facts } = await leaving(path, body, () => (provider.calls[0]?.tokens ?? 0) >= 20);
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
+    // A piece has five to seven bytes, and four count for a token.
     const produced = provider.lastCall().tokens;
     expect(facts.tokens.output).toBeGreaterThanOrEqual(15);
-    expect(facts.tokens.output).toBeLessThanOrEqual(produced);
+    expect(facts.tokens.output).toBeLessThanOrEqual((produced * 7) / 4);
     expect(credits).toBe(BigInt(facts.tokens.input + 2 * facts.tokens.output));
   });
 
@@ -163,7 +173,46 @@ describe('client gone', () => {
     // The usage follows the last piece in a packet of its own.
     expect(facts).toMatchObject({ outcome: 'client_closed' });
     if (!facts.estimated) expect(credits).toBe(20n);
-    else expect(facts.tokens.output).toBeLessThanOrEqual(5);
+    else expect(facts.tokens.output).toBeLessThanOrEqual(7);
+  });
+
+  const pictures = Array.from({ length: 20 }, () => 'iVBORw0KGgo=');
+  const shown = [{ role: 'user', content: pictures.map((data) => ({ type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } })) }];
+  const prompted = [{ role: 'user', content: pictures.map((data) => ({ type: 'file', mediaType: 'image/png', data })) }];
+
+  test.each<[string, string, object]>([
+    ['chat completions', '/v1/ai/chat/completions', { model: 'acme/late', messages, stream: true }],
+    ['stream', '/v1/ai/stream', { model: 'acme/late', prompt }],
+  ])('between a complete answer and its usage: that usage: %s', async (_wire, path, body) => {
+    let lastPieceMs = Number.POSITIVE_INFINITY;
+    const { facts, charged: credits } = await leaving(path, body, () => {
+      if (world.ledger.checkpoints.length >= 5) lastPieceMs = Math.min(lastPieceMs, performance.now());
+      // The reason of the end follows the last piece at once, and the usage much later.
+      return performance.now() - lastPieceMs > 200;
+    });
+    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: false, tokens: { input: 1_000, output: 5 } });
+    expect(credits).toBe(1_010n);
+  });
+
+  test.each<[string, string, object]>([
+    ['chat completions', '/v1/ai/chat/completions', { model: 'acme/slow-late', messages: shown, stream: true }],
+    ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: prompted }],
+  ])('midway, with pictures: the usage that comes within two seconds: %s', async (_wire, path, body) => {
+    const { facts, charged: credits } = await leaving(path, body, () => world.ledger.checkpoints.length > 0);
+    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: false, tokens: { input: 30_000, output: 10 } });
+    expect(credits).toBe(30_020n);
+  });
+
+  test.each<[string, string, object]>([
+    ['chat completions', '/v1/ai/chat/completions', { model: 'acme/never', messages: shown, stream: true }],
+    ['chat completions, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages: shown }],
+    ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: prompted }],
+  ])('with pictures, and no usage in time: our own count with the pictures: %s', async (_wire, path, body) => {
+    const { facts } = await leaving(path, body, () => true);
+    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
+    expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
+    expect(facts.tokens.input).toBeLessThan(25 * 2_048);
+    await provider.until((calls) => calls[0]?.abortedAt !== undefined);
   });
 });
 
@@ -214,7 +263,7 @@ describe('usage', () => {
     });
 
     // A text for a number is no answer to those who translate; that is a failure of the provider.
-    test.each(['acme/negative', 'acme/absurd', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])('negative, no number or absurd: our own count, never more than the hold, with an alarm: %s', async (model) => {
+    test.each(['acme/negative', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])('negative or no number: our own count, never more than the hold, with an alarm: %s', async (model) => {
       const before = alarms();
       const { charged: credits, facts, held, overrun } = await charged(call(model));
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
@@ -225,9 +274,18 @@ describe('usage', () => {
     });
   });
 
-  test('ten times the limit that was sent: no more than the hold', async () => {
+  test.each(wires)('far above what was possible: the hold, with an alarm: %s', async (_wire, call) => {
+    const before = alarms();
+    const { charged: credits, facts, held, overrun } = await charged(call('acme/absurd'));
+    expect([credits, overrun]).toEqual([held, 0n]);
+    expect(credits).toBeGreaterThan(2_000n);
+    expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
+    expect(alarms()).toBe(before + 1);
+  });
+
+  test('ten times the limit that was sent: the hold', async () => {
     const { charged: credits, held } = await charged(chat('acme/tenfold', { max_tokens: 100 }));
-    expect(credits).toBeLessThanOrEqual(held ?? 0n);
+    expect(credits).toBe(held);
   });
 
   test('a little more than was bound: what is available, the rest the house bears', async () => {
@@ -241,6 +299,34 @@ describe('usage', () => {
     const { charged: credits, facts } = await charged(world.post('/v1/ai/responses', { model: 'acme/incomplete', input: 'hi', stream: true }));
     expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
     expect(credits).toBe(18n);
+  });
+});
+
+describe('our own count', () => {
+  const beyond = () => world.logged.filter((line) => line.includes('output_beyond_limit')).length;
+
+  test.each<[string, () => Promise<Response>]>([
+    ['chat completions', () => chat('acme/letters', { stream: true })],
+    ['stream', () => stream('acme/letters')],
+  ])('takes the answer as one text, whatever its pieces are: %s', async (_wire, call) => {
+    const { facts } = await charged(call());
+    expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
+  });
+
+  test.each<[string, () => Promise<Response>]>([
+    ['chat completions', () => chat('acme/flood', { stream: true, max_tokens: 64 })],
+    ['stream', () => stream('acme/flood', { maxOutputTokens: 64 })],
+  ])('never exceeds the limit that was sent, with an alarm: %s', async (_wire, call) => {
+    const before = beyond();
+    const { charged: credits, facts, held } = await charged(call());
+    expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
+    expect(credits).toBeLessThanOrEqual(held ?? 0n);
+    expect(beyond()).toBe(before + 1);
+  });
+
+  test('takes an escaped character for what it is', async () => {
+    const { facts } = await charged(chat('acme/escaped', { stream: true }));
+    expect(facts.tokens.output).toBe(30);
   });
 });
 
@@ -364,7 +450,8 @@ describe('replica killed', () => {
   test('the price of what has come is told to the ledger with every piece', async () => {
     await charged(chat('acme/ok', { stream: true }));
     const { checkpoints } = world.ledger;
-    expect(checkpoints.at(-1)?.outputTokens).toBe(5);
+    // Five pieces of five bytes.
+    expect(checkpoints.at(-1)?.outputTokens).toBe(6);
     const credits = checkpoints.map((checkpoint) => checkpoint.credits);
     expect(credits).toEqual([...credits].sort((a, b) => Number(a - b)));
     expect(credits[0]).toBeGreaterThan(0n);

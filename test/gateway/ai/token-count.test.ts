@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { chatClaim, hubClaim, isAbsurd, messagesClaim, rerankClaim, responsesClaim, tokensOfPiece } from '../../../src/gateway/ai/metering/token-count.ts';
+import { chatClaim, hubClaim, isAbsurd, messagesClaim, rerankClaim, responsesClaim, tokensOfText } from '../../../src/gateway/ai/metering/token-count.ts';
 
 const tokens = (input: number, cachedInput: number, cacheWrite: number, output: number, reasoning: number) => ({ tokens: { input, cachedInput, cacheWrite, output, reasoning }, isFinal: true });
 
@@ -65,8 +65,8 @@ describe('what a provider says was used, by disjoint kinds', () => {
 });
 
 describe('our own count', () => {
-  test('takes a piece for a token, and a long one for one in four bytes', () => {
-    expect([0, 1, 4, 7, 8, 400].map(tokensOfPiece)).toEqual([0, 1, 1, 1, 2, 100]);
+  test('takes four bytes for a token, and counts one at least', () => {
+    expect([0, 1, 4, 7, 8, 400].map(tokensOfText)).toEqual([0, 1, 1, 1, 2, 100]);
   });
 
   test('is taken instead of what is beyond belief, not of what is more than was bound', () => {

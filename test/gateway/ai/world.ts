@@ -50,6 +50,8 @@ export interface WorldOptions {
   proxies?: AiNeeds['proxies'];
   /** Off for measurements. */
   validateResponses?: boolean;
+  /** As in AiNeeds. Without a value no alarm stops the calls of the one user. */
+  alarmsToStop?: number;
   /** The user's credits at the start. */
   balance?: bigint;
 }
@@ -77,6 +79,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     proxies: options.proxies ?? {},
     hide: redactor.hide,
     ledger,
+    alarmsToStop: options.alarmsToStop ?? Number.MAX_SAFE_INTEGER,
     jobs: idleJobs,
     links: createLinks({ keys: [Buffer.alloc(32)], baseUrl: () => '', linkSeconds: 60 }),
   }).catch(async (error: unknown) => {

@@ -12,7 +12,8 @@ import type { Attempts, Ran, Task } from '../attempts.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { affordableOutput, type Bound, boundOf, type Demand, leastOutput, longestOutput, tooDear } from './bound.ts';
 import { noTokens, priceOf, type Tokens, type Units } from './price.ts';
-import { type Claim, isAbsurd, tokensOfPiece, tokensSent } from './token-count.ts';
+import { type Claim, isAbsurd, isBeyondLimit, tokensOfRequest, tokensOfText } from './token-count.ts';
+import { createUsageAlarms, type UsageAlarmCounts, type UsageAlarms } from './usage-alarms.ts';
 
 /** What is metered. */
 export interface Metered {
@@ -30,7 +31,10 @@ export type Alongside = (tx: Tx) => Promise<void>;
 export interface Meter {
   /** Runs the call over its models, each of them paid for before it is asked; a call that fails costs nothing. */
   run<T>(attempts: Attempts, task: Omit<Task<T>, 'reserve'>): Promise<Ran<T>>;
-  /** Ends what goes on at the provider: the caller is gone, or the credits that the call began with were refused. */
+  /**
+   * Ends the request to the provider: the caller has left, or the credits that the call began with were refused. Where
+   * the provider may still send its usage, it comes up to 2 s after the caller has left.
+   */
   readonly signal: AbortSignal;
   /** The output limit to send where the caller sent none; undefined where none is needed. */
   limit(model: CatalogModel): number | undefined;
@@ -38,10 +42,16 @@ export interface Meter {
   limitSent(model: CatalogModel, tokens: number): Promise<number>;
   /** A piece of the answer has come: so many bytes of text of the kind. */
   produced(kind: 'output' | 'reasoning', bytes: number): void;
+  /** The answer, or a part of it, is complete; only the usage and the end of the stream may follow. */
+  completed(): void;
+  /** Whether the caller has left and the provider may still send its usage, so that its answer is read on. */
+  readonly awaitsUsage: boolean;
   /** The provider says what was used. A later word replaces an earlier one. */
   claims(claim: Claim | undefined): void;
   /** So much of a medium was used. */
   uses(units: Units, options?: { estimated?: boolean }): void;
+  /** Counts an alarm of the user: the provider claims a usage that cannot be. Repeated alarms stop paid calls. */
+  reportAlarm(): void;
   /** Whether the model's answer has begun to reach the caller, so that no other will be asked. */
   readonly isAccepted: boolean;
   /** What its caller pays for the call if it ends well now; nothing for an administrator's. */
@@ -52,6 +62,9 @@ export interface Meter {
 
 export interface Metering {
   open(call: Metered): Meter;
+  /** Throws a 403 for a user whose paid calls are stopped after repeated alarms. */
+  requirePayer(identity: Identity): void;
+  alarms(): UsageAlarmCounts;
   /** Resolves when every call that was opened is settled. */
   settled(): Promise<void>;
 }
@@ -59,15 +72,33 @@ export interface Metering {
 export interface MeteringNeeds {
   ledger: Pick<Ledger, 'hold' | 'isSure' | 'available' | 'record'>;
   clock: Pick<Clock, 'monotonicMs'>;
+  /** How many alarms within an hour stop the paid calls of a user; 3 by default. */
+  alarmsToStop?: number | undefined;
 }
 
 // Others spend the same credits meanwhile; whoever loses so often in a row is told that there are none.
 const mostTries = 4;
 
-export function createMetering({ ledger, clock }: MeteringNeeds): Metering {
+/** What a call has used. */
+interface Count {
+  tokens: Tokens;
+  units: Units;
+  estimated: boolean;
+  /** Whether all tokens are by our own count. */
+  isOwn: boolean;
+  /** Why the provider's usage is not taken: it is no count, or it is far above the bound. */
+  doubt: 'faulty' | 'absurd' | undefined;
+}
+
+export function createMetering({ ledger, clock, alarmsToStop }: MeteringNeeds): Metering {
   const open = new Set<Promise<unknown>>();
+  const alarms = createUsageAlarms({ clock, alarmsToStop });
   return {
-    open: (call) => openMeter(call, { ledger, clock, track: (ending) => void open.add(ending.finally(() => open.delete(ending)).catch(() => {})) }),
+    open: (call) => openMeter(call, { ledger, clock, alarms, track: (ending) => void open.add(ending.finally(() => open.delete(ending)).catch(() => {})) }),
+    requirePayer(identity) {
+      if (identity.kind === 'user') alarms.requireFew(identity.userId);
+    },
+    alarms: alarms.counts,
     async settled() {
       await Promise.allSettled(open);
     },
@@ -79,19 +110,23 @@ interface Coming {
   hold: Promise<Hold>;
   amount: bigint;
   isFree: boolean;
-  /** Ends what was begun. */
-  cut: AbortController;
   /** Why there is no hold; what goes on at the provider is over then. */
   refusal: unknown;
 }
 
+// How long an answer is read on after the caller has left, where the provider's usage may follow.
+const usageWaitMs = 2_000;
+
 interface MeterNeeds extends MeteringNeeds {
+  alarms: UsageAlarms;
   track(ending: Promise<unknown>): void;
 }
 
-function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
+function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds): Meter {
   const { identity, demand, signal, log, action } = call;
   const startedMs = clock.monotonicMs();
+  /** Ends the request to the provider. */
+  const cut = new AbortController();
   let hold: Hold | undefined;
   let coming: Coming | undefined;
   let cap = Number.MAX_SAFE_INTEGER;
@@ -100,16 +135,41 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
   let isSent = false;
   let isSentOnce = false;
   let isAccepted = false;
+  /** Bytes of text by kind. They are counted as tokens all together, so that the size of the pieces changes nothing. */
   let made: { output: number; reasoning: number; firstMs: number | null } = { output: 0, reasoning: 0, firstMs: null };
+  let isComplete = false;
   let claimed: Claim | undefined;
   let used: { units: Units; estimated: boolean } = { units: {}, estimated: false };
   let settlement: Promise<number> | undefined;
+  let usageWait: { timer: NodeJS.Timeout; end: () => void } | undefined;
+  if (signal.aborted) cut.abort(signal.reason);
   signal.addEventListener('abort', gone, { once: true });
 
   function gone(): void {
-    coming?.cut.abort(signal.reason);
+    // A call that this server ends has a Problem as its reason, and ends at once.
+    if (!mayGetUsage() || signal.reason instanceof Problem) return leave();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    track(promise);
+    usageWait = { timer: setTimeout(leave, usageWaitMs), end: resolve };
+  }
+
+  function leave(): void {
+    endUsageWait();
+    cut.abort(signal.reason);
     // Before anything is held there is nothing to end.
     if (isSent) settle('client_closed').catch((error: unknown) => log.error({ err: error }, 'a call could not be settled'));
+  }
+
+  function endUsageWait(): void {
+    clearTimeout(usageWait?.timer);
+    usageWait?.end();
+    usageWait = undefined;
+  }
+
+  // Of a complete answer the usage follows at once. Of media our own count is rough, so it is worth a short wait.
+  function mayGetUsage(): boolean {
+    if (!isSent || settlement !== undefined || demand.size === undefined || claimed === 'faulty') return false;
+    return claimed === undefined ? isComplete || demand.size.media > 0 : isComplete && !claimed.isFinal;
   }
 
   const isLimited = demand.limit !== undefined || demand.hasOutput === false || demand.size === undefined;
@@ -123,6 +183,7 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
 
   async function reserve(model: CatalogModel, chain: readonly CatalogModel[]): Promise<void> {
     if (identity.kind === 'user') {
+      if (model.rates !== null) alarms.requireFew(identity.userId);
       if (hold === undefined && coming === undefined) await held(identity, model, chain.slice(chain.indexOf(model) + 1));
       else if (boundFor(model).credits > amountHeld()) {
         await standing();
@@ -145,15 +206,14 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
       hold = await firstHold(paid, model, others);
       return;
     }
-    const begun: Coming = { hold: ledger.hold(paid, amount), amount, isFree, cut: new AbortController(), refusal: undefined };
+    const begun: Coming = { hold: ledger.hold(paid, amount), amount, isFree, refusal: undefined };
     begun.hold.catch((thrown: unknown) => {
       if (isFree) return;
       if (isInsufficient(thrown)) log.warn({ model: model.id }, 'a call was begun, and then its credits were refused: others have spent them');
       begun.refusal = thrown;
-      begun.cut.abort(thrown);
+      cut.abort(thrown);
     });
     coming = begun;
-    if (signal.aborted) begun.cut.abort(signal.reason);
   }
 
   const amountHeld = () => hold?.amount ?? coming?.amount ?? 0n;
@@ -221,9 +281,17 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
       if (!isInsufficient(thrown)) throw thrown;
       // What is held already can be enough for a shorter answer.
       const affordable = affordableOutput([model], demand, held.amount);
-      if (isLimited || !canLimit(model) || affordable < leastOutput) throw tooDear(demand, affordable, needed, held.amount, thrown);
+      if (isLimited || !canLimit(model) || affordable < leastOutput) {
+        const available = await availableWith(held);
+        throw tooDear(demand, affordableOutput([model], demand, available), needed, available, thrown);
+      }
       cap = Math.min(cap, affordable);
     }
+  }
+
+  /** What the call may cost at most: its own hold, and what is available beside it. */
+  async function availableWith(held: Hold): Promise<bigint> {
+    return held.amount + (identity.kind === 'user' ? await ledger.available(identity.userId, identity.tokenId) : 0n);
   }
 
   async function limitSent(model: CatalogModel, tokens: number): Promise<number> {
@@ -239,25 +307,38 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
       // Ours may be lowered as far as the thinking that the effort asks for leaves room for an answer.
       const thinking = tokens - expected;
       if (!isLimited && expected - thinking >= leastOutput) return expected;
-      throw tooDear({ ...demand, limit: undefined, limitMember: undefined }, -1, needed, hold.amount, thrown);
+      throw tooDear({ ...demand, limit: undefined, limitMember: undefined }, -1, needed, await availableWith(hold), thrown);
     }
     bound = { ...boundFor(model), output: tokens, credits: needed };
     return tokens;
   }
 
-  function counted(outcome: UsageOutcome): { tokens: Tokens; units: Units; estimated: boolean; isDoubted: boolean } {
-    const local = (): Tokens => ({ ...noTokens, input: demand.size === undefined ? 0 : tokensSent(demand.size), output: made.output, reasoning: made.reasoning });
-    const result = (tokens: Tokens, estimated: boolean, isDoubted = false) => ({ tokens, units: used.units, estimated: estimated || used.estimated, isDoubted });
-    if (!isSent || outcome === 'rejected') return { ...result(noTokens, false), units: {} };
-    if (demand.size === undefined) return result(noTokens, false);
-    if (claimed === undefined) return result(local(), true);
-    if (claimed === 'faulty' || (bound !== undefined && isAbsurd(claimed.tokens, { input: bound.input, output: bound.output * bound.choices }))) return result(local(), true, true);
-    if (claimed.isFinal) return result(claimed.tokens, false);
-    // What it began with is known, what it had come to is not.
-    return result({ ...claimed.tokens, output: Math.max(claimed.tokens.output, made.output), reasoning: made.reasoning }, true);
+  /** Our own count. The limit of the answer is a limit here too, so it is never above the bound of the call. */
+  function ownTokens(): Tokens {
+    const limit = outputLimit();
+    const output = Math.min(tokensOfText(made.output), limit);
+    const input = demand.size === undefined ? 0 : tokensOfRequest(demand.size, demand.repeatedBytes);
+    return { ...noTokens, input: Math.min(input, bound?.input ?? 0), output, reasoning: Math.min(tokensOfText(made.reasoning), limit - output) };
   }
 
-  function facts(outcome: UsageOutcome, { tokens, units, estimated }: ReturnType<typeof counted>): UsageFacts {
+  const outputLimit = () => (bound === undefined ? 0 : bound.output * bound.choices);
+
+  function counted(outcome: UsageOutcome): Count {
+    const result = (tokens: Tokens, estimated: boolean, more: Partial<Count> = {}): Count => ({ tokens, units: used.units, estimated: estimated || used.estimated, isOwn: false, doubt: undefined, ...more });
+    if (!isSent || outcome === 'rejected') return { ...result(noTokens, false), units: {} };
+    if (demand.size === undefined) return result(noTokens, false);
+    if (claimed === undefined) return result(ownTokens(), true, { isOwn: true });
+    if (claimed === 'faulty') return result(ownTokens(), true, { isOwn: true, doubt: 'faulty' });
+    if (bound !== undefined && isAbsurd(claimed.tokens, { input: bound.input, output: outputLimit() })) {
+      return result({ ...noTokens, input: bound.input, output: outputLimit() }, true, { doubt: 'absurd' });
+    }
+    if (claimed.isFinal) return result(claimed.tokens, false);
+    // What it began with is known, what it had come to is not.
+    const { output, reasoning } = ownTokens();
+    return result({ ...claimed.tokens, output: Math.max(claimed.tokens.output, output), reasoning }, true);
+  }
+
+  function facts(outcome: UsageOutcome, { tokens, units, estimated }: Count): UsageFacts {
     return {
       action,
       model: ran?.id ?? null,
@@ -271,22 +352,45 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
     };
   }
 
-  const priced = (count: ReturnType<typeof counted>) => (ran === undefined ? 0n : priceOf(ran, count));
+  // A usage that cannot be is charged at the bound: the request may have cost what the provider claims.
+  function priced(count: Count): bigint {
+    if (ran === undefined) return 0n;
+    if (count.doubt === 'absurd') return smaller(bound?.credits ?? 0n, amountHeld());
+    const price = priceOf(ran, count);
+    return count.isOwn ? smaller(price, amountHeld()) : price;
+  }
+
+  function raiseAlarms({ doubt, isOwn }: Count): void {
+    if (doubt !== undefined) {
+      const charged = doubt === 'absurd' ? 'the bound of the call is charged' : 'our own count is charged';
+      log.error({ alarm: 'unbelievable_usage', model: ran?.id, provider: ran?.provider, claimed, held: String(amountHeld()) }, `a provider told a usage that cannot be; ${charged}`);
+    }
+    if (doubt === 'absurd') reportAlarm();
+    const output = tokensOfText(made.output) + tokensOfText(made.reasoning);
+    if (isOwn && isBeyondLimit(output, outputLimit())) {
+      log.error({ alarm: 'output_beyond_limit', model: ran?.id, provider: ran?.provider, output, limit: outputLimit() }, 'a provider sent far more than the limit of the answer; the limit is charged');
+    }
+  }
+
+  function reportAlarm(): void {
+    if (identity.kind === 'user') alarms.report(identity.userId);
+  }
 
   function settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
     if (settlement === undefined) {
       signal.removeEventListener('abort', gone);
-      settlement = settleNow(outcome, alongside);
+      // Of an answer that was read on for its usage, the caller has heard no end.
+      settlement = settleNow(usageWait === undefined || outcome === 'rejected' ? outcome : 'client_closed', alongside);
       track(settlement);
+      endUsageWait();
+      if (signal.aborted) cut.abort(signal.reason);
     }
     return settlement;
   }
 
   async function settleNow(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
     const count = counted(outcome);
-    if (count.isDoubted) {
-      log.error({ alarm: 'unbelievable_usage', model: ran?.id, provider: ran?.provider, claimed, held: String(amountHeld()) }, 'a provider told a usage that cannot be; our own count is charged');
-    }
+    raiseAlarms(count);
     const known = facts(outcome, count);
     if (coming !== undefined && hold === undefined) {
       try {
@@ -304,15 +408,12 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
       }
       return 0;
     }
-    const price = priced(count);
-    const { charged } = await hold.settle(count.isDoubted && price > hold.amount ? hold.amount : price, known, alongside);
+    const { charged } = await hold.settle(priced(count), known, alongside);
     return Number(charged);
   }
 
   return {
-    get signal() {
-      return coming?.cut.signal ?? signal;
-    },
+    signal: cut.signal,
     limit,
     limitSent,
     get isAccepted() {
@@ -332,13 +433,19 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
       }
     },
     produced(kind, bytes) {
-      const tokens = tokensOfPiece(bytes);
-      made[kind] += tokens;
+      made[kind] += bytes;
       made.firstMs ??= clock.monotonicMs();
       if (hold === undefined || ran === undefined || hold.amount === 0n || settlement !== undefined) return;
       const count = counted('completed');
-      hold.checkpoint(priced(count), facts('client_closed', count), made.output + made.reasoning);
+      hold.checkpoint(priced(count), facts('client_closed', count), tokensOfText(made.output + made.reasoning));
     },
+    completed() {
+      isComplete = true;
+    },
+    get awaitsUsage() {
+      return usageWait !== undefined && mayGetUsage();
+    },
+    reportAlarm,
     claims(claim) {
       if (claim !== undefined) claimed = claim;
     },
@@ -347,10 +454,7 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
       used = { units: { ...used.units, ...units }, estimated: used.estimated || estimated };
     },
     price() {
-      if (hold === undefined && coming === undefined) return 0n;
-      const count = counted('completed');
-      const price = priced(count);
-      return count.isDoubted && price > amountHeld() ? amountHeld() : price;
+      return hold === undefined && coming === undefined ? 0n : priced(counted('completed'));
     },
     settle,
   };
@@ -359,6 +463,7 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
   function sending<T>(send: (firstMs: number) => Promise<T>): (firstMs: number) => Promise<T> {
     return async (firstMs) => {
       made = { output: 0, reasoning: 0, firstMs: null };
+      isComplete = false;
       claimed = undefined;
       used = { units: {}, estimated: false };
       isSent = true;
@@ -368,7 +473,8 @@ function openMeter(call: Metered, { ledger, clock, track }: MeterNeeds): Meter {
         await standing();
         return answer;
       } catch (thrown) {
-        if (!signal.aborted) isSent = false;
+        // An attempt that failed by itself has used nothing, though the caller may have left meanwhile.
+        if (!signal.aborted || !cut.signal.aborted) isSent = false;
         // What the provider's adapter makes of being cut off is not why.
         throw coming?.refusal ?? thrown;
       }
@@ -383,6 +489,10 @@ function canLimit({ by }: Pick<CatalogModel, 'by'>): boolean {
 
 function isInsufficient(thrown: unknown): boolean {
   return thrown instanceof Problem && thrown.kind === 'insufficient_credits';
+}
+
+function smaller(a: bigint, b: bigint): bigint {
+  return a < b ? a : b;
 }
 
 function larger(a: bigint, b: bigint): bigint {

@@ -7,38 +7,23 @@ import { hubClaim } from './token-count.ts';
 export async function* meteredParts(parts: AsyncIterable<StreamPart>, meter: Meter, signal: AbortSignal): AsyncGenerator<StreamPart> {
   let hasFailed = false;
   const streamed = new Set<string>();
+  // By hand, so that the parts can be read on for their usage after the reader has left.
+  const source = parts[Symbol.asyncIterator]();
   try {
-    for await (const part of parts) {
-      switch (part.type) {
-        case 'text-delta':
-          meter.produced('output', Buffer.byteLength(part.delta));
-          break;
-        case 'reasoning-delta':
-          meter.produced('reasoning', Buffer.byteLength(part.delta));
-          break;
-        case 'tool-input-start':
-          streamed.add(part.id);
-          break;
-        case 'tool-input-delta':
-          meter.produced('output', Buffer.byteLength(part.delta));
-          break;
-        case 'tool-call':
-          if (!streamed.has(part.toolCallId)) meter.produced('output', Buffer.byteLength(part.input));
-          break;
-        case 'error':
-          hasFailed = true;
-          break;
-        case 'finish': {
-          hasFailed ||= part.finishReason.unified === 'error';
-          meter.claims(hubClaim(part.usage));
-          // Whoever has heard nothing yet may still be told with a status, and pays nothing then.
-          if (hasFailed && !meter.isAccepted) break;
+    for (;;) {
+      const next = await source.next();
+      if (next.done === true) break;
+      const part = next.value;
+      countPart(part, meter, streamed);
+      if (part.type === 'error') hasFailed = true;
+      if (part.type === 'finish') {
+        hasFailed ||= part.finishReason.unified === 'error';
+        // Whoever has heard nothing yet may still be told with a status, and pays nothing then.
+        if (!hasFailed || meter.isAccepted) {
           const credits = await meter.settle(hasFailed ? 'upstream_failed' : 'completed');
           yield { ...part, providerMetadata: { ...part.providerMetadata, townhall: { credits } } };
           continue;
         }
-        default:
-          break;
       }
       yield part;
     }
@@ -47,8 +32,46 @@ export async function* meteredParts(parts: AsyncIterable<StreamPart>, meter: Met
     if (meter.isAccepted && !signal.aborted) await meter.settle('upstream_failed');
     throw thrown;
   } finally {
+    await readUsage(source, meter, streamed);
     // Only who reads no further gets here unsettled: our caller, or a format that ends with the error.
     if (meter.isAccepted) await meter.settle(hasFailed ? 'upstream_failed' : 'client_closed');
+    await source.return?.();
+  }
+}
+
+function countPart(part: StreamPart, meter: Meter, streamed: Set<string>): void {
+  switch (part.type) {
+    case 'text-delta':
+    case 'tool-input-delta':
+      meter.produced('output', Buffer.byteLength(part.delta));
+      break;
+    case 'reasoning-delta':
+      meter.produced('reasoning', Buffer.byteLength(part.delta));
+      break;
+    case 'tool-input-start':
+      streamed.add(part.id);
+      break;
+    case 'tool-call':
+      if (!streamed.has(part.toolCallId)) meter.produced('output', Buffer.byteLength(part.input));
+      break;
+    case 'finish':
+      meter.claims(hubClaim(part.usage));
+      break;
+    default:
+      break;
+  }
+}
+
+// The meter ends the request to the provider when it has waited long enough, and with it this loop.
+async function readUsage(source: AsyncIterator<StreamPart>, meter: Meter, streamed: Set<string>): Promise<void> {
+  try {
+    while (meter.awaitsUsage) {
+      const next = await source.next();
+      if (next.done === true) return;
+      countPart(next.value, meter, streamed);
+    }
+  } catch {
+    // The call is charged by what came before.
   }
 }
 

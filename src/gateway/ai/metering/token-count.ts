@@ -1,6 +1,7 @@
 // Tokens as a provider tells them and as we count them ourselves. The provider's word counts wherever it can be one;
 // our own count, flagged as an estimate, stands in where there is no word, and guards against one that cannot be true.
 import type { Usage } from '../model.ts';
+import type { Size } from './measure.ts';
 import { inputTokens, noTokens, type Tokens } from './price.ts';
 
 /** What a provider says that a call used; `faulty` where what it says cannot be a count. */
@@ -138,12 +139,17 @@ const beyondBelief = 8;
 const bytesPerToken = 4;
 const tokensPerTurn = 4;
 
-/** Our own count of a text that came in one piece: a token for each four bytes, and one at least. */
-export function tokensOfPiece(bytes: number): number {
+/** Our own count of a text: a token for each four bytes, and one at least where there is any. */
+export function tokensOfText(bytes: number): number {
   return bytes === 0 ? 0 : Math.max(1, Math.floor(bytes / bytesPerToken));
 }
 
-/** Our own count of what was sent. Media count for what they hold in bytes only; nobody can see more without looking. */
-export function tokensSent({ textBytes, turns }: { textBytes: number; turns: number }): number {
-  return Math.ceil(textBytes / bytesPerToken) + turns * tokensPerTurn;
+/** Our own count of a request: its text, and what its media usually count for. `repeatedBytes` are read again. */
+export function tokensOfRequest({ textBytes, turns, usualMediaTokens }: Pick<Size, 'textBytes' | 'turns' | 'usualMediaTokens'>, repeatedBytes = 0): number {
+  return Math.ceil((textBytes + repeatedBytes) / bytesPerToken) + turns * tokensPerTurn + usualMediaTokens;
+}
+
+/** Whether so many tokens by our own count are far beyond the limit of the answer. */
+export function isBeyondLimit(tokens: number, limit: number): boolean {
+  return tokens > Math.max(limit, 16) * beyondBelief;
 }

@@ -9,7 +9,7 @@ import type { CatalogModel } from '../catalog/catalog.ts';
 import type { FinishReason, LanguageModel, ModelCall, ProviderOptions } from '../model.ts';
 import { refuseMembers } from '../upstream/refused-members.ts';
 import { longestEvent, maxAnswerBytes, readAll, type Upstream, type UpstreamAnswer, type UpstreamRequest } from '../upstream/client.ts';
-import { type EndRule, errorIn, providerEvents } from '../upstream/events.ts';
+import { completesAnswer, type EndRule, errorIn, providerEvents } from '../upstream/events.ts';
 import { nestedFailureEdits } from '../upstream/failed-words.ts';
 import { edited, topLevelMembers } from '../upstream/json-members.ts';
 import { withFilesApart } from './tool-files.ts';
@@ -25,6 +25,7 @@ export interface ModelAccess {
   /** What is left to the first byte. */
   firstMs?: number | undefined;
   limitSent?: ((tokens: number) => Promise<number>) | undefined;
+  completed?: (() => void) | undefined;
   /** The packages' models that were made before. */
   made: MadeModels;
 }
@@ -201,7 +202,7 @@ async function transport(sending: Sending, { model, spoke, access }: { model: Ca
     answer.abort();
     throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
   }
-  return new Response(streamOf(checked(answer, spoke.endRule, longestEvent(spoke.endRule, model))) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
+  return new Response(streamOf(checked(answer, { rule: spoke.endRule, maxEventBytes: longestEvent(spoke.endRule, model), completed: access.completed })) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
 }
 
 // A package that gives a model room to think on top of its answer has asked nobody whether that is paid for.
@@ -238,8 +239,15 @@ function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array
   );
 }
 
-async function* checked({ body, clean }: UpstreamAnswer, rule: EndRule, maxEventBytes: number): AsyncGenerator<Uint8Array> {
+interface Checking {
+  rule: EndRule;
+  maxEventBytes: number;
+  completed: ModelAccess['completed'];
+}
+
+async function* checked({ body, clean }: UpstreamAnswer, { rule, maxEventBytes, completed }: Checking): AsyncGenerator<Uint8Array> {
   for await (const group of providerEvents(body, maxEventBytes, rule)) {
+    if (completed !== undefined && group.some((event) => completesAnswer(event, rule))) completed();
     yield new Uint8Array(Buffer.concat(group.map(({ bytes, data, hasFailed }) => (hasFailed === true && data.kind === 'object' ? edited(bytes, nestedFailureEdits(bytes, data.members, clean)) : bytes))));
   }
 }

@@ -157,6 +157,26 @@ function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'fail
   return text === 'message_stop' || lastResponseEvents.has(text) ? 'end' : undefined;
 }
 
+const reasonName = Buffer.from('"finish_reason"');
+const completeTypes = new Set(['content_block_stop', 'message_delta', 'response.output_text.done', 'response.output_item.done']);
+
+/** Whether the event completes an answer, or a part of it, so that the usage may follow. */
+export function completesAnswer({ bytes, data }: ProviderEvent, rule: EndRule): boolean {
+  if (data.kind !== 'object') return false;
+  if (rule === 'done') return hasFinishReason(bytes);
+  if (rule === 'gemini') return false;
+  const type = data.members.find((member) => member.name === 'type');
+  return type !== undefined && completeTypes.has(bytes.toString('latin1', type.start + 1, type.end - 1));
+}
+
+// Every chunk has the member; it is a text in the last one of a choice alone.
+function hasFinishReason(bytes: Buffer): boolean {
+  for (let at = bytes.indexOf(reasonName); at >= 0; at = bytes.indexOf(reasonName, at + 1)) {
+    if (/^\s*:\s*"/.test(bytes.toString('latin1', at + reasonName.length, at + reasonName.length + 16))) return true;
+  }
+  return false;
+}
+
 const dataName = Buffer.from('data:');
 const eventName = Buffer.from('event:');
 const doneText = Buffer.from('[DONE]');

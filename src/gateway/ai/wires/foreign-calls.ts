@@ -80,6 +80,7 @@ export function createForeignCalls({ providers, clock, heartbeatMs }: { provider
 function streamMeter(format: ForeignFormat, meter: Meter): StreamMeter {
   return {
     event: eventMeter(format, meter),
+    awaitsUsage: () => meter.awaitsUsage,
     ended: async (outcome) => void (await meter.settle(outcome)),
   };
 }

@@ -2,12 +2,12 @@
 // the text of each event where it lies, without reading the event as a whole.
 import type { ForeignFormat } from './foreign-format.ts';
 import { topLevelMembers, type Member } from '../upstream/json-members.ts';
-import type { ProviderEvent } from '../upstream/events.ts';
+import { completesAnswer, type ProviderEvent } from '../upstream/events.ts';
 import type { Meter } from '../metering/meter.ts';
 import { noTokens } from '../metering/price.ts';
 
 /** Sees each event of one stream. */
-export function eventMeter({ usageMember, usageIn, readClaim, spokenIn }: ForeignFormat, meter: Meter): (event: ProviderEvent) => void {
+export function eventMeter({ usageMember, usageIn, readClaim, spokenIn, endRule }: ForeignFormat, meter: Meter): (event: ProviderEvent) => void {
   let usage: Record<string, unknown> = {};
 
   function told(bytes: Buffer, member: Member | undefined, isFinal: boolean): void {
@@ -18,7 +18,8 @@ export function eventMeter({ usageMember, usageIn, readClaim, spokenIn }: Foreig
     meter.claims(claim === undefined || claim === 'faulty' ? claim : { ...claim, isFinal });
   }
 
-  return ({ bytes, data }) => {
+  return (event) => {
+    const { bytes, data } = event;
     if (data.kind !== 'object') return;
     for (const member of data.members) {
       if (member.name === usageMember) told(bytes, member, true);
@@ -27,6 +28,7 @@ export function eventMeter({ usageMember, usageIn, readClaim, spokenIn }: Foreig
         told(bytes, inner, usageIn.isFinal);
       } else if (spokenIn.includes(member.name)) countText(bytes, member, data.members, meter);
     }
+    if (completesAnswer(event, endRule)) meter.completed();
   };
 }
 
@@ -56,36 +58,48 @@ const spoken = /"(content|text|refusal|arguments|partial_json|reasoning_content|
 const thought = /^(?:reasoning|thinking)/;
 
 function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Member[], meter: Meter): void {
+  const said = bytes.toString('latin1', start, end);
   if (bytes[start] === quote) {
     // A bare delta; what it is a part of is said beside it.
     const type = siblings.find(({ name }) => name === 'type');
     const isThought = type !== undefined && bytes.toString('latin1', type.start, type.end).includes('reasoning');
-    meter.produced(isThought ? 'reasoning' : 'output', end - start - 2);
+    meter.produced(isThought ? 'reasoning' : 'output', readText(said, 1).bytes);
     return;
   }
   let reasoned = false;
-  const said = bytes.toString('latin1', start, end);
   spoken.lastIndex = 0;
   for (let found = spoken.exec(said); found !== null; found = spoken.exec(said)) {
-    const from = spoken.lastIndex;
-    const to = textEnd(said, from);
-    spoken.lastIndex = to + 1;
-    if (to === from) continue;
+    const text = readText(said, spoken.lastIndex);
+    spoken.lastIndex = text.end + 1;
+    if (text.bytes === 0) continue;
     const isThought = thought.test(found[1] ?? '');
     // Some send the same thought under both of its names.
     if (isThought && reasoned) continue;
     reasoned ||= isThought;
-    meter.produced(isThought ? 'reasoning' : 'output', to - from);
+    meter.produced(isThought ? 'reasoning' : 'output', text.bytes);
   }
 }
 
-function textEnd(said: string, from: number): number {
+// A text from its first character to the closing quote, and its bytes in UTF-8 without the escapes of JSON.
+function readText(said: string, from: number): { end: number; bytes: number } {
+  let bytes = 0;
   for (let at = from; at < said.length; at += 1) {
     const sign = said.charCodeAt(at);
-    if (sign === quote) return at;
-    if (sign === backslash) at += 1;
+    if (sign === quote) return { end: at, bytes };
+    bytes += 1;
+    if (sign !== backslash) continue;
+    at += 1;
+    if (said[at] !== 'u') continue;
+    bytes += bytesOfUnit(Number.parseInt(said.slice(at + 1, at + 5), 16)) - 1;
+    at += 4;
   }
-  return said.length;
+  return { end: said.length, bytes };
+}
+
+// Each half of a surrogate pair is two of the four bytes.
+function bytesOfUnit(unit: number): number {
+  if (unit < 0x80) return 1;
+  return unit < 0x800 || (unit >= 0xd800 && unit <= 0xdfff) ? 2 : 3;
 }
 
 function parsed(bytes: Buffer, { start, end }: Member): Record<string, unknown> {

@@ -82,6 +82,8 @@ export interface IncomingOptions {
 
 export interface StreamMeter {
   event(event: ProviderEvent): void;
+  /** Whether the caller has left and the usage may still come, so that the stream is read on. */
+  awaitsUsage(): boolean;
   ended(outcome: 'completed' | 'upstream_failed' | 'client_closed'): Promise<void>;
 }
 
@@ -121,6 +123,7 @@ async function* rewritten(
   { model, format, wantsUsage, heartbeatMs, errorFrame, meter, clean }: IncomingOptions & Pick<UpstreamAnswer, 'clean'>,
 ): AsyncGenerator<Uint8Array> {
   const name = JSON.stringify(model.id);
+  let coming: Promise<IteratorResult<ProviderEvent[]>> | undefined;
   try {
     let group: ProviderEvent[] = first;
     for (;;) {
@@ -132,21 +135,37 @@ async function* rewritten(
         const parts = events.flatMap((event) => ours(event, name, { format, wantsUsage, clean }) ?? []);
         if (parts.length > 0) yield editedTogether(parts);
       }
-      const coming = groups.next();
+      coming = groups.next();
       // Only here, between two events, may a comment stand.
       while ((await quietFor(coming, heartbeatMs)) === 'quiet') yield heartbeat;
       const next = await coming;
+      coming = undefined;
       if (next.done === true) return;
       group = next.value;
     }
   } catch (error) {
+    coming = undefined;
     await meter?.ended('upstream_failed');
     const frame = errorFrame(error);
     if (frame !== undefined) yield Buffer.from(frame, 'utf8');
   } finally {
+    if (meter !== undefined) await readUsage(coming, groups, meter);
     // Only who reads no further gets here unsettled.
     await meter?.ended('client_closed');
     await groups.return(undefined);
+  }
+}
+
+// The meter ends the request to the provider when it has waited long enough, and with it this loop.
+async function readUsage(coming: Promise<IteratorResult<ProviderEvent[]>> | undefined, groups: AsyncGenerator<ProviderEvent[]>, meter: StreamMeter): Promise<void> {
+  try {
+    for (let pending = coming; meter.awaitsUsage(); pending = undefined) {
+      const next = await (pending ?? groups.next());
+      if (next.done === true) return;
+      for (const event of next.value) meter.event(event);
+    }
+  } catch {
+    // The call is charged by what came before.
   }
 }
 

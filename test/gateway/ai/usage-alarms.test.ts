@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createUsageAlarms } from '../../../src/gateway/ai/metering/usage-alarms.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { adminToken, errorOf, startAi, type World } from './world.ts';
+
+describe('repeated usage alarms', () => {
+  let nowMs = 0;
+  const alarms = createUsageAlarms({ clock: { monotonicMs: () => nowMs } });
+  const report = (userId: string, atMs: number) => {
+    nowMs = atMs;
+    alarms.report(userId);
+  };
+  const minute = 60_000;
+
+  test('stop a user after three within an hour', () => {
+    report('usr_a', 0);
+    report('usr_a', 20 * minute);
+    expect(() => alarms.requireFew('usr_a')).not.toThrow();
+    report('usr_a', 40 * minute);
+    expect(() => alarms.requireFew('usr_a')).toThrow(expect.objectContaining({ code: 'paid_calls_stopped', status: 403, headers: { 'retry-after': '1200' } }));
+    expect(alarms.counts()).toEqual({ alarms: 3, stoppedUsers: 1 });
+  });
+
+  test('stop no other user', () => {
+    expect(() => alarms.requireFew('usr_b')).not.toThrow();
+  });
+
+  test('are forgotten after an hour', () => {
+    nowMs = 61 * minute;
+    expect(() => alarms.requireFew('usr_a')).not.toThrow();
+    expect(alarms.counts()).toEqual({ alarms: 3, stoppedUsers: 0 });
+  });
+
+  test('are kept for a bounded number of users', () => {
+    for (let index = 0; index < 3; index += 1) report('usr_first', nowMs);
+    for (let index = 0; index < 10_000; index += 1) report(`usr_${index}`, nowMs);
+    expect(() => alarms.requireFew('usr_first')).not.toThrow();
+  });
+});
+
+describe('a stopped user', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  const rates = { input: 1_000_000, output: 2_000_000 };
+  beforeAll(async () => {
+    provider = await startProvider();
+    world = await startAi({
+      models: provider.modelsFile({ ok: 'ok', absurd: 'usage-absurd', negative: 'usage-negative' }, {
+        provider: { output_limit_member: 'max_tokens' },
+        model: { rates, max_output_tokens: 100 },
+        models: [{ id: 'acme/free', provider: 'acme', upstream_model: 'ok', rates: null }],
+      }),
+      env: { ACME_API_KEY: 'x' },
+      alarmsToStop: 3,
+    });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  const ask = (model: string, options: Parameters<World['post']>[2] = {}) => world.post('/v1/ai/text', { model, prompt: 'hi' }, options);
+
+  test('gets 403 for paid calls, and answers of free models', async () => {
+    // A count that is none says nothing of the request.
+    for (let index = 0; index < 4; index += 1) expect((await ask('acme/negative')).status).toBe(200);
+    for (let index = 0; index < 3; index += 1) expect((await ask('acme/absurd')).status).toBe(200);
+    provider.reset();
+    const refused = await ask('acme/ok');
+    expect([refused.status, await errorOf(refused)]).toMatchObject([403, { code: 'paid_calls_stopped' }]);
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(3_500);
+    expect(provider.calls).toEqual([]);
+    expect(world.ledger.held()).toBe(0n);
+    expect((await ask('acme/free')).status).toBe(200);
+    expect((await ask('acme/ok', { token: adminToken })).status).toBe(200);
+  });
+});
