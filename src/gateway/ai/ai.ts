@@ -4,12 +4,12 @@
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { ResponseRequest, StreamRequest } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Tx } from '../../kernel/data/database.ts';
+import type { Remember } from '../../kernel/data/idempotency.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Call, Reply } from '../../kernel/contract/operation.ts';
 import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
-import type { Ledger } from '../credits/index.ts';
+import type { Alongside, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } from './attempts.ts';
@@ -188,10 +188,10 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     return answer;
   }
 
-  function meterOf(call: Ending & { identity: Identity }, action: string, demand: Demand): Meter {
-    const { requestId, identity, signal, log: callLog } = call;
+  function meterOf(call: Ending & Keyed & { identity: Identity }, action: string, demand: Demand): Meter {
+    const { requestId, identity, signal, log: callLog, remember } = call;
     if (identity.kind === 'guest') throw new Error('A guest cannot pay.');
-    return metering.open({ requestId, identity, action, signal, log: callLog, demand });
+    return metering.open({ requestId, identity, action, signal, log: callLog, demand, remember });
   }
 
   function translated(call: ChatCall, model: CatalogModel, { effort, meter }: { effort: string | undefined; meter: Meter }): (firstMs: number) => Promise<ChatReply> {
@@ -223,7 +223,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       meter,
       timing: (name, durationMs) => call.timing(name, durationMs),
       lastWords: lastWords(call),
-      ...(isKeyed(call) ? { keep: (answer: unknown) => (tx: Tx) => call.remember(tx, { status: 200, body: answer }) } : {}),
+      keep: (answer: unknown) => keptAnswer(call, answer),
     };
   }
 
@@ -351,8 +351,7 @@ interface Ending {
 
 /** A call whose answer may be kept for its repetition. */
 interface Keyed {
-  headers: { 'idempotency-key'?: string | undefined };
-  remember(tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
+  remember: Remember;
 }
 
 interface StreamCall extends Ending, Keyed {
@@ -371,8 +370,10 @@ interface Asked {
   meter: Meter;
 }
 
-function isKeyed({ headers }: Keyed): boolean {
-  return headers['idempotency-key'] !== undefined;
+/** Keeps a whole answer for a repetition of the call, with its charge. */
+function keptAnswer({ remember }: Keyed, body: unknown): Alongside | undefined {
+  const answer = remember.inSettlement({ status: 200, body });
+  return answer && { answer };
 }
 
 /** Settles a call and makes its answer, which may tell the price; the two and what a repetition is answered with are one. */
@@ -386,7 +387,7 @@ async function paidBody<T>(call: Keyed, meter: Meter, bodyAt: (credits: number) 
     await meter.settle('rejected');
     throw thrown;
   }
-  const credits = await meter.settle('completed', isKeyed(call) ? (tx) => call.remember(tx, { status: 200, body }) : undefined);
+  const credits = await meter.settle('completed', keptAnswer(call, body));
   // They differ only where the house has to bear a part.
   return { body: credits === price ? body : bodyAt(credits), credits };
 }

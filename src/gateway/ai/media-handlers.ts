@@ -14,7 +14,8 @@ import type { Job, JobKind, JobRequest, Order, Owner } from './jobs/job.ts';
 import type { MediaJobs, Work } from './jobs/jobs.ts';
 import type { Bill } from './jobs/payment.ts';
 import { requirePrice } from './metering/bound.ts';
-import type { Alongside, Meter, Metering } from './metering/meter.ts';
+import type { Alongside } from '../credits/index.ts';
+import type { Meter, Metering } from './metering/meter.ts';
 import { dearest, noTokens, priceOf, type Units } from './metering/price.ts';
 import type { Modality } from './catalog/models-file.ts';
 import { filmLines, type Rates } from './catalog/price.ts';
@@ -93,8 +94,8 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
 
   /** The meter of a call that is priced by what it makes. */
   function meterOf(call: Sounding, action: string, units: Units): Meter {
-    const { requestId, identity, signal, log } = call;
-    return metering.open({ requestId, identity, action, signal, log, demand: { units } });
+    const { requestId, identity, signal, log, remember } = call;
+    return metering.open({ requestId, identity, action, signal, log, demand: { units }, remember });
   }
 
   type Asked = Pick<Work, 'signal' | 'costs'> & { kind: JobKind; view: View; request: JobRequest };
@@ -400,7 +401,7 @@ function wantsJson(accept: string | string[] | undefined): boolean {
   return asked.includes('application/json') && !asked.includes('audio/');
 }
 
-type Sounding = Pick<Call<Operations['ai.synthesizeSpeech'], Identity>, 'requestId' | 'identity' | 'signal' | 'log' | 'remember'> & { headers: { 'idempotency-key'?: string | undefined } };
+type Sounding = Pick<Call<Operations['ai.synthesizeSpeech'], Identity>, 'requestId' | 'identity' | 'signal' | 'log' | 'remember'>;
 type Accepting = Pick<Call<Operations['ai.createImage'], Identity>, 'requestId' | 'identity' | 'remember'>;
 
 // The sound, paid for before its end. A cut sound is worth nothing; one that nobody hears to its end was made.
@@ -422,8 +423,9 @@ async function unheard(meter: Meter): Promise<void> {
   await meter.settle('upstream_failed');
 }
 
-function kept(call: Sounding, body: unknown): Alongside | undefined {
-  return call.headers['idempotency-key'] === undefined ? undefined : (tx) => call.remember(tx, { status: 200, body });
+function kept({ remember }: Sounding, body: unknown): Alongside | undefined {
+  const answer = remember.inSettlement({ status: 200, body });
+  return answer && { answer };
 }
 
 /** The rates that a kind of call can be priced by. */

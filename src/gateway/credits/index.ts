@@ -5,4 +5,4 @@ export { directoryJournal, type Journal } from './journal.ts';
 export { verifyLedger, type LedgerFault, type LedgerVerdict } from './verify.ts';
 export type { LedgerTimes } from './keeper.ts';
 export type { LedgerCounters } from './ledger.ts';
-export type { Balances, FreeCall, Hold, Ledger, PaidCall } from './ports.ts';
+export type { Alongside, Balances, FreeCall, Hold, Ledger, PaidCall } from './ports.ts';

@@ -4,7 +4,6 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { UsageFacts } from '../usage/index.ts';
 import type { Operation } from './store.ts';
 
 export type Settlement = Extract<Operation, { kind: 'settle' }>;
@@ -66,6 +65,7 @@ export function directoryJournal(directory: string): Journal {
 }
 
 function parse(text: string): Settlement {
-  const { holdId, accountId, credits, facts } = JSON.parse(text) as { holdId: string; accountId: string; credits: string; facts: UsageFacts };
-  return { kind: 'settle', holdId, accountId, credits: BigInt(credits), facts };
+  // Files of older releases have neither an answer nor the mark.
+  const { holdId, accountId, credits, facts, answer = null, isHeldOnly = true } = JSON.parse(text) as Pick<Settlement, 'holdId' | 'accountId' | 'facts'> & { credits: string } & Partial<Pick<Settlement, 'answer' | 'isHeldOnly'>>;
+  return { kind: 'settle', holdId, accountId, credits: BigInt(credits), facts, answer, isHeldOnly };
 }

@@ -7,7 +7,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { CreditsStore, Operation, Verdict } from './store.ts';
 
 /** What another slice does in the transaction of an operation. */
-export type Alongside = (tx: Tx) => Promise<void>;
+export type Work = (tx: Tx) => Promise<void>;
 
 export interface LanesNeeds {
   store: Pick<CreditsStore, 'apply' | 'tx'>;
@@ -21,14 +21,14 @@ export interface LanesNeeds {
 
 export interface Lanes {
   /** Rejects with 503 `database_unavailable` when the database is away; whether the operation was done is not known then. */
-  run(operation: Operation, alongside?: Alongside): Promise<Verdict>;
+  run(operation: Operation, work?: Work): Promise<Verdict>;
   /** Resolves once nothing is on its way. */
   settled(): Promise<void>;
 }
 
 interface Item {
   operation: Operation;
-  alongside: Alongside | undefined;
+  work: Work | undefined;
   resolve(verdict: Verdict): void;
   reject(error: unknown): void;
 }
@@ -49,10 +49,10 @@ export function createLanes({ store, clock, leaseMs, lanes: count, onReached }: 
 
   async function apply(batch: readonly Item[]): Promise<Verdict[]> {
     const operations = batch.map(({ operation }) => operation);
-    if (batch.every(({ alongside }) => alongside === undefined)) return store.apply(operations, leaseMs);
+    if (batch.every(({ work }) => work === undefined)) return store.apply(operations, leaseMs);
     return store.tx(async (tx) => {
       const verdicts = await store.apply(operations, leaseMs, tx);
-      for (const { alongside } of batch) await alongside?.(tx);
+      for (const { work } of batch) await work?.(tx);
       return verdicts;
     });
   }
@@ -87,11 +87,11 @@ export function createLanes({ store, clock, leaseMs, lanes: count, onReached }: 
   }
 
   return {
-    run(operation, alongside) {
+    run(operation, work) {
       const lane = lanes[laneOf(operation, count)] as Lane;
       if (clock.monotonicMs() < lane.pausedUntilMs) return Promise.reject(away());
       return new Promise((resolve, reject) => {
-        lane.waiting.push({ operation, alongside, resolve, reject });
+        lane.waiting.push({ operation, work, resolve, reject });
         lane.running ??= drain(lane);
       });
     },

@@ -5,9 +5,9 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { UsageFacts } from '../usage/index.ts';
-import { isAway, type Alongside, type Lanes } from './lanes.ts';
+import { isAway, type Lanes } from './lanes.ts';
 import type { Journal, Settlement } from './journal.ts';
-import type { Hold, Ledger } from './ports.ts';
+import type { Alongside, Hold, Ledger } from './ports.ts';
 import { createSpendable } from './spendable.ts';
 import type { Beat, CreditsStore, Verdict } from './store.ts';
 
@@ -73,15 +73,15 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
   let mayHaveJournaled = false;
   const counters: LedgerCounters = { overruns: 0, overrunCredits: 0n, lateSettlements: 0, recovered: 0, journaled: 0, faults: 0 };
 
-  function noteSettled(holdId: string, credits: bigint, { verdict, overrun }: Verdict): void {
+  function noteSettled(holdId: string, credits: bigint, { verdict, amount, overrun }: Verdict): void {
     if (overrun > 0n) {
       counters.overruns += 1;
       counters.overrunCredits += overrun;
-      log.error({ hold_id: holdId, credits: String(credits), overrun: String(overrun) }, 'a call cost more than was held and available; the house bears the rest');
+      log.error({ hold_id: holdId, credits: String(credits), overrun: String(overrun) }, 'a call cost more than was held and available; the operator absorbs the rest');
     }
     if (verdict === 'late') {
       counters.lateSettlements += 1;
-      log.warn({ hold_id: holdId, credits: String(credits) }, 'a settlement came after its hold was resolved; it is kept and nothing is charged');
+      log.warn({ hold_id: holdId, credits: String(credits), charged: String(amount) }, 'a settlement came after its hold was resolved; it is charged as far as credits are available');
     }
     if (verdict === 'unknown') log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
   }
@@ -106,17 +106,19 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
 
     async function settle(given: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }> {
       const credits = withinBounds(holdId, given);
-      const settlement: Settlement = { kind: 'settle', holdId, accountId, credits, facts };
+      const work = alongside !== undefined && 'work' in alongside ? alongside.work : undefined;
+      const answer = alongside !== undefined && 'answer' in alongside ? alongside.answer() : null;
+      const settlement: Settlement = { kind: 'settle', holdId, accountId, credits, facts, answer, isHeldOnly: false };
       try {
-        const verdict = await lanes.run(settlement, alongside);
+        const verdict = await lanes.run(settlement, work);
         kept.delete(holdId);
         spendable.note(payer, verdict.available);
         noteSettled(holdId, credits, verdict);
-        return { charged: verdict.verdict === 'late' ? 0n : verdict.amount };
+        return { charged: verdict.amount };
       } catch (error) {
         if (!isAway(error)) throw error;
         // The hold is kept alive until the journal was replayed, so that nobody resolves it otherwise.
-        await writeDown(settlement);
+        await writeDown({ ...settlement, isHeldOnly: work !== undefined });
         return { charged: credits < amount ? credits : amount };
       }
     }
@@ -231,7 +233,10 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
     noteRecovered(verdicts) {
       for (const { verdict, overrun } of verdicts) {
         if (verdict === 'recovered' || verdict === 'voided') counters.recovered += 1;
-        if (overrun > 0n) log.error({ overrun: String(overrun) }, 'a call cost more than was held and available; the house bears the rest');
+        if (overrun === 0n) continue;
+        counters.overruns += 1;
+        counters.overrunCredits += overrun;
+        log.error({ overrun: String(overrun) }, 'a call cost more than was held and available; the operator absorbs the rest');
       }
     },
   };

@@ -1,5 +1,6 @@
 // What other slices may do with credits: hold and settle for a call, and post to a balance.
 import type { Tx } from '../../kernel/data/database.ts';
+import type { KeyedAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
 
 /** Who pays for a call, and what it is. */
@@ -15,6 +16,13 @@ export interface PaidCall {
 
 /** A call that nobody pays for: an administrator's. */
 export type FreeCall = Omit<PaidCall, 'userId' | 'bureauId'> & { userId: null; bureauId: null };
+
+/**
+ * What is written in the transaction that charges for a call. An answer goes to the journal with the charge when the
+ * database is away. Work cannot: such a settlement is charged only while its hold is open, as another process may do the
+ * work again under a hold of its own.
+ */
+export type Alongside = { answer: () => KeyedAnswer } | { work: (tx: Tx) => Promise<void> };
 
 export interface Ledger {
   /**
@@ -48,11 +56,12 @@ export interface Hold {
    */
   checkpoint(credits: bigint, facts: Partial<UsageFacts>, outputTokens: number): void;
   /**
-   * Charges min(credits, hold + available); the house bears the rest, with an alarm. Resolves after the commit,
-   * or after the fsync of the local journal when the database is away. `alongside` runs in the same transaction.
-   * A second call has no effect and answers as the first. Nothing was produced: `settle(0n, …)`.
+   * Charges min(credits, hold + available); the operator absorbs the rest, with an alarm. Resolves after the commit,
+   * or after the fsync of the local journal when the database is away. A hold that another process has resolved
+   * meanwhile is charged what is available. A second call has no effect and answers as the first. Nothing was
+   * produced: `settle(0n, …)`.
    */
-  settle(credits: bigint, facts: UsageFacts, alongside?: (tx: Tx) => Promise<void>): Promise<{ charged: bigint }>;
+  settle(credits: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }>;
 }
 
 /** Changes of a balance that no call causes, in the transaction of what does: a payment, a grant, a new user. */

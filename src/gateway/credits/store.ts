@@ -1,6 +1,7 @@
 // The tables of the ledger, and the only file that names them. What changes a balance is a function of the
 // database (see the migrations), so that it is one statement however many rows it touches.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
+import type { KeyedAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import type { FreeCall, PaidCall } from './ports.ts';
 import type { LedgerFault, LedgerReader } from './verify.ts';
@@ -9,7 +10,7 @@ import type { LedgerFault, LedgerReader } from './verify.ts';
 export type Operation =
   | { kind: 'hold'; holdId: string; accountId: string; call: PaidCall; amount: bigint; isSent: boolean }
   | { kind: 'raise'; holdId: string; accountId: string; amount: bigint }
-  | { kind: 'settle'; holdId: string; accountId: string; credits: bigint; facts: UsageFacts }
+  | { kind: 'settle'; holdId: string; accountId: string; credits: bigint; facts: UsageFacts; answer: KeyedAnswer | null; isHeldOnly: boolean }
   | { kind: 'recover'; holdId: string; accountId: string; isForced: boolean }
   | { kind: 'record'; usageId: string; call: FreeCall; facts: UsageFacts };
 
@@ -235,7 +236,7 @@ function wireOperation(operation: Operation, op: number): object {
     case 'raise':
       return { op, kind: 'raise', hold_id: operation.holdId, account_id: operation.accountId, amount: operation.amount };
     case 'settle':
-      return { op, kind: 'settle', hold_id: operation.holdId, account_id: operation.accountId, credits: operation.credits, facts: operation.facts };
+      return { op, kind: 'settle', hold_id: operation.holdId, account_id: operation.accountId, credits: operation.credits, facts: operation.facts, answer: operation.answer, is_held_only: operation.isHeldOnly };
     case 'recover':
       return { op, kind: 'recover', hold_id: operation.holdId, account_id: operation.accountId, is_forced: operation.isForced };
     case 'record':

@@ -1,8 +1,7 @@
 // What an action charges its caller: held as the action asks for it, so that nothing is given that cannot be paid, and
 // taken once, when the answer is whole. An action that fails, or whose process dies, costs nothing.
 import type { Clock } from '../../kernel/clock.ts';
-import type { Tx } from '../../kernel/data/database.ts';
-import type { Hold, Ledger } from '../credits/index.ts';
+import type { Alongside, Hold, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
 import type { UsageFacts, UsageOutcome } from '../usage/index.ts';
 import type { ActionCall } from './definition.ts';
@@ -10,7 +9,7 @@ import type { ActionCall } from './definition.ts';
 export interface Bill {
   charge: ActionCall['charge'];
   /** Takes what was asked for; `alongside` runs in the same transaction, or not at all when there is nothing to take. */
-  settle(alongside?: (tx: Tx) => Promise<void>): Promise<void>;
+  settle(alongside?: Alongside): Promise<void>;
   /** Sets free what was held. Does nothing after a settlement. */
   drop(outcome: UsageOutcome): Promise<void>;
 }

@@ -72,7 +72,8 @@ export function services(needs: ServicesNeeds): Services {
     try {
       const output = await deadline.race(async () => action.run(given));
       const body = checkedOutput(action, output);
-      await bill.settle((tx) => request.remember(tx, { status: 200, body }));
+      const answer = request.remember.inSettlement({ status: 200, body });
+      await bill.settle(answer && { answer });
       return body;
     } catch (error) {
       const outcome = request.signal.aborted ? 'client_closed' : 'upstream_failed';

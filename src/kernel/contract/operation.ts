@@ -1,6 +1,6 @@
 // The types between the kernel and a handler: what a call brings, what a reply may be. Both follow the
 // generated `Operations` map, so a missing, unknown or wrongly typed handler does not compile.
-import type { Tx } from '../data/database.ts';
+import type { Remember } from '../data/idempotency.ts';
 import type { Log } from '../log.ts';
 
 /** The shape of one entry of a generated `Operations` map. */
@@ -50,7 +50,7 @@ export interface Call<Op extends OperationShape, Identity extends { kind: string
    * Keeps the answer for a call that is repeated with its Idempotency-Key, in the transaction that does what it
    * tells of: then no crash can come between the two. Without a key it does nothing.
    */
-  remember(tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
+  readonly remember: Remember;
 }
 
 /** What a handler knows of a call that the server cannot see. Never what a person wrote. */

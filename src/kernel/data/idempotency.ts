@@ -27,7 +27,25 @@ interface Answer {
 }
 
 /** Keeps the answer in the transaction that it tells of, so that no crash can come between the two. */
-export type Remember = (tx: Tx, answer: { status: number; body?: unknown }) => Promise<void>;
+export interface Remember {
+  (tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
+  /**
+   * For a paid call: its settlement writes the answer, after a loss of the database too. Null is a call that is charged
+   * and has no answer; it is not done again. Undefined without a key. From the call of the result on, the key belongs
+   * to the settlement.
+   */
+  inSettlement(answer: { status: number; body?: unknown } | null): (() => KeyedAnswer) | undefined;
+}
+
+/** An answer as JSON, for the SQL function `idempotency_settle` of the surface. */
+export interface KeyedAnswer {
+  /** In hexadecimal. */
+  scope: string;
+  run: string;
+  status: number | null;
+  /** JSON; null when it is not kept. */
+  body: string | null;
+}
 
 export interface Idempotency {
   /**
@@ -40,7 +58,7 @@ export interface Idempotency {
 
 export interface IdempotencyOptions {
   database: Database;
-  /** The surface's schema; it has the table `idempotency`. */
+  /** The surface's schema; it has the table `idempotency` and the function `idempotency_is_pending`. */
   schema: string;
   clock: Pick<Clock, 'monotonicMs'>;
   log: Log;
@@ -60,38 +78,39 @@ interface Row {
 const maximumBodyBytes = 64 * 1024;
 const forgetEveryMs = 60_000;
 /** For work without a key, whose answers are kept nowhere. */
-export const rememberNothing: Remember = async () => {};
+export const rememberNothing: Remember = Object.assign(async () => {}, { inSettlement: () => undefined });
 
 export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const { database, clock, log, leaseMs = 60_000, keepSeconds = 24 * 3600 } = options;
   const { sql } = database;
   const table = `${options.schema}.idempotency`;
   const now = () => sql.unsafe(`${options.schema}.townhall_now()`);
+  const isPending = () => sql.unsafe(`${options.schema}.idempotency_is_pending`);
   const background = createBackground(log);
   let forgottenAtMs = Number.NEGATIVE_INFINITY;
 
   /** Null when the key is ours now, otherwise what is known of it. */
-  async function claim(scope: Buffer, request: Buffer, run: string): Promise<Row | null> {
-    // One statement decides among any number at once; a row that is over is taken over.
+  async function claim(scope: Buffer, request: Buffer, { run, requestId }: { run: string; requestId: string }): Promise<Row | null> {
+    // One statement decides among any number at once; a row that is over is taken over, unless its call is still to be
+    // charged.
     const [ours] = await sql`
-      insert into ${sql(table)} as i (scope, request, run, state, lease_until, expires_at)
-      values (${scope}, ${request}, ${run}, 'running', ${now()} + make_interval(secs => ${leaseMs / 1_000}),
+      insert into ${sql(table)} as i (scope, request, run, request_id, state, lease_until, expires_at)
+      values (${scope}, ${request}, ${run}, ${requestId}, 'running', ${now()} + make_interval(secs => ${leaseMs / 1_000}),
         ${now()} + make_interval(secs => ${keepSeconds}))
-      on conflict (scope) do update set request = excluded.request, run = excluded.run, state = 'running', status = null,
-        body = null, lease_until = excluded.lease_until, expires_at = excluded.expires_at
-      where i.expires_at <= ${now()} or (i.state = 'running' and i.lease_until <= ${now()})
+      on conflict (scope) do update set request = excluded.request, run = excluded.run, request_id = excluded.request_id,
+        state = 'running', status = null, body = null, lease_until = excluded.lease_until, expires_at = excluded.expires_at
+      where i.expires_at <= ${now()} or (i.state = 'running' and i.lease_until <= ${now()} and not ${isPending()}(i.request_id))
       returning 1`;
     if (ours) return null;
     const [row] = await sql<Row[]>`
       select request, state, status, body, extract(epoch from lease_until - ${now()})::float8 as "leaseSeconds"
       from ${sql(table)} where scope = ${scope}`;
     // Freed between the two statements: whoever had it is done with it.
-    return row ?? claim(scope, request, run);
+    return row ?? claim(scope, request, { run, requestId });
   }
 
   async function keep(own: Tx | typeof sql, scope: Buffer, run: string, answer: { status: number; body?: unknown }, isSecret: boolean): Promise<void> {
-    const text = isSecret || answer.body === undefined ? undefined : JSON.stringify(answer.body);
-    const body = text === undefined || Buffer.byteLength(text) > maximumBodyBytes ? null : text;
+    const body = keptBody(answer.body, isSecret);
     await own`
       update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${answer.status}, body = ${body}
       where scope = ${scope} and run = ${run} and state = 'running'`;
@@ -125,7 +144,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       const scope = digest(JSON.stringify([caller, call.operationId, key]));
       const request = requestDigest(call.request);
       const run = randomUUID();
-      const known = await claim(scope, request, run);
+      const known = await claim(scope, request, { run, requestId: call.requestId });
       if (known !== null) return again(known, request);
       forgetOld();
       const renewal = setInterval(() => {
@@ -134,17 +153,29 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
           where scope = ${scope} and run = ${run} and state = 'running'`);
       }, leaseMs / 3);
       let isKept = false;
-      try {
-        const reply = await work(async (tx, answer) => {
+      let isInSettlement = false;
+      const remember: Remember = Object.assign(
+        async (tx: Tx, answer: { status: number; body?: unknown }) => {
           await keep(tx, scope, run, answer, call.isSecret);
           isKept = true;
-        });
-        if (!isKept) await settle('an answer could not be kept', () => keep(sql, scope, run, reply, call.isSecret));
+        },
+        {
+          inSettlement: (answer: { status: number; body?: unknown } | null) => () => {
+            isInSettlement = true;
+            return { scope: scope.toString('hex'), run, status: answer?.status ?? null, body: keptBody(answer?.body, call.isSecret) };
+          },
+        },
+      );
+      try {
+        const reply = await work(remember);
+        if (!isKept && !isInSettlement) await settle('an answer could not be kept', () => keep(sql, scope, run, reply, call.isSecret));
         return reply;
       } catch (error) {
         const problem = asProblem(error);
-        if (isRefusal(problem) || call.signal.aborted) await settle('a key could not be freed', () => release(scope, run));
-        else await settle('a failure could not be kept', () => keep(sql, scope, run, { status: problem.status, body: renderProblem(problem, call.requestId) }, false));
+        if (isRefusal(problem) || call.signal.aborted) {
+          // What is charged, or is yet to be, must not be done again.
+          if (!isInSettlement) await settle('a key could not be freed', () => release(scope, run));
+        } else await settle('a failure could not be kept', () => keep(sql, scope, run, { status: problem.status, body: renderProblem(problem, call.requestId) }, false));
         throw error;
       } finally {
         clearInterval(renewal);
@@ -152,6 +183,12 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     },
     close: () => background.settled(),
   };
+}
+
+/** The answer as JSON; null when it is not kept. */
+function keptBody(body: unknown, isSecret: boolean): string | null {
+  const text = isSecret || body === undefined ? undefined : JSON.stringify(body);
+  return text === undefined || Buffer.byteLength(text) > maximumBodyBytes ? null : text;
 }
 
 /** What is refused has done nothing, so it may be tried again; a failure in the midst of it may not. */

@@ -72,7 +72,7 @@ export function memoryLedger(start = rich): MemoryLedger {
         },
         settle(credits, facts, alongside) {
           settlement ??= (async () => {
-            await alongside?.(undefined as never);
+            if (alongside !== undefined && 'work' in alongside) await alongside.work(undefined as never);
             const available = balance - held;
             const charged = credits < amount + available ? credits : amount + available;
             balance -= charged;

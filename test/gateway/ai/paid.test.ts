@@ -96,6 +96,26 @@ describe('a paid call with an Idempotency-Key', () => {
     expect(provider.calls).toHaveLength(1);
   });
 
+  test.each(['acme/delayed', 'acme/slow'])('that its caller leaves is charged once, and not done again: %s', async (model) => {
+    const key = { 'idempotency-key': randomUUID() };
+    const stream = model === 'acme/slow';
+    const again = () => chat(model, { stream }, key);
+    await costOf(async () => {
+      const leaving = new AbortController();
+      const left = fetch(`${world.url}/v1/ai/chat/completions`, { method: 'POST', signal: leaving.signal, headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key }, body: JSON.stringify({ model, messages, stream }) });
+      await provider.until((calls) => calls.length === 1);
+      leaving.abort();
+      await left.then((response) => response.text()).catch(() => undefined);
+      expect((await again()).status).toBe(409);
+    });
+    const cost = await costOf(async () => {
+      const repeated = await again();
+      expect([repeated.status, await repeated.json()]).toMatchObject([409, { error: { code: 'result_not_replayable' } }]);
+    });
+    expect(cost).toBe(0);
+    expect(provider.calls).toHaveLength(1);
+  });
+
   test('answers text alike, its price too, and a stream with 409', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const text = () => post('/v1/ai/text', { model: 'acme/ok', prompt: 'hi' }, key);

@@ -3,7 +3,7 @@
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { creditsStore, directoryJournal, type Credits, type CreditsStore } from '../../../src/gateway/credits/index.ts';
+import { creditsStore, directoryJournal, type Credits, type CreditsStore, type Hold } from '../../../src/gateway/credits/index.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { callOf, facts, startLedger, stillTimes, type LedgerWorld } from './world.ts';
 
@@ -76,18 +76,6 @@ describe('a hold whose process is gone', () => {
     expect(await world.account(userId)).toEqual({ posted: 1_000n - 7n * BigInt(holds.length), held: 0n, owed: 0n });
   });
 
-  test('charges nothing more when its process was not gone after all, and keeps what it said', async () => {
-    const userId = await world.user(1_000n);
-    const one = await dead.ledger.hold(callOf(userId), 100n);
-    await expire(one.holdId);
-    await world.replica({ times: quick }).start();
-    await until(async () => (await world.account(userId)).held === 0n, 'the hold is resolved');
-    expect(await one.settle(60n, facts())).toEqual({ charged: 0n });
-    expect(await world.account(userId)).toEqual({ posted: 1_000n, held: 0n, owed: 0n });
-    expect(await world.sql`select hold_id as id, credits, facts ->> 'outcome' as outcome from gateway.credits_late_settlements`).toEqual([{ id: one.holdId, credits: 60n, outcome: 'completed' }]);
-    expect(dead.counters()).toMatchObject({ lateSettlements: 1 });
-  });
-
   test('is resolved at once where nobody else can have the database open', async () => {
     const userId = await world.user(1_000n);
     await dead.ledger.hold(callOf(userId), 100n);
@@ -104,6 +92,92 @@ describe('a hold whose process is gone', () => {
     // Many rounds of the sweeper.
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(await states()).toEqual([['held', null]]);
+  });
+});
+
+describe('a settlement after the recovery of its hold', () => {
+  /** A hold of 100 that another replica has recovered at the checkpoint. */
+  async function recovered(userId: string, { checkpoint = 0, tokenId = 'tok_test', owner = dead } = {}): Promise<Hold> {
+    const one = await owner.ledger.hold(callOf(userId, { tokenId }), 100n);
+    await world.sql`update gateway.credits_holds set checkpoint = ${checkpoint} where hold_id = ${one.holdId}`;
+    await world.replica({ isAlone: true }).start();
+    return one;
+  }
+  const lateRows = () => world.sql`select hold_id as id, credits, facts ->> 'outcome' as outcome from gateway.credits_late_settlements`;
+
+  test.each([0, 25])('is charged the whole answer once, a checkpoint of %d included', async (checkpoint) => {
+    const userId = await world.user(1_000n);
+    const one = await recovered(userId, { checkpoint });
+    expect(await usage()).toEqual([{ credits: BigInt(checkpoint), outcome: 'upstream_failed', estimated: true, output: 0n }]);
+    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
+    expect(await usage()).toEqual([{ credits: 60n, outcome: 'completed', estimated: false, output: 5n }]);
+    expect(await states()).toEqual([['settled', 60n]]);
+    expect(await lateRows()).toEqual([{ id: one.holdId, credits: 60n, outcome: 'completed' }]);
+    expect(dead.counters()).toMatchObject({ lateSettlements: 1, overruns: 0 });
+  });
+
+  test('returns what the checkpoint had charged too much', async () => {
+    const userId = await world.user(1_000n);
+    const one = await recovered(userId, { checkpoint: 80 });
+    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
+  });
+
+  test('pays a debt out of what it returns', async () => {
+    const userId = await world.user(100n);
+    const one = await recovered(userId, { checkpoint: 80 });
+    await world.place.database.tx((tx) => dead.balances.takeBack(tx, { userId, kind: 'refund', ref: 'pay_1', credits: 50n, reason: 'refunded', partial: true }));
+    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 10n });
+  });
+
+  test('takes what the account has available, the rest being counted', async () => {
+    const userId = await world.user(100n);
+    const one = await recovered(userId);
+    await dead.ledger.hold(callOf(userId), 70n);
+    expect(await one.settle(60n, facts())).toEqual({ charged: 30n });
+    expect(await world.account(userId)).toEqual({ posted: 70n, held: 70n, owed: 0n });
+    expect(dead.counters()).toMatchObject({ lateSettlements: 1, overruns: 1, overrunCredits: 30n });
+  });
+
+  test('stays within the cap of its key', async () => {
+    const userId = await world.user(1_000n);
+    await world.place.database.tx((tx) => dead.openKey(tx, { tokenId: 'tok_key', userId, cap: 120n }));
+    const one = await recovered(userId, { tokenId: 'tok_key' });
+    const other = await dead.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 80n);
+    expect(await one.settle(60n, facts())).toEqual({ charged: 40n });
+    await other.settle(80n, facts());
+    expect(await world.sql`select spent, held from gateway.credits_keys`).toEqual([{ spent: 120n, held: 0n }]);
+  });
+
+  test('is charged once out of the journal, by however many replicas', async () => {
+    const userId = await world.user(1_000n);
+    const { credits, away } = fragile();
+    const holds = await Promise.all(Array.from({ length: 10 }, () => credits.ledger.hold(callOf(userId), 50n)));
+    away.is = 'before';
+    await Promise.all(holds.map((one) => one.settle(30n, facts())));
+    await expire(holds[0]?.holdId ?? '');
+    const store = creditsStore(world.place.database);
+    expect((await store.recover({ isForced: true, limit: 200 })).every(({ verdict }) => verdict === 'recovered')).toBe(true);
+    expect(await world.account(userId)).toMatchObject({ posted: 1_000n });
+    await Promise.all(Array.from({ length: 3 }, () => world.replica().start()));
+    expect(await world.account(userId)).toEqual({ posted: 700n, held: 0n, owed: 0n });
+    expect(await readdir(world.journalPath)).toEqual([]);
+  });
+
+  test('of work that another process may do again is not charged', async () => {
+    const userId = await world.user(1_000n);
+    const { credits, away } = fragile();
+    const one = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
+    away.is = 'before';
+    await one.settle(60n, facts(), { work: async () => undefined });
+    await world.replica({ isAlone: true, journal: { ...directoryJournal(world.journalPath), list: async () => [] } }).start();
+    await world.replica().start();
+    expect(await readdir(world.journalPath)).toEqual([]);
+    expect(await world.account(userId)).toEqual({ posted: 1_000n, held: 0n, owed: 0n });
+    expect(await lateRows()).toHaveLength(1);
   });
 });
 
@@ -210,7 +284,7 @@ describe('a settlement while the database is away', () => {
   test('of another database is left alone', async () => {
     const { holdId } = await dead.ledger.hold(callOf(await world.user(10n)), 5n);
     const journal = directoryJournal(world.journalPath);
-    await journal.write({ kind: 'settle', holdId: 'hld_of_another', accountId: 'usr_x', credits: 5n, facts: facts() });
+    await journal.write({ kind: 'settle', holdId: 'hld_of_another', accountId: 'usr_x', credits: 5n, facts: facts(), answer: null, isHeldOnly: false });
     await world.replica({ times: quick }).start();
     expect(await readdir(world.journalPath)).toEqual(['hld_of_another.settlement.json']);
     expect(await world.sql`select state from gateway.credits_holds where hold_id = ${holdId}`).toEqual([{ state: 'held' }]);

@@ -2,6 +2,7 @@
 // crashes makes a balance say anything else.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Credits, Hold } from '../../../src/gateway/credits/index.ts';
+import type { Tx } from '../../../src/kernel/data/database.ts';
 import type { Problem } from '../../../src/kernel/problem.ts';
 import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
 
@@ -206,7 +207,7 @@ describe('a settlement', () => {
       { id: userId, amount: -80n },
     ]);
     expect(credits.counters()).toMatchObject({ overruns: 1, overrunCredits: 120n });
-    expect(world.logLines.some((line) => line.includes('the house bears the rest') && line.includes('"level":"error"'))).toBe(true);
+    expect(world.logLines.some((line) => line.includes('the operator absorbs the rest') && line.includes('"level":"error"'))).toBe(true);
     expect(await other.settle(20n, facts())).toEqual({ charged: 20n });
   });
 
@@ -230,13 +231,15 @@ describe('a settlement', () => {
   test('takes what goes with it into its transaction, and fails with it', async () => {
     const userId = await world.user(100n);
     const [one, other] = [await hold(userId, 10n), await hold(userId, 10n)];
-    const note = (name: string) => async (tx: Parameters<NonNullable<Parameters<Hold['settle']>[2]>>[0]) =>
+    const note = (name: string) => async (tx: Tx) =>
       void (await tx`insert into gateway.bureaus_records (bureau_id, name, server_url) values (${name}, '', '')`);
-    const fail = one.settle(5n, facts(), async (tx) => {
-      await note('undone')(tx);
-      throw new Error('cannot');
+    const fail = one.settle(5n, facts(), {
+      work: async (tx) => {
+        await note('undone')(tx);
+        throw new Error('cannot');
+      },
     });
-    const go = other.settle(7n, facts(), note('done'));
+    const go = other.settle(7n, facts(), { work: note('done') });
     await expect(fail).rejects.toThrow('cannot');
     expect(await go).toEqual({ charged: 7n });
     expect(await world.sql`select bureau_id as id from gateway.bureaus_records where name = ''`).toEqual([{ id: 'done' }]);

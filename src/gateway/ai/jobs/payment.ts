@@ -66,9 +66,11 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
         return { isEnded: false };
       }
       let isEnded = false;
-      await held.settle(bill.credits, bill.facts, async (tx) => {
-        await end(tx);
-        isEnded = true;
+      await held.settle(bill.credits, bill.facts, {
+        work: async (tx) => {
+          await end(tx);
+          isEnded = true;
+        },
       });
       // Without the database the settlement is on the disk alone, and the job's end is still to be written.
       return { isEnded };

@@ -2,10 +2,10 @@
 // while it comes, and one settlement before the caller hears the end. Which end costs what is one table, in
 // docs/guides/what-a-call-costs.md; this file is where it is kept.
 import type { Clock } from '../../../kernel/clock.ts';
-import type { Tx } from '../../../kernel/data/database.ts';
+import type { Remember } from '../../../kernel/data/idempotency.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { FreeCall, Hold, Ledger, PaidCall } from '../../credits/index.ts';
+import type { Alongside, FreeCall, Hold, Ledger, PaidCall } from '../../credits/index.ts';
 import type { Identity } from '../../identity.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
 import type { Attempts, Ran, Task } from '../attempts.ts';
@@ -23,10 +23,9 @@ export interface Metered {
   signal: AbortSignal;
   log: Log;
   demand: Demand;
+  /** Of a call with an Idempotency-Key: what is charged without an answer is not done again either. */
+  remember?: Remember;
 }
-
-/** What keeps the answer of a call with an Idempotency-Key, in the transaction that charges for it. */
-export type Alongside = (tx: Tx) => Promise<void>;
 
 export interface Meter {
   /** Runs the call over its models, each of them paid for before it is asked; a call that fails costs nothing. */
@@ -408,8 +407,14 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
       }
       return 0;
     }
-    const { charged } = await hold.settle(priced(count), known, alongside);
+    const price = priced(count);
+    const { charged } = await hold.settle(price, known, alongside ?? (price > 0n ? withoutAnswer() : undefined));
     return Number(charged);
+  }
+
+  function withoutAnswer(): Alongside | undefined {
+    const answer = call.remember?.inSettlement(null);
+    return answer && { answer };
   }
 
   return {

@@ -4,7 +4,8 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ForeignFormat } from './foreign-format.ts';
 import { eventMeter, meterWhole } from './foreign-meter.ts';
-import type { Alongside, Meter } from '../metering/meter.ts';
+import type { Alongside } from '../../credits/index.ts';
+import type { Meter } from '../metering/meter.ts';
 import { type ForeignBody, incomingAnswer, incomingStream, outgoing, type StreamMeter } from './passthrough.ts';
 import type { CallTerms, ProviderModels } from '../provider-models.ts';
 import type { UpstreamRequest } from '../upstream/client.ts';
@@ -21,8 +22,8 @@ export interface ForeignCall {
   lastWords(thrown: unknown, model: CatalogModel): Parameters<ForeignFormat['errorFrame']>[0] | undefined;
   /** Absent for a call of our own. */
   meter?: Meter;
-  /** Keeps a whole answer for a repetition of the call; absent where it is not kept. */
-  keep?: (body: unknown) => Alongside;
+  /** Keeps a whole answer for a repetition of the call; absent or undefined where it is not kept. */
+  keep?: (body: unknown) => Alongside | undefined;
 }
 
 export type ForeignReply = { status: 200; content: Uint8Array | AsyncIterable<Uint8Array>; mediaType: string; headers?: Record<string, string> };

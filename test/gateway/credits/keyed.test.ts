@@ -1,0 +1,110 @@
+// Paid calls under an Idempotency-Key whose gateway loses the database or its life: one key, one charge.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { creditsStore, type Credits, type CreditsStore } from '../../../src/gateway/credits/index.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { createIdempotency, type Idempotency, type KeyedCall, type Remember } from '../../../src/kernel/data/idempotency.ts';
+import { id } from '../../../src/kernel/ids.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
+import { silentLog } from '../../support/databases.ts';
+import { callOf, facts, startLedger, stillTimes, type LedgerWorld } from './world.ts';
+
+let world: LedgerWorld;
+let idempotency: Idempotency;
+let credits: Credits;
+let isAway: boolean;
+let userId: string;
+beforeEach(async () => {
+  world = await startLedger();
+  isAway = false;
+  const inner = creditsStore(world.place.database);
+  const store: CreditsStore = { ...inner, apply: (...input) => (isAway ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away')) : inner.apply(...input)) };
+  credits = world.replica({ store });
+  idempotency = createIdempotency({ database: world.place.database, schema: 'gateway', clock: systemClock, log: silentLog });
+  userId = await world.user(1_000n);
+});
+afterEach(async () => {
+  const { faults } = await credits.verify();
+  await idempotency.close();
+  await world.close();
+  expect(faults).toEqual([]);
+});
+
+function keyed(signal = new AbortController().signal): KeyedCall {
+  return { operationId: 'ai.generateText', caller: `user ${userId}`, key: 'key', request: { path: {}, query: {}, body: {}, rawBody: new Uint8Array() }, requestId: id('req'), isSecret: false, signal };
+}
+
+/** A call of 30 credits; `before` runs between its hold and its end. */
+function paid(call: KeyedCall, { before = async () => {}, by = credits, answer = { text: 'hi' } as unknown } = {}) {
+  return idempotency.around(call, async (remember: Remember) => {
+    const hold = await by.ledger.hold(callOf(userId, { requestId: call.requestId }), 100n);
+    await before();
+    const reply = { status: 200, body: answer };
+    const inSettlement = remember.inSettlement(reply);
+    if (inSettlement === undefined) throw new Error('A keyed call has no key.');
+    await hold.settle(30n, facts(), { answer: inSettlement });
+    return reply;
+  });
+}
+
+const loseDatabase = async () => void (isAway = true);
+const expireKeys = () => world.sql`update gateway.idempotency set lease_until = gateway.townhall_now() - interval '1 second'`;
+const replay = () => world.replica().start();
+const posted = async () => (await world.account(userId)).posted;
+const replayed = { status: 200, body: { text: 'hi' }, headers: { 'idempotent-replayed': 'true' } };
+
+describe('a key whose call lost the database at its end', () => {
+  test('is in use until the journal is settled, then answers as the first', async () => {
+    expect(await paid(keyed(), { before: loseDatabase })).toMatchObject({ body: { text: 'hi' } });
+    await expireKeys();
+    isAway = false;
+    await expect(paid(keyed())).rejects.toMatchObject({ status: 409, code: 'idempotency_key_in_use' });
+    await replay();
+    expect(await paid(keyed())).toEqual(replayed);
+    expect(await posted()).toBe(970n);
+  });
+
+  test('answers as the first when its hold was recovered before the journal came', async () => {
+    await paid(keyed(), { before: loseDatabase });
+    await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
+    await replay();
+    expect(await paid(keyed())).toEqual(replayed);
+    expect(await posted()).toBe(970n);
+  });
+
+  test('is charged for the second call alone, where that one came between', async () => {
+    await paid(keyed(), { before: loseDatabase });
+    await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
+    await expireKeys();
+    const other = world.replica();
+    expect(await paid(keyed(), { by: other, answer: 'second' })).toEqual({ status: 200, body: 'second' });
+    const third = world.replica();
+    await third.start();
+    expect(await posted()).toBe(970n);
+    expect(third.counters()).toMatchObject({ lateSettlements: 1, overrunCredits: 30n });
+    expect(await paid(keyed())).toMatchObject({ body: 'second' });
+  });
+});
+
+test('a key is free again when its process died and its hold is recovered', async () => {
+  void paid(keyed(), { before: () => new Promise(() => undefined) });
+  while ((await world.sql`select 1 from gateway.credits_holds`).length === 0) await new Promise(setImmediate);
+  await expireKeys();
+  await expect(paid(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
+  await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
+  expect(await paid(keyed())).toMatchObject({ body: { text: 'hi' } });
+  expect(await posted()).toBe(970n);
+});
+
+test('a settlement that could be written nowhere keeps its key', async () => {
+  const journal = { prepare: async () => undefined, list: async () => [], remove: async () => undefined, write: () => Promise.reject(new Error('full')) };
+  const store = creditsStore(world.place.database);
+  const by = world.replica({ journal, times: { ...stillTimes, beatEveryMs: 200 }, store: { ...store, apply: (...input) => (isAway ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away')) : store.apply(...input)) } });
+  await expect(paid(keyed(), { before: loseDatabase, by })).rejects.toMatchObject({ status: 503 });
+  await expireKeys();
+  await expect(paid(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
+  isAway = false;
+  await by.start();
+  await expect.poll(posted).toBe(970n);
+  expect(await paid(keyed())).toEqual(replayed);
+  expect(await posted()).toBe(970n);
+});
