@@ -59,6 +59,30 @@ describe('a server', () => {
   });
 });
 
+describe('a request that says that it was passed on', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await startWorld();
+  });
+  afterAll(() => world?.close());
+  const start = (headers: Record<string, string>) => world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local', bureau_id: 'local' }, headers });
+
+  test.each([
+    'Forwarded', 'Via', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Forwarded-Proto', 'X-Forwarded', 'X-Forwarded-Client-Cert', 'X-Real-IP', 'X-Client-IP', 'Client-IP',
+    'X-Cluster-Client-IP', 'CF-Connecting-IP', 'CF-Ray', 'True-Client-IP', 'Fastly-Client-IP', 'Fly-Client-IP', 'X-Original-Forwarded-For', 'X-Original-Host',
+    'X-Envoy-External-Address', 'X-Azure-ClientIP', 'X-Azure-SocketIP', 'X-Amzn-Trace-Id', 'X-AppEngine-User-IP', 'X-Vercel-Forwarded-For', 'X-NF-Client-Connection-IP',
+    'CDN-Loop', 'CloudFront-Viewer-Address', 'Tailscale-User-Login', 'X-Remote-IP', 'X-Remote-Addr', 'DO-Connecting-IP',
+  ])('with %s has no local login', async (name) => {
+    const { status, body } = await start({ [name]: '203.0.113.7' });
+    expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
+  });
+
+  test('is not one with the headers of programs and browsers on this machine', async () => {
+    const headers = { 'user-agent': 'curl/8', accept: '*/*', 'accept-language': 'en', 'x-request-id': 'abc', traceparent: '00-00000000000000000000000000000001-0000000000000001-01', 'x-stainless-os': 'Linux', dnt: '1', priority: 'u=1' };
+    expect((await start(headers)).status).toBe(200);
+  });
+});
+
 describe('many at once', () => {
   let world: World;
   beforeAll(async () => {

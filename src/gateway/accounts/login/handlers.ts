@@ -29,8 +29,14 @@ interface Caller {
   request: { host: string; origin: string | undefined; headers: Readonly<Record<string, unknown>> };
 }
 
-// What proxies add to a request that they pass on.
-const proxyHeaders = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip'];
+// Headers that proxies, load balancers, tunnels and content networks add to a request that they pass on.
+const proxyHeader = new RegExp(
+  [
+    '^(?:forwarded|via|x-forwarded|cdn-loop|client-ip|x-cluster-client-ip|x-coming-from)$',
+    '^(?:x-forwarded|x-original|x-envoy|x-amzn?|x-amz-cf|x-azure|x-appengine|x-vercel|x-nf|x-ngrok|x-cloud-trace|x-arr|cf|cloudfront|fastly|fly|akamai|tailscale|ngrok|do-connecting)-',
+    '(?:^|-)(?:client|real|remote|connecting|user|source|src|peer|socket|origin|true)-?(?:ip|addr|address)$',
+  ].join('|'),
+);
 
 // A credential in an answer must not end up in a cache.
 const noStore = { 'cache-control': 'no-store' };
@@ -89,7 +95,7 @@ export function loginHandlers(needs: LoginHandlerNeeds): Pick<
 }
 
 function contextOf(bureau: Bureau, { remoteAddress, request }: Caller): LoginContext {
-  const isForwarded = proxyHeaders.some((name) => request.headers[name] !== undefined);
+  const isForwarded = Object.keys(request.headers).some((name) => proxyHeader.test(name));
   return { bureauId: bureau.bureauId, bureauName: bureau.name, remoteAddress, host: request.host, origin: request.origin, isForwarded };
 }
 
