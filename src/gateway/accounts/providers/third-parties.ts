@@ -70,17 +70,21 @@ export function thirdParties({ env, openId, hasCallback }: { env: EnvReader; ope
 
 async function openIdPerson({ claims, userInfo }: Grant): Promise<Person> {
   if (claims === undefined) throw new Problem('bad_request', 'login_failed', 'The provider did not say who this is.');
+  if (!subjectShape.test(claims.sub)) throw new Problem('bad_request', 'login_failed', 'The provider did not say who this is.');
   const known = { ...(claims['email'] === undefined ? await userInfo() : {}), ...claims };
   // An address that the provider has not verified may be anybody's.
   const email = known['email_verified'] === true ? text(known['email'], 254) : null;
   return { issuer: claims.iss, subject: claims.sub, email, displayName: text(known['name'], 200), avatarUrl: webAddress(known['picture']) };
 }
 
+// OpenID Connect Core 2 bounds it to 255 characters. An empty one would make one user of all people of a provider.
+const subjectShape = /^(?=.*\S)\P{Cc}{1,255}$/u;
+
 async function githubPerson(grant: Grant, { issuer, api }: { issuer: string; api: string }): Promise<Person> {
   const [user, emails] = await Promise.all([grant.read(`${api}/user`), grant.read(`${api}/user/emails`)]);
   const { id, login, name, avatar_url: avatar } = record(user);
   // The number stays; a login name can be given up and taken by another person.
-  if (typeof id !== 'number' || !Number.isSafeInteger(id)) throw new Problem('bad_request', 'login_failed', 'The provider did not say who this is.');
+  if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 1) throw new Problem('bad_request', 'login_failed', 'The provider did not say who this is.');
   const own = (Array.isArray(emails) ? emails : []).map(record).find(({ primary, verified }) => primary === true && verified === true);
   return { issuer, subject: String(id), email: text(own?.['email'], 254), displayName: text(name, 200) ?? text(login, 200), avatarUrl: webAddress(avatar) };
 }
