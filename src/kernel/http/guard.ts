@@ -42,14 +42,21 @@ export function loopbackGuard(options: LoopbackGuardOptions = {}): Guard {
     if (origin !== undefined && !ownOrigin && !(typeof origin === 'string' && allowedOrigins.has(origin))) {
       throw new Problem('forbidden', 'forbidden_origin', 'Pages of this origin may not call this server.');
     }
-    // A site is a name without its port, so a page at any other port of this machine says same-site. A browser says both
-    // words for an origin that was allowed too; the exact list is the stronger one.
+    // A site is a name without its port, so a page at any other port of this machine sends same-site. A browser sends
+    // cross-site and same-site for a listed origin too; the exact list is the stronger rule.
     const listed = typeof origin === 'string' && allowedOrigins.has(origin);
-    const site = headers['sec-fetch-site'];
-    if ((site === 'cross-site' || site === 'same-site') && !listed) {
+    if (!isAllowedSite(headers['sec-fetch-site'], listed ? sites : ownSites)) {
       throw new Problem('forbidden', 'forbidden_origin', 'Pages of other origins may not call this server.');
     }
   };
+}
+
+const ownSites = ['same-origin', 'none'];
+const sites = [...ownSites, 'same-site', 'cross-site'];
+
+// Programs send no such header. Node joins a repeated one with a comma, which is none of the values.
+function isAllowedSite(site: string | string[] | undefined, allowed: readonly string[]): boolean {
+  return site === undefined || (typeof site === 'string' && allowed.includes(site.toLowerCase()));
 }
 
 // A target in absolute form names an authority too, and it overrides Host.

@@ -197,7 +197,7 @@ export function createServer(options: ServerOptions): Server {
     const visit = admit(request, response);
     const page = pages.length > 0 && pages.find(({ prefix }) => visit.path === prefix || visit.path.startsWith(`${prefix}/`));
     if (page && (visit.method === 'GET' || visit.method === 'HEAD')) {
-      for (const [name, value] of Object.entries(responder.commonHeaders(visit))) response.setHeader(name, value);
+      for (const [name, value] of Object.entries({ ...responder.commonHeaders(visit), ...pageHeaders })) response.setHeader(name, value);
       next();
       return undefined;
     }
@@ -420,6 +420,23 @@ function refuseRepeated(rawHeaders: readonly string[], refuse: (message: string)
     seen.add(name);
   }
 }
+
+// For all pages from a folder; a page's own policy in its `<meta>` narrows it. `frame-ancestors` works only in a header.
+const pageHeaders: Readonly<Record<string, string>> = {
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self' 'unsafe-inline'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data:",
+    "font-src 'self' data:",
+    'worker-src blob:',
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; '),
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+};
 
 /** What the file server throws for a path it cannot read is the caller's fault, not ours. */
 function pageProblem(thrown: unknown): Problem | undefined {

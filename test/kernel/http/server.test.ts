@@ -146,6 +146,19 @@ describe('answers', () => {
     expect(rawAnswer(await raw(port, 'CONNECT x:443 HTTP/1.1\r\nhost: x:443\r\n\r\n'))).toMatchObject({ status: 405, body: { error: { code: 'method_not_allowed' } } });
   });
 
+  test('a page carries a content security policy, also where it is not there', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'pages-'));
+    closers.push(() => rmSync(directory, { recursive: true }));
+    writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
+    const { url } = await world({ server: { pages: [{ prefix: '/docs', directory }] } });
+    for (const path of ['/docs', '/docs/', '/docs/index.html', '/docs/nothing.html']) {
+      const { headers } = await fetch(url + path, { redirect: 'manual' });
+      expect(headers.get('content-security-policy'), path).toContain("default-src 'none'");
+      expect(headers.get('x-frame-options'), path).toBe('DENY');
+    }
+    expect((await fetch(`${url}/docs/`)).headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
+  });
+
   test('pages are served beside the contract, with the same headers, and what is not there is a 404 of ours', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'pages-'));
     closers.push(() => rmSync(directory, { recursive: true }));
@@ -559,6 +572,23 @@ describe('the loopback guard', () => {
     expect((await ask(port, [host, `origin: http://localhost:${port}`])).status).toBe(200);
     expect((await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: cross-site'])).status).toBe(200);
     expect((await ask(port, [host, 'sec-fetch-site: same-origin'])).status).toBe(200);
+  });
+
+  test.each([
+    ['another case', ['sec-fetch-site: Cross-Site']],
+    ['a second value', ['sec-fetch-site: same-origin', 'sec-fetch-site: cross-site']],
+    ['the same value twice', ['sec-fetch-site: same-origin', 'sec-fetch-site: same-origin']],
+    ['a value that is none', ['sec-fetch-site: elsewhere']],
+    ['no value', ['sec-fetch-site: ']],
+    ['two values beside a listed origin', ['origin: https://console.test', 'sec-fetch-site: same-site', 'sec-fetch-site: none']],
+  ])('a Sec-Fetch-Site with %s is refused', async (_name, sent) => {
+    const { port } = await world({ server: { surface: 'agent', before: loopbackGuard({ allowOrigins: ['https://console.test'] }) } });
+    expect(await ask(port, [`host: localhost:${port}`, ...sent])).toMatchObject({ status: 403, body: { error: { code: 'forbidden_origin' } } });
+  });
+
+  test.each(['none', 'NONE', 'Same-Origin'])('a Sec-Fetch-Site of %s passes', async (site) => {
+    const { port } = await world({ server: { surface: 'agent', before: loopbackGuard() } });
+    expect((await ask(port, [`host: localhost:${port}`, `sec-fetch-site: ${site}`])).status).toBe(200);
   });
 });
 
