@@ -47,6 +47,12 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect(await agent.client.sessions.execute({ instructions: 'Speak.' })).toMatchObject({ success: true, text: 'Done.' });
   });
 
+  test('takes the scheme of a credential in any case', async () => {
+    const { status } = await agent.fetch('/api/status', { headers: { authorization: `bearer ${agent.token}` } });
+    expect(status).toBe((await agent.fetch('/api/status', { headers: bearer(agent.token) })).status);
+    expect(status).not.toBe(401);
+  });
+
   test('refuses HTTP/1.0 without a Host', async () => {
     expect(await bytes(agent, 'GET /health HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 403 /);
   });

@@ -56,8 +56,9 @@ export interface ContractOptions<Identity extends { kind: string }> {
 
 // Longer ones are refused unseen: ours have 56 characters, and no lookup should be fed kilobytes.
 const maximumBearerLength = 256;
-// One spelling and no other: what intermediaries might read differently is not a credential here.
-const bearerShape = /^Bearer ([A-Za-z0-9._~+/-]+=*)$/;
+// RFC 9110 compares the scheme without case. Everything else has one spelling: what intermediaries might read
+// differently is not a credential here.
+const bearerShape = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
 
 /**
  * Refuses to start, by throwing and naming them all, when the document and the handlers do not agree or an

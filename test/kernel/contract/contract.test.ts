@@ -208,8 +208,12 @@ describe('identity', () => {
     expect((await ask('GET', '/v1/ai/models', { headers: bearer('admin-token') })).body?.identity).toBe('admin');
   });
 
+  test.each(['bearer', 'BEARER', 'bEaReR'])('the scheme %s admits as Bearer does', async (scheme) => {
+    expect((await ask('GET', '/v1/ai/models', { headers: { authorization: `${scheme} user-token` } })).body?.identity).toBe('user');
+  });
+
   test('a credential that is not valid is 401 also where none is needed', async () => {
-    const bad = ['Bearer wrong', 'Bearer', 'Bearer ', '', 'Basic dXNlcjp0', 'user-token', 'Bearer user-token extra', 'Bearer user-token,x', "Bearer ' OR 1=1--", `Bearer ${'x'.repeat(10_000)}`];
+    const bad = ['Bearer wrong', 'Bearer  user-token', 'Bearer\tuser-token', 'Bearer:user-token', 'Bearer', 'Bearer ', '', 'Basic dXNlcjp0', 'user-token', 'Bearer user-token extra', 'Bearer user-token,x', "Bearer ' OR 1=1--", `Bearer ${'x'.repeat(10_000)}`];
     for (const authorization of bad) {
       expect(await ask('POST', '/v1/chess/move', { headers: { authorization } }), authorization.slice(0, 40)).toMatchObject({
         status: 401,
