@@ -13,6 +13,7 @@ import { createQuota } from '../kernel/http/limits.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { createSharedQuota } from '../kernel/http/shared-quota.ts';
 import { connect, migrate } from '../kernel/data/database.ts';
+import { requireDescriptors } from '../kernel/descriptors.ts';
 import { databaseControls } from '../kernel/data/database-controls.ts';
 import type { ConnectOptions, Database, DatabaseLimits } from '../kernel/data/database.ts';
 import { createJobs } from '../kernel/data/jobs.ts';
@@ -325,7 +326,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     async ready() {
       if (isDraining) throw new Problem('unavailable', 'draining', 'This server is stopping.', { headers: { 'retry-after': '1' } });
       await database.ping();
-      await withinMs(Promise.all([jobs.ready(), hasOwnJobs ? queue.ready() : undefined]), readyMs);
+      await withinMs(Promise.all([requireDescriptors(), jobs.ready(), hasOwnJobs ? queue.ready() : undefined]), readyMs);
     },
   });
   const services = [...slices, ownServices, directoryService];

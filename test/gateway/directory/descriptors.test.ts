@@ -1,0 +1,71 @@
+// Readiness of a gateway whose process has no file descriptors left, in a process of its own with a low limit.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { Agent, get } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { testMasterKey } from '../../support/gateway.ts';
+
+const descriptorLimit = 160;
+let place: DatabasePlace;
+let child: ChildProcess;
+let url: URL;
+const sockets: Socket[] = [];
+// The one connection that is open before the limit is reached.
+const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+
+beforeAll(async () => {
+  place = await makeDatabase();
+  const where: Record<string, string> = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  const off = { RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', LOG_LEVEL: 'silent', TIMEOUT_HEADERS_MS: '60000' };
+  const script = join(import.meta.dirname, '../../support/gateway-process.ts');
+  child = spawn('/bin/sh', ['-c', `ulimit -n ${descriptorLimit}; exec "$0" "$1"`, process.execPath, script], {
+    env: { PATH: process.env['PATH'] ?? '', HOST: '127.0.0.1', PORT: '0', TOWNHALL_MASTER_KEY: testMasterKey, ...off, ...where },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const lines = createInterface({ input: child.stdout as NonNullable<typeof child.stdout> });
+  for await (const line of lines) {
+    url = new URL((JSON.parse(line) as { url: string }).url);
+    break;
+  }
+});
+afterAll(async () => {
+  for (const socket of sockets) socket.destroy();
+  agent.destroy();
+  const ended = new Promise((resolve) => child?.once('close', resolve));
+  child?.kill('SIGTERM');
+  await ended;
+  await place?.remove();
+});
+
+function readiness(): Promise<{ status: number; body: { error?: { code: string } } }> {
+  return new Promise((resolve, reject) => {
+    get(new URL('/ready', url), { agent }, (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+      response.once('end', () => resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as { error?: { code: string } } }));
+    }).once('error', reject);
+  });
+}
+
+function openSockets(count: number): Promise<unknown> {
+  return Promise.all(
+    Array.from({ length: count }, () => {
+      const socket = connect(Number(url.port), url.hostname).on('error', () => undefined);
+      sockets.push(socket);
+      return new Promise((resolve) => socket.once('connect', resolve).once('error', resolve));
+    }),
+  );
+}
+
+describe('directory.getReadiness without file descriptors', () => {
+  test('is 503 at once, and 200 again once there are some', async () => {
+    await expect.poll(async () => (await readiness()).status).toBe(200);
+    await openSockets(descriptorLimit);
+    await expect.poll(readiness).toMatchObject({ status: 503, body: { error: { code: 'not_ready' } } });
+    for (const socket of sockets.splice(0)) socket.destroy();
+    await expect.poll(async () => (await readiness()).status).toBe(200);
+  });
+});
