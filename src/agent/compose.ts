@@ -36,6 +36,8 @@ export interface AgentNeeds {
   hidden?: readonly string[];
   /** Beside those built in. */
   plugins?: readonly Plugin[];
+  /** Whether standard output is the log: lines that plugins print there become lines of it. */
+  logsPrints?: boolean;
   /** An open database instead of the config's own; whoever opened it closes it, after the agent. */
   database?: Database;
   /** Its own database on its way, opened before all this was loaded; it is closed with the agent. */
@@ -87,6 +89,7 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
       workspace,
       env: needs.env ?? process.env,
       plugins: needs.plugins ?? [],
+      logsPrints: needs.logsPrints ?? false,
       clock,
       log,
     });

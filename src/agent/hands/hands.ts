@@ -3,7 +3,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
-import { createRegistry, files, loadPlugins, mcp, memory, noteStore, plugins, readPluginFile, schedule, scheduleStore, shell, type Plugin, type PluginRegistry, type PluginRooms, type Workspace } from '../plugins/index.ts';
+import { createContainment, createRegistry, files, loadPlugins, mcp, memory, noteStore, plugins, readPluginFile, schedule, scheduleStore, shell, type Plugin, type Containment, type PluginRegistry, type PluginRooms, type Workspace } from '../plugins/index.ts';
 import type { Chat } from '../chat/index.ts';
 import { keepPrograms, programEnvironment } from '../programs/index.ts';
 import { chatRoom, chatService, createDirectory, processService, services, type ServiceDirectory } from '../services/index.ts';
@@ -34,6 +34,8 @@ export interface HandsNeeds {
   env: Readonly<Record<string, string | undefined>>;
   /** Beside those built in and those of the configuration. */
   plugins: readonly Plugin[];
+  /** Whether standard output is the log, so that lines which plugins print must become lines of it. */
+  logsPrints: boolean;
   clock: Clock;
   log: Log;
 }
@@ -53,35 +55,47 @@ export interface Hands {
 /** Throws when a plugin or a service is not sound, or its configuration does not fit; nothing has started then. */
 export async function openHands(needs: HandsNeeds): Promise<Hands> {
   const keeper = keepPrograms({ log: needs.log });
-  try {
-    const hands = await assemble(needs, { ...programEnvironment(needs.env), ...keeper.env });
-    return { ...hands, close: () => hands.close().finally(() => keeper.close()) };
-  } catch (error) {
+  const containment = createContainment({ log: needs.log, logsPrints: needs.logsPrints });
+  const release = (): void => {
+    containment.close();
     keeper.close();
+  };
+  try {
+    const hands = await assemble(needs, containment, { ...programEnvironment(needs.env), ...keeper.env });
+    return { ...hands, close: () => hands.close().finally(release) };
+  } catch (error) {
+    release();
     throw error;
   }
 }
 
 /** `env` is that of programs. */
-async function assemble(needs: HandsNeeds, env: Readonly<Record<string, string>>): Promise<Hands> {
+async function assemble(needs: HandsNeeds, containment: Containment, env: Readonly<Record<string, string>>): Promise<Hands> {
   const { config, database, agentId, workspace, clock, log } = needs;
   const file = await readPluginFile(config.pluginConfig);
   // What is behind jobs takes a while to load and keeps the database busy; an agent without a schedule needs none.
   const openJobs = async () => (await import('../../kernel/data/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
+  // The built-in plugins are code of the agent, whose errors end the process like any other. Only `mcp` is contained as
+  // those of others are: most of it is an SDK that handles what servers send.
+  const servers = { owner: containment.owner('mcp'), plugin: mcp({ servers: file.mcpServers, workspace: workspace.root, env, clock, log }) };
+  const foreign = [...needs.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })), ...(await loadPlugins(config.plugins, containment))];
   const builtIn = [
     files(workspace),
     shell({ workspace, env, clock }),
     memory({ store: noteStore(database, agentId) }),
-    mcp({ servers: file.mcpServers, workspace: workspace.root, env, clock, log }),
+    servers.owner.contain(servers.plugin),
     schedule({ store: scheduleStore(database, agentId), agentId, openJobs, execute: needs.execute, clock, log }),
   ];
-  const registry = createRegistry([...builtIn, ...needs.plugins, ...(await loadPlugins(config.plugins))], {
+  const registry = createRegistry([...builtIn, ...foreign.map(({ plugin, owner }) => owner.contain(plugin))], {
+    lateFailureOf: (name) => [servers, ...foreign].find(({ owner }) => owner.name === name)?.owner.failure,
     config: file.plugins,
     hookMs: config.hookTimeoutMs,
     startMs: config.pluginStartMs,
     clock,
     log,
   });
+  // Asks again, so that the tools of the plugin are offered no longer.
+  containment.onFailure((name) => void registry.plugin(name)?.availability());
   const ofPlugins = registry.plugins.filter((plugin) => plugin.isActive()).flatMap(({ definition }) => definition.services ?? []);
   const configured = [...file.services].map(([name, definition]) => processService({ name, ...definition, workspace: workspace.root, baseEnv: env, clock }));
   const directory = createDirectory({

@@ -5,6 +5,7 @@ import { resolve } from 'node:path';
 import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { compileSchema, type JsonSchema } from '../../kernel/contract/schema.ts';
+import type { Containment, PluginOwner } from './contain.ts';
 import type { Plugin } from './plugin.ts';
 import type { PluginConfig } from './registry.ts';
 
@@ -109,15 +110,21 @@ export async function readPluginFile(path: string | undefined): Promise<PluginFi
 
 /**
  * The plugins of these files, in this order: the `plugin` or the default export of each. A file may import
- * `definePlugin` from `townhall` wherever it lies. Throws a SettingError that names the file at fault.
+ * `definePlugin` from `townhall` wherever it lies. Throws a SettingError that names the file at fault. The owner is
+ * that of the plugin's code from its first line on.
  */
-export async function loadPlugins(paths: readonly string[]): Promise<Plugin[]> {
-  const plugins: Plugin[] = [];
+export async function loadPlugins(paths: readonly string[], containment: Containment): Promise<{ plugin: Plugin; owner: PluginOwner }[]> {
+  const plugins: { plugin: Plugin; owner: PluginOwner }[] = [];
   if (paths.length === 0) return plugins;
   // A plugin lies anywhere, and has no node_modules of its own.
   const resolving = resolveTownhall(() => true);
   try {
-    for (const path of paths) plugins.push(await loadPlugin(resolve(path)));
+    for (const path of paths) {
+      const owner = containment.owner(path);
+      const plugin = await owner.run(() => loadPlugin(resolve(path)));
+      owner.name = plugin.name;
+      plugins.push({ plugin, owner });
+    }
   } finally {
     resolving.deregister();
   }

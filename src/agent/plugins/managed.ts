@@ -43,7 +43,7 @@ export interface ManagedPlugin {
   availability(): Promise<PluginAvailability>;
   /** As the last question left it. */
   state(): { state: PluginState; reasons: string[]; since: string };
-  /** Whether its hooks count and its tools are offered: it is enabled and has not failed to start. */
+  /** Whether its hooks count: it is enabled and has not failed to start. A later failure takes its tools away and keeps its guards. */
   isActive(): boolean;
   start(workspace: string): Promise<void>;
   stop(): Promise<void>;
@@ -55,6 +55,8 @@ export interface ManagedNeeds {
   startMs: number;
   stopMs: number;
   availabilityMs: number;
+  /** Why it is unavailable for good: an error that it threw outside of any call. */
+  lateFailure(): string | undefined;
   clock: Clock;
   log: Log;
 }
@@ -101,7 +103,7 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
   }
 
   function note({ enabled, available, reasons }: PluginAvailability): void {
-    const state: PluginState = failure !== undefined && enabled ? 'failed' : available ? 'ready' : 'unavailable';
+    const state: PluginState = enabled && (failure ?? needs.lateFailure()) !== undefined ? 'failed' : available ? 'ready' : 'unavailable';
     const since = state === current.state ? current.since : needs.clock.now().toISOString();
     current = { state, reasons, since };
   }
@@ -114,7 +116,8 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
 
   async function look(): Promise<PluginAvailability> {
     if (!needs.isEnabled) return { enabled: false, available: false, reasons: ['It is disabled by configuration.'] };
-    if (failure !== undefined) return { enabled: true, available: false, reasons: [failure] };
+    const reason = failure ?? needs.lateFailure();
+    if (reason !== undefined) return { enabled: true, available: false, reasons: [reason] };
     if (!plugin.availability) return { enabled: true, available: true, reasons: [] };
     try {
       const answer: unknown = await within(needs.clock, needs.availabilityMs, async () => plugin.availability?.());

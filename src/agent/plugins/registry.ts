@@ -36,6 +36,8 @@ export interface RegistryOptions {
   startMs?: number;
   stopMs?: number;
   availabilityMs?: number;
+  /** Why a plugin is unavailable for good; undefined while it is sound. */
+  lateFailureOf?: (plugin: string) => string | undefined;
   clock?: Clock;
   log?: Log;
 }
@@ -45,13 +47,13 @@ const silent: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () =>
 const kinds: readonly (keyof PluginHooks)[] = ['pipelines', 'guards', 'effects', 'resolves'];
 
 export function createRegistry(plugins: readonly Plugin[], options: RegistryOptions = {}): PluginRegistry {
-  const { config = new Map<string, PluginConfig>(), hookMs = 5_000, startMs = 10_000, stopMs = 5_000, availabilityMs = 2_000, clock = systemClock, log = silent } = options;
+  const { config = new Map<string, PluginConfig>(), hookMs = 5_000, startMs = 10_000, stopMs = 5_000, availabilityMs = 2_000, lateFailureOf = () => undefined, clock = systemClock, log = silent } = options;
   const managed = new Map<string, ManagedPlugin>();
   const resolvers = new Map<string, string>();
   for (const plugin of plugins) {
     const { enabled = true, settings = {} } = config.get(plugin.name) ?? {};
     if (managed.has(plugin.name)) throw new Error(`Two plugins claim the name "${plugin.name}".`);
-    managed.set(plugin.name, managePlugin(plugin, { isEnabled: enabled, settings, startMs, stopMs, availabilityMs, clock, log }));
+    managed.set(plugin.name, managePlugin(plugin, { isEnabled: enabled, settings, startMs, stopMs, availabilityMs, lateFailure: () => lateFailureOf(plugin.name), clock, log }));
     claimHooks(plugin, resolvers);
   }
   for (const name of config.keys()) {

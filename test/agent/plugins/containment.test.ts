@@ -1,0 +1,151 @@
+// Plugins whose code fails or prints outside of any call, in an agent of its own process: the agent goes on, and its
+// standard output stays a log.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type AgentClient, createAgentClient } from '@townhall/agent';
+import { type DatabasePlace, makeDatabase } from '../../support/databases.ts';
+import { type ScriptedGateway, scriptedGateway } from '../../support/scripted-gateway.ts';
+
+const main = join(import.meta.dirname, '../../../src/cli/main.ts');
+
+// One plugin a way to fail, so that each test sees its own.
+const pluginFile = (name: string, body: string, top = ''): string => `
+import { EventEmitter } from 'node:events';
+import { connect } from 'node:net';
+${top}
+export const plugin = {
+  name: '${name}', title: '${name}', description: 'Fails late.',
+  actions: {
+    act: { description: 'Acts.', api: true, input: { type: 'object' }, async run() { ${body}; return { done: true }; } },
+  },
+  hooks: { guards: { 'tool.before': ({ input }) => (input?.forbidden ? { refuse: 'Never.' } : undefined) } },
+};
+`;
+const lateFailures: Record<string, string> = {
+  timer: `setTimeout(() => { throw new Error('late in a timer'); }, 5)`,
+  rejection: `void Promise.reject(new Error('nothing awaits this'))`,
+  'no-error': `void Promise.reject('a text')`,
+  tick: `process.nextTick(() => { throw new Error('late in a tick'); })`,
+  emitter: `setImmediate(() => new EventEmitter().emit('error', new Error('without a listener')))`,
+  socket: `connect(1, '127.0.0.1')`,
+};
+
+interface LogLine {
+  level?: string;
+  msg: string;
+  plugin?: string;
+  line?: string;
+  url?: string;
+}
+
+describe('an agent with plugins of others', () => {
+  let gateway: ScriptedGateway;
+  let place: DatabasePlace;
+  let folder: string;
+  let child: ChildProcess;
+  let client: AgentClient;
+  let lines: string[];
+  let errors: string;
+
+  beforeAll(async () => {
+    gateway = await scriptedGateway();
+    place = await makeDatabase({ isEmpty: true });
+  });
+  afterAll(async () => {
+    await gateway.close();
+    await place.remove();
+  });
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-contain-'));
+  });
+  afterEach(async () => {
+    child.kill('SIGKILL');
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  async function launch(plugins: Record<string, string>, nodeOptions = ''): Promise<void> {
+    const files: string[] = [];
+    for (const [name, text] of Object.entries(plugins)) {
+      files.push(join(folder, `${name}.mjs`));
+      await writeFile(join(folder, `${name}.mjs`), text);
+    }
+    const database = 'url' in place.options ? ['--database-url', place.options.url] : [];
+    const flags = ['--port', '0', '--data-dir', join(folder, 'data'), '--gateway-url', gateway.url, ...database, ...files.flatMap((file) => ['--plugin', file])];
+    child = spawn(process.execPath, [main, 'agent', ...flags], { cwd: folder, env: { PATH: process.env['PATH'], NODE_OPTIONS: nodeOptions, AGENT_GATEWAY_TOKEN: 'th_usr_test' }, stdio: ['ignore', 'pipe', 'pipe'] });
+    lines = [];
+    errors = '';
+    child.stderr?.on('data', (piece: Buffer) => (errors += piece.toString('utf8')));
+    const listening = Promise.withResolvers<string>();
+    createInterface({ input: child.stdout as NonNullable<ChildProcess['stdout']> }).on('line', (line) => {
+      lines.push(line);
+      if (line.includes('"listening"')) listening.resolve((JSON.parse(line) as { url: string }).url);
+    });
+    child.once('exit', () => listening.reject(new Error(`The agent ended before it listened: ${errors}`)));
+    const url = await listening.promise;
+    const token = (await readFile(join(folder, 'data', 'agent.token'), 'utf8')).trim();
+    client = createAgentClient({ baseUrl: url, token });
+  }
+
+  const act = (plugin: string, payload: Record<string, unknown> = {}) => client.plugins.callAction({ plugin_name: plugin, action_name: 'act', payload });
+  const stateOf = async (plugin: string) => (await client.plugins.listPlugins()).plugins.find(({ name }) => name === plugin);
+  const logged = (): LogLine[] => lines.map((line) => JSON.parse(line) as LogLine);
+
+  test('goes on when a plugin fails outside of a call, and says so in its state', async () => {
+    await launch({ ...Object.fromEntries(Object.entries(lateFailures).map(([name, body]) => [name, pluginFile(name, body)])), sound: pluginFile('sound', '') });
+    for (const name of Object.keys(lateFailures)) {
+      expect(await act(name)).toMatchObject({ result: { done: true } });
+      await expect.poll(() => stateOf(name), { message: name }).toMatchObject({ state: 'failed', reasons: [expect.stringContaining('outside of any call')] });
+      await expect(act(name)).rejects.toMatchObject({ code: 'plugin_unavailable' });
+    }
+    expect(await act('sound')).toMatchObject({ result: { done: true } });
+    expect(await stateOf('sound')).toMatchObject({ state: 'ready' });
+    expect(logged()).toContainEqual(expect.objectContaining({ level: 'error', plugin: 'timer', err: expect.objectContaining({ message: 'late in a timer' }) }));
+  });
+
+  test('keeps the guards of a plugin that has failed late', async () => {
+    await launch({ timer: pluginFile('timer', lateFailures['timer'] ?? ''), sound: pluginFile('other', '').replace('guards', 'effects') });
+    await act('timer');
+    await expect.poll(() => stateOf('timer')).toMatchObject({ state: 'failed' });
+    await expect(act('other', { forbidden: true })).rejects.toMatchObject({ code: 'plugin_refused' });
+  });
+
+  test('contains the start, the services and the hooks of a plugin', async () => {
+    const late = (what: string): string => `setTimeout(() => { throw new Error('late: ${what}'); }, 5)`;
+    const extended = (name: string, member: string): string => `${pluginFile(name, '')}\nObject.assign(plugin, { ${member} });`;
+    await launch({
+      starter: extended('starter', `start() { ${late('start')}; }`),
+      server: extended('server', `services: [{ name: 'ticker', title: 'Ticker', async start() { ${late('service')}; }, async stop() {} }]`),
+      watcher: extended('watcher', `hooks: { effects: { 'tool.after': () => { ${late('hook')}; } } }`),
+    });
+    await client.plugins.callAction({ plugin_name: 'files', action_name: 'list', payload: {} });
+    for (const name of ['starter', 'server', 'watcher']) await expect.poll(() => stateOf(name), { message: name }).toMatchObject({ state: 'failed' });
+  });
+
+  test('contains what the file of a plugin starts while it is loaded', async () => {
+    await launch({ early: pluginFile('early', '', `setTimeout(() => { throw new Error('of the module'); }, 5);`) });
+    await expect.poll(() => stateOf('early')).toMatchObject({ state: 'failed' });
+  });
+
+  test('ends with an error that belongs to no plugin', async () => {
+    await writeFile(join(folder, 'crash.mjs'), `process.on('SIGUSR2', () => { Promise.reject(new Error('of the agent itself')); });`);
+    await launch({ sound: pluginFile('sound', '') }, `--import=${join(folder, 'crash.mjs')}`);
+    const exited = once(child, 'exit');
+    child.kill('SIGUSR2');
+    expect(await exited).toEqual([1, null]);
+    expect(errors).toContain('of the agent itself');
+  });
+
+  test('logs what plugins print under their names', async () => {
+    const body = `console.log('first\\nsecond'); process.stdout.write('half '); process.stdout.write(new TextEncoder().encode('and half\\n'), () => console.info('written'))`;
+    await launch({ printer: pluginFile('printer', body, `console.log('while loading');`) });
+    await act('printer');
+    const printed = () => logged().flatMap(({ line, plugin }) => (line === undefined ? [] : [[plugin, line]]));
+    await expect.poll(() => printed().slice(1)).toEqual([['printer', 'first'], ['printer', 'second'], ['printer', 'half and half'], ['printer', 'written']]);
+    expect(printed()[0]).toEqual([expect.stringContaining('printer.mjs'), 'while loading']);
+  });
+});
