@@ -3,9 +3,9 @@
 // kept up to a bound and no further.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
-import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
+import { markProgram, type ProgramMark } from './mark.ts';
 
 export interface ProgramOptions {
   /** The program and its arguments; no shell looks at them. */
@@ -45,7 +45,6 @@ const floodBytes = 64 * 1024 * 1024;
 const shortestPollMs = 10;
 const longestPollMs = 100;
 const afterKillMs = 2_000;
-const marker = 'TOWNHALL_PROGRAM';
 
 /** The variables of an environment that programs are given: where programs and the home are, and the language. */
 export function programEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
@@ -55,15 +54,16 @@ export function programEnvironment(env: Readonly<Record<string, string | undefin
 
 export function startProgram(options: ProgramOptions): Program {
   const { command, folder, env, input, maxOutputBytes, graceMs = 2_000, clock } = options;
-  const [file = '', ...given] = command;
   const said = keepEnds(maxOutputBytes);
-  const runId = randomUUID();
   let because: ProgramEnd['because'] = 'exit';
   let ending: Promise<void> | undefined;
   let child: ChildProcess;
+  let mark: ProgramMark;
   try {
     // A group of its own, so that all of it can be ended at once.
-    child = spawn(file, given, { cwd: folder, env: { ...env, [marker]: runId }, detached: true, stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'] });
+    mark = markProgram(command, { folder, env });
+    const [file = '', ...given] = mark.command;
+    child = spawn(file, given, { cwd: folder, env: mark.env, detached: true, stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'] });
   } catch (cause) {
     const failed = Promise.reject(notStarted(cause));
     failed.catch(() => {});
@@ -81,7 +81,7 @@ export function startProgram(options: ProgramOptions): Program {
   function end(reason: ProgramEnd['because']): Promise<void> {
     if (ending === undefined) {
       if (because === 'exit') because = reason;
-      ending = endGroup(child.pid, { runId, graceMs, clock });
+      ending = endGroup(child.pid, { mark, graceMs, clock });
     }
     return ending;
   }
@@ -147,31 +147,35 @@ export async function runProgram(options: RunOptions): Promise<ProgramResult> {
 }
 
 /**
- * For a program that somebody else starts: an environment that marks it and what it starts, and the end of whatever of
- * that is left.
+ * For a program that somebody else starts: the command and the environment that mark it and what it starts, and the end
+ * of whatever of that is left. Throws a Problem when there is no such program.
  */
-export function markedEnvironment(env: Readonly<Record<string, string>>): { env: Record<string, string>; end(clock: Clock): Promise<void> } {
-  const runId = randomUUID();
-  return { env: { ...env, [marker]: runId }, end: (clock) => endGroup(undefined, { runId, graceMs: 1_000, clock }) };
+export function markedProgram(command: readonly string[], place: { folder: string; env: Readonly<Record<string, string>> }): { command: readonly string[]; env: Record<string, string>; end(clock: Clock): Promise<void> } {
+  try {
+    const mark = markProgram(command, place);
+    return { command: mark.command, env: mark.env, end: (clock) => endGroup(undefined, { mark, graceMs: 1_000, clock }) };
+  } catch (cause) {
+    throw notStarted(cause);
+  }
 }
 
-// Asks the group to end, then ends it; then looks for what has left the group, which the marker gives away.
-async function endGroup(pid: number | undefined, { runId, graceMs, clock }: { runId: string; graceMs: number; clock: Clock }): Promise<void> {
+// Asks the group to end, then ends it; then looks for what has left the group, which the marks give away.
+async function endGroup(pid: number | undefined, { mark, graceMs, clock }: { mark: ProgramMark; graceMs: number; clock: Clock }): Promise<void> {
   const killMs = clock.monotonicMs() + graceMs;
   // Whoever has left the group is asked as well, before the group's end takes its parent from it.
-  const strays = await remaining(pid, runId);
+  const strays = await remaining(pid, mark);
   const wasThere = pid !== undefined && signal(-pid, 'SIGTERM');
   if (wasThere || strays.length > 0) {
     for (const stray of strays) signal(stray, 'SIGTERM');
     for (let waitMs = shortestPollMs; clock.monotonicMs() < killMs; waitMs = Math.min(waitMs * 2, longestPollMs)) {
       await clock.sleep(waitMs);
-      if ((await remaining(pid, runId)).length === 0) return;
+      if ((await remaining(pid, mark)).length === 0) return;
     }
     if (pid !== undefined) signal(-pid, 'SIGKILL');
   }
   const giveUpMs = clock.monotonicMs() + afterKillMs;
   for (;;) {
-    const left = await remaining(pid, runId);
+    const left = await remaining(pid, mark);
     for (const stray of left) signal(stray, 'SIGKILL');
     if (left.length === 0 || clock.monotonicMs() > giveUpMs) return;
     await clock.sleep(longestPollMs);
@@ -187,23 +191,42 @@ function signal(pid: number, name: NodeJS.Signals | 0): boolean {
   }
 }
 
-// The processes of the group, and those that carry this run's marker wherever they have gone, but for those that have
-// ended and wait to be asked for their status. Where there is no /proc the group is all that is known.
-async function remaining(pid: number | undefined, runId: string): Promise<number[]> {
-  const names = await readdir('/proc').catch(() => null);
-  if (names === null) return pid !== undefined && signal(-pid, 0) ? [-pid] : [];
-  const isOurs = await Promise.all(names.map(async (name) => /^\d+$/.test(name) && Number(name) !== process.pid && belongs(name, pid, `${marker}=${runId}`)));
-  return names.filter((_, index) => isOurs[index]).map(Number);
+interface ProcessRow {
+  pid: number;
+  parent: number;
+  isOurs: boolean;
 }
 
-async function belongs(name: string, group: number | undefined, wanted: string): Promise<boolean> {
+// The processes of the group, those that carry a mark wherever they have gone, and the children of all these, but for
+// those that have ended and wait to be asked for their status. Where there is no /proc the group is all that is known.
+async function remaining(group: number | undefined, mark: ProgramMark): Promise<number[]> {
+  const names = await readdir('/proc').catch(() => null);
+  if (names === null) return group !== undefined && signal(-group, 0) ? [-group] : [];
+  const others = names.filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
+  const rows = (await Promise.all(others.map((name) => readProcess(name, group, mark)))).filter((row) => row !== undefined);
+  const ours = new Set(rows.filter(({ isOurs }) => isOurs).map(({ pid }) => pid));
+  for (let before = -1; before !== ours.size; ) {
+    before = ours.size;
+    for (const { pid, parent } of rows) if (ours.has(parent)) ours.add(pid);
+  }
+  return [...ours];
+}
+
+async function readProcess(name: string, group: number | undefined, mark: ProgramMark): Promise<ProcessRow | undefined> {
   const stat = await readFile(`/proc/${name}/stat`, 'latin1').catch(() => '');
   // The name of the program stands in parentheses and may hold anything; state, parent and group follow it.
-  const [state, , itsGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  if (state === undefined || state === '' || 'ZX'.includes(state)) return false;
-  if (Number(itsGroup) === group) return true;
+  const [state, parent, itsGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  if (state === undefined || state === '' || 'ZX'.includes(state)) return undefined;
+  const isOurs = Number(itsGroup) === group || (await carriesMark(name, mark));
+  return { pid: Number(name), parent: Number(parent), isOurs };
+}
+
+async function carriesMark(name: string, { variable, limit }: ProgramMark): Promise<boolean> {
   const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
-  return environment.split('\0').includes(wanted);
+  if (environment.split('\0').includes(variable)) return true;
+  if (limit === undefined) return false;
+  const limits = await readFile(`/proc/${name}/limits`, 'latin1').catch(() => '');
+  return /^Max file size\s+\S+\s+(\S+)/m.exec(limits)?.[1] === limit;
 }
 
 interface KeptEnds {

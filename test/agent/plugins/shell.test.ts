@@ -1,10 +1,10 @@
 // The plugin `shell` with real programs: what it returns, and that nothing of a command is left when it has ended.
-import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { callAction, createRegistry, openWorkspace, shell, type ActionOutcome } from '../../../src/agent/plugins/index.ts';
-import { programEnvironment } from '../../../src/agent/programs/index.ts';
+import { programEnvironment, runProgram } from '../../../src/agent/programs/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
@@ -74,6 +74,23 @@ describe('the plugin shell', () => {
     expect(await pidIn('one')).toBeGreaterThan(1);
     expect(await pidIn('two')).toBeGreaterThan(1);
     await expect.poll(async () => [await isRunning(await pidIn('one')), await isRunning(await pidIn('two'))]).toEqual([false, false]);
+  });
+
+  test('ends what a command starts with an emptied environment in a session of its own', async () => {
+    const detached = `const { pid } = require('child_process').spawn('sleep', ['300'], { detached: true, env: {}, stdio: 'ignore' }); require('fs').writeFileSync('two', String(pid)); process.exit(0)`;
+    const outcome = await call({ command: `env -i setsid /bin/sh -c 'echo $$ > one; exec sleep 300' > /dev/null 2>&1 & while [ ! -s one ]; do sleep 0.05; done; '${process.execPath}' -e "${detached}"; echo done` });
+    expect(outcome).toMatchObject({ ok: true, output: { exitCode: 0, output: 'done\n' } });
+    const pids = [await pidIn('one'), await pidIn('two')];
+    expect(Math.min(...pids)).toBeGreaterThan(1);
+    expect(await Promise.all(pids.map(isRunning))).toEqual([false, false]);
+  });
+
+  test('says of a program that is absent why it cannot be started', async () => {
+    const options = { folder, env: { PATH: '/usr/bin:/bin' }, maxOutputBytes: 1024, timeoutMs: 5_000, signal: new AbortController().signal, clock: systemClock };
+    await writeFile(join(folder, 'plain'), 'no program');
+    await expect(runProgram({ ...options, command: ['no-such-program'] })).rejects.toMatchObject({ code: 'action_refused', message: 'The program cannot be started: it is not there.' });
+    await expect(runProgram({ ...options, command: ['./plain'] })).rejects.toMatchObject({ message: 'The program cannot be started: it may not be run.' });
+    expect(await runProgram({ ...options, command: ['printf', '%s', '-x "a b"'] })).toMatchObject({ exitCode: 0, output: '-x "a b"' });
   });
 
   test('ends a command that floods, and keeps the beginning and the end of what it said', async () => {

@@ -59,24 +59,24 @@ describe('programs of an agent', { timeout: 60_000 }, () => {
 
   const pidsIn = async (name: string) => (await readFile(join(folder, 'workspace', name), 'utf8').catch(() => '')).split(/\s+/).filter(Boolean).map(Number);
 
-  test('end when the agent is killed: a service that does not listen, its stray, an MCP server with its child, a command', async () => {
+  test('end when the agent is killed: a service that does not listen, its stray, an MCP server with its child, a command, and what it starts with an emptied environment', async () => {
     const agent = await launch();
     // A command of the shell, in the middle of it.
     const call = fetch(`${agent.url}/api/plugins/action`, {
       method: 'POST',
       headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ plugin_name: 'shell', action_name: 'run', payload: { command: 'echo $$ > command; exec sleep 300' } }),
+      body: JSON.stringify({ plugin_name: 'shell', action_name: 'run', payload: { command: "env -i setsid /bin/sh -c 'echo $$ > bare; exec sleep 300' & echo $$ > command; exec sleep 300" } }),
     }).catch(() => 'cut off');
-    const found = async () => (await Promise.all(['deaf', 'stray', 'mcp-pids', 'command'].map(pidsIn))).flat();
-    await expect.poll(async () => (await found()).length, { timeout: 60_000 }).toBe(5);
+    const found = async () => (await Promise.all(['deaf', 'stray', 'mcp-pids', 'command', 'bare'].map(pidsIn))).flat();
+    await expect.poll(async () => (await found()).length, { timeout: 60_000 }).toBe(6);
     const pids = await found();
-    expect(await Promise.all(pids.map(isRunning))).toEqual([true, true, true, true, true]);
+    expect(await Promise.all(pids.map(isRunning))).toEqual(Array(6).fill(true));
 
     const ended = once(agent.process, 'exit');
     agent.process.kill('SIGKILL');
     await ended;
     expect(await call).toBe('cut off');
-    await expect.poll(() => Promise.all(pids.map(isRunning))).toEqual([false, false, false, false, false]);
+    await expect.poll(() => Promise.all(pids.map(isRunning))).toEqual(Array(6).fill(false));
     expect(await runningWithin()).toEqual([]);
   });
 

@@ -6,7 +6,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import type { Clock } from '../../../kernel/clock.ts';
-import { markedEnvironment } from '../../programs/index.ts';
+import { markedProgram } from '../../programs/index.ts';
 import type { McpServer } from '../load.ts';
 
 export interface McpTool {
@@ -51,7 +51,7 @@ const version = '1';
 
 /** Throws whatever kept it from the server; nothing of it is left then. */
 export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Promise<McpConnection> {
-  const program = 'command' in server ? markedEnvironment({ ...needs.env, ...server.env }) : null;
+  const program = 'command' in server ? markedProgram([server.command, ...(server.args ?? [])], { folder: server.cwd ?? needs.folder, env: { ...needs.env, ...server.env } }) : null;
   const client = new Client({ name: 'townhall', version });
   const closed = Promise.withResolvers<void>();
   client.onclose = () => closed.resolve();
@@ -67,7 +67,7 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
     return closing;
   };
   try {
-    await client.connect(transportOf(server, needs, program?.env), { timeout: needs.timeoutMs, signal: needs.signal });
+    await client.connect(transportOf(server, needs, program), { timeout: needs.timeoutMs, signal: needs.signal });
   } catch (error) {
     await close();
     throw error;
@@ -103,9 +103,10 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
   };
 }
 
-function transportOf(server: McpServer, needs: McpConnectNeeds, env: Record<string, string> | undefined): Transport {
+function transportOf(server: McpServer, needs: McpConnectNeeds, program: { command: readonly string[]; env: Record<string, string> } | null): Transport {
   if ('url' in server) return new StreamableHTTPClientTransport(new URL(server.url), server.headers ? { requestInit: { headers: server.headers } } : {}) as Transport;
-  return new StdioClientTransport({ command: server.command, args: server.args ?? [], cwd: server.cwd ?? needs.folder, env: env ?? {}, stderr: 'ignore' });
+  const [command = server.command, ...args] = program?.command ?? [];
+  return new StdioClientTransport({ command, args, cwd: server.cwd ?? needs.folder, env: program?.env ?? {}, stderr: 'ignore' });
 }
 
 type Part = { type: string; text?: unknown; mimeType?: unknown; uri?: unknown; name?: unknown; resource?: { uri?: unknown; text?: unknown } };
