@@ -16,8 +16,8 @@ export const doors: Readonly<Record<string, RegExp>> = {
   express: /^src\/kernel\/http\/server\.ts$/,
   'openapi-backend': /^src\/kernel\/contract\/(?:contract|validator)\.ts$/,
   // Requests are checked in validator.ts; what is not a request (files of settings, inputs of tools) in schema.ts.
-  ajv: /^src\/kernel\/contract\/(?:validator|schema)\.ts$/,
-  'ajv-formats': /^src\/kernel\/contract\/(?:validator|schema)\.ts$/,
+  ajv: /^src\/kernel\/contract\/(?:validator|schema|text-length)\.ts$/,
+  'ajv-formats': /^src\/kernel\/contract\/(?:validator|schema|text-length)\.ts$/,
   postgres: /^src\/kernel\/data\/database\.ts$/,
   '@electric-sql/pglite': /^src\/kernel\/data\/embedded[a-z-]*\.ts$/,
   'pg-boss': /^src\/kernel\/data\/jobs\.ts$/,

@@ -4,6 +4,7 @@ import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from '
 import formats from 'ajv-formats';
 import { plainFaults, type SchemaError } from './faults.ts';
 import type { ProblemDetail } from '../problem.ts';
+import { useQuickLengths } from './text-length.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
@@ -47,6 +48,7 @@ function compileAlone(schema: JsonSchema, options: Options): ValidateFunction {
   // One validator a schema: two schemas may use one `$id`.
   const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true, logger: false, ...options });
   formats.default(ajv);
+  useQuickLengths(ajv);
   return ajv.compile(schema);
 }
 
@@ -60,6 +62,7 @@ export interface SchemaFault {
 export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => SchemaFault[] {
   const ajv = new Ajv2020({ strict: false, allErrors: true, verbose: true, validateFormats: true, logger: false });
   formats.default(ajv);
+  useQuickLengths(ajv);
   const validate = ajv.compile(schema);
   return (value) => (validate(value) ? [] : plainFaults((validate.errors ?? []) as SchemaError[]));
 }
@@ -74,6 +77,7 @@ export type QueryCheck = (query: Readonly<Record<string, unknown>>) => { ok: tru
 export function compileQuery(schema: JsonSchema): QueryCheck {
   const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true, logger: false, coerceTypes: 'array' });
   formats.default(ajv);
+  useQuickLengths(ajv);
   const validate = ajv.compile(schema);
   return (query) => {
     // The validator writes what it understood into the value; the caller keeps its own.

@@ -8,6 +8,7 @@ import type { AnyReply } from './exchange.ts';
 import { invalidRequest, type SchemaError, type SchemaTools } from './faults.ts';
 import { type ContractOperation, declaredResponse, formType, type Parameter, resolvePointer } from './operations.ts';
 import type { ContractRequest, ParsedRequest } from './request.ts';
+import { useQuickLengths } from './text-length.ts';
 
 // The libraries' own types are `any` at their seams, and so is a document that was read; what is read out of it has types.
 type Any = any;
@@ -147,6 +148,7 @@ function engine(document: Any, options: { coerceTypes?: boolean; allErrors?: boo
   // them by. The discriminator keyword stays off, as ajv refuses its mapping; `oneOf` with `const` says it too.
   const ajv = new Ajv2020({ strict: false, verbose: true, logger: false, ...options });
   addFormats.default(ajv);
+  useQuickLengths(ajv);
   const { validate } = ajv.formats['date-time'] as { validate: (text: string) => boolean };
   ajv.addFormat('date-time', (text) => validate(text) && isKeepable(new Date(text)));
   // Its JSON Schema parts are valid by the lint of the contract; the whole is not a schema.

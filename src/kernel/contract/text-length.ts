@@ -1,0 +1,53 @@
+// `minLength` and `maxLength` for the validator. Its own ones count the characters of the whole text every time; most
+// texts are decided by their number of UTF-16 units, of which a character has one or two.
+import { _, type Ajv, type CodeKeywordDefinition, type KeywordCxt } from 'ajv';
+
+/** Replaces both keywords. */
+export function useQuickLengths(ajv: Pick<Ajv, 'removeKeyword' | 'addKeyword'>): void {
+  for (const keyword of ['maxLength', 'minLength'] as const) {
+    ajv.removeKeyword(keyword);
+    ajv.addKeyword(lengthKeyword(keyword));
+  }
+}
+
+function lengthKeyword(keyword: 'maxLength' | 'minLength'): CodeKeywordDefinition {
+  const fits = keyword === 'maxLength' ? hasAtMost : hasAtLeast;
+  const words = keyword === 'maxLength' ? 'more' : 'fewer';
+  return {
+    keyword,
+    type: 'string',
+    schemaType: 'number',
+    // A long text is refused before a pattern reads it.
+    before: 'pattern',
+    error: {
+      message: ({ schemaCode }) => _`${`must NOT have ${words} than `} + ${schemaCode} + " characters"`,
+      params: ({ schemaCode }) => _`{limit: ${schemaCode}}`,
+    },
+    code(context: KeywordCxt) {
+      const check = context.gen.scopeValue('func', { ref: fits });
+      context.fail(_`!${check}(${context.data}, ${context.schemaCode})`);
+    },
+  };
+}
+
+/** Whether the text has no more characters than the limit. */
+export function hasAtMost(text: string, limit: number): boolean {
+  if (text.length <= limit) return true;
+  return text.length <= 2 * limit && characters(text) <= limit;
+}
+
+/** Whether the text has no fewer characters than the limit. */
+export function hasAtLeast(text: string, limit: number): boolean {
+  if (text.length < limit) return false;
+  return text.length >= 2 * limit || characters(text) >= limit;
+}
+
+// As JSON Schema counts them: a surrogate pair is one.
+function characters(text: string): number {
+  let count = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    if ((text.codePointAt(at) as number) > 0xffff) at += 1;
+    count += 1;
+  }
+  return count;
+}
