@@ -1,6 +1,6 @@
 // Calls that may be repeated without being done twice: the first answer under an Idempotency-Key is kept for a
 // day and given again. A call that runs holds its key by a lease, so that a crash frees it after a while.
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash, randomUUID, webcrypto } from 'node:crypto';
 import { createBackground } from '../background.ts';
 import type { Clock } from '../clock.ts';
 import type { Database, Tx } from './database.ts';
@@ -142,7 +142,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       const { caller, key } = call;
       if (caller === null || key === undefined) return work(rememberNothing);
       const scope = digest(JSON.stringify([caller, call.operationId, key]));
-      const request = requestDigest(call.request);
+      const request = await requestDigest(call.request);
       const run = randomUUID();
       const known = await claim(scope, request, { run, requestId: call.requestId });
       if (known !== null) return again(known, request);
@@ -210,10 +210,18 @@ function again(known: Row, request: Buffer): Answer {
   return { status: known.status, body: JSON.parse(known.body), headers };
 }
 
-function requestDigest({ path, query, body, rawBody }: KeyedCall['request']): Buffer {
+// Sorting the members of a larger body would hold the event loop; its repetition has to have the same bytes.
+const comparedAsValue = 256 * 1024;
+
+async function requestDigest({ path, query, body, rawBody }: KeyedCall['request']): Promise<Buffer> {
   const parts = JSON.stringify([canonical(path), canonical(query)]);
+  if (rawBody.byteLength > comparedAsValue) return digest(parts, await digestInPool(rawBody));
   // A JSON body is the same one whatever the order and spacing of its members are.
   return digest(parts, body !== undefined && isPlain(body) ? JSON.stringify(canonical(body)) : rawBody);
+}
+
+async function digestInPool(bytes: Uint8Array): Promise<Buffer> {
+  return Buffer.from(await webcrypto.subtle.digest('SHA-256', bytes as Uint8Array<ArrayBuffer>));
 }
 
 function digest(...parts: (string | Uint8Array)[]): Buffer {

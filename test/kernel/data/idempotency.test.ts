@@ -57,6 +57,15 @@ describe('a repeated call', () => {
     await expect(replicas[0].around({ ...first, request: body(other) }, never)).rejects.toThrow(code('idempotency_key_reused'));
   });
 
+  test('with a large body is compared by its bytes', async () => {
+    const large = (text: string) => ({ path: {}, query: {}, body: JSON.parse(text) as unknown, rawBody: Buffer.from(text) });
+    const filler = 'x'.repeat(300_000);
+    const first = call({ request: large(`{"a":1,"b":"${filler}"}`) });
+    await replicas[0].around(first, created('first'));
+    expect(await replicas[1].around({ ...first, request: large(`{"a":1,"b":"${filler}"}`) }, never)).toMatchObject({ body: 'first' });
+    await expect(replicas[0].around({ ...first, request: large(`{"b":"${filler}","a":1}`) }, never)).rejects.toThrow(code('idempotency_key_reused'));
+  });
+
   test('of another caller, or of another operation, is its own', async () => {
     const first = call();
     await replicas[0].around(first, created('first'));
