@@ -2,6 +2,7 @@
 // What comes back from the thread is copied on the event loop, which is cheap for long texts; parseJson bounds the rest.
 import type { Worker } from 'node:worker_threads';
 import { startThread } from '../assets.ts';
+import { nextTurn } from '../event-loop.ts';
 import { Problem, type ProblemDetail, type ProblemKind } from '../problem.ts';
 import type { ProblemCode } from '../../contract/problem-code.gen.ts';
 import { parseJson } from './json.ts';
@@ -39,11 +40,6 @@ async function parseInTurn(bytes: Buffer): Promise<ParsedBody> {
   const value = parseJson(bytes);
   await nextTurn();
   return { raw: bytes, value };
-}
-
-/** Lets timers and other connections have their turn. */
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }
 
 interface Waiting {

@@ -47,16 +47,16 @@ function isKept(text: string, made: string): boolean {
 }
 
 describe('the rendering of files', () => {
-  test.each(contents.map((content, index) => [index, content] as const))('content %i makes one element, and nothing of it is lost', (_, content) => {
+  test.each(contents.map((content, index) => [index, content] as const))('content %i makes one element, and nothing of it is lost', async (_, content) => {
     const files = ['first', content, 'last'].map((text, index) => ({ attachmentId: `att_${index}`, fileName: names[index] as string, contentType: 'text/plain', sizeBytes: 1, text, isBase64: false }));
-    const { nodes, rest } = filesIn(`${renderFiles(files, 'nonce')}\n\nDo it.`);
+    const { nodes, rest } = filesIn(`${await renderFiles(files, 'nonce')}\n\nDo it.`);
     expect(nodes).toHaveLength(3);
     expect(rest.trim()).toBe('Do it.');
     expect(isKept(content, defuse(content))).toBe(true);
   });
 
-  test.each(names)('the name %j stays within its attribute', (fileName) => {
-    const { nodes } = filesIn(renderFiles([{ attachmentId: 'att', fileName, contentType: 'text/plain', sizeBytes: 1, text: 'x', isBase64: false }], 'n'));
+  test.each(names)('the name %j stays within its attribute', async (fileName) => {
+    const { nodes } = filesIn(await renderFiles([{ attachmentId: 'att', fileName, contentType: 'text/plain', sizeBytes: 1, text: 'x', isBase64: false }], 'n'));
     expect(nodes).toHaveLength(1);
     expect(nodes[0]?.attributes.match(/[a-z]+="[^"]*"/g)?.map((one) => one.split('=')[0])).toEqual(['id', 'name', 'type', 'size', 'nonce']);
   });

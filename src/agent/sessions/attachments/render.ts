@@ -1,6 +1,8 @@
 // How a file is shown to a model: one `<file>` element each, before the instruction. The rule it keeps: whatever the
 // name, the type and the content are, an element ends where we end it, and the content can be had back unchanged.
 
+import { nextTurn } from '../../../kernel/event-loop.ts';
+
 export interface RenderedFile {
   attachmentId: string;
   fileName: string;
@@ -12,20 +14,21 @@ export interface RenderedFile {
 }
 
 /** The elements, in their order; `nonce` is new for every rendering, so that no content can know it. */
-export function renderFiles(files: readonly RenderedFile[], nonce: string): string {
-  return files
-    .map(({ attachmentId, fileName, contentType, sizeBytes, text, isBase64 }) => {
-      const attributes = Object.entries({
-        id: attachmentId,
-        name: fileName,
-        type: contentType,
-        size: String(sizeBytes),
-        ...(isBase64 ? { encoding: 'base64' } : {}),
-        nonce,
-      });
-      return `<file ${attributes.map(([name, value]) => `${name}="${escapeAttribute(value)}"`).join(' ')}>\n${defuse(text)}\n</file>`;
-    })
-    .join('\n');
+export async function renderFiles(files: readonly RenderedFile[], nonce: string): Promise<string> {
+  const elements: string[] = [];
+  for (const { attachmentId, fileName, contentType, sizeBytes, text, isBase64 } of files) {
+    const attributes = Object.entries({
+      id: attachmentId,
+      name: fileName,
+      type: contentType,
+      size: String(sizeBytes),
+      ...(isBase64 ? { encoding: 'base64' } : {}),
+      nonce,
+    });
+    const content = isBase64 ? text : await defuseInTurns(text);
+    elements.push(`<file ${attributes.map(([name, value]) => `${name}="${escapeAttribute(value)}"`).join(' ')}>\n${content}\n</file>`);
+  }
+  return elements.join('\n');
 }
 
 const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&apos;', '\n': '&#10;', '\r': '&#13;', '\t': '&#9;' };
@@ -42,42 +45,67 @@ function escapeAttribute(value: string): string {
 // this very function adds: so each look-alike gets exactly one more, and taking one away gives the original.
 const lookAlike = /<(?=[\s\\]*(?:\/[\s\\]*)?file(?![\p{L}\p{N}_]))/giu;
 
-/** The text with a backslash behind the `<` of everything that looks like our own element. */
+// 8 MiB that are full of look-alikes take more than 100 ms in one go; a piece takes less than 10.
+const pieceLength = 256 * 1024;
+
+/** The same as `defuse`, a piece in a turn of the event loop. */
+async function defuseInTurns(text: string): Promise<string> {
+  const pieces: string[] = [];
+  for (let from = 0; from < text.length; ) {
+    // A look-alike has no second `<`, so none spans a cut before one.
+    const cut = text.slice(from + pieceLength).search(candidate);
+    const end = cut < 0 ? text.length : from + pieceLength + cut;
+    pieces.push(defuse(text.slice(from, end)));
+    from = end;
+    if (from < text.length) await nextTurn();
+  }
+  return pieces.join('');
+}
+
+/** The text with a backslash behind the `<` of everything that looks like our own element. Linear in the text. */
 export function defuse(text: string): string {
   if (/^[\x00-\x7f]*$/.test(text)) return text.replace(lookAlike, '<\\');
-  // Of what is seen character by character below, which takes a while for a large text; and seldom is there any.
-  if (!/<[\s\\/]*file/iu.test(text.replace(unseen, '').normalize('NFKD'))) return text;
-  const { plain, places } = plainForm(text);
-  let result = '';
-  let from = 0;
-  for (const match of plain.matchAll(lookAlike)) {
-    const at = places[match.index] as number;
-    const end = at + characterLength(text, at);
-    result += `${text.slice(from, end)}\\`;
-    from = end;
-  }
-  return result + text.slice(from);
+  // Between two candidates no character is read twice, since a look-alike has no `<` but its first character.
+  return text.replace(candidate, (character, at: number) => (isLookAlike(text, at + 1) ? `${character}\\` : character));
 }
+
+// The characters that are a `<` in compatibility form: itself, the small one and the full-width one.
+const candidate = /[<\ufe64\uff1c]/g;
 
 // What no reader sees.
 const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
+const elementName = 'file';
 
-// The text as a lenient reader might see it: full-width letters as letters, invisible characters not at all. `places`
-// says where in the original each of its units comes from.
-function plainForm(text: string): { plain: string; places: number[] } {
-  let plain = '';
-  const places: number[] = [];
-  let at = 0;
-  for (const character of text) {
-    const code = character.codePointAt(0) as number;
-    const shown = code < 0x80 ? character : character.replace(unseen, '').normalize('NFKC');
-    for (let unit = 0; unit < shown.length; unit += 1) places.push(at);
-    plain += shown;
-    at += character.length;
+/**
+ * Whether what follows a `<` makes it one of our elements for a lenient reader: full-width letters are letters to it, and
+ * invisible characters are not there at all. The same as `lookAlike`, character by character.
+ */
+function isLookAlike(text: string, from: number): boolean {
+  let hasSlash = false;
+  let matched = 0;
+  for (let at = from; at < text.length; ) {
+    const code = text.codePointAt(at) as number;
+    at += code > 0xffff ? 2 : 1;
+    for (const character of shownAs(code)) {
+      if (matched === elementName.length) return !/^[\p{L}\p{N}_]$/u.test(character);
+      if (character.toLowerCase() === elementName[matched]) matched += 1;
+      else if (matched > 0) return false;
+      else if (character === '/' && !hasSlash) hasSlash = true;
+      else if (character !== ' ' && character !== '\\' && !/^\s$/u.test(character)) return false;
+    }
   }
-  return { plain, places };
+  return matched === elementName.length;
 }
 
-function characterLength(text: string, at: number): number {
-  return (text.codePointAt(at) as number) > 0xffff ? 2 : 1;
+// Compatibility forms cost 200 ns each to look up, and texts repeat theirs.
+const forms = new Map<number, string>();
+const mostForms = 4_096;
+
+function shownAs(code: number): string {
+  const existing = forms.get(code);
+  if (existing !== undefined) return existing;
+  const character = String.fromCodePoint(code);
+  const form = code < 0x80 ? character : character.replace(unseen, '').normalize('NFKC');
+  if (forms.size < mostForms) forms.set(code, form);
+  return form;
 }

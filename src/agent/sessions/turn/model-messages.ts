@@ -37,7 +37,7 @@ async function toUserMessage(message: UiMessage, { attachments, files }: History
   }
   const nonce = id('non').slice(4);
   const text = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
-  const whole = rendered.length === 0 ? text : `${renderFiles(rendered, nonce)}\n\n${text}`;
+  const whole = rendered.length === 0 ? text : `${await renderFiles(rendered, nonce)}\n\n${text}`;
   const media = message.parts.flatMap((part) =>
     part.type === 'file' ? [{ type: 'file' as const, mediaType: part.mediaType, data: part.url, ...(part.filename === undefined ? {} : { filename: part.filename }) }] : [],
   );
