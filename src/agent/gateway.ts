@@ -50,13 +50,41 @@ export function gatewayAccess(options: { url: string; token: GatewayToken; redac
   return {
     async model(modelId, settings = {}) {
       await readToken();
-      return client.model(modelId, settings);
+      return withinGatewayLimit(client.model(modelId, settings));
     },
     async contextTokens(modelId) {
       windows = windows !== undefined && clock.monotonicMs() < windowsUntilMs ? windows : readWindows();
       return (await windows).get(modelId) ?? null;
     },
   };
+}
+
+// The gateway refuses a longer body with 413. Counting its texts first saves writing it all as JSON, which takes a second
+// for the history of a session that has grown to hundreds of megabytes.
+const mostPromptLength = 10 * 1024 * 1024;
+
+function withinGatewayLimit(model: LanguageModelV3): LanguageModelV3 {
+  const require = (prompt: unknown): void => {
+    if (textLength(prompt) <= mostPromptLength) return;
+    throw new Problem('impossible', 'upstream_refused', `The conversation is longer than the ${mostPromptLength} bytes that the gateway takes; compact it or begin another session.`);
+  };
+  return {
+    ...model,
+    async doGenerate(options) {
+      require(options.prompt);
+      return model.doGenerate(options);
+    },
+    async doStream(options) {
+      require(options.prompt);
+      return model.doStream(options);
+    },
+  };
+}
+
+function textLength(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) return 0;
+  return Object.values(value).reduce<number>((sum, member) => sum + textLength(member), 0);
 }
 
 async function readTokenFile(path: string): Promise<string> {

@@ -11,7 +11,7 @@ import { readAttachments, requireDataUrl, type AttachmentFiles, type GivenAttach
 import type { CompletedRun } from './runs/run.ts';
 import type { Runs } from './runs/runs.ts';
 import type { Delivery } from './runs/store.ts';
-import type { Problem } from '../../kernel/problem.ts';
+import { Problem } from '../../kernel/problem.ts';
 import type { NewSession, SessionKind, SessionRecord, SessionStore } from './store.ts';
 
 export type InputPart = { type: 'text'; text: string } | { type: 'file'; mediaType: string; filename?: string; url: string };
@@ -52,6 +52,9 @@ export interface InputsNeeds {
 }
 
 const mostChatsKnown = 10_000;
+// Each step of an input (its event, its row, its call of the model) writes the whole text as JSON, which takes 20 ms at
+// this length. What is longer fits as an attachment, up to 8 MiB.
+const mostTextLength = 2 * 1024 * 1024;
 // What a list shows of an input.
 const previewLength = 200;
 
@@ -93,6 +96,7 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
   return {
     async submit(input) {
       for (const [index, part] of input.parts.entries()) if (part.type === 'file') requireDataUrl(part.url, `parts[${index}].url`);
+      requireTextLength(input);
       const ready = readAttachments(input.attachments ?? []);
       if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
       const { to, origin } = input;
@@ -159,6 +163,14 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
         expiresInMs: null,
       }),
   };
+}
+
+function requireTextLength({ parts, origin }: Input): void {
+  const length = parts.reduce((sum, part) => sum + (part.type === 'text' ? part.text.length : 0), 0);
+  if (length <= mostTextLength) return;
+  const param = origin === 'execute' || origin === 'dashboard' ? 'instructions' : parts.length === 1 ? 'text' : 'parts';
+  const message = `may have ${mostTextLength} characters at most; attach what is longer`;
+  throw new Problem('too_large', 'request_too_large', `\`${param}\` ${message}.`, { param, details: [{ path: param, message }] });
 }
 
 function ofOne(key: string): { key: string; id: string } {

@@ -71,6 +71,30 @@ describe('sessions.execute', () => {
     agent.sql<{ run_id: string; status: string; error: unknown }[]>`
       select run_id, status, error from agent.sessions_runs join agent.tokens_agents using (agent_id) where name = ${agent.name}`;
 
+  test('refuses a text beyond two million characters with 413', async () => {
+    const agent = await start();
+    const text = 'x'.repeat(2 * 1024 * 1024);
+    gateway.answer(() => says('Read.'));
+    expect((await agent.client.sessions.execute({ instructions: text })).success).toBe(true);
+    await expect(agent.client.sessions.execute({ instructions: `${text}x` })).rejects.toMatchObject({ status: 413, code: 'request_too_large', param: 'instructions' });
+  });
+
+  test('sends no conversation that the gateway would refuse for its length', async () => {
+    const agent = await start();
+    gateway.answer(() => says('Read.'));
+    const attachment = { type: 'document' as const, fileName: 'a.txt', contentType: 'text/plain', content: 'x'.repeat(7 * 1024 * 1024) };
+    const chat = await agent.client.sessions.create({});
+    const prompt = async () => {
+      const answer = await agent.fetch(`/api/dashboard/sessions/${chat.id}/execute`, {
+        method: 'POST', headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' }, body: JSON.stringify({ instructions: 'Read it.', attachments: [attachment] }),
+      });
+      return [answer.status, (await answer.json()) as unknown];
+    };
+    expect(await prompt()).toMatchObject([200, { success: true }]);
+    expect(await prompt()).toMatchObject([422, { error: { code: 'upstream_refused', message: expect.stringContaining('10485760') as unknown } }]);
+    expect(gateway.requests).toHaveLength(1);
+  });
+
   test('writes and reads real files and answers with the text of the last step', async () => {
     const agent = await start();
     gateway.answer((_, index) => {
