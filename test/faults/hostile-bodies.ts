@@ -1,0 +1,50 @@
+// How long the event loop of each server is held by hostile bodies, for every operation that takes one, at its own limit.
+// Prints a table and writes it to build/hostile-bodies.txt; ends with 1 when a hold is longer than the limit.
+//
+//   node_modules/.bin/node test/faults/hostile-bodies.ts [--operation ID] [--body TEXT] [--runs 5] [--limit-ms 50] [--few] [--profile]
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { startWatchedServers } from '../support/watched-servers.ts';
+import { bodiesFor, hostileOperations, measure, type Measurement, profile } from './hostile-run.ts';
+
+const { values: options } = parseArgs({
+  options: {
+    operation: { type: 'string', default: '' },
+    body: { type: 'string', default: '' },
+    runs: { type: 'string', default: '5' },
+    'limit-ms': { type: 'string', default: '50' },
+    few: { type: 'boolean', default: false },
+    profile: { type: 'boolean', default: false },
+  },
+});
+const limitMs = Number(options['limit-ms']);
+const runs = Number(options.runs);
+const lines: string[] = [];
+const print = (line: string): void => {
+  lines.push(line);
+  console.log(line);
+};
+
+const servers = await startWatchedServers();
+const measurements: Measurement[] = [];
+try {
+  print('operation | body | MB | status | longest hold of the loop (ms, as on a quiet machine) | by the clock (ms) | runs');
+  for (const operation of hostileOperations().filter(({ operationId }) => operationId.includes(options.operation))) {
+    for (const body of bodiesFor(operation, { few: options.few }).filter(({ name }) => name.includes(options.body))) {
+      const measurement = await measure(servers, operation, body, { runs, limitMs });
+      measurements.push(measurement);
+      const { operationId, bytes, status, holdMs, clockMs } = measurement;
+      print([operationId, body.name, (bytes / 1e6).toFixed(1), status, holdMs.toFixed(0), clockMs.toFixed(0), measurement.runs].join(' | ') + (holdMs > limitMs ? ' | TOO LONG' : ''));
+      if (options.profile) for (const line of await profile(servers, operation, body)) print(`    ${line}`);
+    }
+  }
+} finally {
+  await servers.close();
+}
+const slow = measurements.filter(({ holdMs }) => holdMs > limitMs);
+print(`${measurements.length} bodies, ${slow.length} of them held the loop for more than ${limitMs} ms`);
+const folder = join(import.meta.dirname, '../../build');
+mkdirSync(folder, { recursive: true });
+writeFileSync(join(folder, 'hostile-bodies.txt'), `${lines.join('\n')}\n`);
+process.exitCode = slow.length > 0 ? 1 : 0;

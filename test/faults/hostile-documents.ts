@@ -1,0 +1,174 @@
+// Hostile bodies for an operation, made out of the examples that the contract has for it: as large as the operation
+// takes, and valid as far as possible, so that they reach the code behind the validator.
+
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+
+export interface HostileBody {
+  name: string;
+  bytes: Buffer;
+}
+
+interface Filler {
+  name: string;
+  /** As it stands in the source of a JSON text. */
+  unit: string;
+}
+
+/** What superlinear scanners of text stumble over. */
+const texts: readonly Filler[] = [
+  { name: 'letters', unit: 'a' },
+  { name: 'spaces', unit: ' ' },
+  { name: 'digits', unit: '7' },
+  { name: 'newlines', unit: '\\n' },
+  { name: 'quotes', unit: '\\"' },
+  { name: 'backslashes', unit: '\\\\' },
+  { name: 'accents', unit: 'e\u0301' },
+  { name: 'accents and <file', unit: `${'e\u0301'.repeat(200)}<file ` },
+  { name: 'less-than signs', unit: '<' },
+  { name: 'less-than signs and backslashes', unit: '<\\\\ ' },
+  { name: 'full-width <file', unit: '\uff1c\uff46\uff49\uff4c\uff45' },
+  { name: 'invisible characters', unit: '<\u200b' },
+  { name: 'compatibility ligatures', unit: '\ufdfa' },
+  { name: 'surrogate pairs', unit: '\u{1f600}' },
+  { name: 'escaped surrogate pairs', unit: '\\ud83d\\ude00' },
+  { name: 'escaped letters', unit: '\\u0061' },
+  { name: 'assignments', unit: 'A=1\\n' },
+  { name: 'open quotes of several lines', unit: 'A=\\"1\\n' },
+  { name: 'addresses', unit: 'a.a@' },
+  { name: 'links', unit: 'http://a/' },
+  { name: 'words', unit: 'Good morning, and ' },
+  { name: 'base64', unit: 'QUJD' },
+  { name: 'data URLs', unit: 'data:,' },
+  { name: 'fences', unit: '```\\n' },
+];
+
+// Members whose texts choose what is done; another text ends the call at once.
+const choosing = new Set(['model', 'role', 'type', 'media_type', 'mediaType', 'contentType', 'format', 'encoding', 'plugin_name', 'action_name', 'tool_choice', 'kind', 'aspect_ratio']);
+const marker = '\u0001hostile\u0001';
+
+export interface HostileOptions {
+  /** One body of each class in place of all. */
+  few?: boolean;
+  /** The most bytes of texts by the name of their member, where the operation takes less than in its whole body. */
+  mostBytes?: Readonly<Record<string, number>>;
+}
+
+/** At most `maxBytes` each. */
+export function hostileBodies(examples: readonly Json[], maxBytes: number, options: HostileOptions = {}): HostileBody[] {
+  const [first = {}] = examples;
+  const bodies = [...hostileRoots(first, maxBytes), ...examples.flatMap((example, index) => hostileMembers(example, maxBytes, { prefix: examples.length > 1 ? `example ${index + 1}, ` : '', ...options }))];
+  return bodies.filter(({ bytes }) => bytes.byteLength <= maxBytes);
+}
+
+/** A body whose number of values is the same whatever the operation is, in a member that the operation may not have. */
+function hostileRoots(example: Json, maxBytes: number): HostileBody[] {
+  const room = maxBytes - 64 - Buffer.byteLength(JSON.stringify(example));
+  const extra = (value: string) => withMembers(example, `"hostile":${value}`);
+  return [
+    { name: 'root: members', bytes: withMembers(example, numbered((index) => `"k${index}":0`, room)) },
+    { name: 'root: members up to the limit', bytes: withMembers(example, numbered((index) => `"k${index}":0`, room, 9_900)) },
+    { name: 'root: escaped names', bytes: withMembers(example, numbered((index) => `"\\u006b${index}":0`, room, 9_900)) },
+    { name: 'root: one name twice', bytes: withMembers(example, `${numbered((index) => `"k${index}":0`, room, 9_900)},"k0":1`) },
+    { name: 'root: names that are numbers', bytes: withMembers(example, numbered((index) => `"${(index * 7_919) % 4_000_000_000}":0`, room, 9_900)) },
+    { name: 'root: objects', bytes: extra(`[${numbered(() => '{}', room)}]`) },
+    { name: 'root: objects of many shapes', bytes: extra(`[${numbered((index) => `{"k${index}":0}`, room, 49_900)}]`) },
+    { name: 'root: arrays', bytes: extra(`[${numbered(() => '[]', room, 99_000)}]`) },
+    { name: 'root: numbers', bytes: extra(`[${numbered((index) => String(index % 1_000), room, 499_000)}]`) },
+    { name: 'root: long numbers', bytes: extra(`[${numbered(() => '0.123456789012345678e-7', room, 499_000)}]`) },
+    { name: 'root: one number', bytes: extra('1'.repeat(room)) },
+    { name: 'root: texts with escapes', bytes: extra(`[${numbered((index) => `"\\u0041${index}"`, room, 99_000)}]`) },
+    { name: 'root: long names', bytes: withMembers(example, numbered((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, room)) },
+    { name: 'root: suspect names', bytes: extra(`[${numbered((index) => `{"__proto_${index % 10}":"\\u005f"}`, room, 33_000)}]`) },
+    { name: 'root: nesting', bytes: extra(`[${numbered(() => '['.repeat(60) + ']'.repeat(60), room, 1_600)}]`) },
+    { name: 'root: nesting without an end', bytes: Buffer.from('['.repeat(maxBytes)) },
+    { name: 'root: spaces', bytes: Buffer.from(`${' '.repeat(room)}${JSON.stringify(example)}`) },
+    { name: 'root: an open text', bytes: Buffer.from(`"${'\\"'.repeat(Math.floor(maxBytes / 2) - 1)}`) },
+  ];
+}
+
+function hostileMembers(example: Json, maxBytes: number, { prefix, few = false, mostBytes = {} }: HostileOptions & { prefix: string }): HostileBody[] {
+  const places = placesOf(example);
+  const bodies: HostileBody[] = [];
+  const longs = places.filter(({ value, path }) => typeof value === 'string' && !choosing.has(String(path.at(-1))));
+  for (const [index, { path }] of longs.entries()) {
+    // All fillers in the first place; of the others those that have been slow somewhere.
+    const chosen = few || index > 0 ? texts.filter(({ name }) => ['accents and <file', 'quotes', 'spaces', 'words'].includes(name)) : texts;
+    const most = mostBytes[String(path.at(-1))];
+    for (const { name, unit } of chosen) {
+      bodies.push({ name: `${prefix}${dotted(path)}: ${name}`, bytes: filled(example, path, maxBytes, (room) => textOf(unit, room, Number.POSITIVE_INFINITY)) });
+      if (most !== undefined) bodies.push({ name: `${prefix}${dotted(path)} at its own limit: ${name}`, bytes: filled(example, path, maxBytes, (room) => textOf(unit, room, most)) });
+    }
+    bodies.push({ name: `${prefix}${dotted(path)}: many texts`, bytes: filled(example, path, maxBytes, (room) => `[${numbered((item) => `"text ${item}"`, room, 95_000)}]`) });
+    bodies.push({ name: `${prefix}${dotted(path)}: tokens`, bytes: filled(example, path, maxBytes, (room) => `[${numbered((item) => String(item % 50_000), room, 300_000)}]`) });
+  }
+  for (const { path, value } of places) {
+    if (Array.isArray(value) && value.length > 0) {
+      const items = value.map((item) => JSON.stringify(item));
+      bodies.push({ name: `${prefix}${dotted(path)}: many items`, bytes: filled(example, path, maxBytes, (room) => `[${numbered((item) => items[item % items.length] as string, room, mostItems(items))}]`) });
+    } else if (value !== null && typeof value === 'object' && !Array.isArray(value) && path.length > 0) {
+      bodies.push({ name: `${prefix}${dotted(path)}: members`, bytes: filled(example, path, maxBytes, (room) => `{${numbered((item) => `"k${item}":{"type":"string"}`, room, 9_900)}}`) });
+      bodies.push({ name: `${prefix}${dotted(path)}: nesting`, bytes: filled(example, path, maxBytes, (room) => `{"a":[${numbered(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), room, 1_800)}]}`) });
+    }
+  }
+  return bodies;
+}
+
+/** So many units that they fit the room as they are written, and `most` bytes as they are read. */
+function textOf(unit: string, room: number, most: number): string {
+  const readBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
+  return `"${unit.repeat(Math.min(Math.floor(room / Buffer.byteLength(unit)), Math.floor(most / readBytes)))}"`;
+}
+
+/** As many as the parser takes, of which each quote and each bracket may be a part. */
+function mostItems(items: readonly string[]): number {
+  const parts = items.reduce((sum, item) => sum + (item.match(/[{[]/g)?.length ?? 0) + Math.ceil((item.match(/"/g)?.length ?? 0) / 2), 0) / items.length;
+  return Math.floor(95_000 / Math.max(parts, 1));
+}
+
+interface Place {
+  path: (string | number)[];
+  value: Json;
+}
+
+function placesOf(value: Json, path: (string | number)[] = []): Place[] {
+  const below = Array.isArray(value)
+    ? value.slice(0, 2).flatMap((item, index) => placesOf(item, [...path, index]))
+    : value !== null && typeof value === 'object'
+      ? Object.entries(value).flatMap(([name, member]) => placesOf(member, [...path, name]))
+      : [];
+  return [{ path, value }, ...below];
+}
+
+function dotted(path: readonly (string | number)[]): string {
+  return path.length === 0 ? 'body' : path.join('.');
+}
+
+/** The example with something else at the path; `write` is told how many bytes there is room for. */
+function filled(example: Json, path: readonly (string | number)[], maxBytes: number, write: (room: number) => string): Buffer {
+  const [before = '', after = ''] = JSON.stringify(changed(example, path)).split(JSON.stringify(marker));
+  const room = maxBytes - Buffer.byteLength(before) - Buffer.byteLength(after) - 64;
+  return Buffer.from(before + write(room) + after);
+}
+
+function changed(value: Json, [step, ...rest]: readonly (string | number)[]): Json {
+  if (step === undefined) return marker;
+  if (Array.isArray(value)) return value.map((item, index) => (index === step ? changed(item, rest) : item));
+  return Object.fromEntries(Object.entries(value as Record<string, Json>).map(([name, member]) => [name, name === step ? changed(member, rest) : member]));
+}
+
+function withMembers(example: Json, members: string): Buffer {
+  const text = example !== null && typeof example === 'object' && !Array.isArray(example) ? JSON.stringify(example) : '{}';
+  return Buffer.from(`${text.slice(0, -1)}${text === '{}' ? '' : ','}${members}}`);
+}
+
+/** Items with commas between them, as many as there is room for. */
+function numbered(item: (index: number) => string, room: number, most = Number.POSITIVE_INFINITY): string {
+  const items: string[] = [];
+  for (let size = 0, index = 0; index < most; index += 1) {
+    const text = item(index);
+    size += Buffer.byteLength(text) + 1;
+    if (size > room) break;
+    items.push(text);
+  }
+  return items.join(',');
+}

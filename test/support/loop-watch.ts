@@ -1,0 +1,85 @@
+// A preload (`node --import`) for a server in a process of its own: measures the longest time for which its event loop
+// was held, and answers over the IPC channel. Processor time of the main thread does not depend on what else the machine
+// does; the time of the clock also shows waits.
+import { Session } from 'node:inspector/promises';
+import { isMainThread } from 'node:worker_threads';
+
+/** The longest hold since the last reset, and what the main thread has spent in all. In milliseconds. */
+export interface LoopReport {
+  holdMs: number;
+  clockMs: number;
+  spentMs: number;
+}
+
+export type LoopRequest = { watch: 'reset' | 'read' } | { watch: 'hold'; ms: number } | { watch: 'reference' | 'profile' | 'profiled' };
+
+const everyMs = 2;
+
+if (isMainThread && process.send !== undefined) watch(process.send.bind(process));
+
+function watch(send: (message: object) => void): void {
+  let longest: LoopReport = { holdMs: 0, clockMs: 0, spentMs: 0 };
+  let last = { clock: performance.now(), spent: spentMs() };
+  const look = (): void => {
+    const now = { clock: performance.now(), spent: spentMs() };
+    const clockMs = Math.max(now.clock - last.clock - everyMs, 0);
+    // Processor time is counted in steps of up to 4 ms, so it may run ahead of the clock.
+    const holdMs = Math.min(now.spent - last.spent, clockMs);
+    longest = { holdMs: Math.max(longest.holdMs, holdMs), clockMs: Math.max(longest.clockMs, clockMs), spentMs: now.spent };
+    last = now;
+  };
+  setInterval(look, everyMs).unref();
+  const session = new Session();
+  process.on('message', (request: LoopRequest) => {
+    if (request.watch === 'profile') return void startProfile(session).then(() => send({}));
+    if (request.watch === 'profiled') return void endProfile(session).then((lines) => send({ lines }));
+    if (request.watch === 'hold') hold(request.ms);
+    if (request.watch === 'read') look();
+    const answer = request.watch === 'reference' ? { referenceMs: referenceMs() } : longest;
+    if (request.watch === 'reset') {
+      last = { clock: performance.now(), spent: spentMs() };
+      longest = { holdMs: 0, clockMs: 0, spentMs: last.spent };
+    }
+    send(answer);
+    return undefined;
+  });
+  // A server ends when it has closed its doors; the channel does not keep it.
+  process.channel?.unref();
+}
+
+function spentMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
+}
+
+function hold(ms: number): void {
+  const until = spentMs() + ms;
+  while (spentMs() < until);
+}
+
+/** Processor time of a fixed piece of work, which says how fast the machine is now. */
+function referenceMs(): number {
+  const text = JSON.stringify(Array.from({ length: 20_000 }, (_, index) => ({ role: 'user', content: `text ${index}` })));
+  const begin = spentMs();
+  for (let round = 0; round < 4; round += 1) JSON.parse(text);
+  return (spentMs() - begin) / 4;
+}
+
+async function startProfile(session: Session): Promise<void> {
+  session.connect();
+  await session.post('Profiler.enable');
+  await session.post('Profiler.start');
+}
+
+/** The functions in which the most time was spent, with their places. */
+async function endProfile(session: Session): Promise<string[]> {
+  const { profile } = await session.post('Profiler.stop');
+  session.disconnect();
+  const spent = new Map<string, number>();
+  const names = new Map(profile.nodes.map(({ id, callFrame: { functionName, url, lineNumber } }) => [id, `${functionName} ${url.split('/').slice(-4).join('/')}:${lineNumber + 1}`]));
+  for (const [index, id] of (profile.samples ?? []).entries()) {
+    const name = names.get(id) ?? '';
+    spent.set(name, (spent.get(name) ?? 0) + (profile.timeDeltas?.[index] ?? 0) / 1_000);
+  }
+  return [...spent].filter(([name]) => !name.startsWith('(idle)') && !name.startsWith('(program)')).sort((one, other) => other[1] - one[1]).slice(0, 12).map(([name, ms]) => `${ms.toFixed(0)} ms ${name}`);
+}

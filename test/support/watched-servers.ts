@@ -1,0 +1,148 @@
+// A gateway and an agent, each in a process of its own as their commands start them, with a scripted provider behind the
+// gateway's models. What their event loops do is measured inside of them, so that the work of the test does not count.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { createGatewayClient } from '@townhall/gateway';
+import type { LoopReport, LoopRequest } from './loop-watch.ts';
+import { type ScriptedProvider, startProvider } from './provider.ts';
+
+export interface WatchedServer {
+  url: string;
+  /** Bearer tokens by the name of the security scheme that takes them. */
+  tokens: Readonly<Record<string, string>>;
+  /** Forgets what was measured so far. */
+  reset(): Promise<void>;
+  /** Waits until the server has nothing to do, then tells the longest hold since the reset. */
+  settled(): Promise<LoopReport>;
+  /** Keeps the event loop busy, to see that it is noticed. */
+  hold(ms: number): Promise<void>;
+  /** Samples the functions that run until `profiled`, which gives those that took the most time. */
+  profile(): Promise<void>;
+  profiled(): Promise<string[]>;
+  /** What a fixed piece of work takes now, in milliseconds of processor time. */
+  referenceMs(): Promise<number>;
+}
+
+export interface WatchedServers {
+  gateway: WatchedServer;
+  agent: WatchedServer;
+  provider: ScriptedProvider;
+  close(): Promise<void>;
+}
+
+const root = join(import.meta.dirname, '..', '..');
+const preload = join(import.meta.dirname, 'loop-watch.ts');
+const administrator = { admin_id: 'admin', password: 'a password for tests only' };
+
+/** Starts them. They log errors alone, to this process's standard error. */
+export async function startWatchedServers(): Promise<WatchedServers> {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-watched-'));
+  const provider = await startProvider();
+  const children: ChildProcess[] = [];
+  const start = async (command: string, flags: readonly string[], env: Record<string, string>) => {
+    const child = spawn(process.execPath, ['--import', preload, join(root, 'src/cli/main.ts'), command, ...flags], {
+      cwd: folder,
+      env: { PATH: process.env['PATH'], HOME: folder, LOG_LEVEL: 'info', ...env },
+      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    });
+    children.push(child);
+    return { child, url: await listeningUrl(child) };
+  };
+  const close = async (): Promise<void> => {
+    await Promise.all(children.map(stop));
+    await provider.close();
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    const modelsFile = join(folder, 'models.json');
+    await writeFile(modelsFile, modelsOf(provider));
+    const gateway = await start('gateway', [], {
+      HOST: '127.0.0.1', PORT: '0', DATABASE_PATH: join(folder, 'gateway.db'), TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'watched').toString('base64'),
+      ADMIN_ID: administrator.admin_id, ADMIN_PASSWORD: administrator.password, MODELS_FILE: modelsFile, ACME_API_KEY: 'key-of-the-script', STARTING_CREDITS: '1000000000000',
+      RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', RATE_LIMIT_ADMIN: 'off', RATE_LIMIT_LOGIN: 'off',
+    });
+    const tokens = await gatewayTokens(gateway.url);
+    const dataDir = join(folder, 'agent');
+    const agent = await start('agent', ['--port', '0', '--data-dir', dataDir, '--gateway-url', gateway.url, '--model', 'acme/ok'], {
+      AGENT_GATEWAY_TOKEN: tokens.userToken, AGENT_MODEL_RETRIES: '0', AGENT_MAX_RUNS: '1000',
+    });
+    const agentToken = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
+    return { gateway: watched(gateway, tokens), agent: watched(agent, { agentToken }), provider, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** A model for each kind of provider and each way of being called; all of them answer at once, and cost something. */
+function modelsOf(provider: ScriptedProvider): string {
+  const model = { rates: { input: 1, output: 1, image: 1, speech_character: 1, audio_second: 1 }, max_output_tokens: 1_000, context_window: 100_000_000 };
+  const written = ['text', 'stream', 'openai', 'embedding', 'image', 'tts', 'asr'];
+  const scripts = { ok: 'ok', painter: 'images', speaker: 'speech', whisper: 'whisper' };
+  const formats = { formats: ['chat', 'embeddings', 'responses', 'rerank'], output_limit_member: 'max_tokens' };
+  return provider.modelsFile(scripts, {
+    provider: formats,
+    model: { ...model, modalities: written },
+    providers: ['anthropic', 'google'].map((kind) => ({ id: kind, kind, base_url: provider.url, api_key_env: 'ACME_API_KEY' })),
+    models: ['anthropic', 'google'].map((kind) => ({ id: `${kind}/ok`, provider: kind, upstream_model: 'ok', ...model, modalities: ['text', 'stream', 'openai'] })),
+  });
+}
+
+async function gatewayTokens(baseUrl: string): Promise<{ userToken: string; adminSession: string }> {
+  const { session_token: adminSession } = await createGatewayClient({ baseUrl }).admin.login(administrator);
+  const admin = createGatewayClient({ baseUrl, token: adminSession });
+  const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
+  return { userToken: (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token, adminSession };
+}
+
+async function listeningUrl({ stdout }: ChildProcess): Promise<string> {
+  if (stdout === null) throw new Error('The server has no output to read.');
+  const lines = createInterface({ input: stdout });
+  for await (const line of lines) {
+    const { msg, url } = JSON.parse(line) as { msg?: string; url?: string };
+    if (msg !== 'listening' || url === undefined) continue;
+    stdout.resume();
+    return url;
+  }
+  throw new Error('The server ended before it listened.');
+}
+
+function watched({ child, url }: { child: ChildProcess; url: string }, tokens: Readonly<Record<string, string>>): WatchedServer {
+  const request = async <Answer = LoopReport>(message: LoopRequest): Promise<Answer> => {
+    if (!child.connected) throw new Error('The server has ended.');
+    child.send(message);
+    const [answer] = (await once(child, 'message')) as [Answer];
+    return answer;
+  };
+  return {
+    url,
+    tokens,
+    reset: async () => void (await request({ watch: 'reset' })),
+    hold: async (ms) => void (await request({ watch: 'hold', ms })),
+    profile: async () => void (await request({ watch: 'profile' })),
+    profiled: async () => (await request<{ lines: string[] }>({ watch: 'profiled' })).lines,
+    referenceMs: async () => (await request<{ referenceMs: number }>({ watch: 'reference' })).referenceMs,
+    async settled() {
+      // Idle is a tenth of a second with less than 8 ms of work: the clock of the processor has steps of 4 ms.
+      let report = await request({ watch: 'read' });
+      for (let round = 0; round < 300; round += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        const next = await request({ watch: 'read' });
+        if (next.spentMs - report.spentMs <= 8) return next;
+        report = next;
+      }
+      throw new Error('The server did not come to rest within 30 seconds.');
+    },
+  };
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = once(child, 'exit');
+  child.kill('SIGKILL');
+  await gone;
+}
