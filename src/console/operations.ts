@@ -1,6 +1,6 @@
 // What a page may have the console ask of the agent: this list and nothing beside it. Most are operations of the agent's
 // contract under their own names; those of `console` sum up what a page shows at once, alike for both variants.
-import type { Approval, ManagedPluginState, PluginSummary, ServiceState } from '@townhall/agent';
+import type { Approval, ManagedPluginState, PluginSummary, Run, RunStatus, ServiceState } from '@townhall/agent';
 import { AgentError } from '@townhall/agent';
 import { Problem } from '../kernel/problem.ts';
 import { TokenFileError, type AgentLink, type Variant } from './agent-link.ts';
@@ -21,6 +21,14 @@ export type AgentView = { state: 'here'; url: string; name: string; status: stri
 
 /** A plugin as the page shows it; only the current variant says more of it than its availability. */
 export type PluginView = PluginSummary & { managed: ManagedPluginState | null };
+
+/** How a run stands, without what it wrote. */
+export interface RunView {
+  runId: string;
+  status: RunStatus;
+  reason: string | null;
+  startedAt: string | null;
+}
 
 export interface PluginCall {
   plugin: string;
@@ -74,6 +82,40 @@ export function agentOperations(link: AgentLink): ReadonlyMap<string, Operation>
     return { plugins: plugins.map((plugin) => ({ ...plugin, managed: managed.find(({ name }) => name === plugin.name) ?? null })) };
   });
 
+  operations.set('console.runs', async (members, signal): Promise<{ items: RunView[] }> => {
+    const { sessionId, runIds } = readRunsRequest(members);
+    const views: (RunView | null)[] = [];
+    // In groups, to leave the agent room for other callers.
+    for (let at = 0; at < runIds.length; at += runsAtOnce) views.push(...(await Promise.all(runIds.slice(at, at + runsAtOnce).map((runId) => findRun(sessionId, runId, signal)))));
+    return { items: views.filter((view) => view !== null) };
+  });
+
+  // A fork has the messages of its ancestors, and the runs stay with the session that ran them.
+  async function findRun(sessionId: string, runId: string, signal: AbortSignal): Promise<RunView | null> {
+    let owner: string | null = sessionId;
+    for (let depth = 0; owner !== null && depth < maxAncestors; depth += 1) {
+      try {
+        const { status, error, startedAt }: Run = await client.sessions.getRun({ sessionId: owner, runId }, { signal });
+        // A prompt that waited at the time of the fork has no outcome here.
+        return owner !== sessionId && startedAt === null ? null : { runId, status, reason: error?.message ?? null, startedAt };
+      } catch (error) {
+        if (!AgentError.isInstance(error) || error.code !== 'run_not_found') throw error;
+      }
+      owner = await parentOf(owner, signal);
+    }
+    return null;
+  }
+
+  async function parentOf(sessionId: string, signal: AbortSignal): Promise<string | null> {
+    try {
+      return (await client.sessions.get({ sessionId }, { signal })).parentSessionId;
+    } catch (error) {
+      // An ancestor may have been removed; its messages stay with the fork.
+      if (AgentError.isInstance(error) && error.status === 404) return null;
+      throw error;
+    }
+  }
+
   operations.set('console.callPlugin', async (members, signal) => {
     const { plugin, action, payload } = members as unknown as PluginCall;
     return (await link.variant(signal)) === 'classic'
@@ -82,6 +124,16 @@ export function agentOperations(link: AgentLink): ReadonlyMap<string, Operation>
   });
 
   return operations;
+}
+
+const maxRuns = 100;
+const runsAtOnce = 8;
+const maxAncestors = 8;
+
+function readRunsRequest({ sessionId, runIds }: Members): { sessionId: string; runIds: string[] } {
+  if (typeof sessionId !== 'string') throw new TypeError('`sessionId` must be a string.');
+  if (!Array.isArray(runIds) || runIds.length > maxRuns || !runIds.every((runId) => typeof runId === 'string')) throw new TypeError(`\`runIds\` must be an array of at most ${maxRuns} strings.`);
+  return { sessionId, runIds };
 }
 
 const passedOn = [

@@ -372,6 +372,31 @@ describe('the overview', () => {
   });
 });
 
+describe('the runs of a session', () => {
+  const run = (runId: string, startedAt: string | null) => ({ runId, status: 'failed', error: { code: 'upstream_failed', message: `Why ${runId}` }, startedAt, text: 'x'.repeat(1_000) });
+  const missing = { error: { type: 't', code: 'run_not_found', message: 'No.', param: 'runId', request_id: 'r' } };
+
+  test('are told with their reason, from an ancestor where a fork has them', async () => {
+    const key = await served.enter();
+    agent.answers(({ url }) => {
+      if (url === '/api/sdk/sessions/fork') return { status: 200, body: { parentSessionId: 'parent' } };
+      if (url === '/api/sdk/sessions/parent') return { status: 200, body: { parentSessionId: null } };
+      if (url === '/api/sdk/sessions/fork/runs/a') return { status: 200, body: run('a', '2026-11-20T09:00:00.000Z') };
+      if (url === '/api/sdk/sessions/parent/runs/b') return { status: 200, body: run('b', '2026-11-20T09:00:00.000Z') };
+      if (url === '/api/sdk/sessions/parent/runs/c') return { status: 200, body: run('c', null) };
+      return { status: 404, body: missing };
+    });
+    const answer = await served.call('console.runs', { sessionId: 'fork', runIds: ['a', 'b', 'c', 'd'] }, key);
+    expect(await answer.json()).toEqual({ items: ['a', 'b'].map((runId) => ({ runId, status: 'failed', reason: `Why ${runId}`, startedAt: '2026-11-20T09:00:00.000Z' })) });
+  });
+
+  test.each([{}, { sessionId: 's' }, { sessionId: 's', runIds: 'a' }, { sessionId: 's', runIds: [1] }, { sessionId: 's', runIds: Array.from({ length: 101 }, () => 'a') }])('refuse a request of another form %#', async (members) => {
+    const answer = await served.call('console.runs', members, await served.enter());
+    expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: 'invalid_request' } }]);
+    expect(agent.asked).toEqual([]);
+  });
+});
+
 describe('the settings', () => {
   test.each(['http://example.com', 'ftp://127.0.0.1', 'http://user:secret@127.0.0.1:5314', 'http://127.0.0.1.evil.test', 'nothing', 'http://127.0.0.1/?x=1'])('do not send the token to %s', (url) => {
     expect(() => readConsoleConfig({ 'agent-url': url }, {})).toThrow(/--agent-url takes/);

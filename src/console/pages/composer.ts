@@ -1,7 +1,8 @@
 // The place to write. Enter sends, Shift+Enter begins a line; what was not taken by the agent stays where it was written.
-import type { ChatSendReceipt, Session } from '@townhall/agent';
+import type { Session } from '@townhall/agent';
 import { ask, trying } from './ask.ts';
 import { h } from './elements.ts';
+import { sendPrompt, type Attachment } from './send.ts';
 
 export interface ComposerOptions {
   /** Absent for a chat that its first message makes. */
@@ -13,8 +14,6 @@ export interface ComposerOptions {
   /** Told of the session that the message went to. */
   sent(sessionId: string): void;
 }
-
-type Attachment = { type: 'document'; fileName: string; contentType: string; content: string; encoding: 'base64' };
 
 export function createComposer({ sessionId, chatId, attended, placeholder = 'Write to the agent', sent }: ComposerOptions): HTMLFormElement {
   const area = h('textarea', { id: 'composer', rows: 2, placeholder, 'aria-label': 'Message', autocomplete: 'off' });
@@ -49,14 +48,9 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
 
   async function deliver(text: string, chosenFiles: readonly File[]): Promise<void> {
     const attachments = await Promise.all(chosenFiles.map(readAttachment));
-    const given = { text, ...(attachments.length === 0 ? {} : { attachments }) };
-    if (chatId !== null) {
-      const receipt = await ask<ChatSendReceipt>('chat.sendMessage', { chatId, ...given, ...(sessionId === undefined ? { attended: asks.checked } : {}) });
-      sent(receipt.sessionId);
-    } else {
-      await ask('sessions.prompt', { sessionId, ...given, delivery: delivery.value });
-      sent(sessionId ?? '');
-    }
+    const prompt = { text, ...(attachments.length === 0 ? {} : { attachments }) };
+    const isNewChat = sessionId === undefined;
+    sent(await sendPrompt({ sessionId, chatId }, prompt, chatId === null ? { delivery: delivery.value } : isNewChat ? { attended: asks.checked } : {}));
   }
 
   area.addEventListener('keydown', (event) => {

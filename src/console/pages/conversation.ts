@@ -7,7 +7,8 @@ import { createComposer } from './composer.ts';
 import { button, fill, fillWhenChanged, h, pill } from './elements.ts';
 import { createMessageView, type MessageView } from './message-view.ts';
 import { openSession, type SessionSource } from './session-source.ts';
-import type { Thread } from './thread.ts';
+import { sendPrompt } from './send.ts';
+import { textOf, type Message, type Thread } from './thread.ts';
 
 export interface Conversation {
   element: HTMLElement;
@@ -48,6 +49,12 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
       go(`#/sessions/${made.id}`);
     });
   };
+
+  async function retry(message: Message): Promise<void> {
+    const text = textOf(source?.thread().prompt(message));
+    if (text.trim() === '') return tell('The prompt of this run had no text; attach its files again and send them.');
+    if (await trying(() => sendPrompt({ sessionId, chatId: source?.session.chatId ?? null }, { text }))) scrollDown();
+  }
 
   function draw(thread: Thread): void {
     const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
@@ -98,11 +105,11 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     for (const message of shown) {
       let view = views.get(message.id);
       if (view === undefined) {
-        view = createMessageView(message.role, fork);
+        view = createMessageView(message.role, { fork, retry });
         views.set(message.id, view);
         fresh.add(message.id);
       }
-      if (fresh.has(message.id)) view.draw(message, { asked, place: (message.role === 'user' ? places.get(message.runId ?? '') : undefined) ?? null });
+      if (fresh.has(message.id)) view.draw(message, { asked, place: (message.role === 'user' ? places.get(message.runId ?? '') : undefined) ?? null, outcome: thread.outcome(message) });
       order.push(view.element);
       for (const { afterMessageId, text, tone } of thread.remarks()) if (afterMessageId === message.id) order.push(h('p', { class: `remark ${tone}` }, text));
     }

@@ -1,33 +1,47 @@
 // One message on the page. Its parts are drawn one by one and only where they have changed, so that a text may grow while
 // somebody reads, marks or has opened what stands above it.
 import type { UiMessagePart } from '@townhall/agent';
-import { ago, button, fill, h, json, pill } from './elements.ts';
+import { ago, button, fill, fillWhenChanged, h, json, pill } from './elements.ts';
 import { prose } from './prose.ts';
-import type { Message } from './thread.ts';
+import type { Message, Outcome } from './thread.ts';
+
+export interface MessageState {
+  /** The calls that wait for a person. */
+  asked: ReadonlySet<string>;
+  /** How many are ahead of a message that is queued. */
+  place: number | null;
+  outcome: Outcome | undefined;
+}
 
 export interface MessageView {
   element: HTMLElement;
-  /** `asked` are the calls that wait for a person; `place` is how many are ahead of a message that waits. */
-  draw(message: Message, news: { asked: ReadonlySet<string>; place: number | null }): void;
+  draw(message: Message, state: MessageState): void;
 }
 
-export function createMessageView(role: Message['role'], fork: (messageId: string) => Promise<void>): MessageView {
+export interface MessageActions {
+  fork(messageId: string): Promise<void>;
+  /** Sends the prompt of the message's run again. */
+  retry(message: Message): Promise<void>;
+}
+
+export function createMessageView(role: Message['role'], { fork, retry }: MessageActions): MessageView {
   const head = h('header', {});
   const body = h('div', { class: 'body' });
+  const end = h('div', {});
   const foot = h('footer', {});
-  const element = h('article', { class: `message ${role}` }, head, body, foot);
+  const element = h('article', { class: `message ${role}` }, head, body, end, foot);
   const drawn: string[] = [];
   let footKey = '';
 
   return {
     element,
-    draw(message, { asked, place }) {
+    draw(message, { asked, place, outcome }) {
       element.dataset['message'] = message.id;
       const { metadata, isOpen, parts } = message;
       element.setAttribute('aria-busy', String(isOpen));
       const createdAt = metadata['createdAt'];
       element.classList.toggle('waits', place !== null);
-      fill(head, h('strong', {}, role === 'user' ? 'You' : 'Agent'), ' ', typeof createdAt === 'string' && ago(createdAt), place !== null && [' ', pill(`waits, ${place} ahead`, 'wait')]);
+      fill(head, h('strong', {}, role === 'user' ? 'You' : 'Agent'), ' ', typeof createdAt === 'string' && ago(createdAt), place !== null && [' ', pill(`queued, ${place} ahead`, 'wait')]);
       const shown = parts.filter((part) => part.type !== 'step-start');
       for (const [index, part] of shown.entries()) {
         const isAsked = part.type === 'dynamic-tool' && asked.has(part.toolCallId);
@@ -45,6 +59,7 @@ export function createMessageView(role: Message['role'], fork: (messageId: strin
       drawn.length = shown.length;
       if (isOpen && shown.length === 0) element.classList.add('begun');
       else element.classList.remove('begun');
+      fillWhenChanged(end, outcome ?? null, () => outcome && outcomeView(outcome, () => retry(message)));
       const key = JSON.stringify([isOpen, metadata]);
       if (key !== footKey) fill(foot, isOpen ? null : footOf(message));
       footKey = key;
@@ -52,14 +67,28 @@ export function createMessageView(role: Message['role'], fork: (messageId: strin
   };
 
   function footOf({ id, metadata }: Message): Node[] {
-    const { model, usage, status } = metadata as { model?: string; usage?: { inputTokens: number; outputTokens: number }; status?: string };
+    const { model, usage } = metadata as { model?: string; usage?: { inputTokens: number; outputTokens: number } };
     const facts = [model, usage === undefined ? undefined : `${usage.inputTokens} tokens in, ${usage.outputTokens} out`].filter((fact) => fact !== undefined && fact !== null);
     return [
-      ...(status !== undefined && ['failed', 'cancelled', 'interrupted', 'expired'].includes(status) ? [pill(role === 'user' && status === 'cancelled' ? 'taken out' : status, 'bad')] : []),
       h('span', { class: 'quiet' }, facts.join(' · ')),
       button('Fork here', () => fork(id), { class: 'plain small', title: 'A new session that shares the past up to and with this message' }),
     ];
   }
+}
+
+const outcomeTexts = { failed: 'The run failed.', cancelled: 'The run was stopped.', interrupted: 'The run was interrupted.', expired: 'It waited too long and was not sent to the model.' } as const;
+
+function outcomeView({ status, reason, hasStarted }: Outcome, retry: () => Promise<void>): HTMLElement {
+  const isCancelled = status === 'cancelled';
+  const word = !isCancelled ? status : hasStarted ? 'stopped' : 'taken out';
+  const text = !isCancelled ? (reason ?? outcomeTexts[status]) : hasStarted ? outcomeTexts.cancelled : 'It was not sent to the model.';
+  return h(
+    'div',
+    { class: isCancelled ? 'outcome' : 'outcome bad' },
+    pill(word, isCancelled ? 'plain' : 'bad'),
+    h('p', {}, text),
+    button('Retry', retry, { class: 'small', title: 'Sends the same prompt again' }),
+  );
 }
 
 function keyOf(part: UiMessagePart): string {

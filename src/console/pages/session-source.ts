@@ -3,7 +3,8 @@
 import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
 import { ask, Refusal, tell } from './ask.ts';
 import { openEventStream, type EventStream, type ServerEvent } from './event-stream.ts';
-import { createThread, type Thread } from './thread.ts';
+import type { RunView } from '../operations.ts';
+import { createThread, unexplainedRuns, type Thread } from './thread.ts';
 
 export interface SessionSource {
   session: Session;
@@ -15,6 +16,8 @@ export interface SessionSource {
 
 // A session with more than this is one that no person reads from the beginning.
 const mostPages = 40;
+// What the console answers at once; older failures show their status without the reason.
+const maxRuns = 100;
 const letGoMs = 20_000;
 const joinAgainMs = 2_000;
 
@@ -99,5 +102,7 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
     ask<{ items: QueueItem[] }>('sessions.listQueue', { sessionId, limit: 200 }),
     ask<{ items: Approval[] }>('sessions.listApprovals', { sessionId, status: 'pending', limit: 200 }),
   ]);
-  return { session, thread: createThread({ session, messages, seq, queue: queue.items, questions: approvals.items }) };
+  const runIds = unexplainedRuns({ messages, queue: queue.items, activeRunId: session.activeRunId }).slice(0, maxRuns);
+  const runs = runIds.length === 0 ? [] : (await ask<{ items: RunView[] }>('console.runs', { sessionId, runIds })).items;
+  return { session, thread: createThread({ session, messages, seq, queue: queue.items, questions: approvals.items, runs }) };
 }

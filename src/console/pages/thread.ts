@@ -1,6 +1,8 @@
 // A session as its events tell it: messages, what runs, what waits, what is asked. Pure folding without a page, so that
 // whatever comes twice or late ends in the same picture.
 import type { QueueItem, Session, SessionEvent, UiMessage, UiMessagePart } from '@townhall/agent';
+import type { RunView } from '../operations.ts';
+import { orderMessages } from './order.ts';
 
 export interface Message {
   id: string;
@@ -26,6 +28,15 @@ export interface Waiting {
   text: string;
 }
 
+/** How a run ended that did not complete. */
+export interface Outcome {
+  status: 'failed' | 'cancelled' | 'interrupted' | 'expired';
+  /** Null where the agent gave none. */
+  reason: string | null;
+  /** A prompt that was taken out of the queue has not. */
+  hasStarted: boolean;
+}
+
 /** A line between the messages that is nobody's message. */
 export interface Remark {
   afterMessageId: string | null;
@@ -34,7 +45,12 @@ export interface Remark {
 }
 
 export interface Thread {
-  messages(): Message[];
+  /** In the order in which they are read. */
+  messages(): readonly Message[];
+  /** Why the message ended early, or was never answered; undefined for any other. */
+  outcome(message: Message): Outcome | undefined;
+  /** What was asked in the run of a message. */
+  prompt(message: Message): Message | undefined;
   remarks(): Remark[];
   questions(): Question[];
   queue(): Waiting[];
@@ -56,6 +72,8 @@ interface ThreadStart {
   seq: number;
   queue: readonly QueueItem[];
   questions: readonly Question[];
+  /** Those whose outcome the messages do not tell. */
+  runs: readonly RunView[];
 }
 
 type TextPart = Extract<UiMessagePart, { type: 'text' | 'reasoning' }>;
@@ -71,12 +89,38 @@ export function createThread(start: ThreadStart): Thread {
   let { status, activeRunId, title } = start.session;
   let isArchived = start.session.archivedAt !== null;
   let { seq } = start;
+  let ordered: Message[] | undefined;
+  const outcomes = new Map<string, Outcome>();
+  /** Runs that began, or were taken into another one, while the page looked on. */
+  const started = new Set<string>();
   for (const message of start.messages) put(message, false);
+  for (const { runId, status, reason, startedAt } of start.runs) {
+    if (startedAt !== null) started.add(runId);
+    if (isEarlyEnd(status)) outcomes.set(runId, { status, reason, hasStarted: startedAt !== null });
+  }
 
   function put({ id, role, parts, metadata = {} }: UiMessage, isOpen: boolean, runId?: string): void {
     const known = messages.get(id);
+    // A completed message moves to its place in the log, which is where a reload reads it.
+    messages.delete(id);
+    ordered = undefined;
     messages.set(id, { id, role, parts, runId: runId ?? known?.runId ?? (typeof metadata['runId'] === 'string' ? metadata['runId'] : null), metadata, isOpen });
     changed.add(id);
+  }
+
+  function order(): readonly Message[] {
+    ordered ??= orderMessages({ messages: [...messages.values()], queue, activeRunId });
+    return ordered;
+  }
+
+  function outcome(message: Message): Outcome | undefined {
+    const { role, runId, metadata } = message;
+    const ofRun = runId === null ? undefined : outcomes.get(runId);
+    // The prompt says it where no answer does.
+    if (role === 'user') return ofRun?.hasStarted === false ? ofRun : undefined;
+    const { status } = metadata;
+    if (!isEarlyEnd(status)) return undefined;
+    return { status, reason: ofRun?.reason ?? null, hasStarted: true };
   }
 
   // Tools tell their run; the message is the one that the run writes now.
@@ -102,8 +146,22 @@ export function createThread(start: ThreadStart): Thread {
     changed.add(message.id);
   }
 
-  function remark(text: string, tone: Remark['tone'] = 'plain'): void {
-    remarks.push({ afterMessageId: [...messages.keys()].at(-1) ?? null, text, tone });
+  function remark(runId: string | undefined, text: string, tone: Remark['tone'] = 'plain'): void {
+    const own = runId === undefined ? undefined : writing(runId);
+    const last = order().findLast((message) => !queue.some((item) => item.runId === message.runId));
+    remarks.push({ afterMessageId: own?.id ?? last?.id ?? null, text, tone });
+  }
+
+  // A compaction has no message, so its failure is a line of its own.
+  function settle({ runId, outcome: status, error }: Extract<SessionEvent, { type: 'run.settled' }>): void {
+    queue = queue.filter((item) => item.runId !== runId);
+    for (const question of questions.values()) if (isOf(question, runId)) questions.delete(question.approvalId);
+    if (isEarlyEnd(status)) {
+      const reason = error?.message ?? null;
+      outcomes.set(runId, { status, reason, hasStarted: started.has(runId) || writing(runId) !== undefined });
+      if (status !== 'cancelled' && ![...messages.values()].some((message) => message.runId === runId)) remark(runId, reason ?? `The run ended as ${status}.`, 'bad');
+    }
+    changedRun(runId);
   }
 
   // Of a run whose place in the queue, or whose question, is another one now.
@@ -112,6 +170,8 @@ export function createThread(start: ThreadStart): Thread {
   }
 
   function take(event: SessionEvent): boolean {
+    // Text and tools change no order; queue, runs and messages do.
+    if (!/^(?:part|tool)\./.test(event.type)) ordered = undefined;
     if ('seq' in event) {
       if (event.seq <= seq) return true;
       ({ seq } = event);
@@ -207,22 +267,20 @@ export function createThread(start: ThreadStart): Thread {
       }
       case 'queue.removed':
         queue = queue.filter(({ queueItemId }) => queueItemId !== event.queueItemId);
+        if (event.reason === 'started' || event.reason === 'steered') started.add(event.runId);
         changedRun(event.runId);
         break;
-      case 'run.settled': {
-        queue = queue.filter(({ runId }) => runId !== event.runId);
-        for (const question of questions.values()) if (isOf(question, event.runId)) questions.delete(question.approvalId);
-        // One that never began is only a message that was taken out.
-        if (event.outcome === 'cancelled') {
-          if (writing(event.runId) !== undefined) remark('The run was stopped.');
-        } else if (event.outcome !== 'completed') remark(event.error?.message ?? `The run ended as ${event.outcome}.`, 'bad');
+      case 'run.started':
+        started.add(event.runId);
         break;
-      }
+      case 'run.settled':
+        settle(event);
+        break;
       case 'run.retrying':
-        remark(`The model did not answer (${event.code}); it is asked again.`);
+        remark(event.runId, `The model did not answer (${event.code}); it is asked again.`);
         break;
       case 'compaction.ended':
-        remark(event.outcome === 'completed' ? `The conversation so far was summed up: ${event.tokensBefore} tokens became ${event.tokensAfter}.` : 'The conversation could not be summed up.', event.outcome === 'completed' ? 'plain' : 'bad');
+        remark(event.runId, event.outcome === 'completed' ? `The conversation so far was summed up: ${event.tokensBefore} tokens became ${event.tokensAfter}.` : 'The conversation could not be summed up.', event.outcome === 'completed' ? 'plain' : 'bad');
         break;
       default:
         break;
@@ -231,7 +289,9 @@ export function createThread(start: ThreadStart): Thread {
   }
 
   return {
-    messages: () => [...messages.values()],
+    messages: order,
+    outcome,
+    prompt: ({ runId }) => (runId === null ? undefined : [...messages.values()].find((message) => message.role === 'user' && message.runId === runId)),
     remarks: () => remarks,
     questions: () => [...questions.values()],
     queue: () => queue.toSorted((a, b) => a.queuePosition - b.queuePosition),
@@ -251,6 +311,24 @@ export function createThread(start: ThreadStart): Thread {
 
 function isOf(question: Question & { runId?: string }, runId: string): boolean {
   return question.runId === runId;
+}
+
+function isEarlyEnd(status: unknown): status is Outcome['status'] {
+  return status === 'failed' || status === 'cancelled' || status === 'interrupted' || status === 'expired';
+}
+
+/** The runs whose outcome the messages and the queue do not tell, newest first. */
+export function unexplainedRuns({ messages, queue, activeRunId }: { messages: readonly UiMessage[]; queue: readonly QueueItem[]; activeRunId: string | null }): string[] {
+  const runOf = ({ metadata }: UiMessage): string | undefined => (typeof metadata?.['runId'] === 'string' ? metadata['runId'] : undefined);
+  const answered = new Set(messages.filter(({ role }) => role === 'assistant').map(runOf));
+  const open = new Set([...queue.map(({ runId }) => runId), activeRunId]);
+  const runs = messages.flatMap((message) => {
+    const runId = runOf(message);
+    if (runId === undefined) return [];
+    const isUnexplained = message.role === 'assistant' ? isEarlyEnd(message.metadata?.['status']) : !answered.has(runId) && !open.has(runId);
+    return isUnexplained ? [runId] : [];
+  });
+  return [...new Set(runs)].reverse();
 }
 
 /** All of a message that is text. */

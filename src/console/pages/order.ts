@@ -1,0 +1,73 @@
+// The order in which messages are drawn. The log has them as they were completed: six queued prompts stand there before
+// the first answer. Here each prompt stands above the answer of its own run, and those that wait come last.
+import type { Message } from './thread.ts';
+
+export interface OrderInput {
+  /** In the order of the log. */
+  messages: readonly Message[];
+  queue: readonly { runId: string; queuePosition: number }[];
+  activeRunId: string | null;
+}
+
+interface Turn {
+  prompts: Message[];
+  answers: Message[];
+  /** Prompts without an answer that were accepted right after this one. */
+  rest: Message[];
+  /** Answered turns by the place of their first answer, then the running one, then the queue. */
+  rank: number;
+}
+
+const activeRank = 1e9;
+
+export function orderMessages({ messages, queue, activeRunId }: OrderInput): Message[] {
+  const turns = createTurns(messages);
+  for (const { runId, queuePosition } of queue) {
+    const turn = turns.get(runId);
+    if (turn?.answers.length === 0) turn.rank = activeRank + 1 + queuePosition;
+  }
+  const active = activeRunId === null ? undefined : turns.get(activeRunId);
+  if (active?.answers.length === 0) active.rank = activeRank;
+  const start: Message[] = [];
+  const steered = new Map<string, Message[]>();
+  let nearest: Turn | undefined;
+  for (const [index, message] of messages.entries()) {
+    if (message.role === 'assistant') continue;
+    const own = turns.get(keyOf(message)) as Turn;
+    if (Number.isFinite(own.rank)) {
+      nearest = own;
+      continue;
+    }
+    const host = steeredInto(messages, index, turns);
+    if (host !== undefined) steered.set(host, [...(steered.get(host) ?? []), message]);
+    else (nearest?.rest ?? start).push(message);
+  }
+  const ranked = [...turns.values()].filter(({ rank }) => Number.isFinite(rank)).sort((a, b) => a.rank - b.rank);
+  return [...start, ...ranked.flatMap(({ prompts, answers, rest }) => [...prompts, ...answers.flatMap((answer) => [answer, ...(steered.get(answer.id) ?? [])]), ...rest])];
+}
+
+const keyOf = ({ id, runId }: Message): string => runId ?? id;
+
+function createTurns(messages: readonly Message[]): Map<string, Turn> {
+  const turns = new Map<string, Turn>();
+  for (const [index, message] of messages.entries()) {
+    const key = keyOf(message);
+    const turn = turns.get(key) ?? { prompts: [], answers: [], rest: [], rank: Infinity };
+    turns.set(key, turn);
+    if (message.role === 'assistant') turn.answers.push(message);
+    else turn.prompts.push(message);
+    // A message without a run keeps its place in the log.
+    if (message.role === 'assistant' || message.runId === null) turn.rank = Math.min(turn.rank, index);
+  }
+  return turns;
+}
+
+// A prompt that was given to a running model ends the message at that point: the run goes on with another one. Returns
+// the id of the message that it ended.
+function steeredInto(messages: readonly Message[], index: number, turns: ReadonlyMap<string, Turn>): string | undefined {
+  let at = index + 1;
+  while (messages[at]?.role === 'user') at += 1;
+  const next = messages[at];
+  if (next === undefined || next.isOpen) return undefined;
+  return turns.get(keyOf(next))?.answers.at(-1)?.id === next.id ? undefined : next.id;
+}

@@ -1,0 +1,128 @@
+// The order of a conversation in a real Chromium, and the end of runs that did not complete.
+import type { Page } from 'playwright-core';
+import type { Session } from '@townhall/agent';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
+import { says, type ScriptedAnswer, type StreamRequest } from '../support/scripted-gateway.ts';
+import { held, type Held } from '../support/session-world.ts';
+
+/** The text of the newest input of the model. */
+function lastInput({ prompt }: StreamRequest): string {
+  const { content } = prompt.findLast(({ role }) => role === 'user') ?? { content: '' };
+  return typeof content === 'string' ? content : (content as { text?: string }[]).map(({ text = '' }) => text).join('');
+}
+
+const answerTo = (request: StreamRequest): ScriptedAnswer => says(`Answer to ${lastInput(request)}`);
+const failure: ScriptedAnswer = { status: 400, error: { code: 'context_too_long', message: 'The prompt is too long for this model.' } };
+
+describe.skipIf(!hasChromium)('a conversation of the console', () => {
+  let world: ConsoleBrowser;
+  let page: Page;
+
+  beforeAll(async () => {
+    world = await openConsoleBrowser();
+  });
+  afterAll(() => world?.close());
+
+  async function begin(first: string, answer: (request: StreamRequest, slow: Held) => ScriptedAnswer): Promise<Held> {
+    const slow = held();
+    const before = world.gateway.requests.length;
+    world.gateway.answer((request, index) => (index === before ? slow.answer : answer(request, slow)));
+    await page?.context().close();
+    page = await world.open();
+    await send(first);
+    await slow.asked;
+    return slow;
+  }
+  async function send(text: string): Promise<void> {
+    await page.getByRole('textbox', { name: 'Message' }).fill(text);
+    await page.keyboard.press('Enter');
+  }
+  const waiting = () => page.getByRole('region', { name: 'Waiting' }).getByRole('listitem');
+  const isIdle = () => page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
+  const texts = () => page.locator('.message > .body').allTextContents();
+  const reload = async (): Promise<void> => {
+    await page.reload();
+    await page.locator('.message').first().waitFor();
+  };
+  const bothWays = async (expected: string[]): Promise<void> => {
+    await expect.poll(texts).toEqual(expected);
+    await reload();
+    await expect.poll(texts).toEqual(expected);
+  };
+
+  test('shows each of six queued questions above its own answer', { timeout: 120_000 }, async () => {
+    const slow = await begin('Question 1', answerTo);
+    for (const number of [2, 3, 4, 5, 6]) await send(`Question ${number}`);
+    await waiting().nth(4).waitFor();
+    const queued = ['Question 1', '', ...[2, 3, 4, 5, 6].map((number) => `Question ${number}`)];
+    await bothWays(queued);
+    expect(await page.locator('.message', { has: page.getByText('queued', { exact: false }) }).count()).toBe(5);
+    slow.say('Answer to Question 1');
+    slow.end();
+    await page.getByText('Answer to Question 6').waitFor();
+    await isIdle();
+    await bothWays([1, 2, 3, 4, 5, 6].flatMap((number) => [`Question ${number}`, `Answer to Question ${number}`]));
+  });
+
+  test('keeps the order around a failed and a removed question', { timeout: 120_000 }, async () => {
+    const slow = await begin('Question 1', (request) => (lastInput(request) === 'Question 2' ? failure : answerTo(request)));
+    for (const number of [2, 3, 4]) await send(`Question ${number}`);
+    await waiting().nth(2).waitFor();
+    await waiting().nth(1).getByRole('button').click();
+    await waiting().nth(2).waitFor({ state: 'detached' });
+    slow.say('Answer to Question 1');
+    slow.end();
+    await page.getByText('Answer to Question 4').waitFor();
+    await isIdle();
+    await bothWays(['Question 1', 'Answer to Question 1', 'Question 2', '', 'Question 3', 'Question 4', 'Answer to Question 4']);
+    await page.locator('.message', { hasText: 'Question 3' }).getByText('taken out', { exact: true }).waitFor();
+  });
+
+  test('puts an urgent question before those that wait', { timeout: 120_000 }, async () => {
+    const session = await world.agent.client.sessions.create({ title: 'Urgent' });
+    const slow = held();
+    const before = world.gateway.requests.length;
+    world.gateway.answer((request, index) => (index === before ? slow.answer : answerTo(request)));
+    await page?.context().close();
+    page = await world.open(`#/sessions/${session.id}`);
+    await send('Question 1');
+    await slow.asked;
+    await send('Question 2');
+    await waiting().nth(0).waitFor();
+    await page.getByLabel('When the agent is busy').selectOption('interrupt');
+    await send('Question 3');
+    await page.getByText('Answer to Question 2').waitFor();
+    await isIdle();
+    await bothWays(['Question 1', '', 'Question 3', 'Answer to Question 3', 'Question 2', 'Answer to Question 2']);
+    await page.getByText('The run was stopped.').waitFor();
+  });
+
+  test('shows after a reload why a run failed, and sends the prompt again', { timeout: 120_000 }, async () => {
+    const slow = await begin('Summarise the log.', answerTo);
+    await slow.asked.then((response) => response.end(`data: ${JSON.stringify({ type: 'error', error: { error: { type: 'upstream_error', code: 'upstream_failed', message: 'The provider closed the connection.', param: null, request_id: 'req_1' } } })}\n\n`));
+    const reason = page.locator('.message.assistant .outcome');
+    await reason.waitFor();
+    const said = (await reason.locator('p').first().textContent()) ?? '';
+    expect(said.length).toBeGreaterThan(10);
+    await reload();
+    await reason.waitFor();
+    expect(await reason.locator('p').first().textContent()).toBe(said);
+    await reason.getByRole('button', { name: 'Retry' }).click();
+    await page.getByText('Answer to Summarise the log.').waitFor();
+    await isIdle();
+    await bothWays(['Summarise the log.', '', 'Summarise the log.', 'Answer to Summarise the log.']);
+    expect(lastInput(world.gateway.requests.at(-1) as StreamRequest)).toBe('Summarise the log.');
+  });
+
+  test('shows the reason of a failure in a fork, too', { timeout: 120_000 }, async () => {
+    world.gateway.answer(() => failure);
+    const session = await world.agent.client.sessions.create({ title: 'Fails' });
+    await world.agent.client.sessions.prompt({ sessionId: session.id, text: 'Too much' }, { headers: { prefer: 'wait=20' } });
+    const fork = (await world.agent.client.sessions.fork({ sessionId: session.id })) as Session;
+    await page?.context().close();
+    page = await world.open(`#/sessions/${fork.id}`);
+    await page.locator('.outcome', { hasText: 'too long' }).waitFor();
+    expect(world.mistakes).toEqual([]);
+  });
+});
