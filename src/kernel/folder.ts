@@ -1,0 +1,68 @@
+// Folders that a setting names: made level by level, and checked before a server opens anything.
+import { constants } from 'node:fs';
+import { access, mkdir, stat } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { SettingError } from './settings.ts';
+
+/**
+ * Makes the folder and its parents, for their owner alone. Throws the error of the system. Node's own recursive mkdir
+ * never returns where a parent is there and the system still answers ENOENT, as below /proc.
+ */
+export async function makeFolder(path: string): Promise<void> {
+  const folder = resolve(path);
+  try {
+    await mkdir(folder, { mode: 0o700 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
+    const parent = dirname(folder);
+    if (code !== 'ENOENT' || parent === folder || (await exists(parent))) throw error;
+    await makeFolder(parent);
+    await mkdir(folder, { mode: 0o700 }).catch((again: unknown) => {
+      if ((again as NodeJS.ErrnoException).code !== 'EEXIST') throw again;
+    });
+  }
+}
+
+/** Makes the folder of a setting. Throws a SettingError that names the setting where the path cannot be a folder of this user. */
+export async function makeSettingFolder(setting: string, path: string): Promise<void> {
+  try {
+    await makeFolder(path);
+  } catch (error) {
+    throw unusable(setting, path, error);
+  }
+}
+
+/** Throws a SettingError that names the setting unless the folder is writable, or can be made. Makes nothing. */
+export async function requireFolder(setting: string, path: string): Promise<void> {
+  let folder = resolve(path);
+  try {
+    while (!(await exists(folder))) folder = dirname(folder);
+    if (!(await stat(folder)).isDirectory()) throw Object.assign(new Error('not a folder'), { code: 'ENOTDIR' });
+    await access(folder, constants.W_OK | constants.X_OK);
+  } catch (error) {
+    throw unusable(setting, path, error);
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(() => true, (error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
+    throw error;
+  });
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOTDIR: 'a part of this path is no folder',
+  EEXIST: 'it is no folder',
+  EACCES: 'this user may not write there',
+  EPERM: 'this user may not write there',
+  EROFS: 'nothing can be written there',
+  ENOENT: 'no folder can be made there',
+};
+
+// A full disk or a broken one is no fault of the setting.
+function unusable(setting: string, path: string, error: unknown): unknown {
+  const reason = reasons[(error as NodeJS.ErrnoException).code ?? ''];
+  return reason === undefined ? error : new SettingError(`${setting}: the folder ${path} cannot be used: ${reason}. Name another one.`);
+}

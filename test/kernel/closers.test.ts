@@ -1,0 +1,40 @@
+// The list of close functions behind every start.
+import { describe, expect, test } from 'vitest';
+import { closedOnError, createClosers } from '../../src/kernel/closers.ts';
+
+describe('createClosers', () => {
+  test('closes in reverse order, past one that throws', async () => {
+    const order: string[] = [];
+    const closers = createClosers();
+    closers.defer(() => order.push('database'));
+    closers.defer(async () => {
+      order.push('service');
+      throw new Error('the service does not close');
+    });
+    closers.defer(() => order.push('socket'));
+    await expect(closers.close()).rejects.toThrow('the service does not close');
+    expect(order).toEqual(['socket', 'service', 'database']);
+  });
+
+  test('closes once however often it is asked', async () => {
+    let closes = 0;
+    const closers = createClosers();
+    closers.defer(() => (closes += 1));
+    await Promise.all([closers.close(), closers.close()]);
+    await closers.close();
+    expect(closes).toBe(1);
+  });
+});
+
+describe('closedOnError', () => {
+  test('closes what is open and throws the error of the start', async () => {
+    let isOpen = true;
+    const closers = createClosers();
+    closers.defer(() => {
+      isOpen = false;
+      throw new Error('the close fails as well');
+    });
+    await expect(closedOnError(closers, () => Promise.reject(new Error('the start fails')))).rejects.toThrow('the start fails');
+    expect(isOpen).toBe(false);
+  });
+});
