@@ -10,7 +10,7 @@ const onEmbeddedAlone = [
   'test/agent/{access,variants}.test.ts',
   'test/agent/{programs/*,services/services}.test.ts',
   'test/agent/plugins/{example,mcp,mcp-npm}.test.ts',
-  'test/cli/{call,commands,completions,models,start,terminal}.test.ts',
+  'test/cli/{call,commands,completions,models,refused-starts,start,terminal}.test.ts',
   'test/deploy/{declaration,failures,render}.test.ts',
 ];
 

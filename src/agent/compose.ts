@@ -1,13 +1,16 @@
 // Makes one agent: the only place where its rooms meet. The order is the rule: data and lock, then the token, then
 // what a crash has left, and only then a socket that somebody could reach.
-import { mkdir, realpath } from 'node:fs/promises';
+import { realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { readText, shipped } from '../kernel/assets.ts';
 import { systemClock, type Clock } from '../kernel/clock.ts';
+import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { createContract } from '../kernel/contract/contract.ts';
 import { migrate, type Database } from '../kernel/data/database.ts';
 import { loopbackGuard } from '../kernel/http/guard.ts';
+import { makeFolder } from '../kernel/folder.ts';
 import type { Log } from '../kernel/log.ts';
+import { SettingError } from '../kernel/settings.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
 import { createServer, type Server, type ServerOptions } from '../kernel/http/server.ts';
 import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
@@ -18,7 +21,7 @@ import { openAgentDatabase } from './data/index.ts';
 import { openControl } from './control/index.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
-import { openHands, type Hands } from './hands/index.ts';
+import { openHands } from './hands/index.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createChat, type Chat } from './chat/index.ts';
 import { createSessionRoom, preloadLoop, type SessionRoom } from './sessions/index.ts';
@@ -62,108 +65,104 @@ export interface Agent {
  * data folder is taken, the token file cannot be used, a plugin is not sound, or contract and handlers do not agree.
  */
 export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promise<Agent> {
-  const { log, redactor, clock = systemClock } = needs;
+  const { log, clock = systemClock } = needs;
   // It takes a while, and the database does too.
   void preloadLoop();
   const database = needs.database ?? (await (needs.opening ?? openAgentDatabase(config, log)));
-  const closeDatabase = async () => {
-    if (needs.database === undefined) await database.close();
-  };
-  let room: SessionRoom | undefined;
-  let hands: Hands | undefined;
-  let chat: Chat | undefined;
-  try {
-    await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
-    const tokens = await openTokens({ store: tokenStore(database), name: config.name, tokenFile: config.tokenFile, redactor, clock, log });
-    const workspace = await settleWorkspace(config, needs.hidden ?? []);
-    hands = await openHands({
-      config,
-      database,
-      agentId: tokens.agentId,
-      async execute(instructions) {
-        const { inputs } = made(room);
-        const { receipt } = await inputs.submit({ to: 'own', origin: 'service', parts: [{ type: 'text', text: instructions }] });
-        return receipt;
-      },
-      chat: () => made(chat),
-      workspace,
-      env: needs.env ?? process.env,
-      plugins: needs.plugins ?? [],
-      logsPrints: needs.logsPrints ?? false,
-      clock,
-      log,
-    });
-    const { registry } = hands;
-    const observed = telemetrySettings(config);
-    for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
-    const telemetry = await openTelemetry({ settings: observed, surface: 'agent', version: needs.version ?? 'unknown', hide: (text) => redactor.hide(text), clock, log });
-    showDatabase(telemetry.metrics, database);
-    const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
-    room = await createSessionRoom({
-      database,
-      agentId: tokens.agentId,
-      name: config.name,
-      dataDir: config.dataDir,
-      workspace: workspace.root,
-      registry,
-      defaultModel: config.model,
-      model: (modelId, settings) => gateway.model(modelId, settings),
-      contextTokens: (modelId) => gateway.contextTokens(modelId),
-      limits: config,
-      clock,
-      log,
-      traces: telemetry.traces,
-    });
-    chat = createChat({ agentId: tokens.agentId, inputs: room.inputs, store: room.store });
-    let isDraining = false;
-    const statusRoom = status({ name: config.name, clock, isDraining: () => isDraining });
-    const sessionsRoom = room.service(chat);
-    const contract = createContract<Identity>({
-      definition: await readContract(config.variant),
-      handlers: { ...statusRoom.handlers, ...sessionsRoom.handlers, ...hands.handlers },
-      identities: { agentToken: 'agent' },
-      identify: (bearer) => tokens.identify(bearer),
-      guest: { kind: 'guest' },
-      ...(needs.validateResponses ? { validateResponses: true } : {}),
-    });
-    const server = createServer({
-      contract,
-      surface: 'agent',
-      before: loopbackGuard({ allowHosts: config.allowHost, allowOrigins: config.allowOrigin }),
-      ...(config.allowOrigin.length > 0 ? { cors: { origins: config.allowOrigin } } : {}),
-      log,
-      clock,
-      observer: telemetry.observer,
-      ...(needs.timeouts ? { timeouts: needs.timeouts } : {}),
-    });
-    await hands.start();
-    await room.runs.recover();
-    const control = await openControl({ dataDir: config.dataDir, database, tokens: tokens.desk, core: hands.core, log });
+  const closers = createClosers();
+  if (needs.database === undefined) closers.defer(() => database.close());
+  return closedOnError(closers, () => assemble(config, needs, { database, clock, closers }));
+}
 
-    let closing: Promise<void> | undefined;
-    return {
-      tokenFile: config.tokenFile,
-      async listen() {
-        await telemetry.listen();
-        return server.listen({ host: config.host, port: config.port });
-      },
-      close() {
-        isDraining = true;
-        closing ??= end(server, (room as SessionRoom).runs, config.drainMs, async () => {
-          await telemetry.close();
-          await control?.close();
-          await hands?.close();
-          await closeDatabase();
-        });
-        return closing;
-      },
-    };
-  } catch (error) {
-    await room?.runs.close(0);
-    await hands?.close();
-    await closeDatabase();
-    throw error;
-  }
+async function assemble(config: AgentConfig, needs: AgentNeeds, { database, clock, closers }: { database: Database; clock: Clock; closers: Closers }): Promise<Agent> {
+  const { log, redactor } = needs;
+  let room: SessionRoom | undefined;
+  let chat: Chat | undefined;
+  await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
+  const tokens = await openTokens({ store: tokenStore(database), name: config.name, tokenFile: config.tokenFile, redactor, clock, log });
+  const workspace = await settleWorkspace(config, needs.hidden ?? []);
+  const hands = await openHands({
+    config,
+    database,
+    agentId: tokens.agentId,
+    async execute(instructions) {
+      const { inputs } = made(room);
+      const { receipt } = await inputs.submit({ to: 'own', origin: 'service', parts: [{ type: 'text', text: instructions }] });
+      return receipt;
+    },
+    chat: () => made(chat),
+    workspace,
+    env: needs.env ?? process.env,
+    plugins: needs.plugins ?? [],
+    logsPrints: needs.logsPrints ?? false,
+    clock,
+    log,
+  });
+  closers.defer(() => hands.close());
+  const { registry } = hands;
+  const observed = telemetrySettings(config);
+  for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
+  const telemetry = await openTelemetry({ settings: observed, surface: 'agent', version: needs.version ?? 'unknown', hide: (text) => redactor.hide(text), clock, log });
+  closers.defer(() => telemetry.close());
+  showDatabase(telemetry.metrics, database);
+  const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
+  room = await createSessionRoom({
+    database,
+    agentId: tokens.agentId,
+    name: config.name,
+    dataDir: config.dataDir,
+    workspace: workspace.root,
+    registry,
+    defaultModel: config.model,
+    model: (modelId, settings) => gateway.model(modelId, settings),
+    contextTokens: (modelId) => gateway.contextTokens(modelId),
+    limits: config,
+    clock,
+    log,
+    traces: telemetry.traces,
+  });
+  const { runs } = room;
+  closers.defer(() => runs.close(0));
+  chat = createChat({ agentId: tokens.agentId, inputs: room.inputs, store: room.store });
+  let isDraining = false;
+  const statusRoom = status({ name: config.name, clock, isDraining: () => isDraining });
+  const sessionsRoom = room.service(chat);
+  const contract = createContract<Identity>({
+    definition: await readContract(config.variant),
+    handlers: { ...statusRoom.handlers, ...sessionsRoom.handlers, ...hands.handlers },
+    identities: { agentToken: 'agent' },
+    identify: (bearer) => tokens.identify(bearer),
+    guest: { kind: 'guest' },
+    ...(needs.validateResponses ? { validateResponses: true } : {}),
+  });
+  const server = createServer({
+    contract,
+    surface: 'agent',
+    before: loopbackGuard({ allowHosts: config.allowHost, allowOrigins: config.allowOrigin }),
+    ...(config.allowOrigin.length > 0 ? { cors: { origins: config.allowOrigin } } : {}),
+    log,
+    clock,
+    observer: telemetry.observer,
+    ...(needs.timeouts ? { timeouts: needs.timeouts } : {}),
+  });
+  await hands.start();
+  await runs.recover();
+  const control = await openControl({ dataDir: config.dataDir, database, tokens: tokens.desk, core: hands.core, log });
+  closers.defer(() => control?.close());
+
+  let closing: Promise<void> | undefined;
+  return {
+    tokenFile: config.tokenFile,
+    async listen() {
+      await telemetry.listen();
+      return server.listen({ host: config.host, port: config.port });
+    },
+    close() {
+      isDraining = true;
+      closing ??= end({ server, runs, drainMs: config.drainMs, closers });
+      return closing;
+    },
+  };
 }
 
 // Plugins and services are opened before what they call later.
@@ -172,12 +171,12 @@ function made<T>(part: T | undefined): T {
   return part;
 }
 
-// Runs end a little before the server's patience does, so that their callers still hear of it.
-async function end(server: Server, runs: SessionRoom['runs'], drainMs: number, closeDatabase: () => Promise<void>): Promise<void> {
+// Runs end a little before the server's drain does, so that their callers still get the answer.
+async function end({ server, runs, drainMs, closers }: { server: Server; runs: SessionRoom['runs']; drainMs: number; closers: Closers }): Promise<void> {
   try {
     await Promise.all([server.close({ drainMs }), runs.close(Math.max(0, drainMs - 1_000))]);
   } finally {
-    await closeDatabase();
+    await closers.close();
   }
 }
 
@@ -185,13 +184,13 @@ async function end(server: Server, runs: SessionRoom['runs'], drainMs: number, c
 // folder, and a workspace within the data folder is the one folder that was made for it. The file that configures
 // plugins holds tokens of MCP servers.
 async function settleWorkspace(config: AgentConfig, hidden: readonly string[]): Promise<Workspace> {
-  if (config.isDefaultWorkspace) await mkdir(config.workspace, { recursive: true, mode: 0o700 });
+  if (config.isDefaultWorkspace) await makeFolder(config.workspace);
   const folder = await realpath(config.workspace).catch((cause: unknown) => {
-    throw new Error(`The workspace ${config.workspace} is not there. Make the folder or give another one with --workspace.`, { cause });
+    throw new SettingError(`The workspace ${config.workspace} is not there. Make the folder or give another one with --workspace.`, { cause });
   });
   const data = await realpath(config.dataDir);
   if (isWithin(folder, data) && !isWithin(folder, join(data, 'workspace'))) {
-    throw new Error(`The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; give another one with --workspace.`);
+    throw new SettingError(`The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; give another one with --workspace.`);
   }
   if (!config.isDefaultWorkspace) await requireNoSecretFolder(config.workspace, folder, hidden);
   const files = [config.tokenFile, config.pluginConfig, 'file' in config.gatewayToken ? config.gatewayToken.file : undefined].filter((file) => file !== undefined);
@@ -201,7 +200,7 @@ async function settleWorkspace(config: AgentConfig, hidden: readonly string[]): 
 async function requireNoSecretFolder(workspace: string, folder: string, hidden: readonly string[]): Promise<void> {
   const places = await Promise.all(hidden.map((path) => realpath(path).catch(() => resolve(path))));
   if (places.some((place) => isWithin(folder, place)) || (await isWithinDatabase(folder))) {
-    throw new Error(`The workspace ${workspace} is part of a gateway's or a database's own folder; give another one with --workspace.`);
+    throw new SettingError(`The workspace ${workspace} is part of a gateway's or a database's own folder; give another one with --workspace.`);
   }
 }
 

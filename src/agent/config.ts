@@ -1,6 +1,6 @@
 // The agent's settings: one table, read once at start from flags and environment and then passed on as values.
 import { join, resolve } from 'node:path';
-import { SettingError, choice, integer, list, optionalText, readSettings, secretText, text } from '../kernel/settings.ts';
+import { SettingError, choice, integer, list, optionalText, postgresUrl, readSettings, secretText, text } from '../kernel/settings.ts';
 import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import type { GatewayToken } from './gateway.ts';
 
@@ -13,7 +13,7 @@ export const agentSettings = {
   allowHost: list('AGENT_ALLOW_HOST', 'Further Host values to answer to, with their port, separated by commas.', { flag: 'allow-host' }),
   allowOrigin: list('AGENT_ALLOW_ORIGIN', 'Origins whose pages may call the agent, separated by commas.', { flag: 'allow-origin' }),
   dataDir: text('AGENT_DATA_DIR', './data/agent', 'Folder of its database and its token file.', { flag: 'data-dir' }),
-  databaseUrl: optionalText('AGENT_DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', { flag: 'database-url' }),
+  databaseUrl: postgresUrl('AGENT_DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', { flag: 'database-url' }),
   tokenFile: optionalText('AGENT_TOKEN_FILE', 'File of its first token; agent.token in the data folder unless given.', { flag: 'token-file' }),
   workspace: optionalText('AGENT_WORKSPACE', 'The folder that its tools may touch; workspace in the data folder unless given.', { flag: 'workspace' }),
   gatewayUrl: text('AGENT_GATEWAY_URL', 'http://127.0.0.1:43127', 'Address of the gateway.', { flag: 'gateway-url' }),

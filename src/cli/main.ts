@@ -89,10 +89,23 @@ async function main(given: readonly string[]): Promise<number> {
   }
 }
 
+// A command that has returned has closed what it opened. Should something be left that keeps the process alive, a
+// service manager must still see an end.
+const exitMs = 10_000;
+
+function endWithin(ms: number): void {
+  const timer = setTimeout(() => {
+    complain('townhall: something was still open; the process is ended.');
+    process.exit();
+  }, ms);
+  timer.unref();
+}
+
 void main(process.argv.slice(2)).then((code) => {
   // Once the last line has been written, or refused.
   process.stdout.write('', (error) => {
     lost ??= error ?? undefined;
     process.exitCode = codeOf(code);
+    endWithin(exitMs);
   });
 });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
 import { isShipped, shipped } from '../kernel/assets.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { serveControl } from '../kernel/control.ts';
 import type { ControlHandler } from '../kernel/control.ts';
 import { createChanges } from '../kernel/data/changes.ts';
@@ -12,11 +13,12 @@ import { createIdempotency } from '../kernel/data/idempotency.ts';
 import { createQuota } from '../kernel/http/limits.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { createSharedQuota } from '../kernel/http/shared-quota.ts';
-import { connect, migrate } from '../kernel/data/database.ts';
+import { connect, migrate, withSettingName } from '../kernel/data/database.ts';
 import { requireDescriptors } from '../kernel/descriptors.ts';
 import { databaseControls } from '../kernel/data/database-controls.ts';
 import type { ConnectOptions, Database, DatabaseLimits } from '../kernel/data/database.ts';
 import { createJobs } from '../kernel/data/jobs.ts';
+import { makeSettingFolder } from '../kernel/folder.ts';
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import { parseToken } from '../kernel/secrets/secret.ts';
@@ -34,7 +36,7 @@ import { accounts, accountsStores, localPerson, mayLogInLocally } from './accoun
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
 import type { Admin, CredentialsSet, GuessBudgets, MachineRequest, Machines } from './admin/index.ts';
-import { ai, createLinks, jobPayments, jobsStore, mediaJobs } from './ai/index.ts';
+import { ai, createLinks, jobPayments, jobsStore, mediaJobs, requireModelsFile } from './ai/index.ts';
 import type { ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
 import { bureaus, bureausStore } from './bureaus/index.ts';
@@ -44,7 +46,7 @@ import type { GatewayConfig } from './config.ts';
 import { credits, creditsStore, directoryJournal } from './credits/index.ts';
 import type { LedgerTimes } from './credits/index.ts';
 import { directory } from './directory/index.ts';
-import { env as environment, envStore, unlock } from './env/index.ts';
+import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
 import type { Rewrapped } from './env/index.ts';
 import { type Identity, nameIdentity } from './identity.ts';
 import { mail } from './mail/index.ts';
@@ -128,27 +130,26 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
     ],
     { reservedIds: ownIds(), isReservedKey: isStartupKey },
   );
-  progress(config.databaseUrl === undefined ? 'opening the embedded database' : 'connecting to PostgreSQL');
-  const database = await connect({ ...databaseOptions(config), limits: seams.databaseLimits ?? {} }, { log: seams.log });
-  try {
-    const { log, redactor } = seams;
-    const dataFolder = database.engine === 'embedded' ? config.databasePath : null;
+  const { log, redactor, clock } = seams;
+  const isEmbedded = config.databaseUrl === undefined;
+  await requireMasterKeys(config, { isEmbedded, redactor });
+  if (config.modelsFile !== undefined) await requireModelsFile(config.modelsFile, { clock, guideDirectory: shipped('docs/guides') });
+  if (isEmbedded) await makeSettingFolder('DATABASE_PATH', config.databasePath);
+  progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
+  const closers = createClosers();
+  return closedOnError(closers, async () => {
+    const opening = connect({ ...databaseOptions(config), limits: seams.databaseLimits ?? {} }, { log });
+    const database = await withSettingName('DATABASE_URL', config.databaseUrl, opening);
+    closers.defer(() => database.close());
     // Before anything is changed: a database whose key is not here is left as it is.
-    const vault = await unlock({ settings: config, store: envStore(database), dataFolder, redactor, log });
+    const vault = await unlock({ settings: config, store: envStore(database), dataFolder: isEmbedded ? config.databasePath : null, redactor, log });
     progress('bringing the database up to date');
-    await migrate(database, { schema: 'gateway', directory: shipped('src/gateway/migrations'), log: seams.log });
+    await migrate(database, { schema: 'gateway', directory: shipped('src/gateway/migrations'), log });
     progress('starting the services');
     const projectDatabase = await openProjectDatabase(config, seams, database);
-    try {
-      return await assemble(config, seams, { database, vault, known, projectDatabase });
-    } catch (error) {
-      if (projectDatabase !== database) await projectDatabase.close();
-      throw error;
-    }
-  } catch (error) {
-    await database.close();
-    throw error;
-  }
+    if (projectDatabase !== database) closers.defer(() => projectDatabase.close());
+    return assemble(config, seams, { database, vault, known, projectDatabase, closers });
+  });
 }
 
 function databaseOptions(config: GatewayConfig): ConnectOptions {
@@ -179,10 +180,16 @@ interface Opened {
   vault: Vault;
   /** The services that a project brings. */
   known: ReadonlyMap<string, ProjectService>;
+  /** Closes what is open when a later step throws, and everything at the gateway's end. */
+  closers: Closers;
 }
 
-async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, vault, known, projectDatabase }: Opened): Promise<Gateway> {
+async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, vault, known, projectDatabase, closers }: Opened): Promise<Gateway> {
   const { log, clock, env, redactor } = seams;
+  const deferred = <T extends Pick<Service, 'close'>>(service: T): T => {
+    closers.defer(() => service.close?.());
+    return service;
+  };
   const isLocalEdition = database.engine === 'embedded';
   let isDraining = false;
   let isServing = false;
@@ -192,12 +199,16 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   const observed = telemetrySettings(config);
   for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
   const telemetry = await openTelemetry({ settings: observed, surface: 'gateway', version: seams.version ?? 'unknown', hide: (text) => redactor.hide(text), clock, log });
+  closers.defer(() => telemetry.close());
   const upstreamWatch = createUpstreamWatch({ telemetry, clock });
   showDatabase(telemetry.metrics, database);
 
   const changes = createChanges({ database, schema: 'gateway', clock, log });
   const auditLog = audit({ store: auditStore(database), log, clock });
-  const envService = await environment({
+  closers.defer(() => auditLog.close());
+  const idempotency = createIdempotency({ database, schema: 'gateway', clock, log });
+  closers.defer(() => idempotency.close());
+  const envService = deferred(await environment({
     store: envStore(database),
     vault,
     environment: env,
@@ -208,16 +219,17 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     redactor,
     clock,
     log,
-  });
+  }));
   const cityBaseUrl = () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl;
   const hasLocalLogin = () => mayLogInLocally({ ...config, cityBaseUrl: cityBaseUrl(), engine: database.engine });
   const bureauService = bureaus({ store: bureausStore(database), audit: auditLog, changes, examineToken, log });
   const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: cityBaseUrl });
   const mailer = mail({ env: envService.reader });
+  closers.defer(() => mailer.close());
   const accountStores = accountsStores(database, bureauService);
   const administrators = adminStore(database);
   const turnstile = createTurnstile(defaultPlaces);
-  const creditsService = credits({
+  const creditsService = deferred(credits({
     store: creditsStore(database),
     journal: directoryJournal(config.journalPath ?? (isLocalEdition ? join(config.databasePath, 'journal') : './data/journal')),
     users: accountStores.accounts,
@@ -229,10 +241,10 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     startingCredits: BigInt(config.startingCredits ?? (isLocalEdition ? 1_000_000 : 0)),
     retentionDays: config.usageDays,
     times: seams.ledger ?? {},
-  });
+  }));
   const ledger = watchLedger(creditsService.ledger, upstreamWatch.note);
-  const usageService = usage({ store: usageStore(database), log, clock, retentionDays: config.usageDays });
-  const accountService = accounts({
+  const usageService = deferred(usage({ store: usageStore(database), log, clock, retentionDays: config.usageDays }));
+  const accountService = deferred(accounts({
     turnstile,
     stores: accountStores,
     bureaus: bureauService,
@@ -247,8 +259,8 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
     localLogin: hasLocalLogin,
     baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
-  });
-  const adminService = admin({ store: administrators, tokens: accountStores.accounts, turnstile, guesses: seams.guesses ?? {}, audit: auditLog, changes, bureaus: bureauService, log });
+  }));
+  const adminService = deferred(admin({ store: administrators, tokens: accountStores.accounts, turnstile, guesses: seams.guesses ?? {}, audit: auditLog, changes, bureaus: bureauService, log }));
   const queue = createJobs(database, { schema: 'pgboss', log });
   const jobs = mediaJobs({
     store: jobsStore(database),
@@ -265,7 +277,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     baseUrl: () => (cityBaseUrl() ?? listeningUrl ?? '').replace(/\/+$/, ''),
     linkSeconds: config.mediaLinkSeconds,
   });
-  const aiService = await ai({
+  const aiService = deferred(await ai({
     jobs,
     links,
     ledger,
@@ -282,8 +294,8 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     traceparent: () => telemetry.traces.traceparent(),
     log,
     clock,
-  });
-  const paymentsService = payments({
+  }));
+  const paymentsService = deferred(payments({
     store: paymentsStore(database),
     balances: creditsService.balances,
     users: accountStores.accounts,
@@ -296,7 +308,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     queue: isLocalEdition ? null : queue,
     clock,
     log,
-  });
+  }));
   upstreamWatch.showBreakers(() => aiService.breakers());
   upstreamWatch.showUsageAlarms(() => aiService.usageAlarms());
   const slices = [envService, cityService, bureauService, accountService, aiService, adminService, creditsService, usageService, paymentsService];
@@ -345,7 +357,6 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     return identity && expiresAt ? { ...identity, expiresAt } : null;
   }
 
-  const idempotency = createIdempotency({ database, schema: 'gateway', clock, log });
   const contract = createContract<Identity>({
     definition: contractDocument,
     handlers: withinOwnBureau(Object.fromEntries(services.flatMap(({ handlers }) => Object.entries(handlers)))),
@@ -394,9 +405,14 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   }
   if (isLocalEdition) await bureauService.ensureLocal(`http://127.0.0.1:${config.port || 43127}`);
 
+  // Calls that were cut off still have to be charged, by a ledger that is still open.
+  closers.defer(() => aiService.settled());
+  closers.defer(() => changes.stop());
   const control = isLocalEdition
     ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'ledger.verify': () => creditsService.verify(), 'env.rewrap': () => envService.rewrap(), 'models.check': () => aiService.checkProviders(), ...databaseHandlers(database) }, { log })
     : undefined;
+  closers.defer(() => control?.close());
+  closers.defer(() => jobs.close());
   envService.start();
   auditLog.start();
 
@@ -426,19 +442,9 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     async close({ noticeMs = 0, lingerMs = 0 } = {}) {
       isDraining = true;
       // At once, so that both are done when the time for it is over.
-      await Promise.all([server.close({ drainMs: config.drainMs, noticeMs, lingerMs }), queue.stop({ timeoutMs: config.drainMs })]);
-      await jobs.close();
-      await telemetry.close();
-      await control?.close();
-      await changes.stop();
-      // Calls that were cut off still have to be charged, by a ledger that is still there.
-      await aiService.settled();
-      for (const service of services.reverse()) await service.close?.();
-      mailer.close();
-      await idempotency.close();
-      await auditLog.close();
-      if (projectDatabase !== database) await projectDatabase.close();
-      await database.close();
+      const serving = await Promise.allSettled([server.close({ drainMs: config.drainMs, noticeMs, lingerMs }), queue.stop({ timeoutMs: config.drainMs })]);
+      await closers.close();
+      for (const end of serving) if (end.status === 'rejected') throw end.reason;
     },
     recordCity: (deployment) => cityService.record(deployment),
     projectServices: ownServices.listed,

@@ -1,5 +1,7 @@
 // The gateway's settings: one table, read once at start from flags and environment and then passed on as values.
+import { requireFolder } from '../kernel/folder.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
+import { passwordFault } from '../kernel/secrets/password.ts';
 import type { Setting } from '../kernel/settings.ts';
 import {
   SettingError,
@@ -8,12 +10,14 @@ import {
   list,
   optionalSwitch,
   optionalText,
+  postgresUrl,
   rate,
   readSettings,
   secretText,
   text,
 } from '../kernel/settings.ts';
 import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
+import { adminIdFault } from './identity.ts';
 
 const day = 24 * 60 * 60 * 1000;
 const credits = integer('STARTING_CREDITS', 0, 'Credits of a new user: 1,000,000 in the local edition, else 0. A Bureau may say otherwise.', { min: 0, max: 1e12 });
@@ -31,7 +35,7 @@ export const gatewaySettings = {
   host: text('HOST', '0.0.0.0', 'Address to listen on.'),
   port: integer('PORT', 43127, 'Port to listen on; 0 takes any free one.', { min: 0, max: 65535 }),
   // The address of a database carries its password, so it has no flag.
-  databaseUrl: secretText('DATABASE_URL', 'PostgreSQL to use instead of the embedded database.'),
+  databaseUrl: postgresUrl('DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', { flag: null }),
   databasePath: text('DATABASE_PATH', './data/townhall.db', 'Folder of the embedded database.'),
   databasePrepare: optionalSwitch('DATABASE_PREPARE', 'Prepared statements; false behind a transaction-mode pooler.'),
   masterKey: secretText('TOWNHALL_MASTER_KEY', 'Key that seals stored secrets: 32 bytes in base64. Needed with DATABASE_URL.'),
@@ -102,13 +106,38 @@ export function readGatewayConfig(
   if ((config.adminId === undefined) !== (config.adminPassword === undefined)) {
     throw new SettingError('ADMIN_ID and ADMIN_PASSWORD go together; give both or neither.');
   }
+  if (config.adminId !== undefined && config.adminPassword !== undefined) requireCredentials(config.adminId, config.adminPassword);
   if (config.databaseUrl !== undefined && config.localLogin === true) {
     throw new SettingError('LOCAL_LOGIN=true works only with the embedded database, not with DATABASE_URL.');
   }
   if (config.cityBaseUrl !== undefined) requireBaseUrl(config.cityBaseUrl);
   requireProxies(config.trustedProxies);
+  config.corsOrigins.forEach(requireOrigin);
   telemetrySettings(config);
   return config;
+}
+
+/** For a gateway that is about to serve: throws a SettingError for a folder that cannot be used. Makes nothing. */
+export async function requireFolders({ databaseUrl, databasePath, journalPath, storagePath }: GatewayConfig): Promise<void> {
+  if (databaseUrl === undefined) await requireFolder('DATABASE_PATH', databasePath);
+  if (journalPath !== undefined) await requireFolder('JOURNAL_PATH', journalPath);
+  if (storagePath !== undefined) await requireFolder('STORAGE_PATH', storagePath);
+}
+
+// Also while there is an administrator already: a database that is made anew later would refuse them then.
+function requireCredentials(adminId: string, password: string): void {
+  const idFault = adminIdFault(adminId);
+  if (idFault !== null) throw new SettingError(`ADMIN_ID: ${idFault}`);
+  const fault = passwordFault(password, [adminId]);
+  if (fault !== null) throw new SettingError(`ADMIN_PASSWORD: ${fault}`);
+}
+
+// Browsers send an origin without a path and in lower case; any other text would never match. Schemes beside http and
+// https, such as those of browser extensions, have no origin in the sense of URL.
+function requireOrigin(given: string): void {
+  const isWeb = URL.canParse(given) && /^https?:$/.test(new URL(given).protocol);
+  const usable = isWeb ? new URL(given).origin === given : /^(?!https?:)[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/.test(given);
+  if (!usable) throw new SettingError(`CORS_ORIGINS takes origins such as https://shop.example, without a path, not "${given}".`);
 }
 
 function requireProxies(list: readonly string[]): void {

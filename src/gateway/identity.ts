@@ -21,6 +21,11 @@ export type Identity =
       bureauId?: string;
     };
 
+/** Why the ID of an administrator is refused, as a sentence, or null when it is accepted. */
+export function adminIdFault(adminId: string): string | null {
+  return /^[A-Za-z0-9._@-]{1,64}$/.test(adminId) ? null : 'An administrator ID is 1 to 64 letters, digits and `.`, `_`, `@`, `-`.';
+}
+
 /** Where a change came from, for the audit log. */
 export interface Origin {
   actor: { kind: 'guest' | 'user' | 'admin' | 'system'; id: string | null; tokenId: string | null };

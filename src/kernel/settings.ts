@@ -17,7 +17,7 @@ export interface Setting<T> {
 
 /** A setting that cannot be used; its message names the setting and what it takes. A command exits 2 on it. */
 export class SettingError extends Error {
-  override name = 'SettingError';
+  override name: string = 'SettingError';
 }
 
 type Values<Table extends Record<string, Setting<unknown>>> = {
@@ -71,6 +71,27 @@ export function text(key: string, fallback: string, description: string, options
 /** A text that must not appear among a process's arguments. */
 export function secretText(key: string, description: string): Setting<string | undefined> {
   return optionalText(key, description, { flag: null });
+}
+
+/** The address of a PostgreSQL. It carries a password, so a refusal does not repeat it. */
+export function postgresUrl(key: string, description: string, options: Options = {}): Setting<string | undefined> {
+  return {
+    ...common(key, description, options),
+    read(given) {
+      if (given !== undefined && !isPostgresUrl(given)) {
+        throw new SettingError(`${key} takes the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/townhall.`);
+      }
+      return given;
+    },
+  };
+}
+
+// An address may name several hosts, separated by commas, which are no URL until one of them is left.
+function isPostgresUrl(given: string): boolean {
+  const [, scheme, authority = '', rest = ''] = /^(postgres(?:ql)?):\/\/([^/?#]*)(.*)$/s.exec(given) ?? [];
+  const host = authority.slice(authority.lastIndexOf('@') + 1);
+  const credentials = authority.slice(0, authority.length - host.length);
+  return scheme !== undefined && host.split(',').every((one) => URL.canParse(`${scheme}://${credentials}${one}${rest}`));
 }
 
 /** A whole number within bounds. */

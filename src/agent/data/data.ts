@@ -1,8 +1,8 @@
 // The agent's data: its folder, readable by its owner alone, and the database in it or at its address. It is apart from
 // the composition root so that a start may open it while everything else is still being loaded.
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { connect, type ConnectOptions, type Database } from '../../kernel/data/database.ts';
+import { connect, withSettingName, type ConnectOptions, type Database } from '../../kernel/data/database.ts';
+import { makeSettingFolder } from '../../kernel/folder.ts';
 import type { Log } from '../../kernel/log.ts';
 
 export interface DataSettings {
@@ -14,8 +14,8 @@ export interface DataSettings {
 
 /** Throws when another process holds the folder, or the database is away. */
 export async function openAgentDatabase(settings: DataSettings, log: Log): Promise<Database> {
-  await mkdir(settings.dataDir, { recursive: true, mode: 0o700 });
-  return connect(placeOf(settings), { log });
+  await makeSettingFolder('AGENT_DATA_DIR', settings.dataDir);
+  return withSettingName('AGENT_DATABASE_URL', settings.databaseUrl, connect(placeOf(settings), { log }));
 }
 
 function placeOf({ databaseUrl, dataDir }: DataSettings): ConnectOptions {

@@ -1,7 +1,8 @@
 // The file that holds the agent's first token: the token and a newline, nothing else, readable by its owner alone.
 import { constants } from 'node:fs';
-import { chmod, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { chmod, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { makeFolder } from '../../kernel/folder.ts';
 import type { Log } from '../../kernel/log.ts';
 import { parseToken } from '../../kernel/secrets/secret.ts';
 
@@ -31,7 +32,7 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
 
 /** Writes the file whole or not at all. With `replace: false` it throws EEXIST when somebody made one meanwhile. */
 export async function writeTokenFile(path: string, token: string, { replace }: { replace: boolean }): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeFolder(dirname(path));
   const target = replace ? `${path}.${process.pid}.new` : path;
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   if (replace) await rm(target, { force: true });

@@ -4,7 +4,7 @@ import { listeningFd, openProject } from '../../deploy/index.ts';
 import type { Answer, Question } from '../../deploy/index.ts';
 import { createGateway } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
-import { readGatewayConfig } from '../../gateway/config.ts';
+import { readGatewayConfig, requireFolders } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
@@ -24,6 +24,7 @@ export async function serveSupervised(env: Readonly<Record<string, string | unde
       case 'start': {
         const { project, stateDirectory, socket, url } = question.input;
         const config = readGatewayConfig({}, env);
+        await requireFolders(config);
         const redactor = createRedactor();
         const log = createLog({ level: config.logLevel, redactor });
         gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project: await openProject(project, stateDirectory) });

@@ -2,10 +2,11 @@
 // pg_dump writes. The rule of a restore: into an empty target alone, only what the database is for, and only when the
 // master key that is given opens what the backup holds; otherwise nothing is changed.
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
+import { mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { envStore } from '../../gateway/env/index.ts';
 import { connect, type Database } from '../../kernel/data/database.ts';
+import { makeFolder } from '../../kernel/folder.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import type { CommandInput } from '../command.ts';
 import type { Survey } from './gateway-data.ts';
@@ -122,7 +123,7 @@ async function restoreFolder(place: DatabasePlace, file: string, { progress, che
   const target = resolve(place.databasePath);
   if (existsSync(join(target, 'pg'))) throw new Error(`${target} holds a database already; a restore goes into a folder without one.`);
   const parent = dirname(target);
-  await mkdir(parent, { recursive: true, mode: 0o700 });
+  await makeFolder(parent);
   const growing = await mkdtemp(join(parent, `.${basename(target)}-restoring-`));
   try {
     progress('unpacking the backup');
@@ -136,7 +137,7 @@ async function restoreFolder(place: DatabasePlace, file: string, { progress, che
     }
     if (survey.canary !== null) progress('trying the master key');
     const masterKey = await checkKey(survey);
-    await mkdir(target, { recursive: true, mode: 0o700 });
+    await makeFolder(target);
     await rename(join(growing, 'pg'), join(target, 'pg'));
     await syncFolder(target);
     return masterKey;

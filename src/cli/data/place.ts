@@ -7,7 +7,7 @@ import { controlPath } from '../../agent/control/index.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { shipped } from '../../kernel/assets.ts';
 import { callControl } from '../../kernel/control.ts';
-import { connect, type Database } from '../../kernel/data/database.ts';
+import { connect, withSettingName, type Database } from '../../kernel/data/database.ts';
 import { createLog, type Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { createRedactor, type Redactor } from '../../kernel/secrets/secret.ts';
@@ -74,7 +74,8 @@ export async function withDatabase<T>(place: DatabasePlace, work: (database: Dat
   requireDatabase(place);
   const { databaseUrl, databasePrepare, databasePath } = place;
   const { log } = commandLog();
-  const database = await connect(databaseUrl === undefined ? { path: databasePath } : { url: databaseUrl, ...(databasePrepare === undefined ? {} : { prepare: databasePrepare }) }, { log });
+  const opening = connect(databaseUrl === undefined ? { path: databasePath } : { url: databaseUrl, ...(databasePrepare === undefined ? {} : { prepare: databasePrepare }) }, { log });
+  const database = await withSettingName(place.surface === 'agent' ? 'AGENT_DATABASE_URL' : 'DATABASE_URL', databaseUrl, opening);
   try {
     return await work(database);
   } finally {

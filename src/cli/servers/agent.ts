@@ -9,7 +9,7 @@ import type { Command } from '../command.ts';
 import { agentToolsHelp, runAgentCall, runAgentToken } from './agent-tools.ts';
 import { announceListening } from './announce.ts';
 import { keepYoungSmall } from './heap.ts';
-import { opened, orClosed } from './opened.ts';
+import { agentAddresses, opened, orClosed, requireAddresses } from './opened.ts';
 import { version } from '../version.ts';
 import { untilStopped } from './until-stopped.ts';
 
@@ -33,6 +33,7 @@ export const agentCommand: Command = {
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
     keepYoungSmall();
+    await requireAddresses(agentAddresses(config));
     // The database is opened while the rest of the agent is being loaded: each takes about half of a start.
     const opening = openAgentDatabase(config, log);
     opening.catch(() => {});

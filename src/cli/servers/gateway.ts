@@ -1,7 +1,7 @@
 // `townhall gateway`: the gateway alone, its log as JSON lines on standard output.
 import { openProject } from '../../deploy/index.ts';
 import { createGateway } from '../../gateway/compose.ts';
-import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
+import { gatewaySettings, readGatewayConfig, requireFolders } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
@@ -10,7 +10,7 @@ import { flagsOf, parseFlagsAlone } from '../command.ts';
 import type { Command } from '../command.ts';
 import { announceListening } from './announce.ts';
 import { keepStreamsYoung } from './heap.ts';
-import { opened, orClosed } from './opened.ts';
+import { gatewayAddresses, opened, orClosed, requireAddresses } from './opened.ts';
 import { version } from '../version.ts';
 import { untilStopped } from './until-stopped.ts';
 
@@ -33,6 +33,8 @@ export const gatewayCommand: Command = {
     const config = readGatewayConfig(parseFlagsAlone(given, { flags: flagsOf(gatewaySettings) }), env);
     const redactor = createRedactor();
     const log = createLog({ level: config.logLevel, redactor });
+    await requireFolders(config);
+    await requireAddresses(gatewayAddresses(config));
     const project = config.project === undefined ? undefined : await openProject(config.project);
     const gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project });
     const listening = opened(gateway.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT'));

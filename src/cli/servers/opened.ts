@@ -1,5 +1,9 @@
-// How a server command opens its doors: an address that cannot be had is told with what to do about it, and whatever
+// How a server command opens its ports: an address that cannot be had is told with what to do about it, and whatever
 // was started before then is ended, so that the command ends too.
+
+import type { AgentConfig } from '../../agent/config.ts';
+import type { GatewayConfig } from '../../gateway/config.ts';
+import { requireFreePort } from '../../kernel/http/free-port.ts';
 
 /** Rejects, where the system refuses an address, in words that name the setting by which another one is taken. */
 export async function opened<T>(listening: Promise<T>, settingOf: (port: number | undefined) => string): Promise<T> {
@@ -17,12 +21,34 @@ export async function opened<T>(listening: Promise<T>, settingOf: (port: number 
   }
 }
 
+interface ListenAddress {
+  /** The setting that takes another port. */
+  setting: string;
+  host: string;
+  port: number;
+}
+
+/** Where `townhall gateway` listens by its settings. */
+export function gatewayAddresses({ host, port, metricsHost, metricsPort }: Pick<GatewayConfig, 'host' | 'port' | 'metricsHost' | 'metricsPort'>): ListenAddress[] {
+  return [{ setting: 'PORT', host, port }, ...(metricsPort === undefined ? [] : [{ setting: 'METRICS_PORT', host: metricsHost, port: metricsPort }])];
+}
+
+/** Where `townhall agent` listens by its settings. */
+export function agentAddresses({ host, port, metricsHost, metricsPort }: Pick<AgentConfig, 'host' | 'port' | 'metricsHost' | 'metricsPort'>): ListenAddress[] {
+  return [{ setting: 'AGENT_PORT', host, port }, ...(metricsPort === undefined ? [] : [{ setting: 'AGENT_METRICS_PORT', host: metricsHost, port: metricsPort }])];
+}
+
+/** Asks the system for every address before anything else is opened. Rejects as `opened` does, for the first that cannot be had. */
+export async function requireAddresses(addresses: readonly ListenAddress[]): Promise<void> {
+  for (const { setting, host, port } of addresses) await opened(requireFreePort({ host, port }), () => setting);
+}
+
 /** Closes what was opened for nothing. */
 export async function orClosed<T>(work: Promise<T>, close: () => Promise<void>): Promise<T> {
   try {
     return await work;
   } catch (error) {
-    await close();
+    await close().catch(() => undefined);
     throw error;
   }
 }

@@ -1,24 +1,25 @@
 // `townhall start`, which is `npm start`: the local edition for a newcomer, a gateway and an agent in one process,
 // with a screen that shows the tokens and the calls to paste.
 import { randomInt } from 'node:crypto';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createAgent } from '../../agent/compose.ts';
-import type { Agent } from '../../agent/compose.ts';
-import { readAgentConfig, readAgentData } from '../../agent/config.ts';
+import { readAgentConfig } from '../../agent/config.ts';
 import { openAgentDatabase } from '../../agent/data/index.ts';
 import { openProject } from '../../deploy/index.ts';
 import { createGateway, openLoginNotice } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
-import { gatewaySettings, readGatewayConfig, type GatewayConfig } from '../../gateway/config.ts';
+import { gatewaySettings, readGatewayConfig, requireFolders, type GatewayConfig } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
+import { closedOnError, createClosers } from '../../kernel/closers.ts';
+import { makeFolder } from '../../kernel/folder.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError, describeSettings } from '../../kernel/settings.ts';
 import { flagsOf, parseFlagsAlone } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
+import type { Command } from '../command.ts';
 import { keepStreamsYoung } from './heap.ts';
-import { opened } from './opened.ts';
+import { agentAddresses, gatewayAddresses, opened, requireAddresses } from './opened.ts';
 import { untilStopped } from './until-stopped.ts';
 import { version } from '../version.ts';
 import { welcome } from './welcome.ts';
@@ -45,48 +46,46 @@ export const startCommand: Command = {
     const log = createLog({ level: config.logLevel, redactor, write: (line) => void process.stderr.write(line) });
     const dataFolder = dirname(config.databasePath);
     const tokenFile = join(dataFolder, 'local.token');
+    const agentEnv = { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env };
+    const agentConfig = readAgentConfig({}, agentEnv);
+    await requireFolders(config);
+    await requireAddresses([...gatewayAddresses(config), ...agentAddresses(agentConfig)]);
 
     input.print(`Townhall ${version}, local edition`);
     const progress = (step: string): void => input.print(`  ${step} …`);
     // As the agent's own command does: its database is opened while the gateway is put together.
-    const agentEnv = { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env };
-    const opening = openAgentDatabase(readAgentData({}, agentEnv), log);
+    const closers = createClosers();
+    const opening = openAgentDatabase(agentConfig, log);
+    // The agent's start below throws it; until then a rejection must not end the process.
     opening.catch(() => {});
-    let gateway: Gateway | undefined;
-    let agent: Agent | undefined;
-    try {
+    closers.defer(async () => (await opening.catch(() => undefined))?.close());
+    return closedOnError(closers, async () => {
       const project = config.project === undefined ? undefined : await openProject(config.project);
-      gateway = await createGateway(config, { project, env, log, redactor, clock: systemClock, progress });
+      const gateway = await createGateway(config, { project, env, log, redactor, clock: systemClock, progress });
+      closers.defer(() => gateway.close());
       const userToken = await localToken(gateway, tokenFile);
       const { url: gatewayUrl } = await opened(gateway.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT'));
       progress('starting the agent');
       const wholeEnv = { ...agentEnv, AGENT_GATEWAY_URL: gatewayUrl };
-      agent = await createAgent(readAgentConfig({}, wholeEnv), { log, redactor, env: wholeEnv, version, opening, hidden: [tokenFile, ...gatewaySecrets(config)] });
-      const { url: agentUrl } = await opened(agent.listen(), () => 'AGENT_PORT');
+      const agent = await createAgent(readAgentConfig({}, wholeEnv), { log, redactor, env: wholeEnv, version, opening, hidden: [tokenFile, ...gatewaySecrets(config)] });
+      closers.defer(() => agent.close());
+      const { url: agentUrl } = await opened(agent.listen(), (port) => (port !== undefined && port === agentConfig.metricsPort ? 'AGENT_METRICS_PORT' : 'AGENT_PORT'));
       keepStreamsYoung();
       const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
       // Last: a password that is shown once must not be made by a start that comes to nothing.
       const administrator = await firstAdministrator(gateway);
       const screen = welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined });
-      return await untilStopped(() => screen.forEach((line) => input.print(line)), () => stop(input, gateway as Gateway, agent));
-    } catch (error) {
-      await agent?.close();
-      await gateway?.close();
-      await (await opening.catch(() => undefined))?.close();
-      throw error;
-    }
+      return untilStopped(() => screen.forEach((line) => input.print(line)), () => {
+        input.print('Stopping …');
+        return closers.close();
+      });
+    });
   },
 };
 
 /** Where the gateway keeps its data and keys. The agent runs beside it, and its workspace may contain these folders. */
 function gatewaySecrets({ databasePath, storagePath, journalPath, masterKeyFile, masterKeyPreviousFile }: GatewayConfig): string[] {
   return [databasePath, storagePath, journalPath, masterKeyFile, masterKeyPreviousFile].filter((path) => path !== undefined);
-}
-
-async function stop(input: CommandInput, gateway: Gateway, agent: Agent | undefined): Promise<void> {
-  input.print('Stopping …');
-  await agent?.close();
-  await gateway.close();
 }
 
 async function firstAdministrator(gateway: Gateway): Promise<{ adminId: string; password: string } | undefined> {
@@ -109,7 +108,7 @@ async function localToken(gateway: Gateway, path: string): Promise<string> {
   const token = kept.trim();
   if (token !== '' && (await gateway.identify(token)) !== null) return token;
   const { userToken } = await gateway.issueLocalToken();
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeFolder(dirname(path));
   await writeFile(path, `${userToken}\n`, { mode: 0o600 });
   return userToken;
 }

@@ -11,7 +11,7 @@ import { parseToken, token, tokenDigest } from '../../kernel/secrets/secret.ts';
 import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/turnstile.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { auditOf, ownDoing, type Identity, type Origin } from '../identity.ts';
+import { adminIdFault, auditOf, ownDoing, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { defaultGuessBudgets, type GuessBudgets } from './guess-budget.ts';
 import { createMachines, identityOf, type Machines } from './machines.ts';
@@ -74,9 +74,8 @@ export function admin(needs: AdminNeeds): Admin {
   const nobodysDigest = dummyDigest(rounds);
 
   async function credentials(adminId: string, password: string): Promise<CredentialsSet & { digest: string }> {
-    if (!/^[A-Za-z0-9._@-]{1,64}$/.test(adminId)) {
-      throw unfit('admin_id', 'An administrator ID is 1 to 64 letters, digits and `.`, `_`, `@`, `-`.');
-    }
+    const idFault = adminIdFault(adminId);
+    if (idFault !== null) throw unfit('admin_id', idFault);
     const fault = passwordFault(password, [adminId]);
     if (fault !== null) throw unfit('password', fault);
     return { adminId, isShort: isShortPassword(password), digest: await digestPassword(password, rounds) };

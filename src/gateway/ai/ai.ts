@@ -13,7 +13,7 @@ import type { Alongside, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } from './attempts.ts';
-import { openCatalog, viewOf, type CatalogModel } from './catalog/catalog.ts';
+import { checkModelsFile, openCatalog, viewOf, type CatalogModel } from './catalog/catalog.ts';
 import * as chatFormat from './wires/chat-format.ts';
 import { leftOut } from './wires/chat-unsaid.ts';
 import { createForeignCalls, creditsHeader, type ForeignCall, type ForeignReply, requireFormat } from './wires/foreign-calls.ts';
@@ -91,6 +91,11 @@ export interface AiService extends Service<'ai'> {
   usageAlarms(): UsageAlarmCounts;
   /** Which models are held off after too many failures. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
+}
+
+/** Reads the models file as `ai` does, and opens nothing. Throws a SettingError when it cannot be used. */
+export async function requireModelsFile(path: string, { clock, guideDirectory }: Pick<AiNeeds, 'clock' | 'guideDirectory'>): Promise<void> {
+  await checkModelsFile(path, localProvider({ clock, guideDirectory }).entries, curatedModels());
 }
 
 /** Opens the service. Throws a ModelsFileError when the models file cannot be used. */

@@ -2,8 +2,9 @@
 // synced before the caller hears of it. Any process may settle what it finds here, any number of times, since a
 // hold is settled once; so no file has an owner, and one is removed only after it was settled.
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeSettingFolder } from '../../kernel/folder.ts';
 import type { Operation } from './store.ts';
 
 export type Settlement = Extract<Operation, { kind: 'settle' }>;
@@ -42,7 +43,7 @@ export function directoryJournal(directory: string): Journal {
 
   return {
     async prepare() {
-      await mkdir(directory, { recursive: true, mode: 0o700 });
+      await makeSettingFolder('JOURNAL_PATH', directory);
       const probe = join(directory, `.probe-${randomUUID()}`);
       await writeSynced(probe, '');
       await rm(probe);

@@ -1,7 +1,8 @@
 // Which master key a server works with. The rule it keeps: a key is made only for an embedded database in
 // which nothing is sealed yet; everywhere else a missing or a wrong key ends the start before anything is changed.
-import { mkdir, open, readFile } from 'node:fs/promises';
+import { open, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { makeFolder } from '../../kernel/folder.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
@@ -30,6 +31,16 @@ export const canaryPlace: SealPlace = { table: canaryTable, key: 'canary', versi
 export const canaryWord = 'the master key of this database';
 
 const howToMake = 'Make one with: openssl rand -base64 32';
+
+/**
+ * Reads the keys that the settings name, before a database is opened. Throws a SettingError for a text or a file that is
+ * no key, and where a key has to be given and none is.
+ */
+export async function requireMasterKeys(settings: MasterKeySettings, { isEmbedded, redactor }: { isEmbedded: boolean; redactor: Redactor }): Promise<void> {
+  const primary = await given(settings, 'masterKey', redactor);
+  await given(settings, 'masterKeyPrevious', redactor);
+  if (primary === null && !isEmbedded) throw new SettingError(missing(null));
+}
 
 /** Opens the vault of a database that may not be migrated yet. Throws a SettingError and has changed nothing then. */
 export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockNeeds): Promise<Vault> {
@@ -101,7 +112,7 @@ async function keptKey(dataFolder: string | null, redactor: Redactor, makeFor: L
   const path = keyPath(dataFolder);
   const kept = await readFile(path, 'utf8').catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw error;
+    throw new Error(`The master key ${path} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}.`, { cause: error });
   });
   if (kept !== null) return readKey(kept, `The file ${path}`, redactor);
   if (makeFor === null) return null;
@@ -113,7 +124,7 @@ async function keptKey(dataFolder: string | null, redactor: Redactor, makeFor: L
 
 // On the disk before anything is sealed with it: a value whose key was lost in a power cut would be lost too.
 async function keep(path: string, text: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeFolder(dirname(path));
   const file = await open(path, 'wx', 0o600);
   try {
     await file.writeFile(`${text}\n`);

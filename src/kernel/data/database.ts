@@ -99,6 +99,19 @@ export async function connect(options: ConnectOptions, { log }: { log: Log }): P
   return 'url' in options ? connectServer(options, limits, log) : connectEmbedded(options, limits, log);
 }
 
+/** Waits for a database to open, and names the setting of its address when that fails. `url` is absent for the embedded one. */
+export async function withSettingName<T>(setting: string, url: string | undefined, opening: Promise<T>): Promise<T> {
+  try {
+    return await opening;
+  } catch (error) {
+    if (url === undefined) throw error;
+    const { message: reason, cause } = error instanceof Error ? error : new Error(String(error));
+    const detail = cause instanceof Error ? ` (${cause.message})` : '';
+    const message = `The database of ${setting} cannot be opened: ${reason}${detail}`;
+    throw error instanceof Problem ? new Problem(error.kind, error.code, message, { cause: error, headers: error.headers }) : new Error(message, { cause: error });
+  }
+}
+
 async function connectServer(options: { url: string; prepare?: boolean }, limits: DatabaseLimits, log: Log): Promise<Database> {
   const settings = {
     statement_timeout: limits.statementMs,

@@ -1,11 +1,12 @@
 // The embedded PostgreSQL as seen from the server's thread: its data folder, its lock, its worker, and
 // streams that speak the PostgreSQL protocol with it. With it a folder is a database: one process at a
 // time, durable at every commit.
-import { chmodSync, existsSync, mkdirSync } from 'node:fs';
+import { chmodSync, existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { isShipped, shipped, startThread } from '../assets.ts';
+import { makeFolder } from '../folder.ts';
 import { lockFolder } from './embedded-lock.ts';
 import type { EmbeddedStart, FromWorker, ToWorker } from './embedded-worker.ts';
 import type { Log } from '../log.ts';
@@ -37,8 +38,8 @@ const stuckMs = 5_000;
 /** Locks the folder and starts the engine; resolves when it answers. Throws a Problem when the folder is held. */
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const folder = resolve(options.path);
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  // mkdir leaves the mode of a folder that was there, and the umask may have taken from it.
+  await makeFolder(folder);
+  // makeFolder leaves the mode of a folder that was there, and the umask may have taken from it.
   chmodSync(folder, 0o700);
   const lock = lockFolder(folder);
   const start: EmbeddedStart = {
@@ -55,9 +56,9 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering']) setFlagsFromString(flag);
   try {
     return await supervise(start, { log: options.log, release: () => lock.release() });
-  } catch (error) {
+  } catch (cause) {
     lock.release();
-    throw error;
+    throw new Error(`The embedded database in ${options.path} cannot be opened: ${cause instanceof Error ? cause.message : String(cause)}.`, { cause });
   }
 }
 

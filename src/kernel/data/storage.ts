@@ -1,8 +1,9 @@
 // Where bytes that are too big for the database are kept: a small port, and behind it a folder. The rule it keeps: what
 // can be read under a key is whole, and never changes.
-import { chmod, mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { chmod, open, rename, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { randomUUID } from 'node:crypto';
+import { makeFolder } from '../folder.ts';
 
 export interface StoredBytes {
   size: number;
@@ -48,7 +49,7 @@ export function directoryStorage(path: string): Storage {
   return {
     async put(key, content) {
       const file = fileOf(key);
-      await mkdir(folder, { recursive: true, mode: 0o700 });
+      await makeFolder(folder);
       // Under a name of its own first: a reader finds nothing or the whole.
       const unfinished = join(folder, `.${key}.${randomUUID()}`);
       try {

@@ -6,7 +6,7 @@ import type { Model, ModelList } from '../../../contract/gateway/types.gen.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
-import { createModelsFileReader, type ModelEntry, type ModelsFile, type Modality, type ProviderEntry } from './models-file.ts';
+import { createModelsFileReader, type KnownEntries, type ModelEntry, type ModelsFile, type Modality, type ProviderEntry } from './models-file.ts';
 import { priceLines } from './price.ts';
 
 /** A model and the provider that runs it. */
@@ -54,14 +54,24 @@ type Snapshot = ReadonlyMap<string, CatalogModel>;
 // Editors and deployments touch a file several times in a row; one reading is enough.
 const settleMs = 100;
 
-/** Reads the catalog. Throws a ModelsFileError when the file is bad now; a change to a bad one later keeps what stands. */
-export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
-  const { env, builtin, curated, modelsFile, log } = needs;
-  const known = {
+/** What a models file may refer to without declaring it. */
+function knownEntries(builtin: ModelsFile, curated: ModelsFile): KnownEntries {
+  return {
     providers: [...builtin.providers, ...curated.providers],
     models: [...builtin.models, ...curated.models].map((model) => model.id),
     localModels: builtin.models.map((model) => model.upstream_model),
   };
+}
+
+/** Reads a models file and drops it. Throws a ModelsFileError when `openCatalog` would. */
+export async function checkModelsFile(path: string, builtin: ModelsFile, curated: ModelsFile): Promise<void> {
+  (await createModelsFileReader()(path)).parse(knownEntries(builtin, curated));
+}
+
+/** Reads the catalog. Throws a ModelsFileError when the file is bad now; a change to a bad one later keeps what stands. */
+export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
+  const { env, builtin, curated, modelsFile, log } = needs;
+  const known = knownEntries(builtin, curated);
   let snapshot = merged([builtin, curated]);
   let stopWatching = () => {};
 

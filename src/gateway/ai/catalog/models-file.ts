@@ -2,6 +2,7 @@
 // the place named; nothing of it is guessed.
 import { readFile } from 'node:fs/promises';
 import { compileSchema } from '../../../kernel/contract/schema.ts';
+import { SettingError } from '../../../kernel/settings.ts';
 import { filmLines, type Rates, type Tier } from './price.ts';
 import type { Reasoning } from './reasoning.ts';
 
@@ -167,7 +168,7 @@ const modelsFileSchema = {
 } as const;
 
 /** A file that cannot be used. The message names the file's place and what is wrong there, for the operator. */
-export class ModelsFileError extends Error {
+export class ModelsFileError extends SettingError {
   override readonly name = 'ModelsFileError';
 }
 
