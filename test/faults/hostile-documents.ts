@@ -12,6 +12,8 @@ interface Filler {
   name: string;
   /** As it stands in the source of a JSON text. */
   unit: string;
+  /** Once, before the units. */
+  head?: string;
 }
 
 /** What superlinear scanners of text stumble over. */
@@ -39,6 +41,8 @@ const texts: readonly Filler[] = [
   { name: 'words', unit: 'Good morning, and ' },
   { name: 'base64', unit: 'QUJD' },
   { name: 'data URLs', unit: 'data:,' },
+  { name: 'an endless data URL', unit: 'a', head: 'data:' },
+  { name: 'lines', unit: 'x\\n' },
   { name: 'fences', unit: '```\\n' },
 ];
 
@@ -92,11 +96,12 @@ function hostileMembers(example: Json, maxBytes: number, { prefix, few = false, 
   const longs = places.filter(({ value, path }) => typeof value === 'string' && !choosing.has(String(path.at(-1))));
   for (const [index, { path }] of longs.entries()) {
     // All fillers in the first place; of the others those that have been slow somewhere.
-    const chosen = few || index > 0 ? texts.filter(({ name }) => ['accents and <file', 'quotes', 'spaces', 'words'].includes(name)) : texts;
+    const chosen = few || index > 0 ? texts.filter(({ name }) => ['accents and <file', 'quotes', 'spaces', 'words', 'an endless data URL'].includes(name)) : texts;
     const most = mostBytes[String(path.at(-1))];
-    for (const { name, unit } of chosen) {
-      bodies.push({ name: `${prefix}${dotted(path)}: ${name}`, bytes: filled(example, path, maxBytes, (room) => textOf(unit, room, Number.POSITIVE_INFINITY)) });
-      if (most !== undefined) bodies.push({ name: `${prefix}${dotted(path)} at its own limit: ${name}`, bytes: filled(example, path, maxBytes, (room) => textOf(unit, room, most)) });
+    for (const filler of chosen) {
+      const { name } = filler;
+      bodies.push({ name: `${prefix}${dotted(path)}: ${name}`, bytes: filled(example, path, maxBytes, (room) => textOf(filler, room, Number.POSITIVE_INFINITY)) });
+      if (most !== undefined) bodies.push({ name: `${prefix}${dotted(path)} at its own limit: ${name}`, bytes: filled(example, path, maxBytes, (room) => textOf(filler, room, most)) });
     }
     bodies.push({ name: `${prefix}${dotted(path)}: many texts`, bytes: filled(example, path, maxBytes, (room) => `[${numbered((item) => `"text ${item}"`, room, 95_000)}]`) });
     bodies.push({ name: `${prefix}${dotted(path)}: tokens`, bytes: filled(example, path, maxBytes, (room) => `[${numbered((item) => String(item % 50_000), room, 300_000)}]`) });
@@ -114,9 +119,10 @@ function hostileMembers(example: Json, maxBytes: number, { prefix, few = false, 
 }
 
 /** So many units that they fit the room as they are written, and `most` bytes as they are read. */
-function textOf(unit: string, room: number, most: number): string {
+function textOf({ unit, head = '' }: Filler, room: number, most: number): string {
   const readBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
-  return `"${unit.repeat(Math.min(Math.floor(room / Buffer.byteLength(unit)), Math.floor(most / readBytes)))}"`;
+  const left = room - head.length;
+  return `"${head}${unit.repeat(Math.min(Math.floor(left / Buffer.byteLength(unit)), Math.floor((most - head.length) / readBytes)))}"`;
 }
 
 /** As many as the parser takes, of which each quote and each bracket may be a part. */

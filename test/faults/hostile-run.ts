@@ -96,7 +96,7 @@ function examplesOf({ requestBody }: Declared): Json[] {
 const schema = { type: 'object', properties: { city: { type: 'string', description: 'A city.' } }, required: ['city'] };
 const chatMessages: Json[] = [
   { role: 'system', content: 'Be brief.' },
-  { role: 'user', content: [{ type: 'text', text: 'The weather?' }] },
+  { role: 'user', content: [{ type: 'text', text: 'The weather?' }, { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } }] },
   { role: 'assistant', content: null, tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } }] },
   { role: 'tool', tool_call_id: 'call_1', content: 'Rain.' },
 ];

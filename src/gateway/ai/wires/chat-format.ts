@@ -257,7 +257,8 @@ function userPart(part: unknown, path: string): UserPart {
 
 // A data URL brings its bytes and their kind along; any other address is left to the provider to fetch.
 function fileAt(url: string, { path, mediaType }: { path: string; mediaType: string }): Extract<UserPart, { type: 'file' }> {
-  const inline = /^data:([^;,]+)[^,]*;base64,/i.exec(url);
+  // What follows the kind begins with a semicolon; without it the two runs share their characters in every possible way.
+  const inline = /^data:([^;,]+)(?:;[^,]*)?;base64,/i.exec(url);
   if (inline) return { type: 'file', mediaType: inline[1] ?? mediaType, data: { type: 'data', data: url.slice(inline[0].length) } };
   if (/^https?:\/\//i.test(url) && URL.canParse(url)) return { type: 'file', mediaType, data: { type: 'url', url: new URL(url) } };
   throw invalid(path, 'must be a data URL in base64 or an http or https address');
