@@ -20,7 +20,7 @@ const { inject } = createRequire(import.meta.url)('postject') as {
 const root = path.join(import.meta.dirname, '..');
 const { values: options } = parseArgs({ options: { output: { type: 'string', default: path.join(root, 'build/townhall') } } });
 
-const threads = ['src/kernel/data/embedded-worker', 'src/kernel/contract/json-thread', 'src/gateway/ai/media/workshop-thread'];
+const threads = ['src/kernel/data/embedded-worker', 'src/kernel/http/body-thread', 'src/gateway/ai/media/workshop-thread'];
 // What Node looks for in its own file; a constant of Node's.
 const fuse = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';
 

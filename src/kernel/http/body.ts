@@ -2,8 +2,7 @@
 // exact bytes stay available, no more than the limit is taken off the wire, and what is not declared is refused.
 import type { IncomingMessage } from 'node:http';
 import type { OperationFacts, ReceivedBody } from '../contract/exchange.ts';
-import { parseBody } from '../contract/json-parser.ts';
-import { parseMultipart } from './multipart.ts';
+import { parseBody, parseForm } from './body-parser.ts';
 import { Problem } from '../problem.ts';
 
 const nothing = new Uint8Array(0);
@@ -38,7 +37,7 @@ export function receiveBody(request: IncomingMessage, operation: OperationFacts,
     }
     if (raw.byteLength === 0) return absent;
     if (mediaType === 'multipart/form-data') {
-      return { raw, present: true, value: await parseMultipart(raw, request.headers['content-type'] ?? ''), isForm: true };
+      return { ...(await parseForm(raw, request.headers['content-type'] ?? '')), present: true, isForm: true };
     }
     if (mediaType !== 'application/json' || operation.rawBody) return { raw, present: true, value: undefined, isForm: false };
     return { ...(await parseBody(raw)), present: true, isForm: false };

@@ -1,8 +1,6 @@
-// The bounds on the JSON of a request body, and the thread that parses large ones. server.test.ts has the rest of the
-// strictness, over HTTP.
+// The bounds on the JSON of a request body. server.test.ts has the rest of the strictness, over HTTP.
 import { describe, expect, test } from 'vitest';
 import { parseJson } from '../../../src/kernel/contract/json.ts';
-import { parseBody } from '../../../src/kernel/contract/json-parser.ts';
 import type { Problem } from '../../../src/kernel/problem.ts';
 
 const list = (item: (index: number) => string, length: number) => `[${Array.from({ length }, (_, index) => item(index)).join(',')}]`;
@@ -51,29 +49,5 @@ describe('parseJson', () => {
 
   test.each(['}', ']]', '{"a":1}}', '"\\', '"\\u', `"${'x'.repeat(100)}`, `"${'x'.repeat(100)}\\`])('refuses the malformed %j', (text) => {
     expect(problemOf(() => parse(text))).toMatchObject({ status: 400, code: 'invalid_json' });
-  });
-});
-
-describe('parseBody', () => {
-  const filler = 'é"\\'.repeat(1_400_000);
-
-  test.each([['small', ''], ['medium', filler.slice(0, 200_000)], ['large', filler]])('gives the value and the bytes of a %s document', async (_name, text) => {
-    const document = JSON.stringify({ text, list: [1, { a: null }] });
-    const { raw, value } = await parseBody(Buffer.from(document));
-    expect(value).toEqual({ text, list: [1, { a: null }] });
-    expect(raw.equals(Buffer.from(document))).toBe(true);
-  });
-
-  test('refuses a large document as a small one', async () => {
-    const text = JSON.stringify({ text: filler, a: [1] });
-    await expect(parseBody(Buffer.from(text.replace('[1]', '[1,]')))).rejects.toMatchObject({ status: 400, code: 'invalid_json' });
-    await expect(parseBody(Buffer.from(text.replace('[1]', '[1e999]')))).rejects.toMatchObject({ status: 400, param: 'a[0]', details: [{ path: 'a[0]' }] });
-    await expect(parseBody(Buffer.from(text.replace('[1]', list(() => '{}', 100_000))))).rejects.toMatchObject({ status: 413, code: 'request_too_large' });
-  });
-
-  test('keeps the answers of large documents apart', async () => {
-    const documents = Array.from({ length: 4 }, (_, index) => JSON.stringify({ index, text: filler }));
-    const parsed = await Promise.all(documents.map(async (document) => parseBody(Buffer.from(document))));
-    expect(parsed.map(({ value }) => (value as { index: number }).index)).toEqual([0, 1, 2, 3]);
   });
 });

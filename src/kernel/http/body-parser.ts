@@ -1,11 +1,12 @@
-// Parses the JSON of request bodies without holding the event loop: small ones where they are, large ones in a thread.
+// Parses request bodies, JSON and forms, without holding the event loop: small ones where they are, large ones in a thread.
 // What comes back from the thread is copied on the event loop, which is cheap for long texts; parseJson bounds the rest.
 import type { Worker } from 'node:worker_threads';
 import { startThread } from '../assets.ts';
 import { nextTurn } from '../event-loop.ts';
 import { Problem, type ProblemDetail, type ProblemKind } from '../problem.ts';
 import type { ProblemCode } from '../../contract/problem-code.gen.ts';
-import { parseJson } from './json.ts';
+import { parseJson } from '../contract/json.ts';
+import { parseMultipart } from './multipart.ts';
 
 export interface ParsedBody {
   /** The bytes of the document, which may lie elsewhere than before. */
@@ -13,8 +14,14 @@ export interface ParsedBody {
   value: unknown;
 }
 
-/** What the thread answers: the bytes that it was sent, and the value or what is wrong with them. */
-export type FromJsonThread = { bytes: Uint8Array<ArrayBuffer> } & ({ value: unknown } | { problem: WrittenProblem });
+/** What the thread is sent; `formType` is the content type of a form. */
+export interface ToBodyThread {
+  bytes: Uint8Array<ArrayBuffer>;
+  formType: string | undefined;
+}
+
+/** What it answers: the bytes that it was sent, and the value or what is wrong with them. */
+export type FromBodyThread = { bytes: Uint8Array<ArrayBuffer> } & ({ value: unknown } | { problem: WrittenProblem });
 
 interface WrittenProblem {
   kind: ProblemKind;
@@ -35,6 +42,12 @@ export function parseBody(bytes: Buffer): ParsedBody | Promise<ParsedBody> {
   return bytes.byteLength <= largeBytes ? parseInTurn(bytes) : parseInThread(bytes);
 }
 
+/** The same for a form; throws as `parseMultipart` does. */
+export async function parseForm(bytes: Buffer, contentType: string): Promise<ParsedBody> {
+  if (bytes.byteLength > largeBytes) return parseInThread(bytes, contentType);
+  return { raw: bytes, value: await parseMultipart(bytes, contentType) };
+}
+
 async function parseInTurn(bytes: Buffer): Promise<ParsedBody> {
   await nextTurn();
   const value = parseJson(bytes);
@@ -50,13 +63,13 @@ interface Waiting {
 // One thread for the process, started by the first large body. It answers in the order in which it was asked.
 let thread: { worker: Worker; waiting: Waiting[] } | undefined;
 
-function parseInThread(bytes: Buffer): Promise<ParsedBody> {
+function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
   const { worker, waiting } = (thread ??= startParser());
   return new Promise<ParsedBody>((resolve, reject) => {
     waiting.push({ resolve, reject });
     // Only memory of its own can be moved; a part of something larger is copied.
     const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : Buffer.from(new Uint8Array(bytes).buffer);
-    worker.postMessage(own, [own.buffer as ArrayBuffer]);
+    worker.postMessage({ bytes: own, formType }, [own.buffer as ArrayBuffer]);
   }).then(async (parsed) => {
     await nextTurn();
     return parsed;
@@ -65,11 +78,11 @@ function parseInThread(bytes: Buffer): Promise<ParsedBody> {
 
 function startParser(): { worker: Worker; waiting: Waiting[] } {
   // Without the flags of the process: a profiler or a test's preload is about the process itself.
-  const worker = startThread('src/kernel/contract/json-thread', { execArgv: [] });
+  const worker = startThread('src/kernel/http/body-thread', { execArgv: [] });
   const own = { worker, waiting: [] as Waiting[] };
   // A server that has closed its doors ends; the thread does not keep it.
   worker.unref();
-  worker.on('message', (answer: FromJsonThread) => {
+  worker.on('message', (answer: FromBodyThread) => {
     const first = own.waiting.shift();
     if ('problem' in answer) first?.reject(problemOf(answer.problem));
     else first?.resolve({ raw: Buffer.from(answer.bytes.buffer, answer.bytes.byteOffset, answer.bytes.byteLength), value: answer.value });

@@ -1,0 +1,27 @@
+// The thread that parses large bodies, beside body-parser.ts: one body a message, answered in order.
+import { parentPort } from 'node:worker_threads';
+import { parseJson } from '../contract/json.ts';
+import { asProblem } from '../problem.ts';
+import type { FromBodyThread, ToBodyThread } from './body-parser.ts';
+import { parseMultipart } from './multipart.ts';
+
+let last = Promise.resolve();
+
+parentPort?.on('message', (request: ToBodyThread) => {
+  last = last.then(async () => {
+    const answer = await parse(request);
+    // The bytes go back as they came: a signature or a digest may be about them. The files of a form move as well.
+    const files = 'value' in answer && request.formType !== undefined ? Object.values(answer.value as Record<string, string | { content: Uint8Array<ArrayBuffer> }>) : [];
+    parentPort?.postMessage(answer, [request.bytes.buffer, ...files.flatMap((member) => (typeof member === 'string' ? [] : [member.content.buffer]))]);
+  });
+});
+
+async function parse({ bytes, formType }: ToBodyThread): Promise<FromBodyThread> {
+  try {
+    if (formType !== undefined) return { bytes, value: await parseMultipart(bytes, formType) };
+    return { bytes, value: parseJson(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)) };
+  } catch (error) {
+    const { kind, code, message, param, details } = asProblem(error);
+    return { bytes, problem: { kind, code, message, param, details } };
+  }
+}

@@ -1,0 +1,47 @@
+// Parsing in place and in the thread: the value and the bytes are the same, and so is what is refused.
+import { describe, expect, test } from 'vitest';
+import { parseBody, parseForm } from '../../../src/kernel/http/body-parser.ts';
+
+describe('parseBody', () => {
+  const filler = 'é"\\'.repeat(1_400_000);
+
+  test.each([['small', ''], ['medium', filler.slice(0, 200_000)], ['large', filler]])('gives the value and the bytes of a %s document', async (_name, text) => {
+    const document = JSON.stringify({ text, list: [1, { a: null }] });
+    const { raw, value } = await parseBody(Buffer.from(document));
+    expect(value).toEqual({ text, list: [1, { a: null }] });
+    expect(raw.equals(Buffer.from(document))).toBe(true);
+  });
+
+  test('refuses a large document as a small one', async () => {
+    const text = JSON.stringify({ text: filler, a: [1] });
+    await expect(parseBody(Buffer.from(text.replace('[1]', '[1,]')))).rejects.toMatchObject({ status: 400, code: 'invalid_json' });
+    await expect(parseBody(Buffer.from(text.replace('[1]', '[1e999]')))).rejects.toMatchObject({ status: 400, param: 'a[0]', details: [{ path: 'a[0]' }] });
+    await expect(parseBody(Buffer.from(text.replace('[1]', `[${Array(100_000).fill('{}').join(',')}]`)))).rejects.toMatchObject({ status: 413, code: 'request_too_large' });
+  });
+
+  test('keeps the answers of large documents apart', async () => {
+    const documents = Array.from({ length: 4 }, (_, index) => JSON.stringify({ index, text: filler }));
+    const parsed = await Promise.all(documents.map(async (document) => parseBody(Buffer.from(document))));
+    expect(parsed.map(({ value }) => (value as { index: number }).index)).toEqual([0, 1, 2, 3]);
+  });
+});
+
+describe('parseForm', () => {
+  const part = (name: string, content: string) => `--form7\r\nContent-Disposition: form-data; name="${name}"${name === 'file' ? '; filename="a.wav"\r\nContent-Type: audio/wav' : ''}\r\n\r\n${content}\r\n`;
+  const type = 'multipart/form-data; boundary=form7';
+
+  test.each([['small', 10], ['large', 5_000_000]])('gives the members and the bytes of a %s form', async (_name, length) => {
+    const text = `${part('model', 'acme/ok')}${part('file', 'x'.repeat(length))}--form7--\r\n`;
+    const { raw, value } = await parseForm(Buffer.from(text), type);
+    const { model, file } = value as { model: string; file: { fileName: string; mediaType: string; content: Uint8Array } };
+    expect([model, file.fileName, file.mediaType]).toEqual(['acme/ok', 'a.wav', 'audio/wav']);
+    expect(Buffer.from(file.content).equals(Buffer.alloc(length, 'x'))).toBe(true);
+    expect(raw.equals(Buffer.from(text))).toBe(true);
+  });
+
+  test('refuses a large form as a small one', async () => {
+    const text = `${part('model', 'a')}${part('model', 'b')}${part('file', 'x'.repeat(5_000_000))}--form7--\r\n`;
+    await expect(parseForm(Buffer.from(text), type)).rejects.toMatchObject({ status: 400, code: 'duplicate_member', param: 'model' });
+    await expect(parseForm(Buffer.from(text.slice(0, -10)), type)).rejects.toMatchObject({ status: 400, code: 'invalid_request' });
+  });
+});
