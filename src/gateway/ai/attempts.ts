@@ -103,7 +103,7 @@ export function createAttempts({ clock, random = Math.random, watch = (_attempt,
         failure = thrown;
       }
       attempts.push({ model: model.id, outcome: failure.code });
-      if (speaksAgainst(failure)) permit.failed();
+      if (speaksAgainst(failure, model)) permit.failed();
       // A provider that refuses a request is well; one that limits them, or was not asked at all, proves nothing.
       else if (failure.code === 'upstream_refused') permit.succeeded();
       else permit.dropped();
@@ -149,7 +149,8 @@ export function createAttempts({ clock, random = Math.random, watch = (_attempt,
     run,
     breakers: () => [...healths.values()].map(({ model, provider, breaker: held }) => ({ model, provider, isOpen: held.waitMs() > 0 })),
     brokeOff(model, thrown) {
-      if (thrown instanceof Problem && (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout')) healthOf(model).breaker.failedLater();
+      const isFailure = thrown instanceof Problem && (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout');
+      if (isFailure && model.by.kind !== 'local') healthOf(model).breaker.failedLater();
     },
   };
 }
@@ -170,8 +171,10 @@ function misfitOf<T>(task: Task<T>, model: CatalogModel): Problem | undefined {
   }
 }
 
-// A refused key is the operator's fault and stays until it is mended; the provider is there and answers.
-function speaksAgainst(problem: Problem): boolean {
+// A refused key is the operator's fault and stays until it is mended; the provider is there and answers. A model in
+// this process has no provider to spare, and one user's failures (@fail) must not close it for the others.
+function speaksAgainst(problem: Problem, model: CatalogModel): boolean {
+  if (model.by.kind === 'local') return false;
   return problem.code === 'upstream_failed' || problem.code === 'upstream_truncated' || problem.kind === 'upstream_timeout';
 }
 

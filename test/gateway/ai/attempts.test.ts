@@ -22,7 +22,7 @@ function stillClock() {
   };
 }
 
-const model = (id: string, more: Partial<CatalogModel> = {}) => ({ id, provider: 'acme', upstream_model: id, ...more }) as CatalogModel;
+const model = (id: string, more: Partial<CatalogModel> = {}) => ({ id, provider: 'acme', upstream_model: id, by: { kind: 'openai-compatible' }, ...more }) as CatalogModel;
 const refused = (status: number, retryAfter?: string) => refusalProblem({ status, retryAfter, body: '', hide: (text) => text, now: new Date(0) });
 const unreached = () => new Problem('upstream_failed', 'upstream_failed', 'x', { cause: new ConnectionFailure('reset') });
 const late = () => new Problem('upstream_timeout', 'upstream_timeout', 'x');

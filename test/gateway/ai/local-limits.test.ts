@@ -183,6 +183,21 @@ describe('local/echo', () => {
   });
 });
 
+describe('one user', () => {
+  test('does not close a local model for others by failing calls', async () => {
+    const world = await startAi();
+    try {
+      for (let count = 0; count < 12; count += 1) {
+        expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: '@fail' })).status).toBe(502);
+        await (await world.post('/v1/ai/stream', { model: 'local/echo', prompt: [{ role: 'user', content: [{ type: 'text', text: '@fail-after 1\nx y' }] }] })).text();
+      }
+      expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: 'x' })).status).toBe(200);
+    } finally {
+      await world.close();
+    }
+  });
+});
+
 describe('LOCAL_MODELS=off', () => {
   test('leaves the local models out of the catalog', async () => {
     const world = await startAi({ localModels: false });
