@@ -10,7 +10,7 @@ import type { Identity } from '../identity.ts';
 import { ranHeaders, type Attempts, type Task } from './attempts.ts';
 import { viewOf, type Catalog, type CatalogModel, type View } from './catalog/catalog.ts';
 import { creditsHeader } from './wires/foreign-calls.ts';
-import type { Job, JobKind, JobRequest, Order, Owner } from './jobs/job.ts';
+import { ownerName as jobOwnerName, type Job, type JobKind, type JobRequest, type Order, type Owner } from './jobs/job.ts';
 import type { MediaJobs, Work } from './jobs/jobs.ts';
 import type { Bill } from './jobs/payment.ts';
 import { requirePrice } from './metering/bound.ts';
@@ -233,7 +233,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       const ran = await meter.run(attempts, taskOf(viewOf(identity), modelId, 'tts', {
         signal,
         async call(model, firstMs) {
-          const answer = await speechModel(model, firstMs).generate({ text, voice, format, speed, language, instructions, signal: meter.signal });
+          const answer = await speechModel(model, firstMs).generate({ text, voice, format, speed, language, instructions, owner: ownerName(identity), signal: meter.signal });
           // From here on the provider speaks the whole of it, whoever listens.
           meter.uses(units);
           return answer;
@@ -337,6 +337,11 @@ function viewOfJob({ kind }: Owner, { allowedModels }: JobRequest): View {
 
 function ownerOf(identity: Asker): Owner {
   return identity.kind === 'user' ? { kind: 'user', id: identity.userId } : { kind: 'admin', id: identity.adminId };
+}
+
+/** One name for an owner of either kind. */
+function ownerName(identity: Asker): string {
+  return jobOwnerName(ownerOf(identity));
 }
 
 function found<T>(models: ReadonlyMap<string, T>, { upstream_model: name, id }: CatalogModel): T {

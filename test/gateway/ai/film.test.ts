@@ -90,7 +90,7 @@ describe('a film that lies somewhere else', () => {
     };
     const model = { id: 'acme/film', upstream_model: 'film', by: { id: 'acme', unpriced_members: [] } } as unknown as CatalogModel;
     const needs = { upstream, baseUrl: 'https://provider.example/v1', apiKey: 'the key', idleMs: undefined, made: new WeakMap(), clock: { sleep: async () => {} }, limits: { pollMs: 1, maxBytes: 1_000_000 } };
-    const fetched = await orderedVideoModel(model, 'openai', needs).collect('video_1', { signal: new AbortController().signal, report: () => {} });
+    const fetched = await orderedVideoModel(model, 'openai', needs).collect('video_1', { owner: 'user usr_1', signal: new AbortController().signal, report: () => {} });
     for await (const _piece of fetched.open());
     expect(fetched.measured()).toMatchObject({ durationSeconds: 2, width: 1280, height: 720 });
     expect(sent.slice(1)).toEqual([

@@ -89,6 +89,35 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     if (databases[1]) await databases[1].close();
   });
 
+  it('of one owner leave room for those of another', async () => {
+    const gate = Promise.withResolvers<void>();
+    const { jobs } = start(async ({ owner: { id } }) => {
+      if (id === owner.id) await gate.promise;
+      return [picture];
+    });
+    const ids = await Promise.all(Array.from({ length: 20 }, () => create(jobs)));
+    const statuses = async () => Promise.all(ids.map(async (jobId) => (await find(jobs, jobId)).status));
+    await expect.poll(async () => (await statuses()).filter((status) => status === 'running').length, soon).toBe(4);
+    const stranger = { kind: 'user', id: 'usr_2' } as const;
+    const other = await jobs.create({ kind: 'image', owner: stranger, request: { model: 'acme/painter' } }, async () => {});
+    await expect.poll(async () => (await jobs.find({ jobId: other, kind: 'image', owner: stranger })).status, soon).toBe('succeeded');
+    expect((await statuses()).filter((status) => status === 'queued')).toHaveLength(16);
+    gate.resolve();
+    await expect.poll(statuses, soon).toEqual(ids.map(() => 'succeeded'));
+  });
+
+  it('are taken from the owner with the fewest running, the oldest first', async () => {
+    const store = jobsStore(world.database);
+    const insert = (jobId: string, userId: string) =>
+      store.tx((tx) => store.insert(tx, { jobId, kind: 'image', owner: { kind: 'user', id: userId }, request: { model: 'acme/painter' }, leaseSeconds: 60, call: null, holdId: null }));
+    for (const [jobId, userId] of [['a1', 'a'], ['a2', 'a'], ['a3', 'a'], ['b1', 'b'], ['b2', 'b'], ['c1', 'c']] as const) await insert(jobId, userId);
+    const order: (string | undefined)[] = [];
+    for (let count = 0; count < 6; count += 1) order.push((await store.take('image', { leaseSeconds: 60, mostRunning: 2 }))?.jobId);
+    expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', undefined]);
+    expect(await store.hasWaiting('image')).toBe(true);
+    expect(await store.hasWaiting('video')).toBe(false);
+  });
+
   it('exist if and only if what is written beside them does', async () => {
     const { jobs } = start(async () => [picture]);
     let jobId = '';
@@ -119,7 +148,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     const store = jobsStore(world.database);
     await store.tx((tx) => store.insert(tx, { jobId: 'job_1', kind: 'image', owner, request: { model: 'acme/painter' }, leaseSeconds: 60, call: null, holdId: null }));
     // The process that dies: it takes the job and never speaks again.
-    const dead = await store.take('job_1', 0.5);
+    const dead = await store.take('image', { leaseSeconds: 0.5, mostRunning: 4 });
     expect(dead).toMatchObject({ attempt: 1 });
     if (dead === null) return;
     await store.insertMedia(dead, { mediaId: 'med_dead', position: 0, keepSeconds: 60 });

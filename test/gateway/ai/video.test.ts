@@ -104,7 +104,7 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
   });
 
   it('ends a job on request', async () => {
-    const { job_id } = (await world.user.ai.startVideo({ model: 'local/storyboard', prompt: 'never seen', duration_seconds: 20, fps: 30, size: '1280x720' })) as AcceptedJob;
+    const { job_id } = (await world.user.ai.startVideo({ model: 'local/storyboard', prompt: 'never seen', duration_seconds: 20, fps: 30 })) as AcceptedJob;
     expect(await world.user.ai.startVideo({ job_id, cancel: true })).toMatchObject({ status: 'canceled' });
     const canceled = (await world.user.ai.startVideo({ job_id })) as VideoJob;
     expect(canceled).toMatchObject({ status: 'canceled' });

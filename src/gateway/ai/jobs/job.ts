@@ -9,6 +9,11 @@ export interface Owner {
   id: string;
 }
 
+/** One name for owners of both kinds. */
+export function ownerName({ kind, id }: Owner): string {
+  return `${kind} ${id}`;
+}
+
 /** What was asked for, as it was asked. */
 export interface JobRequest extends Record<string, unknown> {
   model: string;

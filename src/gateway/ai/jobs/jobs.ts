@@ -1,6 +1,6 @@
 // Jobs of pictures and films: accepted in one statement, made in the background by whichever process takes them, and
-// ended once. The queue only says that there is work; the truth is the job's row, whose lease tells a process that is
-// busy from one that died, and whose attempt keeps a late comer from writing a second end. What a job has ordered from
+// ended once. The queue only says that there is work; which job is next is decided by the rows, so that owners take
+// turns. The truth is the job's row, whose lease tells a process that is busy from one that died, and whose attempt keeps a late comer from writing a second end. What a job has ordered from
 // a provider stands in the row before anybody waits for it, so that no process orders it again.
 import { createBackground } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
@@ -14,7 +14,7 @@ import type { Storage } from '../../../kernel/data/storage.ts';
 import { isTransient } from '../upstream/retry.ts';
 import type { Fetched, Made, Measured, Progress } from '../media/model.ts';
 import type { JobAddress, JobsStore } from './store.ts';
-import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Order, Owner, Taken } from './job.ts';
+import { ownerName, type Job, type JobCall, type JobError, type JobKind, type JobRequest, type MediaRecord, type Order, type Owner, type Taken } from './job.ts';
 import { type Bill, type JobPayments, unpaidJobs } from './payment.ts';
 
 /** Makes what a job asks for. What it throws as a Problem is the job's error. */
@@ -67,6 +67,8 @@ export interface MediaJobsSettings {
   mostAttempts: number;
   /** Jobs of one owner that wait or run. */
   mostOpen: number;
+  /** Jobs of one owner and kind that run, over all processes. The others wait, and leave room for other owners. */
+  mostRunning: number;
   /** One picture's job at most, all its attempts at providers included. */
   deadlineMs: number;
   /** One film's. */
@@ -84,6 +86,7 @@ const defaultMediaJobsSettings: MediaJobsSettings = {
   sweepMs: 10_000,
   mostAttempts: 5,
   mostOpen: 50,
+  mostRunning: 4,
   deadlineMs: 14 * 60_000,
   videoDeadlineMs: 45 * 60_000,
   keepMediaSeconds: 7 * day,
@@ -128,7 +131,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   for (const kind of Object.keys(queueNames) as JobKind[]) {
     // Ours comes well before the queue's own, whose end would be a restart of the job.
     const policy = { retries: 2, expireSeconds: Math.ceil(deadlines[kind] / 1000) + 120, concurrency: settings.concurrency };
-    queue.define<{ jobId: string }>(queueNames[kind], policy, ({ jobId }, context) => perform(jobId, context));
+    queue.define<{ jobId: string }>(queueNames[kind], policy, (_data, context) => perform(kind, context));
   }
   queue.define(tidyName, { retries: 0 }, tidy);
   queue.schedule(tidyName, '*/10 * * * *', {});
@@ -155,10 +158,26 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     return store.hasJobs().catch(() => true);
   }
 
-  async function perform(jobId: string, context: JobContext): Promise<void> {
-    const taken = await store.take(jobId, settings.leaseSeconds);
-    // Canceled, or another delivery was faster.
+  async function perform(kind: JobKind, context: JobContext): Promise<void> {
+    const taken = await store.take(kind, settings);
+    // Canceled, taken by another delivery, or the owners of all that wait run as many as they may.
     if (taken === null) return;
+    try {
+      await performTaken(taken, context);
+    } finally {
+      // The message of a job that had to wait for this owner's turn is gone.
+      if (!context.signal.aborted) wakeNext(taken);
+    }
+  }
+
+  function wakeNext({ jobId, kind, attempt }: Taken): void {
+    background.run(`look for jobs after ${jobId}`, async () => {
+      if (await store.hasWaiting(kind)) await queue.enqueue(queueNames[kind], {}, { key: `after ${jobId}.${attempt}` });
+    });
+  }
+
+  async function performTaken(taken: Taken, context: JobContext): Promise<void> {
+    const { jobId } = taken;
     const stop = new AbortController();
     running.set(jobId, stop);
     const signal = AbortSignal.any([stop.signal, context.signal, AbortSignal.timeout(deadlines[taken.kind])]);
@@ -173,6 +192,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
       }
       let billOf: ((made: readonly Measured[]) => Bill) | undefined;
       const made = await make(taken, {
+        owner: ownerName(taken.owner),
         signal,
         report: (done) => (progress = Math.min(Math.max(done, progress), 1)),
         costs: (bill) => (billOf = bill),

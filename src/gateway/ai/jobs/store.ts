@@ -10,8 +10,12 @@ export interface JobsStore {
   find(job: JobAddress): Promise<Job | null>;
   /** Whether there is any job at all, of whatever state. */
   hasJobs(): Promise<boolean>;
-  /** Takes a waiting job; null when it is not waiting any more. */
-  take(jobId: string, leaseSeconds: number): Promise<Taken | null>;
+  /**
+   * Takes the next waiting job: the oldest of the owner with the fewest running ones. Null when none waits, or when all
+   * are of owners that run `mostRunning` already.
+   */
+  take(kind: JobKind, options: { leaseSeconds: number; mostRunning: number }): Promise<Taken | null>;
+  hasWaiting(kind: JobKind): Promise<boolean>;
   /** Notes the hold that took the place of a lost one. */
   noteHold(taken: Taken, holdId: string): Promise<void>;
   /** Notes what the job has ordered; false when it is no longer this taker's. */
@@ -99,10 +103,21 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
       const [row] = await sql<{ found: boolean }[]>`select exists (select 1 from gateway.ai_jobs) as found`;
       return row?.found === true;
     },
-    async take(jobId, leaseSeconds) {
+    async hasWaiting(kind) {
+      const [row] = await sql<{ isWaiting: boolean }[]>`select exists (select 1 from gateway.ai_jobs where kind = ${kind} and status = 'queued') as "isWaiting"`;
+      return row?.isWaiting === true;
+    },
+    async take(kind, { leaseSeconds, mostRunning }) {
       const [row] = await sql<(EndedRow & { request: JobRequest })[]>`
         update gateway.ai_jobs set status = 'running', attempt = attempt + 1, lease_until = gateway.townhall_now() + ${seconds(leaseSeconds)}
-        where job_id = ${jobId} and status = 'queued'
+        where status = 'queued' and job_id = (
+          select job_id from gateway.ai_jobs waiting
+          left join (
+            select owner_kind, owner_id, count(*) as running from gateway.ai_jobs where kind = ${kind} and status = 'running' group by owner_kind, owner_id
+          ) busy using (owner_kind, owner_id)
+          where waiting.kind = ${kind} and waiting.status = 'queued' and coalesce(busy.running, 0) < ${mostRunning}
+          order by coalesce(busy.running, 0), waiting.created_at, waiting.job_id
+          limit 1 for update of waiting skip locked)
         returning ${endedColumns(sql)}, request`;
       return row ? { ...endedJob(row), request: row.request } : null;
     },

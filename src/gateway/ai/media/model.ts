@@ -38,6 +38,8 @@ export interface VideoCall extends VisualCall {
 /** How a running call is stopped and watched. */
 export interface Progress {
   signal: AbortSignal;
+  /** The user or administrator that the call is for; owners take turns where the work is limited. */
+  owner: string;
   /** From 0 to 1. */
   report(done: number): void;
 }
@@ -93,6 +95,8 @@ export interface SpeechCall {
   speed: number | undefined;
   language: string | undefined;
   instructions: string | undefined;
+  /** As in `Progress`. */
+  owner: string;
   signal: AbortSignal;
 }
 

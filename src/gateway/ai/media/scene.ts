@@ -37,6 +37,13 @@ interface Scene {
   items: { kind: ShapeKind; color: Color | undefined; count: number }[];
 }
 
+/** How much the prompt asks for: things, and among them scenery, each of which covers the whole picture. */
+export function countShapes(prompt: string): { shapes: number; scenery: number } {
+  const { items } = sceneOf(prompt);
+  const sum = (counted: Scene['items']) => counted.reduce((total, { count }) => total + count, 0);
+  return { shapes: sum(items), scenery: sum(items.filter(({ kind }) => sceneries.includes(kind))) };
+}
+
 /** Paints what the prompt says. The same words, size and seed give the same pixels. */
 export function paintScene(prompt: string, { width, height }: Size, seed: string): Canvas {
   const chance = createChance(`${seed}\n${prompt}`);

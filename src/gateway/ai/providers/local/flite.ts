@@ -1,29 +1,52 @@
 // `local/flite`: English speech in this process. Small and a little mechanical, but real, free and without a network.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Problem } from '../../../../kernel/problem.ts';
 import type { SpeechCall, SpeechModel } from '../../media/model.ts';
 import type { Workshop } from '../../media/workshop.ts';
 import { unsupported } from './shapes.ts';
 
 const voices = ['slt', 'kal', 'kal16', 'awb', 'rms'];
-// Some six minutes of speech.
+// Some six minutes of speech at the usual speed; the slowest voice takes four times as long.
 const longestText = 5_000;
+// Texts of one user that wait for a thread. Their callers hold connections open meanwhile.
+const mostWaiting = 8;
 
 export function fliteModel({ workshop }: { workshop: Workshop }): SpeechModel {
   return {
     async generate(call) {
       refuseUnsupported(call);
-      const work = { kind: 'flite', text: speakable(call.text), voice: call.voice ?? 'slt', speed: call.speed ?? 1 } as const;
-      const { content } = await workshop.make(work, { signal: call.signal, report: () => {} });
-      return { format: 'wav', content: one(content) };
+      const text = speakable(call.text);
+      requireLength(text, call.speed);
+      if (workshop.waiting(call.owner) >= mostWaiting) throw busy();
+      const folder = await mkdtemp(join(tmpdir(), 'townhall-speech-'));
+      try {
+        const work = { kind: 'flite', text, voice: call.voice ?? 'slt', speed: call.speed ?? 1, folder } as const;
+        const { content } = await workshop.make(work, { owner: call.owner, signal: call.signal, report: () => {} });
+        return { format: 'wav', content: one(content) };
+      } finally {
+        await rm(folder, { recursive: true, force: true });
+      }
     },
   };
 }
 
-function refuseUnsupported({ voice, format = 'wav', language = 'en', instructions, text }: SpeechCall): void {
+function busy(): Problem {
+  return new Problem('rate_limited', 'rate_limited', `You have ${mostWaiting} pieces of work that wait for a local model; wait for one of them.`, { headers: { 'retry-after': '5' } });
+}
+
+function requireLength(text: string, speed = 1): void {
+  const most = Math.floor(longestText * Math.min(speed, 1));
+  if (text.length > most) throw unsupported(`The model local/flite takes ${most} characters at most${speed < 1 ? ' at this speed' : ''}.`, 'text');
+}
+
+function refuseUnsupported({ voice, format = 'wav', language = 'en', instructions, text, speed }: SpeechCall): void {
   if (voice !== undefined && !voices.includes(voice)) throw unsupported(`The model local/flite has the voices ${voices.join(', ')}.`, 'voice');
   if (format !== 'wav') throw unsupported('The model local/flite makes wav only.', 'format');
   if (!/^en(?:-|$)/i.test(language)) throw unsupported('The model local/flite speaks English only.', 'language');
   if (instructions !== undefined) throw unsupported('The model local/flite takes no instructions.', 'instructions');
-  if (text.length > longestText) throw unsupported(`The model local/flite takes ${longestText} characters at most.`, 'text');
+  requireLength(text, speed);
 }
 
 // The program reads plain English; signs that mean the same are written its way, and what it would skip is refused.

@@ -2,6 +2,7 @@
 // the same request gives the same picture.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ImageCall, ImageModel, Size } from '../../media/model.ts';
+import { countShapes } from '../../media/scene.ts';
 import type { Workshop } from '../../media/workshop.ts';
 
 const smallest = 64;
@@ -9,23 +10,42 @@ const largest = 2048;
 // What a call gets that names no size: about a million pixels, as from most image models.
 const usualSide = 1024;
 
+// What one prompt may ask for. A picture within these bounds takes up to fifteen seconds of one core.
+const longestPrompt = 4_000;
+const mostShapes = 100;
+const mostSceneryPixels = 32 * 1024 * 1024;
+
 export function shapesModel({ workshop }: { workshop: Workshop }): ImageModel {
   return {
     check(call) {
       refuseForeign(call, 'local/shapes');
       if (call.size) requireSide(call.size, { smallest, largest, id: 'local/shapes' });
+      requireDrawable(call.prompt, sizeOf(call), 'local/shapes');
     },
-    async generate(call, { signal, report }) {
-      const size = call.size ?? sizeFor(call.aspectRatio ?? { width: 1, height: 1 }, usualSide, 8);
+    async generate(call, { owner, signal, report }) {
+      const size = sizeOf(call);
       const made = [];
       for (let index = 0; index < call.count; index += 1) {
         const seed = `${call.seed ?? 0}\n${index}`;
-        made.push(await workshop.make({ kind: 'shapes', prompt: call.prompt, size, seed }, { signal, report: () => {} }));
+        made.push(await workshop.make({ kind: 'shapes', prompt: call.prompt, size, seed }, { owner, signal, report: () => {} }));
         report((index + 1) / call.count);
       }
       return made;
     },
   };
+}
+
+function sizeOf({ size, aspectRatio = { width: 1, height: 1 } }: Pick<ImageCall, 'size' | 'aspectRatio'>): Size {
+  return size ?? sizeFor(aspectRatio, usualSide, 8);
+}
+
+/** Throws a 422 for a prompt whose picture would take too long. */
+export function requireDrawable(prompt: string, { width, height }: Size, id: string): void {
+  if (prompt.length > longestPrompt) throw unsupported(`The model ${id} takes a prompt of ${longestPrompt} characters at most.`, 'prompt');
+  const { shapes, scenery } = countShapes(prompt);
+  if (shapes > mostShapes) throw unsupported(`The model ${id} draws ${mostShapes} things at most; the prompt asks for ${shapes}.`, 'prompt');
+  const most = Math.max(Math.floor(mostSceneryPixels / (width * height)), 1);
+  if (scenery > most) throw unsupported(`The model ${id} draws ${most} waves and mountains at most at ${width}x${height}; the prompt asks for ${scenery}.`, 'prompt');
 }
 
 /** Throws a 422 for what only a model that has learnt to see could use, and for members of a request that is never sent. */
