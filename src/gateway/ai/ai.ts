@@ -245,7 +245,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       fits: (model) => requirePrice(model, ['input', 'output']),
       effort: (model) => checkEffort(model, effort),
       prepare: (model, checked) => {
-        refuseMembers(body, model.by);
+        refuseMembers(body, model.by, { limits: wanted.limits });
         if (model.rates !== null) refusePricedTools(body);
         return (firstMs) => foreign.pass(wanted, foreignCall(call, meter, formatHeaders), model, { effort: checked, firstMs });
       },
@@ -322,7 +322,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           },
           effort: (model) => checkEffort(model, body.reasoning_effort),
           prepare: (model, effort): ((firstMs: number) => Promise<ChatReply>) => {
-            refuseMembers(body, model.by);
+            refuseMembers(body, model.by, { limits: format.chat.limits });
             checkChatTools(model, body);
             if (!model.by.formats.includes('chat')) return translated(call, model, { effort, meter });
             return (firstMs) => foreign.pass(format.chat, foreignCall(call, meter), model, { effort, firstMs });

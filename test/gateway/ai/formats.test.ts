@@ -42,6 +42,21 @@ describe('a format that passes through', () => {
   beforeEach(() => provider.reset());
   const sent = () => provider.lastCall().body.toString();
 
+  test.each<[string, object, string]>([
+    ['messages', { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }], Max_Tokens: 9_000 }, 'Max_Tokens'],
+    ['messages', { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }], max_completion_tokens: 9_000 }, 'max_completion_tokens'],
+    ['messages', { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }], output_config: { Effort: 'max' } }, 'output_config.Effort'],
+    ['responses', { model: 'acme/ok', input: 'x', maxOutputTokens: 9_000 }, 'maxOutputTokens'],
+    ['responses', { model: 'acme/ok', input: 'x', Input: 'y' }, 'Input'],
+    ['responses', { model: 'acme/ok', input: 'x', models: ['big'] }, 'models'],
+    ['embeddings', { model: 'acme/ok', input: 'x', MODEL: 'big' }, 'MODEL'],
+    ['rerank', { model: 'acme/ok', query: 'q', documents: ['a'], Documents: ['a', 'b'] }, 'Documents'],
+  ])('refuses another form of a member that the gateway reads: %s %j', async (path, body, param) => {
+    const response = await world.post(`/v1/ai/${path}`, body);
+    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unpriced_member', param }]);
+    expect(provider.calls).toHaveLength(0);
+  });
+
   test.each<[string, string, string, string]>([
     ['embeddings', '/v1/ai/embeddings', ' {"input" : ["a"], "model":"acme/ok" ,"dimensions":12345678901234567890 }', ' {"input" : ["a"], "model":"ok" ,"dimensions":12345678901234567890 }'],
     ['responses', '/v1/ai/responses', '{"model":"acme/ok","input":[{"role":"user","content":"\\u0041"}],"temperature":1.50}', '{"max_output_tokens":500,"model":"ok","input":[{"role":"user","content":"\\u0041"}],"temperature":1.50}'],

@@ -171,6 +171,34 @@ describe('ai.createChatCompletion through a provider', () => {
     expect(await errorOf(response)).toMatchObject({ param: 'extra_body.api_base' });
   });
 
+  test.each<[string, unknown]>([
+    ['Model', 'gpt-5-pro'], ['N', 8], ['Max_Tokens', 100_000], ['maxTokens', 100_000], ['\u017ftream', true], ['\uff4d\uff4f\uff44\uff45\uff4c', 'gpt-5-pro'], ['\u200bn', 8], ['Stream_Options', {}],
+    ['models', ['openai/gpt-5-pro']], ['plugins', [{ id: 'web' }]], ['provider', { order: ['a'] }], ['fallbacks', ['gpt-5-pro']], ['user_config', {}], ['model_list', []], ['mock_response', 'hi'], ['litellm_params', {}], ['Model_List', []],
+    ['drop_params', true], ['best_of', 8], ['n_predict', 100_000], ['max_output_tokens', 100_000], ['Service_Tier', 'priority'],
+  ])('refuses the member %s, which a provider may take for a paid one', async (member, value) => {
+    const response = await world.post(chat, { model: 'acme/ok', messages, [member]: value });
+    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unpriced_member', param: member }]);
+    expect(provider.calls).toHaveLength(0);
+  });
+
+  test.each<[object, string]>([
+    [{ extra_body: { max_tokens: 100_000 } }, 'extra_body.max_tokens'],
+    [{ extra_body: { n_predict: 100_000 } }, 'extra_body.n_predict'],
+    [{ extraBody: { extra_body: { Models: ['a'] } } }, 'extraBody.extra_body.Models'],
+    [{ stream_options: { Include_Usage: false } }, 'stream_options.Include_Usage'],
+    [{ top_k: 1, topK: 2 }, 'topK'],
+  ])('refuses such members wherever a server may read them: %j', async (more, param) => {
+    const response = await world.post(chat, { model: 'acme/ok', messages, ...more });
+    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unpriced_member', param }]);
+    expect(provider.calls).toHaveLength(0);
+  });
+
+  test('lets members of its own through, and those that say nothing', async () => {
+    const body = { model: 'acme/ok', messages, repetition_penalty: 1.1, chat_template_kwargs: { enable_thinking: false }, guidedChoice: ['a'], models: null };
+    expect((await world.post(chat, body)).status).toBe(200);
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ repetition_penalty: 1.1, guidedChoice: ['a'] });
+  });
+
   test('refuses a member without a price', async () => {
     const response = await world.post(chat, { model: 'acme/ok', messages, service_tier: 'priority' });
     expect(response.status).toBe(422);

@@ -6,6 +6,7 @@ import type { CatalogModel } from '../catalog/catalog.ts';
 import { audioSeconds } from '../media/duration.ts';
 import type { ImageCall, ImageModel, Made, SpeechFormat, SpeechModel, TranscriptionAnswer, TranscriptionModel } from '../media/model.ts';
 import { examinePicture } from '../media/picture.ts';
+import { findForm } from '../upstream/member-names.ts';
 import { refuseMembers } from '../upstream/refused-members.ts';
 import { maxAnswerBytes, readAll, type Upstream } from '../upstream/client.ts';
 import { form, type FormField } from './multipart-form.ts';
@@ -14,8 +15,8 @@ import type { ModelAccess } from './sdk-model.ts';
 export function openAiImageModel(model: CatalogModel, needs: ModelAccess): ImageModel {
   return {
     check({ options }) {
-      refuseMembers(options, model.by, 'provider_options');
-      const decided = Object.keys(options).find((name) => decidedByCall.has(name));
+      refuseMembers(options, model.by, { path: 'provider_options' });
+      const decided = findForm(Object.keys(options), decidedByCall);
       if (decided === undefined) return;
       throw new Problem('bad_request', 'invalid_request', `The member provider_options.${decided} is refused; there is a member of the request for it.`, { param: `provider_options.${decided}` });
     },
@@ -33,7 +34,7 @@ export function openAiImageModel(model: CatalogModel, needs: ModelAccess): Image
   }
 }
 
-const decidedByCall = new Set(['model', 'prompt', 'n', 'size', 'aspect_ratio', 'seed', 'image', 'images', 'image[]', 'response_format', 'stream', 'partial_images']);
+const decidedByCall = ['model', 'prompt', 'n', 'size', 'aspect_ratio', 'seed', 'image', 'images', 'image[]', 'response_format', 'stream', 'partial_images'];
 
 function imageMembers({ prompt, count, size, aspectRatio, seed, options }: ImageCall, { upstream_model: name }: CatalogModel): Record<string, unknown> {
   return {

@@ -7,6 +7,7 @@ import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provid
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { FinishReason, LanguageModel, ModelCall, ProviderOptions } from '../model.ts';
+import { findForm } from '../upstream/member-names.ts';
 import { refuseMembers } from '../upstream/refused-members.ts';
 import { longestEvent, maxAnswerBytes, readAll, type Upstream, type UpstreamAnswer, type UpstreamRequest } from '../upstream/client.ts';
 import { completesAnswer, type EndRule, errorIn, providerEvents } from '../upstream/events.ts';
@@ -159,8 +160,8 @@ function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): Language
 function refuseOptions({ by: provider }: CatalogModel, call: ModelCall): void {
   for (const [owner, members] of Object.entries(call.providerOptions ?? {})) {
     const path = `providerOptions.${owner}`;
-    refuseMembers(members, provider, path);
-    const decided = Object.keys(members).find((name) => decidedByCall.has(name));
+    refuseMembers(members, provider, { path });
+    const decided = findForm(Object.keys(members), decidedByCall);
     if (decided === undefined) continue;
     const remedy = /effort|thinking/i.test(decided) ? 'reasoning_effort at the top level' : 'the call option of that meaning';
     throw new Problem('bad_request', 'invalid_request', `The member ${path}.${decided} is refused; send ${remedy} instead.`, {
@@ -169,10 +170,10 @@ function refuseOptions({ by: provider }: CatalogModel, call: ModelCall): void {
   }
 }
 
-const decidedByCall = new Set([
+const decidedByCall = [
   'model', 'messages', 'stream', 'stream_options', 'n', 'max_tokens', 'max_completion_tokens', 'maxCompletionTokens', 'max_output_tokens', 'tools',
   'reasoning_effort', 'reasoningEffort', 'effort', 'thinking', 'thinkingConfig', 'forceReasoning', 'mcpServers', 'fallbacks',
-]);
+];
 
 function formatHeaders(spoke: Spoke, sent: Headers): Record<string, string> {
   return Object.fromEntries((spoke.formatHeaders ?? []).flatMap((name) => (sent.has(name) ? [[name, sent.get(name) ?? '']] : [])));

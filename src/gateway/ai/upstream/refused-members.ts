@@ -1,10 +1,11 @@
 // Members of a foreign request that must not reach a provider: those that would send the call or its credential
-// somewhere else, and those whose price the catalog does not know.
+// somewhere else, those whose price the catalog does not know, and other forms of those that the gateway reads.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
+import { foldName } from './member-names.ts';
 
-// Compared without case, hyphens and underscores, as libraries behind a provider may be as lenient.
+// By their folded names, as libraries behind a provider may be lenient.
 const addressesAndCredentials = new Set([
   'apibase', 'apikey', 'apikeys', 'apitype', 'apiurl', 'apiversion', 'apiendpoint',
   'baseurl', 'baseuri', 'url', 'uri', 'endpoint', 'endpointurl', 'azureendpoint', 'host', 'proxy', 'proxyurl',
@@ -15,27 +16,90 @@ const addressesAndCredentials = new Set([
   'customllmprovider',
 ]);
 
-const plainOf = (name: string) => name.toLowerCase().replace(/[-_]/g, '');
+// Servers that stand before several models (OpenRouter, LiteLLM and the like) read these to choose another model or
+// another provider, to change what they cost, or to drop members such as the output limit.
+const routing = new Set([
+  'models', 'modellist', 'modelinfo', 'modelgroup', 'basemodel', 'plugins', 'provider', 'provideroptions', 'gateway', 'preset', 'route', 'routersettings', 'userconfig',
+  'fallbacks', 'fallbackmodels', 'defaultfallbacks', 'disablefallbacks', 'contextwindowfallbacks', 'contextwindowfallbackdict', 'contentpolicyfallbacks',
+  'specificdeployment', 'deployment', 'deploymentid', 'dropparams', 'additionaldropparams', 'modifyparams', 'allowedopenaiparams',
+  'inputcostpertoken', 'outputcostpertoken', 'inputcostpersecond', 'outputcostpersecond',
+]);
+const routingPrefixes = /^(?:mock|litellm)/;
 
-/** Throws a 400 or a 422 that names the member. `path` is what stands before it, such as `providerOptions.acme`. */
-export function refuseMembers(body: object, provider: ProviderEntry, path = ''): void {
-  // Options of packages say in their own spelling what their formats say in another.
-  const unpriced = new Set(path === '' ? provider.unpriced_members : provider.unpriced_members.map(plainOf));
+// The members that the gateway reads, or whose absence it relies on, by their folded names.
+const limitMembers = ['max_tokens', 'max_completion_tokens', 'max_output_tokens'];
+const readMembers = new Map(
+  [
+    'model', 'messages', 'input', 'prompt', 'query', 'documents', 'system', 'instructions', 'tools', 'stream', 'stream_options', 'n', ...limitMembers, 'reasoning_effort', 'reasoning', 'output_config', 'thinking',
+    'previous_response_id', 'conversation', 'background',
+  ].map((name) => [foldName(name), name]),
+);
+const readWithin: Readonly<Record<string, string>> = { stream_options: 'include_usage', reasoning: 'effort', output_config: 'effort' };
+
+// Other names under which servers take the model, the number of answers and the output limit.
+const otherNames = new Map(Object.entries({
+  engine: 'model', modelid: 'model', modelname: 'model', bestof: 'n', numreturnsequences: 'n', candidatecount: 'n', numgenerations: 'n', numcompletions: 'n',
+  npredict: 'max_tokens', numpredict: 'max_tokens', maxnewtokens: 'max_tokens', maxgeneratedtokens: 'max_tokens', maxgenlen: 'max_tokens', maxlength: 'max_tokens', maxtokenstosample: 'max_tokens',
+}));
+
+/** Where the members stand. */
+export interface MemberPlace {
+  /** What stands before the members, such as `providerOptions.acme`; empty at the top of a foreign request. */
+  path?: string;
+  /** The members that limit the output in the format of the request; absent where there are none. */
+  limits?: readonly string[];
+  /** Whether a server may merge the members into the request, over those of its top. */
+  isMerged?: boolean;
+}
+
+/** Throws a 400 or a 422 that names the member. */
+export function refuseMembers(body: object, provider: ProviderEntry, place: MemberPlace = {}): void {
+  const { path = '', isMerged = false } = place;
+  // Options of packages have their own names for members of the request.
+  const isRequest = path === '';
+  const unpriced = new Set(provider.unpriced_members.map(foldName));
+  const seen = new Map<string, string>();
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
-    const shown = path === '' ? name : `${path}.${name}`;
-    const plain = plainOf(name);
-    if (addressesAndCredentials.has(plain)) {
-      throw new Problem('bad_request', 'invalid_request', `The member ${shown} is refused: addresses and credentials of providers are configured on the server.`, {
-        param: shown,
-        details: [{ path: shown, message: 'is refused' }],
-      });
-    }
-    if (value !== null && unpriced.has(path === '' ? name : plain)) {
-      throw new Problem('impossible', 'unpriced_member', `The member ${shown} is refused: its price at this provider is not known.`, { param: shown });
-    }
+    const shown = isRequest ? name : `${path}.${name}`;
+    const folded = foldName(name);
+    if (addressesAndCredentials.has(folded)) throw refusedAddress(shown);
+    if (value !== null && unpriced.has(folded)) throw unpricedMember(shown, 'its price at this provider is not known');
+    if (value !== null && (routing.has(folded) || routingPrefixes.test(folded))) throw unpricedMember(shown, 'it can send the call to another model or at another price');
+    if (isRequest || isMerged) refuseForms(name, shown, { provider, ...place });
+    const twin = seen.get(folded);
+    if (twin !== undefined) throw unpricedMember(shown, `it is another form of ${twin}, which the request has already`);
+    seen.set(folded, name);
+    if (isRequest) refuseFormsWithin(name, value);
     // Some servers merge the members of this one into the request.
-    if (plain === 'extrabody' && typeof value === 'object' && value !== null) refuseMembers(value, provider, shown);
+    if (folded === 'extrabody' && typeof value === 'object' && value !== null) refuseMembers(value, provider, { path: shown, isMerged: true });
   }
+}
+
+function refuseForms(name: string, shown: string, { provider, limits = [], isMerged = false }: MemberPlace & { provider: ProviderEntry }): void {
+  const ownLimit = provider.output_limit_member;
+  if (name === ownLimit && !isMerged) return;
+  const folded = foldName(name);
+  const read = readMembers.get(folded) ?? otherNames.get(folded) ?? (ownLimit !== undefined && folded === foldName(ownLimit) ? ownLimit : undefined);
+  if (read !== undefined && (isMerged || read !== name)) throw unpricedMember(shown, `a provider may take it for ${read}; send ${read} at the top of the request`);
+  if (limits.length > 0 && limitMembers.includes(name) && !limits.includes(name)) throw unpricedMember(shown, `the output limit of this format is ${limits[0]}`);
+}
+
+function refuseFormsWithin(name: string, value: unknown): void {
+  const read = Object.hasOwn(readWithin, name) ? readWithin[name] : undefined;
+  if (read === undefined || typeof value !== 'object' || value === null) return;
+  const form = Object.keys(value).find((inner) => inner !== read && foldName(inner) === foldName(read));
+  if (form !== undefined) throw unpricedMember(`${name}.${form}`, `a provider may take it for ${read}; send ${read}`);
+}
+
+function refusedAddress(shown: string): Problem {
+  return new Problem('bad_request', 'invalid_request', `The member ${shown} is refused: addresses and credentials of providers are configured on the server.`, {
+    param: shown,
+    details: [{ path: shown, message: 'is refused' }],
+  });
+}
+
+function unpricedMember(shown: string, reason: string): Problem {
+  return new Problem('impossible', 'unpriced_member', `The member ${shown} is refused: ${reason}.`, { param: shown });
 }
 
 // Tools of the foreign formats that the caller runs itself, and that cost their tokens alone. All others run at the

@@ -6,6 +6,7 @@ import type { CatalogModel } from '../../catalog/catalog.ts';
 import { readFilm } from '../../media/film.ts';
 import type { Fetched, Measured, OrderedVideoModel } from '../../media/model.ts';
 import type { VideoFormat } from '../../catalog/models-file.ts';
+import { findForm } from '../../upstream/member-names.ts';
 import { refuseMembers } from '../../upstream/refused-members.ts';
 import { readAll, type UpstreamAnswer, type UpstreamRequest } from '../../upstream/client.ts';
 import { ConnectionFailure } from '../../upstream/refusal.ts';
@@ -93,8 +94,8 @@ export function orderedVideoModel(model: CatalogModel, format: VideoFormat, need
 
   return {
     check(call) {
-      refuseMembers(call.options, model.by, 'provider_options');
-      const decided = Object.keys(call.options).find((name) => wire.decided.has(name));
+      refuseMembers(call.options, model.by, { path: 'provider_options' });
+      const decided = findForm(Object.keys(call.options), wire.decided);
       if (decided !== undefined) {
         const param = `provider_options.${decided}`;
         throw new Problem('bad_request', 'invalid_request', `The member ${param} is refused: the request itself has a member for it, or it is the server's to decide.`, { param });
