@@ -52,6 +52,7 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
     const { paymentId } = order;
     const mismatch = mismatchOf(event, order);
     if (mismatch !== null) return { order, taken: await quarantine(tx, event, { origin, reason: mismatch, paymentId }) };
+    if (await store.isOfAnother(tx, order, event)) return { order, taken: await quarantine(tx, event, { origin, reason: 'reference', paymentId }) };
     const key = factKey(event.fact as Fact);
     if (await store.isKnown(tx, order, key)) {
       await store.closeEvent(tx, event, { outcome: 'repeated', paymentId });

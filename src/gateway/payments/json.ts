@@ -10,9 +10,28 @@ export function membersOf(value: unknown): Members {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : nothing;
 }
 
+/** Null also for what the database cannot keep: a NUL, or half of a surrogate pair. */
 export function textOf(value: unknown): string | null {
-  return typeof value === 'string' && value !== '' && value.length <= 512 ? value : null;
+  return typeof value === 'string' && value !== '' && value.length <= 512 && isStorable(value) ? value : null;
 }
+
+/** Null for all that is no web address. */
+export function webAddressOf(value: unknown): string | null {
+  return typeof value === 'string' && /^https?:\/\//.test(value) && isStorable(value) ? value : null;
+}
+
+function isStorable(text: string): boolean {
+  return !text.includes('\0') && text.isWellFormed();
+}
+
+/** A time as a count of such units since 1970; null for none, and for one after the year 9999. */
+export function timeOf(value: unknown, unitMs: number): Date | null {
+  const count = amountOf(value);
+  const ms = Number(count) * unitMs;
+  return count === null || ms > latestMs ? null : new Date(ms);
+}
+
+const latestMs = Date.UTC(9999, 11, 31);
 
 /** The id of a thing that is given by its id or whole. */
 export function idOf(value: unknown): string | null {
@@ -37,7 +56,7 @@ export function parseEvent(body: Uint8Array): Members {
     throw new Problem('bad_request', 'invalid_json', 'The event is not JSON.', { cause });
   }
   const members = membersOf(value);
-  if (textOf(members['id']) === null) throw new Problem('bad_request', 'invalid_request', 'The event has no id.', { param: 'id' });
+  if (textOf(members['id']) === null) throw new Problem('bad_request', 'invalid_request', '`id` is no text of 1 to 512 characters, none of them a NUL.', { param: 'id' });
   return members;
 }
 

@@ -30,6 +30,8 @@ export interface PaymentsStore {
   lockOrder(tx: Tx, event: ProviderEvent): Promise<Order | null>;
   /** Whether that was said of the payment before. */
   isKnown(tx: Tx, order: Order, factKey: string): Promise<boolean>;
+  /** Whether another payment has the provider's name for the payment or the dispute that the event gives. */
+  isOfAnother(tx: Tx, order: Order, event: ProviderEvent): Promise<boolean>;
   learn(tx: Tx, order: Order, event: ProviderEvent): Promise<Order>;
   closeEvent(tx: Tx, event: ProviderEvent, end: { outcome: EventOutcome; reason?: string; paymentId?: string; factKey?: string }): Promise<void>;
   /** Events that waited for the payment of this reference, in the order in which they came. */
@@ -143,6 +145,14 @@ export function paymentsStore(database: Database): PaymentsStore {
         where provider = ${provider} and payment_id = ${paymentId} and fact_key = ${key} and outcome = 'applied'`;
       return found.length > 0;
     },
+    async isOfAnother(tx, { provider, paymentId }, { reference, fact }) {
+      const disputeId = fact !== null && 'disputeId' in fact ? fact.disputeId : null;
+      const rows = await tx`
+        select 1 from gateway.payments_orders where provider = ${provider} and reference = ${reference} and payment_id <> ${paymentId}
+        union all
+        select 1 from gateway.payments_disputes where provider = ${provider} and dispute_id = ${disputeId} and payment_id <> ${paymentId}`;
+      return rows.length > 0;
+    },
     async learn(tx, { paymentId }, event) {
       const { fact, at } = event;
       if (fact?.kind === 'disputed' || fact?.kind === 'dispute_won') {
@@ -151,7 +161,8 @@ export function paymentsStore(database: Database): PaymentsStore {
           insert into gateway.payments_disputes as d (provider, dispute_id, payment_id, amount, disputed_at, won_at)
           values (${event.provider}, ${fact.disputeId}, ${paymentId}, ${fact.amount}, ${disputedAt}::timestamptz, ${wonAt}::timestamptz)
           on conflict (provider, dispute_id) do update set amount = greatest(d.amount, excluded.amount),
-            disputed_at = least(d.disputed_at, excluded.disputed_at), won_at = least(d.won_at, excluded.won_at)`;
+            disputed_at = least(d.disputed_at, excluded.disputed_at), won_at = least(d.won_at, excluded.won_at)
+          where d.payment_id = excluded.payment_id`;
       }
       const when = (kind: string): Date | null => (fact?.kind === kind ? at : null);
       const refunded = fact?.kind === 'refunded' ? fact.amount : 0n;

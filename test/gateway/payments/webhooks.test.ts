@@ -60,9 +60,12 @@ describe('payments.receiveStripeEvent', () => {
   });
 
   test('refuses what is signed and is no event, and ignores what is none of ours', async () => {
-    for (const [text, code] of [['{', 'invalid_json'], ['[]', 'invalid_request'], ['{"object":"event"}', 'invalid_request']] as const) {
-      const { body, signature } = world.stripe.sign(text);
-      expect(await world.post('stripe', body, { 'stripe-signature': signature })).toMatchObject({ status: 400, code });
+    const unfit = [['{', 'invalid_json'], ['[]', 'invalid_request'], ['{"object":"event"}', 'invalid_request'], [String.raw`{"id":"evt_\u0000"}`, 'invalid_request'], [String.raw`{"id":"evt_\ud800"}`, 'invalid_request']] as const;
+    for (const method of ['stripe', 'creem'] as const) {
+      for (const [text, code] of unfit) {
+        const { body, signature } = world[method].sign(text);
+        expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({ status: 400, code });
+      }
     }
     const before = await events();
     const { page } = await waiting('stripe');
@@ -170,6 +173,43 @@ describe('an event', () => {
     expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason: 'reference' }]);
     expect([await world.balance(userId), await world.postings(userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1]);
+  });
+
+  test.each(['stripe', 'creem'] as const)('at %s under the payment of another order is put aside', async (method) => {
+    const [first, second] = [await waiting(method), await waiting(method)];
+    const paid = world[method].pay(first.page) as StripeEvent & CreemEvent;
+    expect(await world.deliver(method, paid)).toMatchObject({ outcome: 'accepted' });
+    const other = world[method].pay(second.page) as StripeEvent & CreemEvent;
+    const event =
+      method === 'stripe'
+        ? { ...other, data: { object: { ...(other.data.object as object), payment_intent: (paid.data.object as { payment_intent: string }).payment_intent } } }
+        : { ...other, object: { ...other.object, order: { ...(other.object['order'] as object), id: (paid.object['order'] as { id: string }).id } } };
+    expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason: 'reference' }]);
+    expect([await world.balance(first.userId), await world.balance(second.userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, { posted: 0n, owed: 0n }]);
+  });
+
+  test('of a dispute of another payment is put aside', async () => {
+    const [first, second] = [await waiting('stripe'), await waiting('stripe')];
+    for (const { page } of [first, second]) expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
+    const dispute = world.stripe.dispute('created', first.page);
+    expect(await world.deliver('stripe', dispute)).toMatchObject({ outcome: 'accepted' });
+    const event = world.stripe.dispute('created', second.page);
+    const forged = { ...event, data: { object: { ...(event.data.object as object), id: (dispute.data.object as { id: string }).id } } };
+    expect(await world.deliver('stripe', forged)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect((await world.balance(second.userId)).posted).toBe(10_000_000n);
+  });
+
+  test.each(['stripe', 'creem'] as const)('of %s with a NUL in a text, or beyond all times, is put aside', async (method) => {
+    const { userId, page } = await waiting(method);
+    const paid = world[method].pay(page) as StripeEvent & CreemEvent;
+    const time = method === 'stripe' ? { created: Number.MAX_SAFE_INTEGER } : { created_at: Number.MAX_SAFE_INTEGER };
+    const text = method === 'stripe' ? withObject(paid, { id: 'cs_\0' }) : withObject(paid, { id: 'ch_\0' });
+    for (const bent of [time, text]) {
+      const event = { ...paid, ...bent, id: `evt_bent_${crypto.randomUUID()}` };
+      expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    }
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
   });
 
   test('that gives back more than was paid is put aside', async () => {

@@ -5,7 +5,7 @@ import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { currencyOf, minorUnits } from '../currency.ts';
 import type { Fact, ProviderEvent } from '../event.ts';
-import { amountOf, currencyIn, idOf, membersOf, type Members, parseEvent, textOf, unsigned } from '../json.ts';
+import { amountOf, currencyIn, idOf, membersOf, type Members, parseEvent, textOf, timeOf, unsigned, webAddressOf } from '../json.ts';
 import { creditsPerUnitOf, tariffOf } from '../price.ts';
 import { isSignedByCreem } from '../signature.ts';
 import { keyOf, type EnvReader, type PaymentProvider } from './provider.ts';
@@ -116,8 +116,8 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
         success_url: successUrl,
         metadata: { payment_id: paymentId },
       });
-      const [checkoutId, checkoutUrl] = [textOf(made['id']), typeof made['checkout_url'] === 'string' ? made['checkout_url'] : null];
-      if (checkoutId === null || checkoutUrl === null || !/^https?:\/\//.test(checkoutUrl)) {
+      const [checkoutId, checkoutUrl] = [textOf(made['id']), webAddressOf(made['checkout_url'])];
+      if (checkoutId === null || checkoutUrl === null) {
         throw new Problem('upstream_failed', 'upstream_failed', 'Creem made a checkout without an address.');
       }
       return { checkoutId, checkoutUrl, isLive: made['mode'] === 'prod' };
@@ -152,13 +152,13 @@ function readEvent(event: Members, object: Members): ProviderEvent | null {
   if (fact === 'nothing') return null;
   const checkout = isCheckout ? object : membersOf(object['checkout']);
   const order = membersOf(object['order']);
-  const at = amountOf(event['created_at']);
+  const at = timeOf(event['created_at'], 1);
   const isPaid = fact?.kind === 'paid';
   return {
     provider: 'creem',
     eventId: textOf(event['id']) ?? '',
     type,
-    at: new Date(Number(at ?? 0n)),
+    at: at ?? new Date(0),
     isLive: object['mode'] === 'prod',
     checkoutId: isCheckout ? textOf(object['id']) : idOf(object['checkout']),
     reference: idOf(object['order']) ?? idOf(membersOf(object['transaction'])['order']),

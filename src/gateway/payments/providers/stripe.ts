@@ -4,7 +4,7 @@ import type Stripe from 'stripe';
 import { Problem } from '../../../kernel/problem.ts';
 import { currencyOf, minorUnits } from '../currency.ts';
 import type { Fact, ProviderEvent } from '../event.ts';
-import { amountOf, currencyIn, idOf, membersOf, type Members, parseEvent, textOf, unsigned } from '../json.ts';
+import { amountOf, currencyIn, idOf, membersOf, type Members, parseEvent, textOf, timeOf, unsigned, webAddressOf } from '../json.ts';
 import { creditsPerUnitOf, tariffOf } from '../price.ts';
 import { isSignedByStripe } from '../signature.ts';
 import { keyOf, type CheckoutRequest, type EnvReader, type PaymentProvider } from './provider.ts';
@@ -66,8 +66,9 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
     async createCheckout(request) {
       try {
         const session = await (await client()).checkout.sessions.create(sessionOf(request), { idempotencyKey: request.paymentId });
-        if (session.url === null) throw new Error('Stripe made a checkout without an address.');
-        return { checkoutId: session.id, checkoutUrl: session.url, isLive: session.livemode };
+        const [checkoutId, checkoutUrl] = [textOf(session.id), webAddressOf(session.url)];
+        if (checkoutId === null || checkoutUrl === null) throw new Error('Stripe made a checkout without an address.');
+        return { checkoutId, checkoutUrl, isLive: session.livemode };
       } catch (error) {
         throw problemOf(error);
       }
@@ -115,7 +116,7 @@ function sessionOf({ paymentId, amount, currency, title, successUrl, cancelUrl }
 
 function readEvent(event: Members, object: Members): ProviderEvent | null {
   const type = textOf(event['type']) ?? '';
-  const created = amountOf(event['created']);
+  const at = timeOf(event['created'], 1_000);
   const metadata = membersOf(object['metadata']);
   const isSession = type.startsWith('checkout.session.');
   // Subscriptions and set-ups of the same account are somebody else's.
@@ -126,7 +127,7 @@ function readEvent(event: Members, object: Members): ProviderEvent | null {
     provider: 'stripe',
     eventId: textOf(event['id']) ?? '',
     type,
-    at: new Date(Number(created ?? 0n) * 1000),
+    at: at ?? new Date(0),
     isLive: event['livemode'] === true,
     checkoutId: isSession ? textOf(object['id']) : null,
     reference: type.startsWith('payment_intent.') ? textOf(object['id']) : idOf(object['payment_intent']),
@@ -134,7 +135,7 @@ function readEvent(event: Members, object: Members): ProviderEvent | null {
     amount: isSession ? amountOf(object['amount_total']) : type.startsWith('charge.dispute.') ? null : amountOf(object['amount']),
     currency: currencyIn(object['currency']),
     product: null,
-    fact: created === null ? null : fact,
+    fact: at === null ? null : fact,
   };
 }
 
