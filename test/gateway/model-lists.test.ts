@@ -22,6 +22,12 @@ describe('the models of a user', () => {
     await expect(world.as(user_token).ai.createImage({ model: 'local/shapes', prompt: 'A house' })).rejects.toMatchObject({ status: 404 });
   });
 
+  test('are those that the AI SDK’s provider reads', async () => {
+    const { user_token } = await world.user.accounts.createKey({ name: 'echo only', models: ['local/echo'] });
+    const { models } = await world.as(user_token).ai.getConfig();
+    expect(models.map(({ id }) => id)).toEqual(['local/echo']);
+  });
+
   test('are those of the Bureau, at once, and with a key those of both', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: 'https://product.example', models: ['local/guide', 'local/shapes'] });
     const { user_token } = await world.admin.accounts.issueToken({ bureau_id, external_id: 'anna' });

@@ -8,6 +8,7 @@ import type { Remember } from '../../kernel/data/idempotency.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Call, Reply } from '../../kernel/contract/operation.ts';
+import { inDialect } from '../../kernel/foreign-errors.ts';
 import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
 import type { Alongside, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
@@ -122,7 +123,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       const problem = asProblem(call.signal.aborted ? call.signal.reason : thrown);
       if (problem.kind === 'internal') call.log.error({ err: problem.cause ?? problem }, 'stream failed');
       else call.log.debug({ code: problem.code, err: problem.cause }, 'stream failed');
-      return renderProblem(problem, call.requestId);
+      return inDialect(renderProblem(problem, call.requestId), problem, call.operationId.startsWith('ai.createMessage') ? 'anthropic' : undefined);
     };
   }
 
@@ -279,7 +280,11 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
       'ai.getModel': async ({ identity, path }) => ({ status: 200, body: catalog.get(viewOf(identity), path.model_id) }),
 
-      'ai.getConfig': async ({ request }) => ({ status: 200, body: sdkConfig(catalog.callableNow('stream'), request.headers['user-agent']) }),
+      'ai.getConfig': async ({ identity, request }) => ({
+        status: 200,
+        headers: { vary: 'User-Agent' },
+        body: sdkConfig(catalog.callableNow(viewOf(identity), 'stream'), request.headers['user-agent']),
+      }),
 
       'ai.generateText': async (call) => {
         const { identity, body, signal } = call;
@@ -349,6 +354,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
 /** What of a call the end of its stream is told with. */
 interface Ending {
+  operationId: string;
   signal: AbortSignal;
   requestId: string;
   log: Log;

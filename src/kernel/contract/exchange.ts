@@ -1,4 +1,5 @@
 // What passes between the server and the contract: one request on its way, and the reply to it.
+import type { ErrorDialect } from '../foreign-errors.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from './operation.ts';
 
@@ -15,6 +16,8 @@ export interface OperationFacts {
   bodyDeadlineMs: number | undefined;
   /** The name of a rate limit of its own, as `x-rate-limit` says. */
   rateLimit: string | undefined;
+  /** Whose error types its errors carry, as `x-error-types` says; ours without it. */
+  errorDialect: ErrorDialect | undefined;
   /** It answers alike whatever credential is sent, and is not counted. */
   ignoresCredential: boolean;
 }

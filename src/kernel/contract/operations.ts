@@ -1,5 +1,6 @@
 // The operations as the document has them, read once at start, in the form in which requests are matched with them.
 // What the document leaves open or says twice stops the start.
+import { errorDialects } from '../foreign-errors.ts';
 import type { OperationFacts } from './exchange.ts';
 
 // The libraries' own types are `any` at their seams, and so is a document that was read; what is read out of it has types.
@@ -75,6 +76,7 @@ export function readOperations(document: Any, identities: Record<string, string>
           rawBody: own['x-raw-body'] === true,
           bodyDeadlineMs: own['x-body-deadline-ms'],
           rateLimit: own['x-rate-limit'],
+          errorDialect: own['x-error-types'],
           ignoresCredential: own['x-ignores-credential'] === true,
         },
         isSecret: own['x-secret-response'] === true,
@@ -113,7 +115,7 @@ export function refuseDisagreement(document: Any, operations: ContractOperation[
   const faults: string[] = [];
   const seen = new Set<string>();
   const used = new Set(Object.keys(document.components?.securitySchemes ?? {}));
-  for (const { operationId, method, path, declaredSecurity } of operations) {
+  for (const { operationId, method, path, declaredSecurity, facts } of operations) {
     const name = operationId === '' ? `${method.toUpperCase()} ${path}` : operationId;
     if (operationId === '') faults.push(`${name} has no operationId`);
     else if (seen.has(operationId)) faults.push(`${name} is the id of two operations`);
@@ -123,6 +125,7 @@ export function refuseDisagreement(document: Any, operations: ContractOperation[
     if (declaredSecurity?.some?.((requirement) => Object.keys(requirement).length > 1)) {
       faults.push(`${name} asks for two credentials at once`);
     }
+    if (facts.errorDialect !== undefined && !errorDialects.includes(facts.errorDialect)) faults.push(`${name} has unknown error types`);
     if (operationId !== '' && !Object.hasOwn(options.handlers, operationId)) faults.push(`${name} has no handler`);
   }
   for (const operationId of Object.keys(options.handlers)) {

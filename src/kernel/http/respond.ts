@@ -5,6 +5,7 @@ import { announcesBody } from './body.ts';
 import type { Contract } from '../contract/contract.ts';
 import type { AnyReply } from '../contract/exchange.ts';
 import type { Clock } from '../clock.ts';
+import { inDialect } from '../foreign-errors.ts';
 import { asProblem, isPermanent, Problem, renderProblem } from '../problem.ts';
 import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';
 import type { Visit } from './visit.ts';
@@ -49,7 +50,10 @@ export function createResponder(options: ResponderOptions): Responder {
     headers['cache-control'] = 'no-store';
     headers['server-timing'] = visit.serverTiming(clock.monotonicMs());
     Object.assign(headers, visit.answerHeaders, own);
+    const vary = headers.vary;
     if (reply.headers) for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
+    // An answer can vary by its operation and by the origin of a page.
+    if (vary !== undefined && headers.vary !== vary) headers.vary = `${vary}, ${headers.vary}`;
     if (headers.connection === 'close' && leavesBodyUnread(visit)) lingerAfterAnswer(visit);
     visit.response.writeHead(reply.status, headers);
   }
@@ -62,7 +66,7 @@ export function createResponder(options: ResponderOptions): Responder {
   }
 
   function errorBody(visit: Visit, problem: Problem): object {
-    const body = renderProblem(problem, visit.requestId);
+    const body = inDialect(renderProblem(problem, visit.requestId), problem, visit.operation?.errorDialect);
     return surface === 'agent' ? { success: false, ...body } : body;
   }
 

@@ -105,7 +105,7 @@ describe('a format that passes through', () => {
       const text = await (await stream(script)).text();
       const [, event = '', data = '{}'] = /event: (\S+)\ndata: (.*)\n\n$/.exec(text) ?? [];
       expect(event).toBe('error');
-      expect(JSON.parse(data)).toMatchObject({ type: 'error', error: { type: 'upstream_error', code } });
+      expect(JSON.parse(data)).toMatchObject({ type: 'error', error: { type: path === '/v1/ai/messages' ? 'api_error' : 'upstream_error', code } });
       expect(text).not.toMatch(/response\.completed|message_stop/);
     });
 

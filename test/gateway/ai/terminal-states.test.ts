@@ -391,13 +391,13 @@ describe('the limit', () => {
     ['text', (more = {}) => text('acme/ok', { max_output_tokens: 500, ...more }), 'max_output_tokens'],
     ['stream', (more = {}) => stream('acme/ok', { maxOutputTokens: 500, ...more }), 'maxOutputTokens'],
     ['messages', () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 500, messages }), 'max_tokens'],
-  ])('that was sent is never lowered: 402 with the affordable one: %s', async (_wire, call, member) => {
+  ])('that was sent is never lowered: 402 with the affordable one: %s', async (wire, call, member) => {
     world.ledger.reset(300n);
     const response = await call();
     expect(response.status).toBe(402);
     expect(response.headers.get('x-should-retry')).toBe('false');
     const error = await errorOf(response);
-    expect(error).toMatchObject({ type: 'insufficient_credits', code: 'insufficient_credits', param: member });
+    expect(error).toMatchObject({ type: wire === 'messages' ? 'billing_error' : 'insufficient_credits', code: 'insufficient_credits', param: member });
     const details = error['details'] as { path: string; message: string }[];
     const affordable = Number(/\d+/.exec(details.find(({ path }) => path === member)?.message ?? '')?.[0]);
     expect(affordable).toBeGreaterThan(100);

@@ -30,8 +30,8 @@ export interface Catalog {
   callable(view: View, id: string, modality?: Modality): CatalogModel;
   /** The model as `callable` gives it, then those of its fallbacks that can be called in the same way now. */
   chain(view: View, id: string, modality?: Modality): CatalogModel[];
-  /** All models that can be called in this way now. */
-  callableNow(modality: Modality): CatalogModel[];
+  /** All models of the view that can be called in this way now. */
+  callableNow(view: View, modality: Modality): CatalogModel[];
   /** Every model, whether it can be called or not. */
   all(): CatalogModel[];
   /** What the providers of all models ask of the environment, each key once. */
@@ -137,7 +137,7 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
       const fallbacks = model.fallbacks.flatMap((fallback) => snapshot.get(fallback) ?? []);
       return [model, ...fallbacks.filter((fallback) => ready(fallback) && allows(view, fallback.id) && isCalledBy(fallback, modality))];
     },
-    callableNow: (modality) => [...snapshot.values()].filter((model) => ready(model) && isCalledBy(model, modality)),
+    callableNow: (view, modality) => [...snapshot.values()].filter((model) => ready(model) && allows(view, model.id) && isCalledBy(model, modality)),
     all: () => [...snapshot.values()],
     requirements() {
       const byKey = new Map<string, Requirement>();
