@@ -1,7 +1,7 @@
 // An MCP server as a program, on the SDK's own server: what the plugin `mcp` is tested against. It leaves its process
 // id in the folder it runs in, starts a child as servers behind launchers do, and says by tools what else it can do.
 import { spawn } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { appendFileSync, writeFileSync } from 'node:fs';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { z } from 'zod';
@@ -19,4 +19,9 @@ server.registerTool('grow', { description: 'Adds a tool.', inputSchema: {}, ...r
   server.registerTool('later', { description: 'Came later.', inputSchema: {}, ...readOnly }, async () => ({ content: [{ type: 'text', text: 'here' }] }));
   return { content: [{ type: 'text', text: 'grown' }] };
 });
+for (const name of (process.env['MORE_TOOLS'] ?? '').split(',').filter(Boolean)) {
+  server.registerTool(name, { description: name, inputSchema: {}, ...readOnly }, async () => ({ content: [{ type: 'text', text: `${process.env['SERVER']}: ${name}` }] }));
+}
+// What the client writes, for tests that count its messages.
+process.stdin.on('data', (piece: Buffer) => appendFileSync(`mcp-input-${process.env['SERVER'] ?? 'probe'}`, piece));
 await server.connect(new StdioServerTransport());

@@ -66,6 +66,14 @@ describe('the plugin mcp', () => {
     expect((result as { text: string }).text).not.toMatch(/AGENT_|TEST_/);
   });
 
+  test('sends no cancellation after a call has ended', async () => {
+    await call('probe-add-numbers', { a: 1, b: 1 });
+    await call('probe-add-numbers', { a: 1, b: 2 });
+    const input = await readFile(join(agent.workspace, 'mcp-input-probe'), 'utf8');
+    expect(input).toContain('tools/call');
+    expect(input).not.toContain('notifications/cancelled');
+  });
+
   test('runs in a turn where it only reads, and asks a person where it may write', async () => {
     gateway.answer((request) => {
       const results = toolResults(request);
@@ -84,5 +92,47 @@ describe('the plugin mcp', () => {
     expect(await call('probe-later')).toMatchObject({ result: { text: 'here' } });
     await expect(call('probe-dies')).rejects.toMatchObject({ status: 502 });
     await expect.poll(() => call('probe-add-numbers', { a: 1, b: 1 }).then(({ result }) => result, () => null), { timeout: 60_000 }).toEqual({ text: '2' });
+  });
+});
+
+describe('tools of MCP servers whose names meet', () => {
+  let folder: string;
+  let gateway: ScriptedGateway;
+  let agent: TestAgent;
+  const longName = 'a-tool-with-a-name-that-is-much-too-long-for-any-provider-of-models';
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-mcp-'));
+    const config = join(folder, 'plugins.json');
+    const server = (SERVER: string, MORE_TOOLS: string) => ({ command: process.execPath, args: [program], env: { SERVER, MORE_TOOLS } });
+    await writeFile(config, JSON.stringify({ mcpServers: { a: server('a', `b-c,Same_Name,same-name,${longName}-1,${longName}-2,名前,道具`), 'a-b': server('a-b', 'c') } }));
+    gateway = await scriptedGateway();
+    agent = await startAgent({ gatewayUrl: gateway.url, settings: { pluginConfig: config } });
+  });
+  afterAll(async () => {
+    await agent.close();
+    await gateway.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  async function actions(): Promise<string[]> {
+    const { plugins } = await agent.client.plugins.listCatalog();
+    return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
+  }
+  const call = async (action_name: string): Promise<unknown> => (await agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload: {} })).result;
+
+  test('belong to the server with the longer name, and the other is left out with a reason', async () => {
+    await expect.poll(() => actions()).toEqual(expect.arrayContaining(['a-same-name', 'a-b-c']));
+    expect(await call('a-b-c')).toEqual({ text: 'a-b: c' });
+    expect(await call('a-same-name')).toEqual({ text: 'a: Same_Name' });
+    const { availability } = await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' });
+    expect(availability).toMatchObject({ available: true, reasons: [expect.stringContaining('"b-c" of the server "a" is left out'), expect.stringContaining('"same-name" of the server "a" is left out')] });
+  });
+
+  test('keep a digest where characters are lost, so that each is reached', async () => {
+    await expect.poll(() => actions()).toContain('a-same-name');
+    const names = (await actions()).filter((name) => /-[0-9a-f]{8}$/.test(name));
+    const texts = (await Promise.all(names.map(call))).map((result) => (result as { text: string }).text);
+    expect(texts.sort()).toEqual([`a: ${longName}-1`, `a: ${longName}-2`, 'a: 名前', 'a: 道具'].sort());
+    expect(Math.max(...names.map((name) => `mcp_${name}`.length))).toBeLessThanOrEqual(64);
   });
 });

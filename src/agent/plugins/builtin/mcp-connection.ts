@@ -67,7 +67,7 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
     return closing;
   };
   try {
-    await client.connect(transportOf(server, needs, program), { timeout: needs.timeoutMs, signal: needs.signal });
+    await whilePending(needs.signal, (signal) => client.connect(transportOf(server, needs, program), { timeout: needs.timeoutMs, signal }));
   } catch (error) {
     await close();
     throw error;
@@ -79,7 +79,7 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
       const tools: McpTool[] = [];
       let cursor: string | undefined;
       for (let page = 0; page < mostPages && tools.length < mostTools; page += 1) {
-        const answer = await client.listTools(cursor === undefined ? {} : { cursor }, { timeout: needs.timeoutMs, signal: needs.signal });
+        const answer = await whilePending(needs.signal, (signal) => client.listTools(cursor === undefined ? {} : { cursor }, { timeout: needs.timeoutMs, signal }));
         for (const { name, title, description, inputSchema, annotations } of answer.tools) {
           tools.push({ name, ...(title === undefined ? {} : { title }), ...(description === undefined ? {} : { description }), inputSchema, readOnly: annotations?.readOnlyHint === true });
         }
@@ -88,8 +88,8 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
       }
       return tools.slice(0, mostTools);
     },
-    async call(tool, input, { signal, timeoutMs }) {
-      const answer = await client.callTool({ name: tool, arguments: input }, undefined, { signal, timeout: timeoutMs, maxTotalTimeout: timeoutMs, resetTimeoutOnProgress: true });
+    async call(tool, input, { signal: outer, timeoutMs }) {
+      const answer = await whilePending(outer, (signal) => client.callTool({ name: tool, arguments: input }, undefined, { signal, timeout: timeoutMs, maxTotalTimeout: timeoutMs, resetTimeoutOnProgress: true }));
       const content = (Array.isArray(answer.content) ? answer.content : []).map(shown);
       const text = content.flatMap((part) => ('text' in part ? [part.text] : [])).join('\n');
       const structured = answer.structuredContent;
@@ -101,6 +101,20 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
       });
     },
   };
+}
+
+// The SDK sends `notifications/cancelled` whenever the signal of a request is aborted, also after its answer. This signal
+// follows the outer one only until the work has ended.
+async function whilePending<T>(outer: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  outer.throwIfAborted();
+  const request = new AbortController();
+  const ended = new AbortController();
+  outer.addEventListener('abort', () => request.abort(outer.reason), { once: true, signal: ended.signal });
+  try {
+    return await work(request.signal);
+  } finally {
+    ended.abort();
+  }
 }
 
 function transportOf(server: McpServer, needs: McpConnectNeeds, program: { command: readonly string[]; env: Record<string, string> } | null): Transport {

@@ -1,5 +1,6 @@
 // The plugin `mcp`: the tools of configured MCP servers as actions. A server is looked after one by one: one that is
 // away, slow or broken is a reason in the plugin's availability and costs nothing but its own tools.
+import { createHash } from 'node:crypto';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -41,9 +42,12 @@ export function mcp(needs: McpNeeds): Plugin {
   const states: ServerState[] = enabled.map(([name]) => ({ name, connection: null, tools: [], reason: `The server "${name}" is not connected yet.` }));
   const stopping = new AbortController();
   const keepers: Promise<void>[] = [];
+  /** Why tools of connected servers are left out. */
+  let omissions: readonly string[] = [];
 
   function actionsOfAll(): Record<string, Action> {
     const actions: Record<string, Action> = {};
+    const omitted: string[] = [];
     for (const state of states) {
       const approval = needs.servers.get(state.name)?.approval ?? 'writes';
       for (const tool of state.tools) {
@@ -52,9 +56,16 @@ export function mcp(needs: McpNeeds): Plugin {
           log.warn({ server: state.name, tool: tool.name }, 'a tool of an MCP server has an input schema that is none; it is left out');
           continue;
         }
-        actions[freeName(actions, `${state.name}-${tool.name}`)] = toAction(state, tool, input, approval);
+        const name = actionName(state.name, tool.name);
+        const owner = ownerOf(name, needs.servers.keys());
+        const what = `The tool ${JSON.stringify(tool.name.slice(0, 100))} of the server "${state.name}" is left out`;
+        if (owner !== state.name) omitted.push(`${what}: its name "${name}" belongs to the server "${owner}".`);
+        else if (Object.hasOwn(actions, name)) omitted.push(`${what}: another tool of the server has the name "${name}" already.`);
+        else actions[name] = toAction(state, tool, input, approval);
       }
     }
+    for (const reason of omitted.filter((each) => !omissions.includes(each))) log.warn({ reason }, 'a tool of an MCP server is left out');
+    omissions = omitted;
     return actions;
   }
 
@@ -97,7 +108,7 @@ export function mcp(needs: McpNeeds): Plugin {
     availability() {
       const reasons = states.flatMap(({ reason }) => (reason === null ? [] : [reason]));
       if (states.length === 0) return { available: false, reasons: ['No MCP server is configured.'] };
-      return { available: reasons.length < states.length, reasons };
+      return { available: reasons.length < states.length, reasons: [...reasons, ...omissions] };
     },
     actions: {},
     async start({ offer }) {
@@ -153,11 +164,18 @@ function inputSchema({ inputSchema: given }: McpTool): JsonSchema | null {
   }
 }
 
-function freeName(taken: Readonly<Record<string, unknown>>, wanted: string): string {
-  const plain = wanted.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-').replaceAll(/^[^a-z]+|-+$/g, '') || 'tool';
-  const name = plain.slice(0, longestAction);
-  for (let number = 2; ; number += 1) {
-    const candidate = number === 2 && !Object.hasOwn(taken, name) ? name : `${name.slice(0, longestAction - 4)}-${number}`;
-    if (!Object.hasOwn(taken, candidate)) return candidate;
-  }
+// The name of a tool must not depend on which servers are connected, or a call could reach another server than the one
+// that was meant. A name that loses characters gets a digest of the whole one.
+function actionName(server: string, tool: string): string {
+  const plain = tool.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-').replaceAll(/^-+|-+$/g, '') || 'tool';
+  const name = `${server}-${plain}`;
+  const isLossy = /[^\x20-\x7e]/.test(tool) || plain === 'tool' || name.length > longestAction;
+  if (!isLossy || tool.toLowerCase() === 'tool') return name;
+  const digest = createHash('sha256').update(tool).digest('hex').slice(0, 8);
+  return `${name.slice(0, longestAction - digest.length - 1)}-${digest}`;
+}
+
+// The server `a` with the tool `b-c` and the server `a-b` with the tool `c` make one name: the longer server name has it.
+function ownerOf(action: string, servers: Iterable<string>): string | undefined {
+  return [...servers].filter((server) => action.startsWith(`${server}-`)).sort((one, other) => other.length - one.length)[0];
 }
