@@ -16,8 +16,8 @@ export interface Overview {
   services: ServiceState[];
 }
 
-/** `away` does not answer; `refused` answers, but not to the token that there is. */
-export type AgentView = { state: 'here'; url: string; name: string; status: string; variant: Variant } | { state: 'away' | 'refused'; url: string; message: string };
+/** `away` cannot be reached; `silent` takes connections and does not answer; `refused` does not accept the token. */
+export type AgentView = { state: 'here'; url: string; name: string; status: string; variant: Variant } | { state: 'away' | 'silent' | 'refused'; url: string; message: string };
 
 /** A plugin as the page shows it; only the current variant says more of it than its availability. */
 export type PluginView = PluginSummary & { managed: ManagedPluginState | null };
@@ -34,6 +34,27 @@ export interface PluginCall {
   plugin: string;
   action: string;
   payload: Record<string, unknown>;
+}
+
+// A process that is stopped still takes connections, so only a deadline notices it. What runs code of plugins has the
+// long deadline of the link.
+const deadlinesMs: Readonly<Record<string, number>> = {
+  // Ends within its own deadline, with an answer that says so.
+  'console.overview': Infinity,
+  'services.controlService': 60_000,
+  'services.callCommand': Infinity,
+  'services.callAction': Infinity,
+  'console.callPlugin': Infinity,
+};
+const defaultDeadlineMs = 15_000;
+const overviewDeadlineMs = 6_000;
+
+/** The agent took the connection and gave no answer in time. */
+export class AgentSilentError extends Error {
+  override name = 'AgentSilentError';
+  constructor(afterMs: number, isRead: boolean) {
+    super(`The agent did not answer within ${afterMs / 1_000} seconds.${isRead ? '' : ' It may have taken the call all the same.'}`);
+  }
 }
 
 // A person answers these one by one; whoever has more open questions than this sees the newest first.
@@ -60,15 +81,19 @@ export function agentOperations(link: AgentLink): ReadonlyMap<string, Operation>
     return asked.flat().sort((a, b) => a.requestedAt.localeCompare(b.requestedAt));
   }
 
-  operations.set('console.overview', async (_members, signal): Promise<Overview> => {
+  const readOverview = withDeadline(overviewDeadlineMs, true, async (_members, signal): Promise<Overview> => {
+    const [{ name, status }, variant, pending, listed] = await Promise.all([
+      client.status.getStatus(undefined, { signal }),
+      link.variant(signal),
+      approvals(signal),
+      client.services.listServices(undefined, { signal }),
+    ]);
+    return { agent: { state: 'here', url: link.url, name, status, variant }, approvals: pending, services: listed.services };
+  });
+
+  operations.set('console.overview', async (members, signal) => {
     try {
-      const [{ name, status }, variant, pending, listed] = await Promise.all([
-        client.status.getStatus(undefined, { signal }),
-        link.variant(signal),
-        approvals(signal),
-        client.services.listServices(undefined, { signal }),
-      ]);
-      return { agent: { state: 'here', url: link.url, name, status, variant }, approvals: pending, services: listed.services };
+      return await readOverview(members, signal);
     } catch (error) {
       if (signal.aborted) throw error;
       link.forget();
@@ -123,7 +148,24 @@ export function agentOperations(link: AgentLink): ReadonlyMap<string, Operation>
       : client.plugins.callAction({ plugin_name: plugin, action_name: action, payload }, { signal });
   });
 
-  return operations;
+  return new Map([...operations].map(([name, operation]) => [name, withDeadline(deadlinesMs[name] ?? defaultDeadlineMs, isRead(name), operation)]));
+}
+
+function isRead(name: string): boolean {
+  return /\.(?:list|get)/.test(name) || name === 'console.plugins' || name === 'console.runs';
+}
+
+function withDeadline(ms: number, onlyReads: boolean, operation: Operation): Operation {
+  if (ms === Infinity) return operation;
+  return async (members, signal) => {
+    const deadline = AbortSignal.timeout(ms);
+    try {
+      return await operation(members, AbortSignal.any([signal, deadline]));
+    } catch (error) {
+      if (deadline.aborted && !signal.aborted) throw new AgentSilentError(ms, onlyReads);
+      throw error;
+    }
+  };
 }
 
 const maxRuns = 100;
@@ -146,6 +188,7 @@ const passedOn = [
 
 /** How the agent's refusal is passed on to a page: as it is, but for what a page would take for the console's own. */
 export function describeFailure(error: unknown, requestId: string): { status: number; body: object } {
+  if (error instanceof AgentSilentError) return { status: 504, body: failure('agent_silent', error.message, requestId) };
   if (error instanceof TokenFileError) return { status: 502, body: failure('agent_refused', error.message, requestId) };
   if (error instanceof TypeError) return { status: 400, body: failure('invalid_request', error.message, requestId) };
   if (!AgentError.isInstance(error)) throw error;
@@ -160,6 +203,7 @@ function failure(code: string, message: string, requestId: string): object {
 }
 
 function describeLoss(error: unknown, url: string): AgentView {
+  if (error instanceof AgentSilentError) return { state: 'silent', url, message: error.message };
   if (error instanceof TokenFileError) return { state: 'refused', url, message: error.message };
   if (!AgentError.isInstance(error) && !(error instanceof Problem)) throw error;
   if (error.status === 401) return { state: 'refused', url, message: 'The agent does not accept the token that the console has. Is the token file that of another agent?' };

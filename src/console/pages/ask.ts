@@ -20,33 +20,48 @@ export class Refusal extends Error {
   }
 }
 
+// The console ends its calls of the agent by deadlines of its own, which are shorter; these end a silence of the console.
+const deadlinesMs: Readonly<Record<string, number>> = {
+  'console.overview': 10_000,
+  'services.controlService': 65_000,
+  'services.callCommand': 700_000,
+  'services.callAction': 700_000,
+  'console.callPlugin': 700_000,
+};
+const defaultDeadlineMs = 20_000;
+
 /** The answer of an operation of the console's list. Throws a Refusal. */
 export async function ask<Answer>(operation: string, members: object = {}): Promise<Answer> {
+  const signal = AbortSignal.timeout(deadlinesMs[operation] ?? defaultDeadlineMs);
   let response: Response;
+  let body: { error?: object };
   try {
-    response = await fetch(`/call/${operation}`, { method: 'POST', headers: { 'content-type': 'application/json', accept: 'application/json', ...keyHeaders() }, body: JSON.stringify(members) });
+    response = await fetch(`/call/${operation}`, { method: 'POST', headers: { 'content-type': 'application/json', accept: 'application/json', ...keyHeaders() }, body: JSON.stringify(members), signal });
+    body = (await response.json()) as { error?: object };
   } catch {
     throw new Refusal(0, { code: 'console_away', message: 'The console does not answer. Does `townhall console` still run?' });
   }
-  const body = (await response.json().catch(() => ({}))) as { error?: object };
   if (!response.ok) throw new Refusal(response.status, body.error ?? {});
   return body as Answer;
 }
 
 const notice = document.querySelector<HTMLElement>('#notice');
 
-/** Says that something did not work, until it is closed or something else is said. */
+/** What a person reads of a failure: the message, the members at fault, and the request to quote. */
+export function errorView(error: unknown): Node[] {
+  const refusal = error instanceof Refusal ? error : undefined;
+  const details = refusal?.details ?? [];
+  return [
+    h('p', {}, error instanceof Error ? error.message : String(error)),
+    ...(details.length === 0 ? [] : [h('ul', {}, details.map(({ path, message }) => h('li', {}, `${path} ${message}`)))]),
+    ...(refusal === undefined || refusal.requestId === '' ? [] : [h('p', { class: 'quiet' }, 'Request ', h('code', {}, refusal.requestId), `, ${refusal.code}`)]),
+  ];
+}
+
+/** Shows a failure until it is closed or another one is shown. */
 export function tell(error: unknown): void {
   if (notice === null) return;
-  const refusal = error instanceof Refusal ? error : undefined;
-  const details = refusal?.details.map(({ path, message }) => h('li', {}, `${path} ${message}`)) ?? [];
-  fill(
-    notice,
-    h('p', {}, error instanceof Error ? error.message : String(error)),
-    details.length > 0 && h('ul', {}, details),
-    refusal !== undefined && refusal.requestId !== '' && h('p', { class: 'quiet' }, 'Request ', h('code', {}, refusal.requestId), ', ', refusal.code),
-    h('button', { type: 'button', class: 'plain', 'aria-label': 'Close this notice', onclick: () => hush() }, '×'),
-  );
+  fill(notice, errorView(error), h('button', { type: 'button', class: 'plain', 'aria-label': 'Close this notice', onclick: () => hush() }, '×'));
   notice.hidden = false;
 }
 

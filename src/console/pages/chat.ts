@@ -9,7 +9,7 @@ import type { OpenPage } from './page.ts';
 const suggestions = ['What can you do here?', 'Which files are in the workspace?', 'Remember that I like short answers.'];
 
 export const openChat: OpenPage = (root, [sessionId], { go }) => {
-  const list = h('nav', { class: 'list', 'aria-label': 'Chats' });
+  const list = h('nav', { class: 'list', 'aria-label': 'Chats' }, h('p', { class: 'quiet' }, 'Reading …'));
   const place = h('div', { class: 'place' });
   fill(root, h('div', { class: 'two' }, h('aside', {}, h('a', { class: 'button primary wide', href: '#/chat' }, 'New chat'), list), place));
   let conversation: Conversation | undefined;

@@ -1,7 +1,9 @@
-// The place to write. Enter sends, Shift+Enter begins a line; what was not taken by the agent stays where it was written.
+// The place to write. Enter sends, Shift+Enter begins a line. Text leaves the composer for good only once the agent has
+// accepted it; until then it is shown as being sent, and comes back with the reason when it is refused.
 import type { Session } from '@townhall/agent';
-import { ask, trying } from './ask.ts';
-import { h } from './elements.ts';
+import { ask, errorView, Refusal, trying } from './ask.ts';
+import { readDraft, writeDraft } from './drafts.ts';
+import { fill, h } from './elements.ts';
 import { sendPrompt, type Attachment } from './send.ts';
 
 export interface ComposerOptions {
@@ -11,8 +13,16 @@ export interface ComposerOptions {
   chatId: string | null;
   attended: boolean;
   placeholder?: string;
-  /** Told of the session that the message went to. */
+  /** Called with the session that accepted the message. */
   sent(sessionId: string): void;
+}
+
+interface Outgoing {
+  text: string;
+  files: File[];
+  delivery: string;
+  /** The same for a text that is sent once more, so that a session takes it once. */
+  id: string;
 }
 
 export function createComposer({ sessionId, chatId, attended, placeholder = 'Write to the agent', sent }: ComposerOptions): HTMLFormElement {
@@ -27,32 +37,87 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
     h('option', { value: 'interrupt' }, 'stop it and take this'),
   ]);
 
-  // One after the other, in the order in which they were written; the next may be written meanwhile.
-  let sending = Promise.resolve();
+  const problem = h('div', { class: 'problem', role: 'alert', hidden: true });
+  const pending = h('ol', { class: 'pending', 'aria-label': 'Being sent', hidden: true });
+  const draftName = sessionId ?? 'new';
+  area.value = readDraft(draftName);
+
+  // Sent one after the other, in the order in which they were written; the next may be written meanwhile.
+  const outbox: Outgoing[] = [];
+  let refused: Outgoing | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  function saveDraft(): void {
+    writeDraft(draftName, [...outbox.map(({ text }) => text), area.value].filter((text) => text !== '').join('\n'));
+  }
+
+  function drawOutbox(): void {
+    clearTimeout(timer);
+    if (outbox.length === 0) pending.hidden = true;
+    // A message that is accepted at once should not move the page.
+    else timer = setTimeout(() => void (pending.hidden = false), 300);
+    fill(pending, outbox.map(({ text }) => h('li', {}, h('span', { class: 'quiet' }, 'Sending … '), text)));
+    if (outbox.length > 0) send.setAttribute('aria-busy', 'true');
+    else send.removeAttribute('aria-busy');
+    saveDraft();
+  }
 
   function submit(): void {
     const text = area.value.trim();
     if (text === '') return;
     const chosenFiles = [...(files.files ?? [])];
+    const next: Outgoing = { text, files: chosenFiles, delivery: delivery.value, id: crypto.randomUUID() };
+    const isSame = refused?.text === text && refused.delivery === next.delivery && refused.files.length === 0 && chosenFiles.length === 0;
+    outbox.push(isSame && refused !== undefined ? refused : next);
     area.value = '';
-    files.value = '';
-    chosen.textContent = '';
+    setFiles([]);
+    problem.hidden = true;
     area.focus();
-    sending = sending.then(async () => {
-      send.setAttribute('aria-busy', 'true');
-      const isTaken = await trying(() => deliver(text, chosenFiles));
-      send.removeAttribute('aria-busy');
-      if (!isTaken) area.value = area.value === '' ? text : `${text}\n${area.value}`;
-    });
+    drawOutbox();
+    if (outbox.length === 1) void sendAll();
   }
 
-  async function deliver(text: string, chosenFiles: readonly File[]): Promise<void> {
+  async function sendAll(): Promise<void> {
+    for (let next = outbox[0]; next !== undefined; next = outbox[0]) {
+      try {
+        const acceptedBy = await deliver(next);
+        refused = undefined;
+        outbox.shift();
+        drawOutbox();
+        sent(acceptedBy);
+      } catch (error) {
+        takeBack(error);
+      }
+    }
+  }
+
+  // What was written after the refused message comes back with it: sent alone it would arrive without its context.
+  function takeBack(error: unknown): void {
+    const unsent = outbox.splice(0);
+    refused = unsent.length === 1 ? unsent[0] : undefined;
+    area.value = [...unsent.map(({ text }) => text), area.value].filter((text) => text !== '').join('\n');
+    setFiles([...unsent.flatMap((message) => message.files), ...(files.files ?? [])]);
+    drawOutbox();
+    const mayHaveArrived = chatId !== null && error instanceof Refusal && (error.code === 'agent_silent' || error.code === 'console_away');
+    fill(problem, errorView(error), h('p', {}, mayHaveArrived ? 'Your message is kept here. If it shows up above it has arrived; otherwise send it again.' : 'Your message is kept here and was not sent.'));
+    problem.hidden = false;
+  }
+
+  function setFiles(chosenFiles: readonly File[]): void {
+    const transfer = new DataTransfer();
+    for (const file of chosenFiles) transfer.items.add(file);
+    files.files = transfer.files;
+    chosen.textContent = chosenFiles.map(({ name }) => name).join(', ');
+  }
+
+  async function deliver({ text, files: chosenFiles, delivery: how, id }: Outgoing): Promise<string> {
     const attachments = await Promise.all(chosenFiles.map(readAttachment));
     const prompt = { text, ...(attachments.length === 0 ? {} : { attachments }) };
     const isNewChat = sessionId === undefined;
-    sent(await sendPrompt({ sessionId, chatId }, prompt, chatId === null ? { delivery: delivery.value } : isNewChat ? { attended: asks.checked } : {}));
+    return sendPrompt({ sessionId, chatId }, prompt, chatId === null ? { delivery: how, id } : isNewChat ? { attended: asks.checked } : {});
   }
 
+  area.addEventListener('input', saveDraft);
   area.addEventListener('keydown', (event) => {
     // While an input method is composing, Enter belongs to it.
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
@@ -69,6 +134,8 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
   const form = h(
     'form',
     { class: 'composer' },
+    problem,
+    pending,
     area,
     h(
       'div',

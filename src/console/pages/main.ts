@@ -27,6 +27,7 @@ let page: Page = {};
 let room = '';
 let overview: Overview | null = null;
 let isShut = false;
+let lastRequest = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 function find(selector: string): HTMLElement {
@@ -69,15 +70,18 @@ function drawAgent({ agent: now }: Overview): void {
   fillWhenChanged(agent, now, () =>
     now.state === 'here'
       ? [h('span', { class: 'name', title: now.url }, now.name), ' ', pill(now.status === 'running' ? 'here' : now.status, now.status === 'running' ? 'good' : 'wait')]
-      : [h('span', { title: now.url }, `${now.message} The console goes on asking.`), ' ', pill(now.state === 'away' ? 'away' : 'refused', 'bad')],
+      : [h('span', { title: now.url }, `${now.message} The console goes on asking.`), ' ', pill(now.state === 'silent' ? 'not answering' : now.state, 'bad')],
   );
   document.body.classList.toggle('away', now.state !== 'here');
 }
 
 async function refresh(): Promise<void> {
   clearTimeout(timer);
+  const request = (lastRequest += 1);
   try {
     const next = await ask<Overview>('console.overview');
+    // A later request knows more, such as what an answer has just changed.
+    if (request !== lastRequest) return;
     const isBack = overview !== null && overview.agent.state !== 'here' && next.agent.state === 'here';
     overview = next;
     drawAgent(next);
@@ -89,10 +93,12 @@ async function refresh(): Promise<void> {
     }
   } catch (error) {
     if (error instanceof Refusal && error.status === 401) return shut();
+    if (request !== lastRequest) return;
     overview = { agent: { state: 'away', url: '', message: error instanceof Refusal ? error.message : 'The console does not answer.' }, approvals: [], services: [] };
     drawAgent(overview);
+    page.update?.(overview);
   } finally {
-    if (!document.hidden && !isShut) {
+    if (!document.hidden && !isShut && request === lastRequest) {
       clearTimeout(timer);
       timer = setTimeout(() => void refresh(), everyMs);
     }

@@ -2,13 +2,14 @@
 import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from '../operations.ts';
 import { ask, Refusal, tell, trying } from './ask.ts';
+import { loading, showAway } from './away.ts';
 import { ago, empty, fill, h, json, pill } from './elements.ts';
 import { createSchemaForm, FieldError, type Schema } from './schema-form.ts';
 import type { OpenPage } from './page.ts';
 
 export const openPlugins: OpenPage = (root, [chosen]) => {
   const list = h('nav', { class: 'list', 'aria-label': 'Plugins' });
-  const place = h('div', { class: 'place page' });
+  const place = h('div', { class: 'place page' }, loading());
   fill(root, h('div', { class: 'two' }, h('aside', {}, list), place));
 
   async function refresh(): Promise<void> {
@@ -20,7 +21,12 @@ export const openPlugins: OpenPage = (root, [chosen]) => {
     fill(place, plugin === undefined ? empty('There is no such plugin') : pluginView(plugin));
   }
   void trying(refresh);
-  return { rejoin: () => void trying(refresh) };
+  return {
+    update({ agent }) {
+      if (agent.state !== 'here') showAway(place, agent);
+    },
+    rejoin: () => void trying(refresh),
+  };
 };
 
 function statePill({ availability: { enabled, available }, managed }: PluginView): HTMLElement {

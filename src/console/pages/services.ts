@@ -1,11 +1,12 @@
 // The room for services: their states as they are now, the buttons that change them, and their commands.
 import type { ServiceState } from '@townhall/agent';
 import { ask, Refusal, tell, trying } from './ask.ts';
+import { loading, showAway } from './away.ts';
 import { ago, agoText, button, empty, fill, fillWhenChanged, h, json, pill } from './elements.ts';
 import type { OpenPage } from './page.ts';
 
 export const openServices: OpenPage = (root, _path, rooms) => {
-  const rows = h('div', { class: 'cards' });
+  const rows = h('div', { class: 'cards' }, loading());
   fill(root, h('div', { class: 'page' }, h('h1', {}, 'Services'), h('p', { class: 'quiet' }, 'What runs beside the agent.'), rows));
   const cards = new Map<string, Card>();
 
@@ -24,6 +25,7 @@ export const openServices: OpenPage = (root, _path, rooms) => {
   return {
     update: ({ agent, services }) => {
       if (agent.state === 'here') draw(services);
+      else showAway(rows, agent);
     },
   };
 };

@@ -1,6 +1,7 @@
 // The room for sessions of every kind: the list, and one of them as it grows.
 import type { Session } from '@townhall/agent';
 import { ask, trying } from './ask.ts';
+import { loading, showAway } from './away.ts';
 import { createConversation, statusPill } from './conversation.ts';
 import { ago, agoText, button, empty, fill, fillWhenChanged, h, pill } from './elements.ts';
 import type { OpenPage } from './page.ts';
@@ -25,7 +26,7 @@ export const openSessions: OpenPage = (root, [sessionId], { go }) => {
       go(`#/sessions/${made.id}`);
     });
   });
-  const rows = h('div', { class: 'rows' });
+  const rows = h('div', { class: 'rows' }, loading());
   const more = h('div', {});
   fill(
     root,
@@ -51,6 +52,7 @@ export const openSessions: OpenPage = (root, [sessionId], { go }) => {
   return {
     update: ({ agent }) => {
       if (agent.state === 'here') void refresh().catch(() => {});
+      else showAway(rows, agent);
     },
   };
 };

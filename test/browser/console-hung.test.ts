@@ -1,0 +1,132 @@
+// An agent whose process is stopped while the console is open: it still takes connections and answers none.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { hasChromium, launchChromium, openConsolePage } from '../support/console-browser.ts';
+import { startConsole, type TestConsole } from '../support/console.ts';
+import { testDatabase, type TestDatabase } from '../support/databases.ts';
+import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
+
+describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeout: 180_000 }, () => {
+  let folder: string;
+  let gateway: ScriptedGateway;
+  let data: TestDatabase;
+  let agent: ChildProcess;
+  let served: TestConsole;
+  let browser: Browser;
+  let page: Page;
+  const mistakes: string[] = [];
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-console-hung-'));
+    gateway = await scriptedGateway();
+    gateway.answer(() => says('I am awake.'));
+    data = await testDatabase();
+    await data.database.close();
+    const env = { PATH: process.env['PATH'], TEST_DATABASE: JSON.stringify(data.options), AGENT_PORT: '0', AGENT_DATA_DIR: folder, AGENT_MODEL: 'local/guide', AGENT_GATEWAY_URL: gateway.url, AGENT_GATEWAY_TOKEN: 'th_usr_test' };
+    agent = spawn(process.execPath, [join(import.meta.dirname, '../support/agent-process.ts')], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    const url = await listening();
+    await readFile(join(folder, 'agent.token'), 'utf8');
+    served = await startConsole({ url, tokenFile: join(folder, 'agent.token') });
+    browser = await launchChromium();
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await served?.close();
+    agent?.kill('SIGCONT');
+    if (agent?.kill('SIGTERM')) await once(agent, 'exit');
+    await data?.close().catch(() => {});
+    await gateway?.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+  beforeEach(async () => {
+    page = await openConsolePage(await browser.newContext(), served, mistakes);
+    await page.getByText('here', { exact: true }).waitFor();
+  });
+  afterEach(async () => {
+    agent.kill('SIGCONT');
+    await page.context().close();
+    expect(mistakes.splice(0)).toEqual([]);
+  });
+
+  async function listening(): Promise<string> {
+    if (agent.stdout === null) throw new Error('The agent has no output.');
+    for await (const line of createInterface({ input: agent.stdout })) {
+      const { msg, url } = JSON.parse(line) as { msg: string; url: string };
+      if (msg === 'listening') return url;
+    }
+    throw new Error('The agent ended before it listened.');
+  }
+  const message = () => page.getByRole('textbox', { name: 'Message' });
+  const isSilent = () => page.locator('.agent .pill.bad', { hasText: 'not answering' }).waitFor({ timeout: 20_000 });
+  const begin = async (text: string): Promise<void> => {
+    await message().fill(text);
+    await page.keyboard.press('Enter');
+    await page.getByText('I am awake.').waitFor();
+    await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
+  };
+
+  test('says that the agent does not answer, and that it is back', async () => {
+    agent.kill('SIGSTOP');
+    await isSilent();
+    agent.kill('SIGCONT');
+    await page.getByText('here', { exact: true }).waitFor();
+    expect(await page.locator('.agent .pill.bad').count()).toBe(0);
+  });
+
+  test('keeps the message in the composer with the reason', async () => {
+    await begin('Are you there?');
+    agent.kill('SIGSTOP');
+    await message().fill('Write this down.');
+    await page.keyboard.press('Enter');
+    // While it is on its way it stays in sight.
+    await page.getByRole('list', { name: 'Being sent' }).getByText('Write this down.').waitFor();
+    await page.locator('.composer [role=alert]', { hasText: 'did not answer within 15 seconds' }).waitFor();
+    expect(await message().inputValue()).toBe('Write this down.');
+    // Neither another room nor a reload loses it.
+    await page.getByRole('link', { name: 'Services' }).click();
+    await page.goBack();
+    agent.kill('SIGCONT');
+    await expect.poll(() => message().inputValue()).toBe('Write this down.');
+    await page.reload();
+    await expect.poll(() => message().inputValue()).toBe('Write this down.');
+    await message().press('Enter');
+    await page.locator('.message.user', { hasText: 'Write this down.' }).first().waitFor();
+    await expect.poll(() => message().inputValue()).toBe('');
+  });
+
+  test('takes a prompt of a session once although it is sent twice', async () => {
+    await page.getByRole('link', { name: 'Sessions' }).click();
+    await page.getByRole('button', { name: 'New session' }).click();
+    await begin('First.');
+    agent.kill('SIGSTOP');
+    await message().fill('Second.');
+    await page.keyboard.press('Enter');
+    await page.locator('.composer [role=alert]').waitFor();
+    agent.kill('SIGCONT');
+    await message().press('Enter');
+    await page.locator('.message.user', { hasText: 'Second.' }).waitFor();
+    await expect.poll(() => page.getByText('I am awake.').count()).toBe(2);
+    await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
+    expect(await page.locator('.message.user', { hasText: 'Second.' }).count()).toBe(1);
+  });
+
+  test.each(['sessions', 'plugins', 'services', 'approvals', 'chat'])('shows it in the room %s and fills the room afterwards', async (room) => {
+    agent.kill('SIGSTOP');
+    await isSilent();
+    await page.goto(`${served.url}/#/${room}`);
+    await page.reload();
+    await isSilent();
+    expect(await page.getByRole('navigation', { name: 'Rooms' }).isVisible()).toBe(true);
+    if (room !== 'chat') await page.locator('main .empty', { hasText: 'The agent does not answer' }).waitFor();
+    agent.kill('SIGCONT');
+    const content = { sessions: 'main tbody tr, main .empty', plugins: 'nav.list a', services: '[data-service]', approvals: 'main .empty', chat: 'nav.list a, nav.list p' }[room] as string;
+    await page.locator(content).first().waitFor();
+    await page.locator('main', { hasText: 'The agent does not answer' }).waitFor({ state: 'detached' });
+  });
+});
