@@ -57,7 +57,7 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import('./checks/models.ts')).modelsCommand,
   },
   env: {
-    summary: 'Seal stored secrets under a new master key.',
+    summary: 'Seal stored secrets under a new master key, and list the keys in use.',
     load: async () => (await import('./data/env.ts')).envCommand,
   },
   db: {

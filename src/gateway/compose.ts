@@ -409,7 +409,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   closers.defer(() => aiService.settled());
   closers.defer(() => changes.stop());
   const control = isLocalEdition
-    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'ledger.verify': () => creditsService.verify(), 'env.rewrap': () => envService.rewrap(), 'models.check': () => aiService.checkProviders(), ...databaseHandlers(database) }, { log })
+    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'ledger.verify': () => creditsService.verify(), ...envService.controls, 'models.check': () => aiService.checkProviders(), ...databaseHandlers(database) }, { log })
     : undefined;
   closers.defer(() => control?.close());
   closers.defer(() => jobs.close());

@@ -100,7 +100,7 @@ describe('what is printed', () => {
 });
 
 describe('a command about data that are there', () => {
-  test.each([['admin', 'token', 'list'], ['admin', 'reset', '--admin-id', 'ada', '--password-stdin'], ['env', 'rewrap'], ['audit', 'verify'], ['ledger', 'verify'], ['db', 'migrate'], ['db', 'backup', 'file']])(
+  test.each([['admin', 'token', 'list'], ['admin', 'reset', '--admin-id', 'ada', '--password-stdin'], ['env', 'rewrap'], ['env', 'keys'], ['audit', 'verify'], ['ledger', 'verify'], ['db', 'migrate'], ['db', 'backup', 'file']])(
     'makes none where there are none: %s %s',
     async (...given) => {
       const cwd = await mkdtemp(join(folder, 'empty-'));

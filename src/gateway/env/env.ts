@@ -13,7 +13,7 @@ import { auditOf, type Origin } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';
 import { declarationsOf, type Declarer } from './declarations.ts';
 import { variablesIn } from './import.ts';
-import { rewrapAll, sealCanary, type Rewrapped } from './rotation.ts';
+import { requireSameKey, rewrapAll, sealCanary, sealingKeys, type Rewrapped } from './rotation.ts';
 import { createSnapshot, type EnvReader, type SnapshotEntry } from './snapshot.ts';
 import { variablesTable, type EnvStore, type SealedVariable } from './store.ts';
 import { faultOf, keyFault, masked, type Fault } from './variable.ts';
@@ -40,6 +40,8 @@ export interface Env extends Service<'env'> {
   start(): void;
   /** Puts every value under the primary key. Throws 409 `env_unreadable` and changes nothing when one does not open. */
   rewrap(): Promise<Rewrapped>;
+  /** What `townhall env` asks of this server over its control socket. */
+  controls: Record<'env.rewrap' | 'env.keys', (input: unknown) => Promise<unknown>>;
 }
 
 type Fingerprints = Record<string, { before: string | null; after: string | null }>;
@@ -121,6 +123,12 @@ export async function env(needs: EnvNeeds): Promise<Env> {
     await snapshot.refresh().catch((error: unknown) => log.warn({ err: error }, 'the environment could not be read again; it is tried until it can'));
   }
 
+  async function rewrap(): Promise<Rewrapped> {
+    const result = await store.tx((tx) => rewrapAll(tx, { store, vault, audit, changes }));
+    await takeOver();
+    return result;
+  }
+
   return {
     name: 'env',
     title: 'Environment',
@@ -131,10 +139,13 @@ export async function env(needs: EnvNeeds): Promise<Env> {
       stopFollowing = changes.onChange(() => void takeOver());
       if (activeKid !== vault.primaryKid) log.warn({}, 'values are under the previous master key; run "townhall env rewrap" once every server has the new one');
     },
-    async rewrap() {
-      const done = await store.tx((tx) => rewrapAll(tx, { store, vault, audit, changes }));
-      await takeOver();
-      return done;
+    rewrap,
+    controls: {
+      async 'env.rewrap'(input) {
+        requireSameKey(vault.primaryKid, (input as { kid?: unknown } | null)?.kid);
+        return rewrap();
+      },
+      'env.keys': async () => ({ ...(await sealingKeys(store)), server: vault.primaryKid }),
     },
     async close() {
       stopFollowing();

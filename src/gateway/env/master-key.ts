@@ -42,6 +42,16 @@ export async function requireMasterKeys(settings: MasterKeySettings, { isEmbedde
   if (primary === null && !isEmbedded) throw new SettingError(missing(null));
 }
 
+/** The ids of the keys that a server with these settings would work with. Makes no key; null where there is none. */
+export async function masterKeyIds(
+  settings: MasterKeySettings,
+  { dataFolder, redactor }: Pick<UnlockNeeds, 'dataFolder' | 'redactor'>,
+): Promise<{ primary: string | null; previous: string | null }> {
+  const primary = (await given(settings, 'masterKey', redactor)) ?? (await keptKey(dataFolder, redactor, null));
+  const previous = await given(settings, 'masterKeyPrevious', redactor);
+  return { primary: primary?.kid ?? null, previous: previous?.kid ?? null };
+}
+
 /** Opens the vault of a database that may not be migrated yet. Throws a SettingError and has changed nothing then. */
 export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockNeeds): Promise<Vault> {
   const { canary, variables } = await store.survey();

@@ -17,6 +17,39 @@ export interface Rewrapped {
   kid: string;
 }
 
+/** Which master keys seal what is stored. */
+export interface SealingKeys {
+  /** The key that new values go under; null while nothing was ever sealed. */
+  current: string | null;
+  /** Sorted by id; the current key is there also without a value. */
+  keys: { kid: string; values: number }[];
+  /** Values whose seal cannot be read. */
+  damaged: number;
+}
+
+/** Counts the stored values by master key. Opens none of them, so that no key is needed. */
+export async function sealingKeys(store: Pick<EnvStore, 'survey' | 'list'>): Promise<SealingKeys> {
+  const { canary, variables } = await store.survey();
+  const current = canary === null ? null : sealedUnder(canary);
+  const counts = new Map<string, number>(current === null ? [] : [[current, 0]]);
+  let damaged = 0;
+  for (const { sealed } of variables === 0 ? [] : await store.list()) {
+    const kid = kidOrNull(sealed);
+    if (kid === null) damaged += 1;
+    else counts.set(kid, (counts.get(kid) ?? 0) + 1);
+  }
+  const keys = [...counts].map(([kid, values]) => ({ kid, values })).sort((a, b) => (a.kid < b.kid ? -1 : 1));
+  return { current, keys, damaged };
+}
+
+/** Throws a Problem unless the key that a command was given is the one that this server seals under. */
+export function requireSameKey(serverKid: string, commandKid: unknown): void {
+  if (commandKid === serverKid) return;
+  const command = typeof commandKid === 'string' ? `the master key ${commandKid}` : 'no master key';
+  const message = `The running server seals under the master key ${serverKid}, and this command has ${command}. Start the server again with the new key as TOWNHALL_MASTER_KEY and the old one as TOWNHALL_MASTER_KEY_PREVIOUS, then run this command with the same two. Nothing was changed.`;
+  throw new Problem('conflict', 'conflict', message);
+}
+
 export interface RotationNeeds {
   store: EnvStore;
   vault: Vault;
