@@ -22,12 +22,26 @@ const defaultPort = 43_127;
 // More than the 30 seconds that a gateway may take to stop.
 const stopSeconds = 40;
 
+// What must not get into an image: data, secrets, and what the build makes anew. `data` at the root alone, since a folder
+// of sources may have that name.
+const ignored = [
+  'data',
+  ...['.git', '.townhall', 'node_modules', '.env*', '.npmrc', '.netrc', '.pgpass', '.ssh', '.aws', '.gnupg'].map(anywhere),
+  ...['*.key', '*.pem', '*.p12', '*.pfx', '*.jks', 'id_rsa*', 'id_ecdsa*', 'id_ed25519*', '*.token', 'credentials*.json', 'service-account*.json'].map(anywhere),
+  ...['*.db', '*.db-*', '*.sqlite*', '*.backup', '*.dump', '*.log'].map(anywhere),
+];
+
+// In an ignore file of Docker a pattern is of the root unless it says otherwise; `**/` stands for no folder too.
+function anywhere(pattern: string): string {
+  return `**/${pattern}`;
+}
+
 /** The files by their names. */
 export function renderProject(facts: RenderFacts): Record<string, string> {
   return {
     Dockerfile: dockerfile(facts),
     // Read in place of one at the root of the project, which belongs to its author.
-    'Dockerfile.dockerignore': `# ${mark}\n.git\n.townhall\nnode_modules\n`,
+    'Dockerfile.dockerignore': `# ${mark}\n${ignored.join('\n')}\n`,
     'compose.yaml': compose(facts),
     [`${facts.declaration.name}.service`]: unit(facts),
   };
@@ -61,6 +75,8 @@ RUN if [ -f package-lock.json ]; then npm ci --omit=dev; else npm install --omit
 RUN mkdir -p ${volumes} && chown node:node ${volumes}
 USER node
 ENV HOST=0.0.0.0 PORT=${port} DATABASE_PATH=/data/townhall.db STORAGE_PATH=/data/media JOURNAL_PATH=/data/journal
+# Behind a published port every caller comes from the address of the engine, which the local login would trust.
+ENV LOCAL_LOGIN=false
 EXPOSE ${port}
 VOLUME ${volumes}
 STOPSIGNAL SIGTERM
@@ -122,38 +138,81 @@ function compose(facts: RenderFacts): string {
   return `${lines.join('\n')}\n`;
 }
 
+// A system-wide unit must not run as root, which is who renders it with sudo.
+const serviceUser = 'townhall';
+
 function unit({ declaration, directory, user, command }: RenderFacts): string {
   const run = [...command, 'city', 'run', '--project', directory].map(systemdWord).join(' ');
+  const isRoot = user === 'root';
+  const setup = isRoot
+    ? `# Make its user once, give it the project, and deploy as that user from then on:
+#   useradd --system --shell /usr/sbin/nologin ${serviceUser}
+#   chown --recursive ${serviceUser}: ${directory}
+#   runuser --user ${serviceUser} -- townhall deploy --project ${directory}
+`
+    : '';
   return `# ${mark}
 # It serves the version that was deployed last, also after a reboot; "townhall deploy" finds it running and hands over.
 # Secrets belong into the environment file, for its owner alone: TOWNHALL_MASTER_KEY=…, DATABASE_URL=…
-[Unit]
+${setup}[Unit]
 Description=Townhall City ${declaration.name}
 After=network-online.target
 Wants=network-online.target
 
 [Service]
 Type=simple
-User=${user}
-WorkingDirectory=${directory}
-EnvironmentFile=-${directory}/.townhall/environment
+User=${isRoot ? serviceUser : user}
+WorkingDirectory=${systemdPath(directory)}
+EnvironmentFile=-${systemdPath(posix.join(directory, '.townhall/environment'))}
 ExecStart=${run}
 Restart=on-failure
 RestartSec=2
 KillMode=mixed
 TimeoutStopSec=${stopSeconds}
 UMask=0077
-NoNewPrivileges=true
-PrivateTmp=true
+${hardening(declaration, directory).join('\n')}
 
 [Install]
 WantedBy=multi-user.target
 `;
 }
 
+/** What the processes of the unit may not do. They compile code while they run, so memory stays writable and executable. */
+function hardening(declaration: Declaration, directory: string): string[] {
+  const capability = portOf(declaration) < 1024 ? 'CAP_NET_BIND_SERVICE' : '';
+  return [
+    'NoNewPrivileges=true',
+    `CapabilityBoundingSet=${capability}`,
+    `AmbientCapabilities=${capability}`,
+    'ProtectSystem=strict',
+    'ProtectHome=read-only',
+    `ReadWritePaths=${systemdWord(posix.join(directory, '.townhall'))}`,
+    'PrivateTmp=true',
+    'PrivateDevices=true',
+    'ProtectProc=invisible',
+    'ProtectClock=true',
+    'ProtectHostname=true',
+    'ProtectKernelTunables=true',
+    'ProtectKernelModules=true',
+    'ProtectKernelLogs=true',
+    'ProtectControlGroups=true',
+    'RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK',
+    'RestrictNamespaces=true',
+    'RestrictRealtime=true',
+    'RestrictSUIDSGID=true',
+    'LockPersonality=true',
+    'SystemCallArchitectures=native',
+  ];
+}
+
 /** A text in double quotes, as YAML and JSON both write it. */
 function quoted(text: string): string {
   return JSON.stringify(text);
+}
+
+// A setting that takes the rest of the line as one path knows no quotes; percent signs begin specifiers.
+function systemdPath(path: string): string {
+  return path.replaceAll('%', '%%');
 }
 
 function systemdWord(word: string): string {

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, matchesGlob } from 'node:path';
 import { promisify } from 'node:util';
 import { parse } from 'yaml';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -13,8 +13,8 @@ const run = promisify(execFile);
 const hasSystemd = existsSync('/usr/bin/systemd-analyze');
 const declared = (resources: object) =>
   parseDeclaration(JSON.stringify({ schema: 1, type: 'city', id: 'cty_x', name: 'notes', deployment: { target: 'local', port: 8080, base_url: 'https://notes.example.test', resources } }));
-const rendered = (resources: object, directory = '/srv/notes') =>
-  renderProject({ declaration: declared(resources), version: '1.2.3', directory, folder: join(directory, 'deployment'), user: 'root', command: [process.execPath, '/opt/town hall/main.js'] });
+const rendered = (resources: object, { directory = '/srv/notes', user = 'root' }: { directory?: string; user?: string } = {}) =>
+  renderProject({ declaration: declared(resources), version: '1.2.3', directory, folder: join(directory, 'deployment'), user, command: [process.execPath, '/opt/town hall/main.js'] });
 
 interface Compose {
   services: Record<string, { build?: { context: string; dockerfile: string }; ports?: string[]; environment?: Record<string, string>; stop_grace_period?: string; depends_on?: object; image?: string }>;
@@ -64,6 +64,35 @@ describe('rendered files', () => {
     expect(lines).toContain('VOLUME /data /city/.townhall/storage');
     expect(lines).toContain('RUN mkdir -p /data /city/.townhall/storage && chown node:node /data /city/.townhall/storage');
     expect(parse(files['compose.yaml'] ?? '')).toMatchObject({ services: { city: { volumes: ['data:/data', 'storage:/city/.townhall/storage'] } }, volumes: { data: {}, storage: {} } });
+  });
+
+  test('the image has no data, no secret and no local login', () => {
+    const files = rendered({});
+    const patterns = (files['Dockerfile.dockerignore'] ?? '').split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+    // Docker leaves a path out when a pattern matches it or a folder above it.
+    const isIgnored = (path: string): boolean => path.split('/').some((_part, index, parts) => patterns.some((pattern) => matchesGlob(parts.slice(0, index + 1).join('/'), pattern)));
+    const secrets = ['data/townhall.db/master.key', 'data/local.token', '.env', '.env.production', 'config/.env.local', '.townhall/environment', 'deploy/tls.pem', 'keys/master.key', 'agent.token', '.npmrc', 'id_ed25519', 'notes.backup', 'local.sqlite3', 'gcp/service-account.json', 'packages/a/node_modules/b/index.js'];
+    expect(secrets.filter((path) => !isIgnored(path))).toEqual([]);
+    const sources = ['package.json', 'package-lock.json', 'townhall.json', 'src/index.ts', 'src/data/notes.ts', 'src/secrets.ts', 'src/environment/index.ts', 'migrations/0001_notes.sql'];
+    expect(sources.filter(isIgnored)).toEqual([]);
+    expect(files['Dockerfile']).toMatch(/^ENV .*\bLOCAL_LOGIN=false\b/m);
+  });
+
+  test('the unit never runs as root and writes below .townhall alone', () => {
+    const unit = rendered({})['notes.service'] ?? '';
+    const settings = unit.split('\n').filter((line) => !line.startsWith('#'));
+    expect(settings).toContain('User=townhall');
+    expect(unit).toContain('useradd --system');
+    for (const setting of ['NoNewPrivileges=true', 'CapabilityBoundingSet=', 'ProtectSystem=strict', 'ProtectHome=read-only', 'PrivateTmp=true', 'PrivateDevices=true', 'RestrictSUIDSGID=true', 'ReadWritePaths=/srv/notes/.townhall']) {
+      expect(settings).toContain(setting);
+    }
+    expect((rendered({}, { user: 'ada' })['notes.service'] ?? '').split('\n')).toContain('User=ada');
+  });
+
+  test('the unit quotes a folder only where systemd reads quotes', () => {
+    const unit = rendered({}, { directory: '/srv/100% notes' })['notes.service'] ?? '';
+    expect(unit).toContain('\nWorkingDirectory=/srv/100%% notes\n');
+    expect(unit).toContain('\nReadWritePaths="/srv/100%% notes/.townhall"\n');
   });
 
   test.skipIf(!hasSystemd)('the unit passes the checks of systemd', async () => {
