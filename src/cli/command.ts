@@ -22,6 +22,15 @@ export interface CommandInput {
   isHeard(): boolean;
   /** Writes one line to standard error. */
   complain(line: string): void;
+  /** Standard output for what is no text. */
+  output: BinaryOutput;
+}
+
+export interface BinaryOutput {
+  /** Bytes of an image or of sound do not belong on a screen. */
+  isTerminal: boolean;
+  /** Resolves once the bytes were taken, or their reader has left. */
+  write(piece: Uint8Array): Promise<void>;
 }
 
 /** Flags by name, and the words that are not flags. */

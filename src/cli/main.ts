@@ -19,6 +19,11 @@ process.stdout.on('error', (error) => {
 });
 process.stderr.on('error', () => {});
 
+const output = {
+  isTerminal: process.stdout.isTTY === true,
+  write: (piece: Uint8Array) => new Promise<void>((resolve) => (isHeard() ? process.stdout.write(piece, () => resolve()) : resolve())),
+};
+
 /** A result that could not be written is none, unless its reader had seen enough. */
 function codeOf(code: number): number {
   if (lost === undefined || lost.code === 'EPIPE') return code;
@@ -79,7 +84,7 @@ async function main(given: readonly string[]): Promise<number> {
     return 0;
   }
   try {
-    return await command.run({ arguments: rest, env: process.env, print, complain, isHeard });
+    return await command.run({ arguments: rest, env: process.env, print, complain, isHeard, output });
   } catch (error) {
     complain(`townhall ${name}: ${messageOf(error)}`);
     if (!(error instanceof SettingError)) return 1;

@@ -6,6 +6,7 @@ const words: Readonly<Record<string, string>> = {
   EROFS: 'it lies where nothing can be written; name another place.',
   ENOENT: 'it is not there.',
   ENOTDIR: 'a part of this path is no folder.',
+  EEXIST: 'it is there already; name a new file.',
   EISDIR: 'it is a folder.',
   ENOSPC: 'the disk is full.',
 };

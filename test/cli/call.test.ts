@@ -1,6 +1,8 @@
 // `townhall call` as an operator uses it: another process, beside a running gateway and a running agent.
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -9,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { readOperations } from '../../src/cli/call/operations.ts';
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
-import { townhall } from './townhall.ts';
+import { entry, townhall } from './townhall.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 let folder: string;
@@ -31,6 +33,18 @@ async function call(given: string[], { token, input }: { token?: string; input?:
   const command = townhall(['call', ...given], { cwd: folder, env: token === undefined ? {} : { TOWNHALL_TOKEN: token }, ...(input !== undefined && { input }) });
   const code = await command.ended;
   return { code, screen: command.screen() };
+}
+const hasScript = spawnSync('script', ['--version']).status === 0;
+
+/** A server that would be paid for every request. */
+async function countingServer(): Promise<{ url: string; requests(): number; close(): void }> {
+  let requests = 0;
+  const server = createServer((_request, response) => {
+    requests += 1;
+    response.writeHead(200, { 'content-type': 'audio/wav' }).end('RIFF');
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests: () => requests, close: () => void server.close() };
 }
 const gateway = (given: string[], from?: Parameters<typeof call>[1]) => call(['gateway', ...given, '--url', world.url], from);
 
@@ -60,14 +74,49 @@ describe('townhall call', () => {
     expect(JSON.parse((await gateway(['ai.getModel', 'model_id=local/echo', '--json'], { token })).screen)).toMatchObject({ id: 'local/echo' });
   });
 
-  test('writes sound into a new file that is its owner\'s alone, and says so where none is named', async () => {
+  const speech = ['ai.synthesizeSpeech', '--body', JSON.stringify({ model: 'local/flite', text: 'A town hall.', format: 'wav' })];
+
+  test('writes sound into a new file for its owner alone', async () => {
     const token = world.userToken;
-    const speech = ['ai.synthesizeSpeech', '--body', JSON.stringify({ model: 'local/flite', text: 'A town hall.', format: 'wav' })];
     const file = join(folder, 'speech.wav');
     expect(await gateway([...speech, '--output', file], { token })).toMatchObject({ code: 0, screen: '' });
     expect((await readFile(file)).subarray(0, 4).toString()).toBe('RIFF');
-    expect(await gateway([...speech, '--output', file], { token })).toMatchObject({ code: 1, screen: expect.stringContaining('speech.wav') });
-    expect(await gateway(speech, { token })).toMatchObject({ code: 2, screen: expect.stringContaining('--output') });
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+  });
+
+  test('writes sound into a pipe', async () => {
+    const { code, screen } = await gateway(speech, { token: world.userToken });
+    expect(code).toBe(0);
+    expect(screen.slice(0, 4)).toBe('RIFF');
+  });
+
+  test('removes the file of a call that the server refuses', async () => {
+    const file = join(folder, 'refused.wav');
+    expect(await gateway([...speech, '--output', file])).toMatchObject({ code: 1, screen: expect.stringContaining('401') });
+    expect(existsSync(file)).toBe(false);
+  });
+
+  test('makes no call for an output file that is there', async () => {
+    const paid = await countingServer();
+    const file = join(folder, 'there.wav');
+    await writeFile(file, 'kept');
+    expect(await call(['gateway', ...speech, '--url', paid.url, '--output', file])).toMatchObject({ code: 1, screen: expect.stringContaining('there.wav: it is there already') });
+    expect(paid.requests()).toBe(0);
+    expect(await readFile(file, 'utf8')).toBe('kept');
+    paid.close();
+  });
+
+  test.skipIf(!hasScript)('makes no call for sound on a terminal', async () => {
+    const paid = await countingServer();
+    const words = [process.execPath, entry, 'call', 'gateway', 'ai.synthesizeSpeech', 'text=hello', '--url', paid.url];
+    const child = spawn('script', ['--quiet', '--return', '--echo', 'never', '--command', words.map((word) => `'${word}'`).join(' '), '/dev/null'], { cwd: folder });
+    let screen = '';
+    child.stdout.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
+    const [code] = (await once(child, 'close')) as [number];
+    expect(screen).toMatch(/audio\/wav.*--output FILE/s);
+    expect(code).toBe(2);
+    expect(paid.requests()).toBe(0);
+    paid.close();
   });
 
   test('calls an agent with the members of its paths and its queries', async () => {

@@ -1,13 +1,12 @@
 // `townhall call`: any operation of the contract from the command line, for whoever operates a server without a program of
 // their own. It hides where a member goes and how an answer is printed; what is allowed is the server's to say.
-import { createWriteStream } from 'node:fs';
-import { readFile, rm } from 'node:fs/promises';
+import { open, readFile, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput, ParsedArguments } from '../command.ts';
 import { suggestion } from '../nearest.ts';
-import { type CallableOperation, type Member, readOperations, type Surface, surfaces } from './operations.ts';
+import { type CallableOperation, isText, type Member, readOperations, type Surface, surfaces } from './operations.ts';
 
 const local: Record<Surface, { url: string; tokenFile: string }> = {
   gateway: { url: 'http://127.0.0.1:43127', tokenFile: 'data/local.token' },
@@ -28,7 +27,7 @@ export const callCommand: Command = {
       '  --url URL              the server (http://127.0.0.1:43127 for the gateway, http://127.0.0.1:5314 for the agent)',
       '  --token-file FILE      the credential; else TOWNHALL_TOKEN in the environment, else that of a local edition',
       '                         that was started in this folder, which is sent to this machine alone',
-      '  --output FILE          write the answer into a file, which images and sound need',
+      '  --output FILE          write the answer into a new file; images and sound need it, or a pipe, before they are called for',
       '  --json                 print the answer, or the error, as JSON in one line',
       '',
       'A secret does not belong on a command line, where others can read it: give it in --body @FILE or --body -.',
@@ -55,6 +54,11 @@ export const callCommand: Command = {
       return 0;
     }
     const request = await requestOf(operation, given, { flags, surface, env: input.env });
+    // What follows may cost credits: an answer with no place to go is refused before it is asked for.
+    if (flags['output'] !== undefined) return callIntoFile(request, flags['output'], { flags, input });
+    if (operation.binaryTypes.length > 0 && input.output.isTerminal) {
+      throw new SettingError(`${operationId} answers with ${operation.binaryTypes.join(', ')}, which is not for a terminal; say --output FILE, or send standard output into a file or a pipe.`);
+    }
     return print(await send(request), flags, input);
   },
 };
@@ -168,7 +172,7 @@ async function send(request: Request): Promise<Response> {
   }
 }
 
-async function print(response: Response, flags: Flags, { print: say, complain, isHeard }: CommandInput): Promise<number> {
+async function print(response: Response, flags: Flags, { print: say, complain, isHeard, output }: CommandInput): Promise<number> {
   const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim() ?? '';
   const asJson = flags['json'] === 'true';
   if (!response.ok) {
@@ -177,21 +181,25 @@ async function print(response: Response, flags: Flags, { print: say, complain, i
     else complain(`townhall call: ${response.status} ${faultOf(text)}`);
     return 1;
   }
-  if (flags['output'] !== undefined && response.body !== null) {
-    await keep(response.body, flags['output']);
+  if (!isText(type)) {
+    for await (const piece of response.body ?? []) {
+      if (!isHeard()) break;
+      // Only a server that answers otherwise than the contract says gets here with a terminal.
+      if (output.isTerminal) throw new Error(`the answer is ${type || 'of no known type'}, which is not for a terminal; say --output FILE.`);
+      await output.write(piece);
+    }
     return 0;
   }
-  if (type === 'text/event-stream' || type === 'application/x-ndjson' || type.startsWith('text/')) {
+  if (!/[/+]json$/.test(type)) {
     for await (const line of linesOf(response)) {
       if (!isHeard()) break;
       say(line);
     }
     return 0;
   }
-  const bytes = await response.text();
-  if (bytes === '') return 0;
-  if (!/[/+]json$/.test(type)) throw new SettingError(`the answer is ${type || 'of no known type'}; say where it goes: --output FILE.`);
-  say(asJson ? bytes : JSON.stringify(JSON.parse(bytes), null, 2));
+  const text = await response.text();
+  if (text === '') return 0;
+  say(asJson ? text : JSON.stringify(JSON.parse(text), null, 2));
   return 0;
 }
 
@@ -204,14 +212,19 @@ function faultOf(text: string): string {
   }
 }
 
-// A new file, whole or not at all, that nobody else on the machine reads.
-async function keep(body: AsyncIterable<Uint8Array>, file: string): Promise<void> {
-  const sink = createWriteStream(file, { flags: 'wx', mode: 0o600 });
+/** Makes the file, for its owner alone, and only then calls. The file holds the whole answer, or is removed. */
+async function callIntoFile(request: Request, path: string, { flags, input }: { flags: Flags; input: CommandInput }): Promise<number> {
+  const file = await open(path, 'wx', 0o600);
+  let isWhole = false;
   try {
-    await pipeline(body, sink);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') await rm(file, { force: true });
-    throw error;
+    const response = await send(request);
+    if (!response.ok) return await print(response, flags, input);
+    if (response.body !== null) await pipeline(response.body, file.createWriteStream({ autoClose: false }));
+    isWhole = true;
+    return 0;
+  } finally {
+    await file.close();
+    if (!isWhole) await rm(path, { force: true });
   }
 }
 

@@ -15,6 +15,8 @@ export interface CallableOperation {
   /** Who may call it: `userToken`, `adminSession`, `agentToken`; none for whoever likes. */
   credentials: readonly string[];
   members: readonly Member[];
+  /** The media types of its answers that are no text, such as `audio/wav`. */
+  binaryTypes: readonly string[];
   /** The media type of its body, undefined without one. */
   bodyType: string | undefined;
   /** Its body is whatever a project's own service takes, so the contract names no member. */
@@ -60,6 +62,7 @@ interface Operation {
   security?: Record<string, unknown>[];
   parameters?: Parameter[];
   requestBody?: { $ref?: string; content?: Record<string, { schema?: Schema }> };
+  responses?: Record<string, { $ref?: string; content?: Record<string, unknown> }>;
 }
 
 type Document = { paths: Record<string, Record<string, Operation> & { parameters?: Parameter[] }> };
@@ -89,11 +92,23 @@ export async function readOperations(surface: Surface): Promise<CallableOperatio
           ...parameters.map(({ name, in: place, required, description, schema }) => ({ name, place, isRequired: required === true, types: typesOf(schema ?? {}, follow), description: description ?? '' })),
           ...said,
         ],
+        binaryTypes: answerTypes(operation, follow).filter((type) => !isText(type)),
         bodyType,
         isBodyOpen: bodyType !== undefined && said.length === 0,
       }];
     }),
   );
+}
+
+/** Whether an answer of the media type can be printed as text. */
+export function isText(type: string): boolean {
+  return type.startsWith('text/') || type === 'application/x-ndjson' || /[/+]json$/.test(type);
+}
+
+/** The media types of the answers of a call that succeeds. */
+function answerTypes({ responses = {} }: Operation, follow: <T extends { $ref?: string }>(value: T) => T): string[] {
+  const answers = Object.entries(responses).filter(([status]) => status.startsWith('2'));
+  return [...new Set(answers.flatMap(([, response]) => Object.keys(follow(response).content ?? {})))];
 }
 
 function targetOf(document: object, reference: string): unknown {

@@ -13,7 +13,7 @@ import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-ga
 async function run(...given: string[]): Promise<{ out: string[]; err: string[] }> {
   const out: string[] = [];
   const err: string[] = [];
-  expect(await agentCommand.run({ arguments: given, env: {}, print: (line) => void out.push(line), isHeard: () => true, complain: (line) => void err.push(line) })).toBe(0);
+  expect(await agentCommand.run({ arguments: given, env: {}, print: (line) => void out.push(line), isHeard: () => true, output: { isTerminal: false, write: async () => {} }, complain: (line) => void err.push(line) })).toBe(0);
   return { out, err };
 }
 
