@@ -20,7 +20,7 @@ import { leftOut } from './wires/chat-unsaid.ts';
 import { createForeignCalls, creditsHeader, type ForeignCall, type ForeignReply, requireFormat } from './wires/foreign-calls.ts';
 import { curatedModels } from './catalog/curated.ts';
 import * as format from './wires/foreign-format.ts';
-import { checkChatInputs, checkLocalInput, checkPromptInputs } from './wires/inputs.ts';
+import { checkAnswerFormat, checkChatInputs, checkLocalInput, checkPromptInputs } from './wires/inputs.ts';
 import { type Demand, requirePrice } from './metering/bound.ts';
 import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { createMetering, type Meter } from './metering/meter.ts';
@@ -149,6 +149,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           requirePrice(model, ['input', 'output']);
           checkPromptInputs(model, hub.prompt);
           checkLocalInput(model, body);
+          checkAnswerFormat(model, hub.responseFormat, 'responseFormat');
           checkProviderTools(model, body.tools);
         },
         effort: (model: CatalogModel) => effortOrDefault(model, effortAsked),
@@ -299,6 +300,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
             requirePrice(model, ['input', 'output']);
             checkPromptInputs(model, hub.prompt, 'messages');
             checkLocalInput(model, body);
+            checkAnswerFormat(model, hub.responseFormat, 'response_format');
           },
           effort: (model) => effortOrDefault(model, body.reasoning_effort),
           prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }),
@@ -324,6 +326,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
             requirePrice(model, ['input', 'output']);
             checkChatInputs(model, body.messages);
             checkLocalInput(model, body);
+            if (!model.by.formats.includes('chat')) checkAnswerFormat(model, chatFormat.answerFormat(body), 'response_format');
           },
           effort: (model) => checkEffort(model, body.reasoning_effort),
           prepare: (model, effort): ((firstMs: number) => Promise<ChatReply>) => {

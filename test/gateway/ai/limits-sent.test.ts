@@ -18,11 +18,18 @@ beforeAll(async () => {
       model: { rates },
       providers: [
         { id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' },
+        { id: 'plain', kind: 'anthropic', base_url: provider.url },
+        { id: 'plain-gpt', kind: 'openai', base_url: provider.url },
+        { id: 'plain-gemini', kind: 'google', base_url: provider.url },
         { id: 'gemini', kind: 'google', base_url: provider.url },
         { id: 'gpt', kind: 'openai', base_url: provider.url },
       ],
       models: [
         older('claude/older'),
+        older('plain/older', { provider: 'plain', max_output_tokens: 1_000 }),
+        { id: 'plain-gpt/ok', provider: 'plain-gpt', upstream_model: 'ok', rates, max_output_tokens: 1_000 },
+        { id: 'plain-gemini/ok', provider: 'plain-gemini', upstream_model: 'ok', rates, max_output_tokens: 1_000 },
+        { id: 'claude/to-acme', provider: 'claude', upstream_model: 'ok', rates, fallbacks: ['acme/ok'] },
         { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates },
         { id: 'claude/free', provider: 'claude', upstream_model: 'ok', rates: null },
         { id: 'gemini/ok', provider: 'gemini', upstream_model: 'gemini-2.5-flash', rates: null },
@@ -59,6 +66,10 @@ describe('an effort that raises the limit', () => {
     world.ledger.reset(1_000n);
     const response = await text({ reasoning_effort: 'high', max_output_tokens: 100 });
     expect(response.status).toBe(402);
+    // The whole balance, with what the call itself had held already.
+    const error = await errorOf(response);
+    expect(error['message']).toContain('and 1000 are available');
+    expect(error['details']).toContainEqual({ path: 'affordable_credits', message: '1000' });
     expect(provider.calls).toEqual([]);
     expect([world.ledger.balance, world.ledger.held()]).toEqual([1_000n, 0n]);
   });
@@ -69,6 +80,40 @@ describe('an effort that raises the limit', () => {
     const { max_tokens: limit = 0, thinking } = sent();
     expect(limit).toBeLessThanOrEqual(50_000);
     expect(limit).toBeGreaterThan(thinking?.budget_tokens ?? 0);
+  });
+});
+
+describe('the longest answer that a models file declares', () => {
+  test.each(['plain/older', 'plain-gpt/ok', 'plain-gemini/ok'])('limits a model whose provider names no member for it: %s', async (model) => {
+    await (await text({ model })).text();
+    expect(provider.lastCall().body.toString()).toMatch(/"(?:max_tokens|max_completion_tokens|maxOutputTokens)":1000\b/);
+    const { held } = await world.ledger.until(1);
+    expect(held).toBeGreaterThanOrEqual(1_000n);
+    expect(held).toBeLessThan(1_100n);
+  });
+
+  test('limits messages without a limit', async () => {
+    await (await world.post('/v1/ai/messages', { model: 'plain/older', messages: [{ role: 'user', content: 'hi' }] })).text();
+    expect(sent().max_tokens).toBe(1_000);
+  });
+});
+
+describe('a JSON answer without a schema', () => {
+  const format = { type: 'json' };
+  test.each<[string, string, object]>([
+    ['response_format', 'chat/completions', { messages: [{ role: 'user', content: 'hi' }], response_format: { type: 'json_object' } }],
+    ['response_format', 'chat/completions', { messages: [{ role: 'user', content: 'hi' }], response_format: { type: 'json_object' }, stream: true }],
+    ['response_format', 'text', { prompt: 'hi', response_format: format }],
+    ['responseFormat', 'stream', { prompt, responseFormat: format }],
+  ])("is 422 by its name for Anthropic's models: %s of %s", async (param, path, body) => {
+    const response = await world.post(`/v1/ai/${path}`, { model: 'claude/ok', ...body });
+    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unsupported_by_model', param }]);
+    expect(provider.calls).toEqual([]);
+    const passed = await world.post(`/v1/ai/${path}`, { model: 'claude/to-acme', ...body });
+    expect(passed.headers.get('x-townhall-model') ?? 'acme/ok').toBe('acme/ok');
+    expect(passed.status).toBe(200);
+    await passed.text();
+    expect(provider.lastCall().body.toString()).toContain('json_object');
   });
 });
 

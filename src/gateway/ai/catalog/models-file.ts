@@ -30,13 +30,13 @@ export type VideoFormat = 'openai' | 'google' | 'xai';
 export type ProviderKind = 'openai-compatible' | 'openai' | 'anthropic' | 'google' | 'local';
 export type ForeignFormat = 'chat' | 'embeddings' | 'responses' | 'messages' | 'rerank';
 
-// What each kind is known for where the file does not say: its address, the formats that it speaks, and what it bills
-// otherwise than by the tokens of a request.
-const kindDefaults: Record<ProviderKind, Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format' | 'unpriced_members'>> = {
+// What each kind is known for where the file does not say: its address, the formats that it speaks, what it bills
+// otherwise than by the tokens of a request, and the member that limits its output.
+const kindDefaults: Record<ProviderKind, Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format' | 'unpriced_members' | 'output_limit_member'>> = {
   'openai-compatible': { formats: ['chat', 'embeddings'], video_format: 'openai', unpriced_members: [] },
-  openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'], video_format: 'openai', unpriced_members: ['service_tier', 'web_search_options'] },
-  anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'], unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers', 'fallbacks'] },
-  google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [], video_format: 'google', unpriced_members: ['serviceTier', 'cachedContent'] },
+  openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'], video_format: 'openai', unpriced_members: ['service_tier', 'web_search_options'], output_limit_member: 'max_completion_tokens' },
+  anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'], unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers', 'fallbacks'], output_limit_member: 'max_tokens' },
+  google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [], video_format: 'google', unpriced_members: ['serviceTier', 'cachedContent'], output_limit_member: 'maxOutputTokens' },
   local: { formats: [], unpriced_members: [] },
 };
 

@@ -49,6 +49,11 @@ export function callOf(body: ChatCompletionRequest, { provider, effort, signal }
   };
 }
 
+/** The format of the answer that the request asks for. Throws a 400 for a member of the wrong shape. */
+export function answerFormat(body: ChatCompletionRequest): ModelCall['responseFormat'] {
+  return responseFormat(reader(body)('response_format'))?.call;
+}
+
 // What a model behind the hub is told, here and at the other ends of this file.
 const told = new Set([
   'model', 'messages', 'stream', 'stream_options', 'n', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'top_k', 'presence_penalty', 'frequency_penalty',

@@ -3,7 +3,7 @@
 import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { Prompt } from '../model.ts';
+import type { ModelCall, Prompt } from '../model.ts';
 
 /** Throws a 422 when the prompt has a file of a kind that the model does not take. `name` is what the caller calls it. */
 export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
@@ -18,6 +18,13 @@ export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'p
       }
     }
   }
+}
+
+/** Throws a 422 for a JSON answer without a schema, where the model would answer in plain text. `param` names the member. */
+export function checkAnswerFormat({ id, by }: Pick<CatalogModel, 'id' | 'by'>, format: ModelCall['responseFormat'], param: string): void {
+  // Anthropic's format has JSON by a schema alone, and the package drops the member without one.
+  if (by.kind !== 'anthropic' || format?.type !== 'json' || format.schema !== undefined) return;
+  throw new Problem('impossible', 'unsupported_by_model', `The model ${id} answers in JSON by a schema only; send one in ${param}.`, { param });
 }
 
 const contentKinds: Record<string, string> = { image_url: 'image', input_audio: 'audio', video_url: 'video', file: 'file' };
