@@ -1,7 +1,7 @@
 // The audit log: written with the change it tells of, chained shortly after, and whatever is done to it is found.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { audit, auditStore, type Audit, type AuditEntry } from '../../../src/gateway/audit/index.ts';
-import { chainPending, dropOldDays } from '../../../src/gateway/audit/chain.ts';
+import { batchHash, chainPending, dropOldDays, entryDigest, noHash } from '../../../src/gateway/audit/chain.ts';
 import { ownDoing } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
@@ -110,6 +110,15 @@ describe('verify', () => {
     const [{ digest } = { digest: Buffer.alloc(32) }] = await sql()<{ digest: Buffer }[]>`select sha256('forged') as digest`;
     await force(`update gateway.audit_links set digest = '\\x${digest.toString('hex')}' where entry_id = (select entry_id from gateway.audit_entries where target_id = 'b5')`);
     expect(await faults()).toEqual(['entry_altered', 'batch_altered']);
+  });
+
+  test('finds a batch forged as a whole, by the hash of its successor', async () => {
+    await force(`update gateway.audit_entries set outcome = 'failed' where target_id = 'b1'`);
+    const digests = (await store().linked(1n)).map(({ entry: text }) => entryDigest(text ?? []));
+    const hash = batchHash(noHash, digests).toString('hex');
+    await force(`update gateway.audit_links set digest = '\\x${digests[0]?.toString('hex')}' where batch = 1 and position = 1`);
+    await force(`update gateway.audit_batches set hash = '\\x${hash}' where batch = 1; update gateway.audit_batches set previous = '\\x${hash}' where batch = 2`);
+    expect((await log.verify()).faults).toEqual([{ fault: 'batch_altered', batch: '2', entryId: null }]);
   });
 
   test('finds a cut end by a head that was kept elsewhere', async () => {

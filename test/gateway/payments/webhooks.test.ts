@@ -183,7 +183,7 @@ describe('an event', () => {
     const event =
       method === 'stripe'
         ? { ...other, data: { object: { ...(other.data.object as object), payment_intent: (paid.data.object as { payment_intent: string }).payment_intent } } }
-        : { ...other, object: { ...other.object, order: { ...(other.object['order'] as object), id: (paid.object['order'] as { id: string }).id } } };
+        : { ...other, ...withObject(other, { order: { ...(other.object['order'] as object), id: (paid.object['order'] as { id: string }).id } }) };
     expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason: 'reference' }]);
     expect([await world.balance(first.userId), await world.balance(second.userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, { posted: 0n, owed: 0n }]);
