@@ -4,7 +4,9 @@
 import { randomUUID } from 'node:crypto';
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { KeyedAnswer } from '../../kernel/data/idempotency.ts';
 import { makeSettingFolder } from '../../kernel/folder.ts';
+import type { UsageFacts } from '../usage/index.ts';
 import type { Operation } from './store.ts';
 
 export type Settlement = Extract<Operation, { kind: 'settle' }>;
@@ -14,17 +16,28 @@ export interface Journal {
   prepare(): Promise<void>;
   /** Resolves once it is on the disk. */
   write(settlement: Settlement): Promise<void>;
-  list(): Promise<Settlement[]>;
+  /**
+   * Settlements to replay. A file that cannot be read stops no other: `report` hears of it, and one that holds no
+   * settlement is renamed to `*.unreadable` first.
+   */
+  list(report: (name: string, error: unknown) => void): Promise<Settlement[]>;
   remove(holdId: string): Promise<void>;
 }
 
 const suffix = '.settlement.json';
 
-export function directoryJournal(directory: string): Journal {
+const unreadableSuffix = '.unreadable';
+
+export interface JournalOptions {
+  /** For a test: opens files and folders. */
+  openFile?: typeof open;
+}
+
+export function directoryJournal(directory: string, { openFile = open }: JournalOptions = {}): Journal {
   const pathOf = (holdId: string): string => join(directory, holdId + suffix);
 
   async function writeSynced(path: string, text: string): Promise<void> {
-    const file = await open(`${path}.partial`, 'w', 0o600);
+    const file = await openFile(`${path}.partial`, 'w', 0o600);
     try {
       await file.writeFile(text);
       await file.sync();
@@ -33,11 +46,36 @@ export function directoryJournal(directory: string): Journal {
     }
     await rename(`${path}.partial`, path);
     // The name of a file is part of its folder, which is synced on its own.
-    const folder = await open(directory, 'r');
+    const folder = await openFile(directory, 'r');
     try {
       await folder.sync();
     } finally {
       await folder.close();
+    }
+  }
+
+  /** Null when the file is put aside, or when another process has settled it a moment ago. */
+  async function readOne(name: string, report: (name: string, error: unknown) => void): Promise<Settlement | null> {
+    const path = join(directory, name);
+    let text: string;
+    try {
+      text = await readFile(path, 'utf8');
+    } catch (error) {
+      if (isCode(error, 'ENOENT')) return null;
+      // Such as a disk that fails: it is read again the next time.
+      report(name, error);
+      return null;
+    }
+    try {
+      const settlement = parse(text);
+      if (settlement.holdId + suffix === name) return settlement;
+      throw new Error('The file is named after another hold.');
+    } catch (error) {
+      await rename(path, path + unreadableSuffix).catch((failure: unknown) => {
+        if (!isCode(failure, 'ENOENT')) throw failure;
+      });
+      report(name + unreadableSuffix, error);
+      return null;
     }
   }
 
@@ -49,14 +87,13 @@ export function directoryJournal(directory: string): Journal {
       await rm(probe);
     },
     write: (settlement) => writeSynced(pathOf(settlement.holdId), JSON.stringify({ ...settlement, credits: String(settlement.credits) })),
-    async list() {
-      const found: Settlement[] = [];
+    async list(report) {
+      const settlements: Settlement[] = [];
       for (const name of (await readdir(directory)).filter((one) => one.endsWith(suffix)).sort()) {
-        const text = await readFile(join(directory, name), 'utf8').catch(() => null);
-        // Another process has settled it a moment ago.
-        if (text !== null) found.push(parse(text));
+        const settlement = await readOne(name, report);
+        if (settlement !== null) settlements.push(settlement);
       }
-      return found;
+      return settlements;
     },
     async remove(holdId) {
       // Without an error when another process was first.
@@ -65,8 +102,22 @@ export function directoryJournal(directory: string): Journal {
   };
 }
 
+/** Throws for what is no settlement: half a file of a disk that lost power, or one that was edited. */
 function parse(text: string): Settlement {
-  // Files of older releases have neither an answer nor the mark.
-  const { holdId, accountId, credits, facts, answer = null, isHeldOnly = true } = JSON.parse(text) as Pick<Settlement, 'holdId' | 'accountId' | 'facts'> & { credits: string } & Partial<Pick<Settlement, 'answer' | 'isHeldOnly'>>;
-  return { kind: 'settle', holdId, accountId, credits: BigInt(credits), facts, answer, isHeldOnly };
+  const value = JSON.parse(text) as Partial<Record<keyof Settlement, unknown>> | null;
+  const { holdId, accountId, credits, facts } = value ?? {};
+  if (typeof holdId !== 'string' || typeof accountId !== 'string' || typeof credits !== 'string' || !/^\d{1,16}$/.test(credits) || !isRecord(facts)) {
+    throw new Error('The file holds no settlement.');
+  }
+  const answer = isRecord(value?.answer) ? (value.answer as unknown as KeyedAnswer) : null;
+  // Files of older releases have no mark. They may be of a job, which another process does again.
+  return { kind: 'settle', holdId, accountId, credits: BigInt(credits), facts: facts as unknown as UsageFacts, answer, isHeldOnly: value?.isHeldOnly !== false };
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return (error as NodeJS.ErrnoException).code === code;
 }

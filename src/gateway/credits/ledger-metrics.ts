@@ -9,12 +9,13 @@ export function showLedger(metrics: Metrics, { openHolds, counters }: { openHold
     'townhall_ledger_incidents',
     'What went wrong with money since the start, by what it was.',
     () => {
-      const { overruns, lateSettlements, recovered, journaled, faults } = counters();
+      const { overruns, lateSettlements, recovered, journaled, unreadable, faults } = counters();
       return [
         { labels: ['overrun'], value: overruns },
         { labels: ['late_settlement'], value: lateSettlements },
         { labels: ['recovered_hold'], value: recovered },
         { labels: ['journaled_settlement'], value: journaled },
+        { labels: ['unreadable_journal'], value: unreadable },
         { labels: ['verify_fault'], value: faults },
       ];
     },

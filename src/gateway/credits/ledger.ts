@@ -35,6 +35,8 @@ export interface LedgerCounters {
   recovered: number;
   /** Settlements that were written to the journal, as the database was away. */
   journaled: number;
+  /** Files of the journal that could not be read. */
+  unreadable: number;
   /** Rows that did not fit when the ledger was verified last. */
   faults: number;
 }
@@ -71,7 +73,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
   // Settlements that are neither in the database nor on the disk; only a full disk makes one wait here.
   const unwritten = new Map<string, Settlement>();
   let mayHaveJournaled = false;
-  const counters: LedgerCounters = { overruns: 0, overrunCredits: 0n, lateSettlements: 0, recovered: 0, journaled: 0, faults: 0 };
+  const counters: LedgerCounters = { overruns: 0, overrunCredits: 0n, lateSettlements: 0, recovered: 0, journaled: 0, unreadable: 0, faults: 0 };
 
   function noteSettled(holdId: string, credits: bigint, { verdict, amount, overrun }: Verdict): void {
     if (overrun > 0n) {
@@ -84,6 +86,11 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       log.warn({ hold_id: holdId, credits: String(credits), charged: String(amount) }, 'a settlement came after its hold was resolved; it is charged as far as credits are available');
     }
     if (verdict === 'unknown') log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
+  }
+
+  function noteUnreadable(file: string, error: unknown): void {
+    counters.unreadable += 1;
+    log.error({ alarm: 'unreadable_journal', err: error, file }, 'a file of the journal could not be read; its call is not charged');
   }
 
   async function writeDown(settlement: Settlement): Promise<void> {
@@ -222,7 +229,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
     async replay() {
       mayHaveJournaled = false;
       try {
-        await Promise.all([...unwritten.values(), ...(await journal.list())].map(replayOne));
+        await Promise.all([...unwritten.values(), ...(await journal.list(noteUnreadable))].map(replayOne));
       } catch (error) {
         mayHaveJournaled = true;
         throw error;

@@ -1,6 +1,7 @@
 // What becomes of holds and settlements when a process or the database is gone: nothing stays held, nothing that was
 // acknowledged is lost, and nothing is charged twice.
-import { readdir, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { creditsStore, directoryJournal, type Credits, type CreditsStore, type Hold } from '../../../src/gateway/credits/index.ts';
@@ -288,6 +289,42 @@ describe('a settlement while the database is away', () => {
     await world.replica({ times: quick }).start();
     expect(await readdir(world.journalPath)).toEqual(['hld_of_another.settlement.json']);
     expect(await world.sql`select state from gateway.credits_holds where hold_id = ${holdId}`).toEqual([{ state: 'held' }]);
+  });
+
+  test.each(['', '{"holdId":"hld_', 'null', '{"holdId":"hld_bad","accountId":"usr_x","credits":"x","facts":{}}', '{"holdId":"hld_other","accountId":"usr_x","credits":"1","facts":{}}'])('stops no other when its file is unreadable: %s', async (text) => {
+    const userId = await world.user(1_000n);
+    const { credits, away } = fragile();
+    const one = await credits.ledger.hold(callOf(userId), 100n);
+    away.is = 'before';
+    await one.settle(42n, facts());
+    await writeFile(join(world.journalPath, 'hld_bad.settlement.json'), text);
+    const next = world.replica();
+    await next.start();
+    expect(await world.account(userId)).toEqual({ posted: 958n, held: 0n, owed: 0n });
+    expect(await readdir(world.journalPath)).toEqual(['hld_bad.settlement.json.unreadable']);
+    expect(next.counters()).toMatchObject({ unreadable: 1 });
+    expect(world.logLines.some((line) => line.includes('"alarm":"unreadable_journal"') && line.includes('"level":"error"'))).toBe(true);
+  });
+
+  test('is synced before it has its name, and its name before it resolves', async () => {
+    const target = join(world.journalPath, 'hld_1.settlement.json');
+    const synced: unknown[] = [];
+    const openFile: typeof open = async (path, ...rest) => {
+      const file = await open(path, ...rest);
+      const sync = file.sync.bind(file);
+      return Object.assign(file, {
+        async sync() {
+          synced.push([path, (await readFile(path, 'utf8').catch(() => 'folder')).slice(0, 17), existsSync(target)]);
+          await sync();
+        },
+      });
+    };
+    await directoryJournal(world.journalPath, { openFile }).write({ kind: 'settle', holdId: 'hld_1', accountId: 'usr_x', credits: 5n, facts: facts(), answer: null, isHeldOnly: false });
+    expect(synced).toEqual([
+      [`${target}.partial`, '{"kind":"settle",', false],
+      [world.journalPath, 'folder', true],
+    ]);
+    await rm(target);
   });
 
   test('needs a journal that can be written, or the start is refused', async () => {
