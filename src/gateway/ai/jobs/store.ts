@@ -107,20 +107,23 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
       const [row] = await sql<{ isWaiting: boolean }[]>`select exists (select 1 from gateway.ai_jobs where kind = ${kind} and status = 'queued') as "isWaiting"`;
       return row?.isWaiting === true;
     },
-    async take(kind, { leaseSeconds, mostRunning }) {
-      const [row] = await sql<(EndedRow & { request: JobRequest })[]>`
-        update gateway.ai_jobs set status = 'running', attempt = attempt + 1, lease_until = gateway.townhall_now() + ${seconds(leaseSeconds)}
-        where status = 'queued' and job_id = (
-          select job_id from gateway.ai_jobs waiting
-          left join (
-            select owner_kind, owner_id, count(*) as running from gateway.ai_jobs where kind = ${kind} and status = 'running' group by owner_kind, owner_id
-          ) busy using (owner_kind, owner_id)
-          where waiting.kind = ${kind} and waiting.status = 'queued' and coalesce(busy.running, 0) < ${mostRunning}
-          order by coalesce(busy.running, 0), waiting.created_at, waiting.job_id
-          limit 1 for update of waiting skip locked)
-        returning ${endedColumns(sql)}, request`;
-      return row ? { ...endedJob(row), request: row.request } : null;
-    },
+    take: (kind, { leaseSeconds, mostRunning }) =>
+      tx(async (own) => {
+        // One taker at a time: those that count the same running jobs would together exceed the limit.
+        await own`select pg_advisory_xact_lock(hashtextextended(${`townhall.ai_jobs.${kind}`}, 0))`;
+        const [row] = await own<(EndedRow & { request: JobRequest })[]>`
+          update gateway.ai_jobs set status = 'running', attempt = attempt + 1, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
+          where status = 'queued' and job_id = (
+            select job_id from gateway.ai_jobs waiting
+            left join (
+              select owner_kind, owner_id, count(*) as running from gateway.ai_jobs where kind = ${kind} and status = 'running' group by owner_kind, owner_id
+            ) busy using (owner_kind, owner_id)
+            where waiting.kind = ${kind} and waiting.status = 'queued' and coalesce(busy.running, 0) < ${mostRunning}
+            order by coalesce(busy.running, 0), waiting.created_at, waiting.job_id
+            limit 1 for update of waiting skip locked)
+          returning ${endedColumns(own)}, request`;
+        return row ? { ...endedJob(row), request: row.request } : null;
+      }),
     async noteHold({ jobId, attempt }, holdId) {
       await sql`update gateway.ai_jobs set hold_id = ${holdId} where job_id = ${jobId} and attempt = ${attempt} and status = 'running'`;
     },
