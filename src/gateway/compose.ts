@@ -206,7 +206,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   const changes = createChanges({ database, schema: 'gateway', clock, log });
   const auditLog = audit({ store: auditStore(database), log, clock });
   closers.defer(() => auditLog.close());
-  const idempotency = createIdempotency({ database, schema: 'gateway', clock, log });
+  const idempotency = createIdempotency({ database, schema: 'gateway', clock, log, mostBytes: config.answersQuotaMb * 1024 * 1024 });
   closers.defer(() => idempotency.close());
   const envService = deferred(await environment({
     store: envStore(database),
@@ -270,7 +270,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     isAlone: isLocalEdition,
     clock,
     log,
-    settings: { videoDeadlineMs: config.videoMs },
+    settings: { videoDeadlineMs: config.videoMs, mostMediaBytes: config.mediaQuotaMb * 1024 * 1024 },
   });
   const links = createLinks({
     keys: vault.derive('media links'),

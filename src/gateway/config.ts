@@ -50,6 +50,8 @@ export const gatewaySettings = {
   localModels: choice('LOCAL_MODELS', ['on', 'off'], 'on', 'off leaves the models that run in this process out of the catalog.'),
   storagePath: optionalText('STORAGE_PATH', 'Folder for images and videos; in the folder of the embedded database, or ./data/media.'),
   mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'How long a link to an image or a video is good.', { min: 1, max: 7 * 24 * 3600 }),
+  mediaQuotaMb: integer('MEDIA_QUOTA_MB', 4_096, 'Images and videos kept for one user, in MiB; beyond it the oldest are dropped.', { min: 1, max: 2 ** 30 }),
+  answersQuotaMb: integer('ANSWERS_QUOTA_MB', 16, 'Answers kept for the Idempotency-Keys of one user, in MiB; beyond it the oldest are dropped.', { min: 1, max: 2 ** 20 }),
   videoPollMs: integer('VIDEO_POLL_MS', 5_000, 'Time between two questions to a provider for a video that it makes.', { min: 10, max: 600_000 }),
   videoMaxBytes: integer('VIDEO_MAX_BYTES', 512 * 1024 * 1024, 'Videos of a provider that are larger are not kept.', { min: 1, max: 2 ** 40 }),
   startingCredits,

@@ -65,6 +65,8 @@ export interface IdempotencyOptions {
   /** How long a call that fell silent keeps its key. */
   leaseMs?: number;
   keepSeconds?: number;
+  /** Of one caller's kept answers. Beyond it the oldest are dropped: their keys answer 409 `result_not_replayable`. */
+  mostBytes?: number;
 }
 
 interface Row {
@@ -77,27 +79,31 @@ interface Row {
 
 const maximumBodyBytes = 64 * 1024;
 const forgetEveryMs = 60_000;
+const mostCallers = 10_000;
 /** For work without a key, whose answers are kept nowhere. */
 export const rememberNothing: Remember = Object.assign(async () => {}, { inSettlement: () => undefined });
 
 export function createIdempotency(options: IdempotencyOptions): Idempotency {
-  const { database, clock, log, leaseMs = 60_000, keepSeconds = 24 * 3600 } = options;
+  const { database, clock, log, leaseMs = 60_000, keepSeconds = 24 * 3600, mostBytes = 16 * 2 ** 20 } = options;
   const { sql } = database;
   const table = `${options.schema}.idempotency`;
   const now = () => sql.unsafe(`${options.schema}.townhall_now()`);
   const isPending = () => sql.unsafe(`${options.schema}.idempotency_is_pending`);
   const background = createBackground(log);
   let forgottenAtMs = Number.NEGATIVE_INFINITY;
+  // Bytes that this process has kept for a caller since it looked at all that are kept.
+  const added = new Map<string, number>();
 
   /** Null when the key is ours now, otherwise what is known of it. */
-  async function claim(scope: Buffer, request: Buffer, { run, requestId }: { run: string; requestId: string }): Promise<Row | null> {
+  async function claim(scope: Buffer, request: Buffer, owner: { run: string; requestId: string; caller: string }): Promise<Row | null> {
+    const { run, requestId, caller } = owner;
     // One statement decides among any number at once; a row that is over is taken over, unless its call is still to be
     // charged.
     const [ours] = await sql`
-      insert into ${sql(table)} as i (scope, request, run, request_id, state, lease_until, expires_at)
-      values (${scope}, ${request}, ${run}, ${requestId}, 'running', ${now()} + make_interval(secs => ${leaseMs / 1_000}),
+      insert into ${sql(table)} as i (scope, caller, request, run, request_id, state, lease_until, expires_at)
+      values (${scope}, ${digest(caller)}, ${request}, ${run}, ${requestId}, 'running', ${now()} + make_interval(secs => ${leaseMs / 1_000}),
         ${now()} + make_interval(secs => ${keepSeconds}))
-      on conflict (scope) do update set request = excluded.request, run = excluded.run, request_id = excluded.request_id,
+      on conflict (scope) do update set caller = excluded.caller, request = excluded.request, run = excluded.run, request_id = excluded.request_id,
         state = 'running', status = null, body = null, lease_until = excluded.lease_until, expires_at = excluded.expires_at
       where i.expires_at <= ${now()} or (i.state = 'running' and i.lease_until <= ${now()} and not ${isPending()}(i.request_id))
       returning 1`;
@@ -106,14 +112,34 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       select request, state, status, body, extract(epoch from lease_until - ${now()})::float8 as "leaseSeconds"
       from ${sql(table)} where scope = ${scope}`;
     // Freed between the two statements: whoever had it is done with it.
-    return row ?? claim(scope, request, { run, requestId });
+    return row ?? claim(scope, request, owner);
   }
 
-  async function keep(own: Tx | typeof sql, scope: Buffer, run: string, answer: { status: number; body?: unknown }, isSecret: boolean): Promise<void> {
+  async function keep(own: Tx | typeof sql, { scope, run, caller }: { scope: Buffer; run: string; caller: string }, answer: { status: number; body?: unknown }, isSecret: boolean): Promise<void> {
     const body = keptBody(answer.body, isSecret);
+    countKept(caller, body);
     await own`
       update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${answer.status}, body = ${body}
       where scope = ${scope} and run = ${run} and state = 'running'`;
+  }
+
+  /** Each process looks when it has added a sixteenth of the quota, so that a call does not pay for a sum of all rows. */
+  function countKept(caller: string, body: string | null): void {
+    const bytes = (added.get(caller) ?? 0) + (body === null ? 0 : Buffer.byteLength(body));
+    added.delete(caller);
+    if (bytes * 16 < mostBytes) added.set(caller, bytes);
+    else background.run('drop answers beyond a quota', () => dropBeyond(caller));
+    if (added.size > mostCallers) added.delete(added.keys().next().value as string);
+  }
+
+  async function dropBeyond(caller: string): Promise<void> {
+    await sql`
+      update ${sql(table)} set state = 'opaque', body = null
+      where state = 'done' and scope in (
+        select scope from (
+          select scope, sum(octet_length(body)) over (order by expires_at desc, scope) as total
+          from ${sql(table)} where caller = ${digest(caller)} and state = 'done') as kept
+        where total > ${mostBytes})`;
   }
 
   async function release(scope: Buffer, run: string): Promise<void> {
@@ -144,7 +170,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       const scope = digest(JSON.stringify([caller, call.operationId, key]));
       const request = await requestDigest(call.request);
       const run = randomUUID();
-      const known = await claim(scope, request, { run, requestId: call.requestId });
+      const known = await claim(scope, request, { run, requestId: call.requestId, caller });
       if (known !== null) return again(known, request);
       forgetOld();
       const renewal = setInterval(() => {
@@ -156,26 +182,28 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       let isInSettlement = false;
       const remember: Remember = Object.assign(
         async (tx: Tx, answer: { status: number; body?: unknown }) => {
-          await keep(tx, scope, run, answer, call.isSecret);
+          await keep(tx, { scope, run, caller }, answer, call.isSecret);
           isKept = true;
         },
         {
           inSettlement: (answer: { status: number; body?: unknown } | null) => () => {
             isInSettlement = true;
-            return { scope: scope.toString('hex'), run, status: answer?.status ?? null, body: keptBody(answer?.body, call.isSecret) };
+            const body = keptBody(answer?.body, call.isSecret);
+            countKept(caller, body);
+            return { scope: scope.toString('hex'), run, status: answer?.status ?? null, body };
           },
         },
       );
       try {
         const reply = await work(remember);
-        if (!isKept && !isInSettlement) await settle('an answer could not be kept', () => keep(sql, scope, run, reply, call.isSecret));
+        if (!isKept && !isInSettlement) await settle('an answer could not be kept', () => keep(sql, { scope, run, caller }, reply, call.isSecret));
         return reply;
       } catch (error) {
         const problem = asProblem(error);
         if (isRefusal(problem) || call.signal.aborted) {
           // What is charged, or is yet to be, must not be done again.
           if (!isInSettlement) await settle('a key could not be freed', () => release(scope, run));
-        } else await settle('a failure could not be kept', () => keep(sql, scope, run, { status: problem.status, body: renderProblem(problem, call.requestId) }, false));
+        } else await settle('a failure could not be kept', () => keep(sql, { scope, run, caller }, { status: problem.status, body: renderProblem(problem, call.requestId) }, false));
         throw error;
       } finally {
         clearInterval(renewal);

@@ -71,6 +71,22 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await rm(folder, { recursive: true, force: true });
   });
 
+  it('drop the oldest media of an owner beyond the quota', async () => {
+    const { jobs } = start(async () => [picture], { mostMediaBytes: picture.content.byteLength * 2 });
+    const other = { kind: 'user', id: 'usr_2' } as const;
+    const others = await jobs.create({ kind: 'image', owner: other, request: { model: 'acme/painter', prompt: 'x' } }, async () => {});
+    await expect.poll(async () => (await jobs.find({ jobId: others, kind: 'image', owner: other })).status, soon).toBe('succeeded');
+    const made: string[] = [];
+    for (let n = 0; n < 4; n += 1) {
+      const jobId = await create(jobs);
+      await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('succeeded');
+      made.push(jobId);
+    }
+    expect(await Promise.all(made.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([0, 0, 1, 1]);
+    expect((await jobs.find({ jobId: others, kind: 'image', owner: other })).media).toHaveLength(1);
+    await expect.poll(() => readdir(folder), soon).toHaveLength(3);
+  });
+
   it('come to their end once each, however many processes there are to take them', async () => {
     const made = new Map<string, number>();
     const maker: Maker = async ({ request }) => {
@@ -155,7 +171,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     const { jobs } = start(async () => [picture]);
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('succeeded');
     expect(await store.renew(dead, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
-    expect(await store.tx((tx) => store.succeed(tx, dead, { media: [{ mediaId: 'med_dead', mediaType: 'image/png', width: 1, height: 1, durationSeconds: null }], keepSeconds: 60, credits: 0n }))).toBe(false);
+    expect(await store.tx((tx) => store.succeed(tx, dead, { media: [{ mediaId: 'med_dead', mediaType: 'image/png', width: 1, height: 1, durationSeconds: null, bytes: 1 }], keepSeconds: 60, credits: 0n }))).toBe(false);
     expect(await store.fail(dead, { code: 'x', message: 'x' })).toBe(false);
     const { media } = await find(jobs, 'job_1');
     expect(media).toHaveLength(1);

@@ -124,6 +124,22 @@ describe('an answer that is not kept', () => {
   });
 });
 
+test('the oldest answers of a caller are dropped beyond the quota', async () => {
+  const mostBytes = 64 * 1024;
+  const bounded = createIdempotency({ database: place.database, schema: 'gateway', clock: systemClock, log: silentLog, mostBytes });
+  const other = call({ caller: 'user other' });
+  await bounded.around(other, created('theirs'));
+  const calls = Array.from({ length: 40 }, () => call({ caller: 'user full' }));
+  for (const one of calls) await bounded.around(one, created('x'.repeat(4_000)));
+  await bounded.close();
+  const [row] = await place.database.sql<{ bytes: number }[]>`select sum(octet_length(body))::integer as bytes from gateway.idempotency where body like '"xxx%'`;
+  expect(row?.bytes).toBeGreaterThan(mostBytes / 2);
+  expect(row?.bytes).toBeLessThanOrEqual((mostBytes * 17) / 16 + 4_002);
+  await expect(replicas[0].around(calls[0] as KeyedCall, never)).rejects.toThrow(code('result_not_replayable'));
+  expect(await replicas[0].around(calls.at(-1) as KeyedCall, never)).toMatchObject({ status: 201 });
+  expect(await replicas[0].around(other, never)).toMatchObject({ body: 'theirs' });
+});
+
 describe('a call that fails', () => {
   test.each(['bad_request', 'insufficient_credits', 'conflict', 'rate_limited', 'unavailable'] as const)('by a refusal (%s) frees its key', async (kind) => {
     const first = call();

@@ -13,7 +13,7 @@ import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Storage } from '../../../kernel/data/storage.ts';
 import { isTransient } from '../upstream/retry.ts';
 import type { Fetched, Made, Measured, Progress } from '../media/model.ts';
-import type { JobAddress, JobsStore } from './store.ts';
+import type { JobAddress, JobsStore, StoredMedia } from './store.ts';
 import { ownerName, type Job, type JobCall, type JobError, type JobKind, type JobRequest, type MediaRecord, type Order, type Owner, type Taken } from './job.ts';
 import { type Bill, type JobPayments, unpaidJobs } from './payment.ts';
 
@@ -74,6 +74,8 @@ export interface MediaJobsSettings {
   /** One film's. */
   videoDeadlineMs: number;
   keepMediaSeconds: number;
+  /** Media of one owner; beyond it the oldest are dropped. */
+  mostMediaBytes: number;
   keepJobsSeconds: number;
   /** Jobs of each kind at once in this process. */
   concurrency: number;
@@ -90,6 +92,7 @@ const defaultMediaJobsSettings: MediaJobsSettings = {
   deadlineMs: 14 * 60_000,
   videoDeadlineMs: 45 * 60_000,
   keepMediaSeconds: 7 * day,
+  mostMediaBytes: 4 * 2 ** 30,
   keepJobsSeconds: 30 * day,
   concurrency: 8,
 };
@@ -245,7 +248,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   async function finish(taken: Taken, made: readonly (Made | Fetched)[], { hold, billOf }: { hold: Hold | null; billOf: ((made: readonly Measured[]) => Bill) | undefined }): Promise<void> {
-    const media: MediaRecord[] = [];
+    const media: StoredMedia[] = [];
     const begun: string[] = [];
     let isOurs = false;
     try {
@@ -254,7 +257,8 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
         await store.insertMedia(taken, { mediaId, position, keepSeconds: unfinishedSeconds });
         begun.push(mediaId);
         const { mediaType, width, height, durationSeconds } = await keep(mediaId, one);
-        media.push({ mediaId, mediaType, width, height, durationSeconds });
+        const bytes = (await storage.open(mediaId))?.size ?? 0;
+        media.push({ mediaId, mediaType, width, height, durationSeconds, bytes });
       }
       isOurs = await succeed(taken, { media, hold, bill: billOf?.(media) });
     } finally {
@@ -282,10 +286,12 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   /** Ends the job and charges for it in one transaction; false when it is no longer ours to end. */
-  async function succeed(taken: Taken, { media, hold, bill }: { media: readonly MediaRecord[]; hold: Hold | null; bill: Bill | undefined }): Promise<boolean> {
+  async function succeed(taken: Taken, { media, hold, bill }: { media: readonly StoredMedia[]; hold: Hold | null; bill: Bill | undefined }): Promise<boolean> {
     const made = { media, keepSeconds: settings.keepMediaSeconds, credits: hold === null ? 0n : (bill?.credits ?? 0n) };
+    let expired = 0;
     const end = async (tx: Tx) => {
       if (!(await store.succeed(tx, taken, made))) throw notOurs;
+      expired = await store.expireBeyond(tx, taken, settings.mostMediaBytes);
     };
     try {
       const { isEnded } = bill === undefined ? { isEnded: false } : await payments.settle(taken, hold, { bill, end });
@@ -298,6 +304,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
           if (error === notOurs || tries >= mostEndTries) throw error;
           await clock.sleep(1_000);
         }
+      }
+      if (expired > 0) {
+        log.info({ jobId: taken.jobId, media: expired }, 'media beyond the quota of their owner were dropped');
+        background.run(`drop media ${taken.jobId}`, forgetOld);
       }
       return true;
     } catch (error) {
@@ -319,12 +329,16 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     await store.forgetMedia(mediaIds);
   }
 
-  async function tidy(): Promise<void> {
+  async function forgetOld(): Promise<void> {
     for (;;) {
       const old = await store.listOldMedia(tidyBatch);
       await forget(old);
       if (old.length < tidyBatch) break;
     }
+  }
+
+  async function tidy(): Promise<void> {
+    await forgetOld();
     await store.forgetOldJobs(settings.keepJobsSeconds);
   }
 

@@ -27,7 +27,9 @@ export interface JobsStore {
   /** Notes what is about to be stored. */
   insertMedia(taken: Taken, media: { mediaId: string; position: number; keepSeconds: number }): Promise<void>;
   /** False, and nothing is changed, when the job is no longer this taker's. */
-  succeed(own: Tx, taken: Taken, made: { media: readonly MediaRecord[]; keepSeconds: number; credits: bigint }): Promise<boolean>;
+  succeed(own: Tx, taken: Taken, made: { media: readonly StoredMedia[]; keepSeconds: number; credits: bigint }): Promise<boolean>;
+  /** Ends the keeping of the owner's oldest media beyond so many bytes, those of the job excepted; says of how many. */
+  expireBeyond(own: Tx, job: Pick<Taken, 'jobId' | 'owner'>, mostBytes: number): Promise<number>;
   fail(taken: Taken, error: JobError): Promise<boolean>;
   /** The job that this has ended; null, and without effect, for one that had come to an end. */
   cancel(job: JobAddress): Promise<EndedJob | null>;
@@ -42,6 +44,9 @@ export interface JobsStore {
   forgetMedia(mediaIds: readonly string[]): Promise<void>;
   forgetOldJobs(keepSeconds: number): Promise<void>;
 }
+
+/** Media whose bytes are in the storage. */
+export type StoredMedia = MediaRecord & { bytes: number };
 
 export interface JobAddress {
   jobId: string;
@@ -155,13 +160,24 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
         update gateway.ai_jobs set status = 'succeeded', progress = 1, request = null, hold_id = null, credits = ${credits}, finished_at = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       if (rows.length === 0) return false;
-      for (const { mediaId, mediaType, width, height, durationSeconds } of media) {
+      for (const { mediaId, mediaType, width, height, durationSeconds, bytes } of media) {
         await own`
-          update gateway.ai_media set is_ready = true, media_type = ${mediaType}, width = ${width}, height = ${height}, duration_seconds = ${durationSeconds},
+          update gateway.ai_media set is_ready = true, media_type = ${mediaType}, width = ${width}, height = ${height}, duration_seconds = ${durationSeconds}, bytes = ${bytes},
             keep_until = gateway.townhall_now() + make_interval(secs => ${keepSeconds})
           where job_id = ${jobId} and media_id = ${mediaId}`;
       }
       return true;
+    },
+    async expireBeyond(own, { jobId, owner }, mostBytes) {
+      // Ids are in the order of time.
+      const rows = await own`
+        with kept as (
+          select m.media_id, m.job_id, sum(m.bytes) over (order by m.job_id = ${jobId} desc, m.media_id desc) as total
+          from gateway.ai_media m join gateway.ai_jobs j using (job_id)
+          where j.owner_kind = ${owner.kind} and j.owner_id = ${owner.id} and m.is_ready and m.keep_until > gateway.townhall_now())
+        update gateway.ai_media m set keep_until = gateway.townhall_now()
+        from kept where m.media_id = kept.media_id and kept.total > ${mostBytes} and kept.job_id <> ${jobId} returning 1`;
+      return rows.length;
     },
     async fail({ jobId, attempt }, error) {
       const rows = await sql`
