@@ -2,17 +2,17 @@
 // input that is not begun in time is let go.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
-import { calls, says } from '../../support/scripted-gateway.ts';
+import { calls, says, type ScriptedAnswer } from '../../support/scripted-gateway.ts';
 import { collect, held, openWorld, type World } from '../../support/session-world.ts';
 
-describe('a turn', () => {
-  let world: World;
-  beforeAll(async () => {
-    world = await openWorld();
-  });
-  afterEach(() => world.reset());
-  afterAll(() => world.close());
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
 
+describe('a turn', () => {
   test('sums up what was said when the context is nearly full; the log shows it and keeps every message', async () => {
     world.gateway.catalog([{ id: 'local/echo', context_window: 2_000 }]);
     world.gateway.answer((request) => says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of fish.' : 'Noted.'));
@@ -94,5 +94,38 @@ describe('a turn', () => {
     expect(events.find((event) => event.type === 'queue.removed' && event.runId === late.runId)).toMatchObject({ reason: 'expired' });
     expect(await client.sessions.getRun({ sessionId: 's', runId: patient.runId })).toMatchObject({ status: 'completed' });
     expect(JSON.stringify(world.gateway.requests.map(({ prompt }) => prompt))).not.toContain('soon or never');
+  });
+});
+
+describe('a step that fails', () => {
+  // A limit passes, so it is what would be tried again.
+  const limited = { type: 'error', error: { type: 'rate_limit_error', code: 'rate_limited', message: 'Slowly.', param: null, request_id: 'req_0' } };
+  const failing = (before: object[]): ScriptedAnswer => ({ parts: [...before, limited] });
+  const text = [{ type: 'text-start', id: 't' }, { type: 'text-delta', id: 't', delta: 'A first word' }];
+  const tool = [{ type: 'tool-call', toolCallId: 'call_0', toolName: 'files_list', input: '{}' }];
+
+  test.each([['text', text], ['a tool call', tool]])('is not tried again once %s has come', async (_, before) => {
+    const { client } = await world.start({ settings: { modelRetries: 2 } });
+    world.gateway.answer((_request, index) => (index === 0 ? failing(before) : says('A second answer.')));
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, { headers: { prefer: 'wait=20' } });
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'failed' });
+    expect(world.gateway.requests).toHaveLength(1);
+  });
+
+  const cut: ScriptedAnswer = {
+    async respond(response) {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      await new Promise((resolve) => response.write(`data: ${JSON.stringify({ type: 'stream-start', warnings: [] })}\n\n`, resolve));
+      response.destroy();
+    },
+  };
+  const ways: [string, ScriptedAnswer][] = [['an error in the stream', failing([])], ['a cut connection', cut], ['a status', { status: 503, error: { type: 'server_error', code: 'not_ready' } }]];
+
+  test.each(ways)('is tried again after %s before the first of its answer', async (_, first) => {
+    const { client } = await world.start({ settings: { modelRetries: 2 } });
+    world.gateway.answer((_request, index) => (index === 0 ? first : says('A second answer.')));
+    expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({ text: 'A second answer.' });
+    expect(world.gateway.requests).toHaveLength(2);
   });
 });

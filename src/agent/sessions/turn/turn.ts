@@ -99,16 +99,20 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
   async function takeStep(step: number): Promise<{ wantsMore: boolean; hasBegun: boolean }> {
     const span = stepSpan(traces, { model: needs.model.modelId, step, sessionId: needs.sessionId });
     let end: StepEnd | undefined;
+    const progress = { hasBegun: false };
     try {
-      return await traces.within(span, () => runStep(step, (ended) => (end = ended)));
+      return await traces.within(span, () => runStep(step, progress, (ended) => (end = ended)));
+    } catch (error) {
+      // A stream that is cut throws; that is a failure of the step like one that the stream tells.
+      failure ??= error;
+      return { wantsMore: false, hasBegun: progress.hasBegun };
     } finally {
       const reason = failure === undefined ? undefined : modelProblem(failure).code;
       endSpan(span, { usage: end === undefined ? undefined : counted(end.usage), finishReason: end && finishReasonOf(end), reason });
     }
   }
 
-  async function runStep(step: number, ended: (end: StepEnd) => void): Promise<{ wantsMore: boolean; hasBegun: boolean }> {
-    let hasBegun = false;
+  async function runStep(step: number, progress: { hasBegun: boolean }, ended: (end: StepEnd) => void): Promise<{ wantsMore: boolean; hasBegun: boolean }> {
     let called = 0;
     let answered = 0;
     let end: StepEnd | undefined;
@@ -130,7 +134,7 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
       switch (part.type) {
         case 'text-delta':
         case 'reasoning-delta': {
-          hasBegun = true;
+          progress.hasBegun = true;
           const type = part.type === 'text-delta' ? 'text' : 'reasoning';
           fold.addText(type, `${step}:${part.id}`, part.text);
           journal.addText(type, `${step}:${part.id}`, part.text);
@@ -141,11 +145,11 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
           journal.endText(part.type === 'text-end' ? 'text' : 'reasoning', `${step}:${part.id}`);
           break;
         case 'source':
-          hasBegun = true;
+          progress.hasBegun = true;
           if (part.sourceType === 'url') fold.addSource(part);
           break;
         case 'tool-call':
-          hasBegun = true;
+          progress.hasBegun = true;
           called += 1;
           fold.startTool(part.toolCallId, part.toolName, part.input);
           break;
@@ -185,7 +189,7 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
       hooks.effect('step.after', { step, finishReason }, context);
     }
     messages = [...messages, ...(await responses)];
-    return { wantsMore: called > 0 && answered >= called && failure === undefined, hasBegun };
+    return { wantsMore: called > 0 && answered >= called && failure === undefined, hasBegun: progress.hasBegun };
   }
 
   /** The same, tried again where the gateway failed before anything came of it. */
