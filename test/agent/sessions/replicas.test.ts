@@ -89,6 +89,29 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('two replicas of
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
   });
 
+  test('a run whose lease is renewed while the other waits for its lock goes on', async () => {
+    const [one, other] = [await replica({ leaseMs: 600_000 }), await replica({ leaseMs: 1_000 })];
+    const slow = held();
+    gateway.answer(() => slow.answer);
+    await one.client.sessions.create({ id: 's' });
+    const { runId } = await one.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+    await slow.asked;
+    const setLease = (minutes: number) => one.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
+    const waiting = () => one.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
+    await one.database.tx(async (tx) => {
+      await tx`select 1 from agent.sessions_sessions where active_run_id = ${runId} for update`;
+      await setLease(-1);
+      await expect.poll(async () => (await waiting()).length, { interval: 20 }).toBeGreaterThan(0);
+      await setLease(10);
+    });
+    // The other has looked again by then.
+    await expect.poll(async () => (await waiting()).length).toBe(0);
+    await other.client.sessions.get({ sessionId: 's' });
+    slow.say('Still here.');
+    slow.end();
+    await expect.poll(async () => (await one.client.sessions.getRun({ sessionId: 's', runId })).status).toBe('completed');
+  });
+
   test('one that was paused beyond its lease can append nothing after the other has taken its run over', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
     const asked = held();

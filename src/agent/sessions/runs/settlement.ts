@@ -45,11 +45,12 @@ export interface Settled {
   settlement: Settlement;
 }
 
-/** Ends the run that may write now and begins the next. Null when it is not that one any more; then nothing is written. */
-export async function settle(unit: Unit, run: RunKey, make: Settlement | (() => Promise<Settlement>), rules: SettlementRules): Promise<Settled | null> {
+/** Ends the run that may write now and begins the next. Null when it is not that one any more, or `make` returns null; then nothing is written. */
+export async function settle(unit: Unit, run: RunKey, make: Settlement | (() => Promise<Settlement | null>), rules: SettlementRules): Promise<Settled | null> {
   const session = await lockSession(unit, rules.agentId, { key: run.sessionKey });
   if (session?.activeRunId !== run.runId) return null;
   const settlement = typeof make === 'function' ? await make() : make;
+  if (settlement === null) return null;
   const open = session.pendingApprovals > 0 ? await pendingApprovals(unit, run.runId) : [];
   for (const { approvalId } of open) await resolveApproval(unit, approvalId, { status: 'denied', by: 'run', reason: 'The run has ended.' });
   const steered = settlement.hasSteered ? await steeredRuns(unit, run.runId) : [];

@@ -178,6 +178,18 @@ export async function steeredRuns({ tx }: Unit, into: string): Promise<string[]>
   return rows.map((row) => row.run_id);
 }
 
+/**
+ * Whether a run is still abandoned, asked under the lock of its session: its process may have renewed the lease since the
+ * query that named it. The row stays locked, so that no renewal comes in between.
+ */
+export async function isAbandoned({ tx }: Unit, runId: string, { instanceId, trustLeases }: { instanceId: string; trustLeases: boolean }): Promise<boolean> {
+  const rows = await tx`
+    select 1 from agent.sessions_runs
+    where run_id = ${runId} and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
+    for update`;
+  return rows.length > 0;
+}
+
 export interface RunEnd {
   outcome: RunOutcome;
   usage: RunUsage;

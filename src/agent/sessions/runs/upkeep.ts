@@ -10,7 +10,7 @@ import type { SessionRecord, SessionStore } from '../store.ts';
 import { foldEvents } from '../turn/message.ts';
 import type { StartedRun } from './admission.ts';
 import { noUsage, settle, takeOut, takeUpQueue, type Settlement, type SettlementRules } from './settlement.ts';
-import type { RunRecord, RunStore } from './store.ts';
+import { isAbandoned, type RunRecord, type RunStore } from './store.ts';
 
 export interface UpkeepNeeds {
   store: SessionStore;
@@ -62,6 +62,7 @@ export function createUpkeep({ store, runStore, committer, rules, limits, hasRep
         unit,
         run,
         async () => {
+          if (!(await isAbandoned(unit, run.runId, { instanceId, trustLeases: hasReplicas }))) return null;
           const [events, open] = [await runEvents(unit.tx, run), await readCheckpoints(unit.tx, run.runId)];
           return interruption(run, events.map(readEvent), open);
         },
