@@ -21,6 +21,7 @@ import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { startAgent } from '../../support/agent.ts';
 import { makeDatabase, silentLog, testDatabase, type DatabasePlace, type TestDatabase } from '../../support/databases.ts';
 import { calls, says, scriptedGateway, stream, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+import { held } from '../../support/session-world.ts';
 
 // A lease as short as this keeps the test on PostgreSQL short; the embedded engine needs none.
 const leaseMs = 1_000;
@@ -225,6 +226,16 @@ describe('the log of sessions', () => {
     }
   });
 
+  const interrupted = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null, events: [], hasCheckpoints: true, hasSteered: false } as const;
+
+  /** The one run that is open, and the rules by which another process of its agent settles it. */
+  async function openRun(): Promise<{ key: { runId: string; sessionKey: string }; rules: Parameters<typeof settleRun>[3] }> {
+    const [run] = await database.sql<{ run_id: string; session_id: string; agent_id: string }[]>`select run_id, session_id, agent_id from agent.sessions_runs where settled_at is null`;
+    if (run === undefined) throw new Error('No run is open.');
+    const rules = { agentId: run.agent_id, holder: { instanceId: 'ins_other', leaseMs: 60_000 }, defaultModel: 'local/echo', mayContinue: () => true, claim: () => {}, release: () => {} };
+    return { key: { runId: run.run_id, sessionKey: run.session_id }, rules };
+  }
+
   test('a run that somebody else has settled can write nothing more, and its caller is told', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced' });
     try {
@@ -256,6 +267,66 @@ describe('the log of sessions', () => {
       await expect(readFile(join(agent.workspace, 'late.txt'))).rejects.toThrow(/ENOENT/);
     } finally {
       await agent.close();
+    }
+  });
+
+  test('text of a run that somebody else has settled is not saved', async () => {
+    const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced-text' });
+    try {
+      const slow = held();
+      gateway.answer(() => slow.answer);
+      const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
+      call.catch(() => {});
+      await slow.asked;
+      slow.say('The beginning.');
+      await expect.poll(async () => (await database.sql`select 1 from agent.sessions_checkpoints`).length).toBe(1);
+      const { key, rules } = await openRun();
+      await createCommitter(database, () => {}).commit((unit) => settleRun(unit, key, interrupted, rules));
+      // Long enough to be saved at once.
+      slow.say('x'.repeat(8 * 1024));
+      slow.end();
+      await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
+      expect(await database.sql`select piece from agent.sessions_checkpoints where run_id = ${key.runId}`).toEqual([]);
+    } finally {
+      await agent.close();
+    }
+  });
+
+  test('an agent settles no run of another agent, whatever key it names', async () => {
+    const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'owner' });
+    try {
+      const slow = held();
+      gateway.answer(() => slow.answer);
+      const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
+      await slow.asked;
+      const { key, rules } = await openRun();
+      const committer = createCommitter(database, () => {});
+      expect(await committer.commit((unit) => settleRun(unit, key, interrupted, { ...rules, agentId: id('agt') }))).toBeNull();
+      slow.say('Done.');
+      slow.end();
+      expect(await call).toMatchObject({ text: 'Done.' });
+    } finally {
+      await agent.close();
+    }
+  });
+
+  test('two agents with a session of one id write each into its own', async () => {
+    const both = () => Promise.all(['first-of-two', 'second-of-two'].map((name) => startAgent({ gatewayUrl: gateway.url, database, name })));
+    const before = await both();
+    for (const { client } of before) await client.sessions.create({ id: 'shared' });
+    for (const agent of before) await agent.close();
+    // An input that interrupts looks its session up under the lock.
+    const agents = await both();
+    try {
+      gateway.answer((request) => says(`Heard ${JSON.stringify(request.prompt.at(-1)?.content).match(/word-\d/)?.[0]}`));
+      for (const [index, { client }] of agents.entries()) await client.sessions.prompt({ sessionId: 'shared', text: `word-${index}`, delivery: 'interrupt' }, { headers: { prefer: 'wait=20' } });
+      for (const [index, { client }] of agents.entries()) {
+        const { items } = await client.sessions.listMessages({ sessionId: 'shared' });
+        expect(items).toHaveLength(2);
+        expect(JSON.stringify(items)).not.toContain(`word-${1 - index}`);
+      }
+    } finally {
+      for (const agent of agents) await agent.close();
     }
   });
 

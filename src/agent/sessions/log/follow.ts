@@ -139,10 +139,12 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
             pieces.push(eventBytes(item, session.id, form));
           } else {
             const known = sent.get(item.part.partId) ?? 0;
-            // Part of a snapshot that was sent already.
-            if (item.offset < known) continue;
-            sent.set(item.part.partId, item.offset + item.text.length);
-            pieces.push(deltaBytes(item, session.id, form));
+            const end = item.offset + item.text.length;
+            // A snapshot that was sent before may have all of it, or its beginning.
+            if (end <= known) continue;
+            const rest = item.offset < known ? { ...item, offset: known, text: item.text.slice(known - item.offset) } : item;
+            sent.set(item.part.partId, end);
+            pieces.push(deltaBytes(rest, session.id, form));
           }
         }
         if (pieces.length > 0) yield pieces.length === 1 ? (pieces[0] as Uint8Array) : Buffer.concat(pieces);
