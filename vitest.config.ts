@@ -15,6 +15,9 @@ const onEmbeddedAlone = [
   'test/deploy/{declaration,failures,render}.test.ts',
 ];
 
+// This one starts runs of its own on a PostgreSQL.
+const onPostgresAlone = ['test/support/exit-code.test.ts'];
+
 // The workers share two cores with a database server, with Chromium and with the programs that tests start. These times
 // only end what hangs: a test that is green never waits for them.
 const shared = {
@@ -42,7 +45,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'postgres',
-          include: onBothEngines,
+          include: [...onBothEngines, ...onPostgresAlone],
           exclude: onEmbeddedAlone,
           globalSetup: ['test/support/postgres-setup.ts'],
         },
@@ -52,7 +55,7 @@ export default defineConfig({
           ...shared,
           name: 'once',
           include: ['test/**/*.test.ts'],
-          exclude: [...onBothEngines, ...onEmbeddedAlone],
+          exclude: [...onBothEngines, ...onEmbeddedAlone, ...onPostgresAlone],
         },
       },
     ],

@@ -20,7 +20,7 @@ process.stdout.on('error', (error) => {
 process.stderr.on('error', () => {});
 
 const output = {
-  isTerminal: process.stdout.isTTY === true,
+  isTerminal: process.stdout.isTTY,
   write: (piece: Uint8Array) => new Promise<void>((resolve) => (isHeard() ? process.stdout.write(piece, () => resolve()) : resolve())),
 };
 

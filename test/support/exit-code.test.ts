@@ -1,0 +1,37 @@
+// The exit code of a run of the tests, with the server of DATABASE_URL and with a server of its own.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { describe, expect, inject, test } from 'vitest';
+
+const root = join(import.meta.dirname, '..', '..');
+
+async function runTests(outcome: 'pass' | 'fail', databaseUrl: string | undefined): Promise<{ code: number; screen: string }> {
+  const { DATABASE_URL: _url, ...env } = process.env;
+  const child = spawn(process.execPath, [join(root, 'node_modules', 'vitest', 'vitest.mjs'), 'run', '--config', 'test/support/exit-code-config.mjs'], {
+    cwd: root,
+    env: { ...env, EXIT_CODE_CASE: outcome, ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }) },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let screen = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
+  const [code] = (await once(child, 'close')) as [number];
+  return { code, screen };
+}
+
+describe('a run of the tests', () => {
+  const source = inject('databaseSource');
+  const url = source?.engine === 'postgres' ? source.url : undefined;
+
+  test.each([
+    ['the server of DATABASE_URL', url],
+    ['a server of its own', undefined],
+  ])('on %s ends with 1 when a test fails and with 0 when none does', async (_title, databaseUrl) => {
+    const failed = await runTests('fail', databaseUrl);
+    expect(failed.screen).toMatch(/1 failed/);
+    expect(failed.code, failed.screen).toBe(1);
+    const passed = await runTests('pass', databaseUrl);
+    expect(passed.screen).toMatch(/1 passed/);
+    expect(passed.code, passed.screen).toBe(0);
+  });
+});
