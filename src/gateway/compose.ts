@@ -381,7 +381,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     clock,
     observer: telemetry.observer,
     nameIdentity: (identity) => nameIdentity(identity as Identity),
-    cors: { origins: config.corsOrigins },
+    cors: { origins: config.corsOrigins, scoped: { paths: loginPaths(), allows: (origin) => bureauService.hasLoginOrigin(origin) } },
     proxies: trustProxies(config.trustedProxies),
     ...(config.rateUser === null || config.rateGuest === null ? { limits: { maxConnections: Infinity, maxPerAddress: Infinity } } : {}),
     timeouts: { headersMs: config.headersMs, requestMs: config.requestMs, stalledMs: config.stalledMs, heartbeatMs: config.heartbeatMs },
@@ -459,6 +459,13 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     issueLocalToken: () => accountService.issueUserToken({ bureauId: 'local', person: localPerson }),
     identify,
   };
+}
+
+/** The paths that pages of a Bureau's origins may call, as `x-login-origins` says. */
+function loginPaths(): ReadonlySet<string> {
+  const paths: Record<string, object> = contractDocument.paths;
+  const isOpen = (item: object) => Object.values(item).some((operation: { 'x-login-origins'?: boolean }) => operation['x-login-origins'] === true);
+  return new Set(Object.entries(paths).flatMap(([path, item]) => (isOpen(item) ? [path] : [])));
 }
 
 /** What no service of a project may be called: the first part of each path of the contract, and what is kept for later. */

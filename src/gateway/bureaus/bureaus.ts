@@ -47,7 +47,9 @@ export interface Bureaus extends Service<'bureaus'> {
   refuseUnlessActive(state: BureauState): void;
   /** A Bureau's own limit for each of its users, as known since the last `refresh`. */
   requestsPerMinute(bureauId: string): number | undefined;
-  /** Reads the limits anew; for whoever hears of changes. */
+  /** Whether pages of the origin may call the login operations, as known since the last `refresh`. */
+  hasLoginOrigin(origin: string): boolean;
+  /** Reads the limits and origins anew; for whoever hears of changes. */
   refresh(): Promise<void>;
 }
 
@@ -62,6 +64,7 @@ type SettingsBody = {
 
 export function bureaus({ store, log, audit, changes, examineToken }: BureausNeeds): Bureaus {
   let limits: ReadonlyMap<string, number> = new Map();
+  let loginOrigins: ReadonlySet<string> = new Set();
 
   /** One change of one Bureau with its entry in the audit log; null leaves it as it is. */
   async function change(
@@ -177,8 +180,10 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
     startingCreditsOf: (sql, column) => store.startingCreditsOf(sql, column),
     refuseUnlessActive,
     requestsPerMinute: (bureauId) => limits.get(bureauId),
+    hasLoginOrigin: (origin) => loginOrigins.has(origin),
     async refresh() {
-      const rows = await store.listLimits();
+      const rows = await store.listServed();
+      loginOrigins = new Set(rows.flatMap(({ redirectOrigins, serverUrl }) => [...redirectOrigins, ...(URL.canParse(serverUrl) ? [new URL(serverUrl).origin] : [])]));
       limits = new Map(rows.flatMap(({ bureauId, limits: own }) => (own?.requests_per_minute === undefined ? [] : [[bureauId, own.requests_per_minute]])));
     },
   };

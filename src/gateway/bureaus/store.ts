@@ -43,7 +43,8 @@ export interface BureausStore {
   modelsOf(sql: Sql, column: string): SqlFragment;
   startingCreditsOf(sql: Sql, column: string): SqlFragment;
   /** The Bureaus with limits of their own. */
-  listLimits(): Promise<Pick<Bureau, 'bureauId' | 'limits'>[]>;
+  /** Of the Bureaus that are served. */
+  listServed(): Promise<Pick<Bureau, 'bureauId' | 'limits' | 'redirectOrigins' | 'serverUrl'>[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Null when the id is taken. */
   insert(tx: Tx, bureauId: string, settings: BureauSettings): Promise<Bureau | null>;
@@ -78,9 +79,10 @@ export function bureausStore(database: Database): BureausStore {
     stateOf: (own, column) => own`(select state from gateway.bureaus_records where bureau_id = ${own(column)})`,
     modelsOf: (own, column) => own`(select models from gateway.bureaus_records where bureau_id = ${own(column)})`,
     startingCreditsOf: (own, column) => own`(select starting_credits from gateway.bureaus_records where bureau_id = ${own(column)})`,
-    async listLimits() {
-      return [...(await sql<Pick<Bureau, 'bureauId' | 'limits'>[]>`
-        select bureau_id as "bureauId", limits from gateway.bureaus_records where limits is not null`)];
+    async listServed() {
+      return [...(await sql<Pick<Bureau, 'bureauId' | 'limits' | 'redirectOrigins' | 'serverUrl'>[]>`
+        select bureau_id as "bureauId", limits, redirect_origins as "redirectOrigins", server_url as "serverUrl"
+        from gateway.bureaus_records where state = 'active'`)];
     },
     tx: (work) => database.tx(work),
     async insert(tx, bureauId, settings) {

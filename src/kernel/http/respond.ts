@@ -15,9 +15,16 @@ export interface ResponderOptions {
   clock: Pick<Clock, 'monotonicMs'>;
   surface: 'gateway' | 'agent';
   streams: StreamLimits;
-  /** Origins whose pages may read answers. */
-  corsOrigins: ReadonlySet<string>;
+  cors: CorsRules;
   draining: () => boolean;
+}
+
+/** Which pages may read answers. */
+export interface CorsRules {
+  /** Exact origins, for every path. */
+  origins: ReadonlySet<string>;
+  /** Further origins for some paths alone. */
+  scoped?: { paths: ReadonlySet<string>; allows(origin: string): boolean } | undefined;
 }
 
 export interface Responder {
@@ -33,13 +40,16 @@ const tolerableRestBytes = 64 * 1024;
 const lingerMs = 1_000;
 
 export function createResponder(options: ResponderOptions): Responder {
-  const { contract, clock, surface, streams, corsOrigins } = options;
+  const { contract, clock, surface, streams, cors } = options;
 
   function commonHeaders(visit: Visit): Record<string, string> {
     const headers: Record<string, string> = { 'x-request-id': visit.requestId, 'x-content-type-options': 'nosniff' };
     const theirs = visit.headers['x-request-id'];
     if (typeof theirs === 'string' && /^[\x20-\x7e]{1,128}$/.test(theirs)) headers['x-client-request-id'] = theirs;
-    if (corsOrigins.size > 0) Object.assign(headers, corsHeaders(visit, corsOrigins));
+    const scoped = cors.scoped?.paths.has(visit.path) ? cors.scoped : undefined;
+    if (cors.origins.size > 0 || scoped) {
+      Object.assign(headers, corsHeaders(visit, (origin) => cors.origins.has(origin) || (scoped?.allows(origin) ?? false)));
+    }
     if (options.draining() || leavesBodyUnread(visit)) headers.connection = 'close';
     return headers;
   }
@@ -208,9 +218,10 @@ function lingerAfterAnswer({ request, response }: Visit): void {
   };
 }
 
-function corsHeaders(visit: Visit, origins: ReadonlySet<string>): Record<string, string> {
+// Never `*` and never with credentials: only the exact origin, and a page sends its bearer credential itself.
+function corsHeaders(visit: Visit, allows: (origin: string) => boolean): Record<string, string> {
   const { origin } = visit.headers;
-  if (typeof origin !== 'string' || !origins.has(origin)) return { vary: 'Origin' };
+  if (typeof origin !== 'string' || !allows(origin)) return { vary: 'Origin' };
   const headers: Record<string, string> = {
     vary: 'Origin',
     'access-control-allow-origin': origin,

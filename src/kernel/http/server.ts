@@ -15,7 +15,7 @@ import type { CallNote } from '../contract/operation.ts';
 import { isPermanent, Problem, renderProblem } from '../problem.ts';
 import type { Proxies } from './proxies.ts';
 import { serveShipped } from './shipped-pages.ts';
-import { createResponder } from './respond.ts';
+import { createResponder, type CorsRules } from './respond.ts';
 import { Visit } from './visit.ts';
 
 /** Follows each request from its admission to its end, for metrics and traces. */
@@ -86,7 +86,7 @@ export interface ServerOptions {
   limits?: Partial<ServerLimits>;
   timeouts?: Partial<ServerTimeouts>;
   /** Without it no answer carries a CORS header. */
-  cors?: { origins: readonly string[] };
+  cors?: { origins: readonly string[]; scoped?: CorsRules['scoped'] };
   /** Whose word about a client's address is believed; without it the socket's peer is the client. */
   proxies?: Proxies;
   /** The agent's errors carry `success: false` too. */
@@ -149,7 +149,7 @@ export function createServer(options: ServerOptions): Server {
     clock,
     surface,
     streams: { heartbeatMs: timeouts.heartbeatMs, stallMs: timeouts.stalledMs },
-    corsOrigins: new Set(options.cors?.origins),
+    cors: { origins: new Set(options.cors?.origins), scoped: options.cors?.scoped },
     draining: () => drain.leaving(),
   });
 
