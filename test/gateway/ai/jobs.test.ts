@@ -71,6 +71,15 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await rm(folder, { recursive: true, force: true });
   });
 
+  it('fail with a message that has a NUL or half of a surrogate pair', async () => {
+    const { jobs } = start(async () => {
+      throw new Problem('upstream_failed', 'upstream_failed', 'refused\0\ud800');
+    });
+    const jobId = await create(jobs);
+    await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('failed');
+    expect((await find(jobs, jobId)).error).toMatchObject({ message: 'refused\ufffd\ufffd' });
+  });
+
   it('drop the oldest media of an owner beyond the quota', async () => {
     const { jobs } = start(async () => [picture], { mostMediaBytes: picture.content.byteLength * 2 });
     const other = { kind: 'user', id: 'usr_2' } as const;

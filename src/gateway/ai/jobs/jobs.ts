@@ -320,7 +320,8 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     const problem = asProblem(thrown);
     if (problem.kind === 'internal') log.error({ jobId: taken.jobId, err: problem.cause ?? problem }, 'job failed');
     else log.info({ jobId: taken.jobId, kind: taken.kind, code: problem.code, err: problem.cause }, 'job failed');
-    return store.fail(taken, { code: problem.foreignCode ?? problem.code, message: problem.message });
+    // A provider's own words may hold what the database cannot keep.
+    return store.fail(taken, { code: storable(problem.foreignCode ?? problem.code), message: storable(problem.message) });
   }
 
   async function forget(mediaIds: readonly string[]): Promise<void> {
@@ -438,6 +439,10 @@ const mostFetches = 3;
 const notOurs = new Error('The job is no longer for this process to end.');
 
 const abandoned: JobError = { code: 'job_abandoned', message: 'The job was begun several times and never came to an end.' };
+
+function storable(text: string): string {
+  return text.replaceAll('\0', '\ufffd').toWellFormed();
+}
 
 function tooSlow(): Problem {
   return new Problem('upstream_timeout', 'upstream_timeout', 'The job took too long and was given up.');
