@@ -3,7 +3,7 @@ import type { Session } from '@townhall/agent';
 import { ask, trying } from './ask.ts';
 import { createComposer } from './composer.ts';
 import { createConversation, statusPill, type Conversation } from './conversation.ts';
-import { agoText, fill, fillWhenChanged, h } from './elements.ts';
+import { agoText, fill, fillWhenChanged, h, showControls } from './elements.ts';
 import type { OpenPage } from './page.ts';
 
 const suggestions = ['What can you do here?', 'Which files are in the workspace?', 'Remember that I like short answers.'];
@@ -45,7 +45,7 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
       items.length === 0
         ? h('p', { class: 'quiet' }, 'No chats yet.')
         : items.map(({ id, title, chatId, status, updatedAt }) =>
-            h('a', { href: `#/chat/${id}`, 'aria-current': id === sessionId ? 'page' : null }, h('span', { class: 'name' }, title ?? chatId ?? id), h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status))),
+            h('a', { href: `#/chat/${id}`, 'aria-current': id === sessionId ? 'page' : null }, h('span', { class: 'name' }, showControls(title ?? chatId ?? id)), h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status))),
           ),
     );
   }

@@ -1,10 +1,10 @@
 // A conversation on the page, of a chat and of any other session alike: the messages as they grow, what waits, what is
 // asked, and the place to write.
 import type { Session } from '@townhall/agent';
-import { approvalCard } from './approval-card.ts';
+import { approvalCard, createApprovalCards } from './approval-card.ts';
 import { ask, tell, trying } from './ask.ts';
 import { createComposer } from './composer.ts';
-import { button, fill, fillWhenChanged, h, pill } from './elements.ts';
+import { button, fill, fillWhenChanged, h, pill, showControls } from './elements.ts';
 import { createMessageView, type MessageView } from './message-view.ts';
 import { openSession, type SessionSource } from './session-source.ts';
 import { sendPrompt } from './send.ts';
@@ -26,7 +26,9 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   const waiting = h('div', { class: 'waiting' });
   const place = h('div', {});
   const element = h('section', { class: 'conversation', 'aria-label': 'Conversation' }, head, log, h('div', { class: 'below' }, asked, waiting, place));
+  const drawQuestions = createApprovalCards(asked, (question) => approvalCard(question, { sessionId }));
   const views = new Map<string, MessageView>();
+  let drawMs = 0;
   let source: SessionSource | undefined;
   let isClosed = false;
   let isDue = false;
@@ -39,8 +41,12 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     // Not requestAnimationFrame alone: it stands still in a page that is not looked at.
     setTimeout(() => {
       isDue = false;
-      if (source !== undefined && !isClosed) draw(source.thread());
-    }, 16);
+      if (source === undefined || isClosed) return;
+      const startedMs = performance.now();
+      draw(source.thread());
+      drawMs = performance.now() - startedMs;
+      // A page that draws slowly keeps three quarters of its time for whoever uses it.
+    }, Math.max(16, drawMs * 3));
   }
 
   const fork = async (messageId: string): Promise<void> => {
@@ -65,8 +71,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     }
     drawHead(thread);
     drawMessages(thread);
-    const questions = thread.questions();
-    fillWhenChanged(asked, questions.map(({ approvalId }) => approvalId), () => questions.map((question) => approvalCard(question, { sessionId })));
+    drawQuestions(thread.questions());
     const queue = thread.queue();
     fillWhenChanged(waiting, queue, () => (queue.length === 0 ? null : queueList(queue)));
     if (isAtEnd) log.scrollTop = log.scrollHeight;
@@ -78,7 +83,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     const isArchived = thread.isArchived();
     const { kind, chatId, forkedFrom } = source?.session ?? {};
     fillWhenChanged(head, [thread.title(), status, isBusy, isArchived], () => [
-      h('h1', {}, thread.title() ?? (chatId ? `Chat ${chatId}` : 'A session without a title')),
+      h('h1', { title: showControls(thread.title() ?? '') }, showControls(thread.title() ?? '') || (chatId ? `Chat ${chatId}` : 'A session without a title')),
       h('p', { class: 'facts' }, statusPill(status), isArchived && pill('archived'), kind !== 'chat' && pill(kind ?? ''), forkedFrom && h('a', { class: 'quiet', href: `#/sessions/${forkedFrom.sessionId}` }, 'forked from another session')),
       h(
         'div',
@@ -144,7 +149,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
             'li',
             { 'data-queue-item': queueItemId },
             h('span', { class: 'place', title: 'How many are ahead of it, the running one included' }, `${queuePosition}`),
-            h('span', { class: 'grow' }, text),
+            h('span', { class: 'grow', title: showControls(text) }, showControls(text)),
             button('Take out', () => trying(() => ask('sessions.removeQueueItem', { sessionId, queueItemId })).then(() => {}), { class: 'plain small', 'aria-label': `Take out: ${text.slice(0, 60)}` }),
           ),
         ),

@@ -30,25 +30,69 @@ export function fill(element: Element, ...children: Child[]): void {
   append(element, children);
 }
 
-/** As `fill`, but only when `key` is another one than before, so that focus and selections survive what changes nothing. */
+const shownKeys = new WeakMap<Element, string>();
+
+/**
+ * As `fill`, but only when `key` is another one than before. Focus inside the element goes to the control of the same
+ * name among the new children; where there is none, to the composer or the content of the page.
+ */
 export function fillWhenChanged(element: HTMLElement, key: unknown, make: () => Child): void {
-  const text = JSON.stringify(key);
-  if (element.dataset['shown'] === text) return;
-  element.dataset['shown'] = text;
+  const text = JSON.stringify(key) ?? '';
+  if (shownKeys.get(element) === text) return;
+  shownKeys.set(element, text);
+  const name = focusName(element);
   fill(element, make());
+  if (name === null) return;
+  const same = [...element.querySelectorAll<HTMLElement>(focusable)].find((control) => nameOf(control) === name);
+  if (same === undefined) focusHome();
+  else same.focus({ preventScroll: true });
+}
+
+const focusable = 'a[href], button, input, select, textarea, summary, [tabindex]';
+
+function focusName(element: Element): string | null {
+  const { activeElement } = document;
+  return activeElement !== null && activeElement !== element && element.contains(activeElement) ? nameOf(activeElement) : null;
+}
+
+function nameOf(control: Element): string {
+  const label = control.getAttribute('aria-label') ?? control.textContent;
+  return control.id || `${control.tagName} ${control.getAttribute('href') ?? label.slice(0, 100)}`;
+}
+
+/** Moves focus that its element took along when it went: to the place to write, or to the content. */
+export function focusHome(): void {
+  const home = document.querySelector<HTMLElement>('#composer') ?? document.querySelector<HTMLElement>('#main');
+  home?.focus({ preventScroll: true });
+}
+
+/** Characters that cannot be seen and change what is seen, such as those for the direction of writing, as their codes. */
+export function showControls(text: string): string {
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu, codeOf);
+}
+
+/** The same for those alone that reorder the text around them; marks that some scripts need stay. */
+export function showOverrides(text: string): string {
+  return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, codeOf);
+}
+
+function codeOf(character: string): string {
+  return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }
 
 /** A button that cannot be pressed again while what it does is under way. */
 export function button(label: Child, onPress: () => Promise<void> | void, attributes: Attributes = {}): HTMLButtonElement {
   const element = h('button', { type: 'button', ...attributes }, label);
   element.addEventListener('click', () => {
+    if (element.getAttribute('aria-disabled') === 'true') return;
+    // Not `disabled`, which takes the focus away.
     element.setAttribute('aria-busy', 'true');
-    element.disabled = true;
+    element.setAttribute('aria-disabled', 'true');
     void Promise.resolve()
       .then(onPress)
       .finally(() => {
         element.removeAttribute('aria-busy');
-        element.disabled = false;
+        element.removeAttribute('aria-disabled');
       });
   });
   return element;
@@ -64,9 +108,9 @@ export function empty(title: string, ...rest: Child[]): HTMLElement {
   return h('div', { class: 'empty' }, h('h2', {}, title), ...rest);
 }
 
-/** A value as readable JSON. */
+/** A value as readable JSON, with every character that it holds. */
 export function json(value: unknown): HTMLElement {
-  return h('pre', { class: 'json', tabindex: '0' }, typeof value === 'string' ? value : JSON.stringify(value, null, 2));
+  return h('pre', { class: 'json', tabindex: '0' }, showControls(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '')));
 }
 
 /** Such as `3 minutes ago`; the exact time is its title. */

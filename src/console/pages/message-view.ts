@@ -1,8 +1,8 @@
 // One message on the page. Its parts are drawn one by one and only where they have changed, so that a text may grow while
 // somebody reads, marks or has opened what stands above it.
 import type { UiMessagePart } from '@townhall/agent';
-import { ago, button, fill, fillWhenChanged, h, json, pill } from './elements.ts';
-import { prose } from './prose.ts';
+import { ago, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
+import { createProse, type Prose } from './prose.ts';
 import type { Message, Outcome } from './thread.ts';
 
 export interface MessageState {
@@ -30,7 +30,7 @@ export function createMessageView(role: Message['role'], { fork, retry }: Messag
   const end = h('div', {});
   const foot = h('footer', {});
   const element = h('article', { class: `message ${role}` }, head, body, end, foot);
-  const drawn: string[] = [];
+  const drawn: DrawnPart[] = [];
   let footKey = '';
 
   return {
@@ -43,18 +43,7 @@ export function createMessageView(role: Message['role'], { fork, retry }: Messag
       element.classList.toggle('waits', place !== null);
       fill(head, h('strong', {}, role === 'user' ? 'You' : 'Agent'), ' ', typeof createdAt === 'string' && ago(createdAt), place !== null && [' ', pill(`queued, ${place} ahead`, 'wait')]);
       const shown = parts.filter((part) => part.type !== 'step-start');
-      for (const [index, part] of shown.entries()) {
-        const isAsked = part.type === 'dynamic-tool' && asked.has(part.toolCallId);
-        const key = `${keyOf(part)} ${isAsked}`;
-        if (drawn[index] === key) continue;
-        drawn[index] = key;
-        const old = body.children[index];
-        const fresh = drawPart(part, isAsked);
-        // What somebody has opened stays open.
-        if (old instanceof HTMLDetailsElement && fresh instanceof HTMLDetailsElement) fresh.open = old.open;
-        if (old === undefined) body.append(fresh);
-        else old.replaceWith(fresh);
-      }
+      for (const [index, part] of shown.entries()) drawn[index] = drawInto(body, index, part, { asked, drawn: drawn[index] });
       while (body.children.length > shown.length) body.lastElementChild?.remove();
       drawn.length = shown.length;
       if (isOpen && shown.length === 0) element.classList.add('begun');
@@ -91,39 +80,75 @@ function outcomeView({ status, reason, hasStarted }: Outcome, retry: () => Promi
   );
 }
 
-function keyOf(part: UiMessagePart): string {
-  if (part.type === 'text' || part.type === 'reasoning') return `${part.type} ${part.state ?? 'done'} ${part.text}`;
-  if (part.type === 'dynamic-tool') return `${part.toolCallId} ${part.state}`;
+interface DrawnPart {
+  key: string;
+  /** Of a text, which grows in place. */
+  prose: Prose | null;
+}
+
+// Draws a part where it has changed and leaves it alone otherwise.
+function drawInto(body: HTMLElement, index: number, part: UiMessagePart, { asked, drawn }: { asked: ReadonlySet<string>; drawn: DrawnPart | undefined }): DrawnPart {
+  const isAsked = part.type === 'dynamic-tool' && asked.has(part.toolCallId);
+  const key = keyOf(part, isAsked);
+  const old = body.children[index];
+  let current = drawn;
+  if (current?.key !== key || old === undefined) {
+    const { element, prose } = drawPart(part, isAsked);
+    // What somebody has opened stays open.
+    if (old instanceof HTMLDetailsElement && element instanceof HTMLDetailsElement) element.open = old.open;
+    if (old === undefined) body.append(element);
+    else old.replaceWith(element);
+    current = { key, prose };
+  }
+  if (part.type === 'text' || part.type === 'reasoning') {
+    body.children[index]?.classList.toggle('growing', part.type === 'text' && part.state === 'streaming');
+    current.prose?.update(part.text);
+  }
+  return current;
+}
+
+function keyOf(part: UiMessagePart, isAsked: boolean): string {
+  if (part.type === 'text' || part.type === 'reasoning') return part.type;
+  if (part.type === 'dynamic-tool') return `${part.toolCallId} ${part.state} ${isAsked}`;
   return JSON.stringify(part);
 }
 
-function drawPart(part: UiMessagePart, isAsked: boolean): HTMLElement {
+function drawPart(part: UiMessagePart, isAsked: boolean): { element: HTMLElement; prose: Prose | null } {
+  if (part.type !== 'text' && part.type !== 'reasoning') return { element: drawFixedPart(part, isAsked), prose: null };
+  const text = h('div', { class: 'text' });
+  return { element: part.type === 'text' ? text : h('details', { class: 'reasoning' }, h('summary', {}, 'Thoughts'), text), prose: createProse(text) };
+}
+
+function drawFixedPart(part: Exclude<UiMessagePart, { type: 'text' | 'reasoning' }>, isAsked: boolean): HTMLElement {
   switch (part.type) {
-    case 'text':
-      return h('div', { class: part.state === 'streaming' ? 'text growing' : 'text' }, prose(part.text));
-    case 'reasoning':
-      return h('details', { class: 'reasoning' }, h('summary', {}, 'Thoughts'), prose(part.text));
     case 'dynamic-tool': {
       const { toolName, state } = part;
       const word = { 'input-available': isAsked ? pill('asks you', 'wait') : pill('runs', 'busy'), 'output-available': pill('done', 'good'), 'output-error': pill('failed', 'bad') }[state];
       return h(
         'details',
         { class: 'tool' },
-        h('summary', {}, h('code', {}, toolName), ' ', word),
+        h('summary', {}, h('code', {}, showControls(toolName)), ' ', word),
         h('p', { class: 'label' }, 'Given'),
         json(part.input ?? null),
         state !== 'input-available' && h('p', { class: 'label' }, state === 'output-error' ? 'It said' : 'Gave back'),
         state === 'output-available' && json(part.output ?? null),
-        state === 'output-error' && h('p', { class: 'bad' }, part.errorText ?? ''),
+        state === 'output-error' && h('p', { class: 'bad' }, showControls(part.errorText ?? '')),
       );
     }
     case 'source-url':
-      return h('p', { class: 'quiet' }, 'Source: ', h('a', { href: /^https?:/.test(part.url) ? part.url : '#', target: '_blank', rel: 'noopener noreferrer' }, part.title ?? part.url));
+      return h('p', { class: 'quiet' }, 'Source: ', sourceView(part));
     case 'data-attachment':
-      return h('p', { class: 'attachment' }, part.data.fileName, h('span', { class: 'quiet' }, ` ${part.data.contentType}, ${part.data.size} bytes`));
+      return h('p', { class: 'attachment' }, showControls(part.data.fileName), h('span', { class: 'quiet' }, ` ${showControls(part.data.contentType)}, ${part.data.size} bytes`));
     case 'file':
-      return h('p', { class: 'attachment' }, part.filename ?? part.mediaType);
+      return h('p', { class: 'attachment' }, showControls(part.filename ?? part.mediaType));
     default:
       return h('div', {});
   }
+}
+
+// An address of another kind, such as `javascript:`, is shown and leads nowhere.
+function sourceView({ url, title }: Extract<UiMessagePart, { type: 'source-url' }>): HTMLElement {
+  const label = showControls(title ?? url);
+  if (!/^https?:\/\//i.test(url)) return h('code', {}, showControls(url));
+  return h('a', { href: url, title: showControls(url), target: '_blank', rel: 'noopener noreferrer' }, label);
 }

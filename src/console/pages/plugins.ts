@@ -56,9 +56,10 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
   const run = h('button', { type: 'submit', class: 'primary' }, 'Run');
 
   async function submit(): Promise<void> {
+    if (run.getAttribute('aria-disabled') === 'true') return;
     form.showFaults([]);
     fill(result);
-    run.disabled = true;
+    run.setAttribute('aria-disabled', 'true');
     run.setAttribute('aria-busy', 'true');
     try {
       const answer = await ask<{ result: unknown }>('console.callPlugin', { plugin, action: action.name, payload: form.read() });
@@ -70,7 +71,7 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
       else tell(error);
       element.querySelector<HTMLElement>('[aria-invalid]')?.focus();
     } finally {
-      run.disabled = false;
+      run.removeAttribute('aria-disabled');
       run.removeAttribute('aria-busy');
     }
   }

@@ -1,80 +1,192 @@
-// Text of a model as a page shows it: the little of Markdown that models write most (paragraphs, lists, headings, code,
-// emphasis, links), made into elements. Whatever is not understood stays as it was written.
-import { h } from './elements.ts';
+// Text of a model as a page shows it: the part of Markdown that models write most (paragraphs, lists, headings, code,
+// emphasis, links), made into elements. Whatever is not understood stays as it was written. Each line is read once, also
+// of a text that grows, so that a long answer costs no more than its length.
+import { h, showControls, showOverrides } from './elements.ts';
 
-/** Never throws, also for text that has just begun to come. */
-export function prose(text: string): Node[] {
-  const lines = text.replaceAll('\r\n', '\n').split('\n');
-  const blocks: Node[] = [];
-  for (let at = 0; at < lines.length; ) {
-    const line = lines[at] ?? '';
-    const fence = /^\s*(```+|~~~+)\s*([\w+-]*)/.exec(line);
-    if (fence !== null) {
-      const body: string[] = [];
-      for (at += 1; at < lines.length && !(lines[at] ?? '').trimStart().startsWith(fence[1] ?? '```'); at += 1) body.push(lines[at] ?? '');
-      at += 1;
-      blocks.push(h('pre', { tabindex: '0' }, h('code', {}, body.join('\n'))));
-      continue;
-    }
-    const heading = /^(#{1,6})\s+(.*)/.exec(line);
-    if (heading !== null) {
-      blocks.push(h('p', { class: 'heading' }, inline(heading[2] ?? '')));
-      at += 1;
-      continue;
-    }
-    const marker = listMarker(line);
-    if (marker !== null) {
-      const items: HTMLElement[] = [];
-      for (; at < lines.length && listMarker(lines[at] ?? '')?.isOrdered === marker.isOrdered; at += 1) {
-        const { rest } = listMarker(lines[at] ?? '') ?? { rest: '' };
-        items.push(h('li', {}, inline(rest)));
-      }
-      blocks.push(marker.isOrdered ? h('ol', { start: marker.start }, items) : h('ul', {}, items));
-      continue;
-    }
-    if (line.trim() === '') {
-      at += 1;
-      continue;
-    }
-    const paragraph: Node[] = [];
-    for (; at < lines.length && isPlain(lines[at] ?? ''); at += 1) {
-      if (paragraph.length > 0) paragraph.push(h('br'));
-      paragraph.push(...inline(lines[at] ?? ''));
-    }
-    blocks.push(h('p', {}, paragraph));
+export interface Prose {
+  /** Shows the text. A text that goes on from the last one costs only what is new. Never throws. */
+  update(text: string): void;
+}
+
+type State =
+  | { mode: 'none' }
+  | { mode: 'paragraph'; element: HTMLElement }
+  | { mode: 'list'; element: HTMLElement; isOrdered: boolean }
+  | { mode: 'fence'; element: HTMLElement; marker: string }
+  | { mode: 'plain'; element: HTMLElement };
+
+// Beyond these a text is shown without its Markdown: more elements make a page slow, whatever made them.
+const maxElements = 20_000;
+// An unfinished line is read again with each piece; the beginning of one that is longer is final.
+const maxOpenLine = 8 * 1024;
+
+export function createProse(root: HTMLElement): Prose {
+  let state: State = { mode: 'none' };
+  let shown = '';
+  /** The text up to here is on the page for good. */
+  let finished = 0;
+  let isMidLine = false;
+  let elements = 0;
+  /** Where the rest of an unfinished line goes. */
+  let lineParent = root;
+  /** Nodes of the unfinished line, which is read again with the next piece. */
+  let provisional: Set<ChildNode> | null = null;
+  let elementsBefore = 0;
+
+  function add<Child extends ChildNode>(parent: HTMLElement, child: Child): Child {
+    parent.append(child);
+    elements += 1;
+    provisional?.add(child);
+    return child;
   }
-  return blocks;
+
+  function addLine(line: string): void {
+    if (state.mode === 'fence') {
+      if (line.trimStart().startsWith(state.marker)) state = { mode: 'none' };
+      else add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showControls));
+      return;
+    }
+    if (elements >= maxElements) return addPlain(line);
+    const fence = /^\s*(```+|~~~+)/.exec(line);
+    const heading = /^(#{1,6})\s+(.*)/.exec(line);
+    const marker = listMarker(line);
+    if (fence !== null) openFence(fence[1] ?? '```');
+    else if (heading !== null) {
+      addInline(add(root, h('p', { class: 'heading' })), heading[2] ?? '');
+      state = { mode: 'none' };
+    } else if (marker !== null) addItem(marker);
+    else if (line.trim() === '') state = { mode: 'none' };
+    else addParagraphLine(line);
+  }
+
+  function openFence(marker: string): void {
+    const element = h('code');
+    add(root, h('pre', { tabindex: '0' }, element));
+    elements += 1;
+    state = { mode: 'fence', element, marker };
+  }
+
+  function addItem({ isOrdered, start, rest }: Marker): void {
+    const isSame = state.mode === 'list' && state.isOrdered === isOrdered;
+    const element = isSame ? (state as { element: HTMLElement }).element : add(root, isOrdered ? h('ol', { start }) : h('ul'));
+    addInline(add(element, h('li')), rest);
+    state = { mode: 'list', element, isOrdered };
+  }
+
+  function addParagraphLine(line: string): void {
+    if (state.mode === 'paragraph') add(state.element, h('br'));
+    else state = { mode: 'paragraph', element: add(root, h('p')) };
+    addInline(state.element, line);
+  }
+
+  function addPlain(line: string): void {
+    if (state.mode !== 'plain') state = { mode: 'plain', element: add(root, h('p', { class: 'verbatim' })) };
+    lineParent = state.element;
+    add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showOverrides));
+  }
+
+  /** More of a line whose beginning is on the page. */
+  function addRest(rest: string): void {
+    if (state.mode === 'fence') add(state.element, text(rest, showControls));
+    else addInline(lineParent, rest);
+  }
+
+  function addInline(parent: HTMLElement, line: string): void {
+    lineParent = parent;
+    let done = 0;
+    for (const match of line.matchAll(spans)) {
+      if (elements >= maxElements) break;
+      if (match.index > done) add(parent, text(line.slice(done, match.index), showOverrides));
+      add(parent, spanOf(match));
+      done = match.index + match[0].length;
+    }
+    if (done < line.length) add(parent, text(line.slice(done), showOverrides));
+  }
+
+  function reset(): void {
+    root.replaceChildren();
+    state = { mode: 'none' };
+    finished = 0;
+    isMidLine = false;
+    elements = 0;
+    lineParent = root;
+    provisional = null;
+  }
+
+  function finish(end: number, isLineEnd: boolean): void {
+    const piece = shown.slice(finished, end);
+    const line = isLineEnd && piece.endsWith('\r') ? piece.slice(0, -1) : piece;
+    if (isMidLine) addRest(line);
+    else addLine(line);
+    isMidLine = !isLineEnd;
+    finished = isLineEnd ? end + 1 : end;
+  }
+
+  function showOpenLine(): void {
+    const piece = shown.slice(finished);
+    if (piece === '') return;
+    const before = { state, lineParent };
+    provisional = new Set();
+    elementsBefore = elements;
+    if (isMidLine) addRest(piece);
+    else addLine(piece);
+    ({ state, lineParent } = before);
+  }
+
+  return {
+    update(next) {
+      if (provisional !== null) {
+        for (const node of provisional) node.remove();
+        elements = elementsBefore;
+        provisional = null;
+      }
+      if (!next.startsWith(shown)) reset();
+      shown = next;
+      for (let end = shown.indexOf('\n', finished); end >= 0; end = shown.indexOf('\n', finished)) finish(end, true);
+      while (shown.length - finished > maxOpenLine) finish(cutBefore(shown, finished + maxOpenLine), false);
+      showOpenLine();
+    },
+  };
 }
 
-function isPlain(line: string): boolean {
-  return line.trim() !== '' && !/^\s*(?:```|~~~)/.test(line) && !/^#{1,6}\s/.test(line) && listMarker(line) === null;
+/** A text that does not grow. */
+export function prose(content: string): HTMLElement {
+  const root = h('div', { class: 'text' });
+  createProse(root).update(content);
+  return root;
 }
 
-function listMarker(line: string): { isOrdered: boolean; start: number; rest: string } | null {
-  const found = /^\s*(?:([-*+])|(\d{1,6})[.)])\s+(.*)/.exec(line);
-  return found === null ? null : { isOrdered: found[1] === undefined, start: Number(found[2] ?? 1), rest: found[3] ?? '' };
+const text = (content: string, show: (content: string) => string): Text => document.createTextNode(show(content));
+
+// Not between the halves of a surrogate pair.
+function cutBefore(content: string, at: number): number {
+  const unit = content.charCodeAt(at - 1);
+  return unit >= 0xd800 && unit <= 0xdbff ? at - 1 : at;
 }
 
-// Bounded, so that no text can make the page search for ever.
+interface Marker {
+  isOrdered: boolean;
+  start: number;
+  rest: string;
+}
+
+function listMarker(line: string): Marker | null {
+  const match = /^\s*(?:([-*+])|(\d{1,6})[.)])\s+(.*)/.exec(line);
+  return match === null ? null : { isOrdered: match[1] === undefined, start: Number(match[2] ?? 1), rest: match[3] ?? '' };
+}
+
+// Each repetition is bounded and stops at the character that begins the next match, so the search is linear.
 const spans = /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|(?<![\w*])\*([^*\s][^*\n]{0,2000})\*(?!\w)|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
 
-function inline(text: string): Node[] {
-  const nodes: Node[] = [];
-  let done = 0;
-  for (const match of text.matchAll(spans)) {
-    if (match.index > done) nodes.push(document.createTextNode(text.slice(done, match.index)));
-    const [whole, code, strong, emphasis, label, target, bare] = match;
-    if (code !== undefined) nodes.push(h('code', {}, code));
-    else if (strong !== undefined) nodes.push(h('strong', {}, strong));
-    else if (emphasis !== undefined) nodes.push(h('em', {}, emphasis));
-    else nodes.push(link(target ?? bare ?? whole, label ?? bare ?? whole));
-    done = match.index + whole.length;
-  }
-  if (done < text.length) nodes.push(document.createTextNode(text.slice(done)));
-  return nodes;
+function spanOf(match: RegExpExecArray): HTMLElement {
+  const [whole, code, strong, emphasis, label, target, bare] = match;
+  if (code !== undefined) return h('code', {}, showControls(code));
+  if (strong !== undefined) return h('strong', {}, showOverrides(strong));
+  if (emphasis !== undefined) return h('em', {}, showOverrides(emphasis));
+  return link(target ?? bare ?? whole, label ?? bare ?? whole);
 }
 
-// What a model wrote leads elsewhere; that page must learn nothing of this one.
+// The page that a model's link leads to must learn nothing of this one; its address is shown, as the label may claim another.
 function link(target: string, label: string): HTMLElement {
-  return h('a', { href: target, target: '_blank', rel: 'noopener noreferrer' }, label);
+  return h('a', { href: target, title: showControls(target), target: '_blank', rel: 'noopener noreferrer' }, showControls(label));
 }

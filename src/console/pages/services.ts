@@ -47,9 +47,12 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
   const start = button('Start', control('start'));
   const stop = button('Stop', control('stop'), { class: 'danger' });
   const restart = button('Restart', control('restart'));
+  const element = h('section', { class: 'card', 'aria-label': name, 'data-service': name, tabindex: '-1' }, head, h('div', { class: 'row' }, start, stop, restart), operations);
   return {
-    element: h('section', { class: 'card', 'aria-label': name, 'data-service': name }, head, h('div', { class: 'row' }, start, stop, restart), operations),
+    element,
     draw(service) {
+      const focused = document.activeElement;
+      const isInside = element.contains(focused);
       const { title, state, since, restarts, lastError, actions, commands } = service;
       fillWhenChanged(head, [state, agoText(since), restarts, lastError], () => [
         h('h2', {}, title, ' ', pill(state, tones[state])),
@@ -59,6 +62,8 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
       start.hidden = state === 'running' || state === 'starting';
       stop.hidden = state === 'stopped' || state === 'stopping';
       restart.hidden = state !== 'running';
+      // Not to the other button, which the next Enter would press.
+      if (isInside && [start, stop, restart].some((control) => control === focused && control.hidden)) element.focus();
       fillWhenChanged(operations, [actions, commands], () => [
         ...commands.map((command) => operationView(name, 'command', command)),
         ...actions.map((action) => operationView(name, 'action', action)),

@@ -3,7 +3,7 @@ import type { Session } from '@townhall/agent';
 import { ask, trying } from './ask.ts';
 import { loading, showAway } from './away.ts';
 import { createConversation, statusPill } from './conversation.ts';
-import { ago, agoText, button, empty, fill, fillWhenChanged, h, pill } from './elements.ts';
+import { ago, agoText, button, empty, fill, fillWhenChanged, h, pill, showControls } from './elements.ts';
 import type { OpenPage } from './page.ts';
 
 const kinds = ['sdk', 'chat', 'dashboard', 'execute'] as const;
@@ -26,7 +26,7 @@ export const openSessions: OpenPage = (root, [sessionId], { go }) => {
       go(`#/sessions/${made.id}`);
     });
   });
-  const rows = h('div', { class: 'rows' }, loading());
+  const rows = h('div', { class: 'rows', role: 'region', 'aria-label': 'Sessions', tabindex: '0' }, loading());
   const more = h('div', {});
   fill(
     root,
@@ -69,7 +69,7 @@ function table(items: readonly Session[]): HTMLElement {
         h(
           'tr',
           {},
-          h('td', {}, h('a', { href: `#/sessions/${session.id}` }, session.title ?? session.id), session.forkedFrom !== null && h('span', { class: 'quiet' }, ' (a fork)')),
+          h('td', {}, h('a', { href: `#/sessions/${session.id}` }, showControls(session.title ?? session.id)), session.forkedFrom !== null && h('span', { class: 'quiet' }, ' (a fork)')),
           h('td', {}, pill(session.kind)),
           h('td', {}, statusPill(session.status), session.queueLength > 0 && h('span', { class: 'quiet' }, ` ${session.queueLength} wait`)),
           h('td', { class: 'number' }, session.messageCount),
