@@ -292,6 +292,7 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     hide: (text) => seams.redactor.hide(text),
     watch: upstreamWatch.watch,
     traceparent: () => telemetry.traces.traceparent(),
+    requestId: () => telemetry.request()?.requestId,
     log,
     clock,
   }));

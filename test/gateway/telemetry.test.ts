@@ -21,7 +21,7 @@ beforeAll(async () => {
   collector = await startCollector();
   folder = await mkdtemp(join(tmpdir(), 'townhall-telemetry-'));
   const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile({ fast: 'ok', broken: 'status?code=500' }));
+  await writeFile(modelsFile, provider.modelsFile({ fast: 'ok', broken: 'status?code=500', refused: 'key-echo?code=400', unpaid: 'status?code=401&message=Your+account+is+suspended', wordy: `status?code=422&message=${'long+'.repeat(98)}CANARY-key-of-acme+end`, cut: 'error-event' }));
   const port = await freePort();
   metricsUrl = `http://127.0.0.1:${port}/metrics`;
   world = await startGateway({
@@ -125,4 +125,46 @@ test('the guide names every metric there is, and no other', async () => {
   const named = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)].map(([, name = '']) => name).sort((one, other) => one.localeCompare(other));
   const served = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)].map(([, name = '']) => name).sort((one, other) => one.localeCompare(other));
   expect(named).toEqual(served);
+});
+
+describe('the log of a call that fails', () => {
+  test.each([
+    ['refused', 400, 'upstream_refused', /^Bad request with Bearer \[redacted\] at \[redacted\] \(\[redacted\]\)$/, 400],
+    ['unpaid', 502, 'provider_credentials', /^Your account is suspended$/, 401],
+    ['broken', 502, 'upstream_failed', /^scripted 500$/, 500],
+    ['wordy', 422, 'upstream_refused', /^(?:long )+\[redacted\]$/, 422],
+  ])('says of the model %s what its provider said', async (model, status, code, words, providerStatus) => {
+    const answer = await ask(`acme/${model}`);
+    expect(answer.status).toBe(status);
+    await answer.text();
+    const line = await lineOf(answer.headers.get('x-request-id'));
+    expect(line).toMatchObject({ level: 'info', requestId: answer.headers.get('x-request-id'), status, code, model: `acme/${model}`, provider: 'acme', providerStatus, providerWords: expect.stringMatching(words) });
+    expect(line.attempts).toBe(answer.headers.get('x-townhall-attempts'));
+    expect(String(line.attempts)).toMatch(new RegExp(`^acme/${model};${code}`));
+    expect(String(line.providerWords).length).toBeLessThanOrEqual(500);
+    expect(JSON.stringify(line)).not.toMatch(/CANARY/);
+  });
+
+  test('names the model of a stream that broke off', async () => {
+    const answer = await ask('acme/cut', { stream: true });
+    expect(answer.status).toBe(200);
+    await answer.text();
+    const requestId = answer.headers.get('x-request-id');
+    expect(await lineOf(requestId)).toMatchObject({ status: 200, model: 'acme/cut', code: 'upstream_failed', providerWords: expect.stringMatching(/^boom Bearer \[redacted\]$/) });
+    expect(world.logLines.join('')).not.toContain('CANARY-key-of-acme');
+  });
+
+  test('has no words of a provider once another try answers', async () => {
+    const answer = await ask('acme/fast');
+    await answer.text();
+    const line = await lineOf(answer.headers.get('x-request-id'));
+    expect(line).not.toHaveProperty('providerWords');
+    expect(line).not.toHaveProperty('code');
+  });
+
+  test('has the code of a request that no model was asked for', async () => {
+    const answer = await ask('acme/none');
+    await answer.text();
+    expect(await lineOf(answer.headers.get('x-request-id'))).toMatchObject({ status: 404, code: 'model_not_found' });
+  });
 });

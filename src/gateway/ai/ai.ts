@@ -7,7 +7,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Remember } from '../../kernel/data/idempotency.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Call, Reply } from '../../kernel/contract/operation.ts';
+import { failureNote } from '../../kernel/contract/failure-note.ts';
+import type { Call, CallNote, Reply } from '../../kernel/contract/operation.ts';
 import { inDialect } from '../../kernel/foreign-errors.ts';
 import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
 import type { Alongside, Ledger } from '../credits/index.ts';
@@ -75,6 +76,8 @@ export interface AiNeeds {
   alarmsToStop?: number | undefined;
   /** The header by which a provider joins the trace of a call. */
   traceparent?: () => string | undefined;
+  /** Of the request that a call is made for, for the log. */
+  requestId?: () => string | undefined;
   /** Who holds and charges the credits of a call. */
   ledger: Ledger;
   /** The jobs of pictures and films; started and closed by whoever made them. */
@@ -105,7 +108,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   const timeouts = { ...defaultTimeouts, ...needs.timeouts };
   const local = needs.localModels === false ? noLocalModels : localProvider({ clock, guideDirectory: needs.guideDirectory });
   const catalog = await openCatalog({ env, builtin: local.entries, curated: needs.curated ?? curatedModels(), modelsFile: needs.modelsFile, log });
-  const upstream = createUpstream({ timeouts, proxies: needs.proxies ?? {}, clock, log, hide, traceparent: needs.traceparent });
+  const upstream = createUpstream({ timeouts, proxies: needs.proxies ?? {}, clock, log, hide, traceparent: needs.traceparent, requestId: needs.requestId });
   const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
   const foreign = createForeignCalls({ providers, clock, heartbeatMs });
   const attempts = createAttempts({ clock, watch: needs.watch, ...needs.resilience });
@@ -122,7 +125,8 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       attempts.brokeOff(model, thrown);
       const problem = asProblem(call.signal.aborted ? call.signal.reason : thrown);
       if (problem.kind === 'internal') call.log.error({ err: problem.cause ?? problem }, 'stream failed');
-      else call.log.debug({ code: problem.code, err: problem.cause }, 'stream failed');
+      else call.log.warn({ model: model.id, provider: model.provider, code: problem.code, err: problem.cause }, 'stream failed');
+      call.note({ model: model.id, provider: model.provider, ...failureNote(problem) });
       return inDialect(renderProblem(problem, call.requestId), problem, call.operationId.startsWith('ai.createMessage') ? 'anthropic' : undefined);
     };
   }
@@ -361,6 +365,7 @@ interface Ending {
   signal: AbortSignal;
   requestId: string;
   log: Log;
+  note(fields: CallNote): void;
 }
 
 /** A call whose answer may be kept for its repetition. */

@@ -112,7 +112,7 @@ export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry
         const outcome = isAbort(thrown) ? 'aborted' : codeOf(thrown);
         calls.add([...labels, outcome]);
         const spentMs = clock.monotonicMs() - startedMs;
-        request?.note({ upstreamMs: addSpent(request, spentMs) });
+        request?.note({ model, provider, upstreamMs: addSpent(request, spentMs) });
         durations.observe(labels, spentMs / 1000);
         span.fail(outcome);
         span.end();

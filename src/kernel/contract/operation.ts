@@ -53,7 +53,7 @@ export interface Call<Op extends OperationShape, Identity extends { kind: string
   readonly remember: Remember;
 }
 
-/** What a handler knows of a call that the server cannot see. Never what a person wrote. */
+/** What a handler knows of a call that the server cannot see. Never what a person wrote, unless a provider quotes it. */
 export interface CallNote {
   /** The model that ran, by the id that the catalog gives it. */
   model?: string;
@@ -66,6 +66,12 @@ export interface CallNote {
   upstreamMs?: number;
   /** From the request's arrival to the first piece of the answer's content. */
   ttftMs?: number;
+  /** Of a call that failed: its error code, and the header `x-townhall-attempts`. */
+  code?: string;
+  attempts?: string;
+  /** What the provider answered to the last attempt: the status, and its own words without secrets, 500 characters at most. */
+  providerStatus?: number;
+  providerWords?: string;
 }
 
 export interface SseEvent<T> {

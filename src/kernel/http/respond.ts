@@ -5,6 +5,7 @@ import { announcesBody } from './body.ts';
 import type { Contract } from '../contract/contract.ts';
 import type { AnyReply } from '../contract/exchange.ts';
 import type { Clock } from '../clock.ts';
+import { failureNote } from '../contract/failure-note.ts';
 import { inDialect } from '../foreign-errors.ts';
 import { asProblem, isPermanent, Problem, renderProblem } from '../problem.ts';
 import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';
@@ -82,6 +83,7 @@ export function createResponder(options: ResponderOptions): Responder {
 
   // The client hears nothing of the cause; the log has it once.
   function logFailure(visit: Visit, problem: Problem, message: string): void {
+    visit.note(failureNote(problem));
     if (problem.kind === 'internal') visit.log.error({ operationId: visit.operation?.operationId, err: problem.cause ?? problem }, message);
     else if (problem.cause !== undefined) visit.log.debug({ code: problem.code, err: problem.cause }, message);
   }

@@ -369,7 +369,7 @@ function accessFields(visit: Visit, durationMs: number, nameIdentity: ServerOpti
   return fields;
 }
 
-function noteFields({ model, provider, tokens, credits, upstreamMs, ttftMs }: CallNote): Record<string, unknown> {
+function noteFields({ model, provider, tokens, credits, upstreamMs, ttftMs, code, attempts, providerStatus, providerWords }: CallNote): Record<string, unknown> {
   // Beside the others and not under a name of their own: a flat line needs no copy.
   return {
     model,
@@ -382,6 +382,10 @@ function noteFields({ model, provider, tokens, credits, upstreamMs, ttftMs }: Ca
     credits: credits === undefined ? undefined : Number(credits),
     upstreamMs: upstreamMs === undefined ? undefined : tenths(upstreamMs),
     ttftMs: ttftMs === undefined ? undefined : tenths(ttftMs),
+    code,
+    attempts,
+    providerStatus,
+    providerWords,
   };
 }
 

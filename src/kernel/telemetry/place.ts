@@ -4,6 +4,7 @@ import type { Span } from './traces.ts';
 
 /** What is done for one request, as seen from within. */
 export interface RequestScope {
+  readonly requestId: string;
   readonly operationId: string | undefined;
   readonly startedMs: number;
   note(fields: CallNote): void;

@@ -105,6 +105,7 @@ function observe({ place, metrics, traces, listeners }: Observing): RequestObser
       const known = followed.get(visit) ?? { span, ending: [] };
       followed.set(visit, known);
       const request: RequestScope = {
+        requestId: visit.requestId,
         get operationId() {
           return visit.operation?.operationId;
         },

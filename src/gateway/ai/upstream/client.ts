@@ -89,6 +89,8 @@ export interface UpstreamNeeds {
   hide: (text: string) => string;
   /** The header by which a provider joins the trace of a call, while calls are traced. */
   traceparent?: (() => string | undefined) | undefined;
+  /** Of the request that a call is made for, for the log. */
+  requestId?: (() => string | undefined) | undefined;
 }
 
 const maxEventBytes = 1024 * 1024;
@@ -126,7 +128,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
   // What failed at a provider is for its operator to see; the caller's own going away is not.
   function noted(thrown: unknown, sent: UpstreamRequest): unknown {
     if (thrown instanceof Problem && (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout')) {
-      log.warn({ provider: new URL(sent.url).host, code: thrown.code, err: thrown.cause }, 'model provider failed');
+      log.warn({ requestId: needs.requestId?.(), provider: new URL(sent.url).host, code: thrown.code, err: thrown.cause }, 'model provider failed');
     }
     return thrown;
   }

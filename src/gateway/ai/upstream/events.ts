@@ -3,6 +3,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { topLevelMembers, type Member, type Members } from './json-members.ts';
+import { loggedText } from './refusal.ts';
 
 /** One event of a provider's stream. */
 export interface ProviderEvent {
@@ -250,14 +251,16 @@ function foreignData(what: string): Problem {
 const statusOfType: Readonly<Record<string, number>> = { overloaded_error: 529, rate_limit_error: 429, api_error: 500, server_error: 500 };
 
 function reportedError(json: string | undefined): Problem {
-  const { type, code, status } = errorMembers(json);
+  const { type, code, status, message } = errorMembers(json);
+  // The log hides live keys by their values.
+  const words = typeof message === 'string' ? loggedText(message, (text) => text) : undefined;
   const said = [status, code].find((value) => typeof value === 'number') ?? statusOfType[String(type)] ?? statusOfType[String(code)];
   return new Problem('upstream_failed', 'upstream_failed', 'The model provider reported an error and ended its answer.', {
-    cause: said === undefined ? undefined : { status: said },
+    cause: said === undefined && words === undefined ? undefined : { status: said, words },
   });
 }
 
-function errorMembers(json: string | undefined): { type?: unknown; code?: unknown; status?: unknown } {
+function errorMembers(json: string | undefined): { type?: unknown; code?: unknown; status?: unknown; message?: unknown } {
   try {
     const value: unknown = JSON.parse(json ?? '{}');
     return typeof value === 'object' && value !== null ? value : {};

@@ -20,23 +20,24 @@ export interface Refusal {
 /** The Problem for an answer of the provider that is no success. */
 export function refusalProblem(refusal: Refusal): Problem {
   const { status } = refusal;
+  const words = loggedWords(refusal);
   const kind = passedOn[status];
-  if (kind !== undefined) return passOn(kind, refusal);
+  if (kind !== undefined) return passOn(kind, refusal, words);
   if (status === 401 || status === 403) {
-    return new Problem('upstream_failed', 'provider_credentials', 'The model provider refused the key that is configured for it.', { cause: { status } });
+    return new Problem('upstream_failed', 'provider_credentials', 'The model provider refused the key that is configured for it.', { cause: { status, words } });
   }
   const asked = refusal.retryAfter !== undefined;
   if (status === 429) {
     return new Problem('rate_limited', 'rate_limited', 'The model provider is limiting requests; try again later.', {
-      cause: { status, asked },
+      cause: { status, asked, words },
       headers: { 'retry-after': String(retryAfterSeconds(refusal)) },
     });
   }
   if (status === 408 || status === 504) {
-    return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not answer in time.', { cause: { status } });
+    return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not answer in time.', { cause: { status, words } });
   }
   return new Problem('upstream_failed', 'upstream_failed', 'The model provider failed to answer.', {
-    cause: { status, asked },
+    cause: { status, asked, words },
     ...(asked && (status === 503 || status === 529) ? { headers: { 'retry-after': String(retryAfterSeconds(refusal)) } } : {}),
   });
 }
@@ -54,12 +55,30 @@ export function retryAfterSeconds({ retryAfter, now }: Pick<Refusal, 'retryAfter
   return Math.min(Math.max(Math.ceil(seconds), 0), longestRetryAfterSeconds);
 }
 
-function passOn(kind: ProblemKind, { status, body, hide }: Refusal): Problem {
+// A log line is for reading; what is longer is cut.
+const longestLoggedWords = 500;
+
+/** The provider's own words for the operator's log, without secrets, addresses and keys; a page of HTML has none. */
+function loggedWords({ body, hide }: Pick<Refusal, 'body' | 'hide'>): string | undefined {
+  const { message, code } = errorOf(body);
+  const text = typeof message === 'string' ? message : typeof code === 'string' ? code : /^\s*[<{[]/.test(body) ? '' : body;
+  return loggedText(text, hide);
+}
+
+/** A provider's text as a log line may have it; undefined where nothing is left. */
+export function loggedText(text: string, hide: (text: string) => string): string | undefined {
+  const words = cleaned(text, hide).replace(/\s+/g, ' ').trim();
+  // Cut between words: the beginning of a key would no longer be known for one.
+  const shown = words.length <= longestLoggedWords ? words : words.slice(0, Math.max(words.lastIndexOf(' ', longestLoggedWords), 0));
+  return shown === '' ? undefined : shown;
+}
+
+function passOn(kind: ProblemKind, { status, body, hide }: Refusal, words: string | undefined): Problem {
   const said = errorOf(body);
   const clean = (text: string) => cleaned(text, hide);
   const message = typeof said.message === 'string' && said.message.trim() !== '' ? clean(said.message) : 'The model provider refused the request.';
   return new Problem(kind, 'upstream_refused', message, {
-    cause: { status },
+    cause: { status, words },
     param: typeof said.param === 'string' ? clean(said.param) : null,
     ...(typeof said.code === 'string' && said.code !== '' ? { foreignCode: clean(said.code) } : {}),
   });
