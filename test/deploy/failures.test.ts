@@ -1,5 +1,6 @@
 // A deployment that fails, at each of its steps and for each of the usual reasons: the one that served goes on, the
 // version stays, and nothing is left behind.
+import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -123,5 +124,20 @@ describe('a deployment that fails leaves the version before serving and the pack
     const { code, screen } = await city.run(['deploy']);
     expect(code, screen).toBe(0);
     expect(await city.version()).toBe('0.1.3');
+  });
+});
+
+describe('a City whose port is taken', { timeout: 4 * minutes }, () => {
+  test('is not run, and leaves no control socket', async () => {
+    const port = Number(new URL(await city.url()).port);
+    expect((await city.run(['city', 'stop'])).code).toBe(0);
+    const other = createServer();
+    await expect.poll(() => new Promise((resolve) => other.once('error', () => resolve('taken')).listen(port, '127.0.0.1', () => resolve('free'))), { timeout: 60_000 }).toBe('free');
+    const { code, screen } = await city.run(['city', 'run']);
+    await new Promise((resolve) => other.close(resolve));
+    expect(screen).toContain(`127.0.0.1:${port} cannot be had: another program listens there`);
+    expect(screen).not.toContain('was still open');
+    expect(code).toBe(1);
+    expect(existsSync(cityFolder(city.directory).socket)).toBe(false);
   });
 });

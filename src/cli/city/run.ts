@@ -3,6 +3,7 @@ import { cityFolder, openLogFile, startSupervisor, supervision } from '../../dep
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
+import { orClosed } from '../servers/opened.ts';
 import { ownRunner } from './environment.ts';
 import { planOf } from './plan.ts';
 
@@ -37,7 +38,10 @@ export async function runSupervisor({ directory, env, isDetached, waits }: Super
   }
   // Whoever started it may close its terminal.
   process.on('SIGHUP', () => {});
-  if (resumed !== undefined) await supervisor.resume({ version: resumed.state.version, runner: ownRunner(), env: resumed.plan.gatewayEnv }, resumed.state);
+  if (resumed !== undefined) {
+    // The address may be taken; the control socket would keep this process alive then.
+    await orClosed(supervisor.resume({ version: resumed.state.version, runner: ownRunner(), env: resumed.plan.gatewayEnv }, resumed.state), () => supervisor.stop());
+  }
   await supervisor.stopped;
   file?.close();
   return 0;

@@ -259,7 +259,10 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
     },
     { log },
   );
-  await writeFile(folder.pidFile, `${needs.pid}\n`, { mode: 0o600 });
+  await writeFile(folder.pidFile, `${needs.pid}\n`, { mode: 0o600 }).catch(async (error: unknown) => {
+    await control.close();
+    throw error;
+  });
   // Whoever started it for a deployment may be gone before the first word.
   expectMore();
 
