@@ -12,7 +12,7 @@ export function loading(): HTMLElement {
 export function showAway(place: HTMLElement, agent: Exclude<AgentView, { state: 'here' }>): void {
   if ([...place.children].some((child) => !child.classList.contains('placeholder'))) return;
   fillWhenChanged(place, ['away', agent], () => {
-    const view = empty(titles[agent.state], h('p', {}, agent.message), h('p', {}, 'This room fills by itself once the agent is back.'));
+    const view = empty(titles[agent.state], agent.message !== `${titles[agent.state]}.` && h('p', {}, agent.message), h('p', {}, 'This room fills by itself once the agent is back.'));
     view.classList.add('placeholder');
     return view;
   });

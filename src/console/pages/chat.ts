@@ -3,7 +3,7 @@ import type { Session } from '@townhall/agent';
 import { ask, trying } from './ask.ts';
 import { createComposer } from './composer.ts';
 import { createConversation, statusPill, type Conversation } from './conversation.ts';
-import { agoText, fill, fillWhenChanged, h, showControls } from './elements.ts';
+import { agoText, fill, fillWhenChanged, h, showControls, showCurrent } from './elements.ts';
 import type { OpenPage } from './page.ts';
 
 const suggestions = ['What can you do here?', 'Which files are in the workspace?', 'Remember that I like short answers.'];
@@ -39,6 +39,9 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
     fill(place, conversation.element);
   }
 
+  // Once, so that the list stays where it is scrolled to.
+  let hasShownCurrent = false;
+
   async function refresh(): Promise<void> {
     const { items } = await ask<{ items: Session[] }>('sessions.list', { kind: 'chat', archived: false, limit: 100 });
     fillWhenChanged(list, items.map(({ id, title, status, updatedAt }) => [id, title, status, agoText(updatedAt), sessionId]), () =>
@@ -48,6 +51,8 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
             h('a', { href: `#/chat/${id}`, 'aria-current': id === sessionId ? 'page' : null }, h('span', { class: 'name' }, showControls(title ?? chatId ?? id)), h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status))),
           ),
     );
+    if (!hasShownCurrent) showCurrent(list);
+    hasShownCurrent = true;
   }
   void trying(refresh);
   return {

@@ -29,6 +29,15 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   const drawQuestions = createApprovalCards(asked, (question) => approvalCard(question, { sessionId }));
   const views = new Map<string, MessageView>();
   let drawMs = 0;
+  // The newest message stays in view while it grows, and while what stands below takes more room.
+  let isAtEnd = true;
+  log.addEventListener('scroll', () => {
+    isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+  });
+  const resized = new ResizeObserver(() => {
+    if (isAtEnd) scrollDown();
+  });
+  resized.observe(log);
   let source: SessionSource | undefined;
   let isClosed = false;
   let isDue = false;
@@ -63,7 +72,6 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   }
 
   function draw(thread: Thread): void {
-    const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
     if (drawnThread !== thread) {
       drawnThread = thread;
       views.clear();
@@ -74,7 +82,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     drawQuestions(thread.questions());
     const queue = thread.queue();
     fillWhenChanged(waiting, queue, () => (queue.length === 0 ? null : queueList(queue)));
-    if (isAtEnd) log.scrollTop = log.scrollHeight;
+    if (isAtEnd) scrollDown();
   }
 
   function drawHead(thread: Thread): void {
@@ -175,6 +183,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   }
 
   function scrollDown(): void {
+    isAtEnd = true;
     log.scrollTop = log.scrollHeight;
   }
 
@@ -187,6 +196,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     },
     close() {
       isClosed = true;
+      resized.disconnect();
       source?.close();
     },
   };

@@ -66,6 +66,11 @@ export function focusHome(): void {
   home?.focus({ preventScroll: true });
 }
 
+/** Brings the current entry of a list into view, where the list is longer than its place. */
+export function showCurrent(list: Element): void {
+  list.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+}
+
 /** Characters that cannot be seen and change what is seen, such as those for the direction of writing, as their codes. */
 export function showControls(text: string): string {
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu, codeOf);

@@ -3,7 +3,7 @@ import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from '../operations.ts';
 import { ask, Refusal, tell, trying } from './ask.ts';
 import { loading, showAway } from './away.ts';
-import { ago, empty, fill, h, json, pill } from './elements.ts';
+import { ago, empty, fill, h, json, pill, showCurrent } from './elements.ts';
 import { createSchemaForm, FieldError, type Schema } from './schema-form.ts';
 import type { OpenPage } from './page.ts';
 
@@ -15,6 +15,7 @@ export const openPlugins: OpenPage = (root, [chosen]) => {
   async function refresh(): Promise<void> {
     const { plugins } = await ask<{ plugins: PluginView[] }>('console.plugins');
     fill(list, plugins.map((plugin) => h('a', { href: `#/plugins/${plugin.name}`, 'aria-current': plugin.name === chosen ? 'page' : null }, h('span', { class: 'name' }, plugin.title), statePill(plugin))));
+    showCurrent(list);
     if (plugins.length === 0) return fill(place, empty('No plugins', h('p', {}, 'This agent has none.')));
     if (chosen === undefined) return fill(place, empty('What the agent can do', h('p', {}, 'Choose a plugin to see its actions, and to call them yourself.')));
     const plugin = plugins.find(({ name }) => name === chosen);
