@@ -180,6 +180,19 @@ describe(`the size of a request (seed ${seed})`, () => {
     expect(sizeOf(turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }), 'messages').textBytes).toBeGreaterThan(500);
   });
 
+  const film = Buffer.alloc(90_000, 7).toString('base64');
+  test.each<[string, RequestFormat, object]>([
+    ['a PDF in image_url', 'chat', turn({ type: 'image_url', image_url: { url: `data:application/pdf;base64,${film}` } })],
+    ['a film in image_url', 'chat', turn({ type: 'image_url', image_url: { url: `data:video/mp4;base64,${film}` } })],
+    ['a film in audio_url', 'chat', turn({ type: 'audio_url', audio_url: { url: `data:video/mp4;base64,${film}` } })],
+    ['a PDF in an image of text', 'text', turn({ type: 'image', media_type: 'application/pdf', data: film })],
+    ['a PDF by address in an image of text', 'text', turn({ type: 'image', media_type: 'application/pdf', url: 'https://example.com/a' })],
+    ['a film in the image-data of a tool', 'stream', { prompt: [{ role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'content', value: [{ type: 'image-data', mediaType: 'video/mp4', data: film }] } }] }] }],
+    ['a film in the image-url of a tool', 'stream', { prompt: [{ role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'content', value: [{ type: 'image-url', mediaType: 'video/mp4', url: 'https://example.com/a' }] } }] }] }],
+  ])('counts a part by its media type: %s', (_part, format, body) => {
+    expect(sizeOf({ model: 'x', ...body }, format).mediaTokens).toBeGreaterThanOrEqual(90_000);
+  });
+
   test('counts a data URL without base64 as text', () => {
     expect(sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` })).toMatchObject({ media: 1, mediaTokens: 16_384 });
     expect(sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` }).textBytes).toBeGreaterThan(900);

@@ -128,13 +128,15 @@ function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): 
   const inline = /^data:([^,]{0,256}?);base64,/i.exec(text.slice(0, 512));
   const isInline = inline !== null || (isData && !/^(?:https?|data):/i.test(text));
   const mediaType = (declared ?? inline?.[1]?.split(';')[0])?.toLowerCase();
-  return { kind: kindOf(kind, declared), mediaType, base64: isInline ? text.slice(inline?.[0].length ?? 0) : undefined };
+  return { kind: kindOf(kind, { declared, mediaType }), mediaType, base64: isInline ? text.slice(inline?.[0].length ?? 0) : undefined };
 }
 
-// A part of the type `file` is sent as what its declared media type says.
-function kindOf(kind: MediumKind, declared: string | undefined): MediumKind {
-  const family = declared?.toLowerCase().split('/')[0];
-  return kind === 'file' && (family === 'image' || family === 'audio' || family === 'video') ? family : kind;
+// Providers read a part as what its media type says, whatever the part is called: a PDF in `image_url` is a file of many
+// pages. A file counts as less than its bytes only where a member declares the media type.
+function kindOf(kind: MediumKind, { declared, mediaType }: { declared: string | undefined; mediaType: string | undefined }): MediumKind {
+  const family = (kind === 'file' ? declared?.toLowerCase() : mediaType)?.split('/')[0];
+  if (family === undefined || family === '') return kind;
+  return family === 'image' || family === 'audio' || family === 'video' ? family : 'file';
 }
 
 function tokensOf({ kind, mediaType, base64 }: Medium): MediumTokens {

@@ -60,11 +60,11 @@ const stream: MediaTypes = {
   file: streamFile,
   'reasoning-file': streamFile,
   'file-data': { kind: 'file', data: ['data'], mediaType: 'mediaType' },
-  'file-url': { kind: 'file', references: ['url'] },
-  'file-id': { kind: 'file', references: ['fileId'] },
-  'image-data': { kind: 'image', data: ['data'] },
-  'image-url': { kind: 'image', references: ['url'] },
-  'image-file-id': { kind: 'image', references: ['fileId'] },
+  'file-url': { kind: 'file', references: ['url'], mediaType: 'mediaType' },
+  'file-id': { kind: 'file', references: ['fileId'], mediaType: 'mediaType' },
+  'image-data': { kind: 'image', data: ['data'], mediaType: 'mediaType' },
+  'image-url': { kind: 'image', references: ['url'], mediaType: 'mediaType' },
+  'image-file-id': { kind: 'image', references: ['fileId'], mediaType: 'mediaType' },
 };
 
 type Body = Readonly<Record<string, unknown>>;
