@@ -290,6 +290,7 @@ const scripts: Record<string, Script> = {
   whisper: (scene) =>
     answer(scene, 200, JSON.stringify({ task: 'transcribe', language: 'english', duration: 1.5, text: 'Good morning.', segments: [{ id: 0, start: 0, end: 1.25, text: ' Good morning.', tokens: [] }] })),
   listener: (scene) => answer(scene, 200, JSON.stringify({ text: 'Good morning.' })),
+  'counting-listener': (scene) => answer(scene, 200, JSON.stringify({ text: 'Good morning.', usage: { type: 'duration', seconds: 2 } })),
 
   // verbatim?sse=…&json=…: just these bytes, streamed or whole.
   verbatim: streamed(

@@ -24,7 +24,7 @@ import type { ProviderModels } from './provider-models.ts';
 import type { LocalMedia } from './providers/local/media.ts';
 import { orderedVideoModel, type VideoLimits } from './providers/video/ordered.ts';
 import { maxAnswerBytes, readAll } from './upstream/client.ts';
-import { audioSeconds } from './media/duration.ts';
+import { audioSeconds, chargeableSeconds } from './media/duration.ts';
 import type { Links } from './media/links.ts';
 import { readSize, type Fetched, type ImageCall, type ImageModel, type InputFile, type Made, type Measured, type OrderedVideoModel, type Size, type SpeechFormat, type SpeechModel, type TranscriptionModel, type VideoCall, type VideoModel } from './media/model.ts';
 import { examinePicture } from './media/picture.ts';
@@ -257,7 +257,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     'ai.transcribeAudio': async (call) => {
       const { identity, body, signal } = call;
       const { audio, fileName } = soundOf(body);
-      const held = audioSeconds(audio.content);
+      const held = chargeableSeconds(audio.content);
       const most = held ?? audio.content.byteLength / slowestBytesPerSecond;
       const meter = meterOf(call, 'asr', { audioSecond: most });
       const ran = await meter.run(attempts, taskOf(viewOf(identity), body.model, 'asr', {
@@ -273,7 +273,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       }
       const ownSeconds = isAbsurd ? most : (held ?? audio.content.byteLength / usualBytesPerSecond);
       meter.uses({ audioSecond: isTold ? durationSeconds : ownSeconds }, { estimated: !isTold && (isAbsurd || held === null) });
-      const heard = { text, segments: segments.map((segment) => ({ text: segment.text, start_second: segment.startSecond, end_second: segment.endSecond })), language, duration_seconds: isTold ? durationSeconds : held };
+      const heard = { text, segments: segments.map((segment) => ({ text: segment.text, start_second: segment.startSecond, end_second: segment.endSecond })), language, duration_seconds: isTold ? durationSeconds : audioSeconds(audio.content) };
       const credits = await meter.settle('completed', kept(call, heard));
       return { status: 200, body: heard, headers: { ...ranHeaders(ran), ...creditsHeader(credits) } };
     },

@@ -161,10 +161,12 @@ describe(`the size of a request (seed ${seed})`, () => {
     const header = Buffer.from('524946460000000057415645666d74201000000001000100401f0000803e00000200100064617461803e0000', 'hex');
     expect(tokens(Buffer.concat([header, Buffer.alloc(16_000)]).toString('base64'))).toBe(50);
     expect(tokens(Buffer.alloc(8_000).toString('base64'))).toBeGreaterThanOrEqual(Math.ceil((8_000 / 750) * 32));
-    // A header that declares 2 GB a second.
+    // A header that declares 2 GB a second, for 120 seconds of sound.
     const lying = Buffer.from(header);
     lying.writeUInt32LE(2 ** 31, 28);
-    expect(tokens(Buffer.concat([lying, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(500);
+    expect(tokens(Buffer.concat([lying, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(50);
+    lying.writeUInt32LE(1_920_000, 40);
+    expect(tokens(Buffer.concat([lying, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(6_000);
   });
 
   test('counts files by their bytes and pages, and what lies elsewhere by the most', () => {

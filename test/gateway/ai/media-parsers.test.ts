@@ -1,7 +1,7 @@
 // Files of callers are read in the process that serves all calls, so the way to a header has an end. Each file here
 // has its header behind more parts than any real file, and is small enough that searching it would succeed at once.
 import { describe, expect, test } from 'vitest';
-import { audioSeconds } from '../../../src/gateway/ai/media/duration.ts';
+import { audioSeconds, chargeableSeconds } from '../../../src/gateway/ai/media/duration.ts';
 import { examinePicture } from '../../../src/gateway/ai/media/picture.ts';
 
 const parts = 100_001;
@@ -40,6 +40,40 @@ describe('audioSeconds', () => {
     const frame = Buffer.alloc(24);
     frame.writeUInt32BE(0xfff31400, 0);
     expect(audioSeconds(repeat(frame, 1_000_000))).toBeCloseTo(24_000, 3);
+  });
+});
+
+describe('the seconds of a sound that are charged', () => {
+  // MPEG 1, layer 3, 32 kbit/s, 48,000 Hz, mono: 96 bytes and 24 ms a frame.
+  const frame = Buffer.alloc(96);
+  frame.writeUInt32BE(0xfffb14c0, 0);
+  const tagged = Buffer.from(frame);
+  tagged.write('Info', 21, 'latin1');
+  tagged.writeUInt32BE(1, 25);
+  tagged.writeUInt32BE(1, 29);
+  const mp3 = repeat(frame, 10_000);
+
+  test('are those of every mp3 frame, not of the tag', () => {
+    expect(chargeableSeconds(Buffer.concat([tagged, mp3]))).toBeCloseTo(240, 3);
+  });
+
+  test('are those of the mp3 frames behind other bytes too', () => {
+    expect(chargeableSeconds(Buffer.concat([frame, Buffer.alloc(100), mp3]))).toBeCloseTo(240.024, 3);
+  });
+
+  test('are not those of a wav rate that decoders ignore', () => {
+    const header = Buffer.from('524946460000000057415645666d74201000000001000100401f0000ffffffff020010006461746100000000', 'hex');
+    expect(chargeableSeconds(Buffer.concat([header, Buffer.alloc(1_600_000)]))).toBe(100);
+  });
+
+  test('are not below what the bytes of an mp4 last at the highest rate', () => {
+    const box = (name: string, content: Buffer) => Buffer.concat([Buffer.from(Uint32Array.of(8 + content.length).buffer).swap32(), Buffer.from(name, 'latin1'), content]);
+    const header = Buffer.alloc(100);
+    header.writeUInt32BE(1_000, 12);
+    header.writeUInt32BE(1, 16);
+    const file = Buffer.concat([box('ftyp', Buffer.from('M4A ')), box('moov', box('mvhd', header)), box('mdat', Buffer.alloc(1_920_000))]);
+    expect(audioSeconds(file)).toBe(0.001);
+    expect(chargeableSeconds(file)).toBeGreaterThan(10);
   });
 });
 

@@ -10,7 +10,7 @@ import { ended, endedVideo } from './media-world.ts';
 
 const messages = [{ role: 'user' as const, content: 'hi' }];
 const rates = { input: 1_000_000, output: 2_000_000, image: 40, speech_character: 10, audio_second: 100, video_second: 25 };
-const scripts = { ok: 'ok', slow: 'ok?chunks=500&gap=10', delayed: 'delay?ms=400', broken: 'status?code=500', painter: 'images', 'slow-painter': 'images-slow', 'broken-painter': 'status?code=400', speaker: 'speech', whisper: 'whisper' };
+const scripts = { ok: 'ok', slow: 'ok?chunks=500&gap=10', delayed: 'delay?ms=400', broken: 'status?code=500', painter: 'images', 'slow-painter': 'images-slow', 'broken-painter': 'status?code=400', speaker: 'speech', whisper: 'whisper', listener: 'listener', 'counting-listener': 'counting-listener' };
 
 let provider: ScriptedProvider;
 let world: GatewayWorld;
@@ -138,6 +138,13 @@ describe('speech and recognition', () => {
   test('recognition costs the seconds that were heard', async () => {
     const wav = Buffer.concat([Buffer.from('524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746160ea0000', 'hex'), Buffer.alloc(24_000)]).toString('base64');
     expect(await costOf(async () => expect((await post('/v1/ai/asr', { model: 'acme/whisper', audio: wav, media_type: 'audio/wav' })).status).toBe(200))).toBe(150);
+  });
+
+  test('recognition costs what the usage tells, or all samples of the sound, whatever its header declares', async () => {
+    // 1.5 seconds of PCM, whose header declares 4 GB a second.
+    const lying = Buffer.concat([Buffer.from('524946460000000057415645666d74201000000001000100401f0000ffffffff02001000646174610000ffff', 'hex'), Buffer.alloc(24_000)]).toString('base64');
+    expect(await costOf(async () => expect((await post('/v1/ai/asr', { model: 'acme/listener', audio: lying, media_type: 'audio/wav' })).status).toBe(200))).toBe(150);
+    expect(await costOf(async () => expect((await post('/v1/ai/asr', { model: 'acme/counting-listener', audio: lying, media_type: 'audio/wav' })).status).toBe(200))).toBe(200);
   });
 });
 

@@ -16,6 +16,23 @@ export function audioSeconds(bytes: Uint8Array): number | null {
 
 const longestSeconds = 7 * 24 * 3600;
 
+// Stereo of 16 bits at 48 kHz, and the most that a lossy codec spends.
+const fastestBytesPerSecond = 192_000;
+const fastestLossyBytesPerSecond = 64_000;
+
+/**
+ * Seconds to charge for, or null where the bytes do not tell. Decoders play all of a file, whatever its header declares,
+ * so a duration that is too short for the bytes is not believed.
+ */
+export function chargeableSeconds(bytes: Uint8Array): number | null {
+  const seconds = audioSeconds(bytes);
+  if (seconds === null) return null;
+  const magic = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 4)).toString('latin1');
+  // The samples of wav are counted, and may be of any size.
+  if (magic === 'RIFF') return seconds;
+  return Math.max(seconds, bytes.byteLength / (magic === 'OggS' ? fastestLossyBytesPerSecond : fastestBytesPerSecond));
+}
+
 // Chunks, boxes and elements that are passed over on the way to one header. Real files have dozens; a file of 25 MiB
 // could have ten million empty ones, and walking them would hold the event loop for seconds.
 const maximumParts = 100_000;
@@ -42,15 +59,24 @@ function wavSeconds(buffer: Buffer): number | null {
   for (let at = 12, parts = 0; at + 8 <= buffer.length && parts < maximumParts; parts += 1) {
     const name = buffer.readUInt32BE(at);
     const length = buffer.readUInt32LE(at + 4);
-    if (name === chunkNames.fmt) bytesPerSecond = buffer.readUInt32LE(at + 16);
+    if (name === chunkNames.fmt) bytesPerSecond = wavBytesPerSecond(buffer, at + 8);
     if (name === chunkNames.data) {
-      // Recorders that cannot seek back leave a length that is no length.
-      const held = Math.min(length, buffer.length - at - 8);
+      // Recorders that cannot seek back leave a length that is no length, or 0, which decoders take for all the rest.
+      const rest = buffer.length - at - 8;
+      const held = length === 0 ? rest : Math.min(length, rest);
       return bytesPerSecond > 0 ? held / bytesPerSecond : null;
     }
     at += 8 + length + (length % 2);
   }
   return null;
+}
+
+// PCM, floats, A-law, mu-law and the extensible form: decoders go by the rate and the size of a sample alone.
+const plainWavFormats = new Set([1, 3, 6, 7, 0xfffe]);
+
+function wavBytesPerSecond(buffer: Buffer, at: number): number {
+  if (plainWavFormats.has(buffer.readUInt16LE(at))) return buffer.readUInt32LE(at + 4) * buffer.readUInt16LE(at + 12);
+  return Math.min(buffer.readUInt32LE(at + 8), fastestLossyBytesPerSecond);
 }
 
 function flacSeconds(buffer: Buffer): number | null {
@@ -158,15 +184,47 @@ function mp3Seconds(buffer: Buffer): number | null {
   if (frame === null) return null;
   const isMono = ((buffer.readUInt32BE(start) >>> 6) & 3) === 3;
   const counted = taggedFrames(buffer, start, { isMpeg1: frame.isMpeg1, isMono });
-  if (counted !== null) return counted * frame.seconds;
-  // Without a tag the frames are walked, which is exact for a variable rate too.
+  const walked = walkedSeconds(buffer, start);
+  // The frame of the tag holds no sound. Decoders play every frame, so a tag that declares fewer is not believed.
+  return counted === null ? walked : Math.max(counted * frame.seconds, walked - frame.seconds);
+}
+
+// Frame by frame, which is exact for a variable rate too.
+function walkedSeconds(buffer: Buffer, start: number): number {
   let seconds = 0;
-  for (let at = start; ; ) {
+  const search = { like: start, candidatesLeft: mostCandidates };
+  for (let at = start; at >= 0; ) {
     const next = frameAt(buffer, at);
-    if (next === null) return seconds;
-    seconds += next.seconds;
-    at += next.bytes;
+    if (next !== null) {
+      seconds += next.seconds;
+      at += next.bytes;
+      continue;
+    }
+    // As decoders do, the walk goes on behind bytes that are no frame.
+    at = nextFrame(buffer, at + 1, search);
   }
+  return seconds;
+}
+
+// Bytes that could begin a frame and are looked at in one file. All of them cost 50 ms at most.
+const mostCandidates = 100_000;
+// Version, layer and rate, which do not change within a file.
+const sameHeader = 0xfffe0c00;
+
+interface FrameSearch {
+  /** Where a frame of the same kind is. */
+  like: number;
+  candidatesLeft: number;
+}
+
+/** The next frame of the same kind, or -1. */
+function nextFrame(buffer: Buffer, from: number, search: FrameSearch): number {
+  const kind = buffer.readUInt32BE(search.like) & sameHeader;
+  for (let at = buffer.indexOf(0xff, from); at >= 0 && at + 4 <= buffer.length && search.candidatesLeft > 0; at = buffer.indexOf(0xff, at + 1)) {
+    search.candidatesLeft -= 1;
+    if ((buffer.readUInt32BE(at) & sameHeader) === kind && frameAt(buffer, at) !== null) return at;
+  }
+  return -1;
 }
 
 function syncSafe(buffer: Buffer, at: number): number {

@@ -2,7 +2,7 @@
 // strings of the body are text, except the medium itself (base64 data) in a content part, at the places where the
 // request's format has content parts (media-parts.ts). What only looks like a medium elsewhere (the input of a tool, a
 // schema, metadata) is sent to the model as text and counts as text.
-import { audioSeconds } from '../media/duration.ts';
+import { chargeableSeconds } from '../media/duration.ts';
 import { mediaSources, objectsIn, type MediumKind, type MediumSource, type RequestFormat } from './media-parts.ts';
 
 export type { RequestFormat } from './media-parts.ts';
@@ -40,8 +40,6 @@ const unknown: MediumTokens = { most: 262_144, usual: 32_768 };
 const audioTokensPerSecond: MediumTokens = { most: 50, usual: 32 };
 // The slowest codecs in use spend 750 bytes a second, which at 50 tokens makes 15 bytes a token; half of that as margin.
 const audioBytesPerToken = 8;
-// Uncompressed stereo sound at 48 kHz. A header that declares a shorter duration than that is not believed.
-const fastestAudioBytesPerSecond = 192_000;
 // A film of 100 kbit/s at Google's 300 tokens a second.
 const filmBytesPerToken = 40;
 // A PDF of 50 kB a page.
@@ -152,10 +150,9 @@ function tokensOf({ kind, mediaType, base64 }: Medium): MediumTokens {
 }
 
 function audioTokens(base64: string, bytes: number): MediumTokens {
-  const declared = audioSeconds(Buffer.from(base64, 'base64'));
+  const seconds = chargeableSeconds(Buffer.from(base64, 'base64'));
   const { most, usual } = audioTokensPerSecond;
-  if (declared === null) return { most: Math.ceil(bytes / audioBytesPerToken), usual: Math.ceil((bytes / audioBytesPerToken) * (usual / most)) };
-  const seconds = Math.max(declared, Math.floor(bytes / fastestAudioBytesPerSecond));
+  if (seconds === null) return { most: Math.ceil(bytes / audioBytesPerToken), usual: Math.ceil((bytes / audioBytesPerToken) * (usual / most)) };
   return { most: Math.ceil(seconds * most), usual: Math.ceil(seconds * usual) };
 }
 

@@ -3,7 +3,6 @@
 // members out that it does not know.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import { audioSeconds } from '../media/duration.ts';
 import type { ImageCall, ImageModel, Made, SpeechFormat, SpeechModel, TranscriptionAnswer, TranscriptionModel } from '../media/model.ts';
 import { examinePicture } from '../media/picture.ts';
 import { findForm } from '../upstream/member-names.ts';
@@ -94,7 +93,7 @@ export function openAiTranscriptionModel(model: CatalogModel, needs: ModelAccess
         ['file', { fileName, ...audio }],
       ];
       const answer = await jsonAnswer(await send(needs, { path: '/audio/transcriptions', ...form(fields), signal }));
-      return transcriptionOf(answer, audio.content);
+      return transcriptionOf(answer, model.by.kind);
     },
   };
 }
@@ -104,10 +103,11 @@ interface Transcribed {
   segments?: unknown;
   language?: unknown;
   duration?: unknown;
+  usage?: unknown;
 }
 
-function transcriptionOf(answer: unknown, audio: Uint8Array): TranscriptionAnswer {
-  const { text, segments, language, duration } = (answer ?? {}) as Transcribed;
+function transcriptionOf(answer: unknown, kind: CatalogModel['by']['kind']): TranscriptionAnswer {
+  const { text, segments, language, duration, usage } = (answer ?? {}) as Transcribed;
   if (typeof text !== 'string') throw failed('The model provider answered with something that is not a transcription.');
   const told = (Array.isArray(segments) ? segments : []) as { text?: unknown; start?: unknown; end?: unknown }[];
   return {
@@ -118,8 +118,20 @@ function transcriptionOf(answer: unknown, audio: Uint8Array): TranscriptionAnswe
         : [],
     ),
     language: typeof language === 'string' ? languageTag(language) : null,
-    durationSeconds: isSecond(duration) ? duration : isSecond(Number(duration)) && typeof duration === 'string' ? Number(duration) : audioSeconds(audio),
+    durationSeconds: isSecond(duration) ? duration : isSecond(Number(duration)) && typeof duration === 'string' ? Number(duration) : billedSeconds(usage, kind),
   };
+}
+
+// OpenAI makes a token of 100 ms.
+const openAiTokensPerSecond = 10;
+
+/** The seconds that the usage of the answer tells: OpenAI's `seconds` or tokens of sound, or Mistral's `prompt_audio_seconds`. */
+function billedSeconds(usage: unknown, kind: CatalogModel['by']['kind']): number | null {
+  const { seconds, prompt_audio_seconds: promptSeconds, input_token_details: details } = (usage ?? {}) as Record<string, unknown>;
+  const told = [seconds, promptSeconds].find(isSecond);
+  if (told !== undefined) return told;
+  const { audio_tokens: tokens } = (details ?? {}) as Record<string, unknown>;
+  return kind === 'openai' && isSecond(tokens) ? tokens / openAiTokensPerSecond : null;
 }
 
 function isSecond(value: unknown): value is number {
