@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { edited, topLevelMembers } from '../../../src/gateway/ai/upstream/json-members.ts';
+import { eventMeter } from '../../../src/gateway/ai/wires/foreign-meter.ts';
+import { chat } from '../../../src/gateway/ai/wires/foreign-format.ts';
+import type { Meter } from '../../../src/gateway/ai/metering/meter.ts';
 import { generator } from './generator.ts';
 
 function values(text: string): Record<string, string> | undefined {
@@ -72,4 +75,29 @@ describe('edited', () => {
     ];
     expect(edited(Buffer.from('abcde'), edits).toString()).toBe('a12bcDe');
   });
+});
+
+describe('a document whose parts exhaust memory when they are parsed', () => {
+  test.each([
+    ['deep', `{"choices":${'['.repeat(100_000)}${']'.repeat(100_000)}}`],
+    ['of too many empty arrays', `{"choices":[${'[],'.repeat(1_000_001)}0]}`],
+    ['of too many members', `{${'"":1,'.repeat(10_001)}"a":1}`],
+  ])('is no object: %s', (_kind, text) => {
+    expect(topLevelMembers(Buffer.from(text))).toBeUndefined();
+  });
+
+  test('is one within the bounds', () => {
+    expect(topLevelMembers(Buffer.from(`{"choices":[${'[],'.repeat(900_000)}0]}`))?.members).toHaveLength(1);
+  });
+});
+
+test('the usage of a stream gathers a bounded number of members', () => {
+  const claims: unknown[] = [];
+  const read = { ...chat, readClaim: (usage: Readonly<Record<string, unknown>>) => void claims.push(Object.keys(usage).length) };
+  const meter = eventMeter(read, { claims: () => {} } as unknown as Meter);
+  for (let event = 0; event < 3; event += 1) {
+    const bytes = Buffer.from(`{"usage":{${Array.from({ length: 900 }, (_, index) => `"${event}-${index}":1`).join(',')}}}`);
+    meter({ bytes, data: { kind: 'object', members: topLevelMembers(bytes)?.members ?? [] } });
+  }
+  expect(claims).toEqual([900, 1_000, 1_000]);
 });

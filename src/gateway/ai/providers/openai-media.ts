@@ -6,6 +6,7 @@ import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ImageCall, ImageModel, Made, SpeechFormat, SpeechModel, TranscriptionAnswer, TranscriptionModel } from '../media/model.ts';
 import { examinePicture } from '../media/picture.ts';
 import { findForm } from '../upstream/member-names.ts';
+import { topLevelMembers } from '../upstream/json-members.ts';
 import { refuseMembers } from '../upstream/refused-members.ts';
 import { maxAnswerBytes, readAll, type Upstream } from '../upstream/client.ts';
 import { form, type FormField } from './multipart-form.ts';
@@ -149,6 +150,7 @@ function languageTag(said: string): string | null {
 
 async function jsonAnswer(answer: Awaited<ReturnType<Upstream['send']>>): Promise<unknown> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
+  if (topLevelMembers(bytes) === undefined) throw failed('The model provider answered with something that is not a JSON object, or one of too many parts.');
   try {
     return JSON.parse(bytes.toString('utf8'));
   } catch (cause) {

@@ -195,7 +195,8 @@ async function transport(sending: Sending, { model, spoke, access }: { model: Ca
   if (!sending.streams) {
     const bytes = await readAll(answer.body, maxAnswerBytes);
     const members = topLevelMembers(bytes);
-    const error = members && errorIn(bytes, members);
+    if (members === undefined) throw new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a JSON object, or one of too many parts.');
+    const error = errorIn(bytes, members);
     if (error !== undefined) throw error;
     return new Response(new Uint8Array(bytes), { headers: { 'content-type': 'application/json' } });
   }

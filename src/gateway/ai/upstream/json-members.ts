@@ -30,12 +30,22 @@ const closeBrace = 0x7d;
 const openBracket = 0x5b;
 const closeBracket = 0x5d;
 
-/** The top-level members between the offsets, or undefined when no well-formed object is there and nothing else. */
+// Bounds for the answers of providers; requests are bounded before. An answer of 32 MiB can be ten million empty arrays or
+// members, which take gigabytes when they are parsed. 32 MiB of log probabilities have half as many objects.
+const mostMembers = 10_000;
+const mostDepth = 256;
+const mostContainers = 1_000_000;
+
+/**
+ * The top-level members between the offsets, or undefined when no well-formed object is there and nothing else, or one
+ * that is too deep or of too many parts.
+ */
 export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Members | undefined {
   let at = skipSpace(bytes, from, to);
   if (bytes[at] !== openBrace || at >= to) return undefined;
   const bodyStart = at + 1;
   const members: Member[] = [];
+  const parts = { containers: 0 };
   at = skipSpace(bytes, bodyStart, to);
   if (at < to && bytes[at] === closeBrace) return skipSpace(bytes, at + 1, to) === to ? { members, bodyStart } : undefined;
   for (;;) {
@@ -47,8 +57,8 @@ export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Mem
     at = skipSpace(bytes, nameEnd, to);
     if (at >= to || bytes[at] !== colon) return undefined;
     const start = skipSpace(bytes, at + 1, to);
-    const end = valueEnd(bytes, start, to);
-    if (end < 0) return undefined;
+    const end = valueEnd(bytes, { from: start, to, parts });
+    if (end < 0 || members.length >= mostMembers) return undefined;
     members.push({ name, start, end });
     at = skipSpace(bytes, end, to);
     if (at >= to) return undefined;
@@ -111,7 +121,7 @@ function stringEnd(bytes: Buffer, from: number, to: number): number {
 }
 
 // Just after the value that begins here, or -1. Inside, only strings and brackets are looked at.
-function valueEnd(bytes: Buffer, from: number, to: number): number {
+function valueEnd(bytes: Buffer, { from, to, parts }: { from: number; to: number; parts: { containers: number } }): number {
   const first = bytes[from];
   if (from >= to) return -1;
   if (first === quote) return stringEnd(bytes, from, to);
@@ -124,6 +134,7 @@ function valueEnd(bytes: Buffer, from: number, to: number): number {
         if (at < 0) return -1;
       } else if (byte === openBrace || byte === openBracket) {
         depth += 1;
+        if (depth > mostDepth || ++parts.containers > mostContainers) return -1;
       } else if (byte === closeBrace || byte === closeBracket) {
         depth -= 1;
         if (depth === 0) return at + 1;

@@ -8,12 +8,17 @@ import { noTokens } from '../metering/price.ts';
 
 /** Sees each event of one stream. */
 export function eventMeter({ usageMember, usageIn, readClaim, spokenIn, endRule }: ForeignFormat, meter: Meter): (event: ProviderEvent) => void {
-  let usage: Record<string, unknown> = {};
+  const usage: Record<string, unknown> = {};
+  let usageMembers = 0;
 
   function told(bytes: Buffer, member: Member | undefined, isFinal: boolean): void {
     // `null` says nothing yet.
     if (member === undefined || bytes[member.start] !== openBrace) return;
-    for (const [name, value] of Object.entries(parsed(bytes, member))) if (value !== null) usage = { ...usage, [name]: value };
+    for (const [name, value] of Object.entries(parsed(bytes, member))) {
+      if (value === null) continue;
+      if (!Object.hasOwn(usage, name) && ++usageMembers > mostUsageMembers) break;
+      usage[name] = value;
+    }
     const claim = readClaim(usage);
     meter.claims(claim === undefined || claim === 'faulty' ? claim : { ...claim, isFinal });
   }
@@ -47,6 +52,9 @@ export function meterWhole({ usageMember, readClaim, spokenIn, hasFailed }: Fore
   // The moment of the answer is also that of its first piece.
   meter.produced('output', 0);
 }
+
+// The formats have a dozen. What a provider sends beyond is not gathered over the events of a stream.
+const mostUsageMembers = 1_000;
 
 const openBrace = 0x7b;
 const quote = 0x22;

@@ -56,7 +56,8 @@ export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, fo
   const foreign = () => new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not of the format that was asked for.');
   if (!isUtf8(bytes)) throw foreign();
   const object = topLevelMembers(bytes);
-  const value = parsed(bytes);
+  // Parsed only where it is an object of a bounded number of parts.
+  const value = object && parsed(bytes);
   if (object === undefined || value === undefined) {
     if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw foreign();
     throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.');
