@@ -95,6 +95,7 @@ async function assemble(config: AgentConfig, needs: AgentNeeds, { database, cloc
     env: needs.env ?? process.env,
     plugins: needs.plugins ?? [],
     logsPrints: needs.logsPrints ?? false,
+    redactor,
     clock,
     log,
   });

@@ -3,6 +3,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
+import type { Redactor } from '../../kernel/secrets/secret.ts';
 import { createContainment, createRegistry, files, loadPlugins, mcp, memory, noteStore, plugins, readPluginFile, schedule, scheduleStore, shell, type Plugin, type Containment, type PluginRegistry, type PluginRooms, type Workspace } from '../plugins/index.ts';
 import type { Chat } from '../chat/index.ts';
 import { keepPrograms, programEnvironment } from '../programs/index.ts';
@@ -36,6 +37,8 @@ export interface HandsNeeds {
   plugins: readonly Plugin[];
   /** Whether standard output is the log, so that lines which plugins print must become lines of it. */
   logsPrints: boolean;
+  /** Learns the secrets of the configuration. */
+  redactor: Pick<Redactor, 'hold'>;
   clock: Clock;
   log: Log;
 }
@@ -77,7 +80,7 @@ async function assemble(needs: HandsNeeds, containment: Containment, env: Readon
   const openJobs = async () => (await import('../../kernel/data/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
   // The built-in plugins are code of the agent, whose errors end the process like any other. Only `mcp` is contained as
   // those of others are: most of it is an SDK that handles what servers send.
-  const servers = { owner: containment.owner('mcp'), plugin: mcp({ servers: file.mcpServers, workspace: workspace.root, env, clock, log }) };
+  const servers = { owner: containment.owner('mcp'), plugin: mcp({ servers: file.mcpServers, workspace: workspace.root, env, redactor: needs.redactor, clock, log }) };
   const foreign = [...needs.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })), ...(await loadPlugins(config.plugins, containment))];
   const builtIn = [
     files(workspace),

@@ -93,7 +93,7 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
         action,
         definition,
         settings: needs.settings,
-        check: compile(`input schema of "${name}"`, definition.input, true),
+        check: definition.check ?? compile(`input schema of "${name}"`, definition.input, true),
         ...(definition.output === undefined ? {} : { checkOutput: compile(`output schema of "${name}"`, definition.output, false) }),
         needsApproval: (input) => asksApproval(definition, input, needs.settings),
         availability,

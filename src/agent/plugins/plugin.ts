@@ -1,6 +1,6 @@
 // The shape of a plugin: a plain value with actions, which the model may call as tools, and hooks, which the core
 // calls. Making one has no side effect; the registry checks it when the agent starts.
-import type { JsonSchema } from '../../kernel/contract/schema.ts';
+import type { JsonSchema, SchemaCheck } from '../../kernel/contract/schema.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { ServiceDefinition } from '../services/index.ts';
 import type { PluginHooks } from './hooks.ts';
@@ -25,6 +25,8 @@ export interface Action<Input = never> {
   description: string;
   /** The JSON Schema (2020-12) of the input, an object; input that does not fit never reaches `run`. */
   input: JsonSchema;
+  /** Holds an input against the schema in place of the agent, which then never compiles it: for a schema that somebody else wrote. */
+  check?: SchemaCheck;
   /** The JSON Schema of the result. A result that does not fit is a failure of the action. */
   output?: JsonSchema;
   /** Whether `townhall agent call` may run it; not unless said. */

@@ -29,11 +29,16 @@ export function compileSchema(schema: JsonSchema): SchemaCheck {
 // when it is first needed; it holds nothing of what it was shown.
 let ofSchemas: Ajv2020 | undefined;
 
+/** Whether the metaschema takes it. Nothing is compiled: patterns and references are not looked at. */
+export function isSchema(schema: JsonSchema): boolean {
+  ofSchemas ??= new Ajv2020({ strict: false, logger: false });
+  return ofSchemas.validateSchema(schema) === true;
+}
+
 /** Null for what is no schema, or refers to what a schema of its own cannot: `compileStrange` knows why. */
 function compileSound(schema: JsonSchema): ValidateFunction | null {
   try {
-    ofSchemas ??= new Ajv2020({ strict: false, logger: false });
-    if (ofSchemas.validateSchema(schema) !== true) return null;
+    if (!isSchema(schema)) return null;
     return compileAlone(schema, { meta: false, validateSchema: false });
   } catch {
     return null;

@@ -48,11 +48,20 @@ export interface McpConnectNeeds {
 const mostPages = 20;
 const mostTools = 256;
 const version = '1';
+// Of a JSON answer, or of one event of a stream; the SDK has the same bound for messages over pipes.
+const mostAnswerBytes = 10 * 1024 * 1024;
+// The SDK puts the text of a refusal into its error, and errors are logged.
+const mostRefusalBytes = 2 * 1024;
+// Between two listings of changed tools.
+const listPauseMs = 1_000;
+// Replaces the SDK's validator of results (Ajv). It would run patterns and references of a foreign schema in this
+// process, and one schema that does not compile would fail the whole list of tools.
+const noValidation = { getValidator: () => (input: unknown) => ({ valid: true as const, data: input as never, errorMessage: undefined }) };
 
 /** Throws whatever kept it from the server; nothing of it is left then. */
 export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Promise<McpConnection> {
   const program = 'command' in server ? markedProgram([server.command, ...(server.args ?? [])], { folder: server.cwd ?? needs.folder, env: { ...needs.env, ...server.env } }) : null;
-  const client = new Client({ name: 'townhall', version });
+  const client = new Client({ name: 'townhall', version }, { jsonSchemaValidator: noValidation });
   const closed = Promise.withResolvers<void>();
   client.onclose = () => closed.resolve();
   // A message that cannot be read is the server's fault; the call it belonged to is late or fails.
@@ -96,11 +105,65 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
       return { isError: answer.isError === true, text, content, ...(typeof structured === 'object' && structured !== null ? { structured } : {}) };
     },
     onToolsChanged(listener) {
-      client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
-        listener().catch(() => {});
-      });
+      const changed = oneAtATime(listener, { pauseMs: listPauseMs, signal: needs.signal, clock: needs.clock });
+      client.setNotificationHandler(ToolListChangedNotificationSchema, changed);
     },
   };
+}
+
+/** Runs the work for any number of calls meanwhile once more, after a pause. */
+function oneAtATime(work: () => Promise<void>, { pauseMs, signal, clock }: { pauseMs: number; signal: AbortSignal; clock: Clock }): () => void {
+  let isRunning = false;
+  let isDue = false;
+  const run = async (): Promise<void> => {
+    isRunning = true;
+    while (isDue && !signal.aborted) {
+      isDue = false;
+      await work().catch(() => {});
+      await clock.sleep(pauseMs, signal).catch(() => {});
+    }
+    isRunning = false;
+  };
+  return () => {
+    isDue = true;
+    if (!isRunning) void run();
+  };
+}
+
+/** `fetch` whose answers fail, and close their connection, beyond a bound. */
+async function boundedFetch(url: string | URL, init?: RequestInit): Promise<Response> {
+  const response = await fetch(url, init);
+  if (response.body === null) return response;
+  const isStream = /^\s*text\/event-stream\s*(?:;|$)/i.test(response.headers.get('content-type') ?? '');
+  const body = response.body.pipeThrough(boundBytes(response.ok ? mostAnswerBytes : mostRefusalBytes, isStream));
+  const { status, statusText, headers } = response;
+  return new Response(body, { status, statusText, headers });
+}
+
+// With `perEvent` an empty line begins the count anew.
+function boundBytes(most: number, perEvent: boolean): TransformStream<Uint8Array, Uint8Array> {
+  const [lineFeed, carriageReturn] = [10, 13];
+  let count = 0;
+  let lineLength = 0;
+  let previous = 0;
+  const countEvents = (chunk: Uint8Array): void => {
+    for (const byte of chunk) {
+      count += 1;
+      const endsLine = byte === carriageReturn || (byte === lineFeed && previous !== carriageReturn);
+      if (endsLine && lineLength === 0) count = 0;
+      if (endsLine) lineLength = 0;
+      else if (byte !== lineFeed) lineLength += 1;
+      previous = byte;
+    }
+  };
+  return new TransformStream({
+    transform(chunk, controller) {
+      if (perEvent) countEvents(chunk);
+      else count += chunk.length;
+      if (count > most) throw new Error(`The answer of the server is larger than ${most / 1024} KiB.`);
+      controller.enqueue(chunk);
+    },
+  });
 }
 
 // The SDK sends `notifications/cancelled` whenever the signal of a request is aborted, also after its answer. This signal
@@ -118,7 +181,7 @@ async function whilePending<T>(outer: AbortSignal, work: (signal: AbortSignal) =
 }
 
 function transportOf(server: McpServer, needs: McpConnectNeeds, program: { command: readonly string[]; env: Record<string, string> } | null): Transport {
-  if ('url' in server) return new StreamableHTTPClientTransport(new URL(server.url), server.headers ? { requestInit: { headers: server.headers } } : {}) as Transport;
+  if ('url' in server) return new StreamableHTTPClientTransport(new URL(server.url), { fetch: boundedFetch, ...(server.headers ? { requestInit: { headers: server.headers } } : {}) }) as Transport;
   const [command = server.command, ...args] = program?.command ?? [];
   return new StdioClientTransport({ command, args, cwd: server.cwd ?? needs.folder, env: program?.env ?? {}, stderr: 'ignore' });
 }

@@ -5,9 +5,10 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { JsonSchema } from '../../../kernel/contract/schema.ts';
-import { compileSchema } from '../../../kernel/contract/schema.ts';
+import type { Redactor } from '../../../kernel/secrets/secret.ts';
 import type { McpApproval, McpServer } from '../load.ts';
 import { definePlugin, type Action, type Plugin } from '../plugin.ts';
+import { isSoundSchema, plainCheck } from './foreign-schema.ts';
 import type { McpConnection, McpTool } from './mcp-connection.ts';
 
 export interface McpNeeds {
@@ -15,6 +16,8 @@ export interface McpNeeds {
   workspace: string;
   /** What servers that are programs get beside their own `env`. */
   env: Readonly<Record<string, string>>;
+  /** Learns the secrets of the servers' configuration. */
+  redactor: Pick<Redactor, 'hold'>;
   clock: Clock;
   log: Log;
 }
@@ -35,6 +38,9 @@ const longestBackOffMs = 60_000;
 const longestDescription = 4_096;
 // `mcp_` and this are the longest name that a tool may have.
 const longestAction = 60;
+// Schemas go to the model with every step; beyond the gateway's limit for a request every run would fail.
+const mostSchemaBytes = 64 * 1024;
+const mostSchemaBytesOfServer = 1024 * 1024;
 
 export function mcp(needs: McpNeeds): Plugin {
   const { clock, log } = needs;
@@ -44,13 +50,22 @@ export function mcp(needs: McpNeeds): Plugin {
   const keepers: Promise<void>[] = [];
   /** Why tools of connected servers are left out. */
   let omissions: readonly string[] = [];
+  for (const [, server] of enabled) for (const secret of secretsOf(server)) needs.redactor.hold(secret);
 
   function actionsOfAll(): Record<string, Action> {
     const actions: Record<string, Action> = {};
     const omitted: string[] = [];
     for (const state of states) {
       const approval = needs.servers.get(state.name)?.approval ?? 'writes';
+      let schemaBytes = 0;
       for (const tool of state.tools) {
+        const what = `The tool ${JSON.stringify(tool.name.slice(0, 100))} of the server "${state.name}" is left out`;
+        const bytes = Buffer.byteLength(JSON.stringify(tool.inputSchema));
+        if (bytes > mostSchemaBytes || schemaBytes + bytes > mostSchemaBytesOfServer) {
+          omitted.push(`${what}: its input schema has more than ${mostSchemaBytes / 1024} KiB, or those of the server have more than ${mostSchemaBytesOfServer / 1024} KiB.`);
+          continue;
+        }
+        schemaBytes += bytes;
         const input = inputSchema(tool);
         if (input === null) {
           log.warn({ server: state.name, tool: tool.name }, 'a tool of an MCP server has an input schema that is none; it is left out');
@@ -58,7 +73,6 @@ export function mcp(needs: McpNeeds): Plugin {
         }
         const name = actionName(state.name, tool.name);
         const owner = ownerOf(name, needs.servers.keys());
-        const what = `The tool ${JSON.stringify(tool.name.slice(0, 100))} of the server "${state.name}" is left out`;
         if (owner !== state.name) omitted.push(`${what}: its name "${name}" belongs to the server "${owner}".`);
         else if (Object.hasOwn(actions, name)) omitted.push(`${what}: another tool of the server has the name "${name}" already.`);
         else actions[name] = toAction(state, tool, input, approval);
@@ -140,6 +154,7 @@ function toAction(state: ServerState, tool: McpTool, input: JsonSchema, approval
     api: true,
     command: true,
     input,
+    check: plainCheck(input),
     // What a server says of its own tool is a hint; whoever trusts none of them sets the approval to `always`.
     needsApproval: approval === 'always' || (approval === 'writes' && !tool.readOnly),
     timeoutMs: callMs,
@@ -156,12 +171,14 @@ function toAction(state: ServerState, tool: McpTool, input: JsonSchema, approval
 // Servers write older drafts than ours; what they use of them means the same here.
 function inputSchema({ inputSchema: given }: McpTool): JsonSchema | null {
   const { $schema: _draft, ...schema }: Record<string, unknown> = { ...given, type: 'object' };
-  try {
-    compileSchema(schema);
-    return schema;
-  } catch {
-    return null;
-  }
+  return isSoundSchema(schema) ? schema : null;
+}
+
+/** Values of the configuration that open something: headers, variables named like a secret, and what the address carries. */
+function secretsOf(server: McpServer): string[] {
+  if ('command' in server) return Object.entries(server.env ?? {}).flatMap(([name, value]) => (/key|token|secret|pass|auth|credential/i.test(name) ? [value] : []));
+  const { password, searchParams } = new URL(server.url);
+  return [...Object.values(server.headers ?? {}), ...searchParams.values(), decodeURIComponent(password)];
 }
 
 // The name of a tool must not depend on which servers are connected, or a call could reach another server than the one
