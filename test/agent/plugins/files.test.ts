@@ -45,6 +45,13 @@ describe('the plugin files', () => {
     expect(await readdir(join(workspace, 'a/b'))).toEqual(['c.sh']);
   });
 
+  test('refuses an edit by the size of its result before it is made', async () => {
+    await writeFile(join(workspace, 'many.txt'), 'a'.repeat(200_000));
+    const edit = { path: 'many.txt', oldText: 'a', newText: 'b'.repeat(1024 * 1024), all: true };
+    expect(await call('edit', edit)).toMatchObject({ ok: false, problem: { code: 'action_refused' }, message: expect.stringContaining('would be larger than') });
+    expect((await stat(join(workspace, 'many.txt'))).size).toBe(200_000);
+  });
+
   test.each([
     ['..', 'holds `..`'],
     ['../secret.txt', 'holds `..`'],

@@ -126,8 +126,10 @@ export function files(workspace: Workspace): Plugin {
             const found = pieces.length - 1;
             if (found === 0) throw refusal(`The file ${JSON.stringify(name)} does not hold the old text.`);
             if (found > 1 && !all) throw refusal(`The file ${JSON.stringify(name)} holds the old text ${found} times; give more of what is around it, or replace all.`);
-            const bytes = Buffer.from(pieces.join(newText), 'utf8');
-            if (bytes.length > maximumReadBytes) throw refusal(`The file ${JSON.stringify(name)} would be larger than ${maximumReadBytes / 1024} KiB.`);
+            // Counted first: a piece of a character replaced by a long text would make gigabytes.
+            const characters = text.length + found * (newText.length - oldText.length);
+            const bytes = characters > maximumReadBytes ? null : Buffer.from(pieces.join(newText), 'utf8');
+            if (bytes === null || bytes.length > maximumReadBytes) throw refusal(`The file ${JSON.stringify(name)} would be larger than ${maximumReadBytes / 1024} KiB.`);
             await workspace.write(name, bytes);
             return { path: name, bytes: bytes.length, replaced: found };
           }),
