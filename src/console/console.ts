@@ -61,7 +61,7 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
 
   async function serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
     passDoor(request);
-    const { pathname, searchParams } = new URL(request.url ?? '/', address.url);
+    const { pathname, searchParams } = urlOf(request.url ?? '/', address.url);
     const { method } = request;
     if (pathname === '/open' && method === 'POST') return open(request, response);
     // The pages hold no secret, and a page without a key must load to fetch one.
@@ -152,6 +152,13 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
       await closed;
     },
   };
+}
+
+// Joined as text: as a reference, `//name` would be another host, and `//[` no URL at all.
+function urlOf(target: string, base: string): URL {
+  const url = URL.parse(target.startsWith('/') ? `${base}${target}` : target);
+  if (url === null) throw new Problem('bad_request', 'invalid_path', 'The address of the request is no URL.');
+  return url;
 }
 
 function notAllowed(allow: string): Problem {

@@ -215,6 +215,14 @@ describe('the door', () => {
     expect((await served.call('sessions.list', {}, '')).status).toBe(401);
   });
 
+  test('takes the address of a request for a path and never for another host', async () => {
+    const { host } = new URL(served.url);
+    for (const [target, status] of [['//[', 404], ['//evil.test/main.js', 404], ['*', 400], [`http://${host}/main.js`, 200]] as const) {
+      const answer = await raw('GET', target, [['Host', host], ['Connection', 'close']], '');
+      expect([target, answer.status]).toEqual([target, status]);
+    }
+  });
+
   test('keeps scripts, frames and other origins out by its headers, on every answer', async () => {
     const key = await served.enter();
     for (const path of ['/', '/main.js', '/nothing', '/open?code=x']) {
