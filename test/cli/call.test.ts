@@ -49,6 +49,17 @@ async function countingServer(): Promise<{ url: string; requests(): number; clos
 const gateway = (given: string[], from?: Parameters<typeof call>[1]) => call(['gateway', ...given, '--url', world.url], from);
 
 describe('townhall call', () => {
+  test.each(['', '.', '..'])('refuses %j for a part of the path before anything is sent', async (value) => {
+    const server = await countingServer();
+    try {
+      const outcome = await call(['agent', 'sessions.get', `sessionId=${value}`, '--url', server.url]);
+      expect(outcome).toMatchObject({ code: 2, screen: expect.stringContaining(`sessionId cannot be "${value}"`) });
+      expect(server.requests()).toBe(0);
+    } finally {
+      server.close();
+    }
+  });
+
   test('logs an administrator in by a body from standard input, and does with the session what the contract has', async () => {
     const login = await gateway(['admin.login', '--body', '-', '--json'], { input: JSON.stringify({ admin_id: testAdministrator.adminId, password: testAdministrator.password }) });
     expect(login.code).toBe(0);

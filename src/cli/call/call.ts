@@ -104,6 +104,8 @@ async function requestOf(operation: CallableOperation, given: readonly string[],
     const member = memberOf(operation, name);
     if (said.has(member.name)) throw new SettingError(`${member.name} is given twice.`);
     said.add(member.name);
+    // A dotted segment would name another route, since addresses are normalized.
+    if (member.place === 'path' && /^\.{0,2}$/.test(text)) throw new SettingError(`${member.name} cannot be "${text}"; it is part of the address ${operation.path}.`);
     if (member.place === 'path') path = path.replace(`{${member.name}}`, () => encodeURIComponent(text));
     else if (member.place === 'query') url.searchParams.append(member.name, text);
     else if (member.place === 'header') headers.set(member.name, text);
