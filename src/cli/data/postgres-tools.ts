@@ -57,10 +57,20 @@ export function addressOf(databaseUrl: string): Record<string, string> {
     PGUSER: decodeURIComponent(url.username),
     PGPASSWORD: decodeURIComponent(url.password),
     PGDATABASE: decodeURIComponent(url.pathname.slice(1)),
-    PGSSLMODE: url.searchParams.get('sslmode') ?? '',
+    ...encryptionOf(url.searchParams),
     PGCONNECT_TIMEOUT: '10',
   };
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== ''));
+}
+
+// postgres.js also takes `ssl`, and refuses a connection without TLS for most of its values. The tools would fall back to
+// a plain one: their default is `prefer`.
+function encryptionOf(query: URLSearchParams): { PGSSLMODE: string; PGSSLROOTCERT: string } {
+  const root = query.get('sslrootcert') ?? '';
+  const given = query.get('sslmode') ?? query.get('ssl') ?? '';
+  const mode = root === 'system' || given === 'true' ? 'verify-full' : given;
+  // Certificates are held against those of the system, as Node holds them against its own.
+  return { PGSSLMODE: mode, PGSSLROOTCERT: root === '' && given === 'true' ? 'system' : root };
 }
 
 export interface RunOptions {
