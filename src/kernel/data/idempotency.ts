@@ -215,8 +215,30 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 
 /** The answer as JSON; null when it is not kept. */
 function keptBody(body: unknown, isSecret: boolean): string | null {
-  const text = isSecret || body === undefined ? undefined : JSON.stringify(body);
+  if (isSecret || body === undefined || shortestJson(body, maximumBodyBytes) > maximumBodyBytes) return null;
+  const text = JSON.stringify(body);
   return text === undefined || Buffer.byteLength(text) > maximumBodyBytes ? null : text;
+}
+
+/**
+ * A lower bound of the value's length as JSON. Stops counting beyond `most`, so that an answer of many megabytes is not
+ * serialized only to be dropped.
+ */
+function shortestJson(value: unknown, most: number): number {
+  if (typeof value === 'string') return value.length + 2;
+  if (typeof value !== 'object' || value === null) return 1;
+  let length = 2;
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length && length <= most; index += 1) length += 1 + shortestJson(value[index], most - length);
+    return length - Math.min(value.length, 1);
+  }
+  for (const name in value) {
+    if (length > most) break;
+    const member = (value as Record<string, unknown>)[name];
+    // JSON leaves members without a value out.
+    if (member !== undefined && typeof member !== 'function') length += name.length + 3 + shortestJson(member, most - length);
+  }
+  return length;
 }
 
 /** What is refused has done nothing, so it may be tried again; a failure in the midst of it may not. */

@@ -66,6 +66,24 @@ describe('a repeated call', () => {
     await expect(replicas[0].around({ ...first, request: large(`{"b":"${filler}","a":1}`) }, never)).rejects.toThrow(code('idempotency_key_reused'));
   });
 
+  test('is refused without serializing an answer beyond the maximum', async () => {
+    const first = call();
+    let serializedItems = 0;
+    const vector = { toJSON: () => (serializedItems += 1) };
+    const answer = { data: Array.from({ length: 5_000 }, () => ({ object: 'embedding', embedding: vector })) };
+    await replicas[0].around(first, created(answer));
+    expect(serializedItems).toBe(0);
+    await expect(replicas[1].around(first, never)).rejects.toThrow(code('result_not_replayable'));
+  });
+
+  test('gets answers of up to 64 KiB of JSON, whatever they are made of', async () => {
+    for (const answer of [{ text: '\u0001'.repeat(10_000) }, { list: Array.from({ length: 32_700 }, () => 0) }, { list: [], object: {}, none: null, isTrue: true, text: '"' }]) {
+      const first = call();
+      await replicas[0].around(first, created(answer));
+      expect(await replicas[1].around(first, never)).toMatchObject({ body: answer });
+    }
+  });
+
   test('of another caller, or of another operation, is its own', async () => {
     const first = call();
     await replicas[0].around(first, created('first'));
