@@ -223,9 +223,11 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
 }
 
 function embeddings({ script, asked }: ForeignScene): object | undefined {
-  if (script !== 'ok') return undefined;
-  const inputs = Array.isArray(asked['input']) ? asked['input'] : [asked['input']];
-  const vector = Float32Array.of(0.5, -0.25, 1);
+  if (script !== 'ok' && script !== 'long-vectors') return undefined;
+  const { input } = asked;
+  // Numbers are the tokens of one input.
+  const inputs: unknown[] = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input];
+  const vector = script === 'ok' ? Float32Array.of(0.5, -0.25, 1) : Float32Array.from({ length: 1_536 }, (_, index) => Math.sin(index) / 40);
   const shown = asked['encoding_format'] === 'base64' ? Buffer.from(vector.buffer).toString('base64') : [...vector];
   return { object: 'list', data: inputs.map((_, index) => ({ object: 'embedding', index, embedding: shown })), model: asked['model'], usage: { prompt_tokens: 2, total_tokens: 2 } };
 }

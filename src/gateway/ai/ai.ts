@@ -343,7 +343,10 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
         return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
       },
 
-      'ai.embedText': (call) => passed(format.embeddings, call, {}),
+      'ai.embedText': async (call) => {
+        refuseManyInputs(call.body);
+        return passed(format.embeddings, call, {});
+      },
 
       'ai.createResponse': async (call) => {
         refuseBackground(call.body);
@@ -444,6 +447,15 @@ function modelNamed(body: StreamRequest, header: string | undefined): string {
 function refuseBackground({ background }: ResponseRequest): void {
   if (background !== true) return;
   throw new Problem('impossible', 'unsupported_by_model', 'Answers in the background are not supported; leave background out.', { param: 'background' });
+}
+
+// What OpenAI takes. An answer has a vector for each input, so a longer list would make an answer of any size.
+const mostInputs = 2_048;
+
+/** Throws a 400 for too many texts or lists of tokens. A list of numbers is the tokens of one input. */
+function refuseManyInputs({ input }: { input: unknown }): void {
+  if (!Array.isArray(input) || input.length <= mostInputs || input.every((item) => typeof item === 'number')) return;
+  throw new Problem('bad_request', 'invalid_request', `input may have ${mostInputs} items at most; send more of them in further requests.`, { param: 'input' });
 }
 
 // They say who answers for a call at the provider, and that is whose key is configured.

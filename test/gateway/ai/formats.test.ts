@@ -12,7 +12,7 @@ describe('a format that passes through', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    const scripts = ['ok', 'cut', 'error', 'error-first', 'tools', 'status?code=400&error_code=bad_thing', 'html?code=200', 'flaky?fails=1&code=503'];
+    const scripts = ['ok', 'cut', 'error', 'error-first', 'tools', 'status?code=400&error_code=bad_thing', 'html?code=200', 'flaky?fails=1&code=503', 'long-vectors'];
     const of = (owner: string) =>
       scripts.map((script) => ({ id: `${owner}/${script.split('?')[0]}`, provider: owner, upstream_model: script, rates: { input: 1, output: 1 }, max_output_tokens: 500, modalities: ['text', 'stream', 'openai', 'embedding'] }));
     const models = {
@@ -140,12 +140,28 @@ describe('a format that passes through', () => {
     ['a tool with a price of its own', '/v1/ai/responses', { model: 'acme/ok', input: 'x', tools: [{ type: 'function', name: 'f' }, { type: 'web_search_preview' }] }, 422, 'unpriced_member', 'tools[1].type'],
     ['an answer in the background', '/v1/ai/responses', { model: 'acme/ok', input: 'x', background: true }, 422, 'unsupported_by_model', 'background'],
     ['an effort that the model lacks', '/v1/ai/responses', { model: 'acme/thinker', input: 'x', reasoning: { effort: 'max' } }, 422, 'unsupported_reasoning_effort', 'reasoning_effort'],
+    ['more than 2,048 texts', '/v1/ai/embeddings', { model: 'acme/ok', input: Array.from({ length: 2_049 }, () => 'a') }, 400, 'invalid_request', 'input'],
+    ['more than 2,048 lists of tokens', '/v1/ai/embeddings', { model: 'acme/ok', input: Array.from({ length: 2_049 }, () => [1]) }, 400, 'invalid_request', 'input'],
     ['no model', '/v1/ai/embeddings', { input: 'x' }, 400, 'invalid_request', 'model'],
   ])('refuses %s', async (_name, path, body, status, code, param) => {
     const response = await world.post(path, body);
     expect(response.status).toBe(status);
     expect(await errorOf(response)).toMatchObject({ code, param });
     expect(provider.calls).toHaveLength(0);
+  });
+
+  test('takes the tokens of one long input', async () => {
+    const response = await world.post('/v1/ai/embeddings', { model: 'acme/ok', input: Array.from({ length: 8_000 }, (_, index) => index) });
+    expect([response.status, ((await response.json()) as { data: unknown[] }).data.length]).toEqual([200, 1]);
+  });
+
+  test('hands on megabytes of vectors, charged by their usage', async () => {
+    const input = Array.from({ length: 200 }, (_, index) => `text ${index}`);
+    const response = await world.post('/v1/ai/embeddings', { model: 'acme/long-vectors', input });
+    const { data, model } = (await response.json()) as { data: { embedding: number[] }[]; model: string };
+    expect([response.status, model, data.length, data[199]?.embedding.length]).toEqual([200, 'acme/long-vectors', 200, 1_536]);
+    // Two tokens, as the provider says; without its usage they would be estimated by the length of the texts.
+    expect(response.headers.get('x-townhall-credits')).toBe('1');
   });
 
   test('refuses a model named twice', async () => {
