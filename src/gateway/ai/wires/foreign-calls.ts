@@ -57,9 +57,9 @@ export function createForeignCalls({ providers, clock, heartbeatMs }: { provider
         signal: call.signal,
       });
       if (!streams) {
-        const { bytes, value } = await incomingAnswer(answer, model.id, format);
+        const { bytes, value, isComplete } = await incomingAnswer(answer, model.id, format);
         call.timing('upstream', clock.monotonicMs() - startedMs);
-        return { status: 200, content: bytes, mediaType: 'application/json; charset=utf-8', headers: meter ? await paid(format, { value, meter, keep: call.keep }) : {} };
+        return { status: 200, content: bytes, mediaType: 'application/json; charset=utf-8', headers: meter ? await paid(format, { value, meter, keep: isComplete ? call.keep : undefined }) : {} };
       }
       const content = await incomingStream(answer, {
         model,

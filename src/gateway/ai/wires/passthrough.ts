@@ -2,6 +2,7 @@
 // down, because translating would lose members that neither side would forgive. Only what must differ is edited, at
 // its place in the bytes: the model's name both ways, an output limit where none was sent, and the request for usage.
 import { isUtf8 } from 'node:buffer';
+import { nextTurn } from '../../../kernel/event-loop.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { chat, type ForeignFormat } from './foreign-format.ts';
@@ -48,16 +49,28 @@ export interface IncomingAnswer {
   bytes: Buffer;
   /** The same as a value, as exact as JSON values are. */
   value: Record<string, unknown>;
+  /** Whether the value is all of the answer; otherwise its long members are empty. */
+  isComplete: boolean;
 }
+
+// The parser takes 100 ms for 32 MiB of vectors, of which the gateway reads only the usage.
+const largeAnswerBytes = 1024 * 1024;
+const longMemberBytes = 64 * 1024;
 
 /** A whole answer, checked to be one. */
 export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, format: ForeignFormat = chat): Promise<IncomingAnswer> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
   const foreign = () => new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not of the format that was asked for.');
   if (!isUtf8(bytes)) throw foreign();
+  // Each step over a large answer has a turn of the event loop of its own.
+  const isLarge = bytes.length > largeAnswerBytes;
+  if (isLarge) await nextTurn();
   const object = topLevelMembers(bytes);
-  // Parsed only where it is an object of a bounded number of parts.
-  const value = object && parsed(bytes);
+  if (isLarge) await nextTurn();
+  // Parsed only where it is an object of a bounded number of parts. The text of a model is counted where its provider
+  // tells no usage; vectors and ranks are not.
+  const isComplete = !isLarge || format.spokenIn.length > 0;
+  const value = object && (isComplete ? parsed(bytes) : outlineOf(bytes, object.members));
   if (object === undefined || value === undefined) {
     if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw foreign();
     throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.');
@@ -65,8 +78,21 @@ export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, fo
   if (!format.isAnswer(value)) throw errorIn(bytes, object) ?? foreign();
   const failure = failureEdits(bytes, object.members, answer.clean);
   const made = edited(bytes, [...modelEdits(object.members, modelId), ...failure]);
-  if (failure.length > 0) return { bytes: made, value: parsed(made) ?? value };
-  return { bytes: made, value: 'model' in value ? { ...value, model: modelId } : value };
+  if (failure.length > 0) return { bytes: made, value: parsed(made) ?? value, isComplete };
+  return { bytes: made, value: 'model' in value ? { ...value, model: modelId } : value, isComplete };
+}
+
+/** The members of an answer, of which the long ones are empty; undefined where a short one is no JSON. */
+function outlineOf(bytes: Buffer, members: readonly Member[]): Record<string, unknown> | undefined {
+  const empty: Readonly<Record<number, string>> = { 0x5b: '[]', 0x7b: '{}', 0x22: '""' };
+  try {
+    return Object.fromEntries(members.map(({ name, start, end }) => {
+      const text = end - start > longMemberBytes ? (empty[bytes[start] as number] ?? '') : bytes.toString('utf8', start, end);
+      return [name, JSON.parse(text) as unknown];
+    }));
+  } catch {
+    return undefined;
+  }
 }
 
 export interface IncomingOptions {
