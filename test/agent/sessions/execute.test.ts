@@ -95,6 +95,22 @@ describe('sessions.execute', () => {
     expect(gateway.requests).toHaveLength(1);
   });
 
+  test.each([
+    ['control characters', '\u0001', 2 * 1024 * 1024],
+    ['quotes', '"', 6 * 1024 * 1024],
+    ['letters of three bytes', '\u20ac', 2.6 * 1024 * 1024],
+    ['text', 'Good morning.\n', 7 * 1024 * 1024],
+  ])('counts the bytes that an attachment of %s has in the request', async (_, unit, length) => {
+    const agent = await start();
+    gateway.answer(() => says('Read.'));
+    const content = unit.repeat(length / unit.length);
+    const fitsGateway = Buffer.byteLength(JSON.stringify(content)) <= 10 * 1024 * 1024;
+    const call = agent.client.sessions.execute({ instructions: 'Read it.', attachments: [{ type: 'document', fileName: 'a.txt', contentType: 'text/plain', content }] });
+    if (fitsGateway) expect((await call).success).toBe(true);
+    else await expect(call).rejects.toMatchObject({ status: 422, code: 'upstream_refused' });
+    expect(gateway.requests).toHaveLength(fitsGateway ? 1 : 0);
+  });
+
   test('writes and reads real files and answers with the text of the last step', async () => {
     const agent = await start();
     gateway.answer((_, index) => {
