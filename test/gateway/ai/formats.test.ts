@@ -137,6 +137,8 @@ describe('a format that passes through', () => {
     ['an address', '/v1/ai/responses', { model: 'acme/ok', input: 'x', base_url: 'http://attacker.example' }, 400, 'invalid_request', 'base_url'],
     ['a credential', '/v1/ai/messages', { model: 'anthropic/ok', messages: [{ role: 'user', content: 'x' }], api_key: 'k' }, 400, 'invalid_request', 'api_key'],
     ['an unpriced member', '/v1/ai/responses', { model: 'acme/ok', input: 'x', service_tier: 'priority' }, 422, 'unpriced_member', 'service_tier'],
+    ['a tool with a price of its own in a namespace', '/v1/ai/responses', { model: 'acme/ok', input: 'x', tools: [{ type: 'namespace', name: 'n', tools: [{ type: 'function', name: 'f' }, { type: 'web_search' }] }] }, 422, 'unpriced_member', 'tools[0].tools[1].type'],
+    ['a tool with a price of its own in a result of a tool search', '/v1/ai/responses', { model: 'acme/ok', input: [{ type: 'tool_search_output', call_id: 'c', tools: [{ type: 'web_search' }] }], tools: [{ type: 'tool_search' }] }, 422, 'unpriced_member', 'input[0].tools[0].type'],
     ['a tool with a price of its own', '/v1/ai/responses', { model: 'acme/ok', input: 'x', tools: [{ type: 'function', name: 'f' }, { type: 'web_search_preview' }] }, 422, 'unpriced_member', 'tools[1].type'],
     ['an answer in the background', '/v1/ai/responses', { model: 'acme/ok', input: 'x', background: true }, 422, 'unsupported_by_model', 'background'],
     ['an effort that the model lacks', '/v1/ai/responses', { model: 'acme/thinker', input: 'x', reasoning: { effort: 'max' } }, 422, 'unsupported_reasoning_effort', 'reasoning_effort'],

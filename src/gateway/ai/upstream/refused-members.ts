@@ -108,6 +108,8 @@ const callersTools = /^(?:function|custom|namespace|tool_search|local_shell|appl
 
 interface ForeignTool {
   type?: unknown;
+  /** Of a namespace, and of an item that answers a search for tools. */
+  tools?: unknown;
   environment?: { type?: unknown } | null;
 }
 
@@ -123,10 +125,22 @@ function toolBesides(body: object, isTaken: (tool: ForeignTool) => boolean): { p
   return index < 0 ? undefined : { path: `tools[${index}].type`, type: String((tools as (ForeignTool | null)[])[index]?.type) };
 }
 
-/** Throws a 422 for a tool that the provider would run at a price of its own. */
+/** Throws a 422 for a tool that the provider would run at a price of its own, also where another tool or an item brings it. */
 export function refusePricedTools(body: object): void {
-  const found = toolBesides(body, isCallersOwn);
-  if (found !== undefined) throw unpricedTool(found.type, found.path);
+  const { tools, input } = body as { tools?: unknown; input?: unknown };
+  const lists: [unknown, string][] = [[tools, 'tools'], ...entriesOf(input).map(([index, item]): [unknown, string] => [item.tools, `input[${index}].tools`])];
+  for (let list = lists.pop(); list !== undefined; list = lists.pop()) {
+    const [nested, path] = list;
+    for (const [index, tool] of entriesOf(nested)) {
+      if (!isCallersOwn(tool)) throw unpricedTool(String(tool.type), `${path}[${index}].type`);
+      lists.push([tool.tools, `${path}[${index}].tools`]);
+    }
+  }
+}
+
+// The items of a list by their places; none for what is no list.
+function entriesOf(value: unknown): [number, ForeignTool][] {
+  return Array.isArray(value) ? value.map((item: unknown, index): [number, ForeignTool] => [index, (item ?? {}) as ForeignTool]) : [];
 }
 
 function unpricedTool(name: string, param: string): Problem {
