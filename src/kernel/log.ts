@@ -34,6 +34,11 @@ const secretNames = new Set([
 // Beyond this a structure is summed up in one word: a line is for reading.
 const maximumDepth = 6;
 const maximumEntries = 200;
+// Looking for secrets takes up to 140 ns a character, and a stranger may have sent the text.
+const maximumTextLength = 16 * 1024;
+// The part of a longer text that is searched for secrets. Its end may be a part of a secret and is never shown.
+const searchedTextLength = 4 * maximumTextLength;
+const unshownEnd = maximumTextLength;
 
 // Lines are written a few milliseconds late and many at once: a write for each would cost every request a
 // turn in the thread pool. What is left is written when the process exits.
@@ -42,7 +47,7 @@ const behind = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024, 
 export function createLog(options: LogOptions): Log {
   const { redactor, write } = options;
   const destination = write ? { write } : pino.destination(behind);
-  const quick: Walk = { hide: asItIs, isSecretName: rememberNames(), depth: 0, above: [] };
+  const quick: Walk = { hide: asItIs, hideLong: (text) => shortened(text, redactor), isSecretName: rememberNames(), depth: 0, above: [] };
   const careful: Walk = { ...quick, hide: (text) => redactor.hide(text) };
   let isCareful = false;
   let isSuspect = false;
@@ -108,12 +113,19 @@ function createTimestamp(clock: Pick<Clock, 'now'>): () => string {
 type Hide = (text: string) => string;
 const asItIs: Hide = (text) => text;
 
+/** The beginning of a long text, without secrets. */
+function shortened(text: string, redactor: Redactor): string {
+  const searched = redactor.hide(text.slice(0, searchedTextLength));
+  return `${searched.slice(0, Math.min(maximumTextLength, Math.max(searched.length - unshownEnd, 0)))}… (${text.length} characters)`;
+}
+
 /** Most lines are flat and harmless: they go as they are, since a copy costs more than all the rest. */
 function isPlainAlready(fields: object, { isSecretName }: Walk): boolean {
   for (const name in fields) {
     const value: unknown = (fields as Record<string, unknown>)[name];
+    const isLong = typeof value === 'string' && value.length > maximumTextLength;
     const isLeaf = value === null || (typeof value !== 'object' && typeof value !== 'bigint' && typeof value !== 'function' && typeof value !== 'symbol');
-    if (!isLeaf || isSecretName(name) || name === 'level' || name === 'time' || name === 'msg') return false;
+    if (!isLeaf || isLong || isSecretName(name) || name === 'level' || name === 'time' || name === 'msg') return false;
   }
   return Object.getPrototypeOf(fields) === Object.prototype;
 }
@@ -132,6 +144,8 @@ function plainFields(bound: object, fields: object, walk: Walk): Record<string, 
 
 interface Walk {
   hide: Hide;
+  /** For texts beyond the maximum length, also in a line that is not known to hold a secret. */
+  hideLong: Hide;
   isSecretName: (name: string) => boolean;
   depth: number;
   /** The objects on the way down to here, to see a circle. */
@@ -162,7 +176,7 @@ function rememberNames(): (name: string) => boolean {
 }
 
 function plainValue(value: unknown, walk: Walk): unknown {
-  if (typeof value === 'string') return walk.hide(value);
+  if (typeof value === 'string') return value.length > maximumTextLength ? walk.hideLong(value) : walk.hide(value);
   if (typeof value === 'number') return plainNumber(value, walk);
   if (typeof value === 'bigint') return walk.hide(value.toString());
   if (typeof value === 'function' || typeof value === 'symbol') return `[${typeof value}]`;

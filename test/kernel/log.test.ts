@@ -56,6 +56,19 @@ describe('log', () => {
     expect(lines()[0]).toMatchObject({ level: 'info', msg: 'one\nline' });
   });
 
+  test('a long text is cut, and no part of a secret stays at the cut', () => {
+    const { log, redactor, text, lines } = recorded();
+    const secret = `s3cret-${'0123456789'.repeat(20)}`;
+    redactor.hold(secret);
+    log.info({ text: 'a'.repeat(8_000_000), below: { list: ['b'.repeat(20_000)] } }, 'long');
+    expect(lines()[0]).toMatchObject({ text: expect.stringMatching(/^a{16384}… \(8000000 characters\)$/), below: { list: [expect.stringContaining('(20000 characters)')] } });
+    // Around each end of what is searched and of what is shown.
+    for (const at of [16_384, 65_536]) for (const offset of [1, 100, 206]) log.error({ err: new Error('c'.repeat(at - offset) + secret + 'c'.repeat(70_000)) }, 'secret');
+    for (const many of [1_000, 1]) log.info({ text: `${secret} `.repeat(many) + 'd'.repeat(70_000) }, 'many');
+    expect(text.join('')).not.toContain('s3cret');
+    expect(text.at(-1)).toContain('[redacted]');
+  });
+
   test('an error keeps its type and its cause', () => {
     const { log, lines } = recorded();
     log.error({ err: new TypeError('no', { cause: new RangeError('why') }) }, 'x');
