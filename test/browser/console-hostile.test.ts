@@ -1,12 +1,17 @@
 // What a model may write: markup, addresses that run code, invisible characters, and very much of it.
 import type { Page } from 'playwright-core';
-import type * as Prose from '../../src/console/pages/prose.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
 import { calls, says } from '../support/scripted-gateway.ts';
 
 const megabyte = 1024 * 1024;
 const filled = (piece: string): string => piece.repeat(Math.ceil(megabyte / piece.length)).slice(0, megabyte);
+
+/** What the pages' own module for text exports. */
+interface ProseModule {
+  createProse(root: HTMLElement): { update(text: string): void };
+  prose(content: string): HTMLElement;
+}
 
 describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_000 }, () => {
   let world: ConsoleBrowser;
@@ -81,7 +86,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
   });
 
   // As text, since the test runner rewrites imports of its own modules.
-  const proseModule = () => page.evaluateHandle<typeof Prose>("import('/prose.js')");
+  const proseModule = () => page.evaluateHandle<ProseModule>("import('/prose.js')");
   const shapes = ['word ', 'x', '`', '` ', '*a*', '**', '*a ', '[', '[a](', '[a](https://a.test/', '\n', 'a\n', 'a\n\n', '- a\n', '# a\n', '```\n', '```\na\n', ' ', 'https://', '\u202E', '😀'];
   test.each(shapes)('of a megabyte of %j is drawn with a bounded number of elements', async (piece) => {
     const content = filled(piece);

@@ -1,15 +1,22 @@
 // The order in which messages are drawn. The log has them as they were completed: six queued prompts stand there before
 // the first answer. Here each prompt stands above the answer of its own run, and those that wait come last.
-import type { Message } from './thread.ts';
 
-export interface OrderInput {
+/** What the order of a message depends on. */
+interface Placed {
+  id: string;
+  role: 'system' | 'user' | 'assistant';
+  runId: string | null;
+  isOpen: boolean;
+}
+
+export interface OrderInput<Message extends Placed> {
   /** In the order of the log. */
   messages: readonly Message[];
   queue: readonly { runId: string; queuePosition: number }[];
   activeRunId: string | null;
 }
 
-interface Turn {
+interface Turn<Message> {
   prompts: Message[];
   answers: Message[];
   /** Prompts without an answer that were accepted right after this one. */
@@ -20,7 +27,7 @@ interface Turn {
 
 const activeRank = 1e9;
 
-export function orderMessages({ messages, queue, activeRunId }: OrderInput): Message[] {
+export function orderMessages<Message extends Placed>({ messages, queue, activeRunId }: OrderInput<Message>): Message[] {
   const turns = createTurns(messages);
   for (const { runId, queuePosition } of queue) {
     const turn = turns.get(runId);
@@ -30,10 +37,10 @@ export function orderMessages({ messages, queue, activeRunId }: OrderInput): Mes
   if (active?.answers.length === 0) active.rank = activeRank;
   const start: Message[] = [];
   const steered = new Map<string, Message[]>();
-  let nearest: Turn | undefined;
+  let nearest: Turn<Message> | undefined;
   for (const [index, message] of messages.entries()) {
     if (message.role === 'assistant') continue;
-    const own = turns.get(keyOf(message)) as Turn;
+    const own = turns.get(keyOf(message)) as Turn<Message>;
     if (Number.isFinite(own.rank)) {
       nearest = own;
       continue;
@@ -46,10 +53,10 @@ export function orderMessages({ messages, queue, activeRunId }: OrderInput): Mes
   return [...start, ...ranked.flatMap(({ prompts, answers, rest }) => [...prompts, ...answers.flatMap((answer) => [answer, ...(steered.get(answer.id) ?? [])]), ...rest])];
 }
 
-const keyOf = ({ id, runId }: Message): string => runId ?? id;
+const keyOf = ({ id, runId }: Placed): string => runId ?? id;
 
-function createTurns(messages: readonly Message[]): Map<string, Turn> {
-  const turns = new Map<string, Turn>();
+function createTurns<Message extends Placed>(messages: readonly Message[]): Map<string, Turn<Message>> {
+  const turns = new Map<string, Turn<Message>>();
   for (const [index, message] of messages.entries()) {
     const key = keyOf(message);
     const turn = turns.get(key) ?? { prompts: [], answers: [], rest: [], rank: Infinity };
@@ -64,7 +71,7 @@ function createTurns(messages: readonly Message[]): Map<string, Turn> {
 
 // A prompt that was given to a running model ends the message at that point: the run goes on with another one. Returns
 // the id of the message that it ended.
-function steeredInto(messages: readonly Message[], index: number, turns: ReadonlyMap<string, Turn>): string | undefined {
+function steeredInto(messages: readonly Placed[], index: number, turns: ReadonlyMap<string, Turn<Placed>>): string | undefined {
   let at = index + 1;
   while (messages[at]?.role === 'user') at += 1;
   const next = messages[at];
