@@ -17,15 +17,29 @@ const maximumMembers = 10_000;
 /** The value of a JSON document; throws a 400 Problem that names what is wrong, and a 413 for too many values. */
 export function parseJson(bytes: Buffer): unknown {
   refuseForeignEncoding(bytes);
-  const suspects = scan(bytes);
+  const { suspects, members } = scan(bytes, { nameDepth: 1 });
   let value: unknown;
   try {
     value = JSON.parse(bytes.toString('utf8'));
   } catch (cause) {
     throw new Problem('bad_request', 'invalid_json', 'The body is not valid JSON.', { cause });
   }
+  // JSON.parse keeps the last of two members with one name; another parser may keep the first.
+  if (countMembers(value) < members) scan(bytes, { nameDepth: maximumDepth });
   if (suspects) refuseUnsafeValues(value);
   return value;
+}
+
+// Depth was bounded by the scan, so recursion is safe.
+function countMembers(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  let count = 0;
+  if (Array.isArray(value)) {
+    for (const item of value) count += countMembers(item);
+    return count;
+  }
+  for (const name in value) count += 1 + countMembers((value as Record<string, unknown>)[name]);
+  return count;
 }
 
 function refuseForeignEncoding(bytes: Buffer): void {
@@ -45,24 +59,32 @@ for (const [character, meaning] of [['"', quote], ['{', opening], ['[', opening]
   meanings[character.charCodeAt(0)] = meaning;
 }
 
+interface Scan {
+  /** Whether the document may hold numbers, characters or names that have to be checked after parsing. */
+  suspects: boolean;
+  /** The members of all objects, those included that JSON.parse drops. */
+  members: number;
+}
+
 /**
- * One pass over the bytes before they are parsed: depth, the numbers of values, and the members of the top level. It
- * trusts that JSON.parse refuses whatever is malformed, so it only has to be right about documents that are well-formed.
- * Returns whether the document may hold numbers, characters or names that have to be looked at again.
+ * One pass over the bytes before they are parsed: depth, the numbers of values, and repeated members of objects down to
+ * `nameDepth`. It trusts that JSON.parse refuses whatever is malformed, so it only has to be right about documents that
+ * are well-formed.
  */
-function scan(bytes: Buffer): boolean {
+function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   const { length } = bytes;
   const texts: TextScan = { nextQuote: -1, nextEscape: -1, hasSuspectEscape: false };
   let suspects = bytes.includes('__proto__');
   let depth = 0;
-  let topIsObject = false;
   let expectsName = false;
   let scalarStart = 0;
   let parts = 0;
   let values = 0;
-  // Of the objects that are open, by depth.
+  let allMembers = 0;
+  // Of the objects that are open, by depth; undefined where an array is open.
   const members = new Uint32Array(maximumDepth + 1);
-  const names: Names = { list: [], set: undefined };
+  const names: (Names | undefined)[] = [];
+  const result = (isSuspect: boolean): Scan => ({ suspects: isSuspect, members: allMembers });
   for (let at = 0; at < length; at += 1) {
     const meaning = meanings[bytes[at] as number];
     if (meaning === 0) continue;
@@ -70,9 +92,9 @@ function scan(bytes: Buffer): boolean {
       case quote: {
         if (++parts > maximumParts) throw tooMany(`${maximumParts} objects, arrays, names and texts`);
         const end = closingQuote(bytes, at + 1, texts);
-        if (end < 0) return suspects;
+        if (end < 0) return result(suspects);
         if (expectsName) {
-          refuseDuplicate(bytes.toString('utf8', at, end + 1), names);
+          refuseDuplicate(bytes.toString('utf8', at, end + 1), names[depth] as Names);
           expectsName = false;
         }
         at = end;
@@ -84,20 +106,25 @@ function scan(bytes: Buffer): boolean {
           throw new Problem('bad_request', 'invalid_json', `The body is nested more than ${maximumDepth} levels deep.`);
         }
         members[depth] = 0;
-        if (depth === 1) topIsObject = expectsName = bytes[at] === 0x7b;
+        if (depth <= nameDepth) {
+          expectsName = bytes[at] === 0x7b;
+          names[depth] = expectsName ? { list: [], set: undefined } : undefined;
+        }
         break;
       case closing:
         // More ends than beginnings; the parser that follows says so.
-        if (--depth < 0) return suspects;
+        if (--depth < 0) return result(suspects);
+        expectsName = false;
         // A double needs at most 24 characters; one of 300 digits may be infinite.
         if (at - scalarStart > 300) suspects = true;
         break;
       case comma:
         if (++values > maximumValues) throw tooMany(`${maximumValues} values`);
         if (at - scalarStart > 300) suspects = true;
-        if (depth === 1 && topIsObject) expectsName = true;
+        if (depth <= nameDepth && names[depth] !== undefined) expectsName = true;
         break;
       case colon:
+        allMembers += 1;
         members[depth] = (members[depth] as number) + 1;
         if ((members[depth] as number) > maximumMembers) throw tooMany(`${maximumMembers} members in one object`);
         break;
@@ -110,7 +137,7 @@ function scan(bytes: Buffer): boolean {
     }
     scalarStart = at;
   }
-  return suspects || texts.hasSuspectEscape || length - scalarStart > 300;
+  return result(suspects || texts.hasSuspectEscape || length - scalarStart > 300);
 }
 
 function tooMany(what: string): Problem {

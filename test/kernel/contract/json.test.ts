@@ -40,6 +40,20 @@ describe('parseJson', () => {
   });
 
   test.each([
+    ['at the top', '{"model":"a","model":"b"}', 'model'],
+    ['of a message', '{"messages":[{"content":"long"},{"content":"long","content":"hi"}]}', 'content'],
+    ['in two spellings', '{"a":{"b":[{"name":1,"n\\u0061me":2}]}}', 'name'],
+    ['behind objects and arrays', '{"a":[{},[]],"b":{"c":{},"d":[],"c":1}}', 'c'],
+  ])('refuses a repeated member %s', (_name, text, param) => {
+    expect(problemOf(() => parse(text))).toMatchObject({ status: 400, code: 'duplicate_member', param });
+  });
+
+  test('accepts one name in several objects', () => {
+    const text = '[{"a":{"a":[{"a":1},{"a":2}]}},{"a":{}},{"b":"a:","c":"\\":\\""}]';
+    expect(parse(text)).toEqual(JSON.parse(text));
+  });
+
+  test.each([
     ['messages[1].content', '{"messages":[{"content":"x"},{"content":"\\ud800"}]}'],
     ['a.b[0]', '{"a":{"b":[1e999]}}'],
     ['a', '{"a":{"\\u005F_proto__":1}}'],
