@@ -29,9 +29,10 @@ const print = (line: string): void => {
 const servers = await startWatchedServers();
 const measurements: Measurement[] = [];
 try {
+  await Promise.all([servers.gateway.settled(), servers.agent.settled()]);
   print('operation | body | MB | status | longest hold of the loop (ms, as on a quiet machine) | by the clock (ms) | runs');
   for (const operation of hostileOperations().filter(({ operationId }) => operationId.includes(options.operation))) {
-    for (const body of bodiesFor(operation, { few: options.few }).filter(({ name }) => name.includes(options.body))) {
+    for (const body of bodiesFor(operation, { few: options.few, only: (name) => name.includes(options.body) })) {
       const measurement = await measure(servers, operation, body, { runs, limitMs });
       measurements.push(measurement);
       const { operationId, bytes, status, holdMs, clockMs } = measurement;

@@ -53,6 +53,8 @@ const marker = '\u0001hostile\u0001';
 export interface HostileOptions {
   /** One body of each class in place of all. */
   few?: boolean;
+  /** Whether a body of this name is built; all of them where it is absent. Building takes longer than sending. */
+  only?: (name: string) => boolean;
   /** The most bytes of texts by the name of their member, where the operation takes less than in its whole body. */
   mostBytes?: Readonly<Record<string, number>>;
 }
@@ -60,39 +62,43 @@ export interface HostileOptions {
 /** At most `maxBytes` each. */
 export function hostileBodies(examples: readonly Json[], maxBytes: number, options: HostileOptions = {}): HostileBody[] {
   const [first = {}] = examples;
-  const bodies = [...hostileRoots(first, maxBytes), ...examples.flatMap((example, index) => hostileMembers(example, maxBytes, { prefix: examples.length > 1 ? `example ${index + 1}, ` : '', ...options }))];
+  const bodies = [...hostileRoots(first, maxBytes, options.only), ...examples.flatMap((example, index) => hostileMembers(example, maxBytes, { prefix: examples.length > 1 ? `example ${index + 1}, ` : '', ...options }))];
   return bodies.filter(({ bytes }) => bytes.byteLength <= maxBytes);
 }
 
 /** A body whose number of values is the same whatever the operation is, in a member that the operation may not have. */
-function hostileRoots(example: Json, maxBytes: number): HostileBody[] {
+function hostileRoots(example: Json, maxBytes: number, only: HostileOptions['only'] = () => true): HostileBody[] {
   const room = maxBytes - 64 - Buffer.byteLength(JSON.stringify(example));
   const extra = (value: string) => withMembers(example, `"hostile":${value}`);
-  return [
-    { name: 'root: members', bytes: withMembers(example, numbered((index) => `"k${index}":0`, room)) },
-    { name: 'root: members up to the limit', bytes: withMembers(example, numbered((index) => `"k${index}":0`, room, 9_900)) },
-    { name: 'root: escaped names', bytes: withMembers(example, numbered((index) => `"\\u006b${index}":0`, room, 9_900)) },
-    { name: 'root: one name twice', bytes: withMembers(example, `${numbered((index) => `"k${index}":0`, room, 9_900)},"k0":1`) },
-    { name: 'root: names that are numbers', bytes: withMembers(example, numbered((index) => `"${(index * 7_919) % 4_000_000_000}":0`, room, 9_900)) },
-    { name: 'root: objects', bytes: extra(`[${numbered(() => '{}', room)}]`) },
-    { name: 'root: objects of many shapes', bytes: extra(`[${numbered((index) => `{"k${index}":0}`, room, 49_900)}]`) },
-    { name: 'root: arrays', bytes: extra(`[${numbered(() => '[]', room, 99_000)}]`) },
-    { name: 'root: numbers', bytes: extra(`[${numbered((index) => String(index % 1_000), room, 499_000)}]`) },
-    { name: 'root: long numbers', bytes: extra(`[${numbered(() => '0.123456789012345678e-7', room, 499_000)}]`) },
-    { name: 'root: one number', bytes: extra('1'.repeat(room)) },
-    { name: 'root: texts with escapes', bytes: extra(`[${numbered((index) => `"\\u0041${index}"`, room, 99_000)}]`) },
-    { name: 'root: long names', bytes: withMembers(example, numbered((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, room)) },
-    { name: 'root: suspect names', bytes: extra(`[${numbered((index) => `{"__proto_${index % 10}":"\\u005f"}`, room, 33_000)}]`) },
-    { name: 'root: nesting', bytes: extra(`[${numbered(() => '['.repeat(60) + ']'.repeat(60), room, 1_600)}]`) },
-    { name: 'root: nesting without an end', bytes: Buffer.from('['.repeat(maxBytes)) },
-    { name: 'root: spaces', bytes: Buffer.from(`${' '.repeat(room)}${JSON.stringify(example)}`) },
-    { name: 'root: an open text', bytes: Buffer.from(`"${'\\"'.repeat(Math.floor(maxBytes / 2) - 1)}`) },
+  const roots: { name: string; build: () => Buffer }[] = [
+    { name: 'root: members', build: () => withMembers(example, numbered((index) => `"k${index}":0`, room)) },
+    { name: 'root: members up to the limit', build: () => withMembers(example, numbered((index) => `"k${index}":0`, room, 9_900)) },
+    { name: 'root: escaped names', build: () => withMembers(example, numbered((index) => `"\\u006b${index}":0`, room, 9_900)) },
+    { name: 'root: one name twice', build: () => withMembers(example, `${numbered((index) => `"k${index}":0`, room, 9_900)},"k0":1`) },
+    { name: 'root: names that are numbers', build: () => withMembers(example, numbered((index) => `"${(index * 7_919) % 4_000_000_000}":0`, room, 9_900)) },
+    { name: 'root: objects', build: () => extra(`[${numbered(() => '{}', room)}]`) },
+    { name: 'root: objects of many shapes', build: () => extra(`[${numbered((index) => `{"k${index}":0}`, room, 49_900)}]`) },
+    { name: 'root: arrays', build: () => extra(`[${numbered(() => '[]', room, 99_000)}]`) },
+    { name: 'root: numbers', build: () => extra(`[${numbered((index) => String(index % 1_000), room, 499_000)}]`) },
+    { name: 'root: long numbers', build: () => extra(`[${numbered(() => '0.123456789012345678e-7', room, 499_000)}]`) },
+    { name: 'root: one number', build: () => extra('1'.repeat(room)) },
+    { name: 'root: texts with escapes', build: () => extra(`[${numbered((index) => `"\\u0041${index}"`, room, 99_000)}]`) },
+    { name: 'root: long names', build: () => withMembers(example, numbered((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, room)) },
+    { name: 'root: suspect names', build: () => extra(`[${numbered((index) => `{"__proto_${index % 10}":"\\u005f"}`, room, 33_000)}]`) },
+    { name: 'root: nesting', build: () => extra(`[${numbered(() => '['.repeat(60) + ']'.repeat(60), room, 1_600)}]`) },
+    { name: 'root: nesting without an end', build: () => Buffer.from('['.repeat(maxBytes)) },
+    { name: 'root: spaces', build: () => Buffer.from(`${' '.repeat(room)}${JSON.stringify(example)}`) },
+    { name: 'root: an open text', build: () => Buffer.from(`"${'\\"'.repeat(Math.floor(maxBytes / 2) - 1)}`) },
   ];
+  return roots.filter(({ name }) => only(name)).map(({ name, build }) => ({ name, bytes: build() }));
 }
 
-function hostileMembers(example: Json, maxBytes: number, { prefix, few = false, mostBytes = {} }: HostileOptions & { prefix: string }): HostileBody[] {
+function hostileMembers(example: Json, maxBytes: number, { prefix, few = false, only = () => true, mostBytes = {} }: HostileOptions & { prefix: string }): HostileBody[] {
   const places = placesOf(example);
   const bodies: HostileBody[] = [];
+  const add = (name: string, path: Place['path'], write: (room: number) => string): void => {
+    if (only(`${prefix}${name}`)) bodies.push({ name: `${prefix}${name}`, bytes: filled(example, path, maxBytes, write) });
+  };
   const longs = places.filter(({ value, path }) => typeof value === 'string' && !choosing.has(String(path.at(-1))));
   for (const [index, { path }] of longs.entries()) {
     // All fillers in the first place; of the others those that have been slow somewhere.
@@ -100,19 +106,19 @@ function hostileMembers(example: Json, maxBytes: number, { prefix, few = false, 
     const most = mostBytes[String(path.at(-1))];
     for (const filler of chosen) {
       const { name } = filler;
-      bodies.push({ name: `${prefix}${dotted(path)}: ${name}`, bytes: filled(example, path, maxBytes, (room) => textOf(filler, room, Number.POSITIVE_INFINITY)) });
-      if (most !== undefined) bodies.push({ name: `${prefix}${dotted(path)} at its own limit: ${name}`, bytes: filled(example, path, maxBytes, (room) => textOf(filler, room, most)) });
+      add(`${dotted(path)}: ${name}`, path, (room) => textOf(filler, room, Number.POSITIVE_INFINITY));
+      if (most !== undefined) add(`${dotted(path)} at its own limit: ${name}`, path, (room) => textOf(filler, room, most));
     }
-    bodies.push({ name: `${prefix}${dotted(path)}: many texts`, bytes: filled(example, path, maxBytes, (room) => `[${numbered((item) => `"text ${item}"`, room, 95_000)}]`) });
-    bodies.push({ name: `${prefix}${dotted(path)}: tokens`, bytes: filled(example, path, maxBytes, (room) => `[${numbered((item) => String(item % 50_000), room, 300_000)}]`) });
+    add(`${dotted(path)}: many texts`, path, (room) => `[${numbered((item) => `"text ${item}"`, room, 95_000)}]`);
+    add(`${dotted(path)}: tokens`, path, (room) => `[${numbered((item) => String(item % 50_000), room, 300_000)}]`);
   }
   for (const { path, value } of places) {
     if (Array.isArray(value) && value.length > 0) {
       const items = value.map((item) => JSON.stringify(item));
-      bodies.push({ name: `${prefix}${dotted(path)}: many items`, bytes: filled(example, path, maxBytes, (room) => `[${numbered((item) => items[item % items.length] as string, room, mostItems(items))}]`) });
+      add(`${dotted(path)}: many items`, path, (room) => `[${numbered((item) => items[item % items.length] as string, room, mostItems(items))}]`);
     } else if (value !== null && typeof value === 'object' && !Array.isArray(value) && path.length > 0) {
-      bodies.push({ name: `${prefix}${dotted(path)}: members`, bytes: filled(example, path, maxBytes, (room) => `{${numbered((item) => `"k${item}":{"type":"string"}`, room, 9_900)}}`) });
-      bodies.push({ name: `${prefix}${dotted(path)}: nesting`, bytes: filled(example, path, maxBytes, (room) => `{"a":[${numbered(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), room, 1_800)}]}`) });
+      add(`${dotted(path)}: members`, path, (room) => `{${numbered((item) => `"k${item}":{"type":"string"}`, room, 9_900)}}`);
+      add(`${dotted(path)}: nesting`, path, (room) => `{"a":[${numbered(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), room, 1_800)}]}`);
     }
   }
   return bodies;

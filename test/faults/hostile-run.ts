@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
 import type { WatchedServer, WatchedServers } from '../support/watched-servers.ts';
-import { type HostileBody, hostileBodies, type Json } from './hostile-documents.ts';
+import { type HostileBody, hostileBodies, type HostileOptions, type Json } from './hostile-documents.ts';
 
 export interface HostileOperation {
   operationId: string;
@@ -131,11 +131,11 @@ const providerExamples: Readonly<Record<string, Json[]>> = {
 const agentTexts = { instructions: 2 * 1024 * 1024, text: 2 * 1024 * 1024, content: 8 * 1024 * 1024 };
 
 /** What is sent to the operation, as large as it takes. */
-export function bodiesFor({ surface, maxBytes, mediaTypes, examples }: HostileOperation, options: { few?: boolean } = {}): (HostileBody & { mediaType: string })[] {
+export function bodiesFor({ surface, maxBytes, mediaTypes, examples }: HostileOperation, options: Pick<HostileOptions, 'few' | 'only'> = {}): (HostileBody & { mediaType: string })[] {
   const mostBytes = surface === 'agent' ? agentTexts : {};
   return mediaTypes.flatMap((mediaType) => {
     const bodies = mediaType === 'application/json' ? hostileBodies(examples, maxBytes, { ...options, mostBytes }) : mediaType === 'multipart/form-data' ? hostileForms(maxBytes) : hostileQueries(maxBytes);
-    return bodies.map((body) => ({ ...body, mediaType: mediaType === 'multipart/form-data' ? `${mediaType}; boundary=hostile` : mediaType }));
+    return bodies.filter(({ name }) => options.only?.(name) ?? true).map((body) => ({ ...body, mediaType: mediaType === 'multipart/form-data' ? `${mediaType}; boundary=hostile` : mediaType }));
   });
 }
 
@@ -170,7 +170,7 @@ export async function profile(servers: WatchedServers, operation: HostileOperati
   return server.profiled();
 }
 
-/** Sends the body until `limitMs` is kept clearly once, or `runs` times, and takes the median. */
+/** Sends the body to an idle server until `limitMs` is kept clearly once, or `runs` times, and takes the median. */
 export async function measure(servers: WatchedServers, operation: HostileOperation, body: HostileBody & { mediaType: string }, { runs, limitMs }: { runs: number; limitMs: number }): Promise<Measurement> {
   const server = servers[operation.surface];
   const holds: number[] = [];
@@ -179,7 +179,8 @@ export async function measure(servers: WatchedServers, operation: HostileOperati
   for (let run = 0; run < runs; run += 1) {
     const path = await pathOf(server, operation);
     servers.provider.reset();
-    await server.settled();
+    // The run before has left the server idle, but for the making of a session.
+    if (path !== operation.path) await server.settled();
     await server.reset();
     status = await send(server, operation, { path, ...body });
     const { holdMs, clockMs } = await server.settled();
