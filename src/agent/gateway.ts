@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { createGatewayClient } from '@townhall/gateway';
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../kernel/clock.ts';
+import { nextTurn } from '../kernel/event-loop.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
 
@@ -64,19 +65,24 @@ export function gatewayAccess(options: { url: string; token: GatewayToken; redac
 const mostPromptBytes = 10 * 1024 * 1024;
 
 function withinGatewayLimit(model: LanguageModelV3): LanguageModelV3 {
-  const requireRoom = (prompt: unknown): void => {
-    // The bound alone decides nearly always; counting takes a nanosecond a byte.
-    if (promptBytes(prompt, mostPromptBytes, mostBytesOf) <= mostPromptBytes || promptBytes(prompt, mostPromptBytes, escapedBytesOf) <= mostPromptBytes) return;
+  const requireRoom = async (prompt: unknown): Promise<void> => {
+    // The bound alone decides nearly always. Counting takes a nanosecond a byte, in a turn of its own before that of the
+    // serializer.
+    if (promptBytes(prompt, mostPromptBytes, mostBytesOf) <= mostPromptBytes) return;
+    await nextTurn();
+    const bytes = promptBytes(prompt, mostPromptBytes, escapedBytesOf);
+    await nextTurn();
+    if (bytes <= mostPromptBytes) return;
     throw new Problem('impossible', 'upstream_refused', `The conversation is longer than the ${mostPromptBytes} bytes of JSON that the gateway takes; compact it or begin another session.`);
   };
   return {
     ...model,
     async doGenerate(options) {
-      requireRoom(options.prompt);
+      await requireRoom(options.prompt);
       return model.doGenerate(options);
     },
     async doStream(options) {
-      requireRoom(options.prompt);
+      await requireRoom(options.prompt);
       return model.doStream(options);
     },
   };
