@@ -329,6 +329,6 @@ describe('a settlement while the database is away', () => {
 
   test('needs a journal that can be written, or the start is refused', async () => {
     await writeFile(join(world.journalPath, 'file'), '');
-    await expect(world.replica({ journal: directoryJournal(join(world.journalPath, 'file', 'folder')) }).start()).rejects.toThrow('ENOTDIR');
+    await expect(world.replica({ journal: directoryJournal(join(world.journalPath, 'file', 'folder')) }).start()).rejects.toThrow('JOURNAL_PATH');
   });
 });
