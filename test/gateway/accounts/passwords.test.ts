@@ -1,7 +1,7 @@
 // E-mail accounts from the registration to a changed password, with a real mail server. Whoever does not hold the
 // mailbox must not learn from any answer whether an address has an account.
 import { hash, randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { startMailbox, type Mailbox } from './mailbox.ts';
 import { startWorld, type World } from './world.ts';
 
@@ -214,6 +214,22 @@ describe('the login with a password', () => {
 });
 
 describe('a forgotten password', () => {
+  // The embedded database runs one transaction at a time, so that nothing can come between.
+  test.skipIf(inject('databaseSource')?.engine !== 'postgres')('refuses a login with the former password that ends after the reset', async () => {
+    const email = await account();
+    const { sql } = world.database;
+    const login = await world.database.tx(async (tx) => {
+      await tx`select 1 from gateway.accounts_users where email = ${email} for update`;
+      const pending = tryLogin(email);
+      // The login has checked the password and waits for the user's row.
+      await expect.poll(async () => (await sql`select 1 from pg_locks where not granted`).length).toBeGreaterThan(0);
+      await tx`update gateway.accounts_passwords set password_digest = 'replaced' where user_id = (select user_id from gateway.accounts_users where email = ${email})`;
+      return { pending };
+    });
+    const { next } = await login.pending;
+    expect([next.status, next.body.error?.code]).toEqual([401, 'invalid_credentials']);
+  });
+
   test('is replaced with the code, and the tokens of earlier logins are worthless', async () => {
     const email = await account();
     const token = await logIn(email);

@@ -3,7 +3,7 @@ import { checkPassword, digestPassword, dummyDigest, minimumRounds, passwordFaul
 import { Problem } from '../../../kernel/problem.ts';
 import type { Turnstile } from '../../../kernel/secrets/turnstile.ts';
 import { tooMany, type GuessAt, type Guesses } from '../guesses/guesses.ts';
-import type { AccountsStore, EmailAccount } from '../store.ts';
+import type { AccountsStore } from '../store.ts';
 
 export interface PasswordNeeds {
   store: AccountsStore;
@@ -23,7 +23,7 @@ export interface Passwords {
    * The account that has the password, after the guess was counted. Null when it is wrong, or when there is
    * no such account. Throws 429 when there were too many guesses.
    */
-  check(at: GuessAt, password: string): Promise<EmailAccount | null>;
+  check(at: GuessAt, password: string): Promise<{ userId: string; passwordDigest: string } | null>;
 }
 
 export function createPasswords(needs: PasswordNeeds): Passwords {
@@ -60,9 +60,13 @@ export function createPasswords(needs: PasswordNeeds): Passwords {
         const stored = account?.passwordDigest ?? null;
         const check = await checkPassword(password, stored ?? nobodysDigest);
         if (!account || stored === null || !check.matches) return null;
-        if (check.rounds < rounds) await store.changePassword(account.userId, stored, await digestPassword(password, rounds));
+        let passwordDigest = stored;
+        if (check.rounds < rounds) {
+          passwordDigest = await digestPassword(password, rounds);
+          await store.changePassword(account.userId, stored, passwordDigest);
+        }
         await guesses.succeed('passwords', at);
-        return account;
+        return { userId: account.userId, passwordDigest };
       }),
   };
 }

@@ -162,6 +162,9 @@ export function registration(needs: RegistrationNeeds): Pick<
       if (account?.userId !== userId) throw wrongInput('The current password is wrong.');
       const passwordDigest = await passwords.digest(call.body.new_password);
       await store.tx(async (queries, tx) => {
+        // A login takes the same lock, so that none with the former password ends after this.
+        await queries.lockUser(userId);
+        if ((await queries.findPasswordDigest(userId)) !== account.passwordDigest) throw wrongInput('The current password is wrong.');
         await queries.setPassword(userId, passwordDigest);
         await endCredentials(queries, tx, { userId, except: tokenId });
         await needs.audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: userId }, outcome: 'ok' });

@@ -5,6 +5,7 @@ import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { sameSecret } from '../../../kernel/secrets/secret.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
+import { wrongPassword } from '../providers/password.ts';
 import type { InputStep, LoginContext, LoginInput, LoginProvider, Person } from '../providers/provider.ts';
 import { newSecret, newUserCode, seal, secretDigest, unseal } from '../secret-box.ts';
 import type { AccountsQueries, AccountsStore, User } from '../store.ts';
@@ -93,9 +94,11 @@ export function createAttempts(needs: AttemptNeeds): Attempts {
     refuseEnd(end);
   }
 
-  async function finishAs(digest: Buffer, userId: string): Promise<void> {
+  async function finishWithPassword(digest: Buffer, { userId, passwordDigest }: { userId: string; passwordDigest: string }): Promise<void> {
     const end = await store.tx(async (queries, tx) => {
-      const user = await queries.findUser(userId);
+      // A reset takes the same lock, so that a login with the former password cannot end after it.
+      const user = await queries.lockUser(userId);
+      if ((await queries.findPasswordDigest(userId)) !== passwordDigest) throw wrongPassword();
       return settle(attempts.within(tx), digest, { userId, isBlocked: user?.state !== 'active' });
     });
     refuseEnd(end);
@@ -150,7 +153,7 @@ export function createAttempts(needs: AttemptNeeds): Attempts {
         return { provider: provider.id, next: { outcome: 'input', inputs: step.inputs } };
       }
       if ('person' in step) await finish(digest, attempt.bureauId, step.person);
-      else await finishAs(digest, step.userId);
+      else await finishWithPassword(digest, step);
       return { provider: provider.id, next: { outcome: 'done' } };
     },
 

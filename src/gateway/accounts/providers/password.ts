@@ -23,10 +23,15 @@ export function passwordProvider({ passwords, mail }: { passwords: Passwords; ma
       const email = normalAddress(input['email'] ?? '');
       // What is no address is nobody's either, and nobody's password can be counted or checked.
       const account = email === null ? null : await passwords.check({ bureauId, email, remoteAddress }, input['password'] ?? '');
-      if (!account) throw wrongInput('The e-mail address or the password is wrong.');
-      return { outcome: 'done', userId: account.userId };
+      if (!account) throw wrongPassword();
+      return { outcome: 'done', ...account };
     },
   };
+}
+
+/** The refusal of an e-mail address and password that do not match. */
+export function wrongPassword(): Problem {
+  return wrongInput('The e-mail address or the password is wrong.');
 }
 
 export function wrongInput(message: string): Problem {

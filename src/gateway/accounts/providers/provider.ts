@@ -35,7 +35,8 @@ export interface LoginInput {
  */
 export type InputStep =
   | { outcome: 'done'; person: Person }
-  | { outcome: 'done'; userId: string }
+  /** The digest is the one that the password matched; a password that was replaced since then proves nothing. */
+  | { outcome: 'done'; userId: string; passwordDigest: string }
   | { outcome: 'input'; inputs: readonly LoginInput[]; memory: string };
 
 interface Provider {
