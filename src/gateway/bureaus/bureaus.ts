@@ -160,6 +160,8 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
             details: [{ path: 'X-User-Token', message }],
           });
         }
+        // A machine credential of a Bureau that is not active learns that, whatever token it asks about.
+        if (identity.bureauId !== undefined) refuseUnlessActive((await known(identity.bureauId)).state);
         const examined = await examineToken(token).catch((error: unknown) => hiddenOutside(identity.bureauId, error));
         // A machine credential may not know more of another Bureau's token than of none.
         if (!examined || (identity.bureauId !== undefined && identity.bureauId !== examined.bureauId)) {
@@ -189,9 +191,8 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
   };
 
   // That a Bureau is paused is said of its tokens alone, and so never of a token that is another's than the machine's.
-  async function hiddenOutside(ownBureauId: string | undefined, error: unknown): Promise<null> {
-    const isOfBureau = error instanceof Problem && error.kind === 'forbidden';
-    if (isOfBureau && ownBureauId !== undefined && (await known(ownBureauId)).state === 'active') return null;
+  function hiddenOutside(ownBureauId: string | undefined, error: unknown): null {
+    if (error instanceof Problem && error.kind === 'forbidden' && ownBureauId !== undefined) return null;
     throw error;
   }
 

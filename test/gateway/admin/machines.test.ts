@@ -26,7 +26,10 @@ describe('a machine credential', () => {
     await expect(examine(credential, foreign.userToken)).rejects.toMatchObject(unknown);
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
-    await expect(examine(credential, own.userToken)).rejects.toMatchObject({ status: 403, code: 'bureau_paused' });
+    const paused = { status: 403, code: 'bureau_paused' };
+    await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
+    for (const token of [own.userToken, foreign.userToken, 'nonsense']) await expect(examine(credential, token)).rejects.toMatchObject(paused);
+    await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     await world.admin.bureaus.activateBureau({ bureau_id: 'shop' });
     expect((await world.gateway.machines.list()).find((machine) => machine.credentialId === credentialId)).toMatchObject({ bureauId: 'shop', scopes: ['bureaus.current'], revokedAt: null });
   });
