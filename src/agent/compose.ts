@@ -96,6 +96,7 @@ async function assemble(config: AgentConfig, needs: AgentNeeds, { database, cloc
     plugins: needs.plugins ?? [],
     logsPrints: needs.logsPrints ?? false,
     redactor,
+    fetch: (input, init) => fetch(input, init),
     clock,
     log,
   });

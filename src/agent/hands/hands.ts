@@ -39,6 +39,7 @@ export interface HandsNeeds {
   logsPrints: boolean;
   /** Learns the secrets of the configuration. */
   redactor: Pick<Redactor, 'hold'>;
+  fetch: typeof fetch;
   clock: Clock;
   log: Log;
 }
@@ -80,7 +81,7 @@ async function assemble(needs: HandsNeeds, containment: Containment, env: Readon
   const openJobs = async () => (await import('../../kernel/data/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
   // The built-in plugins are code of the agent, whose errors end the process like any other. Only `mcp` is contained as
   // those of others are: most of it is an SDK that handles what servers send.
-  const servers = { owner: containment.owner('mcp'), plugin: mcp({ servers: file.mcpServers, workspace: workspace.root, env, redactor: needs.redactor, clock, log }) };
+  const servers = { owner: containment.owner('mcp'), plugin: mcp({ servers: file.mcpServers, workspace: workspace.root, env, redactor: needs.redactor, fetch: needs.fetch, clock, log }) };
   const foreign = [...needs.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })), ...(await loadPlugins(config.plugins, containment))];
   const builtIn = [
     files(workspace),

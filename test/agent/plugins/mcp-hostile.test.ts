@@ -81,7 +81,7 @@ describe('a server that misbehaves', () => {
     const redactor = createRedactor();
     const log = more.lines === undefined ? silentLog : createLog({ level: 'info', redactor, write: (line) => void more.lines?.push(line) });
     const servers = new Map([['far', { url: server.url, ...(more.headers ? { headers: more.headers } : {}) }]]);
-    const registry = createRegistry([mcp({ servers, workspace: tmpdir(), env: {}, redactor, clock: systemClock, log })], { log });
+    const registry = createRegistry([mcp({ servers, workspace: tmpdir(), env: {}, redactor, fetch, clock: systemClock, log })], { log });
     await registry.start(tmpdir());
     closers.push(() => registry.stop());
     return { registry, server };

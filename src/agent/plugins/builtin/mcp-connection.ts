@@ -42,6 +42,7 @@ export interface McpConnectNeeds {
   env: Readonly<Record<string, string>>;
   timeoutMs: number;
   signal: AbortSignal;
+  fetch: typeof fetch;
   clock: Clock;
 }
 
@@ -130,8 +131,8 @@ function oneAtATime(work: () => Promise<void>, { pauseMs, signal, clock }: { pau
   };
 }
 
-/** `fetch` whose answers fail, and close their connection, beyond a bound. */
-async function boundedFetch(url: string | URL, init?: RequestInit): Promise<Response> {
+/** A `fetch` whose answers fail, and close their connection, beyond a bound. */
+async function fetchBounded(fetch: McpConnectNeeds['fetch'], url: string | URL, init?: RequestInit): Promise<Response> {
   const response = await fetch(url, init);
   if (response.body === null) return response;
   const isStream = /^\s*text\/event-stream\s*(?:;|$)/i.test(response.headers.get('content-type') ?? '');
@@ -181,7 +182,7 @@ async function whilePending<T>(outer: AbortSignal, work: (signal: AbortSignal) =
 }
 
 function transportOf(server: McpServer, needs: McpConnectNeeds, program: { command: readonly string[]; env: Record<string, string> } | null): Transport {
-  if ('url' in server) return new StreamableHTTPClientTransport(new URL(server.url), { fetch: boundedFetch, ...(server.headers ? { requestInit: { headers: server.headers } } : {}) }) as Transport;
+  if ('url' in server) return new StreamableHTTPClientTransport(new URL(server.url), { fetch: (url, init) => fetchBounded(needs.fetch, url, init), ...(server.headers ? { requestInit: { headers: server.headers } } : {}) }) as Transport;
   const [command = server.command, ...args] = program?.command ?? [];
   return new StdioClientTransport({ command, args, cwd: server.cwd ?? needs.folder, env: program?.env ?? {}, stderr: 'ignore' });
 }

@@ -18,6 +18,7 @@ export interface McpNeeds {
   env: Readonly<Record<string, string>>;
   /** Learns the secrets of the servers' configuration. */
   redactor: Pick<Redactor, 'hold'>;
+  fetch: typeof fetch;
   clock: Clock;
   log: Log;
 }
@@ -43,7 +44,7 @@ const mostSchemaBytes = 64 * 1024;
 const mostSchemaBytesOfServer = 1024 * 1024;
 
 export function mcp(needs: McpNeeds): Plugin {
-  const { clock, log } = needs;
+  const { clock, fetch, log } = needs;
   const enabled = [...needs.servers].filter(([, server]) => server.disabled !== true);
   const states: ServerState[] = enabled.map(([name]) => ({ name, connection: null, tools: [], reason: `The server "${name}" is not connected yet.` }));
   const stopping = new AbortController();
@@ -89,7 +90,7 @@ export function mcp(needs: McpNeeds): Plugin {
       try {
         // The SDK takes a while to load, and most agents have no server.
         const { connectMcp } = await import('./mcp-connection.ts');
-        const connection = await connectMcp(server, { folder: needs.workspace, env: needs.env, timeoutMs: connectMs, signal: stopping.signal, clock });
+        const connection = await connectMcp(server, { folder: needs.workspace, env: needs.env, timeoutMs: connectMs, signal: stopping.signal, fetch, clock });
         state.connection = connection;
         try {
           state.tools = await connection.tools();

@@ -2,6 +2,7 @@
 // follows no link, so that a loop of folders is none.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
+import { searchText } from '../../../kernel/text-search.ts';
 import type { Workspace } from './workspace.ts';
 
 export interface SearchRequest {
@@ -46,9 +47,9 @@ export async function searchWorkspace(workspace: Workspace, request: SearchReque
     bytes += content.length;
     if (content.includes(0) || !isUtf8(content)) return;
     const text = content.toString('utf8');
-    if (!fold(text, request.ignoreCase).includes(wanted)) return;
+    if (searchText(fold(text, request.ignoreCase), wanted) < 0) return;
     for (const [index, line] of text.split('\n').entries()) {
-      if (!fold(line, request.ignoreCase).includes(wanted)) continue;
+      if (searchText(fold(line, request.ignoreCase), wanted) < 0) continue;
       result.matches.push({ path, line: index + 1, text: line.slice(0, longestLine).toWellFormed() });
       if (isFull()) return;
     }
