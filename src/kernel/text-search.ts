@@ -1,0 +1,33 @@
+// Searches a text in time linear in its length (Knuth-Morris-Pratt). `String.indexOf` takes the product of both lengths
+// for texts that repeat themselves, so a caller could hold the event loop with a long pattern.
+
+// Up to this length the engine's own search is faster in the worst case too.
+const shortPattern = 16;
+
+/** The first index of the pattern in the text, or -1. */
+export function searchText(text: string, pattern: string): number {
+  if (pattern.length <= shortPattern) return text.indexOf(pattern);
+  if (pattern.length > text.length) return -1;
+  const borders = bordersOf(pattern);
+  let matched = 0;
+  for (let index = 0; index < text.length; index += 1) {
+    const code = text.charCodeAt(index);
+    while (matched > 0 && pattern.charCodeAt(matched) !== code) matched = borders[matched - 1] ?? 0;
+    if (pattern.charCodeAt(matched) === code) matched += 1;
+    if (matched === pattern.length) return index - matched + 1;
+  }
+  return -1;
+}
+
+/** For each prefix of the pattern, the length of its longest proper prefix that is also its suffix. */
+function bordersOf(pattern: string): Uint32Array {
+  const borders = new Uint32Array(pattern.length);
+  let length = 0;
+  for (let index = 1; index < pattern.length; index += 1) {
+    const code = pattern.charCodeAt(index);
+    while (length > 0 && pattern.charCodeAt(length) !== code) length = borders[length - 1] ?? 0;
+    if (pattern.charCodeAt(length) === code) length += 1;
+    borders[index] = length;
+  }
+  return borders;
+}
