@@ -249,7 +249,7 @@ describe('bodies', () => {
     const { url } = await world();
     const documents = [
       `{"a":${'['.repeat(63)}${']'.repeat(63)}}`,
-      '{"a":1,"b":{"a":1,"a":2}}',
+      '{"a":1,"b":{"a":1,"b":2}}',
       '{"a":"\\"a\\":1,\\\\","b":"{[","c":"\\\\"}',
       '{"emoji":"\\ud83d\\ude00","text":"about __proto__ and \\\\ud800","e":1e300}',
       '{"constructor":{"prototype":{"polluted":true}}}',
