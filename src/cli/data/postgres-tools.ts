@@ -67,10 +67,10 @@ export function addressOf(databaseUrl: string): Record<string, string> {
 // a plain one: their default is `prefer`.
 function encryptionOf(query: URLSearchParams): { PGSSLMODE: string; PGSSLROOTCERT: string } {
   const root = query.get('sslrootcert') ?? '';
-  const given = query.get('sslmode') ?? query.get('ssl') ?? '';
-  const mode = root === 'system' || given === 'true' ? 'verify-full' : given;
+  const sslSetting = query.get('sslmode') ?? query.get('ssl') ?? '';
+  const mode = root === 'system' || sslSetting === 'true' ? 'verify-full' : sslSetting;
   // Certificates are held against those of the system, as Node holds them against its own.
-  return { PGSSLMODE: mode, PGSSLROOTCERT: root === '' && given === 'true' ? 'system' : root };
+  return { PGSSLMODE: mode, PGSSLROOTCERT: root === '' && sslSetting === 'true' ? 'system' : root };
 }
 
 export interface RunOptions {

@@ -54,7 +54,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
       const startedMs = performance.now();
       draw(source.thread());
       drawMs = performance.now() - startedMs;
-      // A page that draws slowly keeps three quarters of its time for whoever uses it.
+      // Redraws take at most a quarter of the time, so that a slow page stays usable.
     }, Math.max(16, drawMs * 3));
   }
 

@@ -22,7 +22,7 @@ const maxOpenLine = 8 * 1024;
 
 export function createProse(root: HTMLElement): Prose {
   let state: State = { mode: 'none' };
-  let shown = '';
+  let visibleText = '';
   /** The text up to here is on the page for good. */
   let finished = 0;
   let isMidLine = false;
@@ -114,7 +114,7 @@ export function createProse(root: HTMLElement): Prose {
   }
 
   function finish(end: number, isLineEnd: boolean): void {
-    const piece = shown.slice(finished, end);
+    const piece = visibleText.slice(finished, end);
     const line = isLineEnd && piece.endsWith('\r') ? piece.slice(0, -1) : piece;
     if (isMidLine) addRest(line);
     else addLine(line);
@@ -123,7 +123,7 @@ export function createProse(root: HTMLElement): Prose {
   }
 
   function showOpenLine(): void {
-    const piece = shown.slice(finished);
+    const piece = visibleText.slice(finished);
     if (piece === '') return;
     const before = { state, lineParent };
     provisional = new Set();
@@ -140,10 +140,10 @@ export function createProse(root: HTMLElement): Prose {
         elements = elementsBefore;
         provisional = null;
       }
-      if (!next.startsWith(shown)) reset();
-      shown = next;
-      for (let end = shown.indexOf('\n', finished); end >= 0; end = shown.indexOf('\n', finished)) finish(end, true);
-      while (shown.length - finished > maxOpenLine) finish(cutBefore(shown, finished + maxOpenLine), false);
+      if (!next.startsWith(visibleText)) reset();
+      visibleText = next;
+      for (let end = visibleText.indexOf('\n', finished); end >= 0; end = visibleText.indexOf('\n', finished)) finish(end, true);
+      while (visibleText.length - finished > maxOpenLine) finish(cutBefore(visibleText, finished + maxOpenLine), false);
       showOpenLine();
     },
   };

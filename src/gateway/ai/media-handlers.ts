@@ -250,15 +250,15 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
         throw thrown;
       });
       const spoken = { model: ran.model.id, media_type: mediaType, audio: sound.toString('base64'), duration_seconds: audioSeconds(sound) };
-      const credits = await meter.settle('completed', kept(call, spoken));
+      const credits = await meter.settle('completed', answerForKey(call, spoken));
       return { status: 200, body: spoken, headers: { ...headers, ...creditsHeader(credits) } };
     },
 
     'ai.transcribeAudio': async (call) => {
       const { identity, body, signal } = call;
       const { audio, fileName } = soundOf(body);
-      const held = chargeableSeconds(audio.content);
-      const most = held ?? audio.content.byteLength / slowestBytesPerSecond;
+      const heldSeconds = chargeableSeconds(audio.content);
+      const most = heldSeconds ?? audio.content.byteLength / slowestBytesPerSecond;
       const meter = meterOf(call, 'asr', { audioSecond: most });
       const ran = await meter.run(attempts, taskOf(viewOf(identity), body.model, 'asr', {
         signal,
@@ -271,10 +271,10 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
         call.log.error({ alarm: 'unbelievable_usage', model: ran.model.id, durationSeconds, most }, 'a provider told a duration that cannot be; what was held is charged');
         if (durationSeconds > 0) meter.reportAlarm();
       }
-      const ownSeconds = isAbsurd ? most : (held ?? audio.content.byteLength / usualBytesPerSecond);
-      meter.uses({ audioSecond: isTold ? durationSeconds : ownSeconds }, { estimated: !isTold && (isAbsurd || held === null) });
+      const ownSeconds = isAbsurd ? most : (heldSeconds ?? audio.content.byteLength / usualBytesPerSecond);
+      meter.uses({ audioSecond: isTold ? durationSeconds : ownSeconds }, { estimated: !isTold && (isAbsurd || heldSeconds === null) });
       const heard = { text, segments: segments.map((segment) => ({ text: segment.text, start_second: segment.startSecond, end_second: segment.endSecond })), language, duration_seconds: isTold ? durationSeconds : audioSeconds(audio.content) };
-      const credits = await meter.settle('completed', kept(call, heard));
+      const credits = await meter.settle('completed', answerForKey(call, heard));
       return { status: 200, body: heard, headers: { ...ranHeaders(ran), ...creditsHeader(credits) } };
     },
   };
@@ -428,7 +428,7 @@ async function unheard(meter: Meter): Promise<void> {
   await meter.settle('upstream_failed');
 }
 
-function kept({ remember }: Sounding, body: unknown): Alongside | undefined {
+function answerForKey({ remember }: Sounding, body: unknown): Alongside | undefined {
   const answer = remember.inSettlement({ status: 200, body });
   return answer && { answer };
 }

@@ -49,7 +49,7 @@ export interface Bureaus extends Service<'bureaus'> {
   requestsPerMinute(bureauId: string): number | undefined;
   /** Whether pages of the origin may call the login operations, as known since the last `refresh`. */
   hasLoginOrigin(origin: string): boolean;
-  /** Reads the limits and origins anew; for whoever hears of changes. */
+  /** Reads the limits and origins again; called after each change. */
   refresh(): Promise<void>;
 }
 

@@ -170,8 +170,8 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       const scope = digest(JSON.stringify([caller, call.operationId, key]));
       const request = await requestDigest(call.request);
       const run = randomUUID();
-      const known = await claim(scope, request, { run, requestId: call.requestId, caller });
-      if (known !== null) return again(known, request);
+      const existing = await claim(scope, request, { run, requestId: call.requestId, caller });
+      if (existing !== null) return again(existing, request);
       forgetOld();
       const renewal = setInterval(() => {
         background.run(`lease ${run}`, () => sql`

@@ -108,10 +108,10 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
         throw refusal(path, reason(cause), cause);
       });
       try {
-        const opened = await handle.stat();
-        if (!opened.isFile()) throw refusal(path, 'is not a plain file');
+        const stats = await handle.stat();
+        if (!stats.isFile()) throw refusal(path, 'is not a plain file');
         requireNoEnvironmentFile(path, place);
-        requireOneName(path, place, opened.nlink);
+        requireOneName(path, place, stats.nlink);
         await requireSame(path, handle, place);
         return await readUpTo(handle, path, maxBytes);
       } finally {

@@ -162,14 +162,14 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   async function perform(kind: JobKind, context: JobContext): Promise<void> {
-    const taken = await store.take(kind, settings);
+    const nextJob = await store.take(kind, settings);
     // Canceled, taken by another delivery, or the owners of all that wait run as many as they may.
-    if (taken === null) return;
+    if (nextJob === null) return;
     try {
-      await performTaken(taken, context);
+      await performTaken(nextJob, context);
     } finally {
       // The message of a job that had to wait for this owner's turn is gone.
-      if (!context.signal.aborted) wakeNext(taken);
+      if (!context.signal.aborted) wakeNext(nextJob);
     }
   }
 

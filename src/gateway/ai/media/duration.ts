@@ -63,8 +63,8 @@ function wavSeconds(buffer: Buffer): number | null {
     if (name === chunkNames.data) {
       // Recorders that cannot seek back leave a length that is no length, or 0, which decoders take for all the rest.
       const rest = buffer.length - at - 8;
-      const held = length === 0 ? rest : Math.min(length, rest);
-      return bytesPerSecond > 0 ? held / bytesPerSecond : null;
+      const blockBytes = length === 0 ? rest : Math.min(length, rest);
+      return bytesPerSecond > 0 ? blockBytes / bytesPerSecond : null;
     }
     at += 8 + length + (length % 2);
   }

@@ -205,14 +205,14 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
       hold = await firstHold(paid, model, others);
       return;
     }
-    const begun: Coming = { hold: ledger.hold(paid, amount), amount, isFree, refusal: undefined };
-    begun.hold.catch((thrown: unknown) => {
+    const pending: Coming = { hold: ledger.hold(paid, amount), amount, isFree, refusal: undefined };
+    pending.hold.catch((thrown: unknown) => {
       if (isFree) return;
       if (isInsufficient(thrown)) log.warn({ model: model.id }, 'a call was begun, and then its credits were refused: others have spent them');
-      begun.refusal = thrown;
+      pending.refusal = thrown;
       cut.abort(thrown);
     });
-    coming = begun;
+    coming = pending;
   }
 
   const amountHeld = () => hold?.amount ?? coming?.amount ?? 0n;

@@ -18,7 +18,7 @@ export async function* meteredParts(parts: AsyncIterable<StreamPart>, meter: Met
       if (part.type === 'error') hasFailed = true;
       if (part.type === 'finish') {
         hasFailed ||= part.finishReason.unified === 'error';
-        // Whoever has heard nothing yet may still be told with a status, and pays nothing then.
+        // Before the first part the answer can still be an error status, and then costs nothing.
         if (!hasFailed || meter.isAccepted) {
           const credits = await meter.settle(hasFailed ? 'upstream_failed' : 'completed');
           yield { ...part, providerMetadata: { ...part.providerMetadata, townhall: { credits } } };

@@ -129,8 +129,8 @@ const openAiTokensPerSecond = 10;
 /** The seconds that the usage of the answer tells: OpenAI's `seconds` or tokens of sound, or Mistral's `prompt_audio_seconds`. */
 function billedSeconds(usage: unknown, kind: CatalogModel['by']['kind']): number | null {
   const { seconds, prompt_audio_seconds: promptSeconds, input_token_details: details } = (usage ?? {}) as Record<string, unknown>;
-  const told = [seconds, promptSeconds].find(isSecond);
-  if (told !== undefined) return told;
+  const reportedSeconds = [seconds, promptSeconds].find(isSecond);
+  if (reportedSeconds !== undefined) return reportedSeconds;
   const { audio_tokens: tokens } = (details ?? {}) as Record<string, unknown>;
   return kind === 'openai' && isSecond(tokens) ? tokens / openAiTokensPerSecond : null;
 }

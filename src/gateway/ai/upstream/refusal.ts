@@ -69,8 +69,8 @@ function loggedWords({ body, hide }: Pick<Refusal, 'body' | 'hide'>): string | u
 export function loggedText(text: string, hide: (text: string) => string): string | undefined {
   const words = cleaned(text, hide).replace(/\s+/g, ' ').trim();
   // Cut between words: the beginning of a key would no longer be known for one.
-  const shown = words.length <= longestLoggedWords ? words : words.slice(0, Math.max(words.lastIndexOf(' ', longestLoggedWords), 0));
-  return shown === '' ? undefined : shown;
+  const loggedWords = words.length <= longestLoggedWords ? words : words.slice(0, Math.max(words.lastIndexOf(' ', longestLoggedWords), 0));
+  return loggedWords === '' ? undefined : loggedWords;
 }
 
 function passOn(kind: ProblemKind, { status, body, hide }: Refusal, words: string | undefined): Problem {

@@ -60,18 +60,18 @@ export function refuseMembers(body: object, provider: ProviderEntry, place: Memb
   const unpriced = new Set(provider.unpriced_members.map(foldName));
   const seen = new Map<string, string>();
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
-    const shown = isRequest ? name : `${path}.${name}`;
+    const memberPath = isRequest ? name : `${path}.${name}`;
     const folded = foldName(name);
-    if (addressesAndCredentials.has(folded)) throw refusedAddress(shown);
-    if (value !== null && unpriced.has(folded)) throw unpricedMember(shown, 'its price at this provider is not known');
-    if (value !== null && (routing.has(folded) || routingPrefixes.test(folded))) throw unpricedMember(shown, 'it can send the call to another model or at another price');
-    if (isRequest || isMerged) refuseForms(name, shown, { provider, ...place });
+    if (addressesAndCredentials.has(folded)) throw refusedAddress(memberPath);
+    if (value !== null && unpriced.has(folded)) throw unpricedMember(memberPath, 'its price at this provider is not known');
+    if (value !== null && (routing.has(folded) || routingPrefixes.test(folded))) throw unpricedMember(memberPath, 'it can send the call to another model or at another price');
+    if (isRequest || isMerged) refuseForms(name, memberPath, { provider, ...place });
     const twin = seen.get(folded);
-    if (twin !== undefined) throw unpricedMember(shown, `it is another form of ${twin}, which the request has already`);
+    if (twin !== undefined) throw unpricedMember(memberPath, `it is another form of ${twin}, which the request has already`);
     seen.set(folded, name);
     if (isRequest) refuseFormsWithin(name, value);
     // Some servers merge the members of this one into the request.
-    if (folded === 'extrabody' && typeof value === 'object' && value !== null) refuseMembers(value, provider, { path: shown, isMerged: true });
+    if (folded === 'extrabody' && typeof value === 'object' && value !== null) refuseMembers(value, provider, { path: memberPath, isMerged: true });
   }
 }
 

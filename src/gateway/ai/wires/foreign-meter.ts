@@ -66,18 +66,18 @@ const spoken = /"(content|text|refusal|arguments|partial_json|reasoning_content|
 const thought = /^(?:reasoning|thinking)/;
 
 function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Member[], meter: Meter): void {
-  const said = bytes.toString('latin1', start, end);
+  const source = bytes.toString('latin1', start, end);
   if (bytes[start] === quote) {
     // A bare delta; what it is a part of is said beside it.
     const type = siblings.find(({ name }) => name === 'type');
     const isThought = type !== undefined && bytes.toString('latin1', type.start, type.end).includes('reasoning');
-    meter.produced(isThought ? 'reasoning' : 'output', readText(said, 1).bytes);
+    meter.produced(isThought ? 'reasoning' : 'output', readText(source, 1).bytes);
     return;
   }
   let reasoned = false;
   spoken.lastIndex = 0;
-  for (let found = spoken.exec(said); found !== null; found = spoken.exec(said)) {
-    const text = readText(said, spoken.lastIndex);
+  for (let found = spoken.exec(source); found !== null; found = spoken.exec(source)) {
+    const text = readText(source, spoken.lastIndex);
     spoken.lastIndex = text.end + 1;
     if (text.bytes === 0) continue;
     const isThought = thought.test(found[1] ?? '');

@@ -32,7 +32,7 @@ async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerat
   if (stops.length > maximumStops) throw beyond(`The model local/echo takes ${maximumStops} stop sequences at most.`, 'stop');
   const script = scriptOf(call);
   if (script.fails === 'at once') throw failure();
-  const spoken = cutAtStops(answerText(call, script), stops);
+  const answer = cutAtStops(answerText(call, script), stops);
   const budget = call.maxOutputTokens ?? Number.POSITIVE_INFINITY;
   const inputTokens = promptTokens(call.prompt);
   const sent = { pieces: 0, reasoning: 0, text: 0 };
@@ -49,7 +49,7 @@ async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerat
   yield { type: 'stream-start', warnings: [] };
   let length = false;
   try {
-    for (const [kind, text] of [['reasoning', script.reasoning.join('\n')], ['text', spoken]] as const) {
+    for (const [kind, text] of [['reasoning', script.reasoning.join('\n')], ['text', answer]] as const) {
       const pieces = words(text);
       if (pieces.length === 0 || length) continue;
       yield { type: `${kind}-start`, id: kind };
