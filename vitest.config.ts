@@ -3,7 +3,14 @@
 import { defineConfig } from 'vitest/config';
 
 // Of the tests of models only these have a database; the rest run on a ledger in memory.
-const onBothEngines = ['test/{agent,cli,deploy,faults}/**/*.test.ts', 'test/gateway/*.test.ts', 'test/gateway/!(ai)/**/*.test.ts', 'test/gateway/ai/{asr,gateway,image,jobs,media,paid,tts,video,video-orders}.test.ts', 'test/clients/real-gateway.test.ts', 'test/kernel/data/{database,migrate,jobs,changes,idempotency}.test.ts'];
+const onBothEngines = [
+  'test/{agent,cli,deploy,faults}/**/*.test.ts',
+  'test/gateway/*.test.ts',
+  'test/gateway/!(ai)/**/*.test.ts',
+  'test/gateway/ai/{asr,gateway,image,jobs,media,paid,tts,video,video-orders}.test.ts',
+  'test/clients/real-gateway.test.ts',
+  'test/kernel/data/{database,migrate,jobs,changes,idempotency}.test.ts',
+];
 // These need a database, and what they are about is not the data: programs, doors, commands, declarations.
 const onEmbeddedAlone = [
   'test/faults/hostile-bodies.test.ts',

@@ -9,9 +9,17 @@ import { readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { createAgentClient, type SessionEvent, type UiMessage, type UiMessagePart } from '@townhall/agent';
 
-const { values, positionals } = parseArgs({ allowPositionals: true, options: { session: { type: 'string', default: 'example' }, after: { type: 'string', default: '0' }, name: { type: 'string', default: '' } } });
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    session: { type: 'string', default: 'example' },
+    after: { type: 'string', default: '0' },
+    name: { type: 'string', default: '' },
+  },
+});
 const baseUrl = process.env['TOWNHALL_AGENT_URL'] ?? 'http://127.0.0.1:5314';
-const token = process.env['TOWNHALL_AGENT_TOKEN'] ?? (await readFile('data/agent/agent.token', 'utf8')).trim();
+const token =
+  process.env['TOWNHALL_AGENT_TOKEN'] ?? (await readFile('data/agent/agent.token', 'utf8')).trim();
 const agent = createAgentClient({ baseUrl, token });
 const { session: sessionId, name } = values;
 const [text] = positionals;
@@ -54,7 +62,10 @@ function createThread() {
           return true;
         }
         case 'part.ended':
-          Object.assign(textOf(event.messageId, event.partId, event.partType), { text: event.text, state: 'done' });
+          Object.assign(textOf(event.messageId, event.partId, event.partType), {
+            text: event.text,
+            state: 'done',
+          });
           open.delete(event.partId);
           return true;
         default:
@@ -69,7 +80,13 @@ const printable = (said: string) => said.replace(/[\u0000-\u0008\u000b-\u001f\u0
 
 function linesOf(messages: readonly UiMessage[]): string[] {
   return messages.map(({ role, parts }) => {
-    const said = parts.flatMap((part) => (part.type === 'text' ? [part.text] : part.type === 'dynamic-tool' ? [`[${part.toolName}: ${part.state}]`] : []));
+    const said = parts.flatMap((part) =>
+      part.type === 'text'
+        ? [part.text]
+        : part.type === 'dynamic-tool'
+          ? [`[${part.toolName}: ${part.state}]`]
+          : [],
+    );
     const isGrowing = parts.some((part) => part.type === 'text' && part.state === 'streaming');
     return printable(`${role === 'user' ? 'You  ' : 'Agent'}  ${said.join(' ')}${isGrowing ? '▌' : ''}`);
   });
@@ -81,7 +98,9 @@ let status = 'joining';
 function draw(messages: readonly UiMessage[]): void {
   if (!process.stdout.isTTY) return;
   const head = `${name === '' ? '' : `${name} · `}session ${sessionId} · event ${seq} · ${status}`;
-  process.stdout.write(`\u001b[2J\u001b[H\u001b[2m${printable(head)}\u001b[0m\n\n${linesOf(messages).join('\n\n')}\n`);
+  process.stdout.write(
+    `\u001b[2J\u001b[H\u001b[2m${printable(head)}\u001b[0m\n\n${linesOf(messages).join('\n\n')}\n`,
+  );
 }
 
 await agent.sessions.create({ id: sessionId, ifExists: 'return' });
@@ -93,10 +112,14 @@ const onRejoin = ({ delayMs, after }: { delayMs: number; after: number }) => {
   if (process.stdout.isTTY) draw(thread.messages());
   else console.error(status);
 };
-for await (const event of agent.sessions.follow({ sessionId, after: Number(values.after), until: text === undefined ? undefined : 'idle' }, { onRejoin })) {
+for await (const event of agent.sessions.follow(
+  { sessionId, after: Number(values.after), until: text === undefined ? undefined : 'idle' },
+  { onRejoin },
+)) {
   if ('seq' in event) ({ seq } = event);
   const hasStatus = event.type === 'status.changed' || event.type === 'stream.ready';
   if (hasStatus) ({ status } = event);
   if (thread.take(event) || hasStatus) draw(thread.messages());
-  if (!process.stdout.isTTY && event.type === 'message.completed') console.log(`${event.seq}  ${linesOf([event.message]).join('')}`);
+  if (!process.stdout.isTTY && event.type === 'message.completed')
+    console.log(`${event.seq}  ${linesOf([event.message]).join('')}`);
 }

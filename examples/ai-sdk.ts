@@ -10,14 +10,23 @@ const baseUrl = process.env['TOWNHALL_URL'] ?? 'http://127.0.0.1:43127';
 const token = process.env['TOWNHALL_TOKEN'] ?? (await readFile('data/local.token', 'utf8')).trim();
 
 const client = createGatewayClient({ baseUrl, token });
-const { text, usage } = await generateText({ model: client.model('local/guide'), prompt: 'How do I log in?' });
+const { text, usage } = await generateText({
+  model: client.model('local/guide'),
+  prompt: 'How do I log in?',
+});
 console.log(`client.model: ${text} (${usage.totalTokens} tokens)`);
 
 process.stdout.write('client.model, streamed: ');
-const { textStream } = streamText({ model: client.model('local/guide'), prompt: 'How do I stream an answer?' });
+const { textStream } = streamText({
+  model: client.model('local/guide'),
+  prompt: 'How do I stream an answer?',
+});
 for await (const delta of textStream) process.stdout.write(delta);
 console.log();
 
 const compatible = createOpenAICompatible({ name: 'townhall', baseURL: `${baseUrl}/v1/ai`, apiKey: token });
-const second = await generateText({ model: compatible('local/guide'), prompt: 'How do I add a model provider?' });
+const second = await generateText({
+  model: compatible('local/guide'),
+  prompt: 'How do I add a model provider?',
+});
 console.log(`openai-compatible: ${second.text}`);

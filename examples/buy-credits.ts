@@ -26,7 +26,10 @@ else await buy(method.method, Number(process.argv[2] ?? 10_000_000));
 async function buy(method: 'stripe' | 'creem', credits: number): Promise<void> {
   try {
     // #region checkout
-    const { payment_id, amount, currency, checkout_url } = await client.payments.createCheckout({ method, credits });
+    const { payment_id, amount, currency, checkout_url } = await client.payments.createCheckout({
+      method,
+      credits,
+    });
     console.log(`Pay ${amount} (the smallest units of ${currency}) at ${checkout_url}`);
     // #endregion
     // #region outcome

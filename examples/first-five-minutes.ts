@@ -26,13 +26,18 @@ console.log(`Models: ${items.map(({ id }) => id).join(', ')}`);
 // #endregion
 
 // #region text
-const answer = await client.ai.generateText({ model: 'local/guide', prompt: 'How do I add a model provider?' });
+const answer = await client.ai.generateText({
+  model: 'local/guide',
+  prompt: 'How do I add a model provider?',
+});
 for (const part of answer.parts) if (part.type === 'text') console.log(`Whole: ${part.text}`);
 // #endregion
 
 process.stdout.write('Streamed: ');
 // #region stream
-const prompt = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'How do I stream an answer?' }] }];
+const prompt = [
+  { role: 'user' as const, content: [{ type: 'text' as const, text: 'How do I stream an answer?' }] },
+];
 for await (const part of client.ai.streamText({ model: 'local/guide', prompt })) {
   if (part.type === 'text-delta') process.stdout.write(part.delta);
 }
@@ -43,6 +48,7 @@ console.log();
 try {
   await client.ai.getModel({ model_id: 'acme/unknown' });
 } catch (error) {
-  if (GatewayError.isInstance(error)) console.log(`Refused: ${error.status} ${error.code}, request ${error.requestId}`);
+  if (GatewayError.isInstance(error))
+    console.log(`Refused: ${error.status} ${error.code}, request ${error.requestId}`);
 }
 // #endregion

@@ -14,15 +14,29 @@ export const plugin = definePlugin<{ read: { lines?: number } }>({
     read: {
       description: 'Reads the last lines of the journal.',
       api: true,
-      input: { type: 'object', properties: { lines: { type: 'integer', minimum: 1, maximum: 100 } }, additionalProperties: false },
+      input: {
+        type: 'object',
+        properties: { lines: { type: 'integer', minimum: 1, maximum: 100 } },
+        additionalProperties: false,
+      },
       async run({ lines = 10 }) {
         const text = await readFile(file, 'utf8').catch(() => '');
-        return { entries: text.split('\n').filter((line) => line !== '').slice(-lines) };
+        return {
+          entries: text
+            .split('\n')
+            .filter((line) => line !== '')
+            .slice(-lines),
+        };
       },
     },
   },
   hooks: {
-    guards: { 'tool.before': ({ input }) => (JSON.stringify(input).includes('.env') ? { refuse: 'Nobody touches .env files here.' } : undefined) },
-    effects: { 'tool.after': ({ toolName, ok }) => appendFile(file, `${toolName} ${ok ? 'went well' : 'failed'}\n`) },
+    guards: {
+      'tool.before': ({ input }) =>
+        JSON.stringify(input).includes('.env') ? { refuse: 'Nobody touches .env files here.' } : undefined,
+    },
+    effects: {
+      'tool.after': ({ toolName, ok }) => appendFile(file, `${toolName} ${ok ? 'went well' : 'failed'}\n`),
+    },
   },
 });

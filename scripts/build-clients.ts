@@ -31,10 +31,18 @@ async function build(name: string): Promise<void> {
   const staging = mkdtempSync(path.join(root, 'build/client-'));
   try {
     const compiled = path.join(staging, 'dist');
-    await run(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', source, '--outDir', compiled]);
-    if (!existsSync(path.join(compiled, name, 'src/index.js'))) throw new Error(`tsc wrote no entry for ${name}`);
+    await run(process.execPath, [
+      path.join(root, 'node_modules/typescript/bin/tsc'),
+      '-p',
+      source,
+      '--outDir',
+      compiled,
+    ]);
+    if (!existsSync(path.join(compiled, name, 'src/index.js')))
+      throw new Error(`tsc wrote no entry for ${name}`);
     if (options.into !== undefined) {
-      for (const file of ['package.json', 'README.md', 'LICENSE']) cpSync(path.join(source, file), path.join(folder, file));
+      for (const file of ['package.json', 'README.md', 'LICENSE'])
+        cpSync(path.join(source, file), path.join(folder, file));
       cpSync(compiled, path.join(folder, 'dist'), { recursive: true });
       return;
     }

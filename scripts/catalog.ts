@@ -46,102 +46,322 @@ const text = ['text'];
 const selection: SelectedProvider[] = [
   {
     entry: {
-      id: 'openai', name: 'OpenAI', kind: 'openai', api_key_env: 'OPENAI_API_KEY', usage: 'ask', output_limit_member: 'max_completion_tokens',
+      id: 'openai',
+      name: 'OpenAI',
+      kind: 'openai',
+      api_key_env: 'OPENAI_API_KEY',
+      usage: 'ask',
+      output_limit_member: 'max_completion_tokens',
     },
     prices: 'openai',
     parameters: 'openai',
     source: 'https://platform.openai.com/docs/pricing',
     models: [
-      { name: 'gpt-5.6-sol', title: 'GPT-5.6 Sol', maxOutputTokens: 128_000, inputs: seeing, tags: ['flagship', 'reasoning'] },
-      { name: 'gpt-5.6-terra', title: 'GPT-5.6 Terra', maxOutputTokens: 128_000, inputs: seeing, tags: ['balanced', 'reasoning'] },
-      { name: 'gpt-5.6-luna', title: 'GPT-5.6 Luna', maxOutputTokens: 128_000, inputs: seeing, tags: ['fast', 'reasoning'] },
+      {
+        name: 'gpt-5.6-sol',
+        title: 'GPT-5.6 Sol',
+        maxOutputTokens: 128_000,
+        inputs: seeing,
+        tags: ['flagship', 'reasoning'],
+      },
+      {
+        name: 'gpt-5.6-terra',
+        title: 'GPT-5.6 Terra',
+        maxOutputTokens: 128_000,
+        inputs: seeing,
+        tags: ['balanced', 'reasoning'],
+      },
+      {
+        name: 'gpt-5.6-luna',
+        title: 'GPT-5.6 Luna',
+        maxOutputTokens: 128_000,
+        inputs: seeing,
+        tags: ['fast', 'reasoning'],
+      },
       { name: 'gpt-5.1', title: 'GPT-5.1', maxOutputTokens: 128_000, inputs: seeing, tags: ['reasoning'] },
-      { name: 'gpt-5-mini', title: 'GPT-5 mini', maxOutputTokens: 128_000, inputs: seeing, tags: ['fast', 'reasoning'] },
+      {
+        name: 'gpt-5-mini',
+        title: 'GPT-5 mini',
+        maxOutputTokens: 128_000,
+        inputs: seeing,
+        tags: ['fast', 'reasoning'],
+      },
       { name: 'gpt-4.1', title: 'GPT-4.1', maxOutputTokens: 32_768, inputs: seeing, tags: [] },
-      { name: 'text-embedding-3-large', title: 'Text Embedding 3 Large', maxOutputTokens: null, inputs: text, tags: ['embedding'], modalities: ['embedding'] },
-      { name: 'text-embedding-3-small', title: 'Text Embedding 3 Small', maxOutputTokens: null, inputs: text, tags: ['embedding', 'fast'], modalities: ['embedding'] },
+      {
+        name: 'text-embedding-3-large',
+        title: 'Text Embedding 3 Large',
+        maxOutputTokens: null,
+        inputs: text,
+        tags: ['embedding'],
+        modalities: ['embedding'],
+      },
+      {
+        name: 'text-embedding-3-small',
+        title: 'Text Embedding 3 Small',
+        maxOutputTokens: null,
+        inputs: text,
+        tags: ['embedding', 'fast'],
+        modalities: ['embedding'],
+      },
     ],
   },
   {
     entry: {
-      id: 'anthropic', name: 'Anthropic', kind: 'anthropic', api_key_env: 'ANTHROPIC_API_KEY', usage: 'none', output_limit_member: 'max_tokens',
+      id: 'anthropic',
+      name: 'Anthropic',
+      kind: 'anthropic',
+      api_key_env: 'ANTHROPIC_API_KEY',
+      usage: 'none',
+      output_limit_member: 'max_tokens',
     },
     prices: 'anthropic',
     parameters: 'anthropic',
     hourCacheWrite: 2,
     source: 'https://www.anthropic.com/pricing#api',
     models: [
-      { name: 'claude-opus-5', title: 'Claude Opus 5', maxOutputTokens: 128_000, inputs: seeing, tags: ['flagship', 'reasoning'] },
-      { name: 'claude-sonnet-5', title: 'Claude Sonnet 5', maxOutputTokens: 128_000, inputs: seeing, tags: ['balanced', 'reasoning'] },
-      { name: 'claude-opus-4-8', title: 'Claude Opus 4.8', maxOutputTokens: 128_000, inputs: seeing, tags: ['reasoning'] },
-      { name: 'claude-haiku-4-5', title: 'Claude Haiku 4.5', maxOutputTokens: 64_000, inputs: seeing, tags: ['fast'] },
-    ],
-  },
-  {
-    entry: { id: 'google', name: 'Google', kind: 'google', api_key_env: 'GOOGLE_API_KEY', usage: 'none', output_limit_member: 'maxOutputTokens' },
-    prices: 'google',
-    parameters: 'google',
-    source: 'https://ai.google.dev/gemini-api/docs/pricing',
-    models: [
-      { name: 'gemini-3.1-pro-preview', title: 'Gemini 3.1 Pro Preview', maxOutputTokens: 65_536, contextWindow: 1_048_576, inputs: [...seeing, 'audio', 'video'], tags: ['flagship', 'reasoning'] },
-      { name: 'gemini-3.5-flash', title: 'Gemini 3.5 Flash', maxOutputTokens: 65_536, inputs: [...seeing, 'audio', 'video'], tags: ['balanced', 'reasoning'] },
-      // Sound costs these three more than text, and the catalog has one price for input.
-      { name: 'gemini-3.1-flash-lite', title: 'Gemini 3.1 Flash Lite', maxOutputTokens: 65_536, inputs: [...seeing, 'video'], tags: ['fast', 'reasoning'] },
-      { name: 'gemini-2.5-pro', title: 'Gemini 2.5 Pro', maxOutputTokens: 65_536, contextWindow: 1_048_576, inputs: [...seeing, 'audio', 'video'], tags: [] },
-      { name: 'gemini-2.5-flash', title: 'Gemini 2.5 Flash', maxOutputTokens: 65_536, inputs: [...seeing, 'video'], tags: ['fast'] },
-    ],
-  },
-  {
-    entry: { id: 'deepseek', name: 'DeepSeek', kind: 'openai-compatible', base_url: 'https://api.deepseek.com/v1', api_key_env: 'DEEPSEEK_API_KEY', usage: 'ask', output_limit_member: 'max_tokens', formats: ['chat'] },
-    prices: 'deepseek',
-    parameters: 'deepseek',
-    source: 'https://api-docs.deepseek.com/quick_start/pricing',
-    models: [
-      { name: 'deepseek-v4-pro', title: 'DeepSeek V4 Pro', maxOutputTokens: null, inputs: text, tags: ['flagship', 'reasoning', 'open-weights'] },
-      { name: 'deepseek-v4-flash', title: 'DeepSeek V4 Flash', maxOutputTokens: null, inputs: text, tags: ['fast', 'reasoning', 'open-weights'] },
-    ],
-  },
-  {
-    entry: { id: 'mistral', name: 'Mistral', kind: 'openai-compatible', base_url: 'https://api.mistral.ai/v1', api_key_env: 'MISTRAL_API_KEY', usage: 'none', output_limit_member: 'max_tokens' },
-    prices: 'mistral',
-    parameters: 'mistral',
-    source: 'https://mistral.ai/pricing/api',
-    models: [
-      { name: 'mistral-large-2512', title: 'Mistral Large 3', maxOutputTokens: null, inputs: ['text', 'image'], tags: ['flagship', 'open-weights'] },
-      { name: 'mistral-medium-3-5', title: 'Mistral Medium 3.5', maxOutputTokens: null, inputs: ['text', 'image'], tags: ['balanced'] },
-      { name: 'mistral-small-2603', title: 'Mistral Small 4', maxOutputTokens: null, inputs: ['text', 'image'], tags: ['fast', 'open-weights'] },
-      { name: 'codestral-2508', title: 'Codestral 2508', maxOutputTokens: null, inputs: text, tags: ['code'] },
-    ],
-  },
-  {
-    entry: {
-      id: 'xai', name: 'xAI', kind: 'openai-compatible', base_url: 'https://api.x.ai/v1', api_key_env: 'XAI_API_KEY', usage: 'ask', output_limit_member: 'max_completion_tokens',
-      unpriced_members: ['search_parameters', 'web_search_options', 'reference_images', 'reference_audios', 'video'], formats: ['chat', 'responses'], video_format: 'xai',
-    },
-    prices: 'x-ai',
-    parameters: 'xai',
-    source: 'https://docs.x.ai/docs/models',
-    models: [
-      { name: 'grok-4.5', title: 'Grok 4.5', maxOutputTokens: null, inputs: ['text', 'image'], tags: ['flagship', 'reasoning'] },
-      { name: 'grok-4.3', title: 'Grok 4.3', maxOutputTokens: null, inputs: ['text', 'image'], tags: ['balanced', 'reasoning'] },
-      // 0.05 dollars at 480 lines and 0.07 at 720: the dearer counts. An image to start from costs apart, so it takes none.
       {
-        name: 'grok-imagine-video', title: 'Grok Imagine Video', maxOutputTokens: null, inputs: text, tags: ['fast'], modalities: ['video'],
-        media: { dollars: { video_second: 0.05, video_second_720: 0.07 }, day: '2026-11-21', description: 'Makes short videos with sound from a text.' },
+        name: 'claude-opus-5',
+        title: 'Claude Opus 5',
+        maxOutputTokens: 128_000,
+        inputs: seeing,
+        tags: ['flagship', 'reasoning'],
+      },
+      {
+        name: 'claude-sonnet-5',
+        title: 'Claude Sonnet 5',
+        maxOutputTokens: 128_000,
+        inputs: seeing,
+        tags: ['balanced', 'reasoning'],
+      },
+      {
+        name: 'claude-opus-4-8',
+        title: 'Claude Opus 4.8',
+        maxOutputTokens: 128_000,
+        inputs: seeing,
+        tags: ['reasoning'],
+      },
+      {
+        name: 'claude-haiku-4-5',
+        title: 'Claude Haiku 4.5',
+        maxOutputTokens: 64_000,
+        inputs: seeing,
+        tags: ['fast'],
       },
     ],
   },
   {
     entry: {
-      id: 'groq', name: 'Groq', kind: 'openai-compatible', base_url: 'https://api.groq.com/openai/v1', api_key_env: 'GROQ_API_KEY', usage: 'ask', output_limit_member: 'max_completion_tokens',
-      unpriced_members: ['service_tier', 'compound_custom', 'search_settings'], formats: ['chat', 'responses'],
+      id: 'google',
+      name: 'Google',
+      kind: 'google',
+      api_key_env: 'GOOGLE_API_KEY',
+      usage: 'none',
+      output_limit_member: 'maxOutputTokens',
+    },
+    prices: 'google',
+    parameters: 'google',
+    source: 'https://ai.google.dev/gemini-api/docs/pricing',
+    models: [
+      {
+        name: 'gemini-3.1-pro-preview',
+        title: 'Gemini 3.1 Pro Preview',
+        maxOutputTokens: 65_536,
+        contextWindow: 1_048_576,
+        inputs: [...seeing, 'audio', 'video'],
+        tags: ['flagship', 'reasoning'],
+      },
+      {
+        name: 'gemini-3.5-flash',
+        title: 'Gemini 3.5 Flash',
+        maxOutputTokens: 65_536,
+        inputs: [...seeing, 'audio', 'video'],
+        tags: ['balanced', 'reasoning'],
+      },
+      // Sound costs these three more than text, and the catalog has one price for input.
+      {
+        name: 'gemini-3.1-flash-lite',
+        title: 'Gemini 3.1 Flash Lite',
+        maxOutputTokens: 65_536,
+        inputs: [...seeing, 'video'],
+        tags: ['fast', 'reasoning'],
+      },
+      {
+        name: 'gemini-2.5-pro',
+        title: 'Gemini 2.5 Pro',
+        maxOutputTokens: 65_536,
+        contextWindow: 1_048_576,
+        inputs: [...seeing, 'audio', 'video'],
+        tags: [],
+      },
+      {
+        name: 'gemini-2.5-flash',
+        title: 'Gemini 2.5 Flash',
+        maxOutputTokens: 65_536,
+        inputs: [...seeing, 'video'],
+        tags: ['fast'],
+      },
+    ],
+  },
+  {
+    entry: {
+      id: 'deepseek',
+      name: 'DeepSeek',
+      kind: 'openai-compatible',
+      base_url: 'https://api.deepseek.com/v1',
+      api_key_env: 'DEEPSEEK_API_KEY',
+      usage: 'ask',
+      output_limit_member: 'max_tokens',
+      formats: ['chat'],
+    },
+    prices: 'deepseek',
+    parameters: 'deepseek',
+    source: 'https://api-docs.deepseek.com/quick_start/pricing',
+    models: [
+      {
+        name: 'deepseek-v4-pro',
+        title: 'DeepSeek V4 Pro',
+        maxOutputTokens: null,
+        inputs: text,
+        tags: ['flagship', 'reasoning', 'open-weights'],
+      },
+      {
+        name: 'deepseek-v4-flash',
+        title: 'DeepSeek V4 Flash',
+        maxOutputTokens: null,
+        inputs: text,
+        tags: ['fast', 'reasoning', 'open-weights'],
+      },
+    ],
+  },
+  {
+    entry: {
+      id: 'mistral',
+      name: 'Mistral',
+      kind: 'openai-compatible',
+      base_url: 'https://api.mistral.ai/v1',
+      api_key_env: 'MISTRAL_API_KEY',
+      usage: 'none',
+      output_limit_member: 'max_tokens',
+    },
+    prices: 'mistral',
+    parameters: 'mistral',
+    source: 'https://mistral.ai/pricing/api',
+    models: [
+      {
+        name: 'mistral-large-2512',
+        title: 'Mistral Large 3',
+        maxOutputTokens: null,
+        inputs: ['text', 'image'],
+        tags: ['flagship', 'open-weights'],
+      },
+      {
+        name: 'mistral-medium-3-5',
+        title: 'Mistral Medium 3.5',
+        maxOutputTokens: null,
+        inputs: ['text', 'image'],
+        tags: ['balanced'],
+      },
+      {
+        name: 'mistral-small-2603',
+        title: 'Mistral Small 4',
+        maxOutputTokens: null,
+        inputs: ['text', 'image'],
+        tags: ['fast', 'open-weights'],
+      },
+      {
+        name: 'codestral-2508',
+        title: 'Codestral 2508',
+        maxOutputTokens: null,
+        inputs: text,
+        tags: ['code'],
+      },
+    ],
+  },
+  {
+    entry: {
+      id: 'xai',
+      name: 'xAI',
+      kind: 'openai-compatible',
+      base_url: 'https://api.x.ai/v1',
+      api_key_env: 'XAI_API_KEY',
+      usage: 'ask',
+      output_limit_member: 'max_completion_tokens',
+      unpriced_members: [
+        'search_parameters',
+        'web_search_options',
+        'reference_images',
+        'reference_audios',
+        'video',
+      ],
+      formats: ['chat', 'responses'],
+      video_format: 'xai',
+    },
+    prices: 'x-ai',
+    parameters: 'xai',
+    source: 'https://docs.x.ai/docs/models',
+    models: [
+      {
+        name: 'grok-4.5',
+        title: 'Grok 4.5',
+        maxOutputTokens: null,
+        inputs: ['text', 'image'],
+        tags: ['flagship', 'reasoning'],
+      },
+      {
+        name: 'grok-4.3',
+        title: 'Grok 4.3',
+        maxOutputTokens: null,
+        inputs: ['text', 'image'],
+        tags: ['balanced', 'reasoning'],
+      },
+      // 0.05 dollars at 480 lines and 0.07 at 720: the dearer counts. An image to start from costs apart, so it takes none.
+      {
+        name: 'grok-imagine-video',
+        title: 'Grok Imagine Video',
+        maxOutputTokens: null,
+        inputs: text,
+        tags: ['fast'],
+        modalities: ['video'],
+        media: {
+          dollars: { video_second: 0.05, video_second_720: 0.07 },
+          day: '2026-11-21',
+          description: 'Makes short videos with sound from a text.',
+        },
+      },
+    ],
+  },
+  {
+    entry: {
+      id: 'groq',
+      name: 'Groq',
+      kind: 'openai-compatible',
+      base_url: 'https://api.groq.com/openai/v1',
+      api_key_env: 'GROQ_API_KEY',
+      usage: 'ask',
+      output_limit_member: 'max_completion_tokens',
+      unpriced_members: ['service_tier', 'compound_custom', 'search_settings'],
+      formats: ['chat', 'responses'],
     },
     prices: 'groq',
     parameters: null,
     source: 'https://console.groq.com/docs/models',
     models: [
-      { name: 'gpt-oss-120b', upstream: 'openai/gpt-oss-120b', title: 'GPT-OSS 120B on Groq', maxOutputTokens: 65_536, inputs: text, tags: ['fast', 'open-weights'] },
-      { name: 'llama-3.3-70b-versatile', title: 'Llama 3.3 70B on Groq', contextWindow: 131_072, maxOutputTokens: 32_768, inputs: text, tags: ['fast', 'open-weights'] },
+      {
+        name: 'gpt-oss-120b',
+        upstream: 'openai/gpt-oss-120b',
+        title: 'GPT-OSS 120B on Groq',
+        maxOutputTokens: 65_536,
+        inputs: text,
+        tags: ['fast', 'open-weights'],
+      },
+      {
+        name: 'llama-3.3-70b-versatile',
+        title: 'Llama 3.3 70B on Groq',
+        contextWindow: 131_072,
+        maxOutputTokens: 32_768,
+        inputs: text,
+        tags: ['fast', 'open-weights'],
+      },
     ],
   },
 ];
@@ -161,7 +381,10 @@ const credits = (dollars: number): number => Math.round(dollars * 1_000_000);
 /** The price on the day. Where it changes with the hour, the dearest counts, so that no call is charged too little. */
 function pricesOn(day: string, { id, prices }: ModelInfo): ModelPrice[] {
   if (!Array.isArray(prices)) return [prices];
-  const begun = (prices as ConditionalPrice[]).filter(({ constraint }) => constraint === undefined || constraint.type !== 'start_date' || constraint.start_date <= day);
+  const begun = (prices as ConditionalPrice[]).filter(
+    ({ constraint }) =>
+      constraint === undefined || constraint.type !== 'start_date' || constraint.start_date <= day,
+  );
   const lasting = begun.findLast(({ constraint }) => constraint?.type !== 'time_of_date');
   const hourly = begun.filter(({ constraint }) => constraint?.type === 'time_of_date');
   const found = [...(lasting === undefined ? [] : [lasting]), ...hourly];
@@ -169,7 +392,10 @@ function pricesOn(day: string, { id, prices }: ModelInfo): ModelPrice[] {
   return found.map((conditional) => conditional.prices);
 }
 
-function ratesOf(prices: ModelPrice[]): { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] } {
+function ratesOf(prices: ModelPrice[]): {
+  rates: Rates;
+  tiers: { above_input_tokens: number; rates: Rates }[];
+} {
   const rates: Rates = {};
   const tiers = new Map<number, Rates>();
   for (const price of prices) {
@@ -185,12 +411,19 @@ function ratesOf(prices: ModelPrice[]): { rates: Rates; tiers: { above_input_tok
       }
     }
   }
-  return { rates, tiers: [...tiers].sort(([a], [b]) => a - b).map(([start, tier]) => ({ above_input_tokens: start, rates: tier })) };
+  return {
+    rates,
+    tiers: [...tiers]
+      .sort(([a], [b]) => a - b)
+      .map(([start, tier]) => ({ above_input_tokens: start, rates: tier })),
+  };
 }
 
 function withHour(rates: Rates, { hourCacheWrite }: SelectedProvider): Rates {
   const { input } = rates;
-  return hourCacheWrite === undefined || input === undefined ? rates : { ...rates, cache_write_1h: input * hourCacheWrite };
+  return hourCacheWrite === undefined || input === undefined
+    ? rates
+    : { ...rates, cache_write_1h: input * hourCacheWrite };
 }
 
 /** A parameter of the package, which types each of its thousands of values as a literal of its own. */
@@ -201,7 +434,11 @@ interface EnumParameter {
   default?: string | number | boolean;
 }
 
-const effortMembers = ['reasoning_effort', 'output_config.effort', 'generationConfig.thinkingConfig.thinkingLevel'];
+const effortMembers = [
+  'reasoning_effort',
+  'output_config.effort',
+  'generationConfig.thinkingConfig.thinkingLevel',
+];
 
 function reasoningOf(provider: string | null, model: string): object | undefined {
   const entries = CATALOG.filter((candidate) => candidate.provider === provider && candidate.model === model);
@@ -217,7 +454,10 @@ function reasoningOf(provider: string | null, model: string): object | undefined
   const canRest = effort.path === 'output_config.effort' && thinking?.values?.includes('disabled') === true;
   const ids = canRest ? ['none', ...values] : values;
   return {
-    efforts: ids.map((id) => ({ id, name: id === 'xhigh' ? 'Extra high' : `${id.charAt(0).toUpperCase()}${id.slice(1)}` })),
+    efforts: ids.map((id) => ({
+      id,
+      name: id === 'xhigh' ? 'Extra high' : `${id.charAt(0).toUpperCase()}${id.slice(1)}`,
+    })),
     default_effort: canRest && thinking?.default === 'disabled' ? 'none' : fallback,
   };
 }
@@ -225,11 +465,14 @@ function reasoningOf(provider: string | null, model: string): object | undefined
 function modelOf(provider: SelectedProvider, selected: Selected, day: string): object {
   const upstream = selected.upstream ?? selected.name;
   if (selected.media !== undefined) return mediaModelOf(provider, selected, selected.media);
-  const info = findProvider({ providerId: provider.prices })?.models.find((candidate) => candidate.id === (selected.priced ?? upstream));
+  const info = findProvider({ providerId: provider.prices })?.models.find(
+    (candidate) => candidate.id === (selected.priced ?? upstream),
+  );
   if (info === undefined) throw new Error(`The price package does not know ${provider.prices} ${upstream}.`);
   const { rates, tiers } = ratesOf(pricesOn(day, info));
   const isEmbedding = selected.modalities?.includes('embedding') === true;
-  if (rates['input'] === undefined || (!isEmbedding && rates['output'] === undefined)) throw new Error(`${upstream} has no price for its tokens.`);
+  if (rates['input'] === undefined || (!isEmbedding && rates['output'] === undefined))
+    throw new Error(`${upstream} has no price for its tokens.`);
   const reasoning = reasoningOf(provider.parameters, upstream);
   return {
     id: `${provider.entry.id}/${selected.name}`,
@@ -244,13 +487,19 @@ function modelOf(provider: SelectedProvider, selected: Selected, day: string): o
     max_output_tokens: selected.maxOutputTokens,
     inputs: selected.inputs,
     rates: withHour(rates, provider),
-    ...(tiers.length === 0 ? {} : { tiers: tiers.map((tier) => ({ ...tier, rates: withHour(tier.rates, provider) })) }),
+    ...(tiers.length === 0
+      ? {}
+      : { tiers: tiers.map((tier) => ({ ...tier, rates: withHour(tier.rates, provider) })) }),
     ...(reasoning === undefined ? {} : { reasoning }),
     ...(selected.fallbacks === undefined ? {} : { fallbacks: selected.fallbacks }),
   };
 }
 
-function mediaModelOf(provider: SelectedProvider, selected: Selected, { dollars, day, description }: NonNullable<Selected['media']>): object {
+function mediaModelOf(
+  provider: SelectedProvider,
+  selected: Selected,
+  { dollars, day, description }: NonNullable<Selected['media']>,
+): object {
   return {
     id: `${provider.entry.id}/${selected.name}`,
     name: selected.title,
@@ -271,7 +520,9 @@ function mediaModelOf(provider: SelectedProvider, selected: Selected, { dollars,
 export function curatedCatalog(day: string): object {
   return {
     providers: selection.map(({ entry }) => entry),
-    models: selection.flatMap((provider) => provider.models.map((selected) => modelOf(provider, selected, day))),
+    models: selection.flatMap((provider) =>
+      provider.models.map((selected) => modelOf(provider, selected, day)),
+    ),
   };
 }
 
@@ -280,7 +531,9 @@ const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai',
 
 if (import.meta.main) {
   const { values } = parseArgs({ options: { date: { type: 'string' } } });
-  const before = JSON.parse(readFileSync(catalogFile, { encoding: 'utf8', flag: 'a+' }) || '{"models":[]}') as { models: unknown[] };
+  const before = JSON.parse(
+    readFileSync(catalogFile, { encoding: 'utf8', flag: 'a+' }) || '{"models":[]}',
+  ) as { models: unknown[] };
   const made = curatedCatalog(values.date ?? new Date().toISOString().slice(0, 10)) as { models: unknown[] };
   writeFileSync(catalogFile, `${JSON.stringify(made, null, 2)}\n`);
   console.log(`catalog: ${made.models.length} models (${before.models.length} before)`);

@@ -51,7 +51,9 @@ const figures: Record<string, number | string> = {
   [`lines over ${widthLimit} columns`]: lines.filter((line) => line.length > widthLimit).length,
   'retired words': [...words.values()].reduce((sum, count) => sum + count, 0),
   '`as` assertions per 1,000 lines': perKiloLine(countNodes(isAssertion)),
-  '`any` types per 1,000 lines': perKiloLine(countNodes((node) => node.kind === ts.SyntaxKind.AnyKeyword) + countAliasUses()),
+  '`any` types per 1,000 lines': perKiloLine(
+    countNodes((node) => node.kind === ts.SyntaxKind.AnyKeyword) + countAliasUses(),
+  ),
   'comment lines (%)': percent(files.reduce((sum, file) => sum + commentLines(file), 0) / lines.length),
   'import cycles': countCycles(imports),
   'longest import chain': longestChain(imports),
@@ -139,9 +141,14 @@ function countAliasUses(): number {
   for (const { tree } of files) {
     const aliases = new Set<string>();
     visit(tree, (node) => {
-      if (ts.isTypeAliasDeclaration(node) && node.type.kind === ts.SyntaxKind.AnyKeyword) aliases.add(node.name.text);
+      if (ts.isTypeAliasDeclaration(node) && node.type.kind === ts.SyntaxKind.AnyKeyword)
+        aliases.add(node.name.text);
     });
-    if (aliases.size > 0) visit(tree, (node) => (count += Number(ts.isTypeReferenceNode(node) && aliases.has(node.typeName.getText()))));
+    if (aliases.size > 0)
+      visit(
+        tree,
+        (node) => (count += Number(ts.isTypeReferenceNode(node) && aliases.has(node.typeName.getText()))),
+      );
   }
   return count;
 }
@@ -150,7 +157,8 @@ function commentLines({ text, tree }: SourceFile): number {
   const commented = new Set<number>();
   const scanner = ts.createScanner(ts.ScriptTarget.Latest, false, ts.LanguageVariant.Standard, text);
   for (let kind = scanner.scan(); kind !== ts.SyntaxKind.EndOfFileToken; kind = scanner.scan()) {
-    if (kind !== ts.SyntaxKind.SingleLineCommentTrivia && kind !== ts.SyntaxKind.MultiLineCommentTrivia) continue;
+    if (kind !== ts.SyntaxKind.SingleLineCommentTrivia && kind !== ts.SyntaxKind.MultiLineCommentTrivia)
+      continue;
     const first = tree.getLineAndCharacterOfPosition(scanner.getTokenStart()).line;
     const last = tree.getLineAndCharacterOfPosition(scanner.getTokenEnd()).line;
     for (let line = first; line <= last; line += 1) commented.add(line);
@@ -160,7 +168,9 @@ function commentLines({ text, tree }: SourceFile): number {
 
 function importGraph(sources: readonly SourceFile[]): Map<string, string[]> {
   const names = new Set(sources.map(({ name }) => name));
-  return new Map(sources.map(({ name, tree }) => [name, localImports(name, tree).filter((target) => names.has(target))]));
+  return new Map(
+    sources.map(({ name, tree }) => [name, localImports(name, tree).filter((target) => names.has(target))]),
+  );
 }
 
 function localImports(name: string, tree: ts.SourceFile): string[] {
@@ -168,7 +178,9 @@ function localImports(name: string, tree: ts.SourceFile): string[] {
     if (!ts.isImportDeclaration(statement) && !ts.isExportDeclaration(statement)) return [];
     const { moduleSpecifier } = statement;
     if (moduleSpecifier === undefined || !ts.isStringLiteral(moduleSpecifier)) return [];
-    return moduleSpecifier.text.startsWith('.') ? [path.posix.join(path.posix.dirname(name), moduleSpecifier.text)] : [];
+    return moduleSpecifier.text.startsWith('.')
+      ? [path.posix.join(path.posix.dirname(name), moduleSpecifier.text)]
+      : [];
   });
 }
 
@@ -218,7 +230,8 @@ function percent(share: number): number {
 function printWorst(count: number): void {
   if (count === 0) return;
   console.log('\nlongest functions');
-  for (const { name, place, lines: length } of functions.slice(0, count)) console.log(`${String(length).padStart(5)} ${name}  ${place}`);
+  for (const { name, place, lines: length } of functions.slice(0, count))
+    console.log(`${String(length).padStart(5)} ${name}  ${place}`);
   console.log('\nmost used retired words');
   const ranking = [...words].sort(([, left], [, right]) => right - left);
   for (const [word, uses] of ranking.slice(0, count)) console.log(`${String(uses).padStart(5)} ${word}`);

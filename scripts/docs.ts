@@ -68,13 +68,37 @@ async function main(from: string, output: string): Promise<void> {
     const references = surfaces.map(readReference);
     const { pages, checkSampleTypes } = renderPages(from, references);
     const navigation = navigate(pages, references);
-    const index = { page: 'index.html', title: 'Townhall', headings: [], body: writeIndexBody(references.map(({ entry }) => entry), navigation.filter(({ title }) => title !== 'Reference')) };
+    const index = {
+      page: 'index.html',
+      title: 'Townhall',
+      headings: [],
+      body: writeIndexBody(
+        references.map(({ entry }) => entry),
+        navigation.filter(({ title }) => title !== 'Reference'),
+      ),
+    };
     const files = new Map<string, string>([['index.html', writePage({ ...index, navigation })]]);
     // What editors hold a project's declaration against.
-    files.set('townhall.schema.json', readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'));
-    for (const page of pages) files.set(page.page, writePage({ page: page.page, title: page.title, headings: page.headings, body: page.html, navigation }));
+    files.set(
+      'townhall.schema.json',
+      readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
+    );
+    for (const page of pages)
+      files.set(
+        page.page,
+        writePage({
+          page: page.page,
+          title: page.title,
+          headings: page.headings,
+          body: page.html,
+          navigation,
+        }),
+      );
     const referenceFiles = references.flatMap(({ entry }) => [entry.page, entry.document]);
-    const broken = findBrokenLinks(files, new Set([...referenceFiles, 'portal.css', 'portal.js', 'search-index.js']));
+    const broken = findBrokenLinks(
+      files,
+      new Set([...referenceFiles, 'portal.css', 'portal.js', 'search-index.js']),
+    );
     if (broken.length > 0) throw new Error(`broken links:\n  ${broken.join('\n  ')}`);
     const built = Promise.all(references.map((reference) => buildReference(reference, staging)));
     built.catch(() => {});
@@ -83,50 +107,100 @@ async function main(from: string, output: string): Promise<void> {
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
     // Editors take it from here.
-    files.set('townhall.schema.json', readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'));
-    files.set('search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...references.flatMap(operationEntries)]));
+    files.set(
+      'townhall.schema.json',
+      readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
+    );
+    files.set(
+      'search-index.js',
+      writeSearchIndex([...pages.flatMap(sectionsOf), ...references.flatMap(operationEntries)]),
+    );
     publish(output, files);
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
-  console.log(`docs: ${path.relative(process.cwd(), output) || '.'} (${Math.round(performance.now() - started)} ms)`);
+  console.log(
+    `docs: ${path.relative(process.cwd(), output) || '.'} (${Math.round(performance.now() - started)} ms)`,
+  );
 }
 
-function renderPages(from: string, references: readonly Reference[]): { pages: Page[]; checkSampleTypes: () => void } {
+function renderPages(
+  from: string,
+  references: readonly Reference[],
+): { pages: Page[]; checkSampleTypes: () => void } {
   const guides = readdirSync(path.join(from, 'docs/guides')).filter((name) => name.endsWith('.md'));
-  const examples = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter((name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'));
+  const examples = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
+    (name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'),
+  );
   const pageOf = (target: string): string | undefined => {
     if (target === 'README.md') return 'start.html';
     if (/^(?:\.\/)?examples\/?$/.test(target)) return 'examples/index.html';
     const [, guide] = /^docs\/guides\/(.+)\.md$/.exec(target) ?? [];
-    if (guide !== undefined) return guide === 'error-codes' || guides.includes(`${guide}.md`) ? `guides/${guide}.html` : undefined;
+    if (guide !== undefined)
+      return guide === 'error-codes' || guides.includes(`${guide}.md`) ? `guides/${guide}.html` : undefined;
     const [, example] = /^examples\/(.+)$/.exec(target) ?? [];
     return example !== undefined && examples.includes(example) ? `examples/${example}.html` : undefined;
   };
-  const render = (markdown: string, source: string, page: string): Page => ({ page, source, ...renderMarkdown(markdown, { source, page, pageOf }) });
-  const texts = new Map(guides.map((name) => [`docs/guides/${name}`, readFileSync(path.join(from, 'docs/guides', name), 'utf8')]));
+  const render = (markdown: string, source: string, page: string): Page => ({
+    page,
+    source,
+    ...renderMarkdown(markdown, { source, page, pageOf }),
+  });
+  const texts = new Map(
+    guides.map((name) => [`docs/guides/${name}`, readFileSync(path.join(from, 'docs/guides', name), 'utf8')]),
+  );
   const readme = readFileSync(path.join(from, 'README.md'), 'utf8');
   const documentation = new Map([...texts, ['README.md', readme]]);
-  refuse([...documentation].flatMap(([name, markdown]) => checkSamples(markdown, path.join(from, 'examples')).map(({ line, message }) => `${name}:${line}: ${message}`)));
-  const pages = [...texts].map(([source, markdown]) => render(markdown, source, `guides/${path.basename(source, '.md')}.html`));
+  refuse(
+    [...documentation].flatMap(([name, markdown]) =>
+      checkSamples(markdown, path.join(from, 'examples')).map(
+        ({ line, message }) => `${name}:${line}: ${message}`,
+      ),
+    ),
+  );
+  const pages = [...texts].map(([source, markdown]) =>
+    render(markdown, source, `guides/${path.basename(source, '.md')}.html`),
+  );
   // Where to go next is what the navigation says here.
   const [first = ''] = readme.split(/^## Where to go next$/m);
   pages.push(render(first.replace(/^# .*$/m, '# What it is'), 'README.md', 'start.html'));
-  pages.push(render(writeProblemCodes(references.map(({ document }) => document)), 'docs/guides/error-codes.md', 'guides/error-codes.html'));
+  pages.push(
+    render(
+      writeProblemCodes(references.map(({ document }) => document)),
+      'docs/guides/error-codes.md',
+      'guides/error-codes.html',
+    ),
+  );
   const list = examples.map((name) => `- [${name}](${name})`).join('\n');
-  pages.push(render(`# Examples\nWhole programs, typechecked with everything else.\n\n${list}\n`, 'examples/README.md', 'examples/index.html'));
+  pages.push(
+    render(
+      `# Examples\nWhole programs, typechecked with everything else.\n\n${list}\n`,
+      'examples/README.md',
+      'examples/index.html',
+    ),
+  );
   for (const name of examples) {
     const language = path.extname(name).slice(1);
     const fence = '```';
-    pages.push(render(`# ${name}\n\n${fence}${language}\n${readSample(path.join(from, 'examples', name))}\n${fence}\n`, `examples/${name}`, `examples/${name}.html`));
+    pages.push(
+      render(
+        `# ${name}\n\n${fence}${language}\n${readSample(path.join(from, 'examples', name))}\n${fence}\n`,
+        `examples/${name}`,
+        `examples/${name}.html`,
+      ),
+    );
   }
   return { pages, checkSampleTypes: () => checkAllTypes(from, documentation, examples) };
 }
 
 function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, examples: readonly string[]): void {
-  const clients = ['clients/gateway/README.md', 'clients/agent/README.md'].map((name) => [name, readFileSync(path.join(root, name), 'utf8')] as const);
+  const clients = ['clients/gateway/README.md', 'clients/agent/README.md'].map(
+    (name) => [name, readFileSync(path.join(root, name), 'utf8')] as const,
+  );
   const fences = [...texts, ...clients].flatMap(([name, markdown]) => fencesOf(markdown, name));
-  const programs = examples.filter((name) => name.endsWith('.ts')).map((name) => path.join(from, 'examples', name));
+  const programs = examples
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => path.join(from, 'examples', name));
   refuse(checkTypes(root, { fences, examples: programs }));
 }
 
@@ -136,24 +210,47 @@ function refuse(faults: readonly string[]): void {
 
 function navigate(pages: readonly Page[], references: readonly Reference[]): NavigationGroup[] {
   const titles = new Map(pages.map(({ page, title }) => [page, title]));
-  const guides = pages.filter(({ page }) => /^(?:start|guides\/.+)\.html$/.test(page)).map(({ page }) => page);
+  const guides = pages
+    .filter(({ page }) => /^(?:start|guides\/.+)\.html$/.test(page))
+    .map(({ page }) => page);
   return [
-    ...groupGuides(guides).map(({ title, pages: names }) => ({ title, links: names.map((page) => ({ page, title: titles.get(page) ?? page })) })),
+    ...groupGuides(guides).map(({ title, pages: names }) => ({
+      title,
+      links: names.map((page) => ({ page, title: titles.get(page) ?? page })),
+    })),
     {
       title: 'Reference',
-      links: [...references.map(({ entry }) => ({ page: entry.page, title: entry.title })), { page: 'guides/error-codes.html', title: 'Error codes' }, { page: 'examples/index.html', title: 'Examples' }],
+      links: [
+        ...references.map(({ entry }) => ({ page: entry.page, title: entry.title })),
+        { page: 'guides/error-codes.html', title: 'Error codes' },
+        { page: 'examples/index.html', title: 'Examples' },
+      ],
     },
   ];
 }
 
 function sectionsOf({ page, title, sections }: Page): Omit<Found, 'id' | 'excerpt'>[] {
-  return sections.map(({ anchor, heading, text }) => ({ address: anchor === '' ? page : `${page}#${anchor}`, title: heading || title, page: title, text }));
+  return sections.map(({ anchor, heading, text }) => ({
+    address: anchor === '' ? page : `${page}#${anchor}`,
+    title: heading || title,
+    page: title,
+    text,
+  }));
 }
 
 function operationEntries({ document, entry }: Reference): Omit<Found, 'id' | 'excerpt'>[] {
   return operationsOf(document).map(({ id, method, path: template, operation }) => {
-    const { summary = id, description = '', tags = [] } = operation as { summary?: string; description?: string; tags?: string[] };
-    return { address: `${entry.page}${operationAnchor(tags[0] ?? '', id)}`, title: summary, page: entry.title, text: `${method.toUpperCase()} ${template} ${id.replaceAll('.', ' ')} ${description}` };
+    const {
+      summary = id,
+      description = '',
+      tags = [],
+    } = operation as { summary?: string; description?: string; tags?: string[] };
+    return {
+      address: `${entry.page}${operationAnchor(tags[0] ?? '', id)}`,
+      title: summary,
+      page: entry.title,
+      text: `${method.toUpperCase()} ${template} ${id.replaceAll('.', ' ')} ${description}`,
+    };
   });
 }
 
@@ -164,7 +261,8 @@ function operationAnchor(tag: string, operationId: string): string {
 
 function readReference(surface: Surface): Reference {
   const bundle = path.join(root, 'src/contract', surface.name, 'bundle.json');
-  if (!existsSync(bundle)) throw new Error(`there is no bundle of ${surface.name}; run "npm run generate" first`);
+  if (!existsSync(bundle))
+    throw new Error(`there is no bundle of ${surface.name}; run "npm run generate" first`);
   const text = readFileSync(bundle, 'utf8');
   const document = JSON.parse(text) as DescribedDocument;
   const entry = {
@@ -179,10 +277,22 @@ function readReference(surface: Surface): Reference {
 }
 
 /** The page, and the document itself beside it, for tools. */
-async function buildReference({ surface, bundle, text, entry }: Reference, staging: string): Promise<[string, string][]> {
+async function buildReference(
+  { surface, bundle, text, entry }: Reference,
+  staging: string,
+): Promise<[string, string][]> {
   const page = path.join(staging, entry.page);
-  const { code, stdout, stderr } = await runRedocly(root, ['build-docs', bundle, '--inlineBundle', '--title', surface.title, '--output', page]);
-  if (code !== 0 || !existsSync(page)) throw new Error(`redocly build-docs of ${surface.name}:\n${stdout}\n${stderr}`);
+  const { code, stdout, stderr } = await runRedocly(root, [
+    'build-docs',
+    bundle,
+    '--inlineBundle',
+    '--title',
+    surface.title,
+    '--output',
+    page,
+  ]);
+  if (code !== 0 || !existsSync(page))
+    throw new Error(`redocly build-docs of ${surface.name}:\n${stdout}\n${stderr}`);
   return [
     [entry.page, sealPage(readFileSync(page, 'utf8'))],
     [entry.document, text],
@@ -190,13 +300,27 @@ async function buildReference({ surface, bundle, text, entry }: Reference, stagi
 }
 
 async function bundleScript(): Promise<string> {
-  const { outputFiles } = await build({ entryPoints: [path.join(import.meta.dirname, 'docs/browser/portal.ts')], bundle: true, write: false, minify: true, format: 'iife', target: 'es2022', legalComments: 'none', logLevel: 'error' });
+  const { outputFiles } = await build({
+    entryPoints: [path.join(import.meta.dirname, 'docs/browser/portal.ts')],
+    bundle: true,
+    write: false,
+    minify: true,
+    format: 'iife',
+    target: 'es2022',
+    legalComments: 'none',
+    logLevel: 'error',
+  });
   return outputFiles[0]?.text ?? '';
 }
 
 function updateGuides(from: string): void {
-  const files = [...readdirSync(path.join(from, 'docs/guides')).map((name) => path.join(from, 'docs/guides', name)), path.join(from, 'README.md')];
-  for (const file of files) if (file.endsWith('.md')) writeIfChanged(file, updateSamples(readFileSync(file, 'utf8'), path.join(from, 'examples')));
+  const files = [
+    ...readdirSync(path.join(from, 'docs/guides')).map((name) => path.join(from, 'docs/guides', name)),
+    path.join(from, 'README.md'),
+  ];
+  for (const file of files)
+    if (file.endsWith('.md'))
+      writeIfChanged(file, updateSamples(readFileSync(file, 'utf8'), path.join(from, 'examples')));
 }
 
 /** Writes what has changed and takes away what is no page any more. */

@@ -87,7 +87,11 @@ async function lint(): Promise<boolean> {
   const findings = totals.reduce((sum, count) => sum + count, 0);
   report(`lint: ${findings === 0 ? 'no finding' : `${findings} findings`}`, start);
   if (findings === 0 && code === 0) return true;
-  const readable = await runRedocly(root, ['lint', '--format=codeframe', ...surfaces.map(({ name }) => name)]);
+  const readable = await runRedocly(root, [
+    'lint',
+    '--format=codeframe',
+    ...surfaces.map(({ name }) => name),
+  ]);
   console.error(`${readable.stdout}\n${readable.stderr}`);
   return false;
 }

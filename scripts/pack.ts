@@ -4,7 +4,18 @@
 //
 //   node scripts/pack.ts [--output DIR] [--no-check]
 
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { runNode } from './generate/tools.ts';
@@ -16,7 +27,10 @@ import { thirdPartyNotice } from './pack/third-party.ts';
 
 const root = path.join(import.meta.dirname, '..');
 const { values: options } = parseArgs({
-  options: { output: { type: 'string', default: path.join(root, 'build/packages') }, check: { type: 'boolean', default: true } },
+  options: {
+    output: { type: 'string', default: path.join(root, 'build/packages') },
+    check: { type: 'boolean', default: true },
+  },
   allowNegative: true,
 });
 
@@ -51,51 +65,83 @@ async function main(output: string): Promise<void> {
     const clients = path.join(staging, 'clients');
     const tarballs = path.join(staging, 'tarballs');
     mkdirSync(tarballs);
-    const builtClients = runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], { cwd: root });
+    const builtClients = runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], {
+      cwd: root,
+    });
     await buildServer(path.join(staging, 'townhall'));
     succeed(await builtClients, 'build-clients');
-    for (const folder of [path.join(staging, 'townhall'), path.join(clients, 'gateway'), path.join(clients, 'agent')]) {
+    for (const folder of [
+      path.join(staging, 'townhall'),
+      path.join(clients, 'gateway'),
+      path.join(clients, 'agent'),
+    ]) {
       await runNpm(['pack', '--pack-destination', tarballs], folder);
     }
-    for (const name of readdirSync(tarballs)) await inspectTarball(root, path.join(tarballs, name), { check: options.check });
+    for (const name of readdirSync(tarballs))
+      await inspectTarball(root, path.join(tarballs, name), { check: options.check });
     writeFileSync(path.join(tarballs, 'townhall.cdx.json'), await billOfMaterials());
     mkdirSync(output, { recursive: true });
-    for (const name of readdirSync(output)) if (/\.(?:tgz|cdx\.json)$/.test(name)) rmSync(path.join(output, name));
+    for (const name of readdirSync(output))
+      if (/\.(?:tgz|cdx\.json)$/.test(name)) rmSync(path.join(output, name));
     for (const name of readdirSync(tarballs)) renameSync(path.join(tarballs, name), path.join(output, name));
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
-  for (const name of readdirSync(output).sort()) console.log(`pack: ${name} (${Math.ceil(statSync(path.join(output, name)).size / 1024)} kB)`);
-  console.log(`pack: ${path.relative(process.cwd(), output)} (${Math.round(performance.now() - started)} ms)`);
+  for (const name of readdirSync(output).sort())
+    console.log(`pack: ${name} (${Math.ceil(statSync(path.join(output, name)).size / 1024)} kB)`);
+  console.log(
+    `pack: ${path.relative(process.cwd(), output)} (${Math.round(performance.now() - started)} ms)`,
+  );
 }
 
 /** The server as it is published: built JavaScript with types, and the files that it brings along at the same places. */
 async function buildServer(folder: string): Promise<void> {
   const compiled = path.join(folder, 'dist');
   const tsc = path.join(root, 'node_modules/typescript/bin/tsc');
-  succeed(await runNode(tsc, ['-p', path.join(root, 'scripts/pack'), '--outDir', compiled], { cwd: root, timeoutMs: 180_000 }), 'tsc');
+  succeed(
+    await runNode(tsc, ['-p', path.join(root, 'scripts/pack'), '--outDir', compiled], {
+      cwd: root,
+      timeoutMs: 180_000,
+    }),
+    'tsc',
+  );
   for (const name of shippedFiles(root)) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
   const pages = 'src/console/pages';
   if (existsSync(path.join(root, pages)))
-    for (const name of shippedFiles(root, [pages])) if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
+    for (const name of shippedFiles(root, [pages]))
+      if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
   // The contract's text is read as a file; types of it are all that the code needs beside that.
   mkdirSync(path.join(folder, 'bin'));
   writeFileSync(path.join(folder, 'bin/townhall.js'), commandFile, { mode: 0o755 });
   copy('scripts/pack/README.md', path.join(folder, 'README.md'));
   const manifest = serverManifest(root);
   writeFileSync(path.join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
-  writeFileSync(path.join(folder, 'THIRD-PARTY.txt'), thirdPartyNotice(root, new Set(Object.keys(manifest.dependencies).filter((name) => !name.startsWith('@townhall/')))));
+  writeFileSync(
+    path.join(folder, 'THIRD-PARTY.txt'),
+    thirdPartyNotice(
+      root,
+      new Set(Object.keys(manifest.dependencies).filter((name) => !name.startsWith('@townhall/'))),
+    ),
+  );
 }
 
 async function billOfMaterials(): Promise<string> {
   // npm's own --omit dev leaves out what our tools need too, express for one; the lock file knows better.
   const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], root);
   const bill = JSON.parse(text) as Bill;
-  const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')) as { packages: Record<string, { dev?: boolean }> };
-  const pathOf = ({ properties }: Component) => properties?.find(({ name }) => name === 'cdx:npm:package:path')?.value ?? '';
+  const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { dev?: boolean }>;
+  };
+  const pathOf = ({ properties }: Component) =>
+    properties?.find(({ name }) => name === 'cdx:npm:package:path')?.value ?? '';
   bill.components = bill.components.filter((component) => packages[pathOf(component)]?.dev !== true);
-  const kept = new Set([bill.metadata.component['bom-ref'], ...bill.components.map((component) => component['bom-ref'])]);
-  bill.dependencies = bill.dependencies.filter(({ ref }) => kept.has(ref)).map(({ ref, dependsOn = [] }) => ({ ref, dependsOn: dependsOn.filter((target) => kept.has(target)) }));
+  const kept = new Set([
+    bill.metadata.component['bom-ref'],
+    ...bill.components.map((component) => component['bom-ref']),
+  ]);
+  bill.dependencies = bill.dependencies
+    .filter(({ ref }) => kept.has(ref))
+    .map(({ ref, dependsOn = [] }) => ({ ref, dependsOn: dependsOn.filter((target) => kept.has(target)) }));
   // The time and the number of this run say nothing of the program.
   delete bill.serialNumber;
   delete bill.metadata.timestamp;
@@ -120,7 +166,9 @@ function copy(name: string, to: string): void {
   cpSync(path.join(root, name), to);
 }
 
-function succeed({ code, stdout, stderr }: { code: number; stdout: string; stderr: string }, what: string): void {
+function succeed(
+  { code, stdout, stderr }: { code: number; stdout: string; stderr: string },
+  what: string,
+): void {
   if (code !== 0) throw new Error(`${what} failed:\n${stdout}${stderr}`);
 }
-

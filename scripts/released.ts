@@ -40,7 +40,10 @@ try {
 async function main(): Promise<number> {
   const names = surfaces.map(({ name }) => name);
   const absent = names.filter((name) => !existsSync(fileOf(name)));
-  if (absent.length > 0 && !options.release) throw new Error(`there is no release of ${absent.join(', ')}; "npm run release:contract" writes the first one`);
+  if (absent.length > 0 && !options.release)
+    throw new Error(
+      `there is no release of ${absent.join(', ')}; "npm run release:contract" writes the first one`,
+    );
   const verdicts = await Promise.all(names.filter((name) => !absent.includes(name)).map(compare));
   for (const { name, isAllowed, words, report } of verdicts) {
     if (!isAllowed) console.error(report);
@@ -60,7 +63,15 @@ async function main(): Promise<number> {
 
 async function compare(name: string): Promise<Verdict> {
   const [before, now] = [versionIn(fileOf(name)), versionIn(bundleOf(name))];
-  const { code, stdout, stderr } = await runRedocly(root, ['diff', fileOf(name), bundleOf(name), '--config', path.join(root, 'openapi/released/redocly.yaml'), '--fail-on', 'major']);
+  const { code, stdout, stderr } = await runRedocly(root, [
+    'diff',
+    fileOf(name),
+    bundleOf(name),
+    '--config',
+    path.join(root, 'openapi/released/redocly.yaml'),
+    '--fail-on',
+    'major',
+  ]);
   const [, major, minor, patch] = /(\d+) major, (\d+) minor, (\d+) patch/.exec(`${stdout}${stderr}`) ?? [];
   // The exit code alone is not believed: what could not be read has no count.
   if (major === undefined) throw new Error(`redocly diff of ${name}:\n${stdout}\n${stderr}`);
@@ -76,7 +87,10 @@ async function compare(name: string): Promise<Verdict> {
 function release(name: string): void {
   mkdirSync(path.dirname(fileOf(name)), { recursive: true });
   // The one line of a bundle would make every later difference unreadable.
-  writeIfChanged(fileOf(name), `${JSON.stringify(JSON.parse(readFileSync(bundleOf(name), 'utf8')), null, 1)}\n`);
+  writeIfChanged(
+    fileOf(name),
+    `${JSON.stringify(JSON.parse(readFileSync(bundleOf(name), 'utf8')), null, 1)}\n`,
+  );
 }
 
 function fileOf(name: string): string {

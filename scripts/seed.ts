@@ -25,7 +25,8 @@ if (existsSync(seed) && (await readFile(origin, 'utf8').catch(() => '')) === mad
 }
 
 async function makeSeed(): Promise<Uint8Array> {
-  for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering']) setFlagsFromString(flag);
+  for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering'])
+    setFlagsFromString(flag);
   const { PGlite } = await import('@electric-sql/pglite');
   // Log segments of 1 MB instead of 16, and no template databases, which only CREATE DATABASE needs: a
   // third of the bytes and of the files, each of which a first start must bring to the disk.
@@ -41,7 +42,11 @@ async function makeSeed(): Promise<Uint8Array> {
 
 async function originOfASeedMadeNow(): Promise<string> {
   const entry = createRequire(import.meta.url).resolve('@electric-sql/pglite');
-  const manifest = JSON.parse(await readFile(join(dirname(entry), '..', 'package.json'), 'utf8')) as { version: string };
-  const recipe = createHash('sha256').update(await readFile(import.meta.filename)).digest('hex');
+  const manifest = JSON.parse(await readFile(join(dirname(entry), '..', 'package.json'), 'utf8')) as {
+    version: string;
+  };
+  const recipe = createHash('sha256')
+    .update(await readFile(import.meta.filename))
+    .digest('hex');
   return `PGlite ${manifest.version}, recipe ${recipe}\n`;
 }

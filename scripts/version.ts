@@ -8,7 +8,12 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { runNode } from './generate/tools.ts';
 
-const { values: options } = parseArgs({ options: { root: { type: 'string' }, date: { type: 'string', default: new Date().toISOString().slice(0, 10) } } });
+const { values: options } = parseArgs({
+  options: {
+    root: { type: 'string' },
+    date: { type: 'string', default: new Date().toISOString().slice(0, 10) },
+  },
+});
 const root = path.resolve(options.root ?? path.join(import.meta.dirname, '..'));
 
 try {
@@ -29,16 +34,30 @@ async function main(): Promise<void> {
   if (version === before) throw new Error(`the changes in .changeset do not raise the version ${before}`);
   replace('package.json', /"version": "[^"]+"/, `"version": "${version}"`);
   replace('package.json', /"@townhall\/gateway": "[^"]+"/, `"@townhall/gateway": "${version}"`);
-  for (const name of ['gateway/openapi.yaml', 'agent/openapi.yaml', 'agent/openapi.classic.yaml']) replace(`openapi/${name}`, /^( {2}version:) .+$/m, `$1 ${version}`);
-  replace('CHANGELOG.md', /^## /m, `## ${version} (${options.date})\n${changes.map((text) => `- ${text}`).join('\n')}\n\n## `);
-  console.log(`version: ${before} -> ${version}; now "npm install" for the lock file, and "npm run release:contract" once it is published`);
+  for (const name of ['gateway/openapi.yaml', 'agent/openapi.yaml', 'agent/openapi.classic.yaml'])
+    replace(`openapi/${name}`, /^( {2}version:) .+$/m, `$1 ${version}`);
+  replace(
+    'CHANGELOG.md',
+    /^## /m,
+    `## ${version} (${options.date})\n${changes.map((text) => `- ${text}`).join('\n')}\n\n## `,
+  );
+  console.log(
+    `version: ${before} -> ${version}; now "npm install" for the lock file, and "npm run release:contract" once it is published`,
+  );
 }
 
 /** The sentences, in the order of the files' names; the part before them is the tool's. */
 function readChanges(): string[] {
   const folder = path.join(root, '.changeset');
-  const names = existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith('.md') && name !== 'README.md') : [];
-  return names.sort().map((name) => readFileSync(path.join(folder, name), 'utf8').replace(/^---\n[\s\S]*?\n---\n/, '').trim().replaceAll(/\n+/g, ' '));
+  const names = existsSync(folder)
+    ? readdirSync(folder).filter((name) => name.endsWith('.md') && name !== 'README.md')
+    : [];
+  return names.sort().map((name) =>
+    readFileSync(path.join(folder, name), 'utf8')
+      .replace(/^---\n[\s\S]*?\n---\n/, '')
+      .trim()
+      .replaceAll(/\n+/g, ' '),
+  );
 }
 
 function versionOf(file: string): string {

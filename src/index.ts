@@ -60,13 +60,28 @@ export interface AgentOptions extends CommonOptions {
 }
 
 /** A gateway within this process: its database is open and migrated when this resolves; nothing listens yet. */
-export async function createGateway({ settings = {}, services = [], log: write = () => {} }: GatewayOptions = {}): Promise<EmbeddedGateway> {
-  const [compose, { readGatewayConfig }, { openProject }] = await Promise.all([import('./gateway/compose.ts'), import('./gateway/config.ts'), import('./deploy/index.ts')]);
+export async function createGateway({
+  settings = {},
+  services = [],
+  log: write = () => {},
+}: GatewayOptions = {}): Promise<EmbeddedGateway> {
+  const [compose, { readGatewayConfig }, { openProject }] = await Promise.all([
+    import('./gateway/compose.ts'),
+    import('./gateway/config.ts'),
+    import('./deploy/index.ts'),
+  ]);
   const config = readGatewayConfig({}, settings);
   const redactor = createRedactor();
   const log = createLog({ level: config.logLevel, redactor, write });
   const project = config.project === undefined ? undefined : await openProject(config.project);
-  const gateway = await compose.createGateway(config, { env: settings, log, redactor, clock: systemClock, services, project });
+  const gateway = await compose.createGateway(config, {
+    env: settings,
+    log,
+    redactor,
+    clock: systemClock,
+    services,
+    project,
+  });
   return {
     listen: () => gateway.listen(),
     close: () => gateway.close(),
@@ -75,8 +90,15 @@ export async function createGateway({ settings = {}, services = [], log: write =
 }
 
 /** An agent within this process; nothing listens yet. */
-export async function createAgent({ settings = {}, plugins = [], log: write = () => {} }: AgentOptions = {}): Promise<EmbeddedAgent> {
-  const [compose, { readAgentConfig }] = await Promise.all([import('./agent/compose.ts'), import('./agent/config.ts')]);
+export async function createAgent({
+  settings = {},
+  plugins = [],
+  log: write = () => {},
+}: AgentOptions = {}): Promise<EmbeddedAgent> {
+  const [compose, { readAgentConfig }] = await Promise.all([
+    import('./agent/compose.ts'),
+    import('./agent/config.ts'),
+  ]);
   const config = readAgentConfig({}, settings);
   const redactor = createRedactor();
   const log = createLog({ level: config.logLevel, redactor, write });

@@ -48,7 +48,13 @@ function accepts(title: string, files: Record<string, string>): void {
   test(title, () => expect(inspect(files)).toEqual([]));
 }
 
-function refuses(title: string, rule: string, file: string, text: string, more: Record<string, string> = {}): void {
+function refuses(
+  title: string,
+  rule: string,
+  file: string,
+  text: string,
+  more: Record<string, string> = {},
+): void {
   test(title, () => {
     const found = inspect({ [file]: text, ...more });
     expect(found.map((violation) => violation.rule)).toEqual([rule]);
@@ -88,7 +94,12 @@ describe('who may import whom', () => {
     'src/kernel/data/database.ts',
     "import type { Visit } from '../http/visit.ts';",
   );
-  refuses('keeps the kernel from a client', 'imports', 'src/kernel/a.ts', "import { b } from '@townhall/gateway';");
+  refuses(
+    'keeps the kernel from a client',
+    'imports',
+    'src/kernel/a.ts',
+    "import { b } from '@townhall/gateway';",
+  );
 
   accepts(
     'lets a slice use the kernel, what all slices share, the contract as types, another slice as a type, and itself',
@@ -244,7 +255,12 @@ describe('who may import whom', () => {
     'clients/shared/src/transport.ts',
     "import { a } from '../../gateway/src/client.ts';",
   );
-  refuses('keeps a client from further packages', 'imports', 'clients/gateway/src/client.ts', "import ky from 'ky';");
+  refuses(
+    'keeps a client from further packages',
+    'imports',
+    'clients/gateway/src/client.ts',
+    "import ky from 'ky';",
+  );
   refuses(
     'keeps an example from src',
     'imports',
@@ -283,7 +299,12 @@ describe('one door a dependency', () => {
     'pg-boss',
     'pino',
   ]) {
-    refuses(`keeps ${name} behind its door`, 'doors', 'src/gateway/ai/ai.ts', `import type { X } from '${name}';`);
+    refuses(
+      `keeps ${name} behind its door`,
+      'doors',
+      'src/gateway/ai/ai.ts',
+      `import type { X } from '${name}';`,
+    );
   }
 });
 
@@ -366,7 +387,12 @@ describe('what is ambient', () => {
   ]) {
     refuses(`is not reached for by ${text}`, 'ambient', 'src/gateway/ai/ai.ts', `const x = () => ${text};`);
   }
-  refuses('is not reached for by the clock, but for time', 'ambient', 'src/kernel/clock.ts', 'process.env.TZ;');
+  refuses(
+    'is not reached for by the clock, but for time',
+    'ambient',
+    'src/kernel/clock.ts',
+    'process.env.TZ;',
+  );
 });
 
 describe('what the language has and the house does not', () => {
@@ -382,6 +408,7 @@ describe('what the language has and the house does not', () => {
     refuses(`is refused: ${text}`, 'unwanted', 'src/kernel/a.ts', text);
   }
   accepts('does not mean descriptions of what others made', {
-    'src/kernel/a.ts': "declare global { interface Window { a: 1 } }\ndeclare module 'x' { export const a: number; }",
+    'src/kernel/a.ts':
+      "declare global { interface Window { a: 1 } }\ndeclare module 'x' { export const a: number; }",
   });
 });

@@ -27,7 +27,8 @@ function checkTags(ctx, members, report) {
   const seen = new Set();
   for (const [index, member] of members.entries()) {
     const tags = tagsOf(ctx, member);
-    if (tags === undefined) report(`member ${index + 1} of the stream's union has no required \`type\` with a const.`);
+    if (tags === undefined)
+      report(`member ${index + 1} of the stream's union has no required \`type\` with a const.`);
     for (const tag of tags ?? []) {
       if (seen.has(tag)) report(`two members of the stream's union have the type ${JSON.stringify(tag)}.`);
       seen.add(tag);
@@ -50,7 +51,8 @@ function tagsOf(ctx, { node, location }) {
     if (part.node.properties?.type === undefined) continue;
     const tag = follow(ctx, part.node.properties.type, part.location).node;
     const values = tag.const === undefined ? tag.enum : [tag.const];
-    if (required && Array.isArray(values) && values.every((value) => typeof value === 'string')) return values;
+    if (required && Array.isArray(values) && values.every((value) => typeof value === 'string'))
+      return values;
   }
   return undefined;
 }

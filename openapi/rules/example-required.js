@@ -18,7 +18,10 @@ export function exampleRequired() {
         if (node === undefined) continue;
         const body = follow(ctx, node, ctx.location);
         for (const [mediaType, media] of Object.entries(body.node.content ?? {})) {
-          if (!/^application\/(?:[\w.-]+\+)?json(?:;|$)/.test(mediaType) || hasExample(ctx, media, body.location))
+          if (
+            !/^application\/(?:[\w.-]+\+)?json(?:;|$)/.test(mediaType) ||
+            hasExample(ctx, media, body.location)
+          )
             continue;
           ctx.report({
             message: `${operation.operationId}: ${what} has no example of its ${mediaType}.`,

@@ -10,12 +10,16 @@ const reading = ['GET'];
 export const verbs = {
   // Reading
   get: {
-    meaning: 'reads one thing or one computed answer and changes nothing; POST where the question needs a body',
+    meaning:
+      'reads one thing or one computed answer and changes nothing; POST where the question needs a body',
     methods: ['GET', 'POST'],
   },
   list: { meaning: 'reads a collection, whole or page by page', methods: reading },
   follow: { meaning: 'keeps the connection and sends what happens as it happens', methods: reading },
-  check: { meaning: 'examines a thing now and says how it stands, changing nothing', methods: ['GET', 'POST'] },
+  check: {
+    meaning: 'examines a thing now and says how it stands, changing nothing',
+    methods: ['GET', 'POST'],
+  },
   show: { meaning: 'answers a page for the browser of a person', methods: reading },
   // Records
   create: {
@@ -67,7 +71,10 @@ export const verbs = {
   deduct: { meaning: 'takes credits from an account', methods: changing },
   // Models
   generate: { meaning: 'has a model make something and answers with the whole of it', methods: changing },
-  stream: { meaning: 'has a model make something and answers with its parts as they come', methods: changing },
+  stream: {
+    meaning: 'has a model make something and answers with its parts as they come',
+    methods: changing,
+  },
   synthesize: { meaning: 'has a model make sound from text', methods: changing },
   transcribe: { meaning: 'has a model make text from sound', methods: changing },
   embed: { meaning: 'has a model make vectors from text', methods: changing },
@@ -76,7 +83,10 @@ export const verbs = {
   execute: { meaning: 'has the agent carry out instructions', methods: changing },
   prompt: { meaning: 'gives a session its next input and does not wait for the answer', methods: changing },
   send: { meaning: 'puts a message into a conversation', methods: changing },
-  call: { meaning: 'runs an action or command that a project, plugin or service has named', methods: ['GET', 'POST'] },
+  call: {
+    meaning: 'runs an action or command that a project, plugin or service has named',
+    methods: ['GET', 'POST'],
+  },
   // Third parties
   receive: { meaning: 'takes what a third party sends on its own account', methods: ['GET', 'POST'] },
 };

@@ -12,8 +12,17 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
 /** Pages such as `guides/agent.html`, grouped; a group without a page is left out. */
 export function groupGuides(pages: readonly string[]): { title: string; pages: string[] }[] {
   const pageOf = (guide: string) => `guides/${guide}.html`;
-  const listed = new Set([...groups.flatMap(({ guides }) => guides.map(pageOf)), 'start.html', 'guides/error-codes.html']);
-  const found = groups.map(({ title, guides }) => ({ title, pages: guides.map(pageOf).filter((page) => pages.includes(page)) }));
+  const listed = new Set([
+    ...groups.flatMap(({ guides }) => guides.map(pageOf)),
+    'start.html',
+    'guides/error-codes.html',
+  ]);
+  const found = groups.map(({ title, guides }) => ({
+    title,
+    pages: guides.map(pageOf).filter((page) => pages.includes(page)),
+  }));
   found[0]?.pages.unshift('start.html');
-  return [...found, { title: 'More', pages: pages.filter((page) => !listed.has(page)) }].filter((group) => group.pages.length > 0);
+  return [...found, { title: 'More', pages: pages.filter((page) => !listed.has(page)) }].filter(
+    (group) => group.pages.length > 0,
+  );
 }

@@ -11,7 +11,19 @@ export interface NavigationGroup {
 }
 
 /** `page` is its own path in the portal; everything it links to is relative to that. */
-export function writePage({ page, title, body, headings, navigation }: { page: string; title: string; body: string; headings: readonly Heading[]; navigation: readonly NavigationGroup[] }): string {
+export function writePage({
+  page,
+  title,
+  body,
+  headings,
+  navigation,
+}: {
+  page: string;
+  title: string;
+  body: string;
+  headings: readonly Heading[];
+  navigation: readonly NavigationGroup[];
+}): string {
   const to = (target: string) => path.posix.relative(path.posix.dirname(page), target);
   const groups = navigation.map(
     (group) => `<h2>${escapeHtml(group.title)}</h2>
@@ -21,7 +33,9 @@ ${group.links.map((link) => `<li><a href="${to(link.page)}"${link.page === page 
   );
   const inner = headings.filter(({ depth }) => depth === 2);
   const contents =
-    inner.length < 3 ? '' : `<nav class="contents" aria-label="On this page"><h2>On this page</h2><ul>${inner.map(({ anchor, text }) => `<li><a href="#${escapeHtml(anchor)}">${escapeHtml(text)}</a></li>`).join('')}</ul></nav>`;
+    inner.length < 3
+      ? ''
+      : `<nav class="contents" aria-label="On this page"><h2>On this page</h2><ul>${inner.map(({ anchor, text }) => `<li><a href="#${escapeHtml(anchor)}">${escapeHtml(text)}</a></li>`).join('')}</ul></nav>`;
   return `<!doctype html>
 <html lang="en">
 <head>${ownHead}

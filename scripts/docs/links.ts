@@ -5,16 +5,23 @@ import path from 'node:path';
 
 /** Each broken link with its page; `pages` are the portal's, by their path in it. Other files are only known to be there. */
 export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: ReadonlySet<string>): string[] {
-  const anchors = new Map([...pages].map(([name, html]) => [name, new Set(Array.from(html.matchAll(/\sid="([^"]+)"/g), (match) => match[1] ?? ''))]));
+  const anchors = new Map(
+    [...pages].map(([name, html]) => [
+      name,
+      new Set(Array.from(html.matchAll(/\sid="([^"]+)"/g), (match) => match[1] ?? '')),
+    ]),
+  );
   const broken: string[] = [];
   for (const [name, html] of pages) {
     for (const [, href = ''] of html.matchAll(/<(?:a|link)\b[^>]*?\shref="([^"]*)"/g)) {
       if (/^[a-z][a-z0-9+.-]*:/i.test(href)) continue;
       const [file = '', anchor] = decode(href).split('#');
-      const target = file === '' ? name : path.posix.normalize(path.posix.join(path.posix.dirname(name), file));
+      const target =
+        file === '' ? name : path.posix.normalize(path.posix.join(path.posix.dirname(name), file));
       if (!pages.has(target) && !files.has(target)) broken.push(`${name}: ${href} leads to no page`);
       // The reference pages make their own anchors as they are read.
-      else if (anchor !== undefined && pages.has(target) && !anchors.get(target)?.has(anchor)) broken.push(`${name}: ${href} names no heading of ${target}`);
+      else if (anchor !== undefined && pages.has(target) && !anchors.get(target)?.has(anchor))
+        broken.push(`${name}: ${href} names no heading of ${target}`);
     }
     for (const [, source = ''] of html.matchAll(/<script\b[^>]*?\ssrc="([^"]*)"/g)) {
       const target = path.posix.normalize(path.posix.join(path.posix.dirname(name), source));

@@ -28,7 +28,10 @@ export interface Rendered {
  * `source` is the file's path in the repository, to which its links are relative; `pageOf` gives the page of another
  * path, relative to the portal, and `page` is this one's own.
  */
-export function renderMarkdown(markdown: string, { source, page, pageOf }: { source: string; page: string; pageOf: (target: string) => string | undefined }): Rendered {
+export function renderMarkdown(
+  markdown: string,
+  { source, page, pageOf }: { source: string; page: string; pageOf: (target: string) => string | undefined },
+): Rendered {
   const headings: Heading[] = [];
   const sections: Section[] = [];
   const taken = new Map<string, number>();
@@ -42,7 +45,8 @@ export function renderMarkdown(markdown: string, { source, page, pageOf }: { sou
         taken.set(base, count + 1);
         const anchor = count === 0 ? base : `${base}-${count}`;
         headings.push({ depth, text: plain, anchor });
-        const link = depth === 1 ? '' : ` <a class="anchor" href="#${anchor}" aria-label="Link to this section">#</a>`;
+        const link =
+          depth === 1 ? '' : ` <a class="anchor" href="#${anchor}" aria-label="Link to this section">#</a>`;
         return `<h${depth} id="${escapeHtml(anchor)}">${this.parser.parseInline(tokens)}${link}</h${depth}>\n`;
       },
       link({ href, title, tokens }: Tokens.Link) {
@@ -54,7 +58,8 @@ export function renderMarkdown(markdown: string, { source, page, pageOf }: { sou
         return `<pre tabindex="0"${language === '' ? '' : ` data-language="${escapeHtml(languageName(language))}"`}><code>${escapeHtml(text)}</code></pre>\n`;
       },
       table(token: Tokens.Table) {
-        const cells = (row: Tokens.TableCell[], tag: string) => row.map((cell) => `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`).join('');
+        const cells = (row: Tokens.TableCell[], tag: string) =>
+          row.map((cell) => `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`).join('');
         return `<div class="table" tabindex="0"><table><thead><tr>${cells(token.header, 'th')}</tr></thead><tbody>${token.rows.map((row) => `<tr>${cells(row, 'td')}</tr>`).join('')}</tbody></table></div>\n`;
       },
       // Comments are for those who write; anything else of HTML is shown as it was typed.
@@ -85,7 +90,12 @@ export function renderMarkdown(markdown: string, { source, page, pageOf }: { sou
       if (sections.length === 0) sections.push(current);
     }
   }
-  return { title: headings.find(({ depth }) => depth === 1)?.text ?? path.posix.basename(source, '.md'), html, headings, sections };
+  return {
+    title: headings.find(({ depth }) => depth === 1)?.text ?? path.posix.basename(source, '.md'),
+    html,
+    headings,
+    sections,
+  };
 }
 
 function plainText(markdown: string): string {
@@ -99,5 +109,8 @@ function plainText(markdown: string): string {
 }
 
 function languageName(language: string): string {
-  return { sh: 'shell', ts: 'TypeScript', js: 'JavaScript', json: 'JSON', yaml: 'YAML', py: 'Python' }[language] ?? language;
+  return (
+    { sh: 'shell', ts: 'TypeScript', js: 'JavaScript', json: 'JSON', yaml: 'YAML', py: 'Python' }[language] ??
+    language
+  );
 }

@@ -10,14 +10,26 @@ interface CodeText {
 
 /** As Markdown, so that it is rendered, anchored and searched as a guide is. Throws when a code has no text. */
 export function writeProblemCodes(documents: readonly Document[]): string {
-  const schema = documents.map(({ components }) => components?.schemas?.['ProblemCode']).find((found) => found !== undefined) as { enum: string[]; 'x-codes'?: Record<string, CodeText> } | undefined;
+  const schema = documents
+    .map(({ components }) => components?.schemas?.['ProblemCode'])
+    .find((found) => found !== undefined) as
+    | { enum: string[]; 'x-codes'?: Record<string, CodeText> }
+    | undefined;
   if (schema === undefined) throw new Error('no document has the list of problem codes');
   const texts = schema['x-codes'] ?? {};
   const silent = schema.enum.filter((code) => !isWhole(texts[code]));
-  if (silent.length > 0) throw new Error(`these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${silent.join(', ')}`);
+  if (silent.length > 0)
+    throw new Error(
+      `these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${silent.join(', ')}`,
+    );
   const unknown = Object.keys(texts).filter((code) => !schema.enum.includes(code));
-  if (unknown.length > 0) throw new Error(`x-codes in openapi/shared/schemas/ProblemCode.yaml has texts for codes that there are not: ${unknown.join(', ')}`);
-  const statuses = [...new Set(schema.enum.map((code) => texts[code]?.status[0] ?? 0))].sort((a, b) => rank(a) - rank(b));
+  if (unknown.length > 0)
+    throw new Error(
+      `x-codes in openapi/shared/schemas/ProblemCode.yaml has texts for codes that there are not: ${unknown.join(', ')}`,
+    );
+  const statuses = [...new Set(schema.enum.map((code) => texts[code]?.status[0] ?? 0))].sort(
+    (a, b) => rank(a) - rank(b),
+  );
   const parts = statuses.map((status) => {
     const codes = schema.enum.filter((code) => texts[code]?.status[0] === status);
     return `## ${status === 200 ? 'Within an answer' : status}\n${codes.map((code) => entry(code, texts[code])).join('\n')}`;

@@ -13,20 +13,30 @@ export interface Fence {
 
 /** The blocks marked `ts` of a Markdown file, but for those that an example has, which is checked itself. */
 export function fencesOf(markdown: string, file: string): Fence[] {
-  return Array.from(markdown.matchAll(/(?<!<!-- example: [^>\n]* -->\n)^```ts\n([\s\S]*?)\n```$/gm), (match) => ({
-    file,
-    line: markdown.slice(0, match.index).split('\n').length + 1,
-    code: match[1] ?? '',
-  }));
+  return Array.from(
+    markdown.matchAll(/(?<!<!-- example: [^>\n]* -->\n)^```ts\n([\s\S]*?)\n```$/gm),
+    (match) => ({
+      file,
+      line: markdown.slice(0, match.index).split('\n').length + 1,
+      code: match[1] ?? '',
+    }),
+  );
 }
 
 /** What the compiler says against them, each with the place in the documentation. */
-export function checkTypes(root: string, { fences, examples }: { fences: readonly Fence[]; examples: readonly string[] }): string[] {
-  const { config } = ts.readConfigFile(path.join(root, 'tsconfig.json'), (name) => ts.sys.readFile(name)) as { config: unknown };
+export function checkTypes(
+  root: string,
+  { fences, examples }: { fences: readonly Fence[]; examples: readonly string[] },
+): string[] {
+  const { config } = ts.readConfigFile(path.join(root, 'tsconfig.json'), (name) => ts.sys.readFile(name)) as {
+    config: unknown;
+  };
   const { options } = ts.parseJsonConfigFileContent({ ...(config as object), include: [] }, ts.sys, root);
   // A sample shows what it shows; that nothing is done with it afterwards is no fault of it.
   const settings: ts.CompilerOptions = { ...options, noUnusedLocals: false, noUnusedParameters: false };
-  const blocks = new Map(fences.map((fence, index) => [path.join(root, 'build', 'samples', `sample-${index}.ts`), fence]));
+  const blocks = new Map(
+    fences.map((fence, index) => [path.join(root, 'build', 'samples', `sample-${index}.ts`), fence]),
+  );
   const host = ts.createCompilerHost(settings);
   const { fileExists, readFile } = host;
   host.fileExists = (name) => blocks.has(path.normalize(name)) || fileExists(name);
@@ -39,14 +49,22 @@ export function checkTypes(root: string, { fences, examples }: { fences: readonl
     const text = blocks.has(path.normalize(name)) ? host.readFile(name) : undefined;
     return text === undefined ? getSourceFile(name, ...rest) : ts.createSourceFile(name, text, rest[0]);
   };
-  const program = ts.createProgram([path.join(import.meta.dirname, 'sample-world.ts'), ...blocks.keys(), ...examples], settings, host);
+  const program = ts.createProgram(
+    [path.join(import.meta.dirname, 'sample-world.ts'), ...blocks.keys(), ...examples],
+    settings,
+    host,
+  );
   return [...blocks.keys(), ...examples].flatMap((name) => {
     const source = program.getSourceFile(name);
     const found = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
     return found.map(({ start, messageText }) => {
-      const line = source === undefined || start === undefined ? 0 : source.getLineAndCharacterOfPosition(start).line;
+      const line =
+        source === undefined || start === undefined ? 0 : source.getLineAndCharacterOfPosition(start).line;
       const fence = blocks.get(path.normalize(name));
-      const place = fence === undefined ? `${path.relative(root, name)}:${line + 1}` : `${fence.file}:${fence.line + line}`;
+      const place =
+        fence === undefined
+          ? `${path.relative(root, name)}:${line + 1}`
+          : `${fence.file}:${fence.line + line}`;
       return `${place}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`;
     });
   });

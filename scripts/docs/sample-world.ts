@@ -11,5 +11,8 @@ declare global {
   var AgentError: typeof AgentFailure;
   function readToken(): Promise<string>;
   function show(text: string): void;
-  function askThePerson(inputs: readonly { name: string; label: string }[], why?: string): Promise<Record<string, string>>;
+  function askThePerson(
+    inputs: readonly { name: string; label: string }[],
+    why?: string,
+  ): Promise<Record<string, string>>;
 }

@@ -25,13 +25,22 @@ export function checkSamples(markdown: string, examples: string): SampleFault[] 
     const [, file = '', region, , shown = ''] = match;
     try {
       const wanted = readSample(path.join(examples, file), region);
-      if (wanted !== shown) faults.push({ line: lineAt(match.index), message: `the sample is not what ${file}${region === undefined ? '' : `#${region}`} says; "npm run docs -- --update" writes it anew` });
+      if (wanted !== shown)
+        faults.push({
+          line: lineAt(match.index),
+          message: `the sample is not what ${file}${region === undefined ? '' : `#${region}`} says; "npm run docs -- --update" writes it anew`,
+        });
     } catch (error) {
       faults.push({ line: lineAt(match.index), message: (error as Error).message });
     }
   }
   const places = new Set(found.map(({ index }) => index));
-  for (const { index } of markdown.matchAll(/<!-- example:/g)) if (!places.has(index)) faults.push({ line: lineAt(index), message: 'a marker of an example stands right before a fenced block' });
+  for (const { index } of markdown.matchAll(/<!-- example:/g))
+    if (!places.has(index))
+      faults.push({
+        line: lineAt(index),
+        message: 'a marker of an example stands right before a fenced block',
+      });
   return faults;
 }
 
@@ -55,6 +64,8 @@ export function readSample(file: string, region?: string): string {
   const length = lines.slice(start + 1).findIndex((line) => /^\s*(?:\/\/|#) #endregion\b/.test(line));
   if (length < 0) throw new Error(`the region "${region}" of ${name} does not end`);
   const inside = lines.slice(start + 1, start + 1 + length).filter((line) => !isMark(line));
-  const indent = Math.min(...inside.filter((line) => line.trim() !== '').map((line) => line.length - line.trimStart().length));
+  const indent = Math.min(
+    ...inside.filter((line) => line.trim() !== '').map((line) => line.length - line.trimStart().length),
+  );
   return inside.map((line) => line.slice(indent)).join('\n');
 }

@@ -17,10 +17,12 @@ const policy = [
 const sealedHead = `<meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
 
 /** The same for pages of our own, whose style, script and index are files beside them, opened from a server or from a disk. */
-const ownPolicy = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' data: file:; base-uri 'none'; form-action 'none'";
+const ownPolicy =
+  "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' data: file:; base-uri 'none'; form-action 'none'";
 export const ownHead = `<meta http-equiv="Content-Security-Policy" content="${ownPolicy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
 
-const wayBack = '<div style="background:#1c2430;padding:.35rem 1.5rem;font:15px system-ui,sans-serif"><a href="index.html" style="color:#fff">Townhall: guides and search</a></div>';
+const wayBack =
+  '<div style="background:#1c2430;padding:.35rem 1.5rem;font:15px system-ui,sans-serif"><a href="index.html" style="color:#fff">Townhall: guides and search</a></div>';
 
 const replacements: readonly { what: string; from: RegExp; to: string }[] = [
   { what: 'the head of the page', from: /<head>/, to: `<head>${sealedHead}` },
@@ -37,7 +39,8 @@ export function sealPage(html: string): string {
     throw new Error('the page would report how it is used; its telemetry is not off');
   return replacements.reduce((page, { what, from, to }) => {
     const sealed = page.replace(from, to);
-    if (sealed === page) throw new Error(`${what} was not found in the page; the tool that makes it has changed`);
+    if (sealed === page)
+      throw new Error(`${what} was not found in the page; the tool that makes it has changed`);
     return sealed;
   }, html);
 }
@@ -53,5 +56,7 @@ export function findForeignAssets(html: string): string[] {
     /\bsrc:(?:\w+\?)?[`"'](https?:\/\/[^`"']+)/g,
     /(https?:\/\/cdn\.redoc\.ly\/[^`"'\s]+)/g,
   ];
-  return [...new Set(patterns.flatMap((pattern) => Array.from(html.matchAll(pattern), (match) => match[1] ?? '')))];
+  return [
+    ...new Set(patterns.flatMap((pattern) => Array.from(html.matchAll(pattern), (match) => match[1] ?? ''))),
+  ];
 }

@@ -17,7 +17,12 @@ export interface Found {
 export const searchOptions: Options<Found> = {
   fields: ['title', 'page', 'text'],
   storeFields: ['address', 'title', 'page', 'excerpt'],
-  searchOptions: { boost: { title: 4, page: 2 }, prefix: (term) => term.length > 1, fuzzy: (term) => (term.length > 4 ? 0.15 : 0), combineWith: 'AND' },
+  searchOptions: {
+    boost: { title: 4, page: 2 },
+    prefix: (term) => term.length > 1,
+    fuzzy: (term) => (term.length > 4 ? 0.15 : 0),
+    combineWith: 'AND',
+  },
 };
 
 /** The text of search-index.js. */

@@ -57,7 +57,8 @@ export function operationsOf(document: Document): PlacedOperation[] {
       .filter((method) => item[method] !== undefined)
       .map((method) => {
         const operation = item[method] as Operation;
-        if (operation.operationId === undefined) throw new Error(`${method.toUpperCase()} ${path} has no operationId`);
+        if (operation.operationId === undefined)
+          throw new Error(`${method.toUpperCase()} ${path} has no operationId`);
         return { method, path, id: operation.operationId, operation };
       }),
   );
@@ -87,7 +88,9 @@ export function checkReferences(document: Document, surface: Surface): void {
       try {
         lookUp(document, value.$ref);
       } catch (cause) {
-        throw new Error(`the bundle of ${surface.name} has a reference that leads nowhere: ${value.$ref}`, { cause });
+        throw new Error(`the bundle of ${surface.name} has a reference that leads nowhere: ${value.$ref}`, {
+          cause,
+        });
       }
     }
     open.push(...Object.values(value as Record<string, unknown>));

@@ -49,7 +49,8 @@ export function publish(source: string, target: string): number {
 
 /** Writes a file whole, by renaming a finished one into its place; false when it held that text already. */
 export function writeIfChanged(file: string, text: string): boolean {
-  if (statSync(file, { throwIfNoEntry: false })?.isFile() === true && readFileSync(file, 'utf8') === text) return false;
+  if (statSync(file, { throwIfNoEntry: false })?.isFile() === true && readFileSync(file, 'utf8') === text)
+    return false;
   mkdirSync(path.dirname(file), { recursive: true });
   const temporary = `${file}.${process.pid}.tmp`;
   writeFileSync(temporary, text);

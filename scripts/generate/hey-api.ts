@@ -29,7 +29,9 @@ export async function generateClient(
     { cwd: root },
   );
   const printed = `${run.stdout}\n${run.stderr}`;
-  const complaint = /^.*(?:skipping|unresolv|⚠|❌|\bwarn(?:ing)?\b|\berror\b|\bfailed\b).*$/im.exec(printed)?.[0];
+  const complaint = /^.*(?:skipping|unresolv|⚠|❌|\bwarn(?:ing)?\b|\berror\b|\bfailed\b).*$/im.exec(
+    printed,
+  )?.[0];
   if (run.code !== 0 || complaint !== undefined)
     throw new Error(`hey-api on ${surface.name}: ${complaint ?? `exit code ${run.code}`}\n${printed.trim()}`);
   const document = JSON.parse(readFileSync(bundle, 'utf8')) as Document;
@@ -42,8 +44,14 @@ export async function generateClient(
 }
 
 /** What a generated client lacks of what its bundle holds; `read` gives a file's text, or undefined when it is absent. */
-export function findGaps(document: Document, surface: Surface, read: (file: string) => string | undefined): string[] {
-  const gaps = expected.filter((file) => (read(file) ?? '').trim() === '').map((file) => `${file} is absent or empty`);
+export function findGaps(
+  document: Document,
+  surface: Surface,
+  read: (file: string) => string | undefined,
+): string[] {
+  const gaps = expected
+    .filter((file) => (read(file) ?? '').trim() === '')
+    .map((file) => `${file} is absent or empty`);
   const types = read('types.gen.ts') ?? '';
   const sdk = read('sdk.gen.ts') ?? '';
   const exported = new Set(
@@ -52,7 +60,8 @@ export function findGaps(document: Document, surface: Surface, read: (file: stri
   for (const { id } of operationsOf(document)) {
     const stem = typeStem(id);
     for (const suffix of ['Data', 'Responses']) {
-      if (!exported.has(`${stem}${suffix}`)) gaps.push(`types.gen.ts has no ${stem}${suffix}, the types of ${id}`);
+      if (!exported.has(`${stem}${suffix}`))
+        gaps.push(`types.gen.ts has no ${stem}${suffix}, the types of ${id}`);
     }
     const method = id.split('.')[1];
     if (!new RegExp(`public ${method}<`).test(sdk)) gaps.push(`sdk.gen.ts has no method for ${id}`);
@@ -60,6 +69,7 @@ export function findGaps(document: Document, surface: Surface, read: (file: stri
   for (const name of Object.keys(document.components?.schemas ?? {})) {
     if (!exported.has(name)) gaps.push(`types.gen.ts has no ${name}, a schema of the contract`);
   }
-  if (!sdk.includes(`export class ${surface.container} `)) gaps.push(`sdk.gen.ts has no class ${surface.container}`);
+  if (!sdk.includes(`export class ${surface.container} `))
+    gaps.push(`sdk.gen.ts has no class ${surface.container}`);
   return gaps;
 }

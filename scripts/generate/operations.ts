@@ -98,7 +98,11 @@ interface Context {
   use: (name: string) => string;
 }
 
-function identityType(surface: Surface, place: string, security: Record<string, string[]>[] | undefined): string {
+function identityType(
+  surface: Surface,
+  place: string,
+  security: Record<string, string[]>[] | undefined,
+): string {
   if (security === undefined) throw new Error(`${place} has no security of its own`);
   const everyone = [guest, ...Object.values(surface.identities)];
   const kinds =
@@ -143,7 +147,11 @@ function replyType(context: Context, responses: Record<string, Body | { $ref: st
   const replies = Object.entries(responses).flatMap(([status, reference]) => {
     if (!/^[1-5]\d\d$/.test(status))
       throw new Error(`${context.place} answers "${status}"; name each status by its number`);
-    return repliesOf(context, status, Object.entries(resolve<Body>(context.document, reference).content ?? {}));
+    return repliesOf(
+      context,
+      status,
+      Object.entries(resolve<Body>(context.document, reference).content ?? {}),
+    );
   });
   if (replies.length === 0) throw new Error(`${context.place} has no reply that a handler could give`);
   return [...new Set(replies)].join(' | ');
@@ -159,12 +167,14 @@ function repliesOf(
   if (media.length === 0) return failed ? [] : [`{ status: ${status} }`];
   return media.flatMap(([mediaType, { schema }]) => {
     const isEvents = mediaType === 'text/event-stream';
-    if (!isJson(mediaType) && !isEvents) return [`{ status: ${status}; media: ${mediaTypePattern(mediaType)} }`];
+    if (!isJson(mediaType) && !isEvents)
+      return [`{ status: ${status}; media: ${mediaTypePattern(mediaType)} }`];
     if (failed) return [];
     const named = namedSchema(schema);
     if (named === undefined && (media.length > 1 || schema === undefined))
       throw new Error(needsName(context.place, `the ${mediaType} of status ${status}`));
-    const type = named === undefined ? `${context.use(`${context.stem}Responses`)}[${status}]` : context.use(named);
+    const type =
+      named === undefined ? `${context.use(`${context.stem}Responses`)}[${status}]` : context.use(named);
     return [`{ status: ${status}; ${isEvents ? 'events' : 'json'}: ${type} }`];
   });
 }

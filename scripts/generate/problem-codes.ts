@@ -11,7 +11,9 @@ export function writeProblemCodes(documents: readonly { name: string; document: 
   });
   const [first, ...others] = lists;
   if (first === undefined || first.codes.length === 0)
-    throw new Error('no document refers to openapi/shared/schemas/ProblemCode.yaml, so there are no problem codes');
+    throw new Error(
+      'no document refers to openapi/shared/schemas/ProblemCode.yaml, so there are no problem codes',
+    );
   for (const other of others) {
     if (other.codes.join() !== first.codes.join())
       throw new Error(

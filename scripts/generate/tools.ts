@@ -40,7 +40,11 @@ export function runNode(
     child.once('close', (code, signal) => {
       if (signal === null) resolve({ code: code ?? 1, stdout, stderr });
       else
-        reject(new Error(`${path.basename(program)} was ended by ${signal} after at most ${timeoutMs} ms\n${stderr}`));
+        reject(
+          new Error(
+            `${path.basename(program)} was ended by ${signal} after at most ${timeoutMs} ms\n${stderr}`,
+          ),
+        );
     });
   });
 }

@@ -12,19 +12,42 @@ import { findSecrets } from './secrets.ts';
 const run = promisify(execFile);
 
 // `docs/guides` is what the model local/guide answers from, so it is no stray documentation; the portal has pages of examples.
-const unwanted = [/(?:^|\/)(?:test|tests|__tests__|examples|scripts|node_modules|coverage)\//, /^data\//, /\.test\./, /(?<!\.d)\.ts$/, /\.tsbuildinfo$/, /(?:^|\/)\.(?!\/)/, /\.(?:log|pem|key|token|db)$/, /(?:^|\/)(?:tsconfig|vitest|redocly)[^/]*$/];
+const unwanted = [
+  /(?:^|\/)(?:test|tests|__tests__|examples|scripts|node_modules|coverage)\//,
+  /^data\//,
+  /\.test\./,
+  /(?<!\.d)\.ts$/,
+  /\.tsbuildinfo$/,
+  /(?:^|\/)\.(?!\/)/,
+  /\.(?:log|pem|key|token|db)$/,
+  /(?:^|\/)(?:tsconfig|vitest|redocly)[^/]*$/,
+];
 const needed = ['package.json', 'README.md', 'LICENSE'];
 
 /** Throws with everything that is wrong. `check: false` leaves out the tools, which take seconds. */
-export async function inspectTarball(root: string, tarball: string, { check }: { check: boolean }): Promise<void> {
+export async function inspectTarball(
+  root: string,
+  tarball: string,
+  { check }: { check: boolean },
+): Promise<void> {
   const folder = mkdtempSync(path.join(tmpdir(), 'townhall-tarball-'));
   try {
     await run('tar', ['-xzf', tarball, '-C', folder]);
-    const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => statSync(path.join(folder, name)).isFile());
+    const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
+      statSync(path.join(folder, name)).isFile(),
+    );
     const faults = [
       ...needed.filter((name) => !files.includes(`package/${name}`)).map((name) => `lacks ${name}`),
-      ...files.filter((name) => !name.startsWith('package/build/docs/') && unwanted.some((pattern) => pattern.test(name.replace(/^package\//, '')))).map((name) => `has ${name}, which nobody needs who installs it`),
-      ...files.flatMap((name) => findSecrets(readFileSync(path.join(folder, name), 'latin1')).map((what) => `has ${what} in ${name}`)),
+      ...files
+        .filter(
+          (name) =>
+            !name.startsWith('package/build/docs/') &&
+            unwanted.some((pattern) => pattern.test(name.replace(/^package\//, ''))),
+        )
+        .map((name) => `has ${name}, which nobody needs who installs it`),
+      ...files.flatMap((name) =>
+        findSecrets(readFileSync(path.join(folder, name), 'latin1')).map((what) => `has ${what} in ${name}`),
+      ),
       ...(check ? await lint(root, tarball) : []),
     ];
     if (faults.length > 0) throw new Error(`${path.basename(tarball)}:\n  ${faults.join('\n  ')}`);
@@ -36,7 +59,14 @@ export async function inspectTarball(root: string, tarball: string, { check }: {
 async function lint(root: string, tarball: string): Promise<string[]> {
   const [shape, types] = await Promise.all([
     runNode(path.join(root, 'node_modules/publint/src/cli.js'), [tarball, '--strict'], { cwd: root }),
-    runNode(path.join(root, 'node_modules/@arethetypeswrong/cli/dist/index.js'), [tarball, '--profile', 'esm-only', '--no-emoji'], { cwd: root, timeoutMs: 120_000 }),
+    runNode(
+      path.join(root, 'node_modules/@arethetypeswrong/cli/dist/index.js'),
+      [tarball, '--profile', 'esm-only', '--no-emoji'],
+      { cwd: root, timeoutMs: 120_000 },
+    ),
   ]);
-  return [...(shape.code === 0 ? [] : [`publint:\n${shape.stdout}${shape.stderr}`]), ...(types.code === 0 ? [] : [`attw:\n${types.stdout}${types.stderr}`])];
+  return [
+    ...(shape.code === 0 ? [] : [`publint:\n${shape.stdout}${shape.stderr}`]),
+    ...(types.code === 0 ? [] : [`attw:\n${types.stdout}${types.stderr}`]),
+  ];
 }

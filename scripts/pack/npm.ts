@@ -8,11 +8,15 @@ const run = promisify(execFile);
 /** What it prints; throws with what it complained of. */
 export async function runNpm(parameters: readonly string[], folder: string): Promise<string> {
   try {
-    const { stdout } = await run('npm', [...parameters, '--no-audit', '--no-fund', '--no-update-notifier', '--loglevel', 'error'], {
-      cwd: folder,
-      maxBuffer: 64 * 1024 ** 2,
-      timeout: 300_000,
-    });
+    const { stdout } = await run(
+      'npm',
+      [...parameters, '--no-audit', '--no-fund', '--no-update-notifier', '--loglevel', 'error'],
+      {
+        cwd: folder,
+        maxBuffer: 64 * 1024 ** 2,
+        timeout: 300_000,
+      },
+    );
     return stdout;
   } catch (error) {
     const { stderr = '', message } = error as { stderr?: string; message: string };

@@ -5,15 +5,24 @@ const shapes: readonly { what: string; pattern: RegExp }[] = [
   { what: 'one of our tokens', pattern: /\bth_(?:usr|adm|agt)_[0-9A-Za-z]{49}\b/g },
   { what: 'a private key', pattern: /-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{64,}/g },
   { what: 'a key of a model provider', pattern: /\bsk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{32,}\b/g },
-  { what: 'a key of a payment provider', pattern: /\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}\b|\bwhsec_[A-Za-z0-9+/=]{24,}/g },
+  {
+    what: 'a key of a payment provider',
+    pattern: /\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}\b|\bwhsec_[A-Za-z0-9+/=]{24,}/g,
+  },
   { what: 'a key of a cloud', pattern: /\bAKIA[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{35}\b/g },
-  { what: 'a token of a code host', pattern: /\bgh[pousr]_[A-Za-z0-9]{36,}\b|\bgithub_pat_[A-Za-z0-9_]{40,}\b|\bglpat-[A-Za-z0-9_-]{20,}\b|\bnpm_[A-Za-z0-9]{36}\b/g },
+  {
+    what: 'a token of a code host',
+    pattern:
+      /\bgh[pousr]_[A-Za-z0-9]{36,}\b|\bgithub_pat_[A-Za-z0-9_]{40,}\b|\bglpat-[A-Za-z0-9_-]{20,}\b|\bnpm_[A-Za-z0-9]{36}\b/g,
+  },
   { what: 'a token of a chat service', pattern: /\bxox[abprs]-[A-Za-z0-9-]{20,}\b/g },
 ];
 
 /** What kinds of secrets the text has, each with its first characters; nothing when one character repeats, as in an example. */
 export function findSecrets(text: string): string[] {
   return shapes.flatMap(({ what, pattern }) =>
-    [...text.matchAll(pattern)].filter(([found]) => new Set(found.slice(8)).size > 6).map(([found]) => `${what} (${found.slice(0, 10)}…)`),
+    [...text.matchAll(pattern)]
+      .filter(([found]) => new Set(found.slice(8)).size > 6)
+      .map(([found]) => `${what} (${found.slice(0, 10)}…)`),
   );
 }

@@ -19,8 +19,12 @@ const files: readonly string[] = ['build/pglite-seed.tgz', 'LICENSE'];
 export function shippedFiles(root: string, only?: readonly string[]): string[] {
   if (only !== undefined) return only.flatMap((folder) => below(root, folder));
   for (const name of [...folders.map(({ folder }) => folder), ...files])
-    if (!existsSync(path.join(root, name))) throw new Error(`${name} is not there; run "npm run prepare" first`);
-  return [...folders.flatMap(({ folder, only: wanted }) => below(root, folder).filter((name) => wanted.test(name))), ...files];
+    if (!existsSync(path.join(root, name)))
+      throw new Error(`${name} is not there; run "npm run prepare" first`);
+  return [
+    ...folders.flatMap(({ folder, only: wanted }) => below(root, folder).filter((name) => wanted.test(name))),
+    ...files,
+  ];
 }
 
 function below(root: string, folder: string): string[] {

@@ -7,9 +7,15 @@ import path from 'node:path';
 export function thirdPartyNotice(root: string, packages: ReadonlySet<string>): string {
   const parts = [...packages].sort().map((name) => {
     const folder = path.join(root, 'node_modules', name);
-    const { version, license } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as { version: string; license?: string };
-    const texts = readdirSync(folder).filter((file) => /^(?:licen[cs]e|copying|notice)/i.test(file) && !file.endsWith('.ts')).sort();
-    if (license === undefined && texts.length === 0) throw new Error(`the package ${name} does not say its licence`);
+    const { version, license } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as {
+      version: string;
+      license?: string;
+    };
+    const texts = readdirSync(folder)
+      .filter((file) => /^(?:licen[cs]e|copying|notice)/i.test(file) && !file.endsWith('.ts'))
+      .sort();
+    if (license === undefined && texts.length === 0)
+      throw new Error(`the package ${name} does not say its licence`);
     const body = texts.map((file) => readFileSync(path.join(folder, file), 'utf8').trim()).join('\n\n');
     return `${'='.repeat(80)}\n${name} ${version} (${license ?? 'see below'})\n\n${body || `Its licence is ${license}; the package carries no text of it.`}\n`;
   });

@@ -74,12 +74,23 @@ export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promi
   return closedOnError(closers, () => assemble(config, needs, { database, clock, closers }));
 }
 
-async function assemble(config: AgentConfig, needs: AgentNeeds, { database, clock, closers }: { database: Database; clock: Clock; closers: Closers }): Promise<Agent> {
+async function assemble(
+  config: AgentConfig,
+  needs: AgentNeeds,
+  { database, clock, closers }: { database: Database; clock: Clock; closers: Closers },
+): Promise<Agent> {
   const { log, redactor } = needs;
   let room: SessionRoom | undefined;
   let chat: Chat | undefined;
   await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
-  const tokens = await openTokens({ store: tokenStore(database), name: config.name, tokenFile: config.tokenFile, redactor, clock, log });
+  const tokens = await openTokens({
+    store: tokenStore(database),
+    name: config.name,
+    tokenFile: config.tokenFile,
+    redactor,
+    clock,
+    log,
+  });
   const workspace = await settleWorkspace(config, needs.hidden ?? []);
   const hands = await openHands({
     config,
@@ -87,7 +98,11 @@ async function assemble(config: AgentConfig, needs: AgentNeeds, { database, cloc
     agentId: tokens.agentId,
     async execute(instructions) {
       const { inputs } = made(room);
-      const { receipt } = await inputs.submit({ to: 'own', origin: 'service', parts: [{ type: 'text', text: instructions }] });
+      const { receipt } = await inputs.submit({
+        to: 'own',
+        origin: 'service',
+        parts: [{ type: 'text', text: instructions }],
+      });
       return receipt;
     },
     chat: () => made(chat),
@@ -104,7 +119,14 @@ async function assemble(config: AgentConfig, needs: AgentNeeds, { database, cloc
   const { registry } = hands;
   const observed = telemetrySettings(config);
   for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
-  const telemetry = await openTelemetry({ settings: observed, surface: 'agent', version: needs.version ?? 'unknown', hide: (text) => redactor.hide(text), clock, log });
+  const telemetry = await openTelemetry({
+    settings: observed,
+    surface: 'agent',
+    version: needs.version ?? 'unknown',
+    hide: (text) => redactor.hide(text),
+    clock,
+    log,
+  });
   closers.defer(() => telemetry.close());
   showDatabase(telemetry.metrics, database);
   const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
@@ -149,7 +171,13 @@ async function assemble(config: AgentConfig, needs: AgentNeeds, { database, cloc
   });
   await hands.start();
   await runs.recover();
-  const control = await openControl({ dataDir: config.dataDir, database, tokens: tokens.desk, core: hands.core, log });
+  const control = await openControl({
+    dataDir: config.dataDir,
+    database,
+    tokens: tokens.desk,
+    core: hands.core,
+    log,
+  });
   closers.defer(() => control?.close());
 
   let closing: Promise<void> | undefined;
@@ -169,12 +197,23 @@ async function assemble(config: AgentConfig, needs: AgentNeeds, { database, cloc
 
 // Plugins and services are opened before what they call later.
 function made<T>(part: T | undefined): T {
-  if (part === undefined) throw new Error('A plugin or a service has called before the agent was put together.');
+  if (part === undefined)
+    throw new Error('A plugin or a service has called before the agent was put together.');
   return part;
 }
 
 // Runs end a little before the server's drain does, so that their callers still get the answer.
-async function end({ server, runs, drainMs, closers }: { server: Server; runs: SessionRoom['runs']; drainMs: number; closers: Closers }): Promise<void> {
+async function end({
+  server,
+  runs,
+  drainMs,
+  closers,
+}: {
+  server: Server;
+  runs: SessionRoom['runs'];
+  drainMs: number;
+  closers: Closers;
+}): Promise<void> {
   try {
     await Promise.all([server.close({ drainMs }), runs.close(Math.max(0, drainMs - 1_000))]);
   } finally {
@@ -188,21 +227,36 @@ async function end({ server, runs, drainMs, closers }: { server: Server; runs: S
 async function settleWorkspace(config: AgentConfig, hidden: readonly string[]): Promise<Workspace> {
   if (config.isDefaultWorkspace) await makeFolder(config.workspace);
   const folder = await realpath(config.workspace).catch((cause: unknown) => {
-    throw new SettingError(`The workspace ${config.workspace} is not there. Make the folder or give another one with --workspace.`, { cause });
+    throw new SettingError(
+      `The workspace ${config.workspace} is not there. Make the folder or give another one with --workspace.`,
+      { cause },
+    );
   });
   const data = await realpath(config.dataDir);
   if (isWithin(folder, data) && !isWithin(folder, join(data, 'workspace'))) {
-    throw new SettingError(`The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; give another one with --workspace.`);
+    throw new SettingError(
+      `The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; give another one with --workspace.`,
+    );
   }
   if (!config.isDefaultWorkspace) await requireNoSecretFolder(config.workspace, folder, hidden);
-  const files = [config.tokenFile, config.pluginConfig, 'file' in config.gatewayToken ? config.gatewayToken.file : undefined].filter((file) => file !== undefined);
+  const files = [
+    config.tokenFile,
+    config.pluginConfig,
+    'file' in config.gatewayToken ? config.gatewayToken.file : undefined,
+  ].filter((file) => file !== undefined);
   return openWorkspace({ folder, hidden: [data, ...files, ...hidden].map((path) => resolve(path)) });
 }
 
-async function requireNoSecretFolder(workspace: string, folder: string, hidden: readonly string[]): Promise<void> {
+async function requireNoSecretFolder(
+  workspace: string,
+  folder: string,
+  hidden: readonly string[],
+): Promise<void> {
   const places = await Promise.all(hidden.map((path) => realpath(path).catch(() => resolve(path))));
   if (places.some((place) => isWithin(folder, place)) || (await isWithinDatabase(folder))) {
-    throw new SettingError(`The workspace ${workspace} is part of a gateway's or a database's own folder; give another one with --workspace.`);
+    throw new SettingError(
+      `The workspace ${workspace} is part of a gateway's or a database's own folder; give another one with --workspace.`,
+    );
   }
 }
 

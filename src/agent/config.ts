@@ -1,6 +1,16 @@
 // The agent's settings: one table, read once at start from flags and environment and then passed on as values.
 import { join, resolve } from 'node:path';
-import { SettingError, choice, integer, list, optionalText, postgresUrl, readSettings, secretText, text } from '../kernel/settings.ts';
+import {
+  SettingError,
+  choice,
+  integer,
+  list,
+  optionalText,
+  postgresUrl,
+  readSettings,
+  secretText,
+  text,
+} from '../kernel/settings.ts';
 import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import type { GatewayToken } from './gateway.ts';
 
@@ -8,46 +18,148 @@ const deadline = { flag: null, min: 1, max: 24 * 60 * 60 * 1000 };
 
 /** Every setting of `townhall agent`; `--help` is made from it. */
 export const agentSettings = {
-  port: integer('AGENT_PORT', 5314, 'Port to listen on; 0 takes any free one.', { flag: 'port', min: 0, max: 65535 }),
+  port: integer('AGENT_PORT', 5314, 'Port to listen on; 0 takes any free one.', {
+    flag: 'port',
+    min: 0,
+    max: 65535,
+  }),
   host: text('AGENT_HOST', '127.0.0.1', 'Address to listen on.', { flag: 'host' }),
-  allowHost: list('AGENT_ALLOW_HOST', 'Further Host values to answer to, with their port, separated by commas.', { flag: 'allow-host' }),
-  allowOrigin: list('AGENT_ALLOW_ORIGIN', 'Origins whose pages may call the agent, separated by commas.', { flag: 'allow-origin' }),
-  dataDir: text('AGENT_DATA_DIR', './data/agent', 'Folder of its database and its token file.', { flag: 'data-dir' }),
-  databaseUrl: postgresUrl('AGENT_DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', { flag: 'database-url' }),
-  tokenFile: optionalText('AGENT_TOKEN_FILE', 'File of its first token; agent.token in the data folder unless given.', { flag: 'token-file' }),
-  workspace: optionalText('AGENT_WORKSPACE', 'The folder that its tools may touch; workspace in the data folder unless given.', { flag: 'workspace' }),
-  gatewayUrl: text('AGENT_GATEWAY_URL', 'http://127.0.0.1:43127', 'Address of the gateway.', { flag: 'gateway-url' }),
+  allowHost: list(
+    'AGENT_ALLOW_HOST',
+    'Further Host values to answer to, with their port, separated by commas.',
+    { flag: 'allow-host' },
+  ),
+  allowOrigin: list('AGENT_ALLOW_ORIGIN', 'Origins whose pages may call the agent, separated by commas.', {
+    flag: 'allow-origin',
+  }),
+  dataDir: text('AGENT_DATA_DIR', './data/agent', 'Folder of its database and its token file.', {
+    flag: 'data-dir',
+  }),
+  databaseUrl: postgresUrl('AGENT_DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', {
+    flag: 'database-url',
+  }),
+  tokenFile: optionalText(
+    'AGENT_TOKEN_FILE',
+    'File of its first token; agent.token in the data folder unless given.',
+    { flag: 'token-file' },
+  ),
+  workspace: optionalText(
+    'AGENT_WORKSPACE',
+    'The folder that its tools may touch; workspace in the data folder unless given.',
+    { flag: 'workspace' },
+  ),
+  gatewayUrl: text('AGENT_GATEWAY_URL', 'http://127.0.0.1:43127', 'Address of the gateway.', {
+    flag: 'gateway-url',
+  }),
   gatewayToken: secretText('AGENT_GATEWAY_TOKEN', 'User token for the gateway.'),
-  gatewayTokenFile: optionalText('AGENT_GATEWAY_TOKEN_FILE', 'File with that token; read again on change, and it may appear later.', { flag: 'gateway-token-file' }),
+  gatewayTokenFile: optionalText(
+    'AGENT_GATEWAY_TOKEN_FILE',
+    'File with that token; read again on change, and it may appear later.',
+    { flag: 'gateway-token-file' },
+  ),
   model: text('AGENT_MODEL', 'local/guide', 'Model of the runs that name none.', { flag: 'model' }),
-  variant: choice('AGENT_VARIANT', ['current', 'classic'], 'current', 'Which form of the API it serves.', { flag: 'variant' }),
-  name: text('AGENT_NAME', 'townhall', 'Its name; the same name on one database is the same agent.', { flag: 'name' }),
+  variant: choice('AGENT_VARIANT', ['current', 'classic'], 'current', 'Which form of the API it serves.', {
+    flag: 'variant',
+  }),
+  name: text('AGENT_NAME', 'townhall', 'Its name; the same name on one database is the same agent.', {
+    flag: 'name',
+  }),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
   ...telemetryRows({ prefix: 'AGENT_', serviceName: 'townhall-agent' }),
-  plugins: list('AGENT_PLUGINS', 'Files of further plugins, separated by commas; the flag may be repeated.', { flag: 'plugin' }),
-  pluginConfig: optionalText('AGENT_PLUGIN_CONFIG', 'JSON file with the settings of plugins, MCP servers and services.', { flag: 'plugin-config' }),
-  executeWaitMs: integer('AGENT_EXECUTE_WAIT_MS', 120_000, 'How long execute waits before it answers 202.', deadline),
+  plugins: list('AGENT_PLUGINS', 'Files of further plugins, separated by commas; the flag may be repeated.', {
+    flag: 'plugin',
+  }),
+  pluginConfig: optionalText(
+    'AGENT_PLUGIN_CONFIG',
+    'JSON file with the settings of plugins, MCP servers and services.',
+    { flag: 'plugin-config' },
+  ),
+  executeWaitMs: integer(
+    'AGENT_EXECUTE_WAIT_MS',
+    120_000,
+    'How long execute waits before it answers 202.',
+    deadline,
+  ),
   toolTimeoutMs: integer('AGENT_TOOL_TIMEOUT_MS', 30_000, 'Deadline of one tool call.', deadline),
   hookTimeoutMs: integer('AGENT_HOOK_TIMEOUT_MS', 5_000, 'Deadline of one hook of a plugin.', deadline),
-  pluginStartMs: integer('AGENT_PLUGIN_START_MS', 10_000, 'Deadline of the start of a plugin, and of each attempt to start a service.', deadline),
-  commandTimeoutMs: integer('AGENT_COMMAND_TIMEOUT_MS', 30_000, 'Deadline of a command of a service.', deadline),
-  drainMs: integer('AGENT_DRAIN_MS', 25_000, 'How long running work may take after a stop was asked for.', deadline),
-  leaseMs: integer('AGENT_LEASE_MS', 10_000, 'How long a replica without a sign of life keeps its runs.', deadline),
+  pluginStartMs: integer(
+    'AGENT_PLUGIN_START_MS',
+    10_000,
+    'Deadline of the start of a plugin, and of each attempt to start a service.',
+    deadline,
+  ),
+  commandTimeoutMs: integer(
+    'AGENT_COMMAND_TIMEOUT_MS',
+    30_000,
+    'Deadline of a command of a service.',
+    deadline,
+  ),
+  drainMs: integer(
+    'AGENT_DRAIN_MS',
+    25_000,
+    'How long running work may take after a stop was asked for.',
+    deadline,
+  ),
+  leaseMs: integer(
+    'AGENT_LEASE_MS',
+    10_000,
+    'How long a replica without a sign of life keeps its runs.',
+    deadline,
+  ),
   maxSteps: integer('AGENT_MAX_STEPS', 64, 'Steps of one run.', { flag: null, min: 1, max: 1000 }),
-  approvalTtlMs: integer('AGENT_APPROVAL_TTL_MS', 600_000, 'How long a question for approval stands before it counts as denied.', deadline),
-  unattendedApprovals: choice('AGENT_UNATTENDED_APPROVALS', ['deny', 'approve'], 'deny', 'What becomes of calls that need approval in sessions that nobody attends.'),
-  heartbeatMs: integer('AGENT_HEARTBEAT_MS', 15_000, 'Between two heartbeats of a quiet event stream.', deadline),
-  maxReplayEvents: integer('AGENT_MAX_REPLAY_EVENTS', 100_000, 'How far back an event stream may begin.', { flag: null, min: 1, max: 100_000_000 }),
-  maxWaiting: integer('AGENT_MAX_WAITING', 1_000, 'Inputs that may wait in one session.', { flag: null, min: 1, max: 100_000 }),
-  keptDays: integer('AGENT_EXECUTE_KEPT_DAYS', 30, 'How long sessions of kind execute are kept.', { flag: null, min: 1, max: 36_500 }),
-  maxRuns: integer('AGENT_MAX_RUNS', 64, 'Runs at one time; more are refused with 429.', { flag: null, min: 1, max: 10_000 }),
-  modelRetries: integer('AGENT_MODEL_RETRIES', 2, 'How often a step that failed before its first byte is tried again.', { flag: null, min: 0, max: 10 }),
+  approvalTtlMs: integer(
+    'AGENT_APPROVAL_TTL_MS',
+    600_000,
+    'How long a question for approval stands before it counts as denied.',
+    deadline,
+  ),
+  unattendedApprovals: choice(
+    'AGENT_UNATTENDED_APPROVALS',
+    ['deny', 'approve'],
+    'deny',
+    'What becomes of calls that need approval in sessions that nobody attends.',
+  ),
+  heartbeatMs: integer(
+    'AGENT_HEARTBEAT_MS',
+    15_000,
+    'Between two heartbeats of a quiet event stream.',
+    deadline,
+  ),
+  maxReplayEvents: integer('AGENT_MAX_REPLAY_EVENTS', 100_000, 'How far back an event stream may begin.', {
+    flag: null,
+    min: 1,
+    max: 100_000_000,
+  }),
+  maxWaiting: integer('AGENT_MAX_WAITING', 1_000, 'Inputs that may wait in one session.', {
+    flag: null,
+    min: 1,
+    max: 100_000,
+  }),
+  keptDays: integer('AGENT_EXECUTE_KEPT_DAYS', 30, 'How long sessions of kind execute are kept.', {
+    flag: null,
+    min: 1,
+    max: 36_500,
+  }),
+  maxRuns: integer('AGENT_MAX_RUNS', 64, 'Runs at one time; more are refused with 429.', {
+    flag: null,
+    min: 1,
+    max: 10_000,
+  }),
+  modelRetries: integer(
+    'AGENT_MODEL_RETRIES',
+    2,
+    'How often a step that failed before its first byte is tried again.',
+    { flag: null, min: 0, max: 10 },
+  ),
 };
 
 type Settings = ReturnType<typeof readSettings<typeof agentSettings>>;
 
 /** What the agent runs with. Paths are absolute, times in milliseconds. */
-export interface AgentConfig extends Omit<Settings, 'gatewayToken' | 'gatewayTokenFile' | 'tokenFile' | 'workspace'> {
+export interface AgentConfig extends Omit<
+  Settings,
+  'gatewayToken' | 'gatewayTokenFile' | 'tokenFile' | 'workspace'
+> {
   gatewayToken: GatewayToken;
   tokenFile: string;
   workspace: string;
@@ -64,7 +176,10 @@ export interface AgentData {
 }
 
 /** Reads the few settings that say where the data is; needs nothing else of the agent. Throws a SettingError. */
-export function readAgentData(flags: Readonly<Record<string, string | undefined>>, env: Readonly<Record<string, string | undefined>>): AgentData {
+export function readAgentData(
+  flags: Readonly<Record<string, string | undefined>>,
+  env: Readonly<Record<string, string | undefined>>,
+): AgentData {
   const { dataDir, databaseUrl, name } = agentSettings;
   const settings = readSettings({ dataDir, databaseUrl, name }, flags, env);
   return { ...settings, dataDir: resolve(settings.dataDir) };
@@ -75,9 +190,23 @@ export function readAgentConfig(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
 ): AgentConfig {
-  const { gatewayToken, gatewayTokenFile, tokenFile, workspace, ...settings } = readSettings(agentSettings, flags, env);
-  requireShape('--name', settings.name, /^[A-Za-z0-9_-]{1,128}$/, 'up to 128 letters, digits, hyphens and underscores');
-  requireShape('--model', settings.model, /^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,255}$/, 'the id of a model, such as local/guide');
+  const { gatewayToken, gatewayTokenFile, tokenFile, workspace, ...settings } = readSettings(
+    agentSettings,
+    flags,
+    env,
+  );
+  requireShape(
+    '--name',
+    settings.name,
+    /^[A-Za-z0-9_-]{1,128}$/,
+    'up to 128 letters, digits, hyphens and underscores',
+  );
+  requireShape(
+    '--model',
+    settings.model,
+    /^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,255}$/,
+    'the id of a model, such as local/guide',
+  );
   requireGatewayUrl(settings.gatewayUrl);
   telemetrySettings(settings);
   for (const origin of settings.allowOrigin) {
@@ -100,18 +229,30 @@ export function readAgentConfig(
 function requireToken(value: string | undefined, file: string | undefined): GatewayToken {
   if (file !== undefined) return { file: resolve(file) };
   if (value === undefined) {
-    throw new SettingError('The agent needs a token of the gateway: give --gateway-token-file, or set AGENT_GATEWAY_TOKEN.');
+    throw new SettingError(
+      'The agent needs a token of the gateway: give --gateway-token-file, or set AGENT_GATEWAY_TOKEN.',
+    );
   }
-  if (!/^[\x21-\x7e]{1,256}$/.test(value)) throw new SettingError('AGENT_GATEWAY_TOKEN takes a token: one word without spaces.');
+  if (!/^[\x21-\x7e]{1,256}$/.test(value))
+    throw new SettingError('AGENT_GATEWAY_TOKEN takes a token: one word without spaces.');
   return { value };
 }
 
 function requireShape(flag: string, given: string, shape: RegExp, wanted: string): void {
-  if (!shape.test(given)) throw new SettingError(`${flag} takes ${wanted}, not ${JSON.stringify(given.slice(0, 200))}.`);
+  if (!shape.test(given))
+    throw new SettingError(`${flag} takes ${wanted}, not ${JSON.stringify(given.slice(0, 200))}.`);
 }
 
 function requireGatewayUrl(given: string): void {
   const url = URL.canParse(given) ? new URL(given) : undefined;
-  const usable = url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.search === '' && url.hash === '';
-  if (!usable) throw new SettingError('--gateway-url takes an http or https address without a query, such as http://127.0.0.1:43127.');
+  const usable =
+    url !== undefined &&
+    /^https?:$/.test(url.protocol) &&
+    url.username === '' &&
+    url.search === '' &&
+    url.hash === '';
+  if (!usable)
+    throw new SettingError(
+      '--gateway-url takes an http or https address without a query, such as http://127.0.0.1:43127.',
+    );
 }

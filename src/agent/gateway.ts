@@ -21,7 +21,12 @@ export interface GatewayAccess {
 const catalogKeptMs = 5 * 60 * 1000;
 const catalogLimitMs = 3_000;
 
-export function gatewayAccess(options: { url: string; token: GatewayToken; redactor: Redactor; clock: Clock }): GatewayAccess {
+export function gatewayAccess(options: {
+  url: string;
+  token: GatewayToken;
+  redactor: Redactor;
+  clock: Clock;
+}): GatewayAccess {
   const { url, token: source, redactor, clock } = options;
   let held = '';
   let release = () => {};
@@ -43,7 +48,12 @@ export function gatewayAccess(options: { url: string; token: GatewayToken; redac
   function readWindows(): Promise<Map<string, number>> {
     windowsUntilMs = clock.monotonicMs() + catalogKeptMs;
     return client.ai.listModels(undefined, { timeoutMs: catalogLimitMs }).then(
-      ({ items }) => new Map(items.flatMap(({ id, context_window: tokens }) => (typeof tokens === 'number' ? [[id, tokens] as const] : []))),
+      ({ items }) =>
+        new Map(
+          items.flatMap(({ id, context_window: tokens }) =>
+            typeof tokens === 'number' ? [[id, tokens] as const] : [],
+          ),
+        ),
       () => new Map<string, number>(),
     );
   }
@@ -73,7 +83,11 @@ function withinGatewayLimit(model: LanguageModelV3): LanguageModelV3 {
     const bytes = promptBytes(prompt, mostPromptBytes, escapedBytesOf);
     await nextTurn();
     if (bytes <= mostPromptBytes) return;
-    throw new Problem('impossible', 'upstream_refused', `The conversation is longer than the ${mostPromptBytes} bytes of JSON that the gateway takes; compact it or begin another session.`);
+    throw new Problem(
+      'impossible',
+      'upstream_refused',
+      `The conversation is longer than the ${mostPromptBytes} bytes of JSON that the gateway takes; compact it or begin another session.`,
+    );
   };
   return {
     ...model,
@@ -108,7 +122,9 @@ function mostBytesOf(text: string): number {
 }
 
 // What JSON writes for a byte of UTF-8: \b, \t, \n, \f, \r, \" and \\ have two characters, other control characters six.
-const escapedLengths = Uint8Array.from({ length: 256 }, (_, byte) => (['\b', '\t', '\n', '\f', '\r', '"', '\\'].includes(String.fromCharCode(byte)) ? 2 : byte < 0x20 ? 6 : 1));
+const escapedLengths = Uint8Array.from({ length: 256 }, (_, byte) =>
+  ['\b', '\t', '\n', '\f', '\r', '"', '\\'].includes(String.fromCharCode(byte)) ? 2 : byte < 0x20 ? 6 : 1,
+);
 
 function escapedBytesOf(text: string, room: number): number {
   const length = Buffer.byteLength(text);
@@ -125,13 +141,19 @@ async function readTokenFile(path: string): Promise<string> {
   });
   const token = text.trim();
   // A credential is one word; anything else would only be refused later, and less clearly.
-  if (!/^[\x21-\x7e]{1,256}$/.test(token)) throw missing(new Error('The gateway token file does not hold one word.'));
+  if (!/^[\x21-\x7e]{1,256}$/.test(token))
+    throw missing(new Error('The gateway token file does not hold one word.'));
   return token;
 }
 
 function missing(cause: unknown): Problem {
-  return new Problem('unavailable', 'not_ready', 'The agent has no token for the gateway yet; its --gateway-token-file has to hold one.', {
-    cause,
-    headers: { 'retry-after': '5' },
-  });
+  return new Problem(
+    'unavailable',
+    'not_ready',
+    'The agent has no token for the gateway yet; its --gateway-token-file has to hold one.',
+    {
+      cause,
+      headers: { 'retry-after': '5' },
+    },
+  );
 }

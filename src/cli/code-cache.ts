@@ -7,7 +7,12 @@ import { isAbsolute, join } from 'node:path';
 /** Never fails: without a folder that is ours alone there is no cache. NODE_DISABLE_COMPILE_CACHE turns it off. */
 export function keepCompiledCode(env: Readonly<Record<string, string | undefined>>): void {
   const { XDG_CACHE_HOME: caches, HOME: home } = env;
-  const base = caches !== undefined && isAbsolute(caches) ? caches : home !== undefined && isAbsolute(home) ? join(home, '.cache') : undefined;
+  const base =
+    caches !== undefined && isAbsolute(caches)
+      ? caches
+      : home !== undefined && isAbsolute(home)
+        ? join(home, '.cache')
+        : undefined;
   if (base === undefined) return;
   try {
     const folder = join(base, 'townhall', 'code');

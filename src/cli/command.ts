@@ -44,15 +44,26 @@ export interface ParsedArguments {
  * becomes one value, separated by commas.
  * Throws a SettingError for anything else, such as a flag given twice or without its value.
  */
-export function parseFlags(given: readonly string[], known: { flags: readonly string[]; switches?: readonly string[]; repeatable?: readonly string[] }): ParsedArguments {
+export function parseFlags(
+  given: readonly string[],
+  known: { flags: readonly string[]; switches?: readonly string[]; repeatable?: readonly string[] },
+): ParsedArguments {
   const options: Record<string, { type: 'string' | 'boolean'; multiple?: boolean }> = {};
-  for (const flag of known.flags) options[flag] = { type: 'string', multiple: known.repeatable?.includes(flag) ?? false };
+  for (const flag of known.flags)
+    options[flag] = { type: 'string', multiple: known.repeatable?.includes(flag) ?? false };
   for (const name of known.switches ?? []) options[name] = { type: 'boolean' };
   try {
-    const { values, positionals, tokens } = parseArgs({ args: [...given], options, allowPositionals: true, strict: true, tokens: true });
+    const { values, positionals, tokens } = parseArgs({
+      args: [...given],
+      options,
+      allowPositionals: true,
+      strict: true,
+      tokens: true,
+    });
     const seen = new Set<string>();
     for (const { name } of tokens.filter((token) => token.kind === 'option')) {
-      if (seen.has(name) && options[name]?.multiple === false) throw new SettingError(`the option --${name} is given twice.`);
+      if (seen.has(name) && options[name]?.multiple === false)
+        throw new SettingError(`the option --${name} is given twice.`);
       seen.add(name);
     }
     const flags: Record<string, string | undefined> = {};
@@ -65,7 +76,10 @@ export function parseFlags(given: readonly string[], known: { flags: readonly st
 }
 
 /** The flags of a command that takes nothing else; any word is refused as well. */
-export function parseFlagsAlone(given: readonly string[], known: Parameters<typeof parseFlags>[1]): ParsedArguments['flags'] {
+export function parseFlagsAlone(
+  given: readonly string[],
+  known: Parameters<typeof parseFlags>[1],
+): ParsedArguments['flags'] {
   const { flags, words } = parseFlags(given, known);
   if (words[0] !== undefined) throw new SettingError(`"${words[0]}" has no meaning here; see --help.`);
   return flags;

@@ -14,7 +14,9 @@ const shells = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof shells)[number];
 
 /** Takes the table, which also lists this very command. */
-export function completionsCommand(table: () => Readonly<Record<string, { summary: string; load(): Promise<Command> }>>): Command {
+export function completionsCommand(
+  table: () => Readonly<Record<string, { summary: string; load(): Promise<Command> }>>,
+): Command {
   return {
     help: () =>
       [
@@ -30,9 +32,14 @@ export function completionsCommand(table: () => Readonly<Record<string, { summar
       const { words } = parseFlags(input.arguments, { flags: [] });
       const [shell = '', ...surplus] = words;
       const known = shells.find((name) => name === shell);
-      if (known === undefined || surplus.length > 0) throw new SettingError('say for which shell: bash, zsh or fish.');
+      if (known === undefined || surplus.length > 0)
+        throw new SettingError('say for which shell: bash, zsh or fish.');
       const commands = await Promise.all(
-        Object.entries(table()).map(async ([name, { summary, load }]): Promise<Known> => ({ name, summary, shape: shapeOf(name, (await load()).help()) })),
+        Object.entries(table()).map(async ([name, { summary, load }]): Promise<Known> => ({
+          name,
+          summary,
+          shape: shapeOf(name, (await load()).help()),
+        })),
       );
       input.print(scripts[known](commands));
       return 0;
@@ -43,7 +50,9 @@ export function completionsCommand(table: () => Readonly<Record<string, { summar
 /** Every place at which words may follow: the words typed so far, and what may come. */
 function places(commands: readonly Known[]): { before: string; words: string[]; flags: readonly string[] }[] {
   return commands.flatMap(({ name, shape }) => {
-    const beginnings = new Set(shape.paths.flatMap((path) => path.map((_, index) => path.slice(0, index).join(' '))));
+    const beginnings = new Set(
+      shape.paths.flatMap((path) => path.map((_, index) => path.slice(0, index).join(' '))),
+    );
     return [...beginnings, ...(beginnings.size === 0 ? [''] : [])].map((before) => ({
       before: [name, ...(before === '' ? [] : [before])].join(' '),
       words: wordsBehind(shape, before === '' ? [] : before.split(' ')),
@@ -96,7 +105,9 @@ const scripts: Record<Shell, (commands: readonly Known[]) => string> = {
       ...commands.map(({ name, summary }) => `        ${quoted(`${name}:${summary}`)}`),
       '      )',
       "      _describe 'command' commands ;;",
-      ...places(commands).flatMap(({ before, words }) => (words.length === 0 ? [] : [`    "${before}") compadd -- ${words.join(' ')} ;;`])),
+      ...places(commands).flatMap(({ before, words }) =>
+        words.length === 0 ? [] : [`    "${before}") compadd -- ${words.join(' ')} ;;`],
+      ),
       '    *) _files ;;',
       '  esac',
       '}',
@@ -116,15 +127,23 @@ const scripts: Record<Shell, (commands: readonly Known[]) => string> = {
       'end',
       'function __townhall_in',
       '    set --local said (__townhall_path)',
-      "    test (string split --max 1 ' ' -- \"$said \")[1] = \"$argv\"",
+      '    test (string split --max 1 \' \' -- "$said ")[1] = "$argv"',
       'end',
       // Files are for where no word of ours can stand.
       `complete -c townhall -n '__townhall_at ""' -f`,
-      ...places(commands).flatMap(({ before, words }) => (words.length === 0 ? [] : [`complete -c townhall -n '__townhall_at ${before}' -f`])),
+      ...places(commands).flatMap(({ before, words }) =>
+        words.length === 0 ? [] : [`complete -c townhall -n '__townhall_at ${before}' -f`],
+      ),
       ...['help', 'version'].map((flag) => `complete -c townhall -n '__townhall_at ""' -l ${flag}`),
-      ...commands.map(({ name, summary }) => `complete -c townhall -n '__townhall_at ""' -a ${name} -d ${quoted(summary)}`),
-      ...places(commands).flatMap(({ before, words }) => words.map((word) => `complete -c townhall -n '__townhall_at ${before}' -a ${word}`)),
-      ...commands.flatMap(({ name, shape }) => shape.flags.map((flag) => `complete -c townhall -n '__townhall_in ${name}' -l ${flag.slice(2)}`)),
+      ...commands.map(
+        ({ name, summary }) => `complete -c townhall -n '__townhall_at ""' -a ${name} -d ${quoted(summary)}`,
+      ),
+      ...places(commands).flatMap(({ before, words }) =>
+        words.map((word) => `complete -c townhall -n '__townhall_at ${before}' -a ${word}`),
+      ),
+      ...commands.flatMap(({ name, shape }) =>
+        shape.flags.map((flag) => `complete -c townhall -n '__townhall_in ${name}' -l ${flag.slice(2)}`),
+      ),
     ].join('\n'),
 };
 

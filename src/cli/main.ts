@@ -21,7 +21,8 @@ process.stderr.on('error', () => {});
 
 const output = {
   isTerminal: process.stdout.isTTY,
-  write: (piece: Uint8Array) => new Promise<void>((resolve) => (isHeard() ? process.stdout.write(piece, () => resolve()) : resolve())),
+  write: (piece: Uint8Array) =>
+    new Promise<void>((resolve) => (isHeard() ? process.stdout.write(piece, () => resolve()) : resolve())),
 };
 
 /** A result that could not be written is none, unless its reader had seen enough. */
@@ -74,7 +75,9 @@ async function main(given: readonly string[]): Promise<number> {
   }
   const entry = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (entry === undefined) {
-    complain(`townhall: there is no command "${name}"; townhall --help lists them.${suggestion(name, Object.keys(commands), (word) => `"townhall ${word}"`)}`);
+    complain(
+      `townhall: there is no command "${name}"; townhall --help lists them.${suggestion(name, Object.keys(commands), (word) => `"townhall ${word}"`)}`,
+    );
     return 2;
   }
   keepCompiledCode(process.env);

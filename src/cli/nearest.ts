@@ -14,7 +14,11 @@ export function nearest(given: string, words: readonly string[]): string | undef
 }
 
 /** ` Did you mean …?`, or nothing. */
-export function suggestion(given: string, words: readonly string[], show: (word: string) => string = (word) => word): string {
+export function suggestion(
+  given: string,
+  words: readonly string[],
+  show: (word: string) => string = (word) => word,
+): string {
   const meant = nearest(given, words);
   return meant === undefined ? '' : ` Did you mean ${show(meant)}?`;
 }
@@ -28,7 +32,8 @@ function distance(a: string, b: string): number {
     for (let j = 1; j <= b.length; j += 1) {
       const cost = a[i - 1] === b[j - 1] ? 0 : 1;
       let least = Math.min((row[j - 1] ?? 0) + 1, (last[j] ?? 0) + 1, (last[j - 1] ?? 0) + cost);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) least = Math.min(least, (before[j - 2] ?? 0) + 1);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        least = Math.min(least, (before[j - 2] ?? 0) + 1);
       row.push(least);
     }
     before = last;

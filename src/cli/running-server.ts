@@ -12,7 +12,11 @@ import { createRedactor } from '../kernel/secrets/secret.ts';
 import type { CommandInput } from './command.ts';
 
 /** Asks the running server, or does the same `otherwise`. */
-export async function askRunning<T>(config: GatewayConfig, control: { name: string; input: unknown }, otherwise: () => Promise<T>): Promise<T> {
+export async function askRunning<T>(
+  config: GatewayConfig,
+  control: { name: string; input: unknown },
+  otherwise: () => Promise<T>,
+): Promise<T> {
   if (config.databaseUrl === undefined) {
     try {
       return (await callControl(join(config.databasePath, 'control.sock'), control.name, control.input)) as T;
@@ -26,7 +30,11 @@ export async function askRunning<T>(config: GatewayConfig, control: { name: stri
 /** A gateway for the length of one piece of work; it serves nobody. `secrets` are kept out of its log, which goes to standard error. */
 export async function withGateway<T>(
   config: GatewayConfig,
-  { env, secrets = [], logLevel = 'warn' }: { env: CommandInput['env']; secrets?: readonly string[]; logLevel?: LogLevel },
+  {
+    env,
+    secrets = [],
+    logLevel = 'warn',
+  }: { env: CommandInput['env']; secrets?: readonly string[]; logLevel?: LogLevel },
   work: (gateway: Gateway) => Promise<T>,
 ): Promise<T> {
   const redactor = createRedactor();

@@ -20,7 +20,9 @@ export function shapeOf(name: string, help: string): CommandShape {
 
 /** The words that may stand behind the given ones. */
 export function wordsBehind({ paths }: CommandShape, before: readonly string[]): string[] {
-  const next = paths.filter((path) => path.length > before.length && before.every((word, index) => path[index] === word)).map((path) => path[before.length] as string);
+  const next = paths
+    .filter((path) => path.length > before.length && before.every((word, index) => path[index] === word))
+    .map((path) => path[before.length] as string);
   return [...new Set(next)];
 }
 

@@ -8,6 +8,9 @@ const maximumSeconds = 3_650 * 86_400;
 export function readTtl(text: string): number {
   const [, amount, unit = 's'] = /^(\d{1,9})([smhd])?$/.exec(text) ?? [];
   const ttlSeconds = Number(amount) * (unitSeconds[unit] ?? 1);
-  if (!(ttlSeconds >= 1 && ttlSeconds <= maximumSeconds)) throw new SettingError(`--ttl takes seconds, or a number with m, h or d such as 90d, ten years at most; not "${text}".`);
+  if (!(ttlSeconds >= 1 && ttlSeconds <= maximumSeconds))
+    throw new SettingError(
+      `--ttl takes seconds, or a number with m, h or d such as 90d, ten years at most; not "${text}".`,
+    );
   return ttlSeconds;
 }

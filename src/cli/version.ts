@@ -2,4 +2,5 @@
 import { readTextNow, shipped } from '../kernel/assets.ts';
 
 /** Such as `0.1.0`. */
-export const version: string = (JSON.parse(readTextNow(shipped('package.json'))) as { version: string }).version;
+export const version: string = (JSON.parse(readTextNow(shipped('package.json'))) as { version: string })
+  .version;

@@ -2,7 +2,10 @@
 // new one in the file is used at once. Which variant the agent serves is asked of the agent itself.
 import { readFile } from 'node:fs/promises';
 import { createAgentClient, AgentError, type AgentClient } from '@townhall/agent';
-import { createAgentClient as createClassicClient, type AgentClient as ClassicClient } from '@townhall/agent/classic';
+import {
+  createAgentClient as createClassicClient,
+  type AgentClient as ClassicClient,
+} from '@townhall/agent/classic';
 
 export type Variant = 'current' | 'classic';
 
@@ -27,9 +30,13 @@ const callMs = 660_000;
 export function linkAgent({ agentUrl, tokenFile }: { agentUrl: string; tokenFile: string }): AgentLink {
   const token = async (): Promise<string> => {
     const text = await readFile(tokenFile, 'utf8').catch((cause: unknown) => {
-      throw new TokenFileError(`The agent's token file ${tokenFile} cannot be read. Start the agent, or say --data-dir or --token-file.`, { cause });
+      throw new TokenFileError(
+        `The agent's token file ${tokenFile} cannot be read. Start the agent, or say --data-dir or --token-file.`,
+        { cause },
+      );
     });
-    if (!/^[\x21-\x7e]{1,512}\s*$/.test(text)) throw new TokenFileError(`The file ${tokenFile} does not hold a token.`);
+    if (!/^[\x21-\x7e]{1,512}\s*$/.test(text))
+      throw new TokenFileError(`The file ${tokenFile} does not hold a token.`);
     return text.trim();
   };
   const options = { baseUrl: agentUrl, token, timeoutMs: callMs };

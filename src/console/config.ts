@@ -4,12 +4,34 @@ import { integer, optionalText, readSettings, SettingError, text } from '../kern
 
 /** Every setting of `townhall console`; `--help` is made from it. */
 export const consoleSettings = {
-  port: integer('CONSOLE_PORT', 5315, 'Port to listen on, at 127.0.0.1 alone; 0 takes any free one.', { flag: 'port', min: 0, max: 65535 }),
-  agentUrl: text('TOWNHALL_AGENT_URL', 'http://127.0.0.1:5314', 'Address of the agent.', { flag: 'agent-url' }),
-  dataDir: text('AGENT_DATA_DIR', './data/agent', "The agent's data folder, in which its token file lies.", { flag: 'data-dir' }),
-  tokenFile: optionalText('AGENT_TOKEN_FILE', "File with the agent's token, read again on change; agent.token in the data folder unless given.", { flag: 'token-file' }),
-  codeTtlMs: integer('CONSOLE_CODE_TTL_MS', 600_000, 'How long an address with a one-time code can be opened.', { flag: null, min: 60_000, max: 600_000 }),
-  sessionTtlMs: integer('CONSOLE_SESSION_TTL_MS', 12 * 60 * 60 * 1000, 'How long a browser that opened one stays let in.', { flag: null, min: 60_000, max: 7 * 24 * 60 * 60 * 1000 }),
+  port: integer('CONSOLE_PORT', 5315, 'Port to listen on, at 127.0.0.1 alone; 0 takes any free one.', {
+    flag: 'port',
+    min: 0,
+    max: 65535,
+  }),
+  agentUrl: text('TOWNHALL_AGENT_URL', 'http://127.0.0.1:5314', 'Address of the agent.', {
+    flag: 'agent-url',
+  }),
+  dataDir: text('AGENT_DATA_DIR', './data/agent', "The agent's data folder, in which its token file lies.", {
+    flag: 'data-dir',
+  }),
+  tokenFile: optionalText(
+    'AGENT_TOKEN_FILE',
+    "File with the agent's token, read again on change; agent.token in the data folder unless given.",
+    { flag: 'token-file' },
+  ),
+  codeTtlMs: integer(
+    'CONSOLE_CODE_TTL_MS',
+    600_000,
+    'How long an address with a one-time code can be opened.',
+    { flag: null, min: 60_000, max: 600_000 },
+  ),
+  sessionTtlMs: integer(
+    'CONSOLE_SESSION_TTL_MS',
+    12 * 60 * 60 * 1000,
+    'How long a browser that opened one stays let in.',
+    { flag: null, min: 60_000, max: 7 * 24 * 60 * 60 * 1000 },
+  ),
 };
 
 /** What the console runs with; paths are absolute. */
@@ -22,16 +44,27 @@ export interface ConsoleConfig {
 }
 
 /** Throws a SettingError that names the setting at fault. */
-export function readConsoleConfig(flags: Readonly<Record<string, string | undefined>>, env: Readonly<Record<string, string | undefined>>): ConsoleConfig {
+export function readConsoleConfig(
+  flags: Readonly<Record<string, string | undefined>>,
+  env: Readonly<Record<string, string | undefined>>,
+): ConsoleConfig {
   const { dataDir, tokenFile, agentUrl, ...settings } = readSettings(consoleSettings, flags, env);
-  return { ...settings, agentUrl: readAgentUrl(agentUrl), tokenFile: resolve(tokenFile ?? join(dataDir, 'agent.token')) };
+  return {
+    ...settings,
+    agentUrl: readAgentUrl(agentUrl),
+    tokenFile: resolve(tokenFile ?? join(dataDir, 'agent.token')),
+  };
 }
 
 // The token goes there with every call, so over a network it goes encrypted or not at all.
 function readAgentUrl(given: string): string {
   const url = URL.canParse(given) ? new URL(given) : undefined;
-  const isPlain = url !== undefined && url.username === '' && url.password === '' && url.search === '' && url.hash === '';
+  const isPlain =
+    url !== undefined && url.username === '' && url.password === '' && url.search === '' && url.hash === '';
   const isNear = url?.protocol === 'http:' && /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/.test(url.hostname);
-  if (!isPlain || !(isNear || url.protocol === 'https:')) throw new SettingError('--agent-url takes an http address of this machine, or an https one, such as http://127.0.0.1:5314.');
+  if (!isPlain || !(isNear || url.protocol === 'https:'))
+    throw new SettingError(
+      '--agent-url takes an http address of this machine, or an https one, such as http://127.0.0.1:5314.',
+    );
   return given.replace(/\/+$/, '');
 }

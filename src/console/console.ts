@@ -67,15 +67,20 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
     // The pages hold no secret, and a page without a key must load to fetch one.
     const asset = assets.get(pathname === '/open' ? '/' : pathname);
     if (asset !== undefined) {
-      if (method !== 'GET' && method !== 'HEAD') throw notAllowed(pathname === '/open' ? 'GET, HEAD, POST' : 'GET, HEAD');
+      if (method !== 'GET' && method !== 'HEAD')
+        throw notAllowed(pathname === '/open' ? 'GET, HEAD, POST' : 'GET, HEAD');
       const isSpent = pathname === '/open' && !entrance.accepts(searchParams.get('code') ?? '');
       return send(response, isSpent ? 401 : 200, asset.content, asset.mediaType);
     }
     const isCall = pathname.startsWith('/call/');
-    if (!isCall && pathname !== '/events') throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
-    if (!entrance.admits(readBearer(request.headers.authorization))) throw notAdmitted('This call needs the key of a page that was opened with a one-time code.');
+    if (!isCall && pathname !== '/events')
+      throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+    if (!entrance.admits(readBearer(request.headers.authorization)))
+      throw notAdmitted('This call needs the key of a page that was opened with a one-time code.');
     if (method !== (isCall ? 'POST' : 'GET')) throw notAllowed(isCall ? 'POST' : 'GET');
-    return isCall ? call(request, response, pathname.slice('/call/'.length), requestId) : follow(response, searchParams, requestId);
+    return isCall
+      ? call(request, response, pathname.slice('/call/'.length), requestId)
+      : follow(response, searchParams, requestId);
   }
 
   async function open(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -85,9 +90,15 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
     return sendJson(response, 200, { key });
   }
 
-  async function call(request: IncomingMessage, response: ServerResponse, name: string, requestId: string): Promise<void> {
+  async function call(
+    request: IncomingMessage,
+    response: ServerResponse,
+    name: string,
+    requestId: string,
+  ): Promise<void> {
     const operation = operations.get(name);
-    if (operation === undefined) throw new Problem('not_found', 'route_not_found', 'The console does not pass this on.');
+    if (operation === undefined)
+      throw new Problem('not_found', 'route_not_found', 'The console does not pass this on.');
     const members = await readMembers(request, maximumBodyBytes);
     const gone = new AbortController();
     response.once('close', () => gone.abort());
@@ -105,8 +116,19 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
   async function follow(response: ServerResponse, query: URLSearchParams, requestId: string): Promise<void> {
     const sessionId = query.get('session') ?? '';
     const after = Number(query.get('after') ?? 0);
-    if (!/^[A-Za-z0-9_-]{1,128}$/.test(sessionId) || !Number.isSafeInteger(after) || after < 0) throw new Problem('bad_request', 'invalid_request', 'A stream is of one session, after one of its events.');
-    if (streams >= mostStreams) throw new Problem('rate_limited', 'rate_limited', 'As many pages as the console serves are open already.', { headers: { 'retry-after': '5' } });
+    if (!/^[A-Za-z0-9_-]{1,128}$/.test(sessionId) || !Number.isSafeInteger(after) || after < 0)
+      throw new Problem(
+        'bad_request',
+        'invalid_request',
+        'A stream is of one session, after one of its events.',
+      );
+    if (streams >= mostStreams)
+      throw new Problem(
+        'rate_limited',
+        'rate_limited',
+        'As many pages as the console serves are open already.',
+        { headers: { 'retry-after': '5' } },
+      );
     streams += 1;
     try {
       await followSession(response, { link, sessionId, after, signal: closing.signal, requestId });
@@ -117,11 +139,18 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
 
   const server: Server = createServer((request, response) => {
     const requestId = id('req');
-    for (const [name, value] of Object.entries({ ...securityHeaders, 'x-request-id': requestId })) response.setHeader(name, value);
+    for (const [name, value] of Object.entries({ ...securityHeaders, 'x-request-id': requestId }))
+      response.setHeader(name, value);
     serve(request, response, requestId).catch((error: unknown) => {
       if (response.headersSent) return response.destroy();
-      const problem = error instanceof Problem ? error : new Problem('internal', 'internal_error', 'Something went wrong in the console.', { cause: error });
-      if (problem.kind === 'internal') log.error({ err: error, requestId }, 'a request of the console failed');
+      const problem =
+        error instanceof Problem
+          ? error
+          : new Problem('internal', 'internal_error', 'Something went wrong in the console.', {
+              cause: error,
+            });
+      if (problem.kind === 'internal')
+        log.error({ err: error, requestId }, 'a request of the console failed');
       for (const [name, value] of Object.entries(problem.headers)) response.setHeader(name, value);
       // What has not been read of a body would be taken for the next request.
       response.setHeader('connection', 'close');
@@ -138,7 +167,12 @@ export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds):
         server.listen(config.port, '127.0.0.1', resolve);
       }).catch((cause: unknown) => {
         const isTaken = (cause as NodeJS.ErrnoException).code === 'EADDRINUSE';
-        throw new Error(isTaken ? `The port ${config.port} is taken; say another one with --port, or 0 for any.` : `The console cannot listen on the port ${config.port}.`, { cause });
+        throw new Error(
+          isTaken
+            ? `The port ${config.port} is taken; say another one with --port, or 0 for any.`
+            : `The console cannot listen on the port ${config.port}.`,
+          { cause },
+        );
       });
       const { port } = server.address() as AddressInfo;
       address = { url: `http://127.0.0.1:${port}`, port };
@@ -162,25 +196,32 @@ function urlOf(target: string, base: string): URL {
 }
 
 function notAllowed(allow: string): Problem {
-  return new Problem('method_not_allowed', 'method_not_allowed', 'This path does not take this method.', { headers: { allow } });
+  return new Problem('method_not_allowed', 'method_not_allowed', 'This path does not take this method.', {
+    headers: { allow },
+  });
 }
 
 function notAdmitted(reason: string): Problem {
-  return new Problem('unauthenticated', 'authentication_required', reason, { headers: { 'www-authenticate': 'Bearer' } });
+  return new Problem('unauthenticated', 'authentication_required', reason, {
+    headers: { 'www-authenticate': 'Bearer' },
+  });
 }
 
 async function readMembers(request: IncomingMessage, maxBytes: number): Promise<Record<string, unknown>> {
-  if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? '')) throw new Problem('unsupported_media', 'unsupported_media_type', 'A call is application/json.');
+  if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
+    throw new Problem('unsupported_media', 'unsupported_media_type', 'A call is application/json.');
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of request) {
     bytes += (chunk as Buffer).length;
-    if (bytes > maxBytes) throw new Problem('too_large', 'request_too_large', `This call has at most ${maxBytes / 1024} KiB.`);
+    if (bytes > maxBytes)
+      throw new Problem('too_large', 'request_too_large', `This call has at most ${maxBytes / 1024} KiB.`);
     chunks.push(chunk as Buffer);
   }
   try {
     const members: unknown = JSON.parse(Buffer.concat(chunks).toString('utf8'));
-    if (typeof members === 'object' && members !== null && !Array.isArray(members)) return members as Record<string, unknown>;
+    if (typeof members === 'object' && members !== null && !Array.isArray(members))
+      return members as Record<string, unknown>;
   } catch {
     // Said below, in the same words.
   }

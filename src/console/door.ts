@@ -9,7 +9,9 @@ const guard = loopbackGuard();
 /** Throws a Problem (403) for everything else. */
 export function passDoor(request: IncomingMessage): void {
   const { headers, url = '', method } = request;
-  const hosts = request.rawHeaders.flatMap((name, index) => (index % 2 === 0 && name.toLowerCase() === 'host' ? [request.rawHeaders[index + 1] ?? ''] : []));
+  const hosts = request.rawHeaders.flatMap((name, index) =>
+    index % 2 === 0 && name.toLowerCase() === 'host' ? [request.rawHeaders[index + 1] ?? ''] : [],
+  );
   guard({ hosts, target: url, headers, localPort: request.socket.localPort ?? 0 });
   if (method === 'GET' || method === 'HEAD') return;
   // The guard lets a request without an Origin pass, as programs send it; here only our own pages have anything to change.

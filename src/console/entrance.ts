@@ -29,12 +29,14 @@ export function createEntrance({ codeTtlMs, sessionTtlMs, clock }: EntranceOptio
   const codes = new Map<string, number>();
   const keys = new Map<string, number>();
   const digestOf = (secret: string): string => tokenDigest(secret).toString('base64');
-  const isLive = (secrets: Map<string, number>, secret: string): boolean => (secrets.get(digestOf(secret)) ?? -Infinity) > clock.monotonicMs();
+  const isLive = (secrets: Map<string, number>, secret: string): boolean =>
+    (secrets.get(digestOf(secret)) ?? -Infinity) > clock.monotonicMs();
 
   function issue(secrets: Map<string, number>, max: number, ttlMs: number): string {
     const secret = randomText();
     // A Map iterates in insertion order, oldest first.
-    for (const [digest, expiresMs] of secrets) if (expiresMs <= clock.monotonicMs() || secrets.size >= max) secrets.delete(digest);
+    for (const [digest, expiresMs] of secrets)
+      if (expiresMs <= clock.monotonicMs() || secrets.size >= max) secrets.delete(digest);
     secrets.set(digestOf(secret), clock.monotonicMs() + ttlMs);
     return secret;
   }

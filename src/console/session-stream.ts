@@ -17,10 +17,16 @@ export interface SessionStream {
 }
 
 /** Resolves when the stream is over; a page whose stream just ends comes back by itself. Its last event is `failed`, with the reason, when it will not go on later either. */
-export async function followSession(response: ServerResponse, { link, sessionId, after, signal, requestId }: SessionStream): Promise<void> {
+export async function followSession(
+  response: ServerResponse,
+  { link, sessionId, after, signal, requestId }: SessionStream,
+): Promise<void> {
   const gone = new AbortController();
   response.once('close', () => gone.abort());
-  const events = link.client.sessions.follow({ sessionId, after }, { signal: AbortSignal.any([signal, gone.signal]) });
+  const events = link.client.sessions.follow(
+    { sessionId, after },
+    { signal: AbortSignal.any([signal, gone.signal]) },
+  );
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
   await writeEvents(response, framed(events), {
     limits: defaultStreamLimits,
@@ -28,6 +34,8 @@ export async function followSession(response: ServerResponse, { link, sessionId,
   });
 }
 
-async function* framed(events: AsyncIterable<SessionEvent>): AsyncGenerator<SseEvent<SessionEvent>, void, void> {
+async function* framed(
+  events: AsyncIterable<SessionEvent>,
+): AsyncGenerator<SseEvent<SessionEvent>, void, void> {
   for await (const event of events) yield { data: event };
 }

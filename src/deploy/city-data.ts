@@ -12,9 +12,13 @@ export interface CityData {
 }
 
 /** The data of the City that was deployed from a folder last; null when none was. `env` is that of its deployment. */
-export async function cityData(directory: string, env: Readonly<Record<string, string | undefined>>): Promise<CityData | null> {
+export async function cityData(
+  directory: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<CityData | null> {
   // Most folders are no project, and their paths may be as long as they like.
-  if ((await stat(join(resolve(directory), '.townhall/city.json')).catch(() => undefined)) === undefined) return null;
+  if ((await stat(join(resolve(directory), '.townhall/city.json')).catch(() => undefined)) === undefined)
+    return null;
   const folder = cityFolder(directory);
   const state = await folder.readState();
   if (state === null) return null;
@@ -22,5 +26,11 @@ export async function cityData(directory: string, env: Readonly<Record<string, s
   const declaration = await readDeclaration(folder.versionPath(state.version));
   const url = env['DATABASE_URL'];
   const database = databaseOf(declaration, url === '' ? undefined : url);
-  return { name: state.name, settings: database === null ? { DATABASE_PATH: folder.dataPath(embeddedName(declaration)) } : { DATABASE_URL: database.url } };
+  return {
+    name: state.name,
+    settings:
+      database === null
+        ? { DATABASE_PATH: folder.dataPath(embeddedName(declaration)) }
+        : { DATABASE_URL: database.url },
+  };
 }

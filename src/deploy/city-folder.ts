@@ -60,7 +60,10 @@ export function cityFolder(directory: string): CityFolder {
   const gatewaySocket = (generation: number): string => join(root, `gateway-${generation}.sock`);
   const requireSocket = (path: string): void => {
     const surplus = Buffer.byteLength(path) - maximumPathBytes;
-    if (surplus > 0) throw new Error(`The path of ${project} is too long by ${surplus} bytes for the sockets of a deployment; move the project to a shorter one.`);
+    if (surplus > 0)
+      throw new Error(
+        `The path of ${project} is too long by ${surplus} bytes for the sockets of a deployment; move the project to a shorter one.`,
+      );
   };
   requireSocket(join(root, 'gateway-9999.sock'));
   const versionPath = (version: string): string => join(root, 'versions', version);
@@ -96,7 +99,10 @@ export function cityFolder(directory: string): CityFolder {
       // A folder cannot be copied into itself, so its entries are, one by one.
       for (const entry of await readdir(project)) {
         if (notKept.has(entry)) continue;
-        await cp(join(project, entry), join(unfinished, entry), { recursive: true, filter: (source) => !notKept.has(basename(source)) });
+        await cp(join(project, entry), join(unfinished, entry), {
+          recursive: true,
+          filter: (source) => !notKept.has(basename(source)),
+        });
       }
       await writeFile(join(unfinished, 'package.json'), packageText);
       await rename(unfinished, versionPath(name));
@@ -106,7 +112,9 @@ export function cityFolder(directory: string): CityFolder {
     async versions() {
       const names = await readdir(join(root, 'versions')).catch(() => []);
       const kept = names.filter((name) => !name.startsWith('.'));
-      const dated = await Promise.all(kept.map(async (name) => ({ name, at: (await stat(versionPath(name))).ctimeMs })));
+      const dated = await Promise.all(
+        kept.map(async (name) => ({ name, at: (await stat(versionPath(name))).ctimeMs })),
+      );
       return dated.sort((one, other) => one.at - other.at).map(({ name }) => name);
     },
     async readState() {

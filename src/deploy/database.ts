@@ -58,11 +58,20 @@ async function situationOf({ sql }: Database, name: string): Promise<DatabaseSit
   const [row] = await sql<{ exists: boolean; canCreate: boolean; user: string }[]>`
     select exists (select 1 from pg_catalog.pg_database where datname = ${name}) as "exists",
       (select rolcreatedb or rolsuper from pg_catalog.pg_roles where rolname = current_user) as "canCreate", current_user as "user"`;
-  return { exists: row?.exists ?? false, canCreate: row?.canCreate ?? false, statement: `create database ${quoted(name)} owner ${quoted(row?.user ?? '')};` };
+  return {
+    exists: row?.exists ?? false,
+    canCreate: row?.canCreate ?? false,
+    statement: `create database ${quoted(name)} owner ${quoted(row?.user ?? '')};`,
+  };
 }
 
 /** In whichever database of the server lets us in: the declared one, that of the address, or the one that every server has. */
-async function withServer<T>(url: string, name: string, log: Log, work: (database: Database) => Promise<T>): Promise<T> {
+async function withServer<T>(
+  url: string,
+  name: string,
+  log: Log,
+  work: (database: Database) => Promise<T>,
+): Promise<T> {
   const own = decodeURIComponent(new URL(url).pathname.slice(1));
   let failure: unknown;
   for (const candidate of new Set([name, ...(own === '' ? [] : [own]), 'postgres'])) {
@@ -73,7 +82,10 @@ async function withServer<T>(url: string, name: string, log: Log, work: (databas
       failure = error;
       // Not there; the server itself answered.
       if ((error as { code?: string }).code === '3D000') continue;
-      throw new Error(`The PostgreSQL server of DATABASE_URL cannot be asked: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+      throw new Error(
+        `The PostgreSQL server of DATABASE_URL cannot be asked: ${error instanceof Error ? error.message : String(error)}`,
+        { cause: error },
+      );
     }
     try {
       return await work(database);

@@ -22,7 +22,13 @@ export interface Declaration {
   name: string;
   /** Relative to the project's folder and within it. */
   entry: string;
-  deployment: { target: 'local'; host?: string; port?: number; baseUrl?: string; resources: DeclaredResources };
+  deployment: {
+    target: 'local';
+    host?: string;
+    port?: number;
+    baseUrl?: string;
+    resources: DeclaredResources;
+  };
 }
 
 /** What is wrong with a declaration, a line a fault: `townhall.json:LINE:COLUMN: MEMBER …`. */
@@ -36,7 +42,9 @@ const check = compileDocumentSchema(declarationSchema);
 export async function readDeclaration(directory: string): Promise<Declaration> {
   const root = resolve(directory);
   const text = await readFile(join(root, declarationFile), 'utf8').catch((error: unknown) => {
-    throw new DeclarationError(`${root} is no project: ${declarationFile} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'}). Make a project with: townhall init NAME`);
+    throw new DeclarationError(
+      `${root} is no project: ${declarationFile} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'}). Make a project with: townhall init NAME`,
+    );
   });
   const { declaration, refuse } = parse(text);
   if (!(await stat(join(root, declaration.entry)).catch(() => undefined))?.isFile()) {
@@ -67,7 +75,10 @@ interface Written {
   };
 }
 
-function parse(text: string): { declaration: Declaration; refuse: (names: readonly string[], message: string) => never } {
+function parse(text: string): {
+  declaration: Declaration;
+  refuse: (names: readonly string[], message: string) => never;
+} {
   const root = parsed(text);
   const line = (names: readonly string[], message: string): string => {
     const { line: row, column } = placeOf(text, offsetOf(root, names));
@@ -77,7 +88,12 @@ function parse(text: string): { declaration: Declaration; refuse: (names: readon
     throw new DeclarationError(line(names, message));
   };
   const faults = check(root.value);
-  if (faults.length > 0) throw new DeclarationError(inOrder(root, faults).map(({ names, message }) => line(names, message)).join('\n'));
+  if (faults.length > 0)
+    throw new DeclarationError(
+      inOrder(root, faults)
+        .map(({ names, message }) => line(names, message))
+        .join('\n'),
+    );
   const written = root.value as Written;
   const { entry = 'src/index.ts', name } = written;
   if (leavesFolder(entry)) refuse(['entry'], 'entry must be a path within the project');
@@ -86,7 +102,11 @@ function parse(text: string): { declaration: Declaration; refuse: (names: readon
   for (const [kind, { binding }] of Object.entries(resources)) {
     const before = bindings.get(binding);
     const member = `deployment.resources.${kind}.binding`;
-    if (before !== undefined) refuse(['deployment', 'resources', kind, 'binding'], `${member} is "${binding}", as that of the ${before}; each needs a name of its own`);
+    if (before !== undefined)
+      refuse(
+        ['deployment', 'resources', kind, 'binding'],
+        `${member} is "${binding}", as that of the ${before}; each needs a name of its own`,
+      );
     bindings.set(binding, kind);
   }
   const { database, queue, storage } = resources;
@@ -105,7 +125,16 @@ function parse(text: string): { declaration: Declaration; refuse: (names: readon
         resources: {
           ...(database === undefined ? {} : { database: { name: `${name}-db`, ...database } }),
           ...(queue === undefined ? {} : { queue: { name: `${name}-queue`, ...queue } }),
-          ...(storage === undefined ? {} : { storage: { type: storage.type, binding: storage.binding, name: storage.name, publicUrlPrefix: storage.public_url_prefix.replace(/\/+$/, '') } }),
+          ...(storage === undefined
+            ? {}
+            : {
+                storage: {
+                  type: storage.type,
+                  binding: storage.binding,
+                  name: storage.name,
+                  publicUrlPrefix: storage.public_url_prefix.replace(/\/+$/, ''),
+                },
+              }),
         },
       },
     },
@@ -137,7 +166,10 @@ function said(names: readonly string[], message: string): Said {
   // The one rule that spans two members, said from where its reader stands.
   if (names.at(-1) === 'database' && /is required/.test(message) && names.length === 3) {
     const queue = [...names.slice(0, -1), 'queue'];
-    return { names: queue, message: `${queue.join('.')} needs a database; declare deployment.resources.database too` };
+    return {
+      names: queue,
+      message: `${queue.join('.')} needs a database; declare deployment.resources.database too`,
+    };
   }
   return { names, message: `${names.length === 0 ? 'the declaration' : names.join('.')} ${message}` };
 }
@@ -159,7 +191,10 @@ export interface OpenedProject {
 }
 
 /** Reads the project of a folder. Its storage is below `stateDirectory`, which is `.townhall` in the folder when absent. */
-export async function openProject(directory: string, stateDirectory: string = join(directory, '.townhall')): Promise<OpenedProject> {
+export async function openProject(
+  directory: string,
+  stateDirectory: string = join(directory, '.townhall'),
+): Promise<OpenedProject> {
   const { entry, deployment } = await readDeclaration(directory);
   const { database, queue, storage } = deployment.resources;
   return {
@@ -168,7 +203,9 @@ export async function openProject(directory: string, stateDirectory: string = jo
     resources: {
       ...(database === undefined ? {} : { database }),
       ...(queue === undefined ? {} : { queue }),
-      ...(storage === undefined ? {} : { storage: { ...storage, directory: storagePath(resolve(stateDirectory), storage.name) } }),
+      ...(storage === undefined
+        ? {}
+        : { storage: { ...storage, directory: storagePath(resolve(stateDirectory), storage.name) } }),
     },
   };
 }

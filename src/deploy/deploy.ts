@@ -70,7 +70,13 @@ export async function rollBack(plan: Plan, to: string | null, needs: DeployNeeds
   if (!kept.includes(target)) throw new Error(`Version ${target} is not kept; there are ${kept.join(', ')}.`);
   if (target === plan.running?.version) throw new Error(`Version ${target} is the one that serves.`);
   const nothing = async (): Promise<void> => {};
-  return bringIn(plan, needs, { isNew: false, keep: async () => target, drop: nothing, raise: nothing, restore: nothing });
+  return bringIn(plan, needs, {
+    isNew: false,
+    keep: async () => target,
+    drop: nothing,
+    raise: nothing,
+    restore: nothing,
+  });
 }
 
 async function bringIn(plan: Plan, needs: DeployNeeds, release: Release): Promise<Deployed> {
@@ -87,18 +93,30 @@ async function bringIn(plan: Plan, needs: DeployNeeds, release: Release): Promis
     const name = await release.keep();
     undo.push(() => release.drop(name));
     progress('supervise', plan.running === null ? 'starting the supervisor' : 'asking the supervisor');
-    if (plan.running === null) await startDetached({ ...needs, folder, env: plan.gatewayEnv, isForDeployment: true });
+    if (plan.running === null)
+      await startDetached({ ...needs, folder, env: plan.gatewayEnv, isForDeployment: true });
     undo.push(() => asked.abandon());
     progress('trial', `trying ${name}`);
     const { host, port } = plan.address;
-    const tried = await told(asked, needs, () => asked.trial({ version: name, runner: needs.runner, env: plan.gatewayEnv, host, port, startMs: needs.startMs }));
+    const tried = await told(asked, needs, () =>
+      asked.trial({
+        version: name,
+        runner: needs.runner,
+        env: plan.gatewayEnv,
+        host,
+        port,
+        startMs: needs.startMs,
+      }),
+    );
     progress('switch', `switching to ${name}`);
     await told(asked, needs, () => asked.switch());
     await requireWell(tried.url, needs);
     const state = stateOf(plan, { name, tried });
     progress('record', 'putting the City on record');
     await asked.record(recordOf(state, 'live'));
-    undo.push(() => asked.record(plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live')));
+    undo.push(() =>
+      asked.record(plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live')),
+    );
     if (release.isNew) progress('raise', 'raising the version');
     undo.push(() => release.restore());
     await release.raise();
@@ -107,7 +125,9 @@ async function bringIn(plan: Plan, needs: DeployNeeds, release: Release): Promis
     return { cityId: state.cityId, name: state.name, version: name, url: state.url, baseUrl: state.baseUrl };
   } catch (error) {
     for (const step of undo.reverse()) {
-      await step().catch((failure: unknown) => needs.log.warn({ err: failure }, 'a step of a failed deployment could not be taken back'));
+      await step().catch((failure: unknown) =>
+        needs.log.warn({ err: failure }, 'a step of a failed deployment could not be taken back'),
+      );
     }
     throw error;
   } finally {
@@ -125,11 +145,17 @@ async function lockDeployment(folder: CityFolder): Promise<{ release(): void }> 
 
 async function provision({ folder, folders, database }: Plan, { log }: DeployNeeds): Promise<void> {
   for (const path of folders) await mkdir(path, { recursive: true, mode: 0o700 });
-  await writeFile(join(folder.root, 'townhall.schema.json'), `${JSON.stringify(declarationSchema, null, 2)}\n`);
+  await writeFile(
+    join(folder.root, 'townhall.schema.json'),
+    `${JSON.stringify(declarationSchema, null, 2)}\n`,
+  );
   if (database !== null && !database.mustExist) await makeDatabase(database.url, database.name, log);
 }
 
-function stateOf({ declaration, address, baseUrl, state, running }: Plan, { name, tried }: { name: string; tried: { url: string; port: number } }): CityState {
+function stateOf(
+  { declaration, address, baseUrl, state, running }: Plan,
+  { name, tried }: { name: string; tried: { url: string; port: number } },
+): CityState {
   const before = running?.version ?? state?.version ?? null;
   return {
     cityId: declaration.id,
@@ -150,7 +176,11 @@ function recordOf({ cityId, name, baseUrl, version }: CityState, status: CityRec
 const lookEveryMs = 250;
 
 /** Does the work and tells meanwhile what the supervisor is busy with. */
-async function told<T>(asked: Supervision, { progress, clock }: DeployNeeds, work: () => Promise<T>): Promise<T> {
+async function told<T>(
+  asked: Supervision,
+  { progress, clock }: DeployNeeds,
+  work: () => Promise<T>,
+): Promise<T> {
   const done = new AbortController();
   const telling = (async () => {
     let last: string | null = null;
@@ -179,7 +209,8 @@ async function requireWell(url: string, { clock }: Pick<DeployNeeds, 'clock'>): 
   for (;;) {
     const { ready, problem } = await askHealth({ url });
     if (ready) return;
-    if (clock.monotonicMs() > lateMs) throw new Error(`The new version does not answer at ${url}: ${problem ?? 'not ready'}.`);
+    if (clock.monotonicMs() > lateMs)
+      throw new Error(`The new version does not answer at ${url}: ${problem ?? 'not ready'}.`);
     await clock.sleep(lookEveryMs);
   }
 }
@@ -192,13 +223,22 @@ export interface Verified {
 }
 
 /** Looks at what runs and changes nothing. */
-export async function verify(plan: Pick<Plan, 'declaration' | 'running' | 'state' | 'address'>): Promise<Verified> {
+export async function verify(
+  plan: Pick<Plan, 'declaration' | 'running' | 'state' | 'address'>,
+): Promise<Verified> {
   const url = reachedAt(plan);
   // Which port a first deployment will take is known to nobody yet.
-  if (plan.state === null && plan.running === null && plan.address.port === 0) return { ok: false, url, version: null, problem: 'nothing was deployed from here yet' };
+  if (plan.state === null && plan.running === null && plan.address.port === 0)
+    return { ok: false, url, version: null, problem: 'nothing was deployed from here yet' };
   const { ready, problem } = await askHealth({ url });
   if (!ready) return { ok: false, url, version: null, problem };
   const city = await askCity({ url });
-  if (city?.cityId !== plan.declaration.id) return { ok: false, url, version: null, problem: `what answers there is ${city === null ? 'no City on record' : `the City ${city.cityId}`} and not ${plan.declaration.id}` };
+  if (city?.cityId !== plan.declaration.id)
+    return {
+      ok: false,
+      url,
+      version: null,
+      problem: `what answers there is ${city === null ? 'no City on record' : `the City ${city.cityId}`} and not ${plan.declaration.id}`,
+    };
   return { ok: true, url, version: city.version, problem: null };
 }

@@ -19,13 +19,25 @@ const maximumBytes = 1024 * 1024;
 export async function askHealth(place: HealthPlace): Promise<Health> {
   try {
     const health = await get(place, '/health');
-    if (health.status !== 200 || health.body['ok'] !== true) return { healthy: false, ready: false, problem: `/health answered ${health.status}` };
+    if (health.status !== 200 || health.body['ok'] !== true)
+      return { healthy: false, ready: false, problem: `/health answered ${health.status}` };
     const ready = await get(place, '/ready');
     if (ready.status === 200) return { healthy: true, ready: true, problem: null };
     const error = ready.body['error'] as { message?: string } | undefined;
-    return { healthy: true, ready: false, problem: `/ready answered ${ready.status}${error?.message === undefined ? '' : `: ${error.message}`}` };
+    return {
+      healthy: true,
+      ready: false,
+      problem: `/ready answered ${ready.status}${error?.message === undefined ? '' : `: ${error.message}`}`,
+    };
   } catch (error) {
-    return { healthy: false, ready: false, problem: error instanceof Error ? error.message || (error as NodeJS.ErrnoException).code || 'no answer' : String(error) };
+    return {
+      healthy: false,
+      ready: false,
+      problem:
+        error instanceof Error
+          ? error.message || (error as NodeJS.ErrnoException).code || 'no answer'
+          : String(error),
+    };
   }
 }
 
@@ -58,11 +70,15 @@ function get(place: HealthPlace, path: string): Promise<{ status: number; body: 
     if ('url' in place) {
       const address = new URL(`${place.url.replace(/\/+$/, '')}${path}`);
       const own = { ...options, headers: { connection: 'close' } };
-      asked = address.protocol === 'https:' ? requestSecurely(address, own, take) : request(address, own, take);
+      asked =
+        address.protocol === 'https:' ? requestSecurely(address, own, take) : request(address, own, take);
     } else {
       asked = request({ ...options, socketPath: place.socketPath, path }, take);
     }
-    const timer = setTimeout(() => asked.destroy(new Error(`no answer from ${path} within ${answerMs / 1_000} seconds`)), answerMs);
+    const timer = setTimeout(
+      () => asked.destroy(new Error(`no answer from ${path} within ${answerMs / 1_000} seconds`)),
+      answerMs,
+    );
     asked.once('close', () => clearTimeout(timer));
     asked.once('error', reject);
     asked.end();

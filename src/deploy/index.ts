@@ -1,9 +1,34 @@
 // The door of deployments: the declaration, the pipeline, and the supervisor that stays behind.
-export { DeclarationError, declarationSchema, openProject, parseDeclaration, readDeclaration, type Declaration, type OpenedProject } from './declaration.ts';
+export {
+  DeclarationError,
+  declarationSchema,
+  openProject,
+  parseDeclaration,
+  readDeclaration,
+  type Declaration,
+  type OpenedProject,
+} from './declaration.ts';
 export { cityData } from './city-data.ts';
 export { cityFolder, type CityFolder, type CityState } from './city-folder.ts';
-export { deploy, rollBack, verify, type Deployed, type DeployNeeds, type Step, type Verified } from './deploy.ts';
-export { makePlan, passedOn, survey, type DeployContext, type InspectedService, type Plan, type PlanLine, type Survey } from './plan.ts';
+export {
+  deploy,
+  rollBack,
+  verify,
+  type Deployed,
+  type DeployNeeds,
+  type Step,
+  type Verified,
+} from './deploy.ts';
+export {
+  makePlan,
+  passedOn,
+  survey,
+  type DeployContext,
+  type InspectedService,
+  type Plan,
+  type PlanLine,
+  type Survey,
+} from './plan.ts';
 export { makeProject } from './template.ts';
 export { renderProject } from './render.ts';
 export { startDetached, supervision, type Supervision } from './supervision.ts';

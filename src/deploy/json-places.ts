@@ -120,7 +120,11 @@ export function parseJsonPlaces(text: string): JsonNode {
     const [taken] = word.exec(text) ?? [];
     if (taken === undefined) fail(`a value was expected, not ${found()}`);
     at += taken.length;
-    return { value: scalar(start, `\`${taken.slice(0, 40)}\` is no value; texts stand in quotes`), start, end: at };
+    return {
+      value: scalar(start, `\`${taken.slice(0, 40)}\` is no value; texts stand in quotes`),
+      start,
+      end: at,
+    };
   }
 
   const root = value(0);

@@ -22,7 +22,9 @@ export interface PackageVersion {
 export async function readPackageVersion(directory: string): Promise<PackageVersion> {
   const path = join(directory, file);
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
-    throw new Error(`${file} cannot be read in ${directory} (${(error as NodeJS.ErrnoException).code ?? 'unknown'}); a deployment raises its version.`);
+    throw new Error(
+      `${file} cannot be read in ${directory} (${(error as NodeJS.ErrnoException).code ?? 'unknown'}); a deployment raises its version.`,
+    );
   });
   const refuse = (offset: number, message: string): never => {
     const { line, column } = placeOf(text, offset);
@@ -32,21 +34,33 @@ export async function readPackageVersion(directory: string): Promise<PackageVers
     try {
       return parseJsonPlaces(text);
     } catch (error) {
-      return refuse(error instanceof JsonError ? error.at : 0, error instanceof Error ? error.message : String(error));
+      return refuse(
+        error instanceof JsonError ? error.at : 0,
+        error instanceof Error ? error.message : String(error),
+      );
     }
   })();
   const node = root.members?.get('version')?.node;
   if (node === undefined) return refuse(root.start, 'version is required; a deployment raises it');
   const [, major, minor, patch] = /^(\d{1,9})\.(\d{1,9})\.(\d{1,9})$/.exec(String(node.value)) ?? [];
   if (typeof node.value !== 'string' || patch === undefined) {
-    return refuse(offsetOf(root, ['version']), 'version must be three numbers such as "0.1.0", whose last one a deployment can raise');
+    return refuse(
+      offsetOf(root, ['version']),
+      'version must be three numbers such as "0.1.0", whose last one a deployment can raise',
+    );
   }
   await access(path, constants.W_OK).catch(() => {
     throw new Error(`${file} in ${directory} cannot be written; a deployment raises its version.`);
   });
   const next = `${major}.${minor}.${Number(patch) + 1}`;
   const raised = `${text.slice(0, node.start)}"${next}"${text.slice(node.end)}`;
-  return { current: node.value, next, raised, raise: () => replace(path, raised), restore: () => replace(path, text) };
+  return {
+    current: node.value,
+    next,
+    raised,
+    raise: () => replace(path, raised),
+    restore: () => replace(path, text),
+  };
 }
 
 async function replace(path: string, text: string): Promise<void> {

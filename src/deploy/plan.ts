@@ -60,12 +60,19 @@ const defaultPort = 43127;
 /** What is known of a project and of what it has running, without looking further. */
 export type Survey = Pick<Plan, 'folder' | 'declaration' | 'address' | 'running' | 'state'>;
 
-export async function survey({ directory, cityDirectory, env }: Pick<DeployContext, 'directory' | 'cityDirectory' | 'env'>): Promise<Survey> {
+export async function survey({
+  directory,
+  cityDirectory,
+  env,
+}: Pick<DeployContext, 'directory' | 'cityDirectory' | 'env'>): Promise<Survey> {
   const declaration = await readDeclaration(directory);
   const folder = cityFolder(cityDirectory ?? directory);
   const [running, state] = await Promise.all([supervision(folder).status(), folder.readState()]);
   const { deployment } = declaration;
-  const address = { host: given(env['HOST']) ?? deployment.host ?? '0.0.0.0', port: readPort(given(env['PORT'])) ?? deployment.port ?? defaultPort };
+  const address = {
+    host: given(env['HOST']) ?? deployment.host ?? '0.0.0.0',
+    port: readPort(given(env['PORT'])) ?? deployment.port ?? defaultPort,
+  };
   return { folder, declaration, address, running, state };
 }
 
@@ -83,10 +90,14 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
   const storage = deployment.resources.storage;
   const folders = storage === undefined ? [] : [storagePath(folder.root, storage.name)];
   const lines: PlanLine[] = [];
-  const note = (what: string, isThere: boolean, detail: string): void => void lines.push({ what, state: isThere ? 'found' : 'made', detail });
+  const note = (what: string, isThere: boolean, detail: string): void =>
+    void lines.push({ what, state: isThere ? 'found' : 'made', detail });
 
   if (database === null) {
-    const ignored = given(env['DATABASE_URL']) === undefined ? '' : '; DATABASE_URL is not used, as the declaration asks for this';
+    const ignored =
+      given(env['DATABASE_URL']) === undefined
+        ? ''
+        : '; DATABASE_URL is not used, as the declaration asks for this';
     note('database', await exists(databasePath), `embedded, ${databasePath}${ignored}`);
   } else if (database.mustExist) {
     note('database', true, `PostgreSQL, ${placeOfDatabase(database.url)}`);
@@ -97,10 +108,25 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
   }
   const { queue } = deployment.resources;
   if (queue !== undefined) note('queue', running !== null, `pg-boss in that database, ${queue.name}`);
-  if (storage !== undefined) note('storage', await exists(storagePath(folder.root, storage.name)), `${storagePath(folder.root, storage.name)}, public as ${storage.publicUrlPrefix}`);
+  if (storage !== undefined)
+    note(
+      'storage',
+      await exists(storagePath(folder.root, storage.name)),
+      `${storagePath(folder.root, storage.name)}, public as ${storage.publicUrlPrefix}`,
+    );
   const bound = running?.url === null || running === null ? null : running;
-  note('supervisor', bound !== null, bound === null ? 'a process that stays and holds the address' : `process ${bound.pid}, version ${bound.version}`);
-  note('address', bound !== null && sameAddress(state, address), `${address.host}:${address.port === 0 ? 'a free port' : address.port}${baseUrl === null ? '' : `, for users ${baseUrl}`}`);
+  note(
+    'supervisor',
+    bound !== null,
+    bound === null
+      ? 'a process that stays and holds the address'
+      : `process ${bound.pid}, version ${bound.version}`,
+  );
+  note(
+    'address',
+    bound !== null && sameAddress(state, address),
+    `${address.host}:${address.port === 0 ? 'a free port' : address.port}${baseUrl === null ? '' : `, for users ${baseUrl}`}`,
+  );
   lines.push({ what: 'version', state: 'changed', detail: `${version.current} to ${version.next}` });
 
   return {
@@ -122,9 +148,23 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
 /** The settings of the gateway: what is passed on, and what the deployment decides. */
 function gatewayEnvironment(
   context: DeployContext,
-  { services, folder, address, baseUrl, database, databasePath }: Pick<Plan, 'services' | 'folder' | 'address' | 'baseUrl' | 'database'> & { databasePath: string },
+  {
+    services,
+    folder,
+    address,
+    baseUrl,
+    database,
+    databasePath,
+  }: Pick<Plan, 'services' | 'folder' | 'address' | 'baseUrl' | 'database'> & { databasePath: string },
 ): Record<string, string> {
-  const { DATABASE_URL: _url, TOWNHALL_PROJECT: _project, ...passed } = passedOn(context, services.flatMap((service) => service.env));
+  const {
+    DATABASE_URL: _url,
+    TOWNHALL_PROJECT: _project,
+    ...passed
+  } = passedOn(
+    context,
+    services.flatMap((service) => service.env),
+  );
   return {
     ...passed,
     HOST: address.host,
@@ -137,10 +177,19 @@ function gatewayEnvironment(
 }
 
 // Paths mean what they mean to whoever deploys, and not in the folder that the gateway runs in.
-const pathKeys = ['MODELS_FILE', 'STORAGE_PATH', 'JOURNAL_PATH', 'TOWNHALL_MASTER_KEY_FILE', 'TOWNHALL_MASTER_KEY_PREVIOUS_FILE'];
+const pathKeys = [
+  'MODELS_FILE',
+  'STORAGE_PATH',
+  'JOURNAL_PATH',
+  'TOWNHALL_MASTER_KEY_FILE',
+  'TOWNHALL_MASTER_KEY_PREVIOUS_FILE',
+];
 
 /** What of the environment a gateway gets, with the keys that its services ask for. */
-export function passedOn({ env, passesOn }: Pick<DeployContext, 'env' | 'passesOn'>, asked: readonly string[]): Record<string, string> {
+export function passedOn(
+  { env, passesOn }: Pick<DeployContext, 'env' | 'passesOn'>,
+  asked: readonly string[],
+): Record<string, string> {
   const wanted = new Set(asked);
   const passed: Record<string, string> = {};
   for (const [key, value] of Object.entries(env)) {
@@ -156,7 +205,10 @@ export function databaseOf({ deployment }: Declaration, url: string | undefined)
   const declared = deployment.resources.database;
   if (declared?.type === 'embedded') return null;
   if (declared?.type === 'postgres') {
-    if (url === undefined) throw new Error(`The declaration asks for a PostgreSQL database, "${declared.name}"; set DATABASE_URL to the server that it belongs on, such as postgres://user:password@127.0.0.1:5432/postgres`);
+    if (url === undefined)
+      throw new Error(
+        `The declaration asks for a PostgreSQL database, "${declared.name}"; set DATABASE_URL to the server that it belongs on, such as postgres://user:password@127.0.0.1:5432/postgres`,
+      );
     requireUrl(url);
     return { url: databaseUrl(url, declared.name), name: declared.name, mustExist: false };
   }
@@ -171,7 +223,10 @@ export function embeddedName({ name, deployment }: Declaration): string {
 }
 
 function requireUrl(url: string): void {
-  if (!URL.canParse(url) || !/^postgres(?:ql)?:$/.test(new URL(url).protocol)) throw new Error('DATABASE_URL must be the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/postgres');
+  if (!URL.canParse(url) || !/^postgres(?:ql)?:$/.test(new URL(url).protocol))
+    throw new Error(
+      'DATABASE_URL must be the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/postgres',
+    );
 }
 
 function readPort(text: string | undefined): number | undefined {

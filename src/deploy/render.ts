@@ -17,7 +17,8 @@ export interface RenderFacts {
   command: readonly string[];
 }
 
-const mark = 'Rendered by "townhall deploy --render". Its form is checked; it has not been run by Townhall\'s own tests.';
+const mark =
+  'Rendered by "townhall deploy --render". Its form is checked; it has not been run by Townhall\'s own tests.';
 const defaultPort = 43_127;
 // More than the 30 seconds that a gateway may take to stop.
 const stopSeconds = 40;
@@ -26,8 +27,31 @@ const stopSeconds = 40;
 // of sources may have that name.
 const ignored = [
   'data',
-  ...['.git', '.townhall', 'node_modules', '.env*', '.npmrc', '.netrc', '.pgpass', '.ssh', '.aws', '.gnupg'].map(anywhere),
-  ...['*.key', '*.pem', '*.p12', '*.pfx', '*.jks', 'id_rsa*', 'id_ecdsa*', 'id_ed25519*', '*.token', 'credentials*.json', 'service-account*.json'].map(anywhere),
+  ...[
+    '.git',
+    '.townhall',
+    'node_modules',
+    '.env*',
+    '.npmrc',
+    '.netrc',
+    '.pgpass',
+    '.ssh',
+    '.aws',
+    '.gnupg',
+  ].map(anywhere),
+  ...[
+    '*.key',
+    '*.pem',
+    '*.p12',
+    '*.pfx',
+    '*.jks',
+    'id_rsa*',
+    'id_ecdsa*',
+    'id_ed25519*',
+    '*.token',
+    'credentials*.json',
+    'service-account*.json',
+  ].map(anywhere),
   ...['*.db', '*.db-*', '*.sqlite*', '*.backup', '*.dump', '*.log'].map(anywhere),
 ];
 
@@ -64,7 +88,9 @@ function dockerfilePath({ directory, folder }: RenderFacts): string {
 function dockerfile(facts: RenderFacts): string {
   const { declaration, version } = facts;
   const port = portOf(declaration);
-  const volumes = volumesOf(declaration).map(({ path }) => path).join(' ');
+  const volumes = volumesOf(declaration)
+    .map(({ path }) => path)
+    .join(' ');
   return `# ${mark}
 # Build it from the project's folder: docker build -f ${dockerfilePath(facts)} -t ${declaration.name.toLowerCase()} .
 FROM node:24-bookworm-slim
@@ -93,7 +119,10 @@ function compose(facts: RenderFacts): string {
   const environment = [
     ...(baseUrl === undefined ? [] : [`      TOWNHALL_CITY_BASE_URL: ${quoted(baseUrl)}`]),
     ...(database?.type === 'postgres'
-      ? [`      DATABASE_URL: ${quoted(`postgres://townhall:\${POSTGRES_PASSWORD:?set it}@database:5432/${database.name}`)}`, '      TOWNHALL_MASTER_KEY: "${TOWNHALL_MASTER_KEY:?set it to 32 bytes in base64}"']
+      ? [
+          `      DATABASE_URL: ${quoted(`postgres://townhall:\${POSTGRES_PASSWORD:?set it}@database:5432/${database.name}`)}`,
+          '      TOWNHALL_MASTER_KEY: "${TOWNHALL_MASTER_KEY:?set it to 32 bytes in base64}"',
+        ]
       : []),
   ];
   const lines = [
@@ -216,5 +245,7 @@ function systemdPath(path: string): string {
 }
 
 function systemdWord(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word.replaceAll('%', '%%') : `"${word.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('%', '%%')}"`;
+  return /^[\w@%+=:,./-]+$/.test(word)
+    ? word.replaceAll('%', '%%')
+    : `"${word.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('%', '%%')}"`;
 }

@@ -22,7 +22,8 @@ export interface Supervision {
 }
 
 export function supervision(folder: CityFolder): Supervision {
-  const call = (name: string, input: unknown = null): Promise<unknown> => callControl(folder.socket, name, input);
+  const call = (name: string, input: unknown = null): Promise<unknown> =>
+    callControl(folder.socket, name, input);
   return {
     async status() {
       try {
@@ -62,17 +63,35 @@ const startMs = 15_000;
 const lookEveryMs = 50;
 
 /** Starts a supervisor that outlives this process, and resolves when it can be asked. */
-export async function startDetached({ folder, runner, env, clock, isForDeployment }: StartOptions): Promise<void> {
+export async function startDetached({
+  folder,
+  runner,
+  env,
+  clock,
+  isForDeployment,
+}: StartOptions): Promise<void> {
   await mkdir(folder.root, { recursive: true, mode: 0o700 });
   const log = await open(folder.logFile, 'a', 0o600);
   const before = (await log.stat()).size;
   try {
-    const child = spawn(runner.command, [...runner.arguments, 'city', 'run', '--project', folder.project, '--detached', ...(isForDeployment ? ['--wait'] : [])], {
-      cwd: folder.root,
-      env: { ...env },
-      detached: true,
-      stdio: ['ignore', log.fd, log.fd],
-    });
+    const child = spawn(
+      runner.command,
+      [
+        ...runner.arguments,
+        'city',
+        'run',
+        '--project',
+        folder.project,
+        '--detached',
+        ...(isForDeployment ? ['--wait'] : []),
+      ],
+      {
+        cwd: folder.root,
+        env: { ...env },
+        detached: true,
+        stdio: ['ignore', log.fd, log.fd],
+      },
+    );
     let ended: string | null = null;
     child.once('error', (error) => (ended = error.message));
     child.once('exit', (code, signal) => (ended = `it ended with ${signal ?? `code ${code}`}`));
@@ -82,7 +101,9 @@ export async function startDetached({ folder, runner, env, clock, isForDeploymen
     while ((await asked.status()) === null) {
       if (ended !== null || clock.monotonicMs() > lateMs) {
         const said = (await readFile(folder.logFile, 'utf8')).slice(before).trim();
-        throw new Error(`The supervisor did not start: ${said === '' ? (ended ?? `no answer within ${startMs / 1_000} seconds`) : said}`);
+        throw new Error(
+          `The supervisor did not start: ${said === '' ? (ended ?? `no answer within ${startMs / 1_000} seconds`) : said}`,
+        );
       }
       await clock.sleep(lookEveryMs);
     }

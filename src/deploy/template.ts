@@ -7,19 +7,30 @@ import { declarationSchema } from './declaration.ts';
 const nameShape = /^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$/;
 
 /** Makes the project and returns its folder and its files. Throws when the folder has something in it. */
-export async function makeProject(path: string): Promise<{ directory: string; name: string; files: string[] }> {
+export async function makeProject(
+  path: string,
+): Promise<{ directory: string; name: string; files: string[] }> {
   const directory = resolve(path);
   const name = basename(directory);
-  if (!nameShape.test(name)) throw new Error(`"${name}" is no name for a project: letters, digits, \`.\`, \`_\` and \`-\`, 50 at most, a letter or a digit first.`);
+  if (!nameShape.test(name))
+    throw new Error(
+      `"${name}" is no name for a project: letters, digits, \`.\`, \`_\` and \`-\`, 50 at most, a letter or a digit first.`,
+    );
   const found = await readdir(directory).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   });
-  if (found.length > 0) throw new Error(`${directory} is not empty (${found.slice(0, 3).join(', ')}${found.length > 3 ? ', …' : ''}); a project is made in a new folder.`);
+  if (found.length > 0)
+    throw new Error(
+      `${directory} is not empty (${found.slice(0, 3).join(', ')}${found.length > 3 ? ', …' : ''}); a project is made in a new folder.`,
+    );
   const files = filesOf(name);
   for (const [file, text] of Object.entries(files)) {
     const target = join(directory, file);
-    await mkdir(dirname(target), { recursive: true, ...(file.startsWith('.townhall') ? { mode: 0o700 } : {}) });
+    await mkdir(dirname(target), {
+      recursive: true,
+      ...(file.startsWith('.townhall') ? { mode: 0o700 } : {}),
+    });
     await writeFile(target, text, { flag: 'wx' });
   }
   return { directory, name, files: Object.keys(files) };
@@ -36,7 +47,13 @@ function filesOf(name: string): Record<string, string> {
       entry: 'src/index.ts',
       deployment: { target: 'local' },
     }),
-    'package.json': json({ name: name.toLowerCase(), version: '0.1.0', private: true, type: 'module', scripts: { deploy: 'townhall deploy' } }),
+    'package.json': json({
+      name: name.toLowerCase(),
+      version: '0.1.0',
+      private: true,
+      type: 'module',
+      scripts: { deploy: 'townhall deploy' },
+    }),
     'src/index.ts': entry,
     '.gitignore': '.townhall/\nnode_modules/\n',
     'README.md': readme(name),

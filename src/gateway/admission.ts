@@ -14,7 +14,11 @@ export interface AdmissionNeeds {
   requestsPerMinute(bureauId: string): number | undefined;
 }
 
-export type Admission = (exchange: Exchange, operation: OperationFacts, identity: Identity | null) => void | Promise<void>;
+export type Admission = (
+  exchange: Exchange,
+  operation: OperationFacts,
+  identity: Identity | null,
+) => void | Promise<void>;
 
 // A provider sends each person here once a login, so that one address needs a few more of these.
 const callbacksPerLogin = 3;
@@ -23,15 +27,22 @@ export function createAdmission({ quota, limits, requestsPerMinute }: AdmissionN
   /** The limit of the operation itself, by address, whoever calls. */
   function ownPolicy({ rateLimit }: OperationFacts): RatePolicy | null {
     // Who follows a link was given it by somebody who counts; a page with many pictures is one visit.
-    if (rateLimit === 'media') return limits.user === null ? null : { name: rateLimit, perMinute: limits.user };
+    if (rateLimit === 'media')
+      return limits.user === null ? null : { name: rateLimit, perMinute: limits.user };
     if (rateLimit === undefined || limits.login === null) return null;
-    return { name: rateLimit, perMinute: rateLimit === 'callback' ? limits.login * callbacksPerLogin : limits.login };
+    return {
+      name: rateLimit,
+      perMinute: rateLimit === 'callback' ? limits.login * callbacksPerLogin : limits.login,
+    };
   }
 
   function policyOf(identity: Identity | null): RatePolicy | null {
     // Who shows a credential that is nobody's is as unknown as who shows none.
     const kind = identity?.kind ?? 'guest';
-    const perMinute = (identity?.kind === 'user' && limits.user !== null ? requestsPerMinute(identity.bureauId) : undefined) ?? limits[kind];
+    const perMinute =
+      (identity?.kind === 'user' && limits.user !== null
+        ? requestsPerMinute(identity.bureauId)
+        : undefined) ?? limits[kind];
     return perMinute === null ? null : { name: kind, perMinute };
   }
 
@@ -43,13 +54,18 @@ export function createAdmission({ quota, limits, requestsPerMinute }: AdmissionN
   function count(exchange: Exchange, policy: RatePolicy | null, key: string): void | Promise<void> {
     if (policy === null) return;
     const drawn = quota.draw(key, policy);
-    return drawn instanceof Promise ? drawn.then((late) => apply(exchange, policy, late)) : apply(exchange, policy, drawn);
+    return drawn instanceof Promise
+      ? drawn.then((late) => apply(exchange, policy, late))
+      : apply(exchange, policy, drawn);
   }
 
   return (exchange, operation, identity) => {
     const network = networkOf(exchange.remoteAddress);
     const first = count(exchange, ownPolicy(operation), network);
-    const countCaller = () => (operation.rateLimit === 'media' ? undefined : count(exchange, policyOf(identity), keyOf(identity) ?? network));
+    const countCaller = () =>
+      operation.rateLimit === 'media'
+        ? undefined
+        : count(exchange, policyOf(identity), keyOf(identity) ?? network);
     return first instanceof Promise ? first.then(() => countCaller()) : countCaller();
   };
 }
@@ -66,13 +82,17 @@ type AnyCall = { identity: Identity; body: unknown; query: unknown };
  * The same handlers, closed to machine credentials that name another Bureau than their own in body or query. What
  * else they may not touch is hidden from them in the same way, by the handlers that find it.
  */
-export function withinOwnBureau<Handlers extends Record<string, (call: never) => Promise<unknown>>>(handlers: Handlers): Handlers {
+export function withinOwnBureau<Handlers extends Record<string, (call: never) => Promise<unknown>>>(
+  handlers: Handlers,
+): Handlers {
   const guarded = Object.entries(handlers).map(([operationId, handler]) => [
     operationId,
     (call: AnyCall) => {
       const own = call.identity.kind === 'admin' ? call.identity.bureauId : undefined;
       if (own !== undefined && [call.body, call.query].some((members) => namesOther(members, own))) {
-        throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau_id' });
+        throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', {
+          param: 'bureau_id',
+        });
       }
       return handler(call as never);
     },
@@ -81,7 +101,8 @@ export function withinOwnBureau<Handlers extends Record<string, (call: never) =>
 }
 
 function namesOther(members: unknown, own: string): boolean {
-  const named = typeof members === 'object' && members !== null && 'bureau_id' in members ? members.bureau_id : undefined;
+  const named =
+    typeof members === 'object' && members !== null && 'bureau_id' in members ? members.bureau_id : undefined;
   return named !== undefined && named !== own;
 }
 

@@ -54,7 +54,12 @@ import { payments, paymentsStore } from './payments/index.ts';
 import { createRecheck } from './running-calls.ts';
 import type { Service } from './service.ts';
 import { createUpstreamWatch, watchLedger } from './telemetry/index.ts';
-import { loadProject, openResources, registerServices, services as projectServices } from './services/index.ts';
+import {
+  loadProject,
+  openResources,
+  registerServices,
+  services as projectServices,
+} from './services/index.ts';
 import type { Project, ProjectService, ServiceDefinition } from './services/index.ts';
 import { usage, usageStore } from './usage/index.ts';
 
@@ -114,8 +119,13 @@ export interface Gateway {
 }
 
 /** Runs the entry of a project and holds its services to the rules, without serving them. Throws what a start would. */
-export async function inspectProject(project: Project): Promise<{ id: string; name: string; env: readonly string[] }[]> {
-  const known = registerServices(await loadProject(project), { reservedIds: ownIds(), isReservedKey: isStartupKey });
+export async function inspectProject(
+  project: Project,
+): Promise<{ id: string; name: string; env: readonly string[] }[]> {
+  const known = registerServices(await loadProject(project), {
+    reservedIds: ownIds(),
+    isReservedKey: isStartupKey,
+  });
   return [...known.values()].map(({ id, name, env }) => ({ id, name, env: env.map(({ key }) => key) }));
 }
 
@@ -133,7 +143,8 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
   const { log, redactor, clock } = seams;
   const isEmbedded = config.databaseUrl === undefined;
   await requireMasterKeys(config, { isEmbedded, redactor });
-  if (config.modelsFile !== undefined) await requireModelsFile(config.modelsFile, { clock, guideDirectory: shipped('docs/guides') });
+  if (config.modelsFile !== undefined)
+    await requireModelsFile(config.modelsFile, { clock, guideDirectory: shipped('docs/guides') });
   if (isEmbedded) await makeSettingFolder('DATABASE_PATH', config.databasePath);
   progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
   const closers = createClosers();
@@ -142,7 +153,13 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
     const database = await withSettingName('DATABASE_URL', config.databaseUrl, opening);
     closers.defer(() => database.close());
     // Before anything is changed: a database whose key is not here is left as it is.
-    const vault = await unlock({ settings: config, store: envStore(database), dataFolder: isEmbedded ? config.databasePath : null, redactor, log });
+    const vault = await unlock({
+      settings: config,
+      store: envStore(database),
+      dataFolder: isEmbedded ? config.databasePath : null,
+      redactor,
+      log,
+    });
     progress('bringing the database up to date');
     await migrate(database, { schema: 'gateway', directory: shipped('src/gateway/migrations'), log });
     progress('starting the services');
@@ -163,12 +180,19 @@ function databaseOptions(config: GatewayConfig): ConnectOptions {
  * What the actions of the project work on: connections beside the server's own, so that slow ones of theirs hold up
  * nothing else. The embedded engine has one session for all.
  */
-async function openProjectDatabase(config: GatewayConfig, { project, databaseLimits, log }: GatewaySeams, database: Database): Promise<Database> {
+async function openProjectDatabase(
+  config: GatewayConfig,
+  { project, databaseLimits, log }: GatewaySeams,
+  database: Database,
+): Promise<Database> {
   if (project?.resources.database === undefined) return database;
   const migrations = join(project.directory, 'migrations');
   if (existsSync(migrations)) await migrate(database, { schema: 'project', directory: migrations, log });
   if (database.engine === 'embedded') return database;
-  return connect({ ...databaseOptions(config), limits: { ...databaseLimits, maxConnections: projectConnections } }, { log });
+  return connect(
+    { ...databaseOptions(config), limits: { ...databaseLimits, maxConnections: projectConnections } },
+    { log },
+  );
 }
 
 const projectConnections = 5;
@@ -184,7 +208,11 @@ interface Opened {
   closers: Closers;
 }
 
-async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, vault, known, projectDatabase, closers }: Opened): Promise<Gateway> {
+async function assemble(
+  config: GatewayConfig,
+  seams: GatewaySeams,
+  { database, vault, known, projectDatabase, closers }: Opened,
+): Promise<Gateway> {
   const { log, clock, env, redactor } = seams;
   const deferred = <T extends Pick<Service, 'close'>>(service: T): T => {
     closers.defer(() => service.close?.());
@@ -198,7 +226,14 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
 
   const observed = telemetrySettings(config);
   for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
-  const telemetry = await openTelemetry({ settings: observed, surface: 'gateway', version: seams.version ?? 'unknown', hide: (text) => redactor.hide(text), clock, log });
+  const telemetry = await openTelemetry({
+    settings: observed,
+    surface: 'gateway',
+    version: seams.version ?? 'unknown',
+    hide: (text) => redactor.hide(text),
+    clock,
+    log,
+  });
   closers.defer(() => telemetry.close());
   const upstreamWatch = createUpstreamWatch({ telemetry, clock });
   showDatabase(telemetry.metrics, database);
@@ -206,66 +241,102 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   const changes = createChanges({ database, schema: 'gateway', clock, log });
   const auditLog = audit({ store: auditStore(database), log, clock });
   closers.defer(() => auditLog.close());
-  const idempotency = createIdempotency({ database, schema: 'gateway', clock, log, mostBytes: config.answersQuotaMb * 1024 * 1024 });
-  closers.defer(() => idempotency.close());
-  const envService = deferred(await environment({
-    store: envStore(database),
-    vault,
-    environment: env,
-    isReserved: isStartupKey,
-    declarers: () => listed.map(({ name, env: declared }) => ({ id: name, env: declared })),
-    audit: auditLog,
-    changes,
-    redactor,
+  const idempotency = createIdempotency({
+    database,
+    schema: 'gateway',
     clock,
     log,
-  }));
+    mostBytes: config.answersQuotaMb * 1024 * 1024,
+  });
+  closers.defer(() => idempotency.close());
+  const envService = deferred(
+    await environment({
+      store: envStore(database),
+      vault,
+      environment: env,
+      isReserved: isStartupKey,
+      declarers: () => listed.map(({ name, env: declared }) => ({ id: name, env: declared })),
+      audit: auditLog,
+      changes,
+      redactor,
+      clock,
+      log,
+    }),
+  );
   const cityBaseUrl = () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl;
-  const hasLocalLogin = () => mayLogInLocally({ ...config, cityBaseUrl: cityBaseUrl(), engine: database.engine });
-  const bureauService = bureaus({ store: bureausStore(database), audit: auditLog, changes, examineToken, log });
+  const hasLocalLogin = () =>
+    mayLogInLocally({ ...config, cityBaseUrl: cityBaseUrl(), engine: database.engine });
+  const bureauService = bureaus({
+    store: bureausStore(database),
+    audit: auditLog,
+    changes,
+    examineToken,
+    log,
+  });
   const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: cityBaseUrl });
   const mailer = mail({ env: envService.reader });
   closers.defer(() => mailer.close());
   const accountStores = accountsStores(database, bureauService);
   const administrators = adminStore(database);
   const turnstile = createTurnstile(defaultPlaces);
-  const creditsService = deferred(credits({
-    store: creditsStore(database),
-    journal: directoryJournal(config.journalPath ?? (isLocalEdition ? join(config.databasePath, 'journal') : './data/journal')),
-    users: accountStores.accounts,
-    audit: auditLog,
-    log,
-    clock,
-    metrics: telemetry.metrics,
-    isAlone: isLocalEdition,
-    startingCredits: BigInt(config.startingCredits ?? (isLocalEdition ? 1_000_000 : 0)),
-    retentionDays: config.usageDays,
-    times: seams.ledger ?? {},
-  }));
+  const creditsService = deferred(
+    credits({
+      store: creditsStore(database),
+      journal: directoryJournal(
+        config.journalPath ?? (isLocalEdition ? join(config.databasePath, 'journal') : './data/journal'),
+      ),
+      users: accountStores.accounts,
+      audit: auditLog,
+      log,
+      clock,
+      metrics: telemetry.metrics,
+      isAlone: isLocalEdition,
+      startingCredits: BigInt(config.startingCredits ?? (isLocalEdition ? 1_000_000 : 0)),
+      retentionDays: config.usageDays,
+      times: seams.ledger ?? {},
+    }),
+  );
   const ledger = watchLedger(creditsService.ledger, upstreamWatch.note);
-  const usageService = deferred(usage({ store: usageStore(database), log, clock, retentionDays: config.usageDays }));
-  const accountService = deferred(accounts({
-    turnstile,
-    stores: accountStores,
-    bureaus: bureauService,
-    log,
-    clock,
-    fetch: (input, init) => fetch(input, init),
-    env: envService.reader,
-    mail: mailer,
-    audit: auditLog,
-    changes,
-    credits: creditsService,
-    machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
-    localLogin: hasLocalLogin,
-    baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
-  }));
-  const adminService = deferred(admin({ store: administrators, tokens: accountStores.accounts, turnstile, guesses: seams.guesses ?? {}, audit: auditLog, changes, bureaus: bureauService, log }));
+  const usageService = deferred(
+    usage({ store: usageStore(database), log, clock, retentionDays: config.usageDays }),
+  );
+  const accountService = deferred(
+    accounts({
+      turnstile,
+      stores: accountStores,
+      bureaus: bureauService,
+      log,
+      clock,
+      fetch: (input, init) => fetch(input, init),
+      env: envService.reader,
+      mail: mailer,
+      audit: auditLog,
+      changes,
+      credits: creditsService,
+      machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
+      localLogin: hasLocalLogin,
+      baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
+    }),
+  );
+  const adminService = deferred(
+    admin({
+      store: administrators,
+      tokens: accountStores.accounts,
+      turnstile,
+      guesses: seams.guesses ?? {},
+      audit: auditLog,
+      changes,
+      bureaus: bureauService,
+      log,
+    }),
+  );
   const queue = createJobs(database, { schema: 'pgboss', log });
   const jobs = mediaJobs({
     store: jobsStore(database),
     queue,
-    storage: directoryStorage(config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media')),
+    storage: directoryStorage(
+      config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media'),
+    ),
     payments: jobPayments({ ledger }),
     isAlone: isLocalEdition,
     clock,
@@ -277,42 +348,60 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     baseUrl: () => (cityBaseUrl() ?? listeningUrl ?? '').replace(/\/+$/, ''),
     linkSeconds: config.mediaLinkSeconds,
   });
-  const aiService = deferred(await ai({
-    jobs,
-    links,
-    ledger,
-    env: envService.reader,
-    modelsFile: config.modelsFile,
-    guideDirectory: shipped('docs/guides'),
-    localModels: config.localModels === 'on',
-    timeouts: config,
-    videoLimits: { pollMs: config.videoPollMs, maxBytes: config.videoMaxBytes },
-    heartbeatMs: config.heartbeatMs,
-    proxies: { https: env['HTTPS_PROXY'] ?? env['https_proxy'], http: env['HTTP_PROXY'] ?? env['http_proxy'], none: env['NO_PROXY'] ?? env['no_proxy'] },
-    hide: (text) => seams.redactor.hide(text),
-    watch: upstreamWatch.watch,
-    traceparent: () => telemetry.traces.traceparent(),
-    requestId: () => telemetry.request()?.requestId,
-    log,
-    clock,
-  }));
-  const paymentsService = deferred(payments({
-    store: paymentsStore(database),
-    balances: creditsService.balances,
-    users: accountStores.accounts,
-    audit: auditLog,
-    bureaus: bureauService,
-    env: envService.reader,
-    baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
-    fetch: (input, init) => fetch(input, init),
-    // Of several replicas one looks at a time; a process that is alone need not start the queue for it.
-    queue: isLocalEdition ? null : queue,
-    clock,
-    log,
-  }));
+  const aiService = deferred(
+    await ai({
+      jobs,
+      links,
+      ledger,
+      env: envService.reader,
+      modelsFile: config.modelsFile,
+      guideDirectory: shipped('docs/guides'),
+      localModels: config.localModels === 'on',
+      timeouts: config,
+      videoLimits: { pollMs: config.videoPollMs, maxBytes: config.videoMaxBytes },
+      heartbeatMs: config.heartbeatMs,
+      proxies: {
+        https: env['HTTPS_PROXY'] ?? env['https_proxy'],
+        http: env['HTTP_PROXY'] ?? env['http_proxy'],
+        none: env['NO_PROXY'] ?? env['no_proxy'],
+      },
+      hide: (text) => seams.redactor.hide(text),
+      watch: upstreamWatch.watch,
+      traceparent: () => telemetry.traces.traceparent(),
+      requestId: () => telemetry.request()?.requestId,
+      log,
+      clock,
+    }),
+  );
+  const paymentsService = deferred(
+    payments({
+      store: paymentsStore(database),
+      balances: creditsService.balances,
+      users: accountStores.accounts,
+      audit: auditLog,
+      bureaus: bureauService,
+      env: envService.reader,
+      baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
+      fetch: (input, init) => fetch(input, init),
+      // Of several replicas one looks at a time; a process that is alone need not start the queue for it.
+      queue: isLocalEdition ? null : queue,
+      clock,
+      log,
+    }),
+  );
   upstreamWatch.showBreakers(() => aiService.breakers());
   upstreamWatch.showUsageAlarms(() => aiService.usageAlarms());
-  const slices = [envService, cityService, bureauService, accountService, aiService, adminService, creditsService, usageService, paymentsService];
+  const slices = [
+    envService,
+    cityService,
+    bureauService,
+    accountService,
+    aiService,
+    adminService,
+    creditsService,
+    usageService,
+    paymentsService,
+  ];
   const hasOwnJobs = [...known.values()].some(({ jobs: own }) => own.size > 0);
   const resources = openResources({
     declared: seams.project?.resources ?? {},
@@ -337,9 +426,15 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   const directoryService = directory({
     services: () => listed.map(({ name, title, env: declared }) => ({ id: name, title, env: declared })),
     async ready() {
-      if (isDraining) throw new Problem('unavailable', 'draining', 'This server is stopping.', { headers: { 'retry-after': '1' } });
+      if (isDraining)
+        throw new Problem('unavailable', 'draining', 'This server is stopping.', {
+          headers: { 'retry-after': '1' },
+        });
       await database.ping();
-      await withinMs(Promise.all([requireDescriptors(), jobs.ready(), hasOwnJobs ? queue.ready() : undefined]), readyMs);
+      await withinMs(
+        Promise.all([requireDescriptors(), jobs.ready(), hasOwnJobs ? queue.ready() : undefined]),
+        readyMs,
+      );
     },
   });
   const services = [...slices, ownServices, directoryService];
@@ -360,14 +455,23 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
 
   const contract = createContract<Identity>({
     definition: contractDocument,
-    handlers: withinOwnBureau(Object.fromEntries(services.flatMap(({ handlers }) => Object.entries(handlers)))),
+    handlers: withinOwnBureau(
+      Object.fromEntries(services.flatMap(({ handlers }) => Object.entries(handlers))),
+    ),
     identities: { userToken: 'user', adminSession: 'admin' },
     identify,
     guest: { kind: 'guest' },
     // One process has no others to share with.
     admit: createAdmission({
-      quota: isLocalEdition ? createQuota({ clock }) : createSharedQuota({ database, schema: 'gateway', clock, log }),
-      limits: { user: config.rateUser, guest: config.rateGuest, admin: config.rateAdmin, login: config.rateLogin },
+      quota: isLocalEdition
+        ? createQuota({ clock })
+        : createSharedQuota({ database, schema: 'gateway', clock, log }),
+      limits: {
+        user: config.rateUser,
+        guest: config.rateGuest,
+        admin: config.rateAdmin,
+        login: config.rateLogin,
+      },
       requestsPerMinute: (bureauId) => bureauService.requestsPerMinute(bureauId),
     }),
     idempotency,
@@ -382,16 +486,28 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     clock,
     observer: telemetry.observer,
     nameIdentity: (identity) => nameIdentity(identity as Identity),
-    cors: { origins: config.corsOrigins, scoped: { paths: loginPaths(), allows: (origin) => bureauService.hasLoginOrigin(origin) } },
+    cors: {
+      origins: config.corsOrigins,
+      scoped: { paths: loginPaths(), allows: (origin) => bureauService.hasLoginOrigin(origin) },
+    },
     proxies: trustProxies(config.trustedProxies),
-    ...(config.rateUser === null || config.rateGuest === null ? { limits: { maxConnections: Infinity, maxPerAddress: Infinity } } : {}),
-    timeouts: { headersMs: config.headersMs, requestMs: config.requestMs, stalledMs: config.stalledMs, heartbeatMs: config.heartbeatMs },
+    ...(config.rateUser === null || config.rateGuest === null
+      ? { limits: { maxConnections: Infinity, maxPerAddress: Infinity } }
+      : {}),
+    timeouts: {
+      headersMs: config.headersMs,
+      requestMs: config.requestMs,
+      stalledMs: config.stalledMs,
+      heartbeatMs: config.heartbeatMs,
+    },
   });
 
   const recheckRunning = createRecheck({ running: () => server.running(), identify, log });
   changes.onChange(() => {
     recheckRunning();
-    bureauService.refresh().catch((error: unknown) => log.warn({ err: error }, 'the limits of the Bureaus could not be read'));
+    bureauService
+      .refresh()
+      .catch((error: unknown) => log.warn({ err: error }, 'the limits of the Bureaus could not be read'));
   });
 
   if (config.adminId !== undefined && config.adminPassword !== undefined) {
@@ -410,7 +526,18 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
   closers.defer(() => aiService.settled());
   closers.defer(() => changes.stop());
   const control = isLocalEdition
-    ? await serveControl(join(config.databasePath, 'control.sock'), { ...controlHandlers(adminService), 'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null), 'ledger.verify': () => creditsService.verify(), ...envService.controls, 'models.check': () => aiService.checkProviders(), ...databaseHandlers(database) }, { log })
+    ? await serveControl(
+        join(config.databasePath, 'control.sock'),
+        {
+          ...controlHandlers(adminService),
+          'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null),
+          'ledger.verify': () => creditsService.verify(),
+          ...envService.controls,
+          'models.check': () => aiService.checkProviders(),
+          ...databaseHandlers(database),
+        },
+        { log },
+      )
     : undefined;
   closers.defer(() => control?.close());
   closers.defer(() => jobs.close());
@@ -422,7 +549,13 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     async listen(place = { host: config.host, port: config.port }) {
       if ('host' in place) await telemetry.listen();
       // What a supervisor starts may have a predecessor that still holds the port of the metrics.
-      else if ('fd' in place) void untilListening(() => telemetry.listen(), () => isDraining, clock, log);
+      else if ('fd' in place)
+        void untilListening(
+          () => telemetry.listen(),
+          () => isDraining,
+          clock,
+          log,
+        );
       // Only who serves keeps the ledger: a command that looks at the data does not settle what others left.
       if (!isServing) {
         await creditsService.start();
@@ -443,7 +576,10 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
     async close({ noticeMs = 0, lingerMs = 0 } = {}) {
       isDraining = true;
       // At once, so that both are done when the time for it is over.
-      const serving = await Promise.allSettled([server.close({ drainMs: config.drainMs, noticeMs, lingerMs }), queue.stop({ timeoutMs: config.drainMs })]);
+      const serving = await Promise.allSettled([
+        server.close({ drainMs: config.drainMs, noticeMs, lingerMs }),
+        queue.stop({ timeoutMs: config.drainMs }),
+      ]);
       await closers.close();
       for (const end of serving) if (end.status === 'rejected') throw end.reason;
     },
@@ -465,13 +601,18 @@ async function assemble(config: GatewayConfig, seams: GatewaySeams, { database, 
 /** The paths that pages of a Bureau's origins may call, as `x-login-origins` says. */
 function loginPaths(): ReadonlySet<string> {
   const paths: Record<string, object> = contractDocument.paths;
-  const isOpen = (item: object) => Object.values(item).some((operation: { 'x-login-origins'?: boolean }) => operation['x-login-origins'] === true);
+  const isOpen = (item: object) =>
+    Object.values(item).some(
+      (operation: { 'x-login-origins'?: boolean }) => operation['x-login-origins'] === true,
+    );
   return new Set(Object.entries(paths).flatMap(([path, item]) => (isOpen(item) ? [path] : [])));
 }
 
 /** What no service of a project may be called: the first part of each path of the contract, and what is kept for later. */
 function ownIds(): ReadonlySet<string> {
-  const parts = Object.keys(contractDocument.paths).flatMap((path) => /^\/v1\/([^/{]+)/.exec(path)?.[1] ?? []);
+  const parts = Object.keys(contractDocument.paths).flatMap(
+    (path) => /^\/v1\/([^/{]+)/.exec(path)?.[1] ?? [],
+  );
   return new Set([...parts, 'directory', 'services', 'audit']);
 }
 
@@ -482,8 +623,13 @@ export const openLoginNotice =
 // How long a question whether the server is ready may wait for the answer yes.
 const readyMs = 2_000;
 
-async function untilListening(listen: () => Promise<unknown>, isOver: () => boolean, clock: Pick<Clock, 'sleep'>, log: Log): Promise<void> {
-  for (let isTold = false; !isOver(); ) {
+async function untilListening(
+  listen: () => Promise<unknown>,
+  isOver: () => boolean,
+  clock: Pick<Clock, 'sleep'>,
+  log: Log,
+): Promise<void> {
+  for (let isTold = false; !isOver();) {
     try {
       await listen();
       return;
@@ -500,7 +646,15 @@ const metricsRetryMs = 500;
 async function withinMs(ready: Promise<unknown>, ms: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Problem('unavailable', 'not_ready', 'The server is still starting.', { headers: { 'retry-after': '1' } })), ms);
+    timer = setTimeout(
+      () =>
+        reject(
+          new Problem('unavailable', 'not_ready', 'The server is still starting.', {
+            headers: { 'retry-after': '1' },
+          }),
+        ),
+      ms,
+    );
   });
   try {
     await Promise.race([ready, late]);
@@ -517,17 +671,27 @@ function portalPages(): { prefix: string; directory: string }[] {
 
 /** What `townhall db` and `townhall doctor` ask of it. */
 function databaseHandlers(database: Database): Record<string, ControlHandler> {
-  const controls = databaseControls(database, { schema: 'gateway', directory: shipped('src/gateway/migrations') });
+  const controls = databaseControls(database, {
+    schema: 'gateway',
+    directory: shipped('src/gateway/migrations'),
+  });
   return {
     ...controls,
-    'db.facts': async () => ({ ...(await controls['db.facts']()), storedKeys: (await envStore(database).list()).map(({ key }) => key) }),
+    'db.facts': async () => ({
+      ...(await controls['db.facts']()),
+      storedKeys: (await envStore(database).list()).map(({ key }) => key),
+    }),
   };
 }
 
 /** What `townhall admin` asks of a running server, whose embedded database no other process can open. */
-function controlHandlers(adminService: Pick<Admin, 'setup' | 'reset' | 'machines'>): Record<string, ControlHandler> {
+function controlHandlers(
+  adminService: Pick<Admin, 'setup' | 'reset' | 'machines'>,
+): Record<string, ControlHandler> {
   const { machines } = adminService;
-  const withCredentials = (act: (adminId: string, password: string) => Promise<CredentialsSet>): ControlHandler => {
+  const withCredentials = (
+    act: (adminId: string, password: string) => Promise<CredentialsSet>,
+  ): ControlHandler => {
     return async (input) => {
       const { adminId, password } = input as { adminId: string; password: string };
       return act(String(adminId), String(password));

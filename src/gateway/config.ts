@@ -20,7 +20,12 @@ import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-
 import { adminIdFault } from './identity.ts';
 
 const day = 24 * 60 * 60 * 1000;
-const credits = integer('STARTING_CREDITS', 0, 'Credits of a new user: 1,000,000 in the local edition, else 0. A Bureau may say otherwise.', { min: 0, max: 1e12 });
+const credits = integer(
+  'STARTING_CREDITS',
+  0,
+  'Credits of a new user: 1,000,000 in the local edition, else 0. A Bureau may say otherwise.',
+  { min: 0, max: 1e12 },
+);
 // Its default depends on the edition.
 const startingCredits: Setting<number | undefined> = {
   key: credits.key,
@@ -35,49 +40,147 @@ export const gatewaySettings = {
   host: text('HOST', '0.0.0.0', 'Address to listen on.'),
   port: integer('PORT', 43127, 'Port to listen on; 0 takes any free one.', { min: 0, max: 65535 }),
   // The address of a database carries its password, so it has no flag.
-  databaseUrl: postgresUrl('DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', { flag: null }),
+  databaseUrl: postgresUrl('DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', {
+    flag: null,
+  }),
   databasePath: text('DATABASE_PATH', './data/townhall.db', 'Folder of the embedded database.'),
-  databasePrepare: optionalSwitch('DATABASE_PREPARE', 'Prepared statements; false behind a transaction-mode pooler.'),
-  masterKey: secretText('TOWNHALL_MASTER_KEY', 'Key that seals stored secrets: 32 bytes in base64. Needed with DATABASE_URL.'),
+  databasePrepare: optionalSwitch(
+    'DATABASE_PREPARE',
+    'Prepared statements; false behind a transaction-mode pooler.',
+  ),
+  masterKey: secretText(
+    'TOWNHALL_MASTER_KEY',
+    'Key that seals stored secrets: 32 bytes in base64. Needed with DATABASE_URL.',
+  ),
   masterKeyFile: optionalText('TOWNHALL_MASTER_KEY_FILE', 'A file with that key instead.'),
-  masterKeyPrevious: secretText('TOWNHALL_MASTER_KEY_PREVIOUS', 'The key before, until "townhall env rewrap" has run.'),
+  masterKeyPrevious: secretText(
+    'TOWNHALL_MASTER_KEY_PREVIOUS',
+    'The key before, until "townhall env rewrap" has run.',
+  ),
   masterKeyPreviousFile: optionalText('TOWNHALL_MASTER_KEY_PREVIOUS_FILE', 'A file with that key instead.'),
   adminId: optionalText('ADMIN_ID', 'First administrator; used only while there is none.'),
   adminPassword: secretText('ADMIN_PASSWORD', "The first administrator's password, 12 characters or more."),
-  localLogin: optionalSwitch('LOCAL_LOGIN', 'false turns the login without credentials of the local edition off.'),
-  project: optionalText('TOWNHALL_PROJECT', 'Folder of a project whose services are served too.', { flag: 'project' }),
-  modelsFile: optionalText('MODELS_FILE', 'JSON file with providers and models of your own; read again on change.'),
-  localModels: choice('LOCAL_MODELS', ['on', 'off'], 'on', 'off leaves the models that run in this process out of the catalog.'),
-  storagePath: optionalText('STORAGE_PATH', 'Folder for images and videos; in the folder of the embedded database, or ./data/media.'),
-  mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'How long a link to an image or a video is good.', { min: 1, max: 7 * 24 * 3600 }),
-  mediaQuotaMb: integer('MEDIA_QUOTA_MB', 4_096, 'Images and videos kept for one user, in MiB; beyond it the oldest are dropped.', { min: 1, max: 2 ** 30 }),
-  answersQuotaMb: integer('ANSWERS_QUOTA_MB', 16, 'Answers kept for the Idempotency-Keys of one user, in MiB; beyond it the oldest are dropped.', { min: 1, max: 2 ** 20 }),
-  videoPollMs: integer('VIDEO_POLL_MS', 5_000, 'Time between two questions to a provider for a video that it makes.', { min: 10, max: 600_000 }),
-  videoMaxBytes: integer('VIDEO_MAX_BYTES', 512 * 1024 * 1024, 'Videos of a provider that are larger are not kept.', { min: 1, max: 2 ** 40 }),
+  localLogin: optionalSwitch(
+    'LOCAL_LOGIN',
+    'false turns the login without credentials of the local edition off.',
+  ),
+  project: optionalText('TOWNHALL_PROJECT', 'Folder of a project whose services are served too.', {
+    flag: 'project',
+  }),
+  modelsFile: optionalText(
+    'MODELS_FILE',
+    'JSON file with providers and models of your own; read again on change.',
+  ),
+  localModels: choice(
+    'LOCAL_MODELS',
+    ['on', 'off'],
+    'on',
+    'off leaves the models that run in this process out of the catalog.',
+  ),
+  storagePath: optionalText(
+    'STORAGE_PATH',
+    'Folder for images and videos; in the folder of the embedded database, or ./data/media.',
+  ),
+  mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'How long a link to an image or a video is good.', {
+    min: 1,
+    max: 7 * 24 * 3600,
+  }),
+  mediaQuotaMb: integer(
+    'MEDIA_QUOTA_MB',
+    4_096,
+    'Images and videos kept for one user, in MiB; beyond it the oldest are dropped.',
+    { min: 1, max: 2 ** 30 },
+  ),
+  answersQuotaMb: integer(
+    'ANSWERS_QUOTA_MB',
+    16,
+    'Answers kept for the Idempotency-Keys of one user, in MiB; beyond it the oldest are dropped.',
+    { min: 1, max: 2 ** 20 },
+  ),
+  videoPollMs: integer(
+    'VIDEO_POLL_MS',
+    5_000,
+    'Time between two questions to a provider for a video that it makes.',
+    { min: 10, max: 600_000 },
+  ),
+  videoMaxBytes: integer(
+    'VIDEO_MAX_BYTES',
+    512 * 1024 * 1024,
+    'Videos of a provider that are larger are not kept.',
+    { min: 1, max: 2 ** 40 },
+  ),
   startingCredits,
   usageDays: integer('USAGE_DAYS', 400, 'How long usage records are kept, in days.', { min: 1, max: 3_650 }),
-  journalPath: optionalText('JOURNAL_PATH', 'Folder for settlements while the database is away; in the folder of the embedded database, or ./data/journal.'),
+  journalPath: optionalText(
+    'JOURNAL_PATH',
+    'Folder for settlements while the database is away; in the folder of the embedded database, or ./data/journal.',
+  ),
   cityBaseUrl: optionalText('TOWNHALL_CITY_BASE_URL', 'The address under which users reach this server.'),
   corsOrigins: list('CORS_ORIGINS', 'Origins whose pages may call this server, separated by commas.'),
-  trustedProxies: list('TRUSTED_PROXIES', 'Addresses or networks of proxies whose X-Forwarded-For is believed.'),
-  rateUser: rate('RATE_LIMIT_USER', 600, 'Requests a minute of one user; off lifts it, and the limit of connections with it.'),
+  trustedProxies: list(
+    'TRUSTED_PROXIES',
+    'Addresses or networks of proxies whose X-Forwarded-For is believed.',
+  ),
+  rateUser: rate(
+    'RATE_LIMIT_USER',
+    600,
+    'Requests a minute of one user; off lifts it, and the limit of connections with it.',
+  ),
   rateAdmin: rate('RATE_LIMIT_ADMIN', 300, 'Requests a minute of one administrator session; off lifts it.'),
-  rateGuest: rate('RATE_LIMIT_GUEST', 60, 'Requests a minute of one address without a credential; off lifts it.'),
-  rateLogin: rate('RATE_LIMIT_LOGIN', 10, 'Login attempts a minute of one address; off lifts it, never the counting of guesses.'),
+  rateGuest: rate(
+    'RATE_LIMIT_GUEST',
+    60,
+    'Requests a minute of one address without a credential; off lifts it.',
+  ),
+  rateLogin: rate(
+    'RATE_LIMIT_LOGIN',
+    10,
+    'Login attempts a minute of one address; off lifts it, never the counting of guesses.',
+  ),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
   ...telemetryRows({ prefix: '', serviceName: 'townhall-gateway' }),
   connectMs: integer('TIMEOUT_CONNECT_MS', 5_000, 'Deadline for a connection to a model provider.', deadline),
-  firstByteMs: integer('TIMEOUT_FIRST_BYTE_MS', 60_000, "Deadline for a streamed answer's first byte.", deadline),
+  firstByteMs: integer(
+    'TIMEOUT_FIRST_BYTE_MS',
+    60_000,
+    "Deadline for a streamed answer's first byte.",
+    deadline,
+  ),
   answerMs: integer('TIMEOUT_ANSWER_MS', 600_000, "Deadline for a whole answer's first byte.", deadline),
-  idleMs: integer('TIMEOUT_IDLE_MS', 60_000, 'Longest silence between two pieces of a streamed answer.', deadline),
+  idleMs: integer(
+    'TIMEOUT_IDLE_MS',
+    60_000,
+    'Longest silence between two pieces of a streamed answer.',
+    deadline,
+  ),
   streamMs: integer('TIMEOUT_STREAM_MS', 1_800_000, 'Longest streamed answer.', deadline),
   videoMs: integer('TIMEOUT_VIDEO_MS', 2_700_000, 'Longest wait for one video.', deadline),
-  actionMs: integer('TIMEOUT_ACTION_MS', 60_000, "Longest run of an action of a project's service.", deadline),
+  actionMs: integer(
+    'TIMEOUT_ACTION_MS',
+    60_000,
+    "Longest run of an action of a project's service.",
+    deadline,
+  ),
   headersMs: integer('TIMEOUT_HEADERS_MS', 10_000, "Deadline for a request's headers.", deadline),
   requestMs: integer('TIMEOUT_REQUEST_MS', 30_000, 'Deadline for a whole request.', deadline),
-  stalledMs: integer('TIMEOUT_STALLED_MS', 60_000, 'A reader that takes nothing for so long is dropped.', deadline),
-  heartbeatMs: integer('TIMEOUT_HEARTBEAT_MS', 15_000, 'Time between two comments on a silent stream.', deadline),
-  drainMs: integer('TIMEOUT_DRAIN_MS', 25_000, 'How long running answers may take after a stop was asked for.', deadline),
+  stalledMs: integer(
+    'TIMEOUT_STALLED_MS',
+    60_000,
+    'A reader that takes nothing for so long is dropped.',
+    deadline,
+  ),
+  heartbeatMs: integer(
+    'TIMEOUT_HEARTBEAT_MS',
+    15_000,
+    'Time between two comments on a silent stream.',
+    deadline,
+  ),
+  drainMs: integer(
+    'TIMEOUT_DRAIN_MS',
+    25_000,
+    'How long running answers may take after a stop was asked for.',
+    deadline,
+  ),
 };
 
 /** Whether a key is read from the process at start, so that storing a value under it would change nothing. */
@@ -108,7 +211,8 @@ export function readGatewayConfig(
   if ((config.adminId === undefined) !== (config.adminPassword === undefined)) {
     throw new SettingError('ADMIN_ID and ADMIN_PASSWORD go together; give both or neither.');
   }
-  if (config.adminId !== undefined && config.adminPassword !== undefined) requireCredentials(config.adminId, config.adminPassword);
+  if (config.adminId !== undefined && config.adminPassword !== undefined)
+    requireCredentials(config.adminId, config.adminPassword);
   if (config.databaseUrl !== undefined && config.localLogin === true) {
     throw new SettingError('LOCAL_LOGIN=true works only with the embedded database, not with DATABASE_URL.');
   }
@@ -120,7 +224,12 @@ export function readGatewayConfig(
 }
 
 /** For a gateway that is about to serve: throws a SettingError for a folder that cannot be used. Makes nothing. */
-export async function requireFolders({ databaseUrl, databasePath, journalPath, storagePath }: GatewayConfig): Promise<void> {
+export async function requireFolders({
+  databaseUrl,
+  databasePath,
+  journalPath,
+  storagePath,
+}: GatewayConfig): Promise<void> {
   if (databaseUrl === undefined) await requireFolder('DATABASE_PATH', databasePath);
   if (journalPath !== undefined) await requireFolder('JOURNAL_PATH', journalPath);
   if (storagePath !== undefined) await requireFolder('STORAGE_PATH', storagePath);
@@ -138,8 +247,13 @@ function requireCredentials(adminId: string, password: string): void {
 // https, such as those of browser extensions, have no origin in the sense of URL.
 function requireOrigin(given: string): void {
   const isWeb = URL.canParse(given) && /^https?:$/.test(new URL(given).protocol);
-  const usable = isWeb ? new URL(given).origin === given : /^(?!https?:)[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/.test(given);
-  if (!usable) throw new SettingError(`CORS_ORIGINS takes origins such as https://shop.example, without a path, not "${given}".`);
+  const usable = isWeb
+    ? new URL(given).origin === given
+    : /^(?!https?:)[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/.test(given);
+  if (!usable)
+    throw new SettingError(
+      `CORS_ORIGINS takes origins such as https://shop.example, without a path, not "${given}".`,
+    );
 }
 
 function requireProxies(list: readonly string[]): void {
@@ -152,6 +266,8 @@ function requireProxies(list: readonly string[]): void {
 
 function requireBaseUrl(given: string): void {
   const url = URL.canParse(given) ? new URL(given) : undefined;
-  const usable = url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.hash === '';
-  if (!usable) throw new SettingError(`TOWNHALL_CITY_BASE_URL takes an http or https address, not "${given}".`);
+  const usable =
+    url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.hash === '';
+  if (!usable)
+    throw new SettingError(`TOWNHALL_CITY_BASE_URL takes an http or https address, not "${given}".`);
 }

@@ -23,7 +23,9 @@ export type Identity =
 
 /** Why the ID of an administrator is refused, as a sentence, or null when it is accepted. */
 export function adminIdFault(adminId: string): string | null {
-  return /^[A-Za-z0-9._@-]{1,64}$/.test(adminId) ? null : 'An administrator ID is 1 to 64 letters, digits and `.`, `_`, `@`, `-`.';
+  return /^[A-Za-z0-9._@-]{1,64}$/.test(adminId)
+    ? null
+    : 'An administrator ID is 1 to 64 letters, digits and `.`, `_`, `@`, `-`.';
 }
 
 /** Where a change came from, for the audit log. */
@@ -35,7 +37,8 @@ export interface Origin {
 
 /** The ids by which the log names who asked. */
 export function nameIdentity(identity: Identity): Record<string, string> {
-  if (identity.kind === 'user') return { identityId: identity.userId, bureauId: identity.bureauId, tokenId: identity.tokenId };
+  if (identity.kind === 'user')
+    return { identityId: identity.userId, bureauId: identity.bureauId, tokenId: identity.tokenId };
   if (identity.kind === 'admin') return { identityId: identity.adminId, tokenId: identity.tokenId };
   return {};
 }
@@ -46,7 +49,11 @@ export function auditOf(call: { identity: Identity; remoteAddress: string; reque
 }
 
 /** The origin of what a command or the server itself does. */
-export const ownDoing: Origin = { actor: { kind: 'system', id: null, tokenId: null }, address: null, requestId: null };
+export const ownDoing: Origin = {
+  actor: { kind: 'system', id: null, tokenId: null },
+  address: null,
+  requestId: null,
+};
 
 function actorOf(identity: Identity): Origin['actor'] {
   if (identity.kind === 'user') return { kind: 'user', id: identity.userId, tokenId: identity.tokenId };

@@ -18,7 +18,8 @@ export function createRecheck({ running, identify, log }: RunningCallsNeeds): ()
 
   async function round(): Promise<void> {
     const byCredential = new Map<string, RunningCall[]>();
-    for (const call of running()) byCredential.set(call.authorization, [...(byCredential.get(call.authorization) ?? []), call]);
+    for (const call of running())
+      byCredential.set(call.authorization, [...(byCredential.get(call.authorization) ?? []), call]);
     // One after the other: a thousand streams must not fill the pool of connections.
     for (const [authorization, calls] of byCredential) {
       const refusal = await refusalOf(authorization);

@@ -20,7 +20,9 @@ const program = new URL('../', import.meta.url);
 /** The place of a file or folder that is brought along, such as `src/gateway/migrations` or `docs/guides`. */
 export function shipped(path: string): string {
   if (isSingleExecutable) return `${inside}${path}`;
-  return fileURLToPath(path.startsWith('src/') ? new URL(path.slice('src/'.length), program) : new URL(`../${path}`, program));
+  return fileURLToPath(
+    path.startsWith('src/') ? new URL(path.slice('src/'.length), program) : new URL(`../${path}`, program),
+  );
 }
 
 /** The files below a folder, relative to it. Takes what `shipped` gives and any other folder; throws ENOENT as readdir does. */
@@ -28,9 +30,14 @@ export async function listFiles(folder: string): Promise<string[]> {
   const key = assetKey(folder);
   if (key === undefined) {
     const found = await readdir(folder, { recursive: true, withFileTypes: true });
-    return found.filter((entry) => entry.isFile()).map((entry) => `${entry.parentPath}/${entry.name}`.slice(folder.replace(/\/+$/, '').length + 1)).sort();
+    return found
+      .filter((entry) => entry.isFile())
+      .map((entry) => `${entry.parentPath}/${entry.name}`.slice(folder.replace(/\/+$/, '').length + 1))
+      .sort();
   }
-  const names = assetNames().flatMap((name) => (name.startsWith(`${key}/`) ? [name.slice(key.length + 1)] : []));
+  const names = assetNames().flatMap((name) =>
+    name.startsWith(`${key}/`) ? [name.slice(key.length + 1)] : [],
+  );
   if (names.length === 0) throw notFound(folder);
   return names.sort();
 }
@@ -62,7 +69,9 @@ export function readPieces(file: string): Readable {
 /** Whether there is such a file, or a folder with files. */
 export function isShipped(file: string): boolean {
   const key = assetKey(file);
-  return key === undefined ? existsSync(file) : assetNames().some((name) => name === key || name.startsWith(`${key}/`));
+  return key === undefined
+    ? existsSync(file)
+    : assetNames().some((name) => name === key || name.startsWith(`${key}/`));
 }
 
 /** Starts a thread whose program is a file of ours, named without its ending, such as `src/kernel/data/embedded-worker`. */

@@ -25,7 +25,11 @@ export function createBackground(log: Log): Background {
   return {
     run(name, work) {
       // Begun in a later turn, so that the entry is there before the work can end.
-      if (!underWay.has(name)) underWay.set(name, Promise.resolve().then(() => attempt(name, work)));
+      if (!underWay.has(name))
+        underWay.set(
+          name,
+          Promise.resolve().then(() => attempt(name, work)),
+        );
     },
     async settled() {
       while (underWay.size > 0) await Promise.all(underWay.values());

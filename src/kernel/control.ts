@@ -25,7 +25,11 @@ const requestMs = 10_000;
  * Serves the handlers at `path`. A socket left by a killed server is replaced; one that answers is a live
  * server's and makes this throw.
  */
-export async function serveControl(path: string, handlers: Readonly<Record<string, ControlHandler>>, { log }: { log: Log }): Promise<Control> {
+export async function serveControl(
+  path: string,
+  handlers: Readonly<Record<string, ControlHandler>>,
+  { log }: { log: Log },
+): Promise<Control> {
   await removeStale(path);
   const known = new Map(Object.entries(handlers));
   const open = new Set<Promise<void>>();
@@ -56,7 +60,8 @@ export async function serveControl(path: string, handlers: Readonly<Record<strin
 /** Asks the server at `path`. Throws the Problem that its handler threw, and `not_ready` when no server is there. */
 export async function callControl(path: string, name: string, input: unknown): Promise<unknown> {
   const socket = await dial(path);
-  if (!socket) throw new Problem('unavailable', 'not_ready', 'No running server listens at the control socket.');
+  if (!socket)
+    throw new Problem('unavailable', 'not_ready', 'No running server listens at the control socket.');
   try {
     socket.write(`${JSON.stringify({ name, input: input ?? null })}\n`);
     const line = await readLine(socket);
@@ -69,7 +74,11 @@ export async function callControl(path: string, name: string, input: unknown): P
   }
 }
 
-async function answerOne(socket: Socket, handlers: ReadonlyMap<string, ControlHandler>, log: Log): Promise<void> {
+async function answerOne(
+  socket: Socket,
+  handlers: ReadonlyMap<string, ControlHandler>,
+  log: Log,
+): Promise<void> {
   // A command that was interrupted is no trouble of ours.
   socket.on('error', () => undefined);
   const timer = setTimeout(() => socket.destroy(), requestMs);
@@ -90,16 +99,28 @@ async function answerOne(socket: Socket, handlers: ReadonlyMap<string, ControlHa
   }
 }
 
-async function handle(line: string, handlers: ReadonlyMap<string, ControlHandler>, log: Log): Promise<ControlAnswer> {
+async function handle(
+  line: string,
+  handlers: ReadonlyMap<string, ControlHandler>,
+  log: Log,
+): Promise<ControlAnswer> {
   try {
     const { name, input } = readRequest(line);
     const handler = handlers.get(name);
     if (!handler) throw new Problem('not_found', 'route_not_found', `The server has no control "${name}".`);
     return { ok: true, result: (await handler(input)) ?? null };
   } catch (error) {
-    if (error instanceof Problem) return { ok: false, error: { kind: error.kind, code: error.code, message: error.message } };
+    if (error instanceof Problem)
+      return { ok: false, error: { kind: error.kind, code: error.code, message: error.message } };
     log.error({ error }, 'a control failed');
-    return { ok: false, error: { kind: 'internal', code: 'internal_error', message: 'The server failed at this; its log says why.' } };
+    return {
+      ok: false,
+      error: {
+        kind: 'internal',
+        code: 'internal_error',
+        message: 'The server failed at this; its log says why.',
+      },
+    };
   }
 }
 
@@ -110,7 +131,12 @@ function readRequest(line: string): { name: string; input: unknown } {
   } catch (cause) {
     throw new Problem('bad_request', 'invalid_request', 'A control is one line of JSON.', { cause });
   }
-  if (typeof request !== 'object' || request === null || !('name' in request) || typeof request.name !== 'string') {
+  if (
+    typeof request !== 'object' ||
+    request === null ||
+    !('name' in request) ||
+    typeof request.name !== 'string'
+  ) {
     throw new Problem('bad_request', 'invalid_request', 'A control needs a name.');
   }
   return { name: request.name, input: 'input' in request ? request.input : null };
@@ -125,7 +151,8 @@ async function readLine(socket: Socket): Promise<string | undefined> {
     pieces.push(end < 0 ? piece : piece.subarray(0, end));
     bytes += piece.length;
     if (end >= 0) return Buffer.concat(pieces).toString('utf8');
-    if (bytes > maximumLine) throw new Problem('too_large', 'request_too_large', 'The line on the control socket is too long.');
+    if (bytes > maximumLine)
+      throw new Problem('too_large', 'request_too_large', 'The line on the control socket is too long.');
   }
   return undefined;
 }

@@ -10,9 +10,14 @@ const spare = 8;
 /** Opens some descriptors and closes them again. Throws 503 `not_ready` when the process or the system has none left. */
 export async function requireDescriptors(count: number = spare): Promise<void> {
   const results = await Promise.allSettled(Array.from({ length: count }, () => open(devNull, 'r')));
-  const handles = results.filter((result): result is PromiseFulfilledResult<FileHandle> => result.status === 'fulfilled');
+  const handles = results.filter(
+    (result): result is PromiseFulfilledResult<FileHandle> => result.status === 'fulfilled',
+  );
   await Promise.all(handles.map(({ value }) => value.close()));
   const failure = results.find((result) => result.status === 'rejected');
   if (failure === undefined) return;
-  throw new Problem('unavailable', 'not_ready', 'The server has no file descriptors left.', { cause: failure.reason, headers: { 'retry-after': '1' } });
+  throw new Problem('unavailable', 'not_ready', 'The server has no file descriptors left.', {
+    cause: failure.reason,
+    headers: { 'retry-after': '1' },
+  });
 }

@@ -38,7 +38,8 @@ export async function requireFolder(setting: string, path: string): Promise<void
   let folder = resolve(path);
   try {
     while (!(await exists(folder))) folder = dirname(folder);
-    if (!(await stat(folder)).isDirectory()) throw Object.assign(new Error('not a folder'), { code: 'ENOTDIR' });
+    if (!(await stat(folder)).isDirectory())
+      throw Object.assign(new Error('not a folder'), { code: 'ENOTDIR' });
     await access(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
     throw unusable(setting, path, error);
@@ -46,10 +47,13 @@ export async function requireFolder(setting: string, path: string): Promise<void
 }
 
 async function exists(path: string): Promise<boolean> {
-  return stat(path).then(() => true, (error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
-    throw error;
-  });
+  return stat(path).then(
+    () => true,
+    (error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
+      throw error;
+    },
+  );
 }
 
 const reasons: Readonly<Record<string, string>> = {
@@ -64,5 +68,7 @@ const reasons: Readonly<Record<string, string>> = {
 // A full disk or a broken one is no fault of the setting.
 function unusable(setting: string, path: string, error: unknown): unknown {
   const reason = reasons[(error as NodeJS.ErrnoException).code ?? ''];
-  return reason === undefined ? error : new SettingError(`${setting}: the folder ${path} cannot be used: ${reason}. Name another one.`);
+  return reason === undefined
+    ? error
+    : new SettingError(`${setting}: the folder ${path} cannot be used: ${reason}. Name another one.`);
 }

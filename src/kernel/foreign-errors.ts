@@ -33,7 +33,11 @@ const gatewayTypes: Readonly<Record<number, string>> = {
 };
 
 /** The body with the dialect's type; without a dialect as it is. */
-export function inDialect(body: ProblemBody, problem: Pick<Problem, 'status' | 'code'>, dialect: ErrorDialect | undefined): ProblemBody & { type?: 'error' } {
+export function inDialect(
+  body: ProblemBody,
+  problem: Pick<Problem, 'status' | 'code'>,
+  dialect: ErrorDialect | undefined,
+): ProblemBody & { type?: 'error' } {
   if (dialect === undefined) return body;
   const isModel = dialect === 'ai-sdk-gateway' && problem.code === 'model_not_found';
   const types = dialect === 'anthropic' ? anthropicTypes : gatewayTypes;

@@ -59,6 +59,7 @@ function encode(ms: number, sequence: number): string {
 
 function base32(value: number, length: number): string {
   let text = '';
-  for (let left = length, rest = value; left > 0; left -= 1, rest = Math.floor(rest / 32)) text = alphabet[rest % 32] + text;
+  for (let left = length, rest = value; left > 0; left -= 1, rest = Math.floor(rest / 32))
+    text = alphabet[rest % 32] + text;
   return text;
 }

@@ -26,10 +26,33 @@ export interface LogOptions {
 
 // Compared without case, hyphens and underscores. `value` is what the env service calls a secret.
 const secretNames = new Set([
-  'authorization', 'proxyauthorization', 'cookie', 'setcookie', 'password', 'passphrase', 'secret',
-  'token', 'usertoken', 'admintoken', 'sessiontoken', 'accesstoken', 'refreshtoken', 'idtoken', 'bearer',
-  'apikey', 'xapikey', 'xusertoken', 'clientsecret', 'webhooksecret', 'masterkey', 'privatekey',
-  'logincode', 'loginid', 'codeverifier', 'credential', 'credentials',
+  'authorization',
+  'proxyauthorization',
+  'cookie',
+  'setcookie',
+  'password',
+  'passphrase',
+  'secret',
+  'token',
+  'usertoken',
+  'admintoken',
+  'sessiontoken',
+  'accesstoken',
+  'refreshtoken',
+  'idtoken',
+  'bearer',
+  'apikey',
+  'xapikey',
+  'xusertoken',
+  'clientsecret',
+  'webhooksecret',
+  'masterkey',
+  'privatekey',
+  'logincode',
+  'loginid',
+  'codeverifier',
+  'credential',
+  'credentials',
 ]);
 // Beyond this a structure is summed up in one word: a line is for reading.
 const maximumDepth = 6;
@@ -47,7 +70,13 @@ const behind = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024, 
 export function createLog(options: LogOptions): Log {
   const { redactor, write } = options;
   const destination = write ? { write } : pino.destination(behind);
-  const quick: Walk = { hide: asItIs, hideLong: (text) => shortened(text, redactor), isSecretName: rememberNames(), depth: 0, above: [] };
+  const quick: Walk = {
+    hide: asItIs,
+    hideLong: (text) => shortened(text, redactor),
+    isSecretName: rememberNames(),
+    depth: 0,
+    above: [],
+  };
   const careful: Walk = { ...quick, hide: (text) => redactor.hide(text) };
   let isCareful = false;
   let isSuspect = false;
@@ -124,8 +153,14 @@ function isPlainAlready(fields: object, { isSecretName }: Walk): boolean {
   for (const name in fields) {
     const value: unknown = (fields as Record<string, unknown>)[name];
     const isLong = typeof value === 'string' && value.length > maximumTextLength;
-    const isLeaf = value === null || (typeof value !== 'object' && typeof value !== 'bigint' && typeof value !== 'function' && typeof value !== 'symbol');
-    if (!isLeaf || isLong || isSecretName(name) || name === 'level' || name === 'time' || name === 'msg') return false;
+    const isLeaf =
+      value === null ||
+      (typeof value !== 'object' &&
+        typeof value !== 'bigint' &&
+        typeof value !== 'function' &&
+        typeof value !== 'symbol');
+    if (!isLeaf || isLong || isSecretName(name) || name === 'level' || name === 'time' || name === 'msg')
+      return false;
   }
   return Object.getPrototypeOf(fields) === Object.prototype;
 }
@@ -157,7 +192,8 @@ function put(target: Record<string, unknown>, name: string, value: unknown, walk
   const plain = hides ? '[redacted]' : plainValue(value, walk);
   const shown = walk.hide(name);
   // Assigning to `__proto__` would change the target instead.
-  if (shown === '__proto__') Object.defineProperty(target, shown, { value: plain, enumerable: true, configurable: true });
+  if (shown === '__proto__')
+    Object.defineProperty(target, shown, { value: plain, enumerable: true, configurable: true });
   else target[shown] = plain;
 }
 
@@ -176,7 +212,8 @@ function rememberNames(): (name: string) => boolean {
 }
 
 function plainValue(value: unknown, walk: Walk): unknown {
-  if (typeof value === 'string') return value.length > maximumTextLength ? walk.hideLong(value) : walk.hide(value);
+  if (typeof value === 'string')
+    return value.length > maximumTextLength ? walk.hideLong(value) : walk.hide(value);
   if (typeof value === 'number') return plainNumber(value, walk);
   if (typeof value === 'bigint') return walk.hide(value.toString());
   if (typeof value === 'function' || typeof value === 'symbol') return `[${typeof value}]`;

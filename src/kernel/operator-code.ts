@@ -14,8 +14,13 @@ export function importFile(path: string): Promise<Record<string, unknown>> {
 export function resolveTownhall(isAsking: (address: string) => boolean): { deregister(): void } {
   return registerHooks({
     resolve(specifier, context, next) {
-      if (specifier !== 'townhall' || context.parentURL === undefined || !isAsking(context.parentURL)) return next(specifier, context);
-      return { url: installation, format: installation.endsWith('.ts') ? 'module-typescript' : 'module', shortCircuit: true };
+      if (specifier !== 'townhall' || context.parentURL === undefined || !isAsking(context.parentURL))
+        return next(specifier, context);
+      return {
+        url: installation,
+        format: installation.endsWith('.ts') ? 'module-typescript' : 'module',
+        shortCircuit: true,
+      };
     },
     load(address, context, next) {
       if (!isSingleExecutable || address !== installation) return next(address, context);
@@ -39,5 +44,7 @@ function reexport(): string {
 
 // An import in the executable's own program sees only what Node brings along; this one goes through Node's usual loader.
 const importAddress: (address: string) => Promise<Record<string, unknown>> = isSingleExecutable
-  ? (new Script('(address) => import(address)', { importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER }).runInThisContext() as typeof importAddress)
+  ? (new Script('(address) => import(address)', {
+      importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+    }).runInThisContext() as typeof importAddress)
   : (address) => import(address) as Promise<Record<string, unknown>>;

@@ -96,9 +96,14 @@ export function renderProblem(problem: Problem, requestId: string): ProblemBody 
 /** Whatever was thrown, as a Problem: an unknown throw tells the caller nothing and keeps its cause for the log. */
 export function asProblem(thrown: unknown): Problem {
   if (thrown instanceof Problem) return thrown;
-  return new Problem('internal', 'internal_error', 'Something went wrong on our side; the request id leads to it in our log.', {
-    cause: thrown,
-  });
+  return new Problem(
+    'internal',
+    'internal_error',
+    'Something went wrong on our side; the request id leads to it in our log.',
+    {
+      cause: thrown,
+    },
+  );
 }
 
 /**

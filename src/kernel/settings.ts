@@ -30,7 +30,9 @@ export function readSettings<Table extends Record<string, Setting<unknown>>>(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
 ): Values<Table> {
-  const known = new Set(Object.values(table).flatMap((setting) => (setting.flag === null ? [] : [setting.flag])));
+  const known = new Set(
+    Object.values(table).flatMap((setting) => (setting.flag === null ? [] : [setting.flag])),
+  );
   for (const flag of Object.keys(flags)) {
     if (!known.has(flag)) throw new SettingError(`--${flag} is not an option here; see --help.`);
   }
@@ -59,12 +61,21 @@ interface Options {
 }
 
 /** A text that may be absent. */
-export function optionalText(key: string, description: string, options: Options = {}): Setting<string | undefined> {
+export function optionalText(
+  key: string,
+  description: string,
+  options: Options = {},
+): Setting<string | undefined> {
   return { ...common(key, description, options), read: (text) => text };
 }
 
 /** A text with a default. */
-export function text(key: string, fallback: string, description: string, options: Options = {}): Setting<string> {
+export function text(
+  key: string,
+  fallback: string,
+  description: string,
+  options: Options = {},
+): Setting<string> {
   return { ...common(key, description, options), shownDefault: fallback, read: (given) => given ?? fallback };
 }
 
@@ -74,12 +85,18 @@ export function secretText(key: string, description: string): Setting<string | u
 }
 
 /** The address of a PostgreSQL. It carries a password, so a refusal does not repeat it. */
-export function postgresUrl(key: string, description: string, options: Options = {}): Setting<string | undefined> {
+export function postgresUrl(
+  key: string,
+  description: string,
+  options: Options = {},
+): Setting<string | undefined> {
   return {
     ...common(key, description, options),
     read(given) {
       if (given !== undefined && !isPostgresUrl(given)) {
-        throw new SettingError(`${key} takes the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/townhall.`);
+        throw new SettingError(
+          `${key} takes the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/townhall.`,
+        );
       }
       return given;
     },
@@ -91,7 +108,10 @@ function isPostgresUrl(given: string): boolean {
   const [, scheme, authority = '', rest = ''] = /^(postgres(?:ql)?):\/\/([^/?#]*)(.*)$/s.exec(given) ?? [];
   const host = authority.slice(authority.lastIndexOf('@') + 1);
   const credentials = authority.slice(0, authority.length - host.length);
-  return scheme !== undefined && host.split(',').every((one) => URL.canParse(`${scheme}://${credentials}${one}${rest}`));
+  return (
+    scheme !== undefined &&
+    host.split(',').every((one) => URL.canParse(`${scheme}://${credentials}${one}${rest}`))
+  );
 }
 
 /** A whole number within bounds. */
@@ -108,7 +128,9 @@ export function integer(
       if (given === undefined) return fallback;
       const value = /^\d{1,15}$/.test(given) ? Number(given) : Number.NaN;
       if (!(value >= bounds.min && value <= bounds.max)) {
-        throw new SettingError(`${key} takes a whole number from ${bounds.min} to ${bounds.max}, not "${given}".`);
+        throw new SettingError(
+          `${key} takes a whole number from ${bounds.min} to ${bounds.max}, not "${given}".`,
+        );
       }
       return value;
     },
@@ -116,9 +138,16 @@ export function integer(
 }
 
 /** A whole number within bounds that may be absent. */
-export function optionalInteger(key: string, description: string, bounds: Options & { min: number; max: number }): Setting<number | undefined> {
+export function optionalInteger(
+  key: string,
+  description: string,
+  bounds: Options & { min: number; max: number },
+): Setting<number | undefined> {
   const given = integer(key, bounds.min, description, bounds);
-  return { ...common(key, description, bounds), read: (text) => (text === undefined ? undefined : given.read(text)) };
+  return {
+    ...common(key, description, bounds),
+    read: (text) => (text === undefined ? undefined : given.read(text)),
+  };
 }
 
 /** A limit a minute, or `off`, which is null. */
@@ -141,14 +170,19 @@ export function choice<const Word extends string>(
     read(given) {
       if (given === undefined) return fallback;
       const word = words.find((candidate) => candidate === given);
-      if (word === undefined) throw new SettingError(`${key} takes one of ${words.join(', ')}, not "${given}".`);
+      if (word === undefined)
+        throw new SettingError(`${key} takes one of ${words.join(', ')}, not "${given}".`);
       return word;
     },
   };
 }
 
 /** `true` or `false`; absent when not given, for settings whose default depends on others. */
-export function optionalSwitch(key: string, description: string, options: Options = {}): Setting<boolean | undefined> {
+export function optionalSwitch(
+  key: string,
+  description: string,
+  options: Options = {},
+): Setting<boolean | undefined> {
   return {
     ...common(key, description, options),
     read(given) {
@@ -164,11 +198,19 @@ export function optionalSwitch(key: string, description: string, options: Option
 export function list(key: string, description: string, options: Options = {}): Setting<readonly string[]> {
   return {
     ...common(key, description, options),
-    read: (given) => (given ?? '').split(',').map((item) => item.trim()).filter((item) => item !== ''),
+    read: (given) =>
+      (given ?? '')
+        .split(',')
+        .map((item) => item.trim())
+        .filter((item) => item !== ''),
   };
 }
 
-function common(key: string, description: string, options: Options): Pick<Setting<never>, 'key' | 'description' | 'flag'> {
+function common(
+  key: string,
+  description: string,
+  options: Options,
+): Pick<Setting<never>, 'key' | 'description' | 'flag'> {
   const flag = options.flag === undefined ? key.toLowerCase().replaceAll('_', '-') : options.flag;
   return { key, description, flag };
 }

@@ -26,7 +26,12 @@ afterAll(async () => {
 describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
   let agent: TestAgent;
   beforeAll(async () => {
-    agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `mine-${variant}` });
+    agent = await startAgent({
+      gatewayUrl: gateway.url,
+      database: world.database,
+      variant,
+      name: `mine-${variant}`,
+    });
   });
   afterAll(async () => {
     await agent.close();
@@ -38,17 +43,28 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     const response = await agent.fetch('/health');
     const body = (await response.json()) as Record<string, unknown>;
     expect(response.status).toBe(200);
-    expect(body).toEqual({ status: 'ok', timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:]+\.\d{3}Z$/) });
+    expect(body).toEqual({
+      status: 'ok',
+      timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:]+\.\d{3}Z$/),
+    });
     expect((await agent.fetch('/health', { headers: bearer('nonsense') })).status).toBe(200);
   });
 
   test('answers its name and status, and executes, under its own token', async () => {
-    expect(await agent.client.status.getStatus()).toMatchObject({ name: `mine-${variant}`, status: 'running' });
-    expect(await agent.client.sessions.execute({ instructions: 'Speak.' })).toMatchObject({ success: true, text: 'Done.' });
+    expect(await agent.client.status.getStatus()).toMatchObject({
+      name: `mine-${variant}`,
+      status: 'running',
+    });
+    expect(await agent.client.sessions.execute({ instructions: 'Speak.' })).toMatchObject({
+      success: true,
+      text: 'Done.',
+    });
   });
 
   test('takes the scheme of a credential in any case', async () => {
-    const { status } = await agent.fetch('/api/status', { headers: { authorization: `bearer ${agent.token}` } });
+    const { status } = await agent.fetch('/api/status', {
+      headers: { authorization: `bearer ${agent.token}` },
+    });
     expect(status).toBe((await agent.fetch('/api/status', { headers: bearer(agent.token) })).status);
     expect(status).not.toBe(401);
   });
@@ -62,20 +78,35 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     for (const name of ['127.0.0.1', 'localhost', 'LocalHost', '[::1]']) {
       expect((await raw(agent, 'GET', '/health', [['Host', `${name}:${port}`]])).status).toBe(200);
     }
-    const same = await raw(agent, 'GET', '/health', [['Host', `localhost:${port}`], ['Origin', `http://localhost:${port}`], ['Sec-Fetch-Site', 'same-origin']]);
+    const same = await raw(agent, 'GET', '/health', [
+      ['Host', `localhost:${port}`],
+      ['Origin', `http://localhost:${port}`],
+      ['Sec-Fetch-Site', 'same-origin'],
+    ]);
     expect([same.status, same.headers['access-control-allow-origin']]).toEqual([200, undefined]);
   });
 
   test('tells an unknown path and a wrong method apart, with success: false', async () => {
     const unknown = await agent.fetch('/nowhere', { headers: bearer(agent.token) });
-    expect([unknown.status, await unknown.json()]).toMatchObject([404, { success: false, error: { code: 'route_not_found' } }]);
+    expect([unknown.status, await unknown.json()]).toMatchObject([
+      404,
+      { success: false, error: { code: 'route_not_found' } },
+    ]);
     const wrong = await agent.fetch('/api/execute', { headers: bearer(agent.token) });
-    expect([wrong.status, wrong.headers.get('allow'), await wrong.json()]).toMatchObject([405, expect.stringContaining('POST'), { success: false, error: { code: 'method_not_allowed' } }]);
+    expect([wrong.status, wrong.headers.get('allow'), await wrong.json()]).toMatchObject([
+      405,
+      expect.stringContaining('POST'),
+      { success: false, error: { code: 'method_not_allowed' } },
+    ]);
   });
 
   test('refuses bodies that are no JSON object of the contract', async () => {
     const post = (body: string, type = 'application/json') =>
-      agent.fetch('/api/execute', { method: 'POST', headers: { ...bearer(agent.token), 'content-type': type }, body });
+      agent.fetch('/api/execute', {
+        method: 'POST',
+        headers: { ...bearer(agent.token), 'content-type': type },
+        body,
+      });
     expect((await post('{"instructions":"a"}', 'text/plain')).status).toBe(415);
     expect((await post('{"instructions":')).status).toBe(400);
     expect((await post('[]')).status).toBe(400);
@@ -86,14 +117,33 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
 
 test('an allowed host and an allowed origin are answered, exactly these', async () => {
   const settings = { allowHost: ['agent.internal:8443'], allowOrigin: ['http://localhost:3000'] };
-  const agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, name: 'allowing', settings });
+  const agent = await startAgent({
+    gatewayUrl: gateway.url,
+    database: world.database,
+    name: 'allowing',
+    settings,
+  });
   try {
     expect((await raw(agent, 'GET', '/health', [['Host', 'agent.internal:8443']])).status).toBe(200);
     expect((await raw(agent, 'GET', '/health', [['Host', 'agent.internal']])).status).toBe(403);
     const { host } = new URL(agent.url);
-    const allowed = await raw(agent, 'GET', '/health', [['Host', host], ['Origin', 'http://localhost:3000'], ['Sec-Fetch-Site', 'cross-site']]);
-    expect([allowed.status, allowed.headers['access-control-allow-origin']]).toEqual([200, 'http://localhost:3000']);
-    expect((await raw(agent, 'GET', '/health', [['Host', host], ['Origin', 'http://localhost:30000']])).status).toBe(403);
+    const allowed = await raw(agent, 'GET', '/health', [
+      ['Host', host],
+      ['Origin', 'http://localhost:3000'],
+      ['Sec-Fetch-Site', 'cross-site'],
+    ]);
+    expect([allowed.status, allowed.headers['access-control-allow-origin']]).toEqual([
+      200,
+      'http://localhost:3000',
+    ]);
+    expect(
+      (
+        await raw(agent, 'GET', '/health', [
+          ['Host', host],
+          ['Origin', 'http://localhost:30000'],
+        ])
+      ).status,
+    ).toBe(403);
   } finally {
     await agent.close();
   }
@@ -105,8 +155,10 @@ describe('the token file', () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-tokens-'));
   });
   afterAll(() => rm(folder, { recursive: true, force: true }));
-  const start = (dataDir: string, name: string) => startAgent({ gatewayUrl: gateway.url, database: world.database, dataDir: join(folder, dataDir), name });
-  const statusOf = async (agent: TestAgent, token: string) => (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
+  const start = (dataDir: string, name: string) =>
+    startAgent({ gatewayUrl: gateway.url, database: world.database, dataDir: join(folder, dataDir), name });
+  const statusOf = async (agent: TestAgent, token: string) =>
+    (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
 
   test('holds the token and a newline, is for its owner alone, and outlives a restart', async () => {
     const first = await start('a', 'keeper');
@@ -137,7 +189,8 @@ describe('the token file', () => {
   test('with a revoked token gets a new one; the revoked one is dead within a second of a running agent', async () => {
     const agent = await start('c', 'revoker');
     expect(await statusOf(agent, agent.token)).toBe(200);
-    await world.database.sql`update agent.tokens_tokens set revoked_at = now() where last4 = ${agent.token.slice(-4)}`;
+    await world.database
+      .sql`update agent.tokens_tokens set revoked_at = now() where last4 = ${agent.token.slice(-4)}`;
     // Other tests share the machine.
     await expect.poll(() => statusOf(agent, agent.token), { timeout: 5_000, interval: 50 }).toBe(401);
     await agent.close();
@@ -164,14 +217,24 @@ interface RawAnswer {
 }
 
 // node:http, because fetch sets Host and Origin by itself and sends no header twice.
-function raw(agent: TestAgent, method: string, path: string, headers: [string, string][]): Promise<RawAnswer> {
+function raw(
+  agent: TestAgent,
+  method: string,
+  path: string,
+  headers: [string, string][],
+): Promise<RawAnswer> {
   const { hostname, port } = new URL(agent.url);
   return new Promise((resolve, reject) => {
-    const sent = request({ hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never }, (response) => {
-      let body = '';
-      response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
-    });
+    const sent = request(
+      { hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never },
+      (response) => {
+        let body = '';
+        response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
+        response.on('end', () =>
+          resolve({ status: response.statusCode ?? 0, headers: response.headers, body }),
+        );
+      },
+    );
     sent.on('error', reject);
     sent.end();
   });

@@ -9,15 +9,32 @@ const token = { AGENT_GATEWAY_TOKEN: 'th_usr_x' };
 describe('the settings of an agent', () => {
   test('have defaults that stay on this machine and away from the current folder', () => {
     const config = readAgentConfig({}, token);
-    expect(config).toMatchObject({ host: '127.0.0.1', port: 5314, variant: 'current', allowHost: [], allowOrigin: [], maxSteps: 64, executeWaitMs: 120_000 });
+    expect(config).toMatchObject({
+      host: '127.0.0.1',
+      port: 5314,
+      variant: 'current',
+      allowHost: [],
+      allowOrigin: [],
+      maxSteps: 64,
+      executeWaitMs: 120_000,
+    });
     expect(isAbsolute(config.dataDir)).toBe(true);
     expect(config.tokenFile).toBe(join(config.dataDir, 'agent.token'));
     expect(config.workspace).toBe(join(config.dataDir, 'workspace'));
   });
 
   test('take flags over the environment, and a token file over a token', () => {
-    const config = readAgentConfig({ port: '0', 'gateway-token-file': 'later.token', workspace: '.' }, { ...token, AGENT_PORT: '80', AGENT_NAME: 'helper' });
-    expect(config).toMatchObject({ port: 0, name: 'helper', gatewayToken: { file: resolve('later.token') }, workspace: resolve('.'), isDefaultWorkspace: false });
+    const config = readAgentConfig(
+      { port: '0', 'gateway-token-file': 'later.token', workspace: '.' },
+      { ...token, AGENT_PORT: '80', AGENT_NAME: 'helper' },
+    );
+    expect(config).toMatchObject({
+      port: 0,
+      name: 'helper',
+      gatewayToken: { file: resolve('later.token') },
+      workspace: resolve('.'),
+      isDefaultWorkspace: false,
+    });
   });
 
   test('without a token of the gateway, or a file that may hold one, refuse to start', () => {

@@ -21,38 +21,77 @@ test('a run is a trace of its steps and tools, and the gateway is told to join i
     name: 'lookout',
     title: 'Lookout',
     description: 'Looks.',
-    actions: { look: { description: 'Looks.', input: { type: 'object' }, run: async () => ({ seen: 'CANARY-result' }) } },
+    actions: {
+      look: {
+        description: 'Looks.',
+        input: { type: 'object' },
+        run: async () => ({ seen: 'CANARY-result' }),
+      },
+    },
   });
-  world.gateway.answer((_, index) => (index === 0 ? calls({ id: 'call_1', name: 'lookout_look', input: { at: 'CANARY-input' } }) : says('CANARY-answer')));
-  const { client } = await world.start({ needs: { plugins: [plugin] }, settings: { otlpEndpoint: collector.url, name: 'watched' } });
+  world.gateway.answer((_, index) =>
+    index === 0
+      ? calls({ id: 'call_1', name: 'lookout_look', input: { at: 'CANARY-input' } })
+      : says('CANARY-answer'),
+  );
+  const { client } = await world.start({
+    needs: { plugins: [plugin] },
+    settings: { otlpEndpoint: collector.url, name: 'watched' },
+  });
   await client.sessions.execute({ instructions: 'CANARY-prompt' });
   const run = await collector.waitFor(({ name }) => name === 'invoke_agent watched');
   const steps = collector.spans.filter(({ name }) => name.startsWith('chat '));
   const tool = await collector.waitFor(({ name }) => name === 'execute_tool lookout_look');
-  expect(run).toMatchObject({ parentSpanId: '', failed: false, attributes: { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': 'watched', 'gen_ai.conversation.id': expect.any(String) } });
+  expect(run).toMatchObject({
+    parentSpanId: '',
+    failed: false,
+    attributes: {
+      'gen_ai.operation.name': 'invoke_agent',
+      'gen_ai.agent.name': 'watched',
+      'gen_ai.conversation.id': expect.any(String),
+    },
+  });
   expect(steps).toHaveLength(2);
-  for (const step of steps) expect(step).toMatchObject({ traceId: run.traceId, parentSpanId: run.spanId, kind: 3, attributes: { 'gen_ai.operation.name': 'chat' } });
+  for (const step of steps)
+    expect(step).toMatchObject({
+      traceId: run.traceId,
+      parentSpanId: run.spanId,
+      kind: 3,
+      attributes: { 'gen_ai.operation.name': 'chat' },
+    });
   expect(steps.map(({ spanId }) => spanId)).toContain(tool.parentSpanId);
-  expect(tool.attributes).toMatchObject({ 'gen_ai.tool.name': 'lookout_look', 'gen_ai.tool.call.id': 'call_1' });
-  expect(world.gateway.requests.map((request) => (request as { traceparent?: string }).traceparent)).toEqual(steps.map(({ spanId }) => `00-${run.traceId}-${spanId}-01`));
+  expect(tool.attributes).toMatchObject({
+    'gen_ai.tool.name': 'lookout_look',
+    'gen_ai.tool.call.id': 'call_1',
+  });
+  expect(world.gateway.requests.map((request) => (request as { traceparent?: string }).traceparent)).toEqual(
+    steps.map(({ spanId }) => `00-${run.traceId}-${spanId}-01`),
+  );
   expect(collector.bodies.join('')).not.toContain('CANARY');
 });
 
 test('a run is linked to the request that asked for it, also when it had to wait in the queue', async () => {
   const first = held();
   const { client } = await world.start({ settings: { otlpEndpoint: collector.url, name: 'linked' } });
-  world.gateway.answer(({ prompt }) => (JSON.stringify(prompt.at(-1)).includes('First') ? first.answer : says('Done.')));
+  world.gateway.answer(({ prompt }) =>
+    JSON.stringify(prompt.at(-1)).includes('First') ? first.answer : says('Done.'),
+  );
   await client.sessions.create({ id: 'linked' });
   const asked = [];
   for (const text of ['First.', 'Second.']) {
     const traceId = text === 'First.' ? 'a'.repeat(32) : 'b'.repeat(32);
-    const { runId } = await client.sessions.prompt({ sessionId: 'linked', text }, { headers: { traceparent: `00-${traceId}-${'c'.repeat(16)}-01` } });
+    const { runId } = await client.sessions.prompt(
+      { sessionId: 'linked', text },
+      { headers: { traceparent: `00-${traceId}-${'c'.repeat(16)}-01` } },
+    );
     asked.push({ runId, traceId });
   }
   await first.asked;
   first.end();
   for (const { runId, traceId } of asked) {
-    const request = await collector.waitFor((span) => span.traceId === traceId && span.parentSpanId === 'c'.repeat(16));
+    const request = await collector.waitFor(
+      (span) => span.traceId === traceId && span.parentSpanId === 'c'.repeat(16),
+    );
     const run = await collector.waitFor(({ attributes }) => attributes['townhall.run_id'] === runId);
     expect(run).toMatchObject({ parentSpanId: '', links: [{ traceId, spanId: request.spanId }] });
     expect(run.traceId).not.toBe(traceId);

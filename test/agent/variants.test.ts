@@ -18,7 +18,10 @@ let folder: string;
 beforeAll(async () => {
   gateway = await scriptedGateway();
   folder = await mkdtemp(join(tmpdir(), 'townhall-variants-'));
-  await writeFile(join(folder, 'plugins.json'), JSON.stringify({ services: { clock: { command: ['/bin/sh', '-c', 'echo tick; exec sleep 300'] } } }));
+  await writeFile(
+    join(folder, 'plugins.json'),
+    JSON.stringify({ services: { clock: { command: ['/bin/sh', '-c', 'echo tick; exec sleep 300'] } } }),
+  );
 });
 afterAll(async () => {
   await gateway.close();
@@ -26,10 +29,14 @@ afterAll(async () => {
 });
 
 /** The client, and the names of what was asked of it. */
-function noting<Services extends object>(client: Services): { client: Services; asked: Set<string>; all: string[] } {
+function noting<Services extends object>(
+  client: Services,
+): { client: Services; asked: Set<string>; all: string[] } {
   const asked = new Set<string>();
   const all: string[] = [];
-  const services = Object.entries(client as Record<string, Record<string, (...given: unknown[]) => unknown>>).map(([service, operations]) => {
+  const services = Object.entries(
+    client as Record<string, Record<string, (...given: unknown[]) => unknown>>,
+  ).map(([service, operations]) => {
     const methods = Object.entries(operations).map(([name, method]) => {
       all.push(`${service}.${name}`);
       return [name, (...given: unknown[]) => (asked.add(`${service}.${name}`), method(...given))] as const;
@@ -51,9 +58,15 @@ describe.each([
   let classic: Classic;
 
   beforeAll(async () => {
-    agent = await startAgent({ gatewayUrl: gateway.url, variant, model: 'local/echo', settings: { pluginConfig: join(folder, 'plugins.json'), drainMs: 0 } });
+    agent = await startAgent({
+      gatewayUrl: gateway.url,
+      variant,
+      model: 'local/echo',
+      settings: { pluginConfig: join(folder, 'plugins.json'), drainMs: 0 },
+    });
     const options = { baseUrl: agent.url, token: agent.token };
-    const noted = variant === 'classic' ? noting(createClassicClient(options)) : noting(createAgentClient(options));
+    const noted =
+      variant === 'classic' ? noting(createClassicClient(options)) : noting(createAgentClient(options));
     ({ asked, all } = noted);
     client = noted.client as Client;
     classic = noted.client as Classic;
@@ -67,10 +80,16 @@ describe.each([
 
   test('executes, in a session of its own, in a chat and in a session of the dashboard', async () => {
     gateway.answer(() => says('Done.'));
-    expect(await client.sessions.execute({ instructions: 'Do it.' })).toMatchObject({ success: true, queued: false, text: 'Done.' });
+    expect(await client.sessions.execute({ instructions: 'Do it.' })).toMatchObject({
+      success: true,
+      queued: false,
+      text: 'Done.',
+    });
     const receipt = await client.chat.sendMessage({ chatId: 'room', text: 'Hello.' });
     expect(receipt).toMatchObject({ success: true, queued: true, serviceName: 'chat' });
-    expect(await client.sessions.executeInSession({ sessionId: receipt.sessionId, instructions: 'And this.' })).toMatchObject({ success: true, queued: true });
+    expect(
+      await client.sessions.executeInSession({ sessionId: receipt.sessionId, instructions: 'And this.' }),
+    ).toMatchObject({ success: true, queued: true });
     await collect(client.sessions.follow({ sessionId: receipt.sessionId, until: 'idle' }));
   });
 
@@ -81,21 +100,38 @@ describe.each([
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Wait for me.' });
     await slow.asked;
     const waiting = await client.sessions.prompt({ sessionId: 's', text: 'Later.' });
-    expect((await client.sessions.listQueue({ sessionId: 's' })).items).toMatchObject([{ runId: waiting.runId, queuePosition: 1 }]);
+    expect((await client.sessions.listQueue({ sessionId: 's' })).items).toMatchObject([
+      { runId: waiting.runId, queuePosition: 1 },
+    ]);
     await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting.queueItemId ?? '' });
     expect(await client.sessions.cancel({ sessionId: 's' })).toMatchObject({ cancelled: [runId] });
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'cancelled' });
 
-    gateway.answer((request) => (request.prompt.at(-1)?.role === 'tool' ? says('It said yes.') : calls({ name: 'shell_run', input: { command: 'echo yes' } })));
+    gateway.answer((request) =>
+      request.prompt.at(-1)?.role === 'tool'
+        ? says('It said yes.')
+        : calls({ name: 'shell_run', input: { command: 'echo yes' } }),
+    );
     const asking = await client.sessions.prompt({ sessionId: 's', text: 'Ask me.' });
-    const seen = await collect(client.sessions.follow({ sessionId: 's', after: asking.seq }), (event) => event.type === 'approval.requested');
+    const seen = await collect(
+      client.sessions.follow({ sessionId: 's', after: asking.seq }),
+      (event) => event.type === 'approval.requested',
+    );
     const { items } = await client.sessions.listApprovals({ sessionId: 's', status: 'pending' });
     expect(seen.at(-1)).toMatchObject({ approvalId: items[0]?.approvalId });
-    expect(await client.sessions.decideApproval({ sessionId: 's', approvalId: items[0]?.approvalId ?? '', decision: 'approve' })).toMatchObject({ status: 'approved' });
+    expect(
+      await client.sessions.decideApproval({
+        sessionId: 's',
+        approvalId: items[0]?.approvalId ?? '',
+        decision: 'approve',
+      }),
+    ).toMatchObject({ status: 'approved' });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     const messages = await client.sessions.listMessages({ sessionId: 's' });
     expect(messages.items.at(-1)).toMatchObject({ role: 'assistant', metadata: { finishReason: 'stop' } });
-    expect((await client.sessions.getSystem({ sessionId: 's' })).tools.map(({ name }) => name)).toContain('files_read');
+    expect((await client.sessions.getSystem({ sessionId: 's' })).tools.map(({ name }) => name)).toContain(
+      'files_read',
+    );
 
     const fork = await client.sessions.fork({ sessionId: 's', messageId: messages.items[0]?.id ?? '' });
     if (!('id' in fork)) throw new Error('It was not a dry run.');
@@ -103,38 +139,88 @@ describe.each([
     gateway.answer(() => says('In short: yes.'));
     await client.sessions.compact({ sessionId: 's' });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(await client.sessions.update({ sessionId: 's', title: 'Second', archived: true })).toMatchObject({ title: 'Second', archivedAt: expect.any(String) });
+    expect(await client.sessions.update({ sessionId: 's', title: 'Second', archived: true })).toMatchObject({
+      title: 'Second',
+      archivedAt: expect.any(String),
+    });
     expect((await client.sessions.list({ archived: true })).items.map(({ id }) => id)).toEqual(['s']);
     await client.sessions.remove({ sessionId: fork.id });
-    await expect(client.sessions.get({ sessionId: fork.id })).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
+    await expect(client.sessions.get({ sessionId: fork.id })).rejects.toMatchObject({
+      status: 404,
+      code: 'session_not_found',
+    });
   });
 
   test('lists the plugins, says which is available and calls an action, by its own names', async () => {
-    const summaries = variant === 'classic' ? await classic.plugins.listPlugins() : await client.plugins.listCatalog();
+    const summaries =
+      variant === 'classic' ? await classic.plugins.listPlugins() : await client.plugins.listCatalog();
     expect(summaries.plugins).toEqual((await client.ui.listPlugins()).plugins);
     const files = { enabled: true, available: true, reasons: [] };
     if (variant === 'classic') {
-      expect(await classic.plugins.checkAvailability({ pluginName: 'files' })).toEqual({ success: true, pluginName: 'files', availability: files });
-      expect(await classic.plugins.callAction({ pluginName: 'files', actionName: 'write', payload: { path: 'a.txt', content: 'x' } })).toMatchObject({ success: true, pluginName: 'files', actionName: 'write' });
+      expect(await classic.plugins.checkAvailability({ pluginName: 'files' })).toEqual({
+        success: true,
+        pluginName: 'files',
+        availability: files,
+      });
+      expect(
+        await classic.plugins.callAction({
+          pluginName: 'files',
+          actionName: 'write',
+          payload: { path: 'a.txt', content: 'x' },
+        }),
+      ).toMatchObject({ success: true, pluginName: 'files', actionName: 'write' });
     } else {
-      expect((await client.plugins.listPlugins()).plugins).toContainEqual(expect.objectContaining({ name: 'files', state: 'ready' }));
-      expect(await client.plugins.checkAvailability({ plugin_name: 'files' })).toEqual({ success: true, plugin_name: 'files', availability: files });
-      expect(await client.plugins.callAction({ plugin_name: 'files', action_name: 'write', payload: { path: 'a.txt', content: 'x' } })).toMatchObject({ success: true, plugin_name: 'files', action_name: 'write' });
+      expect((await client.plugins.listPlugins()).plugins).toContainEqual(
+        expect.objectContaining({ name: 'files', state: 'ready' }),
+      );
+      expect(await client.plugins.checkAvailability({ plugin_name: 'files' })).toEqual({
+        success: true,
+        plugin_name: 'files',
+        availability: files,
+      });
+      expect(
+        await client.plugins.callAction({
+          plugin_name: 'files',
+          action_name: 'write',
+          payload: { path: 'a.txt', content: 'x' },
+        }),
+      ).toMatchObject({ success: true, plugin_name: 'files', action_name: 'write' });
     }
   });
 
   test('lists the services, starts and stops one, runs its command and calls an action', async () => {
-    expect((await client.services.listServices()).services.map(({ name }) => name)).toEqual(['chat', 'clock']);
-    await expect.poll(async () => (await client.services.callCommand({ serviceName: 'clock', command: 'output' })).result).toMatchObject({ text: 'tick\n' });
-    expect(await client.services.controlService({ serviceName: 'clock', action: 'stop' })).toMatchObject({ changed: true, service: { state: 'stopped' } });
-    await expect(client.services.callCommand({ serviceName: 'clock', command: 'output' })).rejects.toMatchObject({ status: 503, code: 'service_stopped' });
-    expect(await client.services.controlService({ serviceName: 'clock', action: 'start' })).toMatchObject({ changed: true, service: { state: 'running' } });
-    await expect(client.services.callAction({ serviceName: 'clock', actionName: 'nothing' })).rejects.toMatchObject({ status: 404, code: 'action_not_found' });
+    expect((await client.services.listServices()).services.map(({ name }) => name)).toEqual([
+      'chat',
+      'clock',
+    ]);
+    await expect
+      .poll(
+        async () => (await client.services.callCommand({ serviceName: 'clock', command: 'output' })).result,
+      )
+      .toMatchObject({ text: 'tick\n' });
+    expect(await client.services.controlService({ serviceName: 'clock', action: 'stop' })).toMatchObject({
+      changed: true,
+      service: { state: 'stopped' },
+    });
+    await expect(
+      client.services.callCommand({ serviceName: 'clock', command: 'output' }),
+    ).rejects.toMatchObject({ status: 503, code: 'service_stopped' });
+    expect(await client.services.controlService({ serviceName: 'clock', action: 'start' })).toMatchObject({
+      changed: true,
+      service: { state: 'running' },
+    });
+    await expect(
+      client.services.callAction({ serviceName: 'clock', actionName: 'nothing' }),
+    ).rejects.toMatchObject({ status: 404, code: 'action_not_found' });
   });
 
   test('does not find the form of the other variant', async () => {
     const options = { baseUrl: agent.url, token: agent.token };
-    if (variant === 'classic') await expect(createAgentClient(options).plugins.listCatalog()).rejects.toMatchObject({ status: 404, code: 'route_not_found' });
+    if (variant === 'classic')
+      await expect(createAgentClient(options).plugins.listCatalog()).rejects.toMatchObject({
+        status: 404,
+        code: 'route_not_found',
+      });
     await expect(
       variant === 'classic'
         ? createAgentClient(options).plugins.callAction({ plugin_name: 'files', action_name: 'list' })

@@ -15,30 +15,69 @@ import { parseArgs } from 'node:util';
 import { monotonicMs, opencode, townhall, type Running, type Runtime } from './agent-runtimes.ts';
 
 const { values } = parseArgs({
-  options: { peer: { type: 'string' }, rounds: { type: 'string', default: '3' }, events: { type: 'string', default: '10000' }, sessions: { type: 'string', default: '1000' }, help: { type: 'boolean', short: 'h' } },
+  options: {
+    peer: { type: 'string' },
+    rounds: { type: 'string', default: '3' },
+    events: { type: 'string', default: '10000' },
+    sessions: { type: 'string', default: '1000' },
+    help: { type: 'boolean', short: 'h' },
+  },
 });
 if (values.help) {
-  console.log('Usage: node test/bench/agent-beside.ts [--peer BINARY] [--rounds N] [--events N] [--sessions N]\nWithout --peer or TOWNHALL_BENCH_PEER only our own column is measured.');
+  console.log(
+    'Usage: node test/bench/agent-beside.ts [--peer BINARY] [--rounds N] [--events N] [--sessions N]\nWithout --peer or TOWNHALL_BENCH_PEER only our own column is measured.',
+  );
   process.exit(0);
 }
 const peer = values.peer ?? process.env['TOWNHALL_BENCH_PEER'];
 /** Turns, and sessions made, before anything is measured in a visit. */
 const warmings = 20;
-const [rounds, wantedEvents, idleSessions] = [Number(values.rounds), Number(values.events), Number(values.sessions)] as [number, number, number];
+const [rounds, wantedEvents, idleSessions] = [
+  Number(values.rounds),
+  Number(values.events),
+  Number(values.sessions),
+] as [number, number, number];
 
 // What each row is on either side, and the target that is ours alone.
 const rows = {
-  'start with data → first 200 on health, ms': { how: 'spawn to the first 200, asked every 10 ms', target: 1_000 },
+  'start with data → first 200 on health, ms': {
+    how: 'spawn to the first 200, asked every 10 ms',
+    target: 1_000,
+  },
   'create a session, one client, ms': { how: 'POST /api/sdk/sessions · POST /session', target: 3 },
-  'create, 16 clients, ms each of them': { how: 'the same over 16 connections; time divided by the number made', target: 1 },
-  'memory of the process with the idle sessions, MB': { how: 'resident, children included, 2 s after the last was made', target: 250 },
-  'admit a prompt, ms': { how: 'POST …/prompt to 202 · POST /api/session/:id/prompt to 200, to an idle session each; the turn is waited for in between', target: 4 },
-  '100 prompts at once into one session, ms until each answer': { how: 'the same routes over 100 open connections', target: 50 },
-  'one-token turn, accepted to first text at the client, ms': { how: 'POST …/prompt and its event stream · POST /session/:id/prompt_async and /event', target: 20 },
-  'one-token turn, whole, ms': { how: 'prompt to run.settled on the stream · POST /session/:id/message to its answer', target: 20 },
-  'chunk, model writes to client reads, p50 ms': { how: '100 chunks with 20 ms between them, the time of writing in each', target: 1 },
+  'create, 16 clients, ms each of them': {
+    how: 'the same over 16 connections; time divided by the number made',
+    target: 1,
+  },
+  'memory of the process with the idle sessions, MB': {
+    how: 'resident, children included, 2 s after the last was made',
+    target: 250,
+  },
+  'admit a prompt, ms': {
+    how: 'POST …/prompt to 202 · POST /api/session/:id/prompt to 200, to an idle session each; the turn is waited for in between',
+    target: 4,
+  },
+  '100 prompts at once into one session, ms until each answer': {
+    how: 'the same routes over 100 open connections',
+    target: 50,
+  },
+  'one-token turn, accepted to first text at the client, ms': {
+    how: 'POST …/prompt and its event stream · POST /session/:id/prompt_async and /event',
+    target: 20,
+  },
+  'one-token turn, whole, ms': {
+    how: 'prompt to run.settled on the stream · POST /session/:id/message to its answer',
+    target: 20,
+  },
+  'chunk, model writes to client reads, p50 ms': {
+    how: '100 chunks with 20 ms between them, the time of writing in each',
+    target: 1,
+  },
   'chunk, p99 ms': { how: 'the same', target: 5 },
-  'replay of the events, whole, ms': { how: 'GET …/events?after=0 · GET /api/session/:id/event?after=0, until the last of the wanted number', target: 250 },
+  'replay of the events, whole, ms': {
+    how: 'GET …/events?after=0 · GET /api/session/:id/event?after=0, until the last of the wanted number',
+    target: 250,
+  },
   'replay, first byte, ms': { how: 'the same', target: 20 },
   'resume with 100 missed, ms': { how: 'the same, from 100 before the newest', target: 5 },
   'fork of a session of 200 messages, ms': { how: 'POST …/fork · POST /session/:id/fork', target: 5 },
@@ -47,7 +86,8 @@ type Row = keyof typeof rows;
 
 const sorted = (all: readonly number[]) => [...all].sort((a, b) => a - b);
 const median = (all: readonly number[]) => sorted(all)[Math.floor(all.length / 2)] ?? Number.NaN;
-const share = (all: readonly number[], part: number) => sorted(all)[Math.min(all.length - 1, Math.floor(all.length * part))] ?? Number.NaN;
+const share = (all: readonly number[], part: number) =>
+  sorted(all)[Math.min(all.length - 1, Math.floor(all.length * part))] ?? Number.NaN;
 const timed = async (work: () => Promise<unknown>) => {
   const begunMs = performance.now();
   await work();
@@ -68,7 +108,8 @@ interface Kept {
 }
 
 async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<void> {
-  const note = (row: Row, figure: number) => kept.figures.set(row, [...(kept.figures.get(row) ?? []), figure]);
+  const note = (row: Row, figure: number) =>
+    kept.figures.set(row, [...(kept.figures.get(row) ?? []), figure]);
   const measure = async (row: Row, work: () => Promise<number>) => {
     try {
       note(row, await work());
@@ -82,16 +123,26 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
   await times(warmings, () => running.turn(warm, 'TOK=1'));
   await times(warmings, () => running.create());
 
-  await measure('create a session, one client, ms', async () => median(await times(100, () => running.create())));
+  await measure('create a session, one client, ms', async () =>
+    median(await times(100, () => running.create())),
+  );
   await measure('create, 16 clients, ms each of them', async () => {
     const rest = Math.max(16, isFirst ? idleSessions - 101 - warmings : 160);
     const each = Math.ceil(rest / 16);
-    return (await timed(() => Promise.all(Array.from({ length: 16 }, () => times(each, () => running.create()))))) / (each * 16);
+    return (
+      (await timed(() =>
+        Promise.all(Array.from({ length: 16 }, () => times(each, () => running.create()))),
+      )) /
+      (each * 16)
+    );
   });
   await new Promise((resolve) => setTimeout(resolve, 2_000));
-  if (isFirst) await measure('memory of the process with the idle sessions, MB', async () => running.residentMb());
+  if (isFirst)
+    await measure('memory of the process with the idle sessions, MB', async () => running.residentMb());
 
-  await measure('one-token turn, whole, ms', async () => median(await times(30, () => running.turn(warm, 'TOK=1'))));
+  await measure('one-token turn, whole, ms', async () =>
+    median(await times(30, () => running.turn(warm, 'TOK=1'))),
+  );
   await measure('one-token turn, accepted to first text at the client, ms', async () => {
     const stream = await running.follow(warm);
     const all: number[] = [];
@@ -131,7 +182,9 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
     const sessionId = await running.create();
     // The connections are there already, as those of clients are: what opening a hundred takes is nobody's admission.
     await Promise.all(Array.from({ length: 100 }, () => running.create()));
-    const all = await Promise.all(Array.from({ length: 100 }, () => timed(() => running.admit(sessionId, 'TOK=1'))));
+    const all = await Promise.all(
+      Array.from({ length: 100 }, () => timed(() => running.admit(sessionId, 'TOK=1'))),
+    );
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     return median(all);
   });
@@ -141,7 +194,9 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
     for (let index = 0; index < 100; index += 1) await running.turn(kept.long, 'TOK=1');
   }
   const { long } = kept;
-  await measure('fork of a session of 200 messages, ms', async () => median(await times(5, () => running.fork(long))));
+  await measure('fork of a session of 200 messages, ms', async () =>
+    median(await times(5, () => running.fork(long))),
+  );
   if (kept.many === undefined) {
     const sessionId = await running.create();
     let head = 0;
@@ -151,22 +206,31 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
   const { many } = kept;
   const replays = [];
   try {
-    for (let index = 0; index < 3; index += 1) replays.push(await running.replay(many.sessionId, 0, wantedEvents));
+    for (let index = 0; index < 3; index += 1)
+      replays.push(await running.replay(many.sessionId, 0, wantedEvents));
     note('replay of the events, whole, ms', median(replays.map(({ wholeMs }) => wholeMs)));
     note('replay, first byte, ms', median(replays.map(({ firstMs }) => firstMs)));
-    note('resume with 100 missed, ms', median(await times(10, () => running.replay(many.sessionId, many.head - 100, 100))));
+    note(
+      'resume with 100 missed, ms',
+      median(await times(10, () => running.replay(many.sessionId, many.head - 100, 100))),
+    );
   } catch (error) {
     kept.refused.add(`replay: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 
 // One model for both.
-const model = spawn(process.execPath, [join(import.meta.dirname, 'agent-model.ts')], { stdio: ['ignore', 'pipe', 'inherit'] });
+const model = spawn(process.execPath, [join(import.meta.dirname, 'agent-model.ts')], {
+  stdio: ['ignore', 'pipe', 'inherit'],
+});
 const [port] = (await once(model.stdout, 'data')) as [Buffer];
 const providerUrl = `http://127.0.0.1:${String(port).trim()}`;
 const folder = mkdtempSync(join(tmpdir(), 'townhall-beside-'));
 const runtimes: Runtime[] = [townhall(join(folder, 'townhall'), providerUrl)];
-if (peer === undefined) console.error('NO PEER: neither --peer nor TOWNHALL_BENCH_PEER names the binary of opencode, so its column stays empty.');
+if (peer === undefined)
+  console.error(
+    'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER names the binary of opencode, so its column stays empty.',
+  );
 else runtimes.push(opencode(peer, join(folder, 'opencode'), providerUrl));
 const all = runtimes.map((): Kept => ({ figures: new Map(), refused: new Set() }));
 try {
@@ -179,22 +243,38 @@ try {
       } finally {
         await running.stop();
       }
-      console.error(`round ${round}, ${runtime.name}: ${((performance.now() - begunMs) / 1_000).toFixed(0)} s, load ${loadavg()[0]?.toFixed(1)}`);
+      console.error(
+        `round ${round}, ${runtime.name}: ${((performance.now() - begunMs) / 1_000).toFixed(0)} s, load ${loadavg()[0]?.toFixed(1)}`,
+      );
     }
   }
-  console.log(`node ${process.version}, load ${loadavg().map((load) => load.toFixed(1)).join(' ')}, ${rounds + 1} visits each in turns, medians; ${wantedEvents} events, ${idleSessions} sessions`);
-  console.log(`${'row'.padEnd(60)} ${'townhall'.padStart(10)} ${'opencode'.padStart(10)} ${'ratio'.padStart(7)} ${'target'.padStart(7)}`);
+  console.log(
+    `node ${process.version}, load ${loadavg()
+      .map((load) => load.toFixed(1))
+      .join(
+        ' ',
+      )}, ${rounds + 1} visits each in turns, medians; ${wantedEvents} events, ${idleSessions} sessions`,
+  );
+  console.log(
+    `${'row'.padEnd(60)} ${'townhall'.padStart(10)} ${'opencode'.padStart(10)} ${'ratio'.padStart(7)} ${'target'.padStart(7)}`,
+  );
   let isBehind = false;
   for (const [row, { target }] of Object.entries(rows) as [Row, { target: number }][]) {
     const [ours = Number.NaN, theirs = Number.NaN] = all.map(({ figures }) => median(figures.get(row) ?? []));
-    const show = (figure: number) => (Number.isNaN(figure) ? '–' : figure >= 100 ? figure.toFixed(0) : figure.toFixed(1));
+    const show = (figure: number) =>
+      Number.isNaN(figure) ? '–' : figure >= 100 ? figure.toFixed(0) : figure.toFixed(1);
     isBehind ||= Number.isNaN(ours) || ours > theirs;
-    console.log(`${row.padEnd(60)} ${show(ours).padStart(10)} ${show(theirs).padStart(10)} ${(Number.isNaN(theirs) ? '–' : `${(theirs / ours).toFixed(1)}×`).padStart(7)} ${`≤ ${target}`.padStart(7)}${ours > theirs ? '  BEHIND' : ''}${ours > target ? '  above target' : ''}`);
+    console.log(
+      `${row.padEnd(60)} ${show(ours).padStart(10)} ${show(theirs).padStart(10)} ${(Number.isNaN(theirs) ? '–' : `${(theirs / ours).toFixed(1)}×`).padStart(7)} ${`≤ ${target}`.padStart(7)}${ours > theirs ? '  BEHIND' : ''}${ours > target ? '  above target' : ''}`,
+    );
   }
-  for (const [index, { refused }] of all.entries()) for (const reason of refused) console.log(`${runtimes[index]?.name} could not: ${reason}`);
+  for (const [index, { refused }] of all.entries())
+    for (const reason of refused) console.log(`${runtimes[index]?.name} could not: ${reason}`);
   console.log('\nHow each row was measured, ours · theirs:');
   for (const [row, { how }] of Object.entries(rows)) console.log(`  ${row}: ${how}`);
-  console.log('Ours counts messages, parts and runs among its events; the peer\'s were made of admitted prompts, the only ones that it keeps in that number.');
+  console.log(
+    "Ours counts messages, parts and runs among its events; the peer's were made of admitted prompts, the only ones that it keeps in that number.",
+  );
   process.exitCode = isBehind ? 1 : 0;
 } finally {
   model.kill();

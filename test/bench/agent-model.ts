@@ -10,18 +10,38 @@ const provider = createServer((incoming, answer) => {
     const pieces: Buffer[] = [];
     for await (const piece of incoming) pieces.push(piece as Buffer);
     const isOurs = incoming.url === '/v1/ai/stream';
-    if (!isOurs && incoming.url !== '/v1/chat/completions') return void answer.writeHead(404, { 'content-type': 'application/json' }).end('{}');
-    const body = JSON.parse(Buffer.concat(pieces).toString()) as { stream?: boolean; prompt?: { role: string; content: unknown }[]; messages?: { role: string; content: unknown }[] };
-    const asked = JSON.stringify((body.prompt ?? body.messages ?? []).findLast(({ role }) => role === 'user')?.content ?? '');
+    if (!isOurs && incoming.url !== '/v1/chat/completions')
+      return void answer.writeHead(404, { 'content-type': 'application/json' }).end('{}');
+    const body = JSON.parse(Buffer.concat(pieces).toString()) as {
+      stream?: boolean;
+      prompt?: { role: string; content: unknown }[];
+      messages?: { role: string; content: unknown }[];
+    };
+    const asked = JSON.stringify(
+      (body.prompt ?? body.messages ?? []).findLast(({ role }) => role === 'user')?.content ?? '',
+    );
     const count = Number(/TOK=(\d+)/.exec(asked)?.[1] ?? 1);
     const gapMs = Number(/GAP=(\d+)/.exec(asked)?.[1] ?? 0);
     const usage = { prompt_tokens: 10, completion_tokens: count, total_tokens: 10 + count };
     if (!isOurs && body.stream !== true) {
-      const choices = [{ index: 0, message: { role: 'assistant', content: 'A title' }, finish_reason: 'stop' }];
-      return void answer.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model: 'fake-1', choices, usage }));
+      const choices = [
+        { index: 0, message: { role: 'assistant', content: 'A title' }, finish_reason: 'stop' },
+      ];
+      return void answer
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(
+          JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model: 'fake-1', choices, usage }),
+        );
     }
     const send = (part: object) => answer.write(`data: ${JSON.stringify(part)}\n\n`);
-    const chunk = (delta: object, finish: string | null) => send({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'fake-1', choices: [{ index: 0, delta, finish_reason: finish }] });
+    const chunk = (delta: object, finish: string | null) =>
+      send({
+        id: 'c',
+        object: 'chat.completion.chunk',
+        created: 1,
+        model: 'fake-1',
+        choices: [{ index: 0, delta, finish_reason: finish }],
+      });
     answer.writeHead(200, { 'content-type': 'text/event-stream' });
     if (isOurs) {
       send({ type: 'stream-start', warnings: [] });
@@ -35,7 +55,11 @@ const provider = createServer((incoming, answer) => {
     }
     if (isOurs) {
       send({ type: 'text-end', id: 't' });
-      send({ type: 'finish', finishReason: { unified: 'stop' }, usage: { inputTokens: { total: 10 }, outputTokens: { total: count } } });
+      send({
+        type: 'finish',
+        finishReason: { unified: 'stop' },
+        usage: { inputTokens: { total: 10 }, outputTokens: { total: count } },
+      });
     } else {
       chunk({}, 'stop');
       send({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'fake-1', choices: [], usage });

@@ -65,18 +65,41 @@ export function townhall(folder: string, providerUrl: string): Runtime {
     name: 'townhall',
     async start() {
       const port = await freePort();
-      const given = [join(root, 'src/cli/main.ts'), 'agent', '--port', String(port), '--data-dir', folder, '--gateway-url', providerUrl];
-      const env = { PATH: process.env['PATH'], HOME: folder, AGENT_GATEWAY_TOKEN: 'th_usr_bench', LOG_LEVEL: 'info' };
-      const { child, startedMs } = await launch(process.execPath, given, { env, cwd: folder, health: `http://127.0.0.1:${port}/health` });
+      const given = [
+        join(root, 'src/cli/main.ts'),
+        'agent',
+        '--port',
+        String(port),
+        '--data-dir',
+        folder,
+        '--gateway-url',
+        providerUrl,
+      ];
+      const env = {
+        PATH: process.env['PATH'],
+        HOME: folder,
+        AGENT_GATEWAY_TOKEN: 'th_usr_bench',
+        LOG_LEVEL: 'info',
+      };
+      const { child, startedMs } = await launch(process.execPath, given, {
+        env,
+        cwd: folder,
+        health: `http://127.0.0.1:${port}/health`,
+      });
       const door = createDoor(port, `Bearer ${readFileSync(join(folder, 'agent.token'), 'utf8').trim()}`);
       const post = (path: string, body: object) => door.call('POST', `${sessions}${path}`, body);
       const prompt = (sessionId: string, text: string) => post(`/${sessionId}/prompt`, { text });
-      const headOf = async (sessionId: string) => (await door.call('GET', `${sessions}/${sessionId}`)) as { headSeq: number };
+      const headOf = async (sessionId: string) =>
+        (await door.call('GET', `${sessions}/${sessionId}`)) as { headSeq: number };
       const follow = async (sessionId: string) => {
         const { headSeq } = await headOf(sessionId);
         return door.stream(`${sessions}/${sessionId}/events?after=${headSeq}`, (event) => {
           const { type, delta } = event as { type: string; delta?: string };
-          return type === 'part.delta' ? { kind: 'text', text: delta ?? '' } : type === 'run.settled' ? { kind: 'end', text: '' } : null;
+          return type === 'part.delta'
+            ? { kind: 'text', text: delta ?? '' }
+            : type === 'run.settled'
+              ? { kind: 'end', text: '' }
+              : null;
         });
       };
       return {
@@ -99,7 +122,10 @@ export function townhall(folder: string, providerUrl: string): Runtime {
           await stream.ended;
           return (await headOf(sessionId)).headSeq;
         },
-        replay: (sessionId, after, count) => door.replay(`${sessions}/${sessionId}/events?after=${after}`, count, (line) => line.startsWith('id: ')),
+        replay: (sessionId, after, count) =>
+          door.replay(`${sessions}/${sessionId}/events?after=${after}`, count, (line) =>
+            line.startsWith('id: '),
+          ),
         stop: () => stop(child),
       };
     },
@@ -114,22 +140,57 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
       const work = join(folder, 'work');
       mkdirSync(work, { recursive: true });
       const models = { 'fake-1': { name: 'fake-1', limit: { context: 1_000_000, output: 8_000 } } };
-      const provider = { fake: { npm: '@ai-sdk/openai-compatible', name: 'Fake', options: { baseURL: `${providerUrl}/v1`, apiKey: 'x' }, models } };
-      writeFileSync(join(work, 'opencode.json'), JSON.stringify({ model: 'fake/fake-1', small_model: 'fake/fake-1', autoupdate: false, share: 'disabled', provider }));
+      const provider = {
+        fake: {
+          npm: '@ai-sdk/openai-compatible',
+          name: 'Fake',
+          options: { baseURL: `${providerUrl}/v1`, apiKey: 'x' },
+          models,
+        },
+      };
+      writeFileSync(
+        join(work, 'opencode.json'),
+        JSON.stringify({
+          model: 'fake/fake-1',
+          small_model: 'fake/fake-1',
+          autoupdate: false,
+          share: 'disabled',
+          provider,
+        }),
+      );
       const own = (name: string) => join(folder, name);
       const env = {
-        PATH: process.env['PATH'], HOME: folder, XDG_DATA_HOME: own('data'), XDG_CONFIG_HOME: own('config'), XDG_CACHE_HOME: own('cache'), XDG_STATE_HOME: own('state'),
-        OPENCODE_DISABLE_AUTOUPDATE: '1', OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_SERVER_PASSWORD: 'bench',
+        PATH: process.env['PATH'],
+        HOME: folder,
+        XDG_DATA_HOME: own('data'),
+        XDG_CONFIG_HOME: own('config'),
+        XDG_CACHE_HOME: own('cache'),
+        XDG_STATE_HOME: own('state'),
+        OPENCODE_DISABLE_AUTOUPDATE: '1',
+        OPENCODE_DISABLE_MODELS_FETCH: '1',
+        OPENCODE_SERVER_PASSWORD: 'bench',
       };
       const authorization = `Basic ${Buffer.from('opencode:bench').toString('base64')}`;
-      const { child, startedMs } = await launch(binary, ['serve', '--port', String(port), '--hostname', '127.0.0.1'], { env, cwd: work, health: `http://127.0.0.1:${port}/global/health`, authorization });
+      const { child, startedMs } = await launch(
+        binary,
+        ['serve', '--port', String(port), '--hostname', '127.0.0.1'],
+        { env, cwd: work, health: `http://127.0.0.1:${port}/global/health`, authorization },
+      );
       const door = createDoor(port, authorization);
-      const admit = (sessionId: string, text: string, resume: boolean) => door.call('POST', `/api/session/${sessionId}/prompt`, { prompt: { text }, resume });
+      const admit = (sessionId: string, text: string, resume: boolean) =>
+        door.call('POST', `/api/session/${sessionId}/prompt`, { prompt: { text }, resume });
       const follow = (sessionId: string) =>
         door.stream('/event', (event) => {
-          const { type, properties } = event as { type: string; properties?: { sessionID?: string; delta?: string } };
+          const { type, properties } = event as {
+            type: string;
+            properties?: { sessionID?: string; delta?: string };
+          };
           if (properties?.sessionID !== sessionId) return null;
-          return type === 'message.part.delta' ? { kind: 'text', text: properties.delta ?? '' } : type === 'session.idle' ? { kind: 'end', text: '' } : null;
+          return type === 'message.part.delta'
+            ? { kind: 'text', text: properties.delta ?? '' }
+            : type === 'session.idle'
+              ? { kind: 'end', text: '' }
+              : null;
         });
       const created: string[] = [];
       return {
@@ -142,15 +203,33 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
         },
         // The newer API is the one whose admission is durable; `prompt_async` answers before anything is kept.
         admit: async (sessionId, text) => void (await admit(sessionId, text, true)),
-        turn: async (sessionId, text) => void (await door.call('POST', `/session/${sessionId}/message`, { parts: [{ type: 'text', text }] })),
+        turn: async (sessionId, text) =>
+          void (await door.call('POST', `/session/${sessionId}/message`, {
+            parts: [{ type: 'text', text }],
+          })),
         follow,
-        begin: async (sessionId, text) => void (await door.call('POST', `/session/${sessionId}/prompt_async`, { parts: [{ type: 'text', text }] })),
+        begin: async (sessionId, text) =>
+          void (await door.call('POST', `/session/${sessionId}/prompt_async`, {
+            parts: [{ type: 'text', text }],
+          })),
         fork: async (sessionId) => void (await door.call('POST', `/session/${sessionId}/fork`, {})),
         async grow(sessionId) {
-          const seqs = await Promise.all(Array.from({ length: 64 }, async () => ((await admit(sessionId, 'TOK=1', false)) as { data: { admittedSeq: number } }).data.admittedSeq));
+          const seqs = await Promise.all(
+            Array.from(
+              { length: 64 },
+              async () =>
+                ((await admit(sessionId, 'TOK=1', false)) as { data: { admittedSeq: number } }).data
+                  .admittedSeq,
+            ),
+          );
           return Math.max(...seqs);
         },
-        replay: (sessionId, after, count) => door.replay(`/api/session/${sessionId}/event?after=${after}`, count, (line) => line.startsWith('data: ') && line.includes('"durable"')),
+        replay: (sessionId, after, count) =>
+          door.replay(
+            `/api/session/${sessionId}/event?after=${after}`,
+            count,
+            (line) => line.startsWith('data: ') && line.includes('"durable"'),
+          ),
         stop: () => stop(child),
       };
     },
@@ -167,14 +246,28 @@ async function freePort(): Promise<number> {
 }
 
 /** Starts it and asks for its health every few milliseconds, until the first 200. */
-async function launch(command: string, given: string[], { env, cwd, health, authorization }: { env: Record<string, string | undefined>; cwd: string; health: string; authorization?: string }): Promise<{ child: ChildProcess; startedMs: number }> {
+async function launch(
+  command: string,
+  given: string[],
+  {
+    env,
+    cwd,
+    health,
+    authorization,
+  }: { env: Record<string, string | undefined>; cwd: string; health: string; authorization?: string },
+): Promise<{ child: ChildProcess; startedMs: number }> {
   mkdirSync(cwd, { recursive: true });
   const begunMs = performance.now();
   const child = spawn(command, given, { env, cwd, stdio: ['ignore', 'ignore', 'inherit'] });
   for (;;) {
-    if (child.exitCode !== null) throw new Error(`${command} ended with ${child.exitCode} before it answered.`);
-    if (performance.now() - begunMs > startPatienceMs) throw new Error(`${command} did not answer within two minutes.`);
-    const answer = await fetch(health, { headers: authorization === undefined ? {} : { authorization }, signal: AbortSignal.timeout(1_000) }).catch(() => null);
+    if (child.exitCode !== null)
+      throw new Error(`${command} ended with ${child.exitCode} before it answered.`);
+    if (performance.now() - begunMs > startPatienceMs)
+      throw new Error(`${command} did not answer within two minutes.`);
+    const answer = await fetch(health, {
+      headers: authorization === undefined ? {} : { authorization },
+      signal: AbortSignal.timeout(1_000),
+    }).catch(() => null);
     await answer?.text().catch(() => null);
     if (answer?.status === 200) return { child, startedMs: performance.now() - begunMs };
     await new Promise((resolve) => setTimeout(resolve, 10));
@@ -193,7 +286,10 @@ async function stop(child: ChildProcess): Promise<void> {
 /** Of the process and all that it has started. */
 function residentMb({ pid }: ChildProcess): number {
   const family = new Set([pid]);
-  const processes = readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number).sort((a, b) => a - b);
+  const processes = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .sort((a, b) => a - b);
   let kilobytes = 0;
   for (const each of processes) {
     try {
@@ -213,8 +309,14 @@ function createDoor(port: number, authorization: string) {
   function send(method: string, path: string, body?: object): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
-      const headers = { authorization, ...(bytes ? { 'content-type': 'application/json', 'content-length': bytes.length } : {}) };
-      const call = request({ host: '127.0.0.1', port, method, path, headers, agent: path.includes('/event') ? false : agent }, resolve);
+      const headers = {
+        authorization,
+        ...(bytes ? { 'content-type': 'application/json', 'content-length': bytes.length } : {}),
+      };
+      const call = request(
+        { host: '127.0.0.1', port, method, path, headers, agent: path.includes('/event') ? false : agent },
+        resolve,
+      );
       call.on('error', reject);
       call.end(bytes);
     });
@@ -239,10 +341,14 @@ function createDoor(port: number, authorization: string) {
     async call(method: string, path: string, body?: object): Promise<unknown> {
       const response = await send(method, path, body);
       const text = await read(response);
-      if ((response.statusCode ?? 500) >= 300) throw new Error(`${method} ${path} is ${response.statusCode}: ${text.slice(0, 300)}`);
+      if ((response.statusCode ?? 500) >= 300)
+        throw new Error(`${method} ${path} is ${response.statusCode}: ${text.slice(0, 300)}`);
       return text === '' ? null : JSON.parse(text);
     },
-    async stream(path: string, tell: (event: unknown) => Omit<Said, 'atMs'> | null): Promise<Stream & { ended: Promise<void> }> {
+    async stream(
+      path: string,
+      tell: (event: unknown) => Omit<Said, 'atMs'> | null,
+    ): Promise<Stream & { ended: Promise<void> }> {
       const response = await send('GET', path);
       const said: Said[] = [];
       let wake = () => {};
@@ -283,7 +389,10 @@ function createDoor(port: number, authorization: string) {
       let events = 0;
       let firstMs = 0;
       let bytes = 0;
-      const late = setTimeout(() => response.destroy(new Error(`Only ${events} of ${count} events came from ${path}.`)), 2 * patienceMs);
+      const late = setTimeout(
+        () => response.destroy(new Error(`Only ${events} of ${count} events came from ${path}.`)),
+        2 * patienceMs,
+      );
       for await (const line of lines(response)) {
         firstMs ||= performance.now() - begunMs;
         bytes += line.length + 1;

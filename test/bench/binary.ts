@@ -27,7 +27,9 @@ for (let round = 0; round < rounds; round += 1) {
   warm.push(await startMs(folder));
   rmSync(folder, { recursive: true, force: true });
 }
-console.log(`start to first answer, ${rounds} rounds: cold ${median(cold)} ms (${cold.join(' ')}), warm ${median(warm)} ms (${warm.join(' ')})`);
+console.log(
+  `start to first answer, ${rounds} rounds: cold ${median(cold)} ms (${cold.join(' ')}), warm ${median(warm)} ms (${warm.join(' ')})`,
+);
 if (median(cold) > limits.coldMs || median(warm) > limits.warmMs) {
   console.error(`above ${limits.coldMs} ms cold or ${limits.warmMs} ms warm`);
   process.exitCode = 1;
@@ -35,7 +37,11 @@ if (median(cold) > limits.coldMs || median(warm) > limits.warmMs) {
 
 async function startMs(cwd: string): Promise<number> {
   const began = performance.now();
-  const child = spawn(binary, ['gateway'], { cwd, env: { PATH: '/usr/bin:/bin', HOME: cwd, PORT: '0', HOST: '127.0.0.1' }, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(binary, ['gateway'], {
+    cwd,
+    env: { PATH: '/usr/bin:/bin', HOME: cwd, PORT: '0', HOST: '127.0.0.1' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const url = await new Promise<string>((resolve, reject) => {
     let text = '';
@@ -57,7 +63,8 @@ async function startMs(cwd: string): Promise<number> {
 
 async function zippedBytes(): Promise<number> {
   let bytes = 0;
-  for await (const piece of createReadStream(binary).pipe(createGzip({ level: 6 }))) bytes += (piece as Buffer).length;
+  for await (const piece of createReadStream(binary).pipe(createGzip({ level: 6 })))
+    bytes += (piece as Buffer).length;
   return bytes;
 }
 

@@ -19,7 +19,10 @@ import { startProvider } from '../support/provider.ts';
 const promisedMs = 1;
 const gatewayFile = join(import.meta.dirname, 'gateway-process.ts');
 
-const { values: given, positionals: [role, providerAddress = ''] } = parseArgs({
+const {
+  values: given,
+  positionals: [role, providerAddress = ''],
+} = parseArgs({
   allowPositionals: true,
   options: {
     rounds: { type: 'string', default: '300' },
@@ -43,13 +46,21 @@ function firstByteMs({ url, token, body }: Way): Promise<number> {
   return new Promise((resolve, reject) => {
     const text = JSON.stringify(body);
     const startedMs = performance.now();
-    const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}`, 'content-length': Buffer.byteLength(text) };
+    const headers = {
+      'content-type': 'application/json',
+      authorization: `Bearer ${token}`,
+      'content-length': Buffer.byteLength(text),
+    };
     const outgoing = request(url, { method: 'POST', agent, headers });
     outgoing.on('error', reject);
     outgoing.on('response', (response) => {
       let firstMs: number | undefined;
       response.on('data', () => (firstMs ??= performance.now() - startedMs));
-      response.on('end', () => (response.statusCode === 200 && firstMs !== undefined ? resolve(firstMs) : reject(new Error(`${url} answered ${response.statusCode}`))));
+      response.on('end', () =>
+        response.statusCode === 200 && firstMs !== undefined
+          ? resolve(firstMs)
+          : reject(new Error(`${url} answered ${response.statusCode}`)),
+      );
     });
     outgoing.end(text);
   });
@@ -61,13 +72,19 @@ if (role === 'provider') {
 } else if (role === 'bare') {
   const server = createServer((incoming, answer) => {
     const { 'content-length': length, 'content-type': type } = incoming.headers;
-    const outgoing = request(`${providerAddress}${incoming.url}`, { method: 'POST', agent, headers: { 'content-type': type, 'content-length': length } }, (response) => {
-      answer.writeHead(response.statusCode ?? 500, { 'content-type': response.headers['content-type'] });
-      response.pipe(answer);
-    });
+    const outgoing = request(
+      `${providerAddress}${incoming.url}`,
+      { method: 'POST', agent, headers: { 'content-type': type, 'content-length': length } },
+      (response) => {
+        answer.writeHead(response.statusCode ?? 500, { 'content-type': response.headers['content-type'] });
+        response.pipe(answer);
+      },
+    );
     incoming.pipe(outgoing);
   });
-  server.listen(0, '127.0.0.1', () => process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`));
+  server.listen(0, '127.0.0.1', () =>
+    process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`),
+  );
 } else {
   await measure();
 }
@@ -80,27 +97,86 @@ async function measure(): Promise<void> {
   const processes: ReturnType<typeof start>[] = [];
   const start = (file: string, parameters: string[], env: NodeJS.ProcessEnv = process.env) => {
     const flags = file === gatewayFile ? (process.env['NODE_FLAGS']?.split(' ') ?? []) : [];
-    return spawn(process.execPath, [...flags, file, ...parameters], { stdio: ['ignore', 'pipe', 'inherit'], env });
+    return spawn(process.execPath, [...flags, file, ...parameters], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env,
+    });
   };
-  const own = (started: ReturnType<typeof start>) => (processes.push(started), firstLine(started.stdout as NodeJS.ReadableStream));
+  const own = (started: ReturnType<typeof start>) => (
+    processes.push(started),
+    firstLine(started.stdout as NodeJS.ReadableStream)
+  );
   const database = given.postgres ? await startServer() : undefined;
   try {
     const providerUrl = await own(start(import.meta.filename, ['provider']));
     const bareUrl = await own(start(import.meta.filename, ['bare', providerUrl]));
     const modelsFile = join(folder, 'models.json');
-    await writeFile(modelsFile, JSON.stringify({
-      providers: [{ id: 'acme', kind: 'openai-compatible', base_url: providerUrl, usage: 'ask', output_limit_member: 'max_tokens' }],
-      models: [{ id: 'acme/ok', provider: 'acme', upstream_model: script, rates: given.paid ? { input: 1_000, output: 1_000 } : null, max_output_tokens: 1_000 }],
-    }));
-    const env = { ...process.env, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_USER: 'off', MODELS_FILE: modelsFile, DATABASE_PATH: join(folder, 'data'), STARTING_CREDITS: '1000000000', ...(database && { DATABASE_URL: database.url, TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'), ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a rather long secret' }) };
-    const { url, token } = JSON.parse(await own(start(gatewayFile, given.alone ? ['alone'] : [], env))) as { url: string; token: string };
+    await writeFile(
+      modelsFile,
+      JSON.stringify({
+        providers: [
+          {
+            id: 'acme',
+            kind: 'openai-compatible',
+            base_url: providerUrl,
+            usage: 'ask',
+            output_limit_member: 'max_tokens',
+          },
+        ],
+        models: [
+          {
+            id: 'acme/ok',
+            provider: 'acme',
+            upstream_model: script,
+            rates: given.paid ? { input: 1_000, output: 1_000 } : null,
+            max_output_tokens: 1_000,
+          },
+        ],
+      }),
+    );
+    const env = {
+      ...process.env,
+      HOST: '127.0.0.1',
+      PORT: '0',
+      LOG_LEVEL: 'error',
+      RATE_LIMIT_USER: 'off',
+      MODELS_FILE: modelsFile,
+      DATABASE_PATH: join(folder, 'data'),
+      STARTING_CREDITS: '1000000000',
+      ...(database && {
+        DATABASE_URL: database.url,
+        TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
+        ADMIN_ID: 'admin',
+        ADMIN_PASSWORD: 'a rather long secret',
+      }),
+    };
+    const { url, token } = JSON.parse(await own(start(gatewayFile, given.alone ? ['alone'] : [], env))) as {
+      url: string;
+      token: string;
+    };
 
     const messages = [{ role: 'user', content: 'hi' }];
     const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
-    const plain = (base: string, streams: boolean): Way => ({ url: `${base}/chat/completions`, token: 'x', body: { model: script, messages, ...(streams ? { stream: true, stream_options: { include_usage: true } } : {}) } });
-    const through = (path: string, body: object): Way => ({ url: `${url}/v1/ai/${path}`, token, body: { model: 'acme/ok', ...body } });
+    const plain = (base: string, streams: boolean): Way => ({
+      url: `${base}/chat/completions`,
+      token: 'x',
+      body: {
+        model: script,
+        messages,
+        ...(streams ? { stream: true, stream_options: { include_usage: true } } : {}),
+      },
+    });
+    const through = (path: string, body: object): Way => ({
+      url: `${url}/v1/ai/${path}`,
+      token,
+      body: { model: 'acme/ok', ...body },
+    });
     const wires: { name: string; streams: boolean; way: Way }[] = [
-      { name: 'chat/completions, streamed', streams: true, way: through('chat/completions', { messages, stream: true }) },
+      {
+        name: 'chat/completions, streamed',
+        streams: true,
+        way: through('chat/completions', { messages, stream: true }),
+      },
       { name: 'stream', streams: true, way: through('stream', { prompt }) },
       { name: 'text', streams: false, way: through('text', { prompt: 'hi' }) },
       { name: 'chat/completions, whole', streams: false, way: through('chat/completions', { messages }) },
@@ -117,10 +193,16 @@ async function measure(): Promise<void> {
         }
       }
       const [direct = 0, bare = 0, whole = 0] = times.map(median);
-      result[name] = { directMs: rounded(direct), bareAddsMs: rounded(bare - direct), gatewayAddsMs: rounded(whole - direct) };
+      result[name] = {
+        directMs: rounded(direct),
+        bareAddsMs: rounded(bare - direct),
+        gatewayAddsMs: rounded(whole - direct),
+      };
       if (streams && whole - direct > promisedMs) process.exitCode = 1;
     }
-    process.stdout.write(`${JSON.stringify({ rounds, providerMs, isPaid: given.paid, database: given.alone ? null : given.postgres ? 'PostgreSQL' : 'embedded', result }, null, 1)}\n`);
+    process.stdout.write(
+      `${JSON.stringify({ rounds, providerMs, isPaid: given.paid, database: given.alone ? null : given.postgres ? 'PostgreSQL' : 'embedded', result }, null, 1)}\n`,
+    );
   } finally {
     for (const one of processes) one.kill('SIGKILL');
     agent.destroy();

@@ -20,9 +20,18 @@ import { freePort } from '../support/free-port.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { monotonicMs } from './agent-runtimes.ts';
 
-const { values: given, positionals: [role] } = parseArgs({
+const {
+  values: given,
+  positionals: [role],
+} = parseArgs({
   allowPositionals: true,
-  options: { peer: { type: 'string' }, rounds: { type: 'string', default: '3' }, postgres: { type: 'boolean', default: false }, free: { type: 'boolean', default: false }, help: { type: 'boolean', short: 'h' } },
+  options: {
+    peer: { type: 'string' },
+    rounds: { type: 'string', default: '3' },
+    postgres: { type: 'boolean', default: false },
+    free: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h' },
+  },
 });
 
 // What the provider says, by the name of the model that it is asked for.
@@ -39,14 +48,32 @@ function provide(): void {
       const { model } = JSON.parse(Buffer.concat(pieces).toString()) as { model: Script };
       const usage = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 };
       if (model === 'whole') {
-        const choices = [{ index: 0, message: { role: 'assistant', content: 'An answer of an ordinary length for a short question.', refusal: null }, finish_reason: 'stop', logprobs: null }];
-        return void answer.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model, choices, usage }));
+        const choices = [
+          {
+            index: 0,
+            message: {
+              role: 'assistant',
+              content: 'An answer of an ordinary length for a short question.',
+              refusal: null,
+            },
+            finish_reason: 'stop',
+            logprobs: null,
+          },
+        ];
+        return void answer
+          .writeHead(200, { 'content-type': 'application/json' })
+          .end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model, choices, usage }));
       }
       answer.on('close', () => !answer.writableFinished && console.log(`left ${monotonicMs()}`));
       answer.writeHead(200, { 'content-type': 'text/event-stream' });
-      const say = (rest: object) => answer.write(`data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model, ...rest })}\n\n`);
+      const say = (rest: object) =>
+        answer.write(
+          `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model, ...rest })}\n\n`,
+        );
       for (let index = 0; index < scripts[model] && !answer.destroyed; index += 1) {
-        say({ choices: [{ index: 0, delta: { content: `<${monotonicMs().toFixed(2)}>` }, finish_reason: null }] });
+        say({
+          choices: [{ index: 0, delta: { content: `<${monotonicMs().toFixed(2)}>` }, finish_reason: null }],
+        });
         if (model !== 'burst') await new Promise((resolve) => setTimeout(resolve, gapMs));
       }
       if (model === 'broken') return void answer.destroy();
@@ -55,7 +82,9 @@ function provide(): void {
       answer.end('data: [DONE]\n\n');
     })().catch(() => answer.destroy());
   });
-  server.listen(0, '127.0.0.1', () => console.log(`http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`));
+  server.listen(0, '127.0.0.1', () =>
+    console.log(`http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`),
+  );
 }
 
 interface Way {
@@ -75,18 +104,36 @@ const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 function ask(way: Way, script: Script): Promise<{ response: IncomingMessage; leave(): void }> {
   return new Promise((resolve, reject) => {
     const streams = script === 'whole' ? {} : { stream: true, stream_options: { include_usage: true } };
-    const body = Buffer.from(JSON.stringify({ model: way.model(script), messages: [{ role: 'user', content: 'What does a town hall keep under its floor?' }], ...streams }));
-    const outgoing = request(way.url, { method: 'POST', agent, headers: { ...way.headers, 'content-type': 'application/json', 'content-length': body.length } }, (response) => {
-      if (response.statusCode !== 200) return reject(new Error(`${way.name} answered ${response.statusCode} to ${script}`));
-      resolve({ response, leave: () => outgoing.destroy() });
-    });
+    const body = Buffer.from(
+      JSON.stringify({
+        model: way.model(script),
+        messages: [{ role: 'user', content: 'What does a town hall keep under its floor?' }],
+        ...streams,
+      }),
+    );
+    const outgoing = request(
+      way.url,
+      {
+        method: 'POST',
+        agent,
+        headers: { ...way.headers, 'content-type': 'application/json', 'content-length': body.length },
+      },
+      (response) => {
+        if (response.statusCode !== 200)
+          return reject(new Error(`${way.name} answered ${response.statusCode} to ${script}`));
+        resolve({ response, leave: () => outgoing.destroy() });
+      },
+    );
     outgoing.on('error', reject);
     outgoing.end(body);
   });
 }
 
 /** One exchange: the time to its first byte, that of each chunk on its way, and whether the client was told of an end. */
-async function exchange(way: Way, script: Script): Promise<{ firstMs: number; chunksMs: number[]; endsClean: boolean }> {
+async function exchange(
+  way: Way,
+  script: Script,
+): Promise<{ firstMs: number; chunksMs: number[]; endsClean: boolean }> {
   const begunMs = performance.now();
   const { response } = await ask(way, script);
   let firstMs: number | undefined;
@@ -106,7 +153,8 @@ async function exchange(way: Way, script: Script): Promise<{ firstMs: number; ch
 }
 
 const sorted = (all: readonly number[]) => [...all].sort((a, b) => a - b);
-const share = (all: readonly number[], part: number) => sorted(all)[Math.min(all.length - 1, Math.floor(all.length * part))] ?? Number.NaN;
+const share = (all: readonly number[], part: number) =>
+  sorted(all)[Math.min(all.length - 1, Math.floor(all.length * part))] ?? Number.NaN;
 const median = (all: readonly number[]) => share(all, 0.5);
 const repeat = async <T>(count: number, work: () => Promise<T>): Promise<T[]> => {
   const all: T[] = [];
@@ -115,12 +163,18 @@ const repeat = async <T>(count: number, work: () => Promise<T>): Promise<T[]> =>
 };
 
 /** Answers a second over a number of connections that are never idle. */
-async function busy(way: Way, script: Script, { connections, seconds }: { connections: number; seconds: number }): Promise<number> {
+async function busy(
+  way: Way,
+  script: Script,
+  { connections, seconds }: { connections: number; seconds: number },
+): Promise<number> {
   const begunMs = performance.now();
   let answers = 0;
-  await Promise.all(Array.from({ length: connections }, async () => {
-    for (; performance.now() - begunMs < seconds * 1_000; answers += 1) await exchange(way, script);
-  }));
+  await Promise.all(
+    Array.from({ length: connections }, async () => {
+      for (; performance.now() - begunMs < seconds * 1_000; answers += 1) await exchange(way, script);
+    }),
+  );
   return answers / ((performance.now() - begunMs) / 1_000);
 }
 
@@ -145,8 +199,16 @@ type Row = keyof typeof rows;
 async function measure(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'townhall-beside-'));
   const processes: ChildProcess[] = [];
-  const run = (file: string, parameters: string[], { env = {}, quiet = false }: { env?: NodeJS.ProcessEnv; quiet?: boolean } = {}): ChildProcess => {
-    const child = spawn(process.execPath, [file, ...parameters], { stdio: ['ignore', 'pipe', quiet ? 'ignore' : 'inherit'], cwd: folder, env: { PATH: process.env['PATH'], HOME: folder, ...env } });
+  const run = (
+    file: string,
+    parameters: string[],
+    { env = {}, quiet = false }: { env?: NodeJS.ProcessEnv; quiet?: boolean } = {},
+  ): ChildProcess => {
+    const child = spawn(process.execPath, [file, ...parameters], {
+      stdio: ['ignore', 'pipe', quiet ? 'ignore' : 'inherit'],
+      cwd: folder,
+      env: { PATH: process.env['PATH'], HOME: folder, ...env },
+    });
     processes.push(child);
     return child;
   };
@@ -157,48 +219,110 @@ async function measure(): Promise<void> {
     const [providerUrl] = (await once(said, 'line')) as [string];
     const left: number[] = [];
     said.on('line', (line: string) => line.startsWith('left ') && left.push(Number(line.slice(5))));
-    const direct: Way = { name: 'the provider', url: `${providerUrl}/chat/completions`, headers: {}, model: (script) => script };
+    const direct: Way = {
+      name: 'the provider',
+      url: `${providerUrl}/chat/completions`,
+      headers: {},
+      model: (script) => script,
+    };
 
     const ours = async (): Promise<Runtime> => {
       const modelsFile = join(folder, 'models.json');
-      writeFileSync(modelsFile, JSON.stringify({
-        providers: [{ id: 'acme', kind: 'openai-compatible', base_url: providerUrl, usage: 'ask', output_limit_member: 'max_tokens' }],
-        models: Object.keys(scripts).map((script) => ({ id: `acme/${script}`, provider: 'acme', upstream_model: script, rates: given.free ? null : { input: 1_000, output: 1_000 }, max_output_tokens: 1_000 })),
-      }));
+      writeFileSync(
+        modelsFile,
+        JSON.stringify({
+          providers: [
+            {
+              id: 'acme',
+              kind: 'openai-compatible',
+              base_url: providerUrl,
+              usage: 'ask',
+              output_limit_member: 'max_tokens',
+            },
+          ],
+          models: Object.keys(scripts).map((script) => ({
+            id: `acme/${script}`,
+            provider: 'acme',
+            upstream_model: script,
+            rates: given.free ? null : { input: 1_000, output: 1_000 },
+            max_output_tokens: 1_000,
+          })),
+        }),
+      );
       const child = run(join(import.meta.dirname, 'gateway-process.ts'), [], {
         env: {
-          HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_USER: 'off', MODELS_FILE: modelsFile, DATABASE_PATH: join(folder, 'data'), STARTING_CREDITS: '1000000000',
-          ...(database && { DATABASE_URL: database.url, TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'), ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a rather long secret' }),
+          HOST: '127.0.0.1',
+          PORT: '0',
+          LOG_LEVEL: 'error',
+          RATE_LIMIT_USER: 'off',
+          MODELS_FILE: modelsFile,
+          DATABASE_PATH: join(folder, 'data'),
+          STARTING_CREDITS: '1000000000',
+          ...(database && {
+            DATABASE_URL: database.url,
+            TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
+            ADMIN_ID: 'admin',
+            ADMIN_PASSWORD: 'a rather long secret',
+          }),
         },
       });
-      const [line] = (await once(createInterface({ input: child.stdout as NodeJS.ReadableStream }), 'line')) as [string];
+      const [line] = (await once(
+        createInterface({ input: child.stdout as NodeJS.ReadableStream }),
+        'line',
+      )) as [string];
       const { url, token } = JSON.parse(line) as { url: string; token: string };
-      const way: Way = { name: 'townhall', url: `${url}/v1/ai/chat/completions`, headers: { authorization: `Bearer ${token}` }, model: (script) => `acme/${script}` };
+      const way: Way = {
+        name: 'townhall',
+        url: `${url}/v1/ai/chat/completions`,
+        headers: { authorization: `Bearer ${token}` },
+        model: (script) => `acme/${script}`,
+      };
       return { way, process: child };
     };
     const portkey = async (installed: string): Promise<Runtime> => {
       const port = await freePort();
       const begunMs = performance.now();
-      const child = run(join(installed, 'node_modules/@portkey-ai/gateway/build/start-server.js'), [`--port=${port}`, '--headless'], { quiet: true });
+      const child = run(
+        join(installed, 'node_modules/@portkey-ai/gateway/build/start-server.js'),
+        [`--port=${port}`, '--headless'],
+        { quiet: true },
+      );
       child.stdout?.resume();
-      const way: Way = { name: 'portkey', url: `http://127.0.0.1:${port}/v1/chat/completions`, headers: { authorization: 'Bearer x', 'x-portkey-provider': 'openai', 'x-portkey-custom-host': providerUrl }, model: (script) => script };
+      const way: Way = {
+        name: 'portkey',
+        url: `http://127.0.0.1:${port}/v1/chat/completions`,
+        headers: {
+          authorization: 'Bearer x',
+          'x-portkey-provider': 'openai',
+          'x-portkey-custom-host': providerUrl,
+        },
+        model: (script) => script,
+      };
       for (;;) {
-        const answered = await exchange(way, 'whole').then(() => true, () => false);
+        const answered = await exchange(way, 'whole').then(
+          () => true,
+          () => false,
+        );
         if (answered) return { way, process: child };
-        if (child.exitCode !== null || performance.now() - begunMs > 60_000) throw new Error('The peer does not answer.');
+        if (child.exitCode !== null || performance.now() - begunMs > 60_000)
+          throw new Error('The peer does not answer.');
         await new Promise((resolve) => setTimeout(resolve, 10));
       }
     };
 
     const peer = given.peer ?? process.env['TOWNHALL_BENCH_PEER_GATEWAY'];
-    if (peer === undefined) console.error('NO PEER: neither --peer nor TOWNHALL_BENCH_PEER_GATEWAY names its folder, so its column stays empty.');
+    if (peer === undefined)
+      console.error(
+        'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER_GATEWAY names its folder, so its column stays empty.',
+      );
     const runtimes = [await ours(), ...(peer === undefined ? [] : [await portkey(peer)])];
     const figures = runtimes.map(() => new Map<Row, number[]>());
     for (let round = 0; round <= Number(given.rounds); round += 1) {
       for (const [index, runtime] of runtimes.entries()) {
         const { way } = runtime;
         // The first visit only warms up, on both sides.
-        const note = (row: Row, figure: number) => round > 0 && figures[index]?.set(row, [...(figures[index].get(row) ?? []), figure]);
+        const note = (row: Row, figure: number) =>
+          round > 0 && figures[index]?.set(row, [...(figures[index].get(row) ?? []), figure]);
         const added = async (script: Script) => {
           const [bare, through]: number[][] = [[], []];
           for (let each = 0; each < 100; each += 1) {
@@ -212,8 +336,14 @@ async function measure(): Promise<void> {
         const chunks = (await repeat(2, () => exchange(way, 'drip'))).flatMap(({ chunksMs }) => chunksMs);
         note('chunk, provider writes to client reads, p50 ms', median(chunks));
         note('chunk, p99 ms', share(chunks, 0.99));
-        note('whole answers a second, 32 connections', await busy(way, 'whole', { connections: 32, seconds: 5 }));
-        note('streams of 20 chunks a second, 32 connections', await busy(way, 'burst', { connections: 32, seconds: 5 }));
+        note(
+          'whole answers a second, 32 connections',
+          await busy(way, 'whole', { connections: 32, seconds: 5 }),
+        );
+        note(
+          'streams of 20 chunks a second, 32 connections',
+          await busy(way, 'burst', { connections: 32, seconds: 5 }),
+        );
         const told = await repeat(20, async () => {
           const { response, leave } = await ask(way, 'long');
           await once(response, 'data');
@@ -221,25 +351,49 @@ async function measure(): Promise<void> {
           left.length = 0;
           const leftMs = monotonicMs();
           leave();
-          while (left.length === 0 && monotonicMs() - leftMs < 1_000) await new Promise((resolve) => setTimeout(resolve, 5));
+          while (left.length === 0 && monotonicMs() - leftMs < 1_000)
+            await new Promise((resolve) => setTimeout(resolve, 5));
           return (left[0] ?? Infinity) - leftMs;
         });
         note('client gone → provider told, p50 ms', median(told));
-        note('share of them told within a second, %', (told.filter(Number.isFinite).length / told.length) * 100);
+        note(
+          'share of them told within a second, %',
+          (told.filter(Number.isFinite).length / told.length) * 100,
+        );
         const broken = await repeat(10, () => exchange(way, 'broken'));
-        note('broken streams that end as if whole, %', (broken.filter(({ endsClean }) => endsClean).length / broken.length) * 100);
+        note(
+          'broken streams that end as if whole, %',
+          (broken.filter(({ endsClean }) => endsClean).length / broken.length) * 100,
+        );
         note('memory of the process after all that, MB', residentMb(runtime.process));
         console.error(`round ${round}, ${way.name}: load ${loadavg()[0]?.toFixed(1)}`);
       }
     }
 
-    console.log(`node ${process.version}, load ${loadavg().map((load) => load.toFixed(1)).join(' ')}, ${given.rounds} visits each in turns, medians; ours: ${given.free ? 'free' : 'paid'} calls on ${database ? 'PostgreSQL' : 'the embedded database'}`);
-    console.log(`${'row'.padEnd(48)} ${'townhall'.padStart(10)} ${'portkey'.padStart(10)} ${'ahead'.padStart(7)}`);
+    console.log(
+      `node ${process.version}, load ${loadavg()
+        .map((load) => load.toFixed(1))
+        .join(
+          ' ',
+        )}, ${given.rounds} visits each in turns, medians; ours: ${given.free ? 'free' : 'paid'} calls on ${database ? 'PostgreSQL' : 'the embedded database'}`,
+    );
+    console.log(
+      `${'row'.padEnd(48)} ${'townhall'.padStart(10)} ${'portkey'.padStart(10)} ${'ahead'.padStart(7)}`,
+    );
     for (const [row, better] of Object.entries(rows) as [Row, 'less' | 'more'][]) {
       const [us = Number.NaN, them = Number.NaN] = figures.map((all) => median(all.get(row) ?? []));
-      const show = (figure: number) => (Number.isNaN(figure) ? '–' : figure === Infinity ? 'never' : figure >= 100 ? figure.toFixed(0) : figure.toFixed(1));
+      const show = (figure: number) =>
+        Number.isNaN(figure)
+          ? '–'
+          : figure === Infinity
+            ? 'never'
+            : figure >= 100
+              ? figure.toFixed(0)
+              : figure.toFixed(1);
       const ratio = better === 'less' ? them / us : us / them;
-      console.log(`${row.padEnd(48)} ${show(us).padStart(10)} ${show(them).padStart(10)} ${(Number.isFinite(ratio) ? `${ratio.toFixed(2)}×` : '–').padStart(7)}`);
+      console.log(
+        `${row.padEnd(48)} ${show(us).padStart(10)} ${show(them).padStart(10)} ${(Number.isFinite(ratio) ? `${ratio.toFixed(2)}×` : '–').padStart(7)}`,
+      );
     }
   } finally {
     agent.destroy();
@@ -249,6 +403,9 @@ async function measure(): Promise<void> {
   }
 }
 
-if (given.help) console.log('Usage: node test/bench/gateway-beside.ts [--peer FOLDER] [--rounds N] [--postgres] [--free]\nWithout --peer or TOWNHALL_BENCH_PEER_GATEWAY only our own column is measured.');
+if (given.help)
+  console.log(
+    'Usage: node test/bench/gateway-beside.ts [--peer FOLDER] [--rounds N] [--postgres] [--free]\nWithout --peer or TOWNHALL_BENCH_PEER_GATEWAY only our own column is measured.',
+  );
 else if (role === 'provider') provide();
 else await measure();

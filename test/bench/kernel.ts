@@ -33,7 +33,10 @@ function serveBare(): void {
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       const body = JSON.stringify({ echo: JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown });
-      response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) });
+      response.writeHead(200, {
+        'content-type': 'application/json',
+        'content-length': Buffer.byteLength(body),
+      });
       response.end(body);
     });
   });
@@ -42,9 +45,16 @@ function serveBare(): void {
 
 async function serveKernel(): Promise<void> {
   const { document, operationIds } = benchDocument();
-  const users = new Map([['th_usr_0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi', { kind: 'user' as const, userId: 'usr_1' }]]);
-  const handlers = Object.fromEntries(operationIds.map((operationId) => [operationId, async () => ({ status: 200, body: {} })]));
-  handlers[benchedOperation] = (async (call: { body: unknown }) => ({ status: 200, body: { echo: call.body } })) as never;
+  const users = new Map([
+    ['th_usr_0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi', { kind: 'user' as const, userId: 'usr_1' }],
+  ]);
+  const handlers = Object.fromEntries(
+    operationIds.map((operationId) => [operationId, async () => ({ status: 200, body: {} })]),
+  );
+  handlers[benchedOperation] = (async (call: { body: unknown }) => ({
+    status: 200,
+    body: { echo: call.body },
+  })) as never;
   const contract = createContract<{ kind: string }>({
     definition: document,
     handlers,
@@ -52,7 +62,10 @@ async function serveKernel(): Promise<void> {
     identify: async (bearer) => users.get(bearer) ?? null,
     guest: { kind: 'guest' },
   });
-  const log = createLog({ level: process.env['BENCH_LOG'] === 'on' ? 'info' : 'warn', redactor: createRedactor() });
+  const log = createLog({
+    level: process.env['BENCH_LOG'] === 'on' ? 'info' : 'warn',
+    redactor: createRedactor(),
+  });
   const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
   const { port } = await server.listen({ host: '127.0.0.1', port: 0 });
   process.send?.(port);
@@ -61,7 +74,10 @@ async function serveKernel(): Promise<void> {
 async function compare(rounds: number, seconds: number): Promise<void> {
   // The log lines are really written, to where a supervisor's pipe would be.
   const sink = openSync('/dev/null', 'w');
-  const servers = ['bare', 'kernel'].map((which) => ({ which, child: fork(self, [which], { stdio: ['ignore', sink, 'inherit', 'ipc'] }) }));
+  const servers = ['bare', 'kernel'].map((which) => ({
+    which,
+    child: fork(self, [which], { stdio: ['ignore', sink, 'inherit', 'ipc'] }),
+  }));
   try {
     const ports = await Promise.all(servers.map(({ child }) => firstMessage(child)));
     const rates: Record<string, number[]> = { bare: [], kernel: [] };
@@ -75,12 +91,18 @@ async function compare(rounds: number, seconds: number): Promise<void> {
         if (failures > 0) throw new Error(`${which} failed ${failures} requests`);
         rates[which]?.push(perSecond);
       }
-      process.stdout.write(`round ${round + 1}: bare ${rates.bare?.at(-1)}/s, kernel ${rates.kernel?.at(-1)}/s; processor time a request ${costs.bare?.at(-1)} and ${costs.kernel?.at(-1)} µs\n`);
+      process.stdout.write(
+        `round ${round + 1}: bare ${rates.bare?.at(-1)}/s, kernel ${rates.kernel?.at(-1)}/s; processor time a request ${costs.bare?.at(-1)} and ${costs.kernel?.at(-1)} µs\n`,
+      );
     }
     const [bare, kernel] = [median(rates.bare ?? []), median(rates.kernel ?? [])];
     const ratio = kernel / bare;
-    process.stdout.write(`processor time a request: bare ${median(costs.bare ?? [])} µs, kernel ${median(costs.kernel ?? [])} µs\n`);
-    process.stdout.write(`median: bare ${bare}/s, kernel ${kernel}/s, ratio ${ratio.toFixed(2)} (promised ${promised})\n`);
+    process.stdout.write(
+      `processor time a request: bare ${median(costs.bare ?? [])} µs, kernel ${median(costs.kernel ?? [])} µs\n`,
+    );
+    process.stdout.write(
+      `median: bare ${bare}/s, kernel ${kernel}/s, ratio ${ratio.toFixed(2)} (promised ${promised})\n`,
+    );
     process.exitCode = ratio >= promised ? 0 : 1;
   } finally {
     for (const { child } of servers) child.kill();
@@ -105,7 +127,9 @@ async function firstMessage(child: ChildProcess): Promise<number> {
 
 async function load(port: number, seconds: number): Promise<Load> {
   const script = fileURLToPath(new URL('./load.ts', import.meta.url));
-  const child = spawn(process.execPath, [script, String(port), String(seconds), String(connections)], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [script, String(port), String(seconds), String(connections)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let output = '';
   child.stdout.on('data', (chunk: Buffer) => {
     output += chunk.toString('utf8');

@@ -8,7 +8,13 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { credits, creditsStore, directoryJournal, type Credits, type LedgerVerdict } from '../../src/gateway/credits/index.ts';
+import {
+  credits,
+  creditsStore,
+  directoryJournal,
+  type Credits,
+  type LedgerVerdict,
+} from '../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../src/gateway/usage/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { connect, type Database } from '../../src/kernel/data/database.ts';
@@ -22,7 +28,14 @@ const isEmbedded = process.env['BENCH_ENGINE'] === 'embedded';
 const given = process.env['BENCH_DATABASE_URL'];
 
 const facts: UsageFacts = {
-  action: 'text', model: 'acme/fast', provider: 'acme', units: {}, outcome: 'completed', estimated: false, ttftMs: 12, durationMs: 34,
+  action: 'text',
+  model: 'acme/fast',
+  provider: 'acme',
+  units: {},
+  outcome: 'completed',
+  estimated: false,
+  ttftMs: 12,
+  durationMs: 34,
   tokens: { input: 100, cachedInput: 0, cacheWrite: 0, output: 50, reasoning: 0 },
 };
 
@@ -48,11 +61,26 @@ async function measure(work: (worker: number) => Promise<unknown>): Promise<Meas
   );
   const sorted = times.toSorted((a, b) => a - b);
   const at = (share: number) => Math.round((sorted[Math.floor(sorted.length * share)] ?? 0) * 10) / 10;
-  return { perSecond: Math.round(times.length / ((performance.now() - startedMs) / 1_000)), p50Ms: at(0.5), p99Ms: at(0.99) };
+  return {
+    perSecond: Math.round(times.length / ((performance.now() - startedMs) / 1_000)),
+    p50Ms: at(0.5),
+    p99Ms: at(0.99),
+  };
 }
 
 async function pair(ledger: Credits['ledger'], userId: string): Promise<void> {
-  const hold = await ledger.hold({ requestId: id('req'), userId, bureauId: 'local', tokenId: 'tok_bench', action: 'text', model: 'acme/fast', provider: 'acme' }, 100n);
+  const hold = await ledger.hold(
+    {
+      requestId: id('req'),
+      userId,
+      bureauId: 'local',
+      tokenId: 'tok_bench',
+      action: 'text',
+      model: 'acme/fast',
+      provider: 'acme',
+    },
+    100n,
+  );
   await hold.settle(40n, facts);
 }
 
@@ -61,12 +89,15 @@ async function makeUsers({ sql, tx }: Database, { balances }: Credits, count: nu
   const users = Array.from({ length: count }, () => id('usr'));
   for (const userId of users) {
     await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
-    await tx((own) => balances.post(own, { userId, kind: 'grant', ref: userId, credits: 10n ** 12n, reason: 'bench' }));
+    await tx((own) =>
+      balances.post(own, { userId, kind: 'grant', ref: userId, credits: 10n ** 12n, reason: 'bench' }),
+    );
   }
   return users;
 }
 
-const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+const median = (values: number[]): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 async function bench(database: Database, journalPath: string): Promise<boolean> {
   await migrateAll(database);
@@ -85,23 +116,37 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
   const users = await makeUsers(database, service, 101);
   const hot = users.pop() as string;
   await database.sql`create table public.bench_floor (n bigint generated always as identity primary key, worker integer not null)`;
-  const floor = () => measure((worker) => database.sql`insert into public.bench_floor (worker) values (${worker})`);
-  const many = () => measure((worker) => pair(service.ledger, users[(worker + Math.floor(Math.random() * 100)) % 100] as string));
+  const floor = () =>
+    measure((worker) => database.sql`insert into public.bench_floor (worker) values (${worker})`);
+  const many = () =>
+    measure((worker) =>
+      pair(service.ledger, users[(worker + Math.floor(Math.random() * 100)) % 100] as string),
+    );
   const one = () => measure(() => pair(service.ledger, hot));
 
   const rates: Record<'floor' | 'many' | 'hot', number[]> = { floor: [], many: [], hot: [] };
   for (let round = 1; round <= rounds; round += 1) {
-    for (const [name, run] of [['floor', floor], ['many', many], ['hot', one]] as const) {
+    for (const [name, run] of [
+      ['floor', floor],
+      ['many', many],
+      ['hot', one],
+    ] as const) {
       const { perSecond, p50Ms, p99Ms } = await run();
       rates[name].push(perSecond);
-      console.log(`round ${round}: ${name.padEnd(5)} ${String(perSecond).padStart(6)}/s, p50 ${p50Ms} ms, p99 ${p99Ms} ms`);
+      console.log(
+        `round ${round}: ${name.padEnd(5)} ${String(perSecond).padStart(6)}/s, p50 ${p50Ms} ms, p99 ${p99Ms} ms`,
+      );
     }
   }
   const verdict: LedgerVerdict = await service.verify();
   await service.close();
   const [bare, pairs, hotPairs] = [median(rates.floor), median(rates.many), median(rates.hot)];
-  console.log(`${database.engine}, ${concurrency} calls at once: floor ${bare} inserts/s; 100 accounts ${pairs} pairs/s (promised ${promised.many}); one account ${hotPairs} pairs/s (promised ${promised.hot})`);
-  console.log(`${verdict.holds} holds, ${verdict.transactions} transactions; the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`);
+  console.log(
+    `${database.engine}, ${concurrency} calls at once: floor ${bare} inserts/s; 100 accounts ${pairs} pairs/s (promised ${promised.many}); one account ${hotPairs} pairs/s (promised ${promised.hot})`,
+  );
+  console.log(
+    `${verdict.holds} holds, ${verdict.transactions} transactions; the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`,
+  );
   return verdict.ok && (isEmbedded || (pairs >= promised.many && hotPairs >= promised.hot));
 }
 
@@ -109,7 +154,10 @@ const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-bench-'));
 const server = isEmbedded || given !== undefined ? undefined : await startServer();
 let isHeld = false;
 try {
-  const database = await connect(isEmbedded ? { path: join(folder, 'townhall.db') } : { url: given ?? server?.url ?? '' }, { log: silentLog });
+  const database = await connect(
+    isEmbedded ? { path: join(folder, 'townhall.db') } : { url: given ?? server?.url ?? '' },
+    { log: silentLog },
+  );
   try {
     isHeld = await bench(database, join(folder, 'journal'));
   } finally {

@@ -60,4 +60,10 @@ setTimeout(() => {
   running = false;
 }, seconds * 1_000);
 await Promise.all(Array.from({ length: connections }, converse));
-process.stdout.write(JSON.stringify({ answers, failures, perSecond: Math.round((answers / (performance.now() - started)) * 1_000) }));
+process.stdout.write(
+  JSON.stringify({
+    answers,
+    failures,
+    perSecond: Math.round((answers / (performance.now() - started)) * 1_000),
+  }),
+);

@@ -17,8 +17,19 @@ interface Start {
 
 async function startOnce(given: string[], folder: string): Promise<Start> {
   const startedMs = performance.now();
-  const env = { PATH: process.env['PATH'], PORT: '0', AGENT_PORT: '0', HOST: '127.0.0.1', LOG_LEVEL: 'warn', AGENT_GATEWAY_TOKEN: 'unused' };
-  const child = spawn(process.execPath, [entry, ...given], { cwd: folder, env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const env = {
+    PATH: process.env['PATH'],
+    PORT: '0',
+    AGENT_PORT: '0',
+    HOST: '127.0.0.1',
+    LOG_LEVEL: 'warn',
+    AGENT_GATEWAY_TOKEN: 'unused',
+  };
+  const child = spawn(process.execPath, [entry, ...given], {
+    cwd: folder,
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let screen = '';
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout.on('data', (piece: Buffer) => {
@@ -45,7 +56,15 @@ function summary(name: string, starts: readonly Start[]): void {
     const at = (index: number): string => (sorted[index] ?? 0).toFixed(0);
     return `median ${at(Math.floor(sorted.length / 2))} ${unit} (${at(0)}–${at(sorted.length - 1)})`;
   };
-  console.log(`${name.padEnd(34)} ${line(starts.map(({ firstAnswerMs }) => firstAnswerMs), 'ms')}, ${line(starts.map(({ residentMb }) => residentMb), 'MB')}`);
+  console.log(
+    `${name.padEnd(34)} ${line(
+      starts.map(({ firstAnswerMs }) => firstAnswerMs),
+      'ms',
+    )}, ${line(
+      starts.map(({ residentMb }) => residentMb),
+      'MB',
+    )}`,
+  );
 }
 
 for (const command of ['gateway', 'agent', 'start']) {

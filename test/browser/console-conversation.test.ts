@@ -9,11 +9,16 @@ import { held, type Held } from '../support/session-world.ts';
 /** The text of the newest input of the model. */
 function lastInput({ prompt }: StreamRequest): string {
   const { content } = prompt.findLast(({ role }) => role === 'user') ?? { content: '' };
-  return typeof content === 'string' ? content : (content as { text?: string }[]).map(({ text = '' }) => text).join('');
+  return typeof content === 'string'
+    ? content
+    : (content as { text?: string }[]).map(({ text = '' }) => text).join('');
 }
 
 const answerTo = (request: StreamRequest): ScriptedAnswer => says(`Answer to ${lastInput(request)}`);
-const failure: ScriptedAnswer = { status: 400, error: { code: 'context_too_long', message: 'The prompt is too long for this model.' } };
+const failure: ScriptedAnswer = {
+  status: 400,
+  error: { code: 'context_too_long', message: 'The prompt is too long for this model.' },
+};
 
 describe.skipIf(!hasChromium)('a conversation of the console', () => {
   let world: ConsoleBrowser;
@@ -24,7 +29,10 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
   });
   afterAll(() => world?.close());
 
-  async function begin(first: string, answer: (request: StreamRequest, slow: Held) => ScriptedAnswer): Promise<Held> {
+  async function begin(
+    first: string,
+    answer: (request: StreamRequest, slow: Held) => ScriptedAnswer,
+  ): Promise<Held> {
     const slow = held();
     const before = world.gateway.requests.length;
     world.gateway.answer((request, index) => (index === before ? slow.answer : answer(request, slow)));
@@ -57,16 +65,22 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     await waiting().nth(4).waitFor();
     const queued = ['Question 1', '', ...[2, 3, 4, 5, 6].map((number) => `Question ${number}`)];
     await bothWays(queued);
-    expect(await page.locator('.message', { has: page.getByText('queued', { exact: false }) }).count()).toBe(5);
+    expect(await page.locator('.message', { has: page.getByText('queued', { exact: false }) }).count()).toBe(
+      5,
+    );
     slow.say('Answer to Question 1');
     slow.end();
     await page.getByText('Answer to Question 6').waitFor();
     await isIdle();
-    await bothWays([1, 2, 3, 4, 5, 6].flatMap((number) => [`Question ${number}`, `Answer to Question ${number}`]));
+    await bothWays(
+      [1, 2, 3, 4, 5, 6].flatMap((number) => [`Question ${number}`, `Answer to Question ${number}`]),
+    );
   });
 
   test('keeps the order around a failed and a removed question', { timeout: 120_000 }, async () => {
-    const slow = await begin('Question 1', (request) => (lastInput(request) === 'Question 2' ? failure : answerTo(request)));
+    const slow = await begin('Question 1', (request) =>
+      lastInput(request) === 'Question 2' ? failure : answerTo(request),
+    );
     for (const number of [2, 3, 4]) await send(`Question ${number}`);
     await waiting().nth(2).waitFor();
     await waiting().nth(1).getByRole('button').click();
@@ -75,8 +89,21 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     slow.end();
     await page.getByText('Answer to Question 4').waitFor();
     await isIdle();
-    await bothWays(['Question 1', 'Answer to Question 1', 'Question 2', '', 'Question 3', 'Question 4', 'Answer to Question 4']);
-    expect(await page.locator('.message', { hasText: 'Question 3' }).getByText('taken out', { exact: true }).count()).toBe(1);
+    await bothWays([
+      'Question 1',
+      'Answer to Question 1',
+      'Question 2',
+      '',
+      'Question 3',
+      'Question 4',
+      'Answer to Question 4',
+    ]);
+    expect(
+      await page
+        .locator('.message', { hasText: 'Question 3' })
+        .getByText('taken out', { exact: true })
+        .count(),
+    ).toBe(1);
   });
 
   test('puts an urgent question before those that wait', { timeout: 120_000 }, async () => {
@@ -94,31 +121,49 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     await send('Question 3');
     await page.getByText('Answer to Question 2').waitFor();
     await isIdle();
-    await bothWays(['Question 1', '', 'Question 3', 'Answer to Question 3', 'Question 2', 'Answer to Question 2']);
+    await bothWays([
+      'Question 1',
+      '',
+      'Question 3',
+      'Answer to Question 3',
+      'Question 2',
+      'Answer to Question 2',
+    ]);
     expect(await page.getByText('The run was stopped.').count()).toBe(1);
   });
 
-  test('shows after a reload why a run failed, and sends the prompt again', { timeout: 120_000 }, async () => {
-    const slow = await begin('Summarise the log.', answerTo);
-    await slow.asked.then((response) => response.end(`data: ${JSON.stringify({ type: 'error', error: { error: { type: 'upstream_error', code: 'upstream_failed', message: 'The provider closed the connection.', param: null, request_id: 'req_1' } } })}\n\n`));
-    const reason = page.locator('.message.assistant .outcome');
-    await reason.waitFor();
-    const said = (await reason.locator('p').first().textContent()) ?? '';
-    expect(said.length).toBeGreaterThan(10);
-    await reload();
-    await reason.waitFor();
-    expect(await reason.locator('p').first().textContent()).toBe(said);
-    await reason.getByRole('button', { name: 'Retry' }).click();
-    await page.getByText('Answer to Summarise the log.').waitFor();
-    await isIdle();
-    await bothWays(['Summarise the log.', '', 'Summarise the log.', 'Answer to Summarise the log.']);
-    expect(lastInput(world.gateway.requests.at(-1) as StreamRequest)).toBe('Summarise the log.');
-  });
+  test(
+    'shows after a reload why a run failed, and sends the prompt again',
+    { timeout: 120_000 },
+    async () => {
+      const slow = await begin('Summarise the log.', answerTo);
+      await slow.asked.then((response) =>
+        response.end(
+          `data: ${JSON.stringify({ type: 'error', error: { error: { type: 'upstream_error', code: 'upstream_failed', message: 'The provider closed the connection.', param: null, request_id: 'req_1' } } })}\n\n`,
+        ),
+      );
+      const reason = page.locator('.message.assistant .outcome');
+      await reason.waitFor();
+      const said = (await reason.locator('p').first().textContent()) ?? '';
+      expect(said.length).toBeGreaterThan(10);
+      await reload();
+      await reason.waitFor();
+      expect(await reason.locator('p').first().textContent()).toBe(said);
+      await reason.getByRole('button', { name: 'Retry' }).click();
+      await page.getByText('Answer to Summarise the log.').waitFor();
+      await isIdle();
+      await bothWays(['Summarise the log.', '', 'Summarise the log.', 'Answer to Summarise the log.']);
+      expect(lastInput(world.gateway.requests.at(-1) as StreamRequest)).toBe('Summarise the log.');
+    },
+  );
 
   test('shows the reason of a failure in a fork, too', { timeout: 120_000 }, async () => {
     world.gateway.answer(() => failure);
     const session = await world.agent.client.sessions.create({ title: 'Fails' });
-    await world.agent.client.sessions.prompt({ sessionId: session.id, text: 'Too much' }, { headers: { prefer: 'wait=20' } });
+    await world.agent.client.sessions.prompt(
+      { sessionId: session.id, text: 'Too much' },
+      { headers: { prefer: 'wait=20' } },
+    );
     const fork = (await world.agent.client.sessions.fork({ sessionId: session.id })) as Session;
     await page?.context().close();
     page = await world.open(`#/sessions/${fork.id}`);

@@ -6,7 +6,13 @@ import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support
 import { calls, says, toolResults } from '../support/scripted-gateway.ts';
 import { held } from '../support/session-world.ts';
 
-const oven = definePlugin({ name: 'kitchen', title: 'Kitchen', description: 'Has an oven.', actions: {}, services: [{ name: 'oven', title: 'Oven', start: async () => {}, stop: async () => {} }] });
+const oven = definePlugin({
+  name: 'kitchen',
+  title: 'Kitchen',
+  description: 'Has an oven.',
+  actions: {},
+  services: [{ name: 'oven', title: 'Oven', start: async () => {}, stop: async () => {} }],
+});
 
 describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, () => {
   let world: ConsoleBrowser;
@@ -27,13 +33,33 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
   });
 
   /** Id or name of the element that has the focus. */
-  const focus = () => page.evaluate(() => document.activeElement?.id || document.activeElement?.getAttribute('data-approval') || document.activeElement?.getAttribute('data-service') || document.activeElement?.textContent || document.activeElement?.tagName);
+  const focus = () =>
+    page.evaluate(
+      () =>
+        document.activeElement?.id ||
+        document.activeElement?.getAttribute('data-approval') ||
+        document.activeElement?.getAttribute('data-service') ||
+        document.activeElement?.textContent ||
+        document.activeElement?.tagName,
+    );
   const cards = () => page.locator('[data-approval]');
   async function ask(...commands: string[]): Promise<void> {
-    world.gateway.answer((request) => (toolResults(request).length > 0 ? says('Done.') : calls(...commands.map((command, index) => ({ name: 'shell_run', input: { command }, id: `call_${index}` })))));
+    world.gateway.answer((request) =>
+      toolResults(request).length > 0
+        ? says('Done.')
+        : calls(
+            ...commands.map((command, index) => ({
+              name: 'shell_run',
+              input: { command },
+              id: `call_${index}`,
+            })),
+          ),
+    );
     await page.getByRole('textbox', { name: 'Message' }).fill(`Run ${commands.join(' and ')}`);
     await page.keyboard.press('Enter');
-    await cards().nth(commands.length - 1).waitFor();
+    await cards()
+      .nth(commands.length - 1)
+      .waitFor();
   }
 
   test('goes from an answered card to the next one, and then to the composer', async () => {

@@ -32,29 +32,48 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     await page.keyboard.press('Enter');
     await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
   };
-  const fits = () => page.evaluate(() => [...document.querySelectorAll('body, main, .log, .page')].every(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth + 1));
+  const fits = () =>
+    page.evaluate(() =>
+      [...document.querySelectorAll('body, main, .log, .page')].every(
+        ({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth + 1,
+      ),
+    );
 
   test('is text and never markup, also in links', async () => {
     const markup = '<img src=x onerror="document.title=1"><script>document.title=2</script>';
-    world.gateway.answer(() => says(`${markup} [a](javascript:alert(1)) [b](data:text/html,x) [c](https://evil.test/"onmouseover="x) **${markup}**`));
+    world.gateway.answer(() =>
+      says(
+        `${markup} [a](javascript:alert(1)) [b](data:text/html,x) [c](https://evil.test/"onmouseover="x) **${markup}**`,
+      ),
+    );
     await send(markup);
     const answer = page.locator('.message.assistant .body');
     expect(await answer.textContent()).toContain(markup);
     expect(await page.locator('.message img, .message script').count()).toBe(0);
-    expect(await answer.locator('a').evaluateAll((links) => links.map((link) => (link as HTMLAnchorElement).protocol))).toEqual(['https:']);
+    expect(
+      await answer
+        .locator('a')
+        .evaluateAll((links) => links.map((link) => (link as HTMLAnchorElement).protocol)),
+    ).toEqual(['https:']);
     expect(await answer.locator('a').getAttribute('title')).toContain('evil.test');
   });
 
   test('shows characters that reorder or hide text', async () => {
     const disguised = 'rm -rf / \u202E# sl tsuj\u202C \u{e0041}';
-    world.gateway.answer(({ prompt }) => (prompt.at(-1)?.role === 'tool' ? says(`Denied \u202Ereversed\u202C \`a\u200Bb\``) : calls({ name: 'shell_run', input: { command: disguised } })));
+    world.gateway.answer(({ prompt }) =>
+      prompt.at(-1)?.role === 'tool'
+        ? says(`Denied \u202Ereversed\u202C \`a\u200Bb\``)
+        : calls({ name: 'shell_run', input: { command: disguised } }),
+    );
     await page.goto(`${world.served.url}/#/chat`);
     await page.reload();
     await page.getByRole('textbox', { name: 'Message' }).fill('Title \u202Eelit');
     await page.keyboard.press('Enter');
     const card = page.getByRole('region', { name: 'Approval of shell_run' });
     await card.waitFor();
-    expect(await card.locator('pre').textContent()).toContain(String.raw`rm -rf / \u{202e}# sl tsuj\u{202c} \u{e0041}`);
+    expect(await card.locator('pre').textContent()).toContain(
+      String.raw`rm -rf / \u{202e}# sl tsuj\u{202c} \u{e0041}`,
+    );
     await card.getByRole('button', { name: 'Deny' }).click();
     await page.getByText(String.raw`Denied \u{202e}reversed\u{202c} a\u{200b}b`).waitFor();
     expect(await page.locator('h1').textContent()).toBe(String.raw`Title \u{202e}elit`);
@@ -64,7 +83,9 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
   test.each([390, 1280])('stays within a window of %i pixels without a place to break', async (width) => {
     const word = 'x'.repeat(3_000);
     await page.setViewportSize({ width, height: 800 });
-    world.gateway.answer(() => says(`${word}\n\n\`${word}\`\n\n- ${word}\n\n# ${word}\n\nhttps://a.test/${word.slice(0, 1_500)}`));
+    world.gateway.answer(() =>
+      says(`${word}\n\n\`${word}\`\n\n- ${word}\n\n# ${word}\n\nhttps://a.test/${word.slice(0, 1_500)}`),
+    );
     await send(word);
     expect(await fits()).toBe(true);
     await page.goto(`${world.served.url}/#/sessions`);
@@ -87,36 +108,68 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
 
   // As text, since the test runner rewrites imports of its own modules.
   const proseModule = () => page.evaluateHandle<ProseModule>("import('/prose.js')");
-  const shapes = ['word ', 'x', '`', '` ', '*a*', '**', '*a ', '[', '[a](', '[a](https://a.test/', '\n', 'a\n', 'a\n\n', '- a\n', '# a\n', '```\n', '```\na\n', ' ', 'https://', '\u202E', '😀'];
+  const shapes = [
+    'word ',
+    'x',
+    '`',
+    '` ',
+    '*a*',
+    '**',
+    '*a ',
+    '[',
+    '[a](',
+    '[a](https://a.test/',
+    '\n',
+    'a\n',
+    'a\n\n',
+    '- a\n',
+    '# a\n',
+    '```\n',
+    '```\na\n',
+    ' ',
+    'https://',
+    '\u202E',
+    '😀',
+  ];
   test.each(shapes)('of a megabyte of %j is drawn with a bounded number of elements', async (piece) => {
     const content = filled(piece);
-    const drawn = await page.evaluate(({ module: { prose }, text }) => {
-      const root = prose(text);
-      return { elements: root.querySelectorAll('*').length, length: root.textContent.length };
-    }, { module: await proseModule(), text: content });
+    const drawn = await page.evaluate(
+      ({ module: { prose }, text }) => {
+        const root = prose(text);
+        return { elements: root.querySelectorAll('*').length, length: root.textContent.length };
+      },
+      { module: await proseModule(), text: content },
+    );
     expect(drawn.elements).toBeLessThan(25_000);
     if (!/^[\s`*#[-]/.test(piece)) expect(drawn.length).toBeGreaterThan(megabyte / 4);
   });
 
-  test.each(['word ', 'x', '**a** ', 'a line\n', '```\n', '- item\n', '[a](https://a.test) '])('of many pieces of %j costs no more than its length', async (piece) => {
-    const content = filled(piece).slice(0, 64 * 1024);
-    const { added, same } = await page.evaluate(({ module: { createProse, prose }, text }) => {
-      const root = document.createElement('div');
-      const observer = new MutationObserver(() => {});
-      observer.observe(root, { childList: true, characterData: true, subtree: true });
-      const view = createProse(root);
-      let count = 0;
-      for (let end = 256; end <= text.length; end += 256) {
-        view.update(text.slice(0, end));
-        for (const { addedNodes } of observer.takeRecords()) for (const node of addedNodes) count += 1 + (node.textContent?.length ?? 0);
-      }
-      const whole = prose(text);
-      whole.normalize();
-      root.normalize();
-      return { added: count, same: root.innerHTML === whole.innerHTML };
-    }, { module: await proseModule(), text: content });
-    expect(same).toBe(true);
-    // Each character is drawn once for good, and again while its line is unfinished: at most 8 KiB with each of the pieces.
-    expect(added).toBeLessThan(content.length * 60);
-  });
+  test.each(['word ', 'x', '**a** ', 'a line\n', '```\n', '- item\n', '[a](https://a.test) '])(
+    'of many pieces of %j costs no more than its length',
+    async (piece) => {
+      const content = filled(piece).slice(0, 64 * 1024);
+      const { added, same } = await page.evaluate(
+        ({ module: { createProse, prose }, text }) => {
+          const root = document.createElement('div');
+          const observer = new MutationObserver(() => {});
+          observer.observe(root, { childList: true, characterData: true, subtree: true });
+          const view = createProse(root);
+          let count = 0;
+          for (let end = 256; end <= text.length; end += 256) {
+            view.update(text.slice(0, end));
+            for (const { addedNodes } of observer.takeRecords())
+              for (const node of addedNodes) count += 1 + (node.textContent?.length ?? 0);
+          }
+          const whole = prose(text);
+          whole.normalize();
+          root.normalize();
+          return { added: count, same: root.innerHTML === whole.innerHTML };
+        },
+        { module: await proseModule(), text: content },
+      );
+      expect(same).toBe(true);
+      // Each character is drawn once for good, and again while its line is unfinished: at most 8 KiB with each of the pieces.
+      expect(added).toBeLessThan(content.length * 60);
+    },
+  );
 });

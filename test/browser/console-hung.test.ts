@@ -28,8 +28,19 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     gateway.answer(() => says('I am awake.'));
     data = await testDatabase();
     await data.database.close();
-    const env = { PATH: process.env['PATH'], TEST_DATABASE: JSON.stringify(data.options), AGENT_PORT: '0', AGENT_DATA_DIR: folder, AGENT_MODEL: 'local/guide', AGENT_GATEWAY_URL: gateway.url, AGENT_GATEWAY_TOKEN: 'th_usr_test' };
-    agent = spawn(process.execPath, [join(import.meta.dirname, '../support/agent-process.ts')], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    const env = {
+      PATH: process.env['PATH'],
+      TEST_DATABASE: JSON.stringify(data.options),
+      AGENT_PORT: '0',
+      AGENT_DATA_DIR: folder,
+      AGENT_MODEL: 'local/guide',
+      AGENT_GATEWAY_URL: gateway.url,
+      AGENT_GATEWAY_TOKEN: 'th_usr_test',
+    };
+    agent = spawn(process.execPath, [join(import.meta.dirname, '../support/agent-process.ts')], {
+      env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     const url = await listening();
     await readFile(join(folder, 'agent.token'), 'utf8');
     served = await startConsole({ url, tokenFile: join(folder, 'agent.token') });
@@ -63,7 +74,8 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     throw new Error('The agent ended before it listened.');
   }
   const message = () => page.getByRole('textbox', { name: 'Message' });
-  const isSilent = () => page.locator('.agent .pill.bad', { hasText: 'not answering' }).waitFor({ timeout: 20_000 });
+  const isSilent = () =>
+    page.locator('.agent .pill.bad', { hasText: 'not answering' }).waitFor({ timeout: 20_000 });
   const begin = async (text: string): Promise<void> => {
     await message().fill(text);
     await page.keyboard.press('Enter');
@@ -116,17 +128,27 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     expect(await page.locator('.message.user', { hasText: 'Second.' }).count()).toBe(1);
   });
 
-  test.each(['sessions', 'plugins', 'services', 'approvals', 'chat'])('shows it in the room %s and fills the room afterwards', async (room) => {
-    agent.kill('SIGSTOP');
-    await isSilent();
-    await page.goto(`${served.url}/#/${room}`);
-    await page.reload();
-    await isSilent();
-    expect(await page.getByRole('navigation', { name: 'Rooms' }).isVisible()).toBe(true);
-    if (room !== 'chat') await page.locator('main .empty', { hasText: 'The agent does not answer' }).waitFor();
-    agent.kill('SIGCONT');
-    const content = { sessions: 'main tbody tr, main .empty', plugins: 'nav.list a', services: '[data-service]', approvals: 'main .empty', chat: 'nav.list a, nav.list p' }[room] as string;
-    await page.locator(content).first().waitFor();
-    await page.locator('main', { hasText: 'The agent does not answer' }).waitFor({ state: 'detached' });
-  });
+  test.each(['sessions', 'plugins', 'services', 'approvals', 'chat'])(
+    'shows it in the room %s and fills the room afterwards',
+    async (room) => {
+      agent.kill('SIGSTOP');
+      await isSilent();
+      await page.goto(`${served.url}/#/${room}`);
+      await page.reload();
+      await isSilent();
+      expect(await page.getByRole('navigation', { name: 'Rooms' }).isVisible()).toBe(true);
+      if (room !== 'chat')
+        await page.locator('main .empty', { hasText: 'The agent does not answer' }).waitFor();
+      agent.kill('SIGCONT');
+      const content = {
+        sessions: 'main tbody tr, main .empty',
+        plugins: 'nav.list a',
+        services: '[data-service]',
+        approvals: 'main .empty',
+        chat: 'nav.list a, nav.list p',
+      }[room] as string;
+      await page.locator(content).first().waitFor();
+      await page.locator('main', { hasText: 'The agent does not answer' }).waitFor({ state: 'detached' });
+    },
+  );
 });

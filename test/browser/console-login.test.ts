@@ -4,7 +4,12 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { hasChromium, openConsoleBrowser, openConsolePage, type ConsoleBrowser } from '../support/console-browser.ts';
+import {
+  hasChromium,
+  openConsoleBrowser,
+  openConsolePage,
+  type ConsoleBrowser,
+} from '../support/console-browser.ts';
 import { startConsole } from '../support/console.ts';
 
 describe.skipIf(!hasChromium)('the credential of a console page', () => {
@@ -20,7 +25,9 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     world = await openConsoleBrowser();
     neighbour = createServer((request, response) => {
       received.push(request.headers);
-      response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>A neighbour</title>');
+      response
+        .writeHead(200, { 'content-type': 'text/html' })
+        .end('<!doctype html><title>A neighbour</title>');
     });
     neighbour.listen(0, '127.0.0.1');
     await once(neighbour, 'listening');
@@ -39,19 +46,31 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   afterEach(() => context.close());
 
   const replay = (path: string, method: string, headers: Record<string, string>) =>
-    fetch(`${world.served.url}${path}`, { method, headers: { ...headers, origin: world.served.url, 'content-type': 'application/json' }, ...(method === 'POST' ? { body: '{}' } : {}) });
+    fetch(`${world.served.url}${path}`, {
+      method,
+      headers: { ...headers, origin: world.served.url, 'content-type': 'application/json' },
+      ...(method === 'POST' ? { body: '{}' } : {}),
+    });
 
   test('never reaches another port of this machine', async () => {
     const other = await context.newPage();
     await other.goto(neighbourUrl);
-    const carried = await other.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie }));
+    const carried = await other.evaluate(() =>
+      JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie }),
+    );
     expect(received.length).toBeGreaterThan(0);
     const cookies = received.map(({ cookie = '' }) => cookie);
     // Whatever arrives there, in headers or in the storage of its pages, is worth nothing at the console.
     for (const cookie of ['', ...cookies]) {
       for (const secret of [...cookie.split(/[;=]\s*/), ...carried.split('"')]) {
-        for (const [method, path] of [['POST', '/call/console.overview'], ['GET', '/events?session=ses_1']] as const) {
-          const answer = await replay(path, method, { ...(cookie === '' ? {} : { cookie }), ...(/^[\w-]+$/.test(secret) ? { authorization: `Bearer ${secret}` } : {}) });
+        for (const [method, path] of [
+          ['POST', '/call/console.overview'],
+          ['GET', '/events?session=ses_1'],
+        ] as const) {
+          const answer = await replay(path, method, {
+            ...(cookie === '' ? {} : { cookie }),
+            ...(/^[\w-]+$/.test(secret) ? { authorization: `Bearer ${secret}` } : {}),
+          });
           expect([path, answer.status]).toEqual([path, 401]);
         }
       }
@@ -70,16 +89,29 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
 
   test('is useless after the console that issued it', async () => {
     const key = await page.evaluate(() => Object.values({ ...localStorage })[0]);
-    expect((await replay('/call/console.overview', 'POST', { authorization: `Bearer ${key}` })).status).toBe(200);
+    expect((await replay('/call/console.overview', 'POST', { authorization: `Bearer ${key}` })).status).toBe(
+      200,
+    );
     const next = await startConsole(world.agent);
-    const answer = await fetch(`${next.url}/call/console.overview`, { method: 'POST', headers: { origin: next.url, authorization: `Bearer ${key}`, 'content-type': 'application/json' }, body: '{}' });
+    const answer = await fetch(`${next.url}/call/console.overview`, {
+      method: 'POST',
+      headers: { origin: next.url, authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: '{}',
+    });
     await next.close();
     expect(answer.status).toBe(401);
   });
 
   test('survives cookies that a neighbour sets', async () => {
     const { port } = new URL(world.served.url);
-    await context.addCookies(['/', '/call'].map((path) => ({ name: `townhall_console_${port}`, value: 'x', domain: '127.0.0.1', path })));
+    await context.addCookies(
+      ['/', '/call'].map((path) => ({
+        name: `townhall_console_${port}`,
+        value: 'x',
+        domain: '127.0.0.1',
+        path,
+      })),
+    );
     await page.reload();
     await page.getByText('here', { exact: true }).waitFor();
     expect(await page.getByText('You are not let in').count()).toBe(0);

@@ -12,16 +12,32 @@ import { startAgent, type TestAgent } from '../support/agent.ts';
 import { startConsole, type TestConsole } from '../support/console.ts';
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
-import { calls, says, scriptedGateway, toolResults, type ScriptedGateway } from '../support/scripted-gateway.ts';
+import {
+  calls,
+  says,
+  scriptedGateway,
+  toolResults,
+  type ScriptedGateway,
+} from '../support/scripted-gateway.ts';
 import { held } from '../support/session-world.ts';
 
 const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
 const hasChromium = existsSync(executablePath);
-if (!hasChromium) console.warn(`SKIPPED: there is no Chromium at ${executablePath}; the console was not driven.`);
+if (!hasChromium)
+  console.warn(`SKIPPED: there is no Chromium at ${executablePath}; the console was not driven.`);
 
 const pictures = join(import.meta.dirname, '../../build/console');
 
-const kitchen = definePlugin<{ cook: { dish: string; minutes: number; spices?: string[]; style?: string; spicy?: boolean; plate?: { colour?: string } } }>({
+const kitchen = definePlugin<{
+  cook: {
+    dish: string;
+    minutes: number;
+    spices?: string[];
+    style?: string;
+    spicy?: boolean;
+    plate?: { colour?: string };
+  };
+}>({
   name: 'kitchen',
   title: 'Kitchen',
   description: 'Cooks what it is told.',
@@ -51,266 +67,312 @@ const kitchen = definePlugin<{ cook: { dish: string; minutes: number; spices?: s
       title: 'Oven',
       start: async () => {},
       stop: async () => {},
-      commands: { heat: { description: 'Heats it.', input: { type: 'object' }, run: async () => ({ degrees: 220 }) } },
+      commands: {
+        heat: { description: 'Heats it.', input: { type: 'object' }, run: async () => ({ degrees: 220 }) },
+      },
     },
   ],
 });
 
-describe.skipIf(!hasChromium).each(['current', 'classic'] as const)('the console for an agent of the %s variant', { timeout: 180_000 }, (variant) => {
-  let gateway: ScriptedGateway;
-  let agent: TestAgent;
-  let served: TestConsole;
-  let browser: Browser;
-  let page: Page;
-  let folder: string;
-  let own: TestDatabase;
-  const mistakes: string[] = [];
+describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
+  'the console for an agent of the %s variant',
+  { timeout: 180_000 },
+  (variant) => {
+    let gateway: ScriptedGateway;
+    let agent: TestAgent;
+    let served: TestConsole;
+    let browser: Browser;
+    let page: Page;
+    let folder: string;
+    let own: TestDatabase;
+    const mistakes: string[] = [];
 
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'townhall-console-'));
-    await mkdir(pictures, { recursive: true });
-    await mkdir(join(folder, 'workspace'));
-    gateway = await scriptedGateway();
-    own = await testDatabase();
-    // One that it still has when it comes back.
-    agent = await start(await freePort());
-    served = await startConsole(agent);
-    browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
-    page = await browser.newPage({ viewport: { width: 1180, height: 780 }, colorScheme: variant === 'classic' ? 'dark' : 'light' });
-    page.setDefaultTimeout(60_000);
-    page.on('pageerror', (error) => mistakes.push(String(error)));
-    page.on('console', (message) => {
-      // What a server refuses is told to the page, and the browser notes it as well.
-      if (message.type() === 'error' && !message.text().includes('Failed to load resource')) mistakes.push(message.text());
+    beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'townhall-console-'));
+      await mkdir(pictures, { recursive: true });
+      await mkdir(join(folder, 'workspace'));
+      gateway = await scriptedGateway();
+      own = await testDatabase();
+      // One that it still has when it comes back.
+      agent = await start(await freePort());
+      served = await startConsole(agent);
+      browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+      page = await browser.newPage({
+        viewport: { width: 1180, height: 780 },
+        colorScheme: variant === 'classic' ? 'dark' : 'light',
+      });
+      page.setDefaultTimeout(60_000);
+      page.on('pageerror', (error) => mistakes.push(String(error)));
+      page.on('console', (message) => {
+        // What a server refuses is told to the page, and the browser notes it as well.
+        if (message.type() === 'error' && !message.text().includes('Failed to load resource'))
+          mistakes.push(message.text());
+      });
+      page.on('request', (request) => {
+        if (!request.url().startsWith(served.url)) mistakes.push(`asked ${request.url()}`);
+      });
+    }, 180_000);
+    const start = (port: number): Promise<TestAgent> =>
+      startAgent({
+        gatewayUrl: gateway.url,
+        variant,
+        model: 'local/guide',
+        dataDir: folder,
+        workspace: join(folder, 'workspace'),
+        database: own.database,
+        settings: { drainMs: 0, port },
+        needs: { plugins: [kitchen] },
+      });
+    afterAll(async () => {
+      await browser?.close();
+      await served?.close();
+      await agent?.close();
+      await own?.close();
+      await gateway?.close();
+      if (folder !== undefined) await rm(folder, { recursive: true, force: true });
     });
-    page.on('request', (request) => {
-      if (!request.url().startsWith(served.url)) mistakes.push(`asked ${request.url()}`);
+
+    const picture = (name: string) => page.screenshot({ path: join(pictures, `${variant}-${name}.png`) });
+    const room = (name: string) =>
+      page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name }).click();
+
+    test('opens once, and greets', async () => {
+      const address = served.console.invite();
+      await page.goto(address);
+      expect(page.url()).toBe(`${served.url}/`);
+      await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();
+      await page.getByText('here', { exact: true }).waitFor();
+      await picture('1-first');
+      const stranger = await browser.newContext();
+      const other = await stranger.newPage();
+      expect((await other.goto(address))?.status()).toBe(401);
+      await other.getByRole('heading', { name: 'You are not let in' }).waitFor();
+      await stranger.close();
+      // Browsers send cookies to every port of a host; the key of the page goes to its own.
+      expect(await page.context().cookies()).toEqual([]);
+      // The token of the agent is nowhere that the page could see it.
+      expect(
+        await page.evaluate(
+          () =>
+            document.cookie +
+            document.documentElement.outerHTML +
+            JSON.stringify({ ...localStorage, ...sessionStorage }),
+        ),
+      ).not.toContain(agent.token);
     });
-  }, 180_000);
-  const start = (port: number): Promise<TestAgent> =>
-    startAgent({ gatewayUrl: gateway.url, variant, model: 'local/guide', dataDir: folder, workspace: join(folder, 'workspace'), database: own.database, settings: { drainMs: 0, port }, needs: { plugins: [kitchen] } });
-  afterAll(async () => {
-    await browser?.close();
-    await served?.close();
-    await agent?.close();
-    await own?.close();
-    await gateway?.close();
-    if (folder !== undefined) await rm(folder, { recursive: true, force: true });
-  });
 
-  const picture = (name: string) => page.screenshot({ path: join(pictures, `${variant}-${name}.png`) });
-  const room = (name: string) => page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name }).click();
-
-  test('opens once, and greets', async () => {
-    const address = served.console.invite();
-    await page.goto(address);
-    expect(page.url()).toBe(`${served.url}/`);
-    await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();
-    await page.getByText('here', { exact: true }).waitFor();
-    await picture('1-first');
-    const stranger = await browser.newContext();
-    const other = await stranger.newPage();
-    expect((await other.goto(address))?.status()).toBe(401);
-    await other.getByRole('heading', { name: 'You are not let in' }).waitFor();
-    await stranger.close();
-    // Browsers send cookies to every port of a host; the key of the page goes to its own.
-    expect(await page.context().cookies()).toEqual([]);
-    // The token of the agent is nowhere that the page could see it.
-    expect(await page.evaluate(() => document.cookie + document.documentElement.outerHTML + JSON.stringify({ ...localStorage, ...sessionStorage }))).not.toContain(agent.token);
-  });
-
-  test('chats: text is on the page while it comes, the next message waits in its place and can be taken out', async () => {
-    const slow = held();
-    gateway.answer((_, index) => (index === 0 ? slow.answer : says('Here is a list:\n\n- **bread**\n- `salt`\n\n```\nwater\n```\n')));
-    await page.getByRole('textbox', { name: 'Message' }).fill('Tell me a story about a town hall.');
-    await page.keyboard.press('Enter');
-    await slow.asked;
-    slow.say('Once upon a time ');
-    await page.getByText('Once upon a time').waitFor();
-    slow.say('there was a clerk');
-    await page.getByText('Once upon a time there was a clerk').waitFor();
-    expect(await page.locator('.message.assistant').getAttribute('aria-busy')).toBe('true');
-
-    for (const text of ['And then?', 'Never mind this one.']) {
-      await page.getByRole('textbox', { name: 'Message' }).fill(text);
+    test('chats: text is on the page while it comes, the next message waits in its place and can be taken out', async () => {
+      const slow = held();
+      gateway.answer((_, index) =>
+        index === 0 ? slow.answer : says('Here is a list:\n\n- **bread**\n- `salt`\n\n```\nwater\n```\n'),
+      );
+      await page.getByRole('textbox', { name: 'Message' }).fill('Tell me a story about a town hall.');
       await page.keyboard.press('Enter');
-    }
-    const waiting = page.getByRole('region', { name: 'Waiting' }).getByRole('listitem');
-    await waiting.nth(1).waitFor();
-    expect(await waiting.allTextContents()).toEqual([expect.stringContaining('1And then?'), expect.stringContaining('2Never mind this one.')]);
-    await picture('2-growing');
-    await waiting.nth(1).getByRole('button').click();
-    await waiting.nth(1).waitFor({ state: 'detached' });
-    slow.say(' with a key.');
-    slow.end();
-    await page.getByText('Once upon a time there was a clerk with a key.').waitFor();
-    await page.locator('.message.assistant strong', { hasText: 'bread' }).waitFor();
-    await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
-    await picture('3-chat');
-    expect(gateway.requests).toHaveLength(2);
-    expect(await page.locator('.message').count()).toBeGreaterThanOrEqual(4);
-  });
+      await slow.asked;
+      slow.say('Once upon a time ');
+      await page.getByText('Once upon a time').waitFor();
+      slow.say('there was a clerk');
+      await page.getByText('Once upon a time there was a clerk').waitFor();
+      expect(await page.locator('.message.assistant').getAttribute('aria-busy')).toBe('true');
 
-  test('stops what runs, and goes on where it was after a reload', async () => {
-    const endless = held();
-    gateway.answer(() => endless.answer);
-    await page.getByRole('textbox', { name: 'Message' }).fill('Count to a million.');
-    await page.getByRole('button', { name: 'Send' }).click();
-    await endless.asked;
-    endless.say('one, two, three');
-    await page.getByText('one, two, three').waitFor();
-    await page.reload();
-    // What had come before the page was there.
-    await page.getByText('one, two, three').waitFor();
-    endless.say(', four');
-    await page.getByText('one, two, three, four').waitFor();
-    await page.getByRole('button', { name: 'Stop', exact: true }).click();
-    await endless.gone;
-    await page.getByText('The run was stopped.').waitFor();
-    expect(await page.getByText('one, two, three, four').count()).toBe(1);
-  });
-
-  test('asks before a tool that needs approval, in the chat and in the room for approvals', async () => {
-    gateway.answer((request) => {
-      const results = toolResults(request);
-      const asked = JSON.stringify(request.prompt.at(-1));
-      if (asked.includes('Make two files')) return calls({ name: 'shell_run', input: { command: 'echo first > first.txt' }, id: `one-${request.prompt.length}` });
-      const last = results.at(-1);
-      if (last?.toolCallId.startsWith('one-')) return calls({ name: 'shell_run', input: { command: 'echo second > second.txt' }, id: `two-${request.prompt.length}` });
-      return says('One of two was made.');
+      for (const text of ['And then?', 'Never mind this one.']) {
+        await page.getByRole('textbox', { name: 'Message' }).fill(text);
+        await page.keyboard.press('Enter');
+      }
+      const waiting = page.getByRole('region', { name: 'Waiting' }).getByRole('listitem');
+      await waiting.nth(1).waitFor();
+      expect(await waiting.allTextContents()).toEqual([
+        expect.stringContaining('1And then?'),
+        expect.stringContaining('2Never mind this one.'),
+      ]);
+      await picture('2-growing');
+      await waiting.nth(1).getByRole('button').click();
+      await waiting.nth(1).waitFor({ state: 'detached' });
+      slow.say(' with a key.');
+      slow.end();
+      await page.getByText('Once upon a time there was a clerk with a key.').waitFor();
+      await page.locator('.message.assistant strong', { hasText: 'bread' }).waitFor();
+      await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
+      await picture('3-chat');
+      expect(gateway.requests).toHaveLength(2);
+      expect(await page.locator('.message').count()).toBeGreaterThanOrEqual(4);
     });
-    await page.getByRole('textbox', { name: 'Message' }).fill('Make two files.');
-    await page.keyboard.press('Enter');
-    const card = page.getByRole('region', { name: 'Approval of shell_run' });
-    await card.getByText('echo first > first.txt').waitFor();
-    await page.locator('.badge', { hasText: '1' }).waitFor();
-    await picture('4-approval');
-    await card.getByRole('button', { name: 'Approve' }).click();
-    await card.getByText('echo second > second.txt').waitFor();
-    expect(await readFile(join(agent.workspace, 'first.txt'), 'utf8')).toBe('first\n');
 
-    await room('Approvals');
-    const far = page.getByRole('region', { name: 'Approval of shell_run' });
-    await far.getByText('echo second > second.txt').waitFor();
-    await picture('5-approvals');
-    await far.getByLabel('Reason').fill('One is enough.');
-    await far.getByRole('button', { name: 'Deny' }).click();
-    await page.getByRole('heading', { name: 'Nobody asks anything' }).waitFor();
-    expect(existsSync(join(agent.workspace, 'second.txt'))).toBe(false);
-    await expect.poll(() => JSON.stringify(gateway.requests.at(-1)?.prompt)).toContain('One is enough.');
-    await page.locator('.badge').waitFor({ state: 'detached' });
-  });
+    test('stops what runs, and goes on where it was after a reload', async () => {
+      const endless = held();
+      gateway.answer(() => endless.answer);
+      await page.getByRole('textbox', { name: 'Message' }).fill('Count to a million.');
+      await page.getByRole('button', { name: 'Send' }).click();
+      await endless.asked;
+      endless.say('one, two, three');
+      await page.getByText('one, two, three').waitFor();
+      await page.reload();
+      // What had come before the page was there.
+      await page.getByText('one, two, three').waitFor();
+      endless.say(', four');
+      await page.getByText('one, two, three, four').waitFor();
+      await page.getByRole('button', { name: 'Stop', exact: true }).click();
+      await endless.gone;
+      await page.getByText('The run was stopped.').waitFor();
+      expect(await page.getByText('one, two, three, four').count()).toBe(1);
+    });
 
-  test('lists sessions, opens one, forks it at a message and goes on in the fork alone', async () => {
-    await room('Sessions');
-    await page.getByRole('link', { name: 'Tell me a story about a town hall.' }).click();
-    await page.getByText('One of two was made.').waitFor();
-    await picture('6-session');
-    const story = page.locator('.message.assistant').first();
-    await story.hover();
-    await story.getByRole('button', { name: 'Fork here' }).click();
-    await page.getByText('forked from another session').waitFor();
-    await page.getByText('there was a clerk with a key.').waitFor();
-    expect(await page.getByText('One of two was made.').count()).toBe(0);
-    gateway.answer(() => says('The fork goes its own way.'));
-    await page.getByRole('textbox', { name: 'Message' }).fill('How does it end?');
-    await page.keyboard.press('Enter');
-    await page.getByText('The fork goes its own way.').waitFor();
-    await page.getByRole('button', { name: 'Archive' }).click();
-    await page.getByRole('button', { name: 'Take back' }).waitFor();
-    await page.getByText('archived', { exact: true }).waitFor();
-  });
+    test('asks before a tool that needs approval, in the chat and in the room for approvals', async () => {
+      gateway.answer((request) => {
+        const results = toolResults(request);
+        const asked = JSON.stringify(request.prompt.at(-1));
+        if (asked.includes('Make two files'))
+          return calls({
+            name: 'shell_run',
+            input: { command: 'echo first > first.txt' },
+            id: `one-${request.prompt.length}`,
+          });
+        const last = results.at(-1);
+        if (last?.toolCallId.startsWith('one-'))
+          return calls({
+            name: 'shell_run',
+            input: { command: 'echo second > second.txt' },
+            id: `two-${request.prompt.length}`,
+          });
+        return says('One of two was made.');
+      });
+      await page.getByRole('textbox', { name: 'Message' }).fill('Make two files.');
+      await page.keyboard.press('Enter');
+      const card = page.getByRole('region', { name: 'Approval of shell_run' });
+      await card.getByText('echo first > first.txt').waitFor();
+      await page.locator('.badge', { hasText: '1' }).waitFor();
+      await picture('4-approval');
+      await card.getByRole('button', { name: 'Approve' }).click();
+      await card.getByText('echo second > second.txt').waitFor();
+      expect(await readFile(join(agent.workspace, 'first.txt'), 'utf8')).toBe('first\n');
 
-  test('makes a form out of a schema, shows the server’s word at the member, and the result', async () => {
-    await room('Plugins');
-    await page.getByRole('link', { name: /Kitchen/ }).click();
-    await page.locator('[data-action=cook] summary').click();
-    await page.getByLabel('dish').fill('soup');
-    await page.getByLabel('minutes').fill('soon');
-    await page.getByLabel('style').selectOption('boiled');
-    await page.getByRole('button', { name: 'Run' }).click();
-    const minutes = page.getByLabel('minutes');
-    await page.locator('.field', { has: minutes }).locator('.fault').waitFor();
-    expect(await minutes.getAttribute('aria-invalid')).toBe('true');
-    expect(await page.locator('.field', { has: minutes }).locator('.fault').textContent()).toContain('integer');
-    await picture('7-form-fault');
-    await minutes.fill('20');
-    await page.getByRole('group', { name: 'spices' }).getByRole('button', { name: 'Add one' }).click();
-    await page.getByRole('group', { name: 'spices' }).getByRole('textbox').fill('pepper');
-    await page.getByRole('group', { name: 'plate' }).getByLabel('colour').fill('blue');
-    await page.getByRole('button', { name: 'Run' }).click();
-    await page.getByText('soup after 20 minutes').waitFor();
-    expect(await page.locator('.result').first().textContent()).toContain('pepper');
-    expect(await page.locator('.fault:visible').count()).toBe(0);
-    await picture('8-form-result');
-    // Why a plugin is not available.
-    await page.getByRole('link', { name: /MCP servers/ }).click();
-    await page.getByText('No MCP server is configured.').waitFor();
-  });
+      await room('Approvals');
+      const far = page.getByRole('region', { name: 'Approval of shell_run' });
+      await far.getByText('echo second > second.txt').waitFor();
+      await picture('5-approvals');
+      await far.getByLabel('Reason').fill('One is enough.');
+      await far.getByRole('button', { name: 'Deny' }).click();
+      await page.getByRole('heading', { name: 'Nobody asks anything' }).waitFor();
+      expect(existsSync(join(agent.workspace, 'second.txt'))).toBe(false);
+      await expect.poll(() => JSON.stringify(gateway.requests.at(-1)?.prompt)).toContain('One is enough.');
+      await page.locator('.badge').waitFor({ state: 'detached' });
+    });
 
-  test('shows services as they are, and stops and starts one', async () => {
-    await room('Services');
-    const oven = page.getByRole('region', { name: 'oven' });
-    await oven.getByText('running').waitFor();
-    await oven.getByRole('button', { name: 'Stop' }).click();
-    await oven.getByText('stopped').waitFor();
-    expect((await agent.client.services.listServices()).services.find(({ name }) => name === 'oven')).toMatchObject({ state: 'stopped' });
-    // Somebody else's doing shows up too.
-    await agent.client.services.controlService({ serviceName: 'chat', action: 'stop' });
-    await page.getByRole('region', { name: 'chat' }).getByText('stopped').waitFor();
-    await agent.client.services.controlService({ serviceName: 'chat', action: 'start' });
-    await picture('9-services');
-    await oven.locator('summary').click();
-    await oven.getByRole('button', { name: 'Run the command' }).click();
-    // While it is stopped the agent says so, in words and with the request to quote.
-    await oven.getByText(/Request req_\w+, service_stopped/).waitFor();
-    await oven.getByRole('button', { name: 'Start' }).click();
-    await oven.getByText('running').waitFor();
-    await oven.getByRole('button', { name: 'Run the command' }).click();
-    await oven.getByText('220').waitFor();
-  });
+    test('lists sessions, opens one, forks it at a message and goes on in the fork alone', async () => {
+      await room('Sessions');
+      await page.getByRole('link', { name: 'Tell me a story about a town hall.' }).click();
+      await page.getByText('One of two was made.').waitFor();
+      await picture('6-session');
+      const story = page.locator('.message.assistant').first();
+      await story.hover();
+      await story.getByRole('button', { name: 'Fork here' }).click();
+      await page.getByText('forked from another session').waitFor();
+      await page.getByText('there was a clerk with a key.').waitFor();
+      expect(await page.getByText('One of two was made.').count()).toBe(0);
+      gateway.answer(() => says('The fork goes its own way.'));
+      await page.getByRole('textbox', { name: 'Message' }).fill('How does it end?');
+      await page.keyboard.press('Enter');
+      await page.getByText('The fork goes its own way.').waitFor();
+      await page.getByRole('button', { name: 'Archive' }).click();
+      await page.getByRole('button', { name: 'Take back' }).waitFor();
+      await page.getByText('archived', { exact: true }).waitFor();
+    });
 
-  test('is used by keyboard, and fits a small screen', async () => {
-    await page.setViewportSize({ width: 390, height: 800 });
-    await page.goto(`${served.url}/`);
-    await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();
-    expect(await page.evaluate(() => document.activeElement?.id)).toBe('composer');
-    await picture('10-small');
-    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
-    await page.getByRole('link', { name: 'Skip to the content' }).focus();
-    await page.keyboard.press('Tab');
-    await page.keyboard.press('Tab');
-    await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Sessions' }).waitFor();
-    await page.setViewportSize({ width: 1180, height: 780 });
-  });
+    test('makes a form out of a schema, shows the server’s word at the member, and the result', async () => {
+      await room('Plugins');
+      await page.getByRole('link', { name: /Kitchen/ }).click();
+      await page.locator('[data-action=cook] summary').click();
+      await page.getByLabel('dish').fill('soup');
+      await page.getByLabel('minutes').fill('soon');
+      await page.getByLabel('style').selectOption('boiled');
+      await page.getByRole('button', { name: 'Run' }).click();
+      const minutes = page.getByLabel('minutes');
+      await page.locator('.field', { has: minutes }).locator('.fault').waitFor();
+      expect(await minutes.getAttribute('aria-invalid')).toBe('true');
+      expect(await page.locator('.field', { has: minutes }).locator('.fault').textContent()).toContain(
+        'integer',
+      );
+      await picture('7-form-fault');
+      await minutes.fill('20');
+      await page.getByRole('group', { name: 'spices' }).getByRole('button', { name: 'Add one' }).click();
+      await page.getByRole('group', { name: 'spices' }).getByRole('textbox').fill('pepper');
+      await page.getByRole('group', { name: 'plate' }).getByLabel('colour').fill('blue');
+      await page.getByRole('button', { name: 'Run' }).click();
+      await page.getByText('soup after 20 minutes').waitFor();
+      expect(await page.locator('.result').first().textContent()).toContain('pepper');
+      expect(await page.locator('.fault:visible').count()).toBe(0);
+      await picture('8-form-result');
+      // Why a plugin is not available.
+      await page.getByRole('link', { name: /MCP servers/ }).click();
+      await page.getByText('No MCP server is configured.').waitFor();
+    });
 
-  test('says that the agent is away, and goes on by itself where it was when it is back', async () => {
-    const { items } = await agent.client.sessions.list({ kind: 'chat' });
-    const sessionId = items[0]?.id ?? '';
-    await page.goto(`${served.url}/#/chat/${sessionId}`);
-    await page.getByText('One of two was made.').waitFor();
-    const { port } = new URL(agent.url);
-    await agent.close();
-    await page.getByText('The agent does not answer.', { exact: false }).waitFor();
-    await picture('12-away');
-    agent = await start(Number(port));
-    gateway.answer(() => says('I am back.'));
-    await page.getByText('here', { exact: true }).waitFor();
-    // Said by somebody else, to a page that only looks on.
-    await agent.client.chat.sendMessage({ chatId: items[0]?.chatId ?? '', text: 'Are you there?' });
-    await page.getByText('I am back.').waitFor();
-    expect(await page.getByText('One of two was made.').count()).toBe(1);
-  });
+    test('shows services as they are, and stops and starts one', async () => {
+      await room('Services');
+      const oven = page.getByRole('region', { name: 'oven' });
+      await oven.getByText('running').waitFor();
+      await oven.getByRole('button', { name: 'Stop' }).click();
+      await oven.getByText('stopped').waitFor();
+      expect(
+        (await agent.client.services.listServices()).services.find(({ name }) => name === 'oven'),
+      ).toMatchObject({ state: 'stopped' });
+      // Somebody else's doing shows up too.
+      await agent.client.services.controlService({ serviceName: 'chat', action: 'stop' });
+      await page.getByRole('region', { name: 'chat' }).getByText('stopped').waitFor();
+      await agent.client.services.controlService({ serviceName: 'chat', action: 'start' });
+      await picture('9-services');
+      await oven.locator('summary').click();
+      await oven.getByRole('button', { name: 'Run the command' }).click();
+      // While it is stopped the agent says so, in words and with the request to quote.
+      await oven.getByText(/Request req_\w+, service_stopped/).waitFor();
+      await oven.getByRole('button', { name: 'Start' }).click();
+      await oven.getByText('running').waitFor();
+      await oven.getByRole('button', { name: 'Run the command' }).click();
+      await oven.getByText('220').waitFor();
+    });
 
-  test('says that the agent does not accept the token, takes up a new one, and nothing went wrong on the page itself', async () => {
-    await page.goto(`${served.url}/`);
-    await page.getByText('here', { exact: true }).waitFor();
-    await writeFile(agent.tokenFile, 'th_agt_wrong\n');
-    await page.getByText('The agent does not accept the token', { exact: false }).waitFor();
-    await picture('11-refused');
-    await writeFile(agent.tokenFile, `${agent.token}\n`);
-    await page.getByText('here', { exact: true }).waitFor();
-    expect(mistakes).toEqual([]);
-  });
-});
+    test('is used by keyboard, and fits a small screen', async () => {
+      await page.setViewportSize({ width: 390, height: 800 });
+      await page.goto(`${served.url}/`);
+      await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();
+      expect(await page.evaluate(() => document.activeElement?.id)).toBe('composer');
+      await picture('10-small');
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+      await page.getByRole('link', { name: 'Skip to the content' }).focus();
+      await page.keyboard.press('Tab');
+      await page.keyboard.press('Tab');
+      await page.keyboard.press('Enter');
+      await page.getByRole('heading', { name: 'Sessions' }).waitFor();
+      await page.setViewportSize({ width: 1180, height: 780 });
+    });
+
+    test('says that the agent is away, and goes on by itself where it was when it is back', async () => {
+      const { items } = await agent.client.sessions.list({ kind: 'chat' });
+      const sessionId = items[0]?.id ?? '';
+      await page.goto(`${served.url}/#/chat/${sessionId}`);
+      await page.getByText('One of two was made.').waitFor();
+      const { port } = new URL(agent.url);
+      await agent.close();
+      await page.getByText('The agent does not answer.', { exact: false }).waitFor();
+      await picture('12-away');
+      agent = await start(Number(port));
+      gateway.answer(() => says('I am back.'));
+      await page.getByText('here', { exact: true }).waitFor();
+      // Said by somebody else, to a page that only looks on.
+      await agent.client.chat.sendMessage({ chatId: items[0]?.chatId ?? '', text: 'Are you there?' });
+      await page.getByText('I am back.').waitFor();
+      expect(await page.getByText('One of two was made.').count()).toBe(1);
+    });
+
+    test('says that the agent does not accept the token, takes up a new one, and nothing went wrong on the page itself', async () => {
+      await page.goto(`${served.url}/`);
+      await page.getByText('here', { exact: true }).waitFor();
+      await writeFile(agent.tokenFile, 'th_agt_wrong\n');
+      await page.getByText('The agent does not accept the token', { exact: false }).waitFor();
+      await picture('11-refused');
+      await writeFile(agent.tokenFile, `${agent.token}\n`);
+      await page.getByText('here', { exact: true }).waitFor();
+      expect(mistakes).toEqual([]);
+    });
+  },
+);

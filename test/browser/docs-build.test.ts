@@ -15,7 +15,8 @@ const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-build-'));
 const examples = path.join(root, 'examples');
 
 beforeAll(() => {
-  for (const name of ['docs/guides', 'examples', 'README.md']) cpSync(path.join(root, name), path.join(folder, name), { recursive: true });
+  for (const name of ['docs/guides', 'examples', 'README.md'])
+    cpSync(path.join(root, name), path.join(folder, name), { recursive: true });
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -24,7 +25,11 @@ describe('the build of the portal', () => {
     const guide = path.join(folder, 'docs/guides/errors.md');
     const text = readFileSync(guide, 'utf8');
     writeFileSync(guide, `${text}\nSee [this](nowhere.md) and [that](agent.md#no-such-heading).\n`);
-    const { code, stderr } = await runNode(path.join(root, 'scripts/docs.ts'), ['--root', folder, '--output', path.join(folder, 'out')], { cwd: root });
+    const { code, stderr } = await runNode(
+      path.join(root, 'scripts/docs.ts'),
+      ['--root', folder, '--output', path.join(folder, 'out')],
+      { cwd: root },
+    );
     writeFileSync(guide, text);
     expect(stderr).toMatch(/guides\/errors\.html: nowhere\.md leads to no page/);
     expect(stderr).toMatch(/guides\/errors\.html: agent\.html#no-such-heading names no heading/);
@@ -35,15 +40,22 @@ describe('the build of the portal', () => {
     const example = path.join(folder, 'examples/first-five-minutes.sh');
     const text = readFileSync(example, 'utf8');
     writeFileSync(example, text.replace('/health', '/wealth'));
-    const { code, stderr } = await runNode(path.join(root, 'scripts/docs.ts'), ['--root', folder, '--output', path.join(folder, 'out')], { cwd: root });
+    const { code, stderr } = await runNode(
+      path.join(root, 'scripts/docs.ts'),
+      ['--root', folder, '--output', path.join(folder, 'out')],
+      { cwd: root },
+    );
     writeFileSync(example, text);
-    expect(stderr).toMatch(/docs\/guides\/first-five-minutes\.md:\d+: the sample is not what first-five-minutes\.sh#health says/);
+    expect(stderr).toMatch(
+      /docs\/guides\/first-five-minutes\.md:\d+: the sample is not what first-five-minutes\.sh#health says/,
+    );
     expect(code).toBe(1);
   });
 });
 
 describe('a sample', () => {
-  const shown = (body: string) => `# A guide\n<!-- example: first-five-minutes.sh#health -->\n\`\`\`sh\n${body}\n\`\`\`\n`;
+  const shown = (body: string) =>
+    `# A guide\n<!-- example: first-five-minutes.sh#health -->\n\`\`\`sh\n${body}\n\`\`\`\n`;
 
   test('is a region of an example, written anew when it is told to', () => {
     const right = readSample(path.join(examples, 'first-five-minutes.sh'), 'health');
@@ -53,13 +65,22 @@ describe('a sample', () => {
   });
 
   test('is refused when there is no such example, no such region, or no block', () => {
-    expect(checkSamples('<!-- example: absent.ts -->\n```ts\nx\n```', examples)[0]?.message).toMatch(/no example absent\.ts/);
-    expect(checkSamples('<!-- example: first-five-minutes.ts#absent -->\n```ts\nx\n```', examples)[0]?.message).toMatch(/no region "absent"/);
-    expect(checkSamples('<!-- example: first-five-minutes.ts -->\nwords', examples)[0]?.message).toMatch(/right before a fenced block/);
+    expect(checkSamples('<!-- example: absent.ts -->\n```ts\nx\n```', examples)[0]?.message).toMatch(
+      /no example absent\.ts/,
+    );
+    expect(
+      checkSamples('<!-- example: first-five-minutes.ts#absent -->\n```ts\nx\n```', examples)[0]?.message,
+    ).toMatch(/no region "absent"/);
+    expect(checkSamples('<!-- example: first-five-minutes.ts -->\nwords', examples)[0]?.message).toMatch(
+      /right before a fenced block/,
+    );
   });
 
   test('of TypeScript is typechecked, with the place in the guide', { timeout: 400_000 }, () => {
-    const fences = fencesOf('# A guide\n\n```ts\nawait client.ai.listModels();\n```\n\n```ts\nawait client.ai.listMoodels();\n```\n', 'docs/guides/a.md');
+    const fences = fencesOf(
+      '# A guide\n\n```ts\nawait client.ai.listModels();\n```\n\n```ts\nawait client.ai.listMoodels();\n```\n',
+      'docs/guides/a.md',
+    );
     const faults = checkTypes(root, { fences, examples: [] });
     expect(faults).toHaveLength(1);
     expect(faults[0]).toMatch(/^docs\/guides\/a\.md:8: Property 'listMoodels' does not exist/);
@@ -67,13 +88,24 @@ describe('a sample', () => {
 });
 
 test('a link is broken when its page, its heading or its script is not there', () => {
-  const pages = new Map([['a.html', '<a href="b.html#there">x</a><a href="b.html#gone">x</a><a href="https://a.test/">x</a>'], ['b.html', '<h2 id="there">x</h2><script src="c.js"></script>']]);
-  expect(findBrokenLinks(pages, new Set(['d.js']))).toEqual(['a.html: b.html#gone names no heading of b.html', 'b.html: c.js is no file of the portal']);
+  const pages = new Map([
+    ['a.html', '<a href="b.html#there">x</a><a href="b.html#gone">x</a><a href="https://a.test/">x</a>'],
+    ['b.html', '<h2 id="there">x</h2><script src="c.js"></script>'],
+  ]);
+  expect(findBrokenLinks(pages, new Set(['d.js']))).toEqual([
+    'a.html: b.html#gone names no heading of b.html',
+    'b.html: c.js is no file of the portal',
+  ]);
 });
 
 test('an error code without words is named', () => {
-  const schema = { enum: ['known', 'silent'], 'x-codes': { known: { status: [400], means: 'It is known.', do: 'Nothing.' } } };
+  const schema = {
+    enum: ['known', 'silent'],
+    'x-codes': { known: { status: [400], means: 'It is known.', do: 'Nothing.' } },
+  };
   const document = { components: { schemas: { ProblemCode: schema } } };
   expect(() => writeProblemCodes([document])).toThrow(/no text under x-codes.*: silent$/);
-  expect(writeProblemCodes([{ components: { schemas: { ProblemCode: { ...schema, enum: ['known'] } } } }])).toMatch(/### known\nIt is known\. \*\*What to do:\*\* Nothing\./);
+  expect(
+    writeProblemCodes([{ components: { schemas: { ProblemCode: { ...schema, enum: ['known'] } } } }]),
+  ).toMatch(/### known\nIt is known\. \*\*What to do:\*\* Nothing\./);
 });

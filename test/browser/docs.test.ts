@@ -18,7 +18,10 @@ const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-'));
 const names = ['gateway', 'agent', 'agent-classic'];
 /** Every page, by its path in the portal. */
-const pages = () => readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.html')).sort();
+const pages = () =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.html'))
+    .sort();
 /** Those of our own: guides, error codes, examples, the first page. */
 const ownPages = () => pages().filter((name) => !names.includes(name.slice(0, -5)));
 let server: Server;
@@ -29,8 +32,13 @@ beforeAll(async () => {
     timeout: 500_000,
   });
   server = createServer((request, response) => {
-    const file = path.join(folder, path.posix.normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname)));
-    const mediaType = { '.html': 'text/html; charset=utf-8', '.css': 'text/css', '.js': 'text/javascript' }[path.extname(file)];
+    const file = path.join(
+      folder,
+      path.posix.normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname)),
+    );
+    const mediaType = { '.html': 'text/html; charset=utf-8', '.css': 'text/css', '.js': 'text/javascript' }[
+      path.extname(file)
+    ];
     const found = existsSync(file) && mediaType !== undefined;
     response.writeHead(found ? 200 : 404, { 'content-type': mediaType ?? 'text/plain' });
     response.end(found ? readFileSync(file) : '');
@@ -46,13 +54,16 @@ afterAll(() => {
 
 describe('a page of the portal', () => {
   test('loads nothing from another host, as far as its text can tell', () => {
-    for (const page of pages()) expect(findForeignAssets(readFileSync(path.join(folder, page), 'utf8')), page).toEqual([]);
+    for (const page of pages())
+      expect(findForeignAssets(readFileSync(path.join(folder, page), 'utf8')), page).toEqual([]);
   });
 
   test('carries a policy that lets the browser refuse the rest', () => {
     for (const page of pages()) {
       const html = readFileSync(path.join(folder, page), 'utf8');
-      expect(html, page).toMatch(/<head><meta http-equiv="Content-Security-Policy" content="default-src 'none'/);
+      expect(html, page).toMatch(
+        /<head><meta http-equiv="Content-Security-Policy" content="default-src 'none'/,
+      );
     }
   });
 
@@ -74,11 +85,14 @@ describe('a page of the portal', () => {
       'src:e?`https://a.test/l.svg`:``',
     ];
     for (const html of bad) expect(findForeignAssets(html), html).toHaveLength(1);
-    expect(findForeignAssets('<a href="https://a.test/">a link is followed by a person alone</a>')).toEqual([]);
+    expect(findForeignAssets('<a href="https://a.test/">a link is followed by a person alone</a>')).toEqual(
+      [],
+    );
   });
 
   test('is refused when the tool that makes it has changed, or reports its use', () => {
-    const page = '<head></head><body>`https://cdn.redoc.ly/redoc/logo-mini.svg` API docs by {"disableTelemetry":true}';
+    const page =
+      '<head></head><body>`https://cdn.redoc.ly/redoc/logo-mini.svg` API docs by {"disableTelemetry":true}';
     expect(sealPage(page)).toContain('API docs by Redoc');
     expect(() => sealPage(page.replace('logo-mini', 'logo'))).toThrow(/the logo was not found/);
     expect(() => sealPage(page.replace('true', 'false'))).toThrow(/telemetry is not off/);
@@ -107,9 +121,11 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     const { page, outside, complaints } = await open(browser);
     await page.goto(`${origin}/index.html`);
     expect(await page.locator('h1').innerText()).toBe('Townhall');
-    expect(await page.locator('.cards h3 a').evaluateAll((links) => links.map((link) => link.getAttribute('href')))).toEqual(
-      names.map((name) => `${name}.html`),
-    );
+    expect(
+      await page
+        .locator('.cards h3 a')
+        .evaluateAll((links) => links.map((link) => link.getAttribute('href'))),
+    ).toEqual(names.map((name) => `${name}.html`));
     await page.locator('.cards h3 a').first().click();
     await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
     expect(page.url()).toBe(`${origin}/gateway.html`);
@@ -121,7 +137,9 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     'holds every operation of %s, shows those of each service and asks for nothing elsewhere',
     async (name) => {
       const { page, outside, complaints } = await open(browser);
-      const operations = operationsOf(JSON.parse(readFileSync(path.join(folder, `${name}.json`), 'utf8')) as Document);
+      const operations = operationsOf(
+        JSON.parse(readFileSync(path.join(folder, `${name}.json`), 'utf8')) as Document,
+      );
       await page.goto(`${origin}/${name}.html`);
       // The overview of each tag lists its operations, each a link to its own place.
       await page.getByText('Operations', { exact: true }).first().waitFor();
@@ -135,10 +153,13 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
       const scrollOn = async () => {
         for (let step = 0; step < 5; step += 1) {
           const text = (await page.innerText('body')).replaceAll(/\s+/g, ' ');
-          for (const { id, method, path: template } of operations) if (text.includes(`${method.toUpperCase()} ${template} `)) services.delete(serviceOf(id));
+          for (const { id, method, path: template } of operations)
+            if (text.includes(`${method.toUpperCase()} ${template} `)) services.delete(serviceOf(id));
           await page.mouse.move(700, 400);
           await page.mouse.wheel(0, 900);
-          await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+          await page.evaluate(
+            () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))),
+          );
         }
         return [...services];
       };
@@ -164,12 +185,21 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
 
   test('shows every guide, example and list without asking for anything elsewhere', async () => {
     const { page, outside, complaints } = await open(browser);
-    expect(ownPages()).toEqual(expect.arrayContaining(['start.html', 'guides/agent.html', 'guides/error-codes.html', 'examples/first-five-minutes.ts.html']));
+    expect(ownPages()).toEqual(
+      expect.arrayContaining([
+        'start.html',
+        'guides/agent.html',
+        'guides/error-codes.html',
+        'examples/first-five-minutes.ts.html',
+      ]),
+    );
     for (const name of ownPages()) {
       await page.goto(`${origin}/${name}`);
       expect((await page.locator('main h1').innerText()).length, name).toBeGreaterThan(2);
       // The style has come: without it the bar would not stick.
-      expect(await page.locator('header').evaluate((header) => getComputedStyle(header).position), name).toBe('sticky');
+      expect(await page.locator('header').evaluate((header) => getComputedStyle(header).position), name).toBe(
+        'sticky',
+      );
       expect(await page.locator('#navigation a').count(), name).toBeGreaterThan(10);
     }
     await page.close();

@@ -11,7 +11,8 @@ import { startGateway, type GatewayWorld } from '../support/gateway.ts';
 vi.setConfig({ testTimeout: 180_000 });
 const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 const isAbsent = !existsSync(executablePath);
-if (isAbsent) console.warn(`SKIPPED: the login of a web page needs Chromium at ${executablePath}, which is not here.`);
+if (isAbsent)
+  console.warn(`SKIPPED: the login of a web page needs Chromium at ${executablePath}, which is not here.`);
 
 interface Seen {
   status: number;
@@ -28,9 +29,27 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
   beforeAll(async () => {
     mailbox = await startMailbox();
     [shop, stranger] = await Promise.all([startPage(), startPage()]);
-    world = await startGateway({ withAdmin: true, env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example' } });
-    await world.admin.bureaus.createBureau({ bureau_id: 'shop', server_url: 'https://shop.example', redirect_origins: [shop.origin] });
-    browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'] });
+    world = await startGateway({
+      withAdmin: true,
+      env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example' },
+    });
+    await world.admin.bureaus.createBureau({
+      bureau_id: 'shop',
+      server_url: 'https://shop.example',
+      redirect_origins: [shop.origin],
+    });
+    browser = await chromium.launch({
+      executablePath,
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+      ],
+    });
   });
   afterAll(async () => {
     await browser?.close();
@@ -49,23 +68,50 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
   const ask = (page: Page, path: string, json?: object, token?: string): Promise<Seen | null> =>
     page.evaluate(
       async ({ url, body, bearer }) => {
-        const headers = { ...(body === null ? {} : { 'content-type': 'application/json' }), ...(bearer === null ? {} : { authorization: `Bearer ${bearer}` }) };
-        const response = await fetch(url, body === null ? { headers } : { method: 'POST', headers, body }).catch(() => null);
-        return response && { status: response.status, body: (await response.json()) as Record<string, unknown> };
+        const headers = {
+          ...(body === null ? {} : { 'content-type': 'application/json' }),
+          ...(bearer === null ? {} : { authorization: `Bearer ${bearer}` }),
+        };
+        const response = await fetch(
+          url,
+          body === null ? { headers } : { method: 'POST', headers, body },
+        ).catch(() => null);
+        return (
+          response && { status: response.status, body: (await response.json()) as Record<string, unknown> }
+        );
       },
-      { url: world.url + path, body: json === undefined ? null : JSON.stringify(json), bearer: token ?? null },
+      {
+        url: world.url + path,
+        body: json === undefined ? null : JSON.stringify(json),
+        bearer: token ?? null,
+      },
     );
 
   test('logs a person in from an origin of its own', async () => {
     const page = await open(shop.origin);
-    await expect.poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop')).toMatchObject({ status: 200 });
-    const started = await ask(page, '/v1/accounts/login/start', { provider: 'email_code', bureau_id: 'shop' });
+    await expect
+      .poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop'))
+      .toMatchObject({ status: 200 });
+    const started = await ask(page, '/v1/accounts/login/start', {
+      provider: 'email_code',
+      bureau_id: 'shop',
+    });
     const loginId = String(started?.body['login_id']);
-    expect(await ask(page, '/v1/accounts/login/continue', { login_id: loginId, input: { email: 'ada@shop.example' } })).toMatchObject({ status: 200 });
-    expect(await ask(page, '/v1/accounts/login/continue', { login_id: loginId, input: { code: 'wrong' } })).toMatchObject({ status: 401, body: { error: { code: 'invalid_credentials' } } });
+    expect(
+      await ask(page, '/v1/accounts/login/continue', {
+        login_id: loginId,
+        input: { email: 'ada@shop.example' },
+      }),
+    ).toMatchObject({ status: 200 });
+    expect(
+      await ask(page, '/v1/accounts/login/continue', { login_id: loginId, input: { code: 'wrong' } }),
+    ).toMatchObject({ status: 401, body: { error: { code: 'invalid_credentials' } } });
     const { code } = await mailbox.letterTo('ada@shop.example');
     await ask(page, '/v1/accounts/login/continue', { login_id: loginId, input: { code } });
-    expect(await ask(page, `/v1/accounts/login/result?login_id=${loginId}`)).toMatchObject({ status: 200, body: { status: 'done' } });
+    expect(await ask(page, `/v1/accounts/login/result?login_id=${loginId}`)).toMatchObject({
+      status: 200,
+      body: { status: 'done' },
+    });
     await page.close();
   });
 
@@ -78,7 +124,9 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
   test('of another origin reads no answer', async () => {
     const page = await open(stranger.origin);
     expect(await ask(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();
-    expect(await ask(page, '/v1/accounts/login/start', { provider: 'email_code', bureau_id: 'shop' })).toBeNull();
+    expect(
+      await ask(page, '/v1/accounts/login/start', { provider: 'email_code', bureau_id: 'shop' }),
+    ).toBeNull();
     await page.close();
   });
 
@@ -87,13 +135,18 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
     await expect.poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();
     await world.admin.bureaus.activateBureau({ bureau_id: 'shop' });
-    await expect.poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop')).toMatchObject({ status: 200 });
+    await expect
+      .poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop'))
+      .toMatchObject({ status: 200 });
     await page.close();
   });
 });
 
 async function startPage(): Promise<{ server: Server; origin: string }> {
-  const server = createServer((_request, response) => void response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>'));
+  const server = createServer(
+    (_request, response) =>
+      void response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>'),
+  );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return { server, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }

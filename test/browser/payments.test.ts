@@ -19,7 +19,18 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
   beforeAll(async () => {
     world = await startPayments({ hasOwnAddress: true });
     provider = await startPage(world);
-    browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'] });
+    browser = await chromium.launch({
+      executablePath,
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+      ],
+    });
   });
   afterAll(async () => {
     await browser?.close();
@@ -27,32 +38,48 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
     await world?.close();
   });
 
-  test.each(['stripe', 'creem'] as const)('through %s comes back to a page that tells when the credits are there, once', async (method) => {
-    const { userId, client } = await world.newUser();
-    const made = await client.payments.createCheckout({ method, amount: 1_000, return_to: 'http://127.0.0.1:43127/account?tab=credits' });
-    const id = made.checkout_url?.split('/').at(-1) ?? '';
-    const { page, outside, complaints } = await open(browser);
+  test.each(['stripe', 'creem'] as const)(
+    'through %s comes back to a page that tells when the credits are there, once',
+    async (method) => {
+      const { userId, client } = await world.newUser();
+      const made = await client.payments.createCheckout({
+        method,
+        amount: 1_000,
+        return_to: 'http://127.0.0.1:43127/account?tab=credits',
+      });
+      const id = made.checkout_url?.split('/').at(-1) ?? '';
+      const { page, outside, complaints } = await open(browser);
 
-    await page.goto(`${provider.origin}/${method}/${id}`);
-    await page.getByRole('link', { name: 'Pay' }).click();
-    await page.getByRole('heading', { name: 'Your payment is being confirmed' }).waitFor();
-    expect(new URL(page.url()).origin).toBe(world.url);
-    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+      await page.goto(`${provider.origin}/${method}/${id}`);
+      await page.getByRole('link', { name: 'Pay' }).click();
+      await page.getByRole('heading', { name: 'Your payment is being confirmed' }).waitFor();
+      expect(new URL(page.url()).origin).toBe(world.url);
+      expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
 
-    const event = world[method].pay(id);
-    expect(await world.deliver(method, event)).toMatchObject({ outcome: 'accepted' });
-    // Nobody touches the page: it asks by itself.
-    await page.getByRole('heading', { name: 'Thank you' }).waitFor({ timeout: 60_000 });
-    expect(await page.locator('main').innerText()).toContain(method === 'stripe' ? 'USD 10.00 were paid, and 10,000,000 credits were added' : 'EUR 10.00 were paid, and 10,000,000 credits were added');
-    expect(await page.getByRole('link').getAttribute('href')).toBe(`http://127.0.0.1:43127/account?tab=credits#payment_id=${made.payment_id}`);
-    expect(await page.locator('meta[http-equiv="refresh"]').count()).toBe(0);
-    // The page's own style is let through by its policy.
-    expect(await page.locator('main').evaluate((main) => getComputedStyle(main).borderRadius)).toBe('12px');
-    expect(await world.deliver(method, event)).toMatchObject({ outcome: 'duplicate' });
-    expect([await world.balance(userId), await world.postings(userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1]);
-    await page.close();
-    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  });
+      const event = world[method].pay(id);
+      expect(await world.deliver(method, event)).toMatchObject({ outcome: 'accepted' });
+      // Nobody touches the page: it asks by itself.
+      await page.getByRole('heading', { name: 'Thank you' }).waitFor({ timeout: 60_000 });
+      expect(await page.locator('main').innerText()).toContain(
+        method === 'stripe'
+          ? 'USD 10.00 were paid, and 10,000,000 credits were added'
+          : 'EUR 10.00 were paid, and 10,000,000 credits were added',
+      );
+      expect(await page.getByRole('link').getAttribute('href')).toBe(
+        `http://127.0.0.1:43127/account?tab=credits#payment_id=${made.payment_id}`,
+      );
+      expect(await page.locator('meta[http-equiv="refresh"]').count()).toBe(0);
+      // The page's own style is let through by its policy.
+      expect(await page.locator('main').evaluate((main) => getComputedStyle(main).borderRadius)).toBe('12px');
+      expect(await world.deliver(method, event)).toMatchObject({ outcome: 'duplicate' });
+      expect([await world.balance(userId), await world.postings(userId)]).toEqual([
+        { posted: 10_000_000n, owed: 0n },
+        1,
+      ]);
+      await page.close();
+      expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+    },
+  );
 
   test('and goes back without paying is told that nothing was paid', async () => {
     const { userId, client } = await world.newUser();
@@ -73,9 +100,14 @@ async function startPage(world: PaymentsWorld): Promise<{ server: Server; origin
     const [, method, id = ''] = (request.url ?? '').split('/');
     const session = world.stripe.sessions.get(id);
     // Creem adds members of its own.
-    const success = method === 'stripe' ? session?.success_url : `${world.creem.checkouts.get(id)?.success_url}&checkout_id=${id}&order_id=ord_1&customer_id=cust_1&signature=00`;
+    const success =
+      method === 'stripe'
+        ? session?.success_url
+        : `${world.creem.checkouts.get(id)?.success_url}&checkout_id=${id}&order_id=ord_1&customer_id=cust_1&signature=00`;
     response.writeHead(200, { 'content-type': 'text/html' });
-    response.end(`<!doctype html><link rel="icon" href="data:,"><a href="${success}">Pay</a> <a href="${session?.cancel_url ?? ''}">Back</a>`);
+    response.end(
+      `<!doctype html><link rel="icon" href="data:,"><a href="${success}">Pay</a> <a href="${session?.cancel_url ?? ''}">Back</a>`,
+    );
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return { server, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
@@ -94,13 +126,16 @@ async function open(browser: Browser): Promise<{ page: Page; outside: string[]; 
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('console', (message) => {
     // A browser asks for an icon by itself, and these pages have none.
-    if (message.type() === 'error' && !message.location().url.endsWith('/favicon.ico')) complaints.push(message.text());
+    if (message.type() === 'error' && !message.location().url.endsWith('/favicon.ico'))
+      complaints.push(message.text());
   });
   return { page, outside, complaints };
 }
 
 function isAbsent(): boolean {
   if (existsSync(executablePath)) return false;
-  console.warn(`SKIPPED: there is no Chromium at ${executablePath}, so nobody buys anything in a browser; install it or set CHROMIUM_PATH`);
+  console.warn(
+    `SKIPPED: there is no Chromium at ${executablePath}, so nobody buys anything in a browser; install it or set CHROMIUM_PATH`,
+  );
   return true;
 }

@@ -29,8 +29,15 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function call(given: string[], { token, input }: { token?: string; input?: string } = {}): Promise<{ code: number | string; screen: string }> {
-  const command = townhall(['call', ...given], { cwd: folder, env: token === undefined ? {} : { TOWNHALL_TOKEN: token }, ...(input !== undefined && { input }) });
+async function call(
+  given: string[],
+  { token, input }: { token?: string; input?: string } = {},
+): Promise<{ code: number | string; screen: string }> {
+  const command = townhall(['call', ...given], {
+    cwd: folder,
+    env: token === undefined ? {} : { TOWNHALL_TOKEN: token },
+    ...(input !== undefined && { input }),
+  });
   const code = await command.ended;
   return { code, screen: command.screen() };
 }
@@ -44,16 +51,24 @@ async function countingServer(): Promise<{ url: string; requests(): number; clos
     response.writeHead(200, { 'content-type': 'audio/wav' }).end('RIFF');
   });
   await once(server.listen(0, '127.0.0.1'), 'listening');
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests: () => requests, close: () => void server.close() };
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests: () => requests,
+    close: () => void server.close(),
+  };
 }
-const gateway = (given: string[], from?: Parameters<typeof call>[1]) => call(['gateway', ...given, '--url', world.url], from);
+const gateway = (given: string[], from?: Parameters<typeof call>[1]) =>
+  call(['gateway', ...given, '--url', world.url], from);
 
 describe('townhall call', () => {
   test.each(['', '.', '..'])('refuses %j for a part of the path before anything is sent', async (value) => {
     const server = await countingServer();
     try {
       const outcome = await call(['agent', 'sessions.get', `sessionId=${value}`, '--url', server.url]);
-      expect(outcome).toMatchObject({ code: 2, screen: expect.stringContaining(`sessionId cannot be "${value}"`) });
+      expect(outcome).toMatchObject({
+        code: 2,
+        screen: expect.stringContaining(`sessionId cannot be "${value}"`),
+      });
       expect(server.requests()).toBe(0);
     } finally {
       server.close();
@@ -61,31 +76,66 @@ describe('townhall call', () => {
   });
 
   test('logs an administrator in by a body from standard input, and does with the session what the contract has', async () => {
-    const login = await gateway(['admin.login', '--body', '-', '--json'], { input: JSON.stringify({ admin_id: testAdministrator.adminId, password: testAdministrator.password }) });
+    const login = await gateway(['admin.login', '--body', '-', '--json'], {
+      input: JSON.stringify({ admin_id: testAdministrator.adminId, password: testAdministrator.password }),
+    });
     expect(login.code).toBe(0);
     const { session_token: token } = JSON.parse(login.screen) as { session_token: string };
 
-    expect(await gateway(['env.upsertVariable', 'key=ACME_API_KEY', 'value=sk-acme-0123456789-1234'], { token })).toMatchObject({ code: 0, screen: expect.stringContaining('"key": "ACME_API_KEY"') });
-    const listed = JSON.parse((await gateway(['env.listVariables', '--json'], { token })).screen) as { items: { key: string }[] };
+    expect(
+      await gateway(['env.upsertVariable', 'key=ACME_API_KEY', 'value=sk-acme-0123456789-1234'], { token }),
+    ).toMatchObject({ code: 0, screen: expect.stringContaining('"key": "ACME_API_KEY"') });
+    const listed = JSON.parse((await gateway(['env.listVariables', '--json'], { token })).screen) as {
+      items: { key: string }[];
+    };
     expect(listed.items.map(({ key }) => key)).toContain('ACME_API_KEY');
 
-    const bureau = await gateway(['bureaus.createBureau', 'server_url=https://shop.example/townhall', 'limits={"requests_per_minute": 7}', '--json'], { token });
-    expect(JSON.parse(bureau.screen)).toMatchObject({ server_url: 'https://shop.example/townhall', limits: { requests_per_minute: 7 } });
-    const page = JSON.parse((await gateway(['bureaus.listBureaus', 'limit=1', '--json'], { token })).screen) as { next_cursor: string | null };
+    const bureau = await gateway(
+      [
+        'bureaus.createBureau',
+        'server_url=https://shop.example/townhall',
+        'limits={"requests_per_minute": 7}',
+        '--json',
+      ],
+      { token },
+    );
+    expect(JSON.parse(bureau.screen)).toMatchObject({
+      server_url: 'https://shop.example/townhall',
+      limits: { requests_per_minute: 7 },
+    });
+    const page = JSON.parse(
+      (await gateway(['bureaus.listBureaus', 'limit=1', '--json'], { token })).screen,
+    ) as { next_cursor: string | null };
     expect(page.next_cursor).toEqual(expect.any(String));
   });
 
   test('prints an answer for reading, and a stream as it comes', async () => {
     const token = world.userToken;
-    const answer = await gateway(['ai.generateText', 'model=local/echo', 'prompt=How do I log in?'], { token });
+    const answer = await gateway(['ai.generateText', 'model=local/echo', 'prompt=How do I log in?'], {
+      token,
+    });
     expect(answer).toMatchObject({ code: 0, screen: expect.stringContaining('\n  "') });
-    const stream = await gateway(['ai.createChatCompletion', 'model=local/echo', 'stream=true', 'messages=[{"role":"user","content":"three words here"}]'], { token });
+    const stream = await gateway(
+      [
+        'ai.createChatCompletion',
+        'model=local/echo',
+        'stream=true',
+        'messages=[{"role":"user","content":"three words here"}]',
+      ],
+      { token },
+    );
     expect(stream.code).toBe(0);
     expect(stream.screen.trimEnd().split('\n').at(-1)).toBe('data: [DONE]');
-    expect(JSON.parse((await gateway(['ai.getModel', 'model_id=local/echo', '--json'], { token })).screen)).toMatchObject({ id: 'local/echo' });
+    expect(
+      JSON.parse((await gateway(['ai.getModel', 'model_id=local/echo', '--json'], { token })).screen),
+    ).toMatchObject({ id: 'local/echo' });
   });
 
-  const speech = ['ai.synthesizeSpeech', '--body', JSON.stringify({ model: 'local/flite', text: 'A town hall.', format: 'wav' })];
+  const speech = [
+    'ai.synthesizeSpeech',
+    '--body',
+    JSON.stringify({ model: 'local/flite', text: 'A town hall.', format: 'wav' }),
+  ];
 
   test('writes sound into a new file for its owner alone', async () => {
     const token = world.userToken;
@@ -103,7 +153,10 @@ describe('townhall call', () => {
 
   test('removes the file of a call that the server refuses', async () => {
     const file = join(folder, 'refused.wav');
-    expect(await gateway([...speech, '--output', file])).toMatchObject({ code: 1, screen: expect.stringContaining('401') });
+    expect(await gateway([...speech, '--output', file])).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('401'),
+    });
     expect(existsSync(file)).toBe(false);
   });
 
@@ -111,7 +164,10 @@ describe('townhall call', () => {
     const paid = await countingServer();
     const file = join(folder, 'there.wav');
     await writeFile(file, 'kept');
-    expect(await call(['gateway', ...speech, '--url', paid.url, '--output', file])).toMatchObject({ code: 1, screen: expect.stringContaining('there.wav: it is there already') });
+    expect(await call(['gateway', ...speech, '--url', paid.url, '--output', file])).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('there.wav: it is there already'),
+    });
     expect(paid.requests()).toBe(0);
     expect(await readFile(file, 'utf8')).toBe('kept');
     paid.close();
@@ -119,8 +175,29 @@ describe('townhall call', () => {
 
   test.skipIf(!hasScript)('makes no call for sound on a terminal', async () => {
     const paid = await countingServer();
-    const words = [process.execPath, entry, 'call', 'gateway', 'ai.synthesizeSpeech', 'text=hello', '--url', paid.url];
-    const child = spawn('script', ['--quiet', '--return', '--echo', 'never', '--command', words.map((word) => `'${word}'`).join(' '), '/dev/null'], { cwd: folder });
+    const words = [
+      process.execPath,
+      entry,
+      'call',
+      'gateway',
+      'ai.synthesizeSpeech',
+      'text=hello',
+      '--url',
+      paid.url,
+    ];
+    const child = spawn(
+      'script',
+      [
+        '--quiet',
+        '--return',
+        '--echo',
+        'never',
+        '--command',
+        words.map((word) => `'${word}'`).join(' '),
+        '/dev/null',
+      ],
+      { cwd: folder },
+    );
     let screen = '';
     child.stdout.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
     const [code] = (await once(child, 'close')) as [number];
@@ -133,19 +210,40 @@ describe('townhall call', () => {
   test('calls an agent with the members of its paths and its queries', async () => {
     const at = ['--url', agent.url];
     const token = agent.token;
-    const { id } = JSON.parse((await call(['agent', 'sessions.create', 'title=By hand', '--json', ...at], { token })).screen) as { id: string };
-    expect(JSON.parse((await call(['agent', 'sessions.get', `sessionId=${id}`, '--json', ...at], { token })).screen)).toMatchObject({ id, title: 'By hand' });
-    expect(await call(['agent', 'sessions.remove', `sessionId=${id}`, ...at], { token })).toEqual({ code: 0, screen: '' });
-    expect(await call(['agent', 'sessions.get', `sessionId=${id}`, ...at], { token })).toMatchObject({ code: 1, screen: expect.stringContaining('404') });
+    const { id } = JSON.parse(
+      (await call(['agent', 'sessions.create', 'title=By hand', '--json', ...at], { token })).screen,
+    ) as { id: string };
+    expect(
+      JSON.parse(
+        (await call(['agent', 'sessions.get', `sessionId=${id}`, '--json', ...at], { token })).screen,
+      ),
+    ).toMatchObject({ id, title: 'By hand' });
+    expect(await call(['agent', 'sessions.remove', `sessionId=${id}`, ...at], { token })).toEqual({
+      code: 0,
+      screen: '',
+    });
+    expect(await call(['agent', 'sessions.get', `sessionId=${id}`, ...at], { token })).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('404'),
+    });
   });
 
   test('says what the server refuses: the code, the message, the member, the request', async () => {
-    const refused = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi'], { token: world.userToken });
+    const refused = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi'], {
+      token: world.userToken,
+    });
     expect(refused.code).toBe(1);
-    expect(refused.screen).toMatch(/^townhall call: 404 model_not_found: .+ \(model\) \[req_[0-9a-z]{26}\]\n$/);
-    const asJson = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi', '--json'], { token: world.userToken });
+    expect(refused.screen).toMatch(
+      /^townhall call: 404 model_not_found: .+ \(model\) \[req_[0-9a-z]{26}\]\n$/,
+    );
+    const asJson = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi', '--json'], {
+      token: world.userToken,
+    });
     expect(JSON.parse(asJson.screen)).toMatchObject({ error: { code: 'model_not_found' } });
-    expect(await gateway(['accounts.getMe'])).toMatchObject({ code: 1, screen: expect.stringContaining('401') });
+    expect(await gateway(['accounts.getMe'])).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('401'),
+    });
   });
 
   test.each([
@@ -155,7 +253,11 @@ describe('townhall call', () => {
     ['a member twice', ['gateway', 'env.upsertVariable', 'key=A', 'key=B'], 'twice'],
     ['a word without a value', ['gateway', 'env.upsertVariable', 'key'], 'NAME=VALUE'],
     ['a path without its member', ['gateway', 'ai.getModel'], 'model_id=VALUE'],
-    ['text where JSON belongs', ['gateway', 'ai.createChatCompletion', 'messages=hello'], 'messages takes array'],
+    [
+      'text where JSON belongs',
+      ['gateway', 'ai.createChatCompletion', 'messages=hello'],
+      'messages takes array',
+    ],
     ['two bodies', ['gateway', 'env.upsertVariable', 'key=A', '--body', '{}'], 'not as both'],
     ['a body where none belongs', ['gateway', 'accounts.getMe', '--body', '{}'], 'takes no body'],
     ['an address that is none', ['gateway', 'accounts.getMe', '--url', 'localhost'], '--url'],
@@ -174,32 +276,60 @@ describe('townhall call', () => {
     await once(server.listen(0, '127.0.0.1'), 'listening');
     const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     expect((await call(['gateway', 'accounts.getMe', '--url', at])).code).toBe(0);
-    expect((await call(['gateway', 'accounts.getMe', '--url', at, '--token-file', 'data/local.token'])).code).toBe(0);
+    expect(
+      (await call(['gateway', 'accounts.getMe', '--url', at, '--token-file', 'data/local.token'])).code,
+    ).toBe(0);
     server.close();
     expect(seen).toEqual([undefined, 'Bearer th_usr_local']);
   });
 
   test('says that nothing answers where nothing does', async () => {
-    expect(await call(['gateway', 'directory.getHealth', '--url', 'http://127.0.0.1:1'])).toMatchObject({ code: 1, screen: expect.stringMatching(/http:\/\/127\.0\.0\.1:1 does not answer/) });
+    expect(await call(['gateway', 'directory.getHealth', '--url', 'http://127.0.0.1:1'])).toMatchObject({
+      code: 1,
+      screen: expect.stringMatching(/http:\/\/127\.0\.0\.1:1 does not answer/),
+    });
   });
 
   test('lists every operation of the contract, and says what one takes without calling it', async () => {
     const listed = await call(['gateway']);
     const operations = await readOperations('gateway');
-    expect(listed.screen.trimEnd().split('\n').map((line) => line.split(' ', 1)[0])).toEqual(operations.map(({ operationId }) => operationId));
+    expect(
+      listed.screen
+        .trimEnd()
+        .split('\n')
+        .map((line) => line.split(' ', 1)[0]),
+    ).toEqual(operations.map(({ operationId }) => operationId));
     const described = await call(['gateway', 'credits.grantCredits', '--describe']);
-    expect(described.screen).toMatch(/POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required\n/);
+    expect(described.screen).toMatch(
+      /POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required\n/,
+    );
     const asJson = await call(['gateway', 'credits.grantCredits', '--describe', '--json']);
-    expect(JSON.parse(asJson.screen)).toMatchObject({ operation_id: 'credits.grantCredits', method: 'POST', members: expect.arrayContaining([expect.objectContaining({ name: 'user_id', place: 'body', required: true })]) });
+    expect(JSON.parse(asJson.screen)).toMatchObject({
+      operation_id: 'credits.grantCredits',
+      method: 'POST',
+      members: expect.arrayContaining([
+        expect.objectContaining({ name: 'user_id', place: 'body', required: true }),
+      ]),
+    });
   });
 
   // What the command reads from the document by itself is held here for all of it.
-  test.each(['gateway', 'agent'] as const)('knows of each operation of the %s where its members go', async (surface) => {
-    for (const { operationId, path, members, bodyType, isBodyOpen } of await readOperations(surface)) {
-      const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name);
-      expect(members.filter(({ place }) => place === 'path').map(({ name }) => name), operationId).toEqual(inPath);
-      expect(new Set(members.map(({ name }) => name)).size, operationId).toBe(members.length);
-      if (bodyType === 'application/json' && !isBodyOpen) expect(members.some(({ place }) => place === 'body'), operationId).toBe(true);
-    }
-  });
+  test.each(['gateway', 'agent'] as const)(
+    'knows of each operation of the %s where its members go',
+    async (surface) => {
+      for (const { operationId, path, members, bodyType, isBodyOpen } of await readOperations(surface)) {
+        const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name);
+        expect(
+          members.filter(({ place }) => place === 'path').map(({ name }) => name),
+          operationId,
+        ).toEqual(inPath);
+        expect(new Set(members.map(({ name }) => name)).size, operationId).toBe(members.length);
+        if (bodyType === 'application/json' && !isBodyOpen)
+          expect(
+            members.some(({ place }) => place === 'body'),
+            operationId,
+          ).toBe(true);
+      }
+    },
+  );
 });

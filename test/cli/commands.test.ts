@@ -31,14 +31,19 @@ describe('the command line', () => {
     expect(await run.ended).toBe(0);
     for (const [name, { summary }] of Object.entries(commands)) {
       expect(summary).toMatch(/^[A-Z].{10,100}\.$/);
-      expect(run.screen()).toMatch(new RegExp(`^  ${name} +${summary.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`, 'm'));
+      expect(run.screen()).toMatch(
+        new RegExp(`^  ${name} +${summary.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`, 'm'),
+      );
     }
   });
 
   // A server logs lines of JSON as it is, and a script for a shell is no result.
-  test.each(Object.keys(commands).filter((name) => !['start', 'gateway', 'completions'].includes(name)))('prints the result of %s as JSON when asked', async (name) => {
-    expect((await commands[name]?.load())?.help()).toContain('--json');
-  });
+  test.each(Object.keys(commands).filter((name) => !['start', 'gateway', 'completions'].includes(name)))(
+    'prints the result of %s as JSON when asked',
+    async (name) => {
+      expect((await commands[name]?.load())?.help()).toContain('--json');
+    },
+  );
 
   test.each([
     [['gatway'], 'Did you mean "townhall gateway"?'],
@@ -84,7 +89,9 @@ describe('what is printed', () => {
   /** In a shell of its own: the command's code, and what it complained of. */
   const printed = async (words: string, into: string): Promise<{ code: number; complaints: string }> => {
     const script = `set -o pipefail; ${process.execPath} ${entry} ${words} ${into}`;
-    const ended = await shell('bash', ['-c', script], { cwd: folder }).catch((error: unknown) => error as { code: number; stderr: string });
+    const ended = await shell('bash', ['-c', script], { cwd: folder }).catch(
+      (error: unknown) => error as { code: number; stderr: string },
+    );
     return { code: 'code' in ended ? ended.code : 0, complaints: ended.stderr };
   };
 
@@ -100,16 +107,22 @@ describe('what is printed', () => {
 });
 
 describe('a command about data that are there', () => {
-  test.each([['admin', 'token', 'list'], ['admin', 'reset', '--admin-id', 'ada', '--password-stdin'], ['env', 'rewrap'], ['env', 'keys'], ['audit', 'verify'], ['ledger', 'verify'], ['db', 'migrate'], ['db', 'backup', 'file']])(
-    'makes none where there are none: %s %s',
-    async (...given) => {
-      const cwd = await mkdtemp(join(folder, 'empty-'));
-      const run = townhall(given, { cwd, env: { HOME: folder }, input: 'a long enough one' });
-      expect(await run.ended).toBe(1);
-      expect(run.screen()).toContain('There is no database at ./data/townhall.db');
-      expect(await readdir(cwd)).toEqual([]);
-    },
-  );
+  test.each([
+    ['admin', 'token', 'list'],
+    ['admin', 'reset', '--admin-id', 'ada', '--password-stdin'],
+    ['env', 'rewrap'],
+    ['env', 'keys'],
+    ['audit', 'verify'],
+    ['ledger', 'verify'],
+    ['db', 'migrate'],
+    ['db', 'backup', 'file'],
+  ])('makes none where there are none: %s %s', async (...given) => {
+    const cwd = await mkdtemp(join(folder, 'empty-'));
+    const run = townhall(given, { cwd, env: { HOME: folder }, input: 'a long enough one' });
+    expect(await run.ended).toBe(1);
+    expect(run.screen()).toContain('There is no database at ./data/townhall.db');
+    expect(await readdir(cwd)).toEqual([]);
+  });
 });
 
 describe('townhall gateway', () => {
@@ -117,7 +130,10 @@ describe('townhall gateway', () => {
   let where: Record<string, string>;
   beforeAll(async () => {
     place = await makeDatabase();
-    where = 'url' in place.options ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey } : { DATABASE_PATH: place.options.path };
+    where =
+      'url' in place.options
+        ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey }
+        : { DATABASE_PATH: place.options.path };
   });
   afterAll(() => place?.remove());
 
@@ -127,7 +143,11 @@ describe('townhall gateway', () => {
     expect((await fetch(`${url}/ready`)).status).toBe(200);
     run.process.kill('SIGTERM');
     expect(await run.ended).toBe(0);
-    const lines = run.screen().trim().split('\n').map((line) => JSON.parse(line) as { msg: string; url?: string });
+    const lines = run
+      .screen()
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { msg: string; url?: string });
     expect(lines.filter(({ msg }) => msg === 'listening')).toEqual([expect.objectContaining({ url })]);
   });
 
@@ -136,7 +156,9 @@ describe('townhall gateway', () => {
     const [, port = ''] = await run.waitFor(/"url":"http:\/\/127\.0\.0\.1:(\d+)"/);
     const cwd = await mkdtemp(join(folder, 'second-'));
     const second = townhall(['gateway', '--port', port, '--host', '127.0.0.1'], { cwd });
-    const metrics = townhall(['gateway', '--port', '0', '--metrics-port', port], { cwd: await mkdtemp(join(folder, 'third-')) });
+    const metrics = townhall(['gateway', '--port', '0', '--metrics-port', port], {
+      cwd: await mkdtemp(join(folder, 'third-')),
+    });
     const agent = townhall(['agent', '--port', port, '--gateway-token-file', 'token'], { cwd });
     expect(await second.ended).toBe(1);
     expect(second.screen()).toMatch(new RegExp(`The port ${port} is taken.* with PORT;`));
@@ -149,7 +171,10 @@ describe('townhall gateway', () => {
   });
 
   test('logs the listening line at any level', async () => {
-    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1', '--log-level', 'error'], { cwd: folder, env: where });
+    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1', '--log-level', 'error'], {
+      cwd: folder,
+      env: where,
+    });
     await run.waitFor(/"url":"http/);
     run.process.kill('SIGTERM');
     expect(await run.ended).toBe(0);
@@ -158,7 +183,9 @@ describe('townhall gateway', () => {
 
   test('takes an administrator from a pipe, beside a running server and without one', async () => {
     const setup = townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin', '--json'], {
-      cwd: folder, env: where, input: 'twelve chars\n',
+      cwd: folder,
+      env: where,
+      input: 'twelve chars\n',
     });
     expect(await setup.ended, setup.screen()).toBe(0);
     expect(setup.screen()).toContain('{"action":"setup","admin_id":"root"}');
@@ -167,11 +194,19 @@ describe('townhall gateway', () => {
     const [, url] = await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
     const logIn = async (password: string): Promise<number> => {
       const body = JSON.stringify({ admin_id: 'root', password });
-      return (await fetch(`${url}/v1/admin/login`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).status;
+      return (
+        await fetch(`${url}/v1/admin/login`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body,
+        })
+      ).status;
     };
     expect(await logIn('twelve chars')).toBe(200);
     const reset = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
-      cwd: folder, env: where, input: 'another twelve characters\n',
+      cwd: folder,
+      env: where,
+      input: 'another twelve characters\n',
     });
     expect(await reset.ended, reset.screen()).toBe(0);
     expect(await logIn('twelve chars')).toBe(401);
@@ -181,10 +216,18 @@ describe('townhall gateway', () => {
   });
 
   test('refuses a password of eleven characters and a second setup, and changes nothing', async () => {
-    const short = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], { cwd: folder, env: where, input: 'eleven char' });
+    const short = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
+      cwd: folder,
+      env: where,
+      input: 'eleven char',
+    });
     expect(await short.ended).toBe(1);
     expect(short.screen()).toContain('12');
-    const again = townhall(['admin', 'setup', '--admin-id', 'other', '--password-stdin'], { cwd: folder, env: where, input: 'a long enough one' });
+    const again = townhall(['admin', 'setup', '--admin-id', 'other', '--password-stdin'], {
+      cwd: folder,
+      env: where,
+      input: 'a long enough one',
+    });
     expect(await again.ended).toBe(1);
     expect(again.screen()).not.toContain('    at ');
   });

@@ -22,7 +22,9 @@ type Shell = keyof typeof fileOf;
 function inShell(shell: Shell, given: readonly string[]): string[] {
   const plain = { bash: ['--norc'], zsh: ['-f'], fish: ['--no-config'] }[shell];
   const env = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder, TERM: 'dumb' };
-  return execFileSync(shell, [...plain, ...given], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 }).split('\n').filter((line) => line !== '');
+  return execFileSync(shell, [...plain, ...given], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 })
+    .split('\n')
+    .filter((line) => line !== '');
 }
 
 // In a terminal of its own, where what the completion finds is printed where it would be shown.
@@ -60,7 +62,10 @@ const offered: Record<Shell, (line: string) => string[]> = {
   },
   zsh: (line) => inShell('zsh', ['-c', zshProgram, 'zsh', line]),
   // A word and what it means, with a tab between.
-  fish: (line) => inShell('fish', ['-c', `source ./townhall.fish; complete -C '${line}'`]).map((word) => word.split('\t')[0] ?? ''),
+  fish: (line) =>
+    inShell('fish', ['-c', `source ./townhall.fish; complete -C '${line}'`]).map(
+      (word) => word.split('\t')[0] ?? '',
+    ),
 };
 
 describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell) => {

@@ -20,7 +20,10 @@ vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 const isPostgres = inject('databaseSource')?.engine === 'postgres';
 const installed: InstalledPostgres | null = isPostgres ? await startInstalledPostgres() : null;
-if (isPostgres && installed === null) console.warn('SKIPPED: no PostgreSQL with pg_dump is installed here, so no backup of a PostgreSQL was tried.');
+if (isPostgres && installed === null)
+  console.warn(
+    'SKIPPED: no PostgreSQL with pg_dump is installed here, so no backup of a PostgreSQL was tried.',
+  );
 
 const masterKey = newMasterKey();
 const password = 'CANARY administrator password';
@@ -43,7 +46,10 @@ async function host(name: string): Promise<Record<string, string>> {
   return { DATABASE_URL: new URL(`/${name}`, installed.url).href, STORAGE_PATH: join(folder, name, 'media') };
 }
 
-async function run(given: string[], env: Record<string, string>): Promise<{ code: number | string; screen: string }> {
+async function run(
+  given: string[],
+  env: Record<string, string>,
+): Promise<{ code: number | string; screen: string }> {
   const command = townhall(given, { cwd: folder, env });
   const code = await command.ended;
   expect(command.screen()).not.toMatch(/CANARY|\n\s+at /);
@@ -51,8 +57,12 @@ async function run(given: string[], env: Record<string, string>): Promise<{ code
 }
 
 async function serve(env: Record<string, string>) {
-  const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: { ADMIN_ID: 'root', ADMIN_PASSWORD: password, ...env } });
-  const url = (await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)","msg":"listening"/, 60_000))[1] ?? '';
+  const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
+    cwd: folder,
+    env: { ADMIN_ID: 'root', ADMIN_PASSWORD: password, ...env },
+  });
+  const url =
+    (await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)","msg":"listening"/, 60_000))[1] ?? '';
   const guest = createGatewayClient({ baseUrl: url });
   const { session_token: token } = await guest.admin.login({ admin_id: 'root', password });
   return {
@@ -67,12 +77,17 @@ async function serve(env: Record<string, string>) {
 /** Where an agent of that host keeps its data. */
 async function agentHost(name: string): Promise<Record<string, string>> {
   const { DATABASE_URL } = await host(name);
-  return { AGENT_DATA_DIR: join(folder, name, 'agent'), AGENT_GATEWAY_TOKEN: 'CANARY-gateway-token', ...(DATABASE_URL === undefined ? {} : { AGENT_DATABASE_URL: DATABASE_URL }) };
+  return {
+    AGENT_DATA_DIR: join(folder, name, 'agent'),
+    AGENT_GATEWAY_TOKEN: 'CANARY-gateway-token',
+    ...(DATABASE_URL === undefined ? {} : { AGENT_DATABASE_URL: DATABASE_URL }),
+  };
 }
 
 async function serveAgent(env: Record<string, string>) {
   const agent = townhall(['agent', '--port', '0'], { cwd: folder, env });
-  const baseUrl = (await agent.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)","msg":"listening"/, 60_000))[1] ?? '';
+  const baseUrl =
+    (await agent.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)","msg":"listening"/, 60_000))[1] ?? '';
   return {
     as: (token: string) => createAgentClient({ baseUrl, token }),
     async stop() {
@@ -84,7 +99,8 @@ async function serveAgent(env: Record<string, string>) {
 
 /** A digest over every row of the gateway's tables, without opening anything that a server would. */
 async function contents(env: Record<string, string>): Promise<string> {
-  const options = env['DATABASE_URL'] === undefined ? { path: env['DATABASE_PATH'] ?? '' } : { url: env['DATABASE_URL'] };
+  const options =
+    env['DATABASE_URL'] === undefined ? { path: env['DATABASE_PATH'] ?? '' } : { url: env['DATABASE_URL'] };
   const database: Database = await connect(options, { log: silentLog });
   try {
     const tables = await database.sql<{ name: string }[]>`
@@ -92,7 +108,9 @@ async function contents(env: Record<string, string>): Promise<string> {
       where table_schema in ('gateway', 'pgboss') and table_type = 'BASE TABLE' order by 1`;
     const digest = createHash('sha256');
     for (const { name } of tables) {
-      const [row] = await database.sql.unsafe(`select count(*)::text || ':' || coalesce(md5(string_agg(t::text, '|' order by t::text)), '') as sum from ${name} t`);
+      const [row] = await database.sql.unsafe(
+        `select count(*)::text || ':' || coalesce(md5(string_agg(t::text, '|' order by t::text)), '') as sum from ${name} t`,
+      );
       digest.update(`${name} ${String(row?.['sum'])}\n`);
     }
     return digest.digest('hex');
@@ -106,20 +124,36 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     const first = { ...(await host('first')), TOWNHALL_MASTER_KEY: masterKey };
     const server = await serve(first);
     await server.admin.env.upsertVariable({ key: 'SHOP_KEY', value: 'CANARY-shop-key' });
-    const bureau = await server.admin.bureaus.createBureau({ server_url: 'https://shop.example/townhall', bureau_id: 'shop' });
+    const bureau = await server.admin.bureaus.createBureau({
+      server_url: 'https://shop.example/townhall',
+      bureau_id: 'shop',
+    });
 
     const file = join(folder, 'first.backup');
     const beside = await run(['db', 'backup', file, '--json'], first);
     expect(beside.code, beside.screen).toBe(0);
-    const done = JSON.parse(beside.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as { file: string; bytes: number };
-    expect(done).toMatchObject({ file, bytes: (await stat(file)).size, engine: isPostgres ? 'postgres' : 'embedded' });
+    const done = JSON.parse(beside.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
+      file: string;
+      bytes: number;
+    };
+    expect(done).toMatchObject({
+      file,
+      bytes: (await stat(file)).size,
+      engine: isPostgres ? 'postgres' : 'embedded',
+    });
     expect(beside.screen).toContain('…');
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     // The server goes on, and a backup is never written over.
     expect((await server.admin.bureaus.listBureaus()).items.map(({ bureau_id: id }) => id)).toContain('shop');
-    expect(await run(['db', 'backup', file], first)).toMatchObject({ code: 1, screen: expect.stringContaining('is there already') });
+    expect(await run(['db', 'backup', file], first)).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('is there already'),
+    });
     await server.stop();
-    const held = installed === null ? gunzipSync(await readFile(file)) : execFileSync(join(installed.binaries, 'pg_restore'), ['--file=-', file], { maxBuffer: 1 << 28 });
+    const held =
+      installed === null
+        ? gunzipSync(await readFile(file))
+        : execFileSync(join(installed.binaries, 'pg_restore'), ['--file=-', file], { maxBuffer: 1 << 28 });
     expect(held.includes('SHOP_KEY')).toBe(true);
     expect(held.includes('CANARY')).toBe(false);
     expect((await run(['db', 'backup', join(folder, 'idle.backup')], first)).code).toBe(0);
@@ -131,10 +165,18 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
       expect(refused.screen).toContain('Nothing was changed');
     }
     if (!isPostgres) expect(await readdir(join(folder, 'fresh')).catch(() => [])).toEqual([]);
-    const restored = await run(['db', 'restore', file, '--json'], { ...fresh, TOWNHALL_MASTER_KEY: masterKey });
+    const restored = await run(['db', 'restore', file, '--json'], {
+      ...fresh,
+      TOWNHALL_MASTER_KEY: masterKey,
+    });
     expect(restored.code, restored.screen).toBe(0);
-    expect(restored.screen).toContain(`"engine":"${isPostgres ? 'postgres' : 'embedded'}","master_key":"fits"`);
-    expect(await run(['db', 'restore', file], { ...fresh, TOWNHALL_MASTER_KEY: masterKey })).toMatchObject({ code: 1, screen: expect.stringContaining('already') });
+    expect(restored.screen).toContain(
+      `"engine":"${isPostgres ? 'postgres' : 'embedded'}","master_key":"fits"`,
+    );
+    expect(await run(['db', 'restore', file], { ...fresh, TOWNHALL_MASTER_KEY: masterKey })).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('already'),
+    });
 
     // What the start of a server refuses, it has not touched.
     const before = await contents(fresh);
@@ -146,7 +188,10 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     }
     const again = await serve({ ...fresh, TOWNHALL_MASTER_KEY: masterKey });
     const { items } = await again.admin.env.listVariables({ reveal: true });
-    expect(items.find(({ key }) => key === 'SHOP_KEY')).toMatchObject({ value: 'CANARY-shop-key', readable: true });
+    expect(items.find(({ key }) => key === 'SHOP_KEY')).toMatchObject({
+      value: 'CANARY-shop-key',
+      readable: true,
+    });
     expect((await again.admin.bureaus.listBureaus()).items).toContainEqual(bureau);
     await again.stop();
   });
@@ -160,19 +205,34 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
 
     const file = join(folder, 'agent.backup');
     const beside = await run(['db', 'backup', file, '--agent', '--json'], first);
-    expect(beside).toMatchObject({ code: 0, screen: expect.stringContaining(`"engine":"${isPostgres ? 'postgres' : 'embedded'}"`) });
+    expect(beside).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining(`"engine":"${isPostgres ? 'postgres' : 'embedded'}"`),
+    });
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     await agent.as(token).sessions.create({ title: 'After the backup' });
     await agent.stop();
     expect((await run(['db', 'backup', join(folder, 'agent-idle.backup'), '--agent'], first)).code).toBe(0);
-    expect(await run(['db', 'migrate', '--agent', '--json'], first)).toMatchObject({ code: 0, screen: '{"applied":[]}\n' });
+    expect(await run(['db', 'migrate', '--agent', '--json'], first)).toMatchObject({
+      code: 0,
+      screen: '{"applied":[]}\n',
+    });
 
     const gateway = await host('beside');
-    expect(await run(['db', 'restore', file], gateway)).toMatchObject({ code: 1, screen: expect.stringContaining("of no gateway's database; say --agent") });
+    expect(await run(['db', 'restore', file], gateway)).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining("of no gateway's database; say --agent"),
+    });
     const fresh = await agentHost('helper2');
     const restored = await run(['db', 'restore', file, '--agent', '--json'], fresh);
-    expect(restored).toMatchObject({ code: 0, screen: expect.stringContaining('"master_key":"nothing_sealed"') });
-    expect(await run(['db', 'restore', file, '--agent'], fresh)).toMatchObject({ code: 1, screen: expect.stringContaining('already') });
+    expect(restored).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining('"master_key":"nothing_sealed"'),
+    });
+    expect(await run(['db', 'restore', file, '--agent'], fresh)).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('already'),
+    });
     const again = await serveAgent(fresh);
     expect((await again.as(token).sessions.list()).items).toEqual([session]);
     await again.stop();
@@ -183,26 +243,50 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     const fresh = { ...(await host('other')), TOWNHALL_MASTER_KEY: masterKey };
     const file = join(folder, 'foreign.backup');
     await writeFile(file, 'a letter');
-    expect(await run(['db', 'restore', file], fresh)).toMatchObject({ code: 1, screen: expect.stringContaining('no backup') });
+    expect(await run(['db', 'restore', file], fresh)).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('no backup'),
+    });
     await writeFile(file, isPostgres ? Buffer.from([0x1f, 0x8b, 8, 0]) : 'PGDMP and more');
-    expect(await run(['db', 'restore', file], fresh)).toMatchObject({ code: 2, screen: expect.stringContaining('DATABASE_URL') });
+    expect(await run(['db', 'restore', file], fresh)).toMatchObject({
+      code: 2,
+      screen: expect.stringContaining('DATABASE_URL'),
+    });
     await writeFile(file, isPostgres ? 'PGDMP and nothing' : Buffer.from([0x1f, 0x8b, 8, 0, 0, 0]));
     expect(await run(['db', 'restore', file], fresh)).toMatchObject({ code: 1 });
-    expect(await run(['db', 'restore', join(folder, 'absent')], fresh)).toMatchObject({ code: 1, screen: expect.stringContaining('ENOENT') });
+    expect(await run(['db', 'restore', join(folder, 'absent')], fresh)).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('ENOENT'),
+    });
     if (!isPostgres) expect(await readdir(join(folder, 'other'))).toEqual([]);
   });
 
   test('migrate brings a database up to date without serving, and says that it is', async () => {
     const fresh = { ...(await host('migrated')), TOWNHALL_MASTER_KEY: masterKey };
     if (isPostgres) {
-      expect(await run(['db', 'migrate'], fresh)).toMatchObject({ code: 0, screen: expect.stringContaining('Applied: 0001') });
-      expect(await run(['db', 'migrate', '--json'], fresh)).toMatchObject({ code: 0, screen: '{"applied":[]}\n' });
+      expect(await run(['db', 'migrate'], fresh)).toMatchObject({
+        code: 0,
+        screen: expect.stringContaining('Applied: 0001'),
+      });
+      expect(await run(['db', 'migrate', '--json'], fresh)).toMatchObject({
+        code: 0,
+        screen: '{"applied":[]}\n',
+      });
     } else {
-      expect(await run(['db', 'migrate'], fresh)).toMatchObject({ code: 1, screen: expect.stringContaining('first start') });
+      expect(await run(['db', 'migrate'], fresh)).toMatchObject({
+        code: 1,
+        screen: expect.stringContaining('first start'),
+      });
       const server = await serve(fresh);
-      expect(await run(['db', 'migrate'], fresh)).toMatchObject({ code: 0, screen: expect.stringContaining('running server') });
+      expect(await run(['db', 'migrate'], fresh)).toMatchObject({
+        code: 0,
+        screen: expect.stringContaining('running server'),
+      });
       await server.stop();
-      expect(await run(['db', 'migrate', '--json'], fresh)).toMatchObject({ code: 0, screen: '{"applied":[]}\n' });
+      expect(await run(['db', 'migrate', '--json'], fresh)).toMatchObject({
+        code: 0,
+        screen: '{"applied":[]}\n',
+      });
     }
   });
 
@@ -213,12 +297,27 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     await writeFile(join(tools, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 9.6"\n');
     await chmod(join(tools, 'pg_dump'), 0o755);
     const url = (inject('databaseSource') as { url: string }).url;
-    const ended = await run(['db', 'backup', join(folder, 'new.backup')], { ...env, DATABASE_URL: url, PATH: tools });
+    const ended = await run(['db', 'backup', join(folder, 'new.backup')], {
+      ...env,
+      DATABASE_URL: url,
+      PATH: tools,
+    });
     // Unless the client programs that are installed here are as new as the server of the tests.
-    expect(ended.code === 0 || /pg_dump is (?:not here|of version \d+).*Install the client programs/.test(ended.screen)).toBe(true);
+    expect(
+      ended.code === 0 ||
+        /pg_dump is (?:not here|of version \d+).*Install the client programs/.test(ended.screen),
+    ).toBe(true);
   });
 
-  test.each([[['db']], [['db', 'backup']], [['db', 'restore']], [['db', 'copy']], [['db', 'backup', 'a', 'b']], [['db', 'backup', 'a', '--agent', '--database-path', 'b']], [['db', 'backup', 'a', '--data-dir', 'b']]])('refuses %j with 2', async (given) => {
+  test.each([
+    [['db']],
+    [['db', 'backup']],
+    [['db', 'restore']],
+    [['db', 'copy']],
+    [['db', 'backup', 'a', 'b']],
+    [['db', 'backup', 'a', '--agent', '--database-path', 'b']],
+    [['db', 'backup', 'a', '--data-dir', 'b']],
+  ])('refuses %j with 2', async (given) => {
     expect((await run(given, {})).code).toBe(2);
   });
 });

@@ -27,7 +27,10 @@ let world: GatewayWorld;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-doctor-'));
   place = await makeDatabase();
-  env = 'url' in place.options ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey } : { DATABASE_PATH: place.options.path, TOWNHALL_MASTER_KEY: testMasterKey };
+  env =
+    'url' in place.options
+      ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey }
+      : { DATABASE_PATH: place.options.path, TOWNHALL_MASTER_KEY: testMasterKey };
   world = await startGateway({ withAdmin: true, place });
 });
 afterAll(async () => {
@@ -35,14 +38,34 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function examine(given: string[], more: Record<string, string> = {}): Promise<{ code: number | string; findings: Finding[]; screen: string; of(check: string): Finding | undefined }> {
-  const run = townhall(['doctor', '--json', '--port', '0', ...given], { cwd: folder, env: { ...env, AGENT_PORT: '0', OPENAI_API_KEY: 'CANARY-openai-key', ...more } });
+async function examine(
+  given: string[],
+  more: Record<string, string> = {},
+): Promise<{
+  code: number | string;
+  findings: Finding[];
+  screen: string;
+  of(check: string): Finding | undefined;
+}> {
+  const run = townhall(['doctor', '--json', '--port', '0', ...given], {
+    cwd: folder,
+    env: { ...env, AGENT_PORT: '0', OPENAI_API_KEY: 'CANARY-openai-key', ...more },
+  });
   const code = await run.ended;
   expect(run.screen()).not.toMatch(/CANARY|\n\s+at /);
   expect(run.screen()).not.toContain(testMasterKey);
-  const line = run.screen().split('\n').find((text) => text.startsWith('{"ok"')) ?? '{"findings":[]}';
+  const line =
+    run
+      .screen()
+      .split('\n')
+      .find((text) => text.startsWith('{"ok"')) ?? '{"findings":[]}';
   const { findings } = JSON.parse(line) as { findings: Finding[] };
-  return { code, findings, screen: run.screen(), of: (check) => findings.find((finding) => finding.check === check) };
+  return {
+    code,
+    findings,
+    screen: run.screen(),
+    of: (check) => findings.find((finding) => finding.check === check),
+  };
 }
 
 describe('townhall doctor', () => {
@@ -51,13 +74,26 @@ describe('townhall doctor', () => {
     const { code, findings, of } = await examine([]);
     expect(findings.filter(({ state }) => state === 'fail')).toEqual([]);
     expect(code).toBe(0);
-    for (const check of ['node', 'database', 'durability', 'migrations', 'clock', 'master key', 'disk', 'contract']) expect(of(check), check).toMatchObject({ state: 'ok', next: null });
+    for (const check of [
+      'node',
+      'database',
+      'durability',
+      'migrations',
+      'clock',
+      'master key',
+      'disk',
+      'contract',
+    ])
+      expect(of(check), check).toMatchObject({ state: 'ok', next: null });
     expect(of('providers')?.message).toContain('ANTHROPIC_API_KEY, OPENAI_API_KEY are set');
     for (const { state, next } of findings) expect(state === 'ok').toBe(next === null);
   });
 
   test('says on the screen what is well and what is not, with what to do', async () => {
-    const run = townhall(['doctor', '--port', '0'], { cwd: folder, env: { ...env, AGENT_PORT: '0', MODELS_FILE: join(folder, 'absent.json') } });
+    const run = townhall(['doctor', '--port', '0'], {
+      cwd: folder,
+      env: { ...env, AGENT_PORT: '0', MODELS_FILE: join(folder, 'absent.json') },
+    });
     expect(await run.ended).toBe(1);
     expect(run.screen()).toMatch(/^ok {4}node {13}Node v\d+/m);
     expect(run.screen()).toMatch(/^fail {2}providers[^\n]*\n {20,}Look at MODELS_FILE/m);
@@ -66,12 +102,19 @@ describe('townhall doctor', () => {
 
   test('names a taken port and whether a Townhall holds it', async () => {
     const { port } = new URL(world.url);
-    expect(await portFinding(port)).toMatchObject({ state: 'ok', message: expect.stringContaining('Townhall') });
+    expect(await portFinding(port)).toMatchObject({
+      state: 'ok',
+      message: expect.stringContaining('Townhall'),
+    });
     const stranger = createServer().listen(0, '0.0.0.0');
     await new Promise((resolve) => stranger.once('listening', resolve));
     const { port: taken } = stranger.address() as AddressInfo;
     const finding = await portFinding(String(taken));
-    expect(finding).toMatchObject({ state: 'fail', message: expect.stringContaining(`Port ${taken} is held by`), next: expect.stringContaining('PORT') });
+    expect(finding).toMatchObject({
+      state: 'fail',
+      message: expect.stringContaining(`Port ${taken} is held by`),
+      next: expect.stringContaining('PORT'),
+    });
     if (process.platform === 'linux') expect(finding?.message).toContain(`process ${process.pid}`);
     stranger.close();
   });
@@ -82,7 +125,10 @@ describe('townhall doctor', () => {
     expect((await examine([])).of('master key')).toMatchObject({ state: 'ok' });
     const wrong = await examine([], { TOWNHALL_MASTER_KEY: newMasterKey() });
     expect(wrong).toMatchObject({ code: 1 });
-    expect(wrong.of('master key')).toMatchObject({ state: 'fail', message: expect.stringContaining('not the one') });
+    expect(wrong.of('master key')).toMatchObject({
+      state: 'fail',
+      message: expect.stringContaining('not the one'),
+    });
     const missing = await examine([], { TOWNHALL_MASTER_KEY: '' });
     expect(missing.of('master key')).toMatchObject({ state: 'fail' });
     expect(await foldersDigest()).toBe(before);
@@ -91,7 +137,10 @@ describe('townhall doctor', () => {
   test('tells a database that is away from one that refuses the login, without the password', async () => {
     const away = await examine([], { DATABASE_URL: 'postgres://someone:CANARY-password@127.0.0.1:1/none' });
     expect(away).toMatchObject({ code: 1 });
-    expect(away.of('database')).toMatchObject({ state: 'fail', message: expect.stringContaining('127.0.0.1:1') });
+    expect(away.of('database')).toMatchObject({
+      state: 'fail',
+      message: expect.stringContaining('127.0.0.1:1'),
+    });
   });
 
   test('finds a folder that others can read and a file in the place of one, and makes none', async () => {
@@ -99,9 +148,14 @@ describe('townhall doctor', () => {
     await mkdir(open);
     await chmod(open, 0o755);
     const embedded = { DATABASE_URL: '', TOWNHALL_MASTER_KEY: '' };
-    expect((await examine([], { ...embedded, DATABASE_PATH: open })).of('data folder')).toMatchObject({ state: 'warn', next: `chmod 700 ${open}` });
+    expect((await examine([], { ...embedded, DATABASE_PATH: open })).of('data folder')).toMatchObject({
+      state: 'warn',
+      next: `chmod 700 ${open}`,
+    });
     await writeFile(join(folder, 'file'), '');
-    expect((await examine([], { ...embedded, DATABASE_PATH: join(folder, 'file') })).of('data folder')).toMatchObject({ state: 'fail' });
+    expect(
+      (await examine([], { ...embedded, DATABASE_PATH: join(folder, 'file') })).of('data folder'),
+    ).toMatchObject({ state: 'fail' });
     const absent = join(folder, 'absent', 'townhall.db');
     const { of, code } = await examine([], { ...embedded, DATABASE_PATH: absent });
     expect(of('data folder')).toMatchObject({ state: 'ok', message: expect.stringContaining('first start') });
@@ -115,9 +169,17 @@ describe('townhall doctor', () => {
 });
 
 async function portFinding(port: string): Promise<Finding | undefined> {
-  const run = townhall(['doctor', '--json', '--port', port], { cwd: folder, env: { ...env, AGENT_PORT: '0' } });
+  const run = townhall(['doctor', '--json', '--port', port], {
+    cwd: folder,
+    env: { ...env, AGENT_PORT: '0' },
+  });
   await run.ended;
-  const { findings } = JSON.parse(run.screen().split('\n').find((text) => text.startsWith('{"ok"')) ?? '{}') as { findings: Finding[] };
+  const { findings } = JSON.parse(
+    run
+      .screen()
+      .split('\n')
+      .find((text) => text.startsWith('{"ok"')) ?? '{}',
+  ) as { findings: Finding[] };
   return findings.find(({ check }) => check === 'port gateway');
 }
 

@@ -20,7 +20,8 @@ let where: Record<string, string>;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-cli-env-'));
   place = await makeDatabase();
-  where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  where =
+    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
 });
 afterAll(async () => {
   await place?.remove();
@@ -37,16 +38,25 @@ describe('townhall env rewrap', () => {
   test('moves the stored values to the new key while a server serves, and again without one', async () => {
     const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
     const first = await rewrap({ TOWNHALL_MASTER_KEY: keys[0] });
-    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: { ...where, ...both, ...administrator } });
+    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
+      cwd: folder,
+      env: { ...where, ...both, ...administrator },
+    });
     const url = (await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/))[1] ?? '';
-    const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({ admin_id: 'admin', password: administrator.ADMIN_PASSWORD });
+    const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({
+      admin_id: 'admin',
+      password: administrator.ADMIN_PASSWORD,
+    });
     const admin = createGatewayClient({ baseUrl: url, token });
     await admin.env.importVariables({ content: 'ONE=CANARY-first-value\nTWO=CANARY-second-value' });
     const second = await rewrap(both);
     expect(second).toEqual({ rewrapped: 2, kid: expect.stringMatching(/^[0-9a-f]{12}$/) });
     expect(second.kid).not.toBe(first.kid);
     const { items } = await admin.env.listVariables({ reveal: true });
-    expect(items.find(({ key }) => key === 'TWO')).toMatchObject({ value: 'CANARY-second-value', readable: true });
+    expect(items.find(({ key }) => key === 'TWO')).toMatchObject({
+      value: 'CANARY-second-value',
+      readable: true,
+    });
     server.process.kill('SIGTERM');
     expect(await server.ended).toBe(0);
     expect(server.screen()).not.toContain('CANARY');
@@ -60,9 +70,12 @@ describe('townhall env rewrap', () => {
     expect(run.screen()).toContain('Nothing was changed');
   });
 
-  test.each([[['env']], [['env', 'list']], [['env', 'rewrap', '--nonsense']]])('refuses %j', async (given) => {
-    expect(await townhall(given, { cwd: folder }).ended).toBe(2);
-  });
+  test.each([[['env']], [['env', 'list']], [['env', 'rewrap', '--nonsense']]])(
+    'refuses %j',
+    async (given) => {
+      expect(await townhall(given, { cwd: folder }).ended).toBe(2);
+    },
+  );
 });
 
 interface KeyList {
@@ -80,7 +93,9 @@ const listKeys = async (cwd: string, env: Record<string, string>): Promise<KeyLi
 describe('townhall env keys', () => {
   test('counts the values under each key without any key', async () => {
     const list = await listKeys(folder, where);
-    expect(list.keys).toEqual([{ kid: expect.stringMatching(/^[0-9a-f]{12}$/), values: 2, current: true, setting: null }]);
+    expect(list.keys).toEqual([
+      { kid: expect.stringMatching(/^[0-9a-f]{12}$/), values: 2, current: true, setting: null },
+    ]);
     expect(list).toMatchObject({ server: null, damaged: 0 });
   });
 });
@@ -89,7 +104,10 @@ describe('townhall env keys', () => {
 describe.skipIf(inject('databaseSource')?.engine === 'postgres')('beside a running local edition', () => {
   test('a rewrap with a key that the server lacks is refused', async () => {
     const cwd = await mkdtemp(join(folder, 'beside-'));
-    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd, env: { TOWNHALL_MASTER_KEY: keys[0] } });
+    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
+      cwd,
+      env: { TOWNHALL_MASTER_KEY: keys[0] },
+    });
     await server.waitFor(/"msg":"listening"/);
     const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
     const refused = townhall(['env', 'rewrap'], { cwd, env: both });
@@ -98,8 +116,14 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('beside a runni
     const serverKid = list.server ?? '';
     expect(refused.screen()).toContain(`The running server seals under the master key ${serverKid}`);
     expect(refused.screen()).not.toContain('all are under');
-    expect(list.keys.find(({ kid }) => kid === serverKid)).toMatchObject({ current: true, setting: 'TOWNHALL_MASTER_KEY_PREVIOUS' });
-    expect(list.keys.find(({ setting }) => setting === 'TOWNHALL_MASTER_KEY')).toMatchObject({ values: 0, current: false });
+    expect(list.keys.find(({ kid }) => kid === serverKid)).toMatchObject({
+      current: true,
+      setting: 'TOWNHALL_MASTER_KEY_PREVIOUS',
+    });
+    expect(list.keys.find(({ setting }) => setting === 'TOWNHALL_MASTER_KEY')).toMatchObject({
+      values: 0,
+      current: false,
+    });
     const without = townhall(['env', 'rewrap'], { cwd });
     expect(await without.ended).toBe(1);
     expect(without.screen()).toContain('this command has no master key');

@@ -20,7 +20,10 @@ describe('townhall models check', () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
     place = await makeDatabase();
     provider = await startProvider();
-    const where: Record<string, string> = 'url' in place.options ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey } : { DATABASE_PATH: place.options.path };
+    const where: Record<string, string> =
+      'url' in place.options
+        ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey }
+        : { DATABASE_PATH: place.options.path };
     env = { ...where, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key };
   });
   afterAll(async () => {
@@ -30,9 +33,26 @@ describe('townhall models check', () => {
   });
 
   /** Writes a models file with a provider for each script, and one whose key is not set. */
-  async function declare(scripts: Record<string, string>, more: Record<string, unknown>[] = []): Promise<void> {
-    const providers = [...Object.keys(scripts).map((id) => ({ id, kind: 'openai-compatible', base_url: provider.url, api_key_env: 'ACME_API_KEY' })), { id: 'idle', kind: 'openai-compatible', base_url: provider.url, api_key_env: 'IDLE_KEY' }, ...more];
-    const models = providers.map(({ id }) => ({ id: `${id as string}/one`, provider: id, upstream_model: scripts[id as string] ?? 'ok', rates: null }));
+  async function declare(
+    scripts: Record<string, string>,
+    more: Record<string, unknown>[] = [],
+  ): Promise<void> {
+    const providers = [
+      ...Object.keys(scripts).map((id) => ({
+        id,
+        kind: 'openai-compatible',
+        base_url: provider.url,
+        api_key_env: 'ACME_API_KEY',
+      })),
+      { id: 'idle', kind: 'openai-compatible', base_url: provider.url, api_key_env: 'IDLE_KEY' },
+      ...more,
+    ];
+    const models = providers.map(({ id }) => ({
+      id: `${id as string}/one`,
+      provider: id,
+      upstream_model: scripts[id as string] ?? 'ok',
+      rates: null,
+    }));
     await writeFile(join(folder, 'models.json'), JSON.stringify({ providers, models }));
   }
 
@@ -46,18 +66,43 @@ describe('townhall models check', () => {
   });
 
   test('says with 1 what is wrong with each, never its key', async () => {
-    await declare({ well: 'ok', keyless: 'status?code=401', gone: 'status?code=404&message=no+such+model', ill: 'status?code=503', odd: 'html' }, [{ id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }]);
+    await declare(
+      {
+        well: 'ok',
+        keyless: 'status?code=401',
+        gone: 'status?code=404&message=no+such+model',
+        ill: 'status?code=503',
+        odd: 'html',
+      },
+      [{ id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
+    );
     const before = provider.calls.length;
     const run = townhall(['models', 'check', '--json'], { cwd: folder, env });
     expect(await run.ended, run.screen()).toBe(1);
-    const checks = JSON.parse(run.screen()) as { provider: string; state: string; code: string | null; message: string }[];
+    const checks = JSON.parse(run.screen()) as {
+      provider: string;
+      state: string;
+      code: string | null;
+      message: string;
+    }[];
     const of = (id: string) => checks.find((check) => check.provider === id);
     expect(of('well')).toMatchObject({ state: 'well', code: null });
-    expect(of('keyless')).toMatchObject({ state: 'failing', code: 'provider_credentials', message: expect.stringContaining('ACME_API_KEY') });
+    expect(of('keyless')).toMatchObject({
+      state: 'failing',
+      code: 'provider_credentials',
+      message: expect.stringContaining('ACME_API_KEY'),
+    });
     expect(of('gone')).toMatchObject({ state: 'failing', message: expect.stringContaining('no such model') });
-    expect(of('ill')).toMatchObject({ state: 'failing', code: 'upstream_failed', message: expect.stringContaining('503') });
+    expect(of('ill')).toMatchObject({
+      state: 'failing',
+      code: 'upstream_failed',
+      message: expect.stringContaining('503'),
+    });
     expect(of('odd')).toMatchObject({ state: 'failing', code: 'upstream_failed' });
-    expect(of('nowhere')).toMatchObject({ state: 'failing', message: expect.stringContaining('http://127.0.0.1:9/v1') });
+    expect(of('nowhere')).toMatchObject({
+      state: 'failing',
+      message: expect.stringContaining('http://127.0.0.1:9/v1'),
+    });
     expect(of('idle')).toMatchObject({ state: 'not_configured' });
     expect(run.screen()).not.toContain(key);
     // Once each: a check that tries again would hide what it is there to show.
@@ -78,7 +123,10 @@ describe('townhall models check', () => {
   test('needs no database before the first start, and makes none', async () => {
     await declare({ acme: 'ok' });
     const empty = await mkdtemp(join(folder, 'empty-'));
-    const run = townhall(['models', 'check'], { cwd: empty, env: { HOME: folder, TMPDIR: empty, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key } });
+    const run = townhall(['models', 'check'], {
+      cwd: empty,
+      env: { HOME: folder, TMPDIR: empty, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key },
+    });
     expect(await run.ended, run.screen()).toBe(0);
     expect(run.screen()).toContain('acme is well');
     expect(await readdir(empty)).toEqual([]);

@@ -17,7 +17,10 @@ let world: GatewayWorld;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-operations-'));
   place = await makeDatabase();
-  env = 'url' in place.options ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey } : { DATABASE_PATH: place.options.path };
+  env =
+    'url' in place.options
+      ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey }
+      : { DATABASE_PATH: place.options.path };
   world = await startGateway({ withAdmin: true, place });
 });
 afterAll(async () => {
@@ -33,12 +36,34 @@ async function run(...given: string[]): Promise<{ code: number | string; screen:
 
 describe('townhall admin token', () => {
   test('makes a credential that works at once, lists it and revokes it', async () => {
-    const made = await run('admin', 'token', 'create', '--scope', 'tokens.issue,bureaus.current', '--bureau', 'local', '--ttl', '90d', '--json');
+    const made = await run(
+      'admin',
+      'token',
+      'create',
+      '--scope',
+      'tokens.issue,bureaus.current',
+      '--bureau',
+      'local',
+      '--ttl',
+      '90d',
+      '--json',
+    );
     expect(made.code).toBe(0);
-    const credential = JSON.parse(made.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as { token: string; credential_id: string; expires_at: string };
-    expect(credential).toMatchObject({ token: expect.stringMatching(/^th_adm_/), bureau_id: 'local', scopes: ['tokens.issue', 'bureaus.current'] });
+    const credential = JSON.parse(made.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
+      token: string;
+      credential_id: string;
+      expires_at: string;
+    };
+    expect(credential).toMatchObject({
+      token: expect.stringMatching(/^th_adm_/),
+      bureau_id: 'local',
+      scopes: ['tokens.issue', 'bureaus.current'],
+    });
     expect(Date.parse(credential.expires_at) - Date.now()).toBeGreaterThan(89 * 86_400_000);
-    const current = () => world.as(credential.token).bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': world.userToken } });
+    const current = () =>
+      world
+        .as(credential.token)
+        .bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': world.userToken } });
     await expect(current()).resolves.toMatchObject({ bureau: { bureau_id: 'local' } });
 
     const listed = await run('admin', 'token', 'list');
@@ -69,7 +94,10 @@ describe('townhall audit verify', () => {
   test('passes a whole log beside the running server, and by itself', async () => {
     await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
-    expect(await run('audit', 'verify')).toMatchObject({ code: 0, screen: expect.stringContaining('is whole') });
+    expect(await run('audit', 'verify')).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining('is whole'),
+    });
     await world.close();
     const ended = await run('audit', 'verify', '--json');
     expect(ended.code).toBe(0);
@@ -83,7 +111,9 @@ describe('townhall audit verify', () => {
 
   test('ends with 1 and names the entry that was altered', async () => {
     const database = await connect(place.options, { log: silentLog });
-    const [entry] = await database.sql<{ entryId: string }[]>`select entry_id as "entryId" from gateway.audit_entries where action = 'bureaus.pauseBureau' limit 1`;
+    const [entry] = await database.sql<
+      { entryId: string }[]
+    >`select entry_id as "entryId" from gateway.audit_entries where action = 'bureaus.pauseBureau' limit 1`;
     await database.sql.unsafe('alter table gateway.audit_entries disable trigger user');
     await database.sql`update gateway.audit_entries set actor_id = 'nobody' where action = 'bureaus.pauseBureau'`;
     await database.sql.unsafe('alter table gateway.audit_entries enable trigger user');
@@ -92,6 +122,8 @@ describe('townhall audit verify', () => {
     expect(ended.code).toBe(1);
     expect(ended.screen).toContain(`Entry ${entry?.entryId} of batch`);
     const asJson = JSON.parse((await run('audit', 'verify', '--json')).screen) as { faults: object[] };
-    expect(asJson.faults).toEqual([{ fault: 'entry_altered', batch: expect.any(String), entry_id: entry?.entryId }]);
+    expect(asJson.faults).toEqual([
+      { fault: 'entry_altered', batch: expect.any(String), entry_id: entry?.entryId },
+    ]);
   });
 });

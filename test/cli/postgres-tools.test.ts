@@ -12,7 +12,12 @@ describe('addressOf', () => {
     ['?sslrootcert=system', 'verify-full', 'system'],
   ])('asks for TLS as the server does with %j', (query, mode, root) => {
     const address = addressOf(`postgres://user:p%40ss@db.example/town${query}`);
-    expect(address).toMatchObject({ PGHOST: 'db.example', PGUSER: 'user', PGPASSWORD: 'p@ss', PGDATABASE: 'town' });
+    expect(address).toMatchObject({
+      PGHOST: 'db.example',
+      PGUSER: 'user',
+      PGPASSWORD: 'p@ss',
+      PGDATABASE: 'town',
+    });
     expect([address['PGSSLMODE'], address['PGSSLROOTCERT']]).toEqual([mode, root]);
   });
 });

@@ -30,50 +30,316 @@ interface RefusedStart {
 const gateways = ['gateway', 'start'] as const;
 
 const refusedStarts: readonly RefusedStart[] = [
-  { title: 'a short ADMIN_PASSWORD', commands: gateways, env: { ...administrator, ADMIN_PASSWORD: 'eleven char' }, code: 2, says: /ADMIN_PASSWORD: .*at least 12 characters/ },
-  { title: 'a common ADMIN_PASSWORD', commands: ['gateway'], env: { ...administrator, ADMIN_PASSWORD: 'administrator' }, code: 2, says: /ADMIN_PASSWORD: / },
-  { title: 'an ADMIN_ID with a space', commands: ['gateway'], env: { ...administrator, ADMIN_ID: 'a b' }, code: 2, says: /ADMIN_ID: / },
-  { title: 'ADMIN_ID alone', commands: ['gateway'], env: { ADMIN_ID: 'admin' }, code: 2, says: /ADMIN_ID and ADMIN_PASSWORD/ },
-  { title: 'a TOWNHALL_MASTER_KEY of one byte', commands: ['gateway'], env: { TOWNHALL_MASTER_KEY: 'x' }, code: 2, says: /TOWNHALL_MASTER_KEY must hold 32 bytes/ },
-  { title: 'a TOWNHALL_MASTER_KEY_FILE that is not there', commands: ['gateway'], env: { TOWNHALL_MASTER_KEY_FILE: 'none' }, code: 2, says: /TOWNHALL_MASTER_KEY_FILE/ },
-  { title: 'a bad previous key', commands: ['gateway'], env: { TOWNHALL_MASTER_KEY: masterKey, TOWNHALL_MASTER_KEY_PREVIOUS: 'x' }, code: 2, says: /TOWNHALL_MASTER_KEY_PREVIOUS/ },
-  { title: 'DATABASE_URL without a master key', commands: ['gateway'], env: { DATABASE_URL: 'postgres://a:b@127.0.0.1:1/x' }, code: 2, says: /TOWNHALL_MASTER_KEY/ },
-  { title: 'a DATABASE_URL that is no address', commands: ['gateway'], env: { DATABASE_URL: 'nonsense', TOWNHALL_MASTER_KEY: masterKey }, code: 2, says: /DATABASE_URL takes/ },
-  { title: 'a DATABASE_URL that nobody answers', commands: ['gateway'], env: { DATABASE_URL: 'postgres://a:CANARY@127.0.0.1:1/x', TOWNHALL_MASTER_KEY: masterKey }, code: 1, says: /DATABASE_URL/ },
-  { title: 'DATABASE_URL with the local edition', commands: ['start'], env: { DATABASE_URL: 'postgres://a:b@127.0.0.1:1/x' }, code: 2, says: /DATABASE_URL/ },
-  { title: 'a DATABASE_PATH below a file', commands: gateways, env: { DATABASE_PATH: '/dev/null/x' }, code: 2, says: /DATABASE_PATH: .*\/dev\/null/ },
-  { title: 'a DATABASE_PATH that is a file', commands: ['gateway'], env: { DATABASE_PATH: 'file' }, files: { file: '' }, code: 2, says: /DATABASE_PATH: .*file/ },
-  { title: 'a DATABASE_PATH where no folder can be made', commands: ['gateway'], env: { DATABASE_PATH: '/proc/x' }, code: 2, says: /DATABASE_PATH: .*\/proc/ },
-  { title: 'a DATABASE_PATH with a damaged cluster', commands: ['gateway'], env: {}, files: { 'data/townhall.db/pg/PG_VERSION': 'nonsense' }, code: 1, says: /data\/townhall\.db/ },
-  { title: 'a master.key that is a folder', commands: ['gateway'], env: {}, folders: ['data/townhall.db/master.key'], code: 1, says: /master\.key/ },
-  { title: 'a master.key that holds no key', commands: ['gateway'], env: {}, files: { 'data/townhall.db/master.key': 'nonsense' }, code: 2, says: /master\.key/ },
-  { title: 'a control socket that is a file', commands: gateways, env: {}, files: { 'data/townhall.db/control.sock': '' }, code: 1, says: /control\.sock/ },
-  { title: 'a JOURNAL_PATH below a file', commands: gateways, env: { JOURNAL_PATH: '/dev/null/x' }, code: 2, says: /JOURNAL_PATH: / },
-  { title: 'a JOURNAL_PATH where no folder can be made', commands: ['gateway'], env: { JOURNAL_PATH: '/proc/x' }, code: 2, says: /JOURNAL_PATH: / },
-  { title: 'a STORAGE_PATH below a file', commands: ['gateway'], env: { STORAGE_PATH: '/dev/null/x' }, code: 2, says: /STORAGE_PATH: / },
-  { title: 'a MODELS_FILE that is not there', commands: ['gateway'], env: { MODELS_FILE: 'none.json' }, code: 2, says: /MODELS_FILE none\.json: there is no such file/ },
-  { title: 'a MODELS_FILE that is no JSON', commands: ['gateway'], env: { MODELS_FILE: 'models.json' }, files: { 'models.json': '{' }, code: 2, says: /MODELS_FILE models\.json: is not valid JSON/ },
-  { title: 'a MODELS_FILE with an unknown provider', commands: gateways, env: { MODELS_FILE: 'models.json' }, files: { 'models.json': '{"models":[{"id":"a/b","provider":"nobody","rates":null}]}' }, code: 2, says: /MODELS_FILE models\.json: models\[0\]\.provider/ },
-  { title: 'a TOWNHALL_PROJECT that is not there', commands: ['gateway'], env: { TOWNHALL_PROJECT: '/nonexistent' }, code: 1, says: /\/nonexistent is no project/ },
-  { title: 'a HOST of another machine', commands: ['gateway'], env: { HOST: '192.0.2.1' }, code: 1, says: /HOST/ },
-  { title: 'a METRICS_HOST of another machine', commands: ['gateway'], env: { METRICS_HOST: '192.0.2.1', METRICS_PORT: '0' }, code: 1, says: /METRICS_HOST/ },
-  { title: 'a TOWNHALL_CITY_BASE_URL that is no address', commands: ['gateway'], env: { TOWNHALL_CITY_BASE_URL: 'nonsense' }, code: 2, says: /TOWNHALL_CITY_BASE_URL/ },
-  { title: 'a CORS_ORIGINS that is no origin', commands: ['gateway'], env: { CORS_ORIGINS: 'https://a.example/path' }, code: 2, says: /CORS_ORIGINS takes/ },
-  { title: 'a TRUSTED_PROXIES that is no address', commands: ['gateway'], env: { TRUSTED_PROXIES: 'nonsense' }, code: 2, says: /TRUSTED_PROXIES/ },
-  { title: 'an OTEL_EXPORTER_OTLP_ENDPOINT that is no address', commands: ['gateway', 'agent'], env: { ...token, OTEL_EXPORTER_OTLP_ENDPOINT: 'nonsense' }, code: 2, says: /OTEL_EXPORTER_OTLP_ENDPOINT/ },
+  {
+    title: 'a short ADMIN_PASSWORD',
+    commands: gateways,
+    env: { ...administrator, ADMIN_PASSWORD: 'eleven char' },
+    code: 2,
+    says: /ADMIN_PASSWORD: .*at least 12 characters/,
+  },
+  {
+    title: 'a common ADMIN_PASSWORD',
+    commands: ['gateway'],
+    env: { ...administrator, ADMIN_PASSWORD: 'administrator' },
+    code: 2,
+    says: /ADMIN_PASSWORD: /,
+  },
+  {
+    title: 'an ADMIN_ID with a space',
+    commands: ['gateway'],
+    env: { ...administrator, ADMIN_ID: 'a b' },
+    code: 2,
+    says: /ADMIN_ID: /,
+  },
+  {
+    title: 'ADMIN_ID alone',
+    commands: ['gateway'],
+    env: { ADMIN_ID: 'admin' },
+    code: 2,
+    says: /ADMIN_ID and ADMIN_PASSWORD/,
+  },
+  {
+    title: 'a TOWNHALL_MASTER_KEY of one byte',
+    commands: ['gateway'],
+    env: { TOWNHALL_MASTER_KEY: 'x' },
+    code: 2,
+    says: /TOWNHALL_MASTER_KEY must hold 32 bytes/,
+  },
+  {
+    title: 'a TOWNHALL_MASTER_KEY_FILE that is not there',
+    commands: ['gateway'],
+    env: { TOWNHALL_MASTER_KEY_FILE: 'none' },
+    code: 2,
+    says: /TOWNHALL_MASTER_KEY_FILE/,
+  },
+  {
+    title: 'a bad previous key',
+    commands: ['gateway'],
+    env: { TOWNHALL_MASTER_KEY: masterKey, TOWNHALL_MASTER_KEY_PREVIOUS: 'x' },
+    code: 2,
+    says: /TOWNHALL_MASTER_KEY_PREVIOUS/,
+  },
+  {
+    title: 'DATABASE_URL without a master key',
+    commands: ['gateway'],
+    env: { DATABASE_URL: 'postgres://a:b@127.0.0.1:1/x' },
+    code: 2,
+    says: /TOWNHALL_MASTER_KEY/,
+  },
+  {
+    title: 'a DATABASE_URL that is no address',
+    commands: ['gateway'],
+    env: { DATABASE_URL: 'nonsense', TOWNHALL_MASTER_KEY: masterKey },
+    code: 2,
+    says: /DATABASE_URL takes/,
+  },
+  {
+    title: 'a DATABASE_URL that nobody answers',
+    commands: ['gateway'],
+    env: { DATABASE_URL: 'postgres://a:CANARY@127.0.0.1:1/x', TOWNHALL_MASTER_KEY: masterKey },
+    code: 1,
+    says: /DATABASE_URL/,
+  },
+  {
+    title: 'DATABASE_URL with the local edition',
+    commands: ['start'],
+    env: { DATABASE_URL: 'postgres://a:b@127.0.0.1:1/x' },
+    code: 2,
+    says: /DATABASE_URL/,
+  },
+  {
+    title: 'a DATABASE_PATH below a file',
+    commands: gateways,
+    env: { DATABASE_PATH: '/dev/null/x' },
+    code: 2,
+    says: /DATABASE_PATH: .*\/dev\/null/,
+  },
+  {
+    title: 'a DATABASE_PATH that is a file',
+    commands: ['gateway'],
+    env: { DATABASE_PATH: 'file' },
+    files: { file: '' },
+    code: 2,
+    says: /DATABASE_PATH: .*file/,
+  },
+  {
+    title: 'a DATABASE_PATH where no folder can be made',
+    commands: ['gateway'],
+    env: { DATABASE_PATH: '/proc/x' },
+    code: 2,
+    says: /DATABASE_PATH: .*\/proc/,
+  },
+  {
+    title: 'a DATABASE_PATH with a damaged cluster',
+    commands: ['gateway'],
+    env: {},
+    files: { 'data/townhall.db/pg/PG_VERSION': 'nonsense' },
+    code: 1,
+    says: /data\/townhall\.db/,
+  },
+  {
+    title: 'a master.key that is a folder',
+    commands: ['gateway'],
+    env: {},
+    folders: ['data/townhall.db/master.key'],
+    code: 1,
+    says: /master\.key/,
+  },
+  {
+    title: 'a master.key that holds no key',
+    commands: ['gateway'],
+    env: {},
+    files: { 'data/townhall.db/master.key': 'nonsense' },
+    code: 2,
+    says: /master\.key/,
+  },
+  {
+    title: 'a control socket that is a file',
+    commands: gateways,
+    env: {},
+    files: { 'data/townhall.db/control.sock': '' },
+    code: 1,
+    says: /control\.sock/,
+  },
+  {
+    title: 'a JOURNAL_PATH below a file',
+    commands: gateways,
+    env: { JOURNAL_PATH: '/dev/null/x' },
+    code: 2,
+    says: /JOURNAL_PATH: /,
+  },
+  {
+    title: 'a JOURNAL_PATH where no folder can be made',
+    commands: ['gateway'],
+    env: { JOURNAL_PATH: '/proc/x' },
+    code: 2,
+    says: /JOURNAL_PATH: /,
+  },
+  {
+    title: 'a STORAGE_PATH below a file',
+    commands: ['gateway'],
+    env: { STORAGE_PATH: '/dev/null/x' },
+    code: 2,
+    says: /STORAGE_PATH: /,
+  },
+  {
+    title: 'a MODELS_FILE that is not there',
+    commands: ['gateway'],
+    env: { MODELS_FILE: 'none.json' },
+    code: 2,
+    says: /MODELS_FILE none\.json: there is no such file/,
+  },
+  {
+    title: 'a MODELS_FILE that is no JSON',
+    commands: ['gateway'],
+    env: { MODELS_FILE: 'models.json' },
+    files: { 'models.json': '{' },
+    code: 2,
+    says: /MODELS_FILE models\.json: is not valid JSON/,
+  },
+  {
+    title: 'a MODELS_FILE with an unknown provider',
+    commands: gateways,
+    env: { MODELS_FILE: 'models.json' },
+    files: { 'models.json': '{"models":[{"id":"a/b","provider":"nobody","rates":null}]}' },
+    code: 2,
+    says: /MODELS_FILE models\.json: models\[0\]\.provider/,
+  },
+  {
+    title: 'a TOWNHALL_PROJECT that is not there',
+    commands: ['gateway'],
+    env: { TOWNHALL_PROJECT: '/nonexistent' },
+    code: 1,
+    says: /\/nonexistent is no project/,
+  },
+  {
+    title: 'a HOST of another machine',
+    commands: ['gateway'],
+    env: { HOST: '192.0.2.1' },
+    code: 1,
+    says: /HOST/,
+  },
+  {
+    title: 'a METRICS_HOST of another machine',
+    commands: ['gateway'],
+    env: { METRICS_HOST: '192.0.2.1', METRICS_PORT: '0' },
+    code: 1,
+    says: /METRICS_HOST/,
+  },
+  {
+    title: 'a TOWNHALL_CITY_BASE_URL that is no address',
+    commands: ['gateway'],
+    env: { TOWNHALL_CITY_BASE_URL: 'nonsense' },
+    code: 2,
+    says: /TOWNHALL_CITY_BASE_URL/,
+  },
+  {
+    title: 'a CORS_ORIGINS that is no origin',
+    commands: ['gateway'],
+    env: { CORS_ORIGINS: 'https://a.example/path' },
+    code: 2,
+    says: /CORS_ORIGINS takes/,
+  },
+  {
+    title: 'a TRUSTED_PROXIES that is no address',
+    commands: ['gateway'],
+    env: { TRUSTED_PROXIES: 'nonsense' },
+    code: 2,
+    says: /TRUSTED_PROXIES/,
+  },
+  {
+    title: 'an OTEL_EXPORTER_OTLP_ENDPOINT that is no address',
+    commands: ['gateway', 'agent'],
+    env: { ...token, OTEL_EXPORTER_OTLP_ENDPOINT: 'nonsense' },
+    code: 2,
+    says: /OTEL_EXPORTER_OTLP_ENDPOINT/,
+  },
   { title: 'an agent without a token', commands: ['agent'], env: {}, code: 2, says: /AGENT_GATEWAY_TOKEN/ },
-  { title: 'an AGENT_VARIANT that is none', commands: ['agent'], env: { ...token, AGENT_VARIANT: 'ancient' }, code: 2, says: /AGENT_VARIANT/ },
-  { title: 'an AGENT_GATEWAY_URL that is no address', commands: ['agent'], env: { ...token, AGENT_GATEWAY_URL: 'nonsense' }, code: 2, says: /--gateway-url/ },
-  { title: 'an AGENT_DATABASE_URL that is no address', commands: ['agent'], env: { ...token, AGENT_DATABASE_URL: 'nonsense' }, code: 2, says: /AGENT_DATABASE_URL takes/ },
-  { title: 'an AGENT_DATABASE_URL that nobody answers', commands: ['agent', 'start'], env: { ...token, AGENT_DATABASE_URL: 'postgres://a:CANARY@127.0.0.1:1/x' }, code: 1, says: /AGENT_DATABASE_URL/ },
-  { title: 'an AGENT_DATA_DIR below a file', commands: ['agent'], env: { ...token, AGENT_DATA_DIR: '/dev/null/x' }, code: 2, says: /AGENT_DATA_DIR: / },
-  { title: 'an AGENT_DATA_DIR where no folder can be made', commands: ['agent', 'start'], env: { ...token, AGENT_DATA_DIR: '/proc/x' }, code: 2, says: /AGENT_DATA_DIR: / },
-  { title: 'an AGENT_WORKSPACE that is not there', commands: ['agent'], env: { ...token, AGENT_WORKSPACE: 'none' }, code: 2, says: /AGENT_WORKSPACE|--workspace/ },
-  { title: 'an AGENT_TOKEN_FILE below a file', commands: ['agent'], env: { ...token, AGENT_TOKEN_FILE: '/dev/null/x' }, code: 1, says: /\/dev\/null/ },
-  { title: 'an AGENT_PLUGINS file that is not there', commands: ['agent', 'start'], env: { ...token, AGENT_PLUGINS: './none.mjs' }, code: 2, says: /none\.mjs/ },
-  { title: 'an AGENT_PLUGIN_CONFIG that is no JSON', commands: ['agent'], env: { ...token, AGENT_PLUGIN_CONFIG: 'config.json' }, files: { 'config.json': '{' }, code: 2, says: /config\.json/ },
-  { title: 'an AGENT_HOST of another machine', commands: ['agent'], env: { ...token, AGENT_HOST: '192.0.2.1' }, code: 1, says: /AGENT_HOST/ },
-  { title: 'a TOWNHALL_AGENT_URL that is no address', commands: ['console'], env: { TOWNHALL_AGENT_URL: 'nonsense' }, code: 2, says: /--agent-url/ },
+  {
+    title: 'an AGENT_VARIANT that is none',
+    commands: ['agent'],
+    env: { ...token, AGENT_VARIANT: 'ancient' },
+    code: 2,
+    says: /AGENT_VARIANT/,
+  },
+  {
+    title: 'an AGENT_GATEWAY_URL that is no address',
+    commands: ['agent'],
+    env: { ...token, AGENT_GATEWAY_URL: 'nonsense' },
+    code: 2,
+    says: /--gateway-url/,
+  },
+  {
+    title: 'an AGENT_DATABASE_URL that is no address',
+    commands: ['agent'],
+    env: { ...token, AGENT_DATABASE_URL: 'nonsense' },
+    code: 2,
+    says: /AGENT_DATABASE_URL takes/,
+  },
+  {
+    title: 'an AGENT_DATABASE_URL that nobody answers',
+    commands: ['agent', 'start'],
+    env: { ...token, AGENT_DATABASE_URL: 'postgres://a:CANARY@127.0.0.1:1/x' },
+    code: 1,
+    says: /AGENT_DATABASE_URL/,
+  },
+  {
+    title: 'an AGENT_DATA_DIR below a file',
+    commands: ['agent'],
+    env: { ...token, AGENT_DATA_DIR: '/dev/null/x' },
+    code: 2,
+    says: /AGENT_DATA_DIR: /,
+  },
+  {
+    title: 'an AGENT_DATA_DIR where no folder can be made',
+    commands: ['agent', 'start'],
+    env: { ...token, AGENT_DATA_DIR: '/proc/x' },
+    code: 2,
+    says: /AGENT_DATA_DIR: /,
+  },
+  {
+    title: 'an AGENT_WORKSPACE that is not there',
+    commands: ['agent'],
+    env: { ...token, AGENT_WORKSPACE: 'none' },
+    code: 2,
+    says: /AGENT_WORKSPACE|--workspace/,
+  },
+  {
+    title: 'an AGENT_TOKEN_FILE below a file',
+    commands: ['agent'],
+    env: { ...token, AGENT_TOKEN_FILE: '/dev/null/x' },
+    code: 1,
+    says: /\/dev\/null/,
+  },
+  {
+    title: 'an AGENT_PLUGINS file that is not there',
+    commands: ['agent', 'start'],
+    env: { ...token, AGENT_PLUGINS: './none.mjs' },
+    code: 2,
+    says: /none\.mjs/,
+  },
+  {
+    title: 'an AGENT_PLUGIN_CONFIG that is no JSON',
+    commands: ['agent'],
+    env: { ...token, AGENT_PLUGIN_CONFIG: 'config.json' },
+    files: { 'config.json': '{' },
+    code: 2,
+    says: /config\.json/,
+  },
+  {
+    title: 'an AGENT_HOST of another machine',
+    commands: ['agent'],
+    env: { ...token, AGENT_HOST: '192.0.2.1' },
+    code: 1,
+    says: /AGENT_HOST/,
+  },
+  {
+    title: 'a TOWNHALL_AGENT_URL that is no address',
+    commands: ['console'],
+    env: { TOWNHALL_AGENT_URL: 'nonsense' },
+    code: 2,
+    says: /--agent-url/,
+  },
 ];
 
 const rows = refusedStarts.flatMap((start) => start.commands.map((command) => ({ ...start, command })));
@@ -93,7 +359,11 @@ afterAll(async () => {
 });
 
 /** Runs the command to its own end; one that hangs is killed and shows up as the signal's name. */
-async function refusedScreen(command: string, env: Record<string, string>, cwd: string): Promise<{ code: number | string; screen: string }> {
+async function refusedScreen(
+  command: string,
+  env: Record<string, string>,
+  cwd: string,
+): Promise<{ code: number | string; screen: string }> {
   const run = townhall([command], { cwd, env: { ...anyPort, ...env } });
   const timer = setTimeout(() => run.process.kill('SIGKILL'), 60_000);
   const code = await run.ended;
@@ -108,18 +378,21 @@ function expectClean(screen: string, cwd: string): void {
 }
 
 describe('a refused start', () => {
-  test.each(rows)('ends "$command" with $code for $title', async ({ command, env, files = {}, folders = [], ...expected }) => {
-    const cwd = await mkdtemp(join(folder, 'start-'));
-    for (const path of folders) await mkdir(join(cwd, path), { recursive: true });
-    for (const [path, content] of Object.entries(files)) {
-      await mkdir(dirname(join(cwd, path)), { recursive: true });
-      await writeFile(join(cwd, path), content);
-    }
-    const { code, screen } = await refusedScreen(command, env, cwd);
-    expect(screen).toMatch(expected.says);
-    expect(code, screen).toBe(expected.code);
-    expectClean(screen, cwd);
-  });
+  test.each(rows)(
+    'ends "$command" with $code for $title',
+    async ({ command, env, files = {}, folders = [], ...expected }) => {
+      const cwd = await mkdtemp(join(folder, 'start-'));
+      for (const path of folders) await mkdir(join(cwd, path), { recursive: true });
+      for (const [path, content] of Object.entries(files)) {
+        await mkdir(dirname(join(cwd, path)), { recursive: true });
+        await writeFile(join(cwd, path), content);
+      }
+      const { code, screen } = await refusedScreen(command, env, cwd);
+      expect(screen).toMatch(expected.says);
+      expect(code, screen).toBe(expected.code);
+      expectClean(screen, cwd);
+    },
+  );
 
   test.each([
     ['gateway', 'PORT'],
@@ -133,22 +406,27 @@ describe('a refused start', () => {
     const cwd = await mkdtemp(join(folder, 'port-'));
     const { port } = server.address() as AddressInfo;
     const { code, screen } = await refusedScreen(command, { ...token, [setting]: String(port) }, cwd);
-    expect(screen).toMatch(command === 'console' ? /--port/ : new RegExp(`The port ${port} is taken.* with ${setting};`));
+    expect(screen).toMatch(
+      command === 'console' ? /--port/ : new RegExp(`The port ${port} is taken.* with ${setting};`),
+    );
     expect(code).toBe(1);
     expectClean(screen, cwd);
     expect(existsSync(join(cwd, 'data'))).toBe(false);
   });
 
-  test.each(['gateway', 'start'] as const)('ends "%s" over a database that another process holds', async (command) => {
-    const cwd = await mkdtemp(join(folder, 'held-'));
-    const holder = townhall(['gateway'], { cwd, env: anyPort });
-    await holder.waitFor(/"msg":"listening"/);
-    const { code, screen } = await refusedScreen(command, {}, cwd);
-    expect(code, screen).toBe(1);
-    expect(screen).toContain(`is held by process ${holder.process.pid}`);
-    holder.process.kill('SIGTERM');
-    expect(await holder.ended).toBe(0);
-  });
+  test.each(['gateway', 'start'] as const)(
+    'ends "%s" over a database that another process holds',
+    async (command) => {
+      const cwd = await mkdtemp(join(folder, 'held-'));
+      const holder = townhall(['gateway'], { cwd, env: anyPort });
+      await holder.waitFor(/"msg":"listening"/);
+      const { code, screen } = await refusedScreen(command, {}, cwd);
+      expect(code, screen).toBe(1);
+      expect(screen).toContain(`is held by process ${holder.process.pid}`);
+      holder.process.kill('SIGTERM');
+      expect(await holder.ended).toBe(0);
+    },
+  );
 
   test('leaves a database that the next start opens', async () => {
     const cwd = await mkdtemp(join(folder, 'again-'));
@@ -163,13 +441,22 @@ describe('a refused start', () => {
 
 describe('a wrong value', () => {
   // Text of any form is right for these; whether it can be used shows when the start uses it.
-  const free = /(?:HOST|PATH|DIR|FILE|WORKSPACE|PLUGINS|PLUGIN_CONFIG|PROJECT|SERVICE_NAME|OTLP_HEADERS|ALLOW_HOST|ADMIN_PASSWORD|MASTER_KEY|MASTER_KEY_PREVIOUS)$/;
-  const tables: [string, Readonly<Record<string, Setting<unknown>>>, (env: Record<string, string>) => unknown][] = [
+  const free =
+    /(?:HOST|PATH|DIR|FILE|WORKSPACE|PLUGINS|PLUGIN_CONFIG|PROJECT|SERVICE_NAME|OTLP_HEADERS|ALLOW_HOST|ADMIN_PASSWORD|MASTER_KEY|MASTER_KEY_PREVIOUS)$/;
+  const tables: [
+    string,
+    Readonly<Record<string, Setting<unknown>>>,
+    (env: Record<string, string>) => unknown,
+  ][] = [
     ['gateway', gatewaySettings, (env) => readGatewayConfig({}, env)],
     ['agent', agentSettings, (env) => readAgentConfig({}, { ...token, ...env })],
     ['console', consoleSettings, (env) => readConsoleConfig({}, env)],
   ];
-  const settings = tables.flatMap(([surface, table, read]) => Object.values(table).filter(({ key }) => !free.test(key)).map((setting) => ({ surface, key: setting.key, setting, read })));
+  const settings = tables.flatMap(([surface, table, read]) =>
+    Object.values(table)
+      .filter(({ key }) => !free.test(key))
+      .map((setting) => ({ surface, key: setting.key, setting, read })),
+  );
 
   test.each(settings)('of $key is refused for the $surface by its name', ({ key, setting, read }) => {
     const message = refusalOf(() => read({ [key]: 'no such value, surely' }));

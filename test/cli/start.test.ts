@@ -23,10 +23,16 @@ test('a start that comes to nothing leaves the first password to the next', asyn
   await once(busy, 'listening');
   const { port } = busy.address() as AddressInfo;
   try {
-    const first = townhall(['start'], { cwd: folder, env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: String(port) } });
+    const first = townhall(['start'], {
+      cwd: folder,
+      env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: String(port) },
+    });
     expect(await first.ended).toBe(1);
     expect(first.screen()).toContain('give another port with AGENT_PORT');
-    const second = townhall(['start'], { cwd: folder, env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0' } });
+    const second = townhall(['start'], {
+      cwd: folder,
+      env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0' },
+    });
     await second.waitFor(/administrator +admin, password \S+ \(shown only now\)/);
     second.process.kill('SIGINT');
     expect(await second.ended).toBe(0);
@@ -42,7 +48,17 @@ test('keeps the secrets of the gateway from an agent that works in the same fold
   await mkdir(join(folder, 'keys'));
   await writeFile(masterKeyFile, `${randomBytes(32).toString('base64')}\n`);
   await writeFile(join(folder, 'notes.txt'), 'for everyone');
-  const run = townhall(['start'], { cwd: folder, env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', AGENT_WORKSPACE: folder, TOWNHALL_MASTER_KEY_FILE: masterKeyFile, STORAGE_PATH: 'pictures' } });
+  const run = townhall(['start'], {
+    cwd: folder,
+    env: {
+      HOST: '127.0.0.1',
+      PORT: '0',
+      AGENT_PORT: '0',
+      AGENT_WORKSPACE: folder,
+      TOWNHALL_MASTER_KEY_FILE: masterKeyFile,
+      STORAGE_PATH: 'pictures',
+    },
+  });
   try {
     const [, token] = await run.waitFor(/AGENT=(\S+)/);
     const [, url] = await run.waitFor(/agent +(http\S+)/);
@@ -57,9 +73,22 @@ test('keeps the secrets of the gateway from an agent that works in the same fold
       });
       return { status: answer.status, text: await answer.text() };
     };
-    expect(await read('notes.txt')).toMatchObject({ status: 200, text: expect.stringContaining('for everyone') });
-    for (const path of ['keys/sealing', 'pictures/a.txt', 'data/townhall.db/master.key', 'data/townhall.db/townhall.pid', 'data/local.token', 'data/agent/agent.token']) {
-      expect(await read(path), path).toMatchObject({ status: 422, text: expect.stringContaining('does not exist') });
+    expect(await read('notes.txt')).toMatchObject({
+      status: 200,
+      text: expect.stringContaining('for everyone'),
+    });
+    for (const path of [
+      'keys/sealing',
+      'pictures/a.txt',
+      'data/townhall.db/master.key',
+      'data/townhall.db/townhall.pid',
+      'data/local.token',
+      'data/agent/agent.token',
+    ]) {
+      expect(await read(path), path).toMatchObject({
+        status: 422,
+        text: expect.stringContaining('does not exist'),
+      });
     }
   } finally {
     run.process.kill('SIGINT');
@@ -71,7 +100,10 @@ test('keeps the secrets of the gateway from an agent that works in the same fold
 test('refuses a workspace within the data folder of the gateway', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
   await mkdir(join(folder, 'data', 'townhall.db', 'media'), { recursive: true });
-  const run = townhall(['start'], { cwd: folder, env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', AGENT_WORKSPACE: 'data/townhall.db/media' } });
+  const run = townhall(['start'], {
+    cwd: folder,
+    env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', AGENT_WORKSPACE: 'data/townhall.db/media' },
+  });
   try {
     await run.waitFor(/Ctrl-C ends it/).catch(() => {});
     expect(run.screen()).toContain('give another one with --workspace');
@@ -99,7 +131,9 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
   });
 
   test('says what it is busy with before it serves', () => {
-    expect(run.screen()).toMatch(/opening the embedded database …[\s\S]*starting the agent …[\s\S]*Paste these/);
+    expect(run.screen()).toMatch(
+      /opening the embedded database …[\s\S]*starting the agent …[\s\S]*Paste these/,
+    );
   });
 
   test.skipIf(!hasCurl)('shows calls that work as pasted', async () => {
@@ -108,7 +142,11 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     const names = lines.filter((line) => /^(TOKEN|AGENT)=/.test(line)).join('\n');
     expect(calls).toHaveLength(5);
     const answers = await Promise.all(
-      calls.map(async (call) => (await shell('bash', ['-c', `${names}\n${call.replace(/^curl/, 'curl -sS --fail-with-body')}`])).stdout),
+      calls.map(
+        async (call) =>
+          (await shell('bash', ['-c', `${names}\n${call.replace(/^curl/, 'curl -sS --fail-with-body')}`]))
+            .stdout,
+      ),
     );
     expect(JSON.parse(answers[0] ?? '')).toMatchObject({ ok: true });
     const catalog = JSON.parse(answers[1] ?? '') as { items: { id: string }[] };

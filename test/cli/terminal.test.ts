@@ -10,12 +10,20 @@ const hasScript = spawnSync('script', ['--version']).status === 0;
 if (!hasScript) console.warn('SKIPPED: the terminal tests need `script` of util-linux, which is not here.');
 
 /** Runs a command on a terminal and types each answer once its question stands on the screen. */
-async function onTerminal(folder: string, given: readonly string[], answers: readonly [question: string, answer: string][]): Promise<{ code: number; screen: string }> {
+async function onTerminal(
+  folder: string,
+  given: readonly string[],
+  answers: readonly [question: string, answer: string][],
+): Promise<{ code: number; screen: string }> {
   const command = [process.execPath, entry, ...given].map((word) => `'${word}'`).join(' ');
-  const child = spawn('script', ['--quiet', '--return', '--echo', 'never', '--command', command, '/dev/null'], {
-    cwd: folder,
-    env: { PATH: process.env['PATH'] ?? '', HOME: folder, TERM: 'dumb' },
-  });
+  const child = spawn(
+    'script',
+    ['--quiet', '--return', '--echo', 'never', '--command', command, '/dev/null'],
+    {
+      cwd: folder,
+      env: { PATH: process.env['PATH'] ?? '', HOME: folder, TERM: 'dumb' },
+    },
+  );
   let screen = '';
   let seen = 0;
   const waiting = [...answers];
@@ -33,33 +41,76 @@ async function onTerminal(folder: string, given: readonly string[], answers: rea
 }
 
 // The question is how it asks, not which database it asks for.
-describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')('townhall admin, on a terminal', () => {
-  let folder: string;
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'townhall-terminal-'));
-  });
-  afterAll(() => rm(folder, { recursive: true, force: true }));
+describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
+  'townhall admin, on a terminal',
+  () => {
+    let folder: string;
+    beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'townhall-terminal-'));
+    });
+    afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  test('setup asks for the ID and twice for the password, which is not shown', async () => {
-    const short = await onTerminal(folder, ['admin', 'setup'], [['Administrator ID:', 'ada'], ['Password:', 'elevenchars'], ['Again:', 'elevenchars']]);
-    expect(short.code).toBe(1);
-    expect(short.screen).toMatch(/12 characters/);
+    test('setup asks for the ID and twice for the password, which is not shown', async () => {
+      const short = await onTerminal(
+        folder,
+        ['admin', 'setup'],
+        [
+          ['Administrator ID:', 'ada'],
+          ['Password:', 'elevenchars'],
+          ['Again:', 'elevenchars'],
+        ],
+      );
+      expect(short.code).toBe(1);
+      expect(short.screen).toMatch(/12 characters/);
 
-    const different = await onTerminal(folder, ['admin', 'setup'], [['Administrator ID:', 'ada'], ['Password:', 'twelve-chars'], ['Again:', 'twelve-charz']]);
-    expect(different.code).toBe(1);
-    expect(different.screen).toMatch(/differ/);
+      const different = await onTerminal(
+        folder,
+        ['admin', 'setup'],
+        [
+          ['Administrator ID:', 'ada'],
+          ['Password:', 'twelve-chars'],
+          ['Again:', 'twelve-charz'],
+        ],
+      );
+      expect(different.code).toBe(1);
+      expect(different.screen).toMatch(/differ/);
 
-    const { code, screen } = await onTerminal(folder, ['admin', 'setup'], [['Administrator ID:', 'ada'], ['Password:', 'twelve-chars'], ['Again:', 'twelve-chars']]);
-    expect(screen).toMatch(/administrator ada is set up/);
-    expect(screen).not.toContain('twelve-chars');
-    expect(code).toBe(0);
-  });
+      const { code, screen } = await onTerminal(
+        folder,
+        ['admin', 'setup'],
+        [
+          ['Administrator ID:', 'ada'],
+          ['Password:', 'twelve-chars'],
+          ['Again:', 'twelve-chars'],
+        ],
+      );
+      expect(screen).toMatch(/administrator ada is set up/);
+      expect(screen).not.toContain('twelve-chars');
+      expect(code).toBe(0);
+    });
 
-  test('setup is refused once there is an administrator, and reset replaces the credentials', async () => {
-    const again = await onTerminal(folder, ['admin', 'setup'], [['Administrator ID:', 'eve'], ['Password:', 'another-password'], ['Again:', 'another-password']]);
-    expect(again.code).toBe(1);
-    const { code, screen } = await onTerminal(folder, ['admin', 'reset'], [['Administrator ID:', 'grace'], ['Password:', 'another-password'], ['Again:', 'another-password']]);
-    expect(screen).toMatch(/replaced by those of grace/);
-    expect(code).toBe(0);
-  });
-});
+    test('setup is refused once there is an administrator, and reset replaces the credentials', async () => {
+      const again = await onTerminal(
+        folder,
+        ['admin', 'setup'],
+        [
+          ['Administrator ID:', 'eve'],
+          ['Password:', 'another-password'],
+          ['Again:', 'another-password'],
+        ],
+      );
+      expect(again.code).toBe(1);
+      const { code, screen } = await onTerminal(
+        folder,
+        ['admin', 'reset'],
+        [
+          ['Administrator ID:', 'grace'],
+          ['Password:', 'another-password'],
+          ['Again:', 'another-password'],
+        ],
+      );
+      expect(screen).toMatch(/replaced by those of grace/);
+      expect(code).toBe(0);
+    });
+  },
+);

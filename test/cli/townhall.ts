@@ -17,7 +17,10 @@ export interface Run {
 }
 
 /** Starts `townhall …` in a folder, with nothing of the test's own environment but the path. */
-export function townhall(given: readonly string[], options: { cwd: string; env?: Record<string, string>; input?: string }): Run {
+export function townhall(
+  given: readonly string[],
+  options: { cwd: string; env?: Record<string, string>; input?: string },
+): Run {
   const child = spawn(process.execPath, [entry, ...given], {
     cwd: options.cwd,
     env: { PATH: process.env['PATH'] ?? '', HOME: options.cwd, ...options.env },
@@ -48,7 +51,10 @@ export function townhall(given: readonly string[], options: { cwd: string; env?:
           clearTimeout(timer);
           resolve(match);
         };
-        const timer = setTimeout(() => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)), timeoutMs);
+        const timer = setTimeout(
+          () => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)),
+          timeoutMs,
+        );
         listeners.add(look);
         void ended.then((code) => {
           clearTimeout(timer);

@@ -21,27 +21,60 @@ describe.each([
   const connect = () => create({ baseUrl: server.baseUrl, token: () => 'th_agt_x' });
 
   test('has the operations of its contract, all of them and no other', () => {
-    const bundle = JSON.parse(readFileSync(new URL(`../../src/contract/${variant}/bundle.json`, import.meta.url), 'utf8')) as { paths: Record<string, Record<string, { operationId?: string }>> };
-    const operationIds = Object.values(bundle.paths).flatMap((path) => Object.values(path).flatMap(({ operationId }) => operationId ?? []));
-    const methods = Object.entries(connect()).flatMap(([service, operations]) => Object.keys(operations).map((name) => `${service}.${name}`));
+    const bundle = JSON.parse(
+      readFileSync(new URL(`../../src/contract/${variant}/bundle.json`, import.meta.url), 'utf8'),
+    ) as { paths: Record<string, Record<string, { operationId?: string }>> };
+    const operationIds = Object.values(bundle.paths).flatMap((path) =>
+      Object.values(path).flatMap(({ operationId }) => operationId ?? []),
+    );
+    const methods = Object.entries(connect()).flatMap(([service, operations]) =>
+      Object.keys(operations).map((name) => `${service}.${name}`),
+    );
     expect(operationIds).toContain('sessions.execute');
     expect(methods.toSorted()).toEqual(operationIds.toSorted());
   });
 
   test('executes instructions and reads the status, with its token', async () => {
-    server.script((request, response) => sendJson(response, 200, request.url === '/api/status' ? { name: 'ada' } : { success: true, text: 'Done.' }));
-    expect(await connect().sessions.execute({ instructions: 'List the files.' })).toMatchObject({ text: 'Done.' });
+    server.script((request, response) =>
+      sendJson(
+        response,
+        200,
+        request.url === '/api/status' ? { name: 'ada' } : { success: true, text: 'Done.' },
+      ),
+    );
+    expect(await connect().sessions.execute({ instructions: 'List the files.' })).toMatchObject({
+      text: 'Done.',
+    });
     expect(await connect().status.getStatus()).toEqual({ name: 'ada' });
     expect(server.requests).toMatchObject([
-      { method: 'POST', url: '/api/execute', json: { instructions: 'List the files.' }, headers: { authorization: 'Bearer th_agt_x' } },
+      {
+        method: 'POST',
+        url: '/api/execute',
+        json: { instructions: 'List the files.' },
+        headers: { authorization: 'Bearer th_agt_x' },
+      },
       { method: 'GET', url: '/api/status', headers: { authorization: 'Bearer th_agt_x' } },
     ]);
   });
 
   test('throws an AgentError, once', async () => {
-    server.script((_request, response) => sendJson(response, 401, { success: false, ...(problem('authentication_error', 'invalid_token') as object) }));
-    const error = await connect().sessions.execute({ instructions: 'x' }).catch((caught: unknown) => caught);
-    expect(error).toMatchObject({ name: 'AgentError', status: 401, code: 'invalid_token', type: 'authentication_error', requestId: 'req_body', retryable: false });
+    server.script((_request, response) =>
+      sendJson(response, 401, {
+        success: false,
+        ...(problem('authentication_error', 'invalid_token') as object),
+      }),
+    );
+    const error = await connect()
+      .sessions.execute({ instructions: 'x' })
+      .catch((caught: unknown) => caught);
+    expect(error).toMatchObject({
+      name: 'AgentError',
+      status: 401,
+      code: 'invalid_token',
+      type: 'authentication_error',
+      requestId: 'req_body',
+      retryable: false,
+    });
     expect(AgentError.isInstance(error)).toBe(true);
     expect(GatewayError.isInstance(error)).toBe(false);
     expect(server.requests).toHaveLength(1);

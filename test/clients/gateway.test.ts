@@ -2,7 +2,12 @@
 
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { createGatewayClient, type GatewayClient, type GatewayClientOptions, GatewayError } from '../../clients/gateway/src/index.ts';
+import {
+  createGatewayClient,
+  type GatewayClient,
+  type GatewayClientOptions,
+  GatewayError,
+} from '../../clients/gateway/src/index.ts';
 import { quickest } from '../support/quickest.ts';
 import { problem, type ScriptedServer, sendJson, startScriptedServer } from './scripted-server.ts';
 
@@ -31,14 +36,22 @@ async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
 
 describe('the methods', () => {
   test('are the operations of the contract, all of them and no other', () => {
-    const bundle = JSON.parse(readFileSync(new URL('../../src/contract/gateway/bundle.json', import.meta.url), 'utf8')) as { paths: Record<string, Record<string, { operationId?: string }>> };
-    const operationIds = Object.values(bundle.paths).flatMap((path) => Object.values(path).flatMap(({ operationId }) => operationId ?? []));
+    const bundle = JSON.parse(
+      readFileSync(new URL('../../src/contract/gateway/bundle.json', import.meta.url), 'utf8'),
+    ) as { paths: Record<string, Record<string, { operationId?: string }>> };
+    const operationIds = Object.values(bundle.paths).flatMap((path) =>
+      Object.values(path).flatMap(({ operationId }) => operationId ?? []),
+    );
     // What is a function itself (`model`, `login`, `call`, …) is written by hand over the operations.
     const services = Object.entries(client).filter(([, member]) => typeof member === 'object');
-    const methods = services.flatMap(([service, operations]) => Object.keys(operations as object).map((name) => `${service}.${name}`));
+    const methods = services.flatMap(([service, operations]) =>
+      Object.keys(operations as object).map((name) => `${service}.${name}`),
+    );
     expect(operationIds.length).toBeGreaterThan(10);
     // The generic call of a project's own services has one method by hand, `client.call`.
-    expect(methods.toSorted()).toEqual(operationIds.filter((operationId) => !operationId.startsWith('services.')).toSorted());
+    expect(methods.toSorted()).toEqual(
+      operationIds.filter((operationId) => !operationId.startsWith('services.')).toSorted(),
+    );
     expect(client.model).toBeTypeOf('function');
     expect(client.call).toBeTypeOf('function');
   });
@@ -46,13 +59,22 @@ describe('the methods', () => {
   test('send the members as the body where the operation takes one', async () => {
     server.script((_request, response) => sendJson(response, 200, { id: 'msg_1' }));
     expect(await client.ai.generateText({ model: 'local/echo', prompt: 'Grüße' })).toEqual({ id: 'msg_1' });
-    expect(server.requests[0]).toMatchObject({ method: 'POST', url: '/v1/ai/text', json: { model: 'local/echo', prompt: 'Grüße' }, headers: { 'content-type': 'application/json', authorization: 'Bearer th_usr_x' } });
+    expect(server.requests[0]).toMatchObject({
+      method: 'POST',
+      url: '/v1/ai/text',
+      json: { model: 'local/echo', prompt: 'Grüße' },
+      headers: { 'content-type': 'application/json', authorization: 'Bearer th_usr_x' },
+    });
   });
 
   test('send the members as the query where it takes none', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     await client.accounts.getLoginResult({ login_id: 'a b&c' });
-    expect(server.requests[0]).toMatchObject({ method: 'GET', url: '/v1/accounts/login/result?login_id=a%20b%26c', text: '' });
+    expect(server.requests[0]).toMatchObject({
+      method: 'GET',
+      url: '/v1/accounts/login/result?login_id=a%20b%26c',
+      text: '',
+    });
   });
 
   test('put the members of the path into it, whatever is in them', async () => {
@@ -75,7 +97,9 @@ describe('the methods', () => {
 
   test('send the headers of the client and of the call, the call last', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
-    await connect({ headers: { 'x-a': '1', 'x-b': '1' } }).ai.listModels(undefined, { headers: { 'x-b': '2', 'x-c': undefined } });
+    await connect({ headers: { 'x-a': '1', 'x-b': '1' } }).ai.listModels(undefined, {
+      headers: { 'x-b': '2', 'x-c': undefined },
+    });
     expect(server.requests[0]?.headers).toMatchObject({ 'x-a': '1', 'x-b': '2' });
     expect(server.requests[0]?.headers).not.toHaveProperty('x-c');
   });
@@ -100,9 +124,12 @@ describe('the methods', () => {
 });
 
 describe('the base address', () => {
-  test.each(['', 'localhost', '/v1', 'ftp://127.0.0.1', 'http://a:b@127.0.0.1', 'http://127.0.0.1/?x=1'])('may not be %j', (baseUrl) => {
-    expect(() => createGatewayClient({ baseUrl })).toThrow(TypeError);
-  });
+  test.each(['', 'localhost', '/v1', 'ftp://127.0.0.1', 'http://a:b@127.0.0.1', 'http://127.0.0.1/?x=1'])(
+    'may not be %j',
+    (baseUrl) => {
+      expect(() => createGatewayClient({ baseUrl })).toThrow(TypeError);
+    },
+  );
 });
 
 describe('the token', () => {
@@ -113,12 +140,18 @@ describe('the token', () => {
     await asking.ai.listModels();
     await asking.directory.getHealth();
     await asking.ai.listModels();
-    expect(server.requests.map(({ headers }) => headers.authorization)).toEqual(['Bearer th_usr_1', undefined, 'Bearer th_usr_2']);
+    expect(server.requests.map(({ headers }) => headers.authorization)).toEqual([
+      'Bearer th_usr_1',
+      undefined,
+      'Bearer th_usr_2',
+    ]);
     expect(asked).toBe(2);
   });
 
   test('that a header cannot carry is refused without being quoted', async () => {
-    const error = await connect({ token: 'th_usr_a\r\nx-evil: 1' }).ai.listModels().catch((caught: unknown) => caught);
+    const error = await connect({ token: 'th_usr_a\r\nx-evil: 1' })
+      .ai.listModels()
+      .catch((caught: unknown) => caught);
     expect(error).toBeInstanceOf(TypeError);
     expect(String(error)).not.toContain('th_usr_a');
     expect(server.requests).toHaveLength(0);
@@ -128,7 +161,14 @@ describe('the token', () => {
 describe('a failure', () => {
   test('has the members of the error that the server sent, and is sent once', async () => {
     const details = [{ path: 'model', message: 'is required' }];
-    server.script((_request, response) => sendJson(response, 400, problem('invalid_request_error', 'invalid_request', { param: 'model', details }), { 'x-request-id': 'req_header' }));
+    server.script((_request, response) =>
+      sendJson(
+        response,
+        400,
+        problem('invalid_request_error', 'invalid_request', { param: 'model', details }),
+        { 'x-request-id': 'req_header' },
+      ),
+    );
     const error = await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }));
     expect(error).toBeInstanceOf(Error);
     expect({ ...error, message: error.message }).toEqual({
@@ -147,26 +187,49 @@ describe('a failure', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test.each([401, 403, 404, 409, 410, 413, 415, 422])('with status %i may not be retried, and is sent once', async (status) => {
-    server.script((_request, response) => sendJson(response, status, problem('invalid_request_error', 'conflict')));
-    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({ status, retryable: false });
-    expect(server.requests).toHaveLength(1);
-  });
+  test.each([401, 403, 404, 409, 410, 413, 415, 422])(
+    'with status %i may not be retried, and is sent once',
+    async (status) => {
+      server.script((_request, response) =>
+        sendJson(response, status, problem('invalid_request_error', 'conflict')),
+      );
+      expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
+        status,
+        retryable: false,
+      });
+      expect(server.requests).toHaveLength(1);
+    },
+  );
 
-  test.each([408, 429, 500, 502, 503, 504, 529])('with status %i may be retried by the caller, and is sent once', async (status) => {
-    server.script((_request, response) => sendJson(response, status, problem('server_error', 'draining'), { 'retry-after': '2' }));
-    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({ status, retryable: true, retryAfterMs: 2000 });
-    expect(server.requests).toHaveLength(1);
-  });
+  test.each([408, 429, 500, 502, 503, 504, 529])(
+    'with status %i may be retried by the caller, and is sent once',
+    async (status) => {
+      server.script((_request, response) =>
+        sendJson(response, status, problem('server_error', 'draining'), { 'retry-after': '2' }),
+      );
+      expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
+        status,
+        retryable: true,
+        retryAfterMs: 2000,
+      });
+      expect(server.requests).toHaveLength(1);
+    },
+  );
 
   test('follows x-should-retry where the server says it', async () => {
-    server.script((_request, response) => sendJson(response, 502, problem('upstream_error', 'provider_credentials'), { 'x-should-retry': 'false' }));
+    server.script((_request, response) =>
+      sendJson(response, 502, problem('upstream_error', 'provider_credentials'), {
+        'x-should-retry': 'false',
+      }),
+    );
     expect(await failureOf(client.ai.listModels())).toMatchObject({ retryable: false });
   });
 
   test('reads a date in Retry-After, and ignores one that has passed or is none', async () => {
     const headers = [new Date(Date.now() + 30_000).toUTCString(), new Date(0).toUTCString(), 'soon', '-5'];
-    server.script((_request, response) => sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': headers.shift() ?? '' }));
+    server.script((_request, response) =>
+      sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': headers.shift() ?? '' }),
+    );
     const waits = [];
     for (const _ of [1, 2, 3, 4]) waits.push((await failureOf(client.ai.listModels())).retryAfterMs);
     expect(waits[0]).toBeGreaterThan(25_000);
@@ -175,9 +238,19 @@ describe('a failure', () => {
   });
 
   test('that a proxy answers in HTML is a GatewayError too, without the page', async () => {
-    server.script((_request, response) => void response.writeHead(502, { 'content-type': 'text/html' }).end('<html><h1>Bad Gateway</h1></html>'));
+    server.script(
+      (_request, response) =>
+        void response
+          .writeHead(502, { 'content-type': 'text/html' })
+          .end('<html><h1>Bad Gateway</h1></html>'),
+    );
     const error = await failureOf(client.ai.listModels());
-    expect(error).toMatchObject({ status: 502, code: 'invalid_response', type: 'transport_error', retryable: true });
+    expect(error).toMatchObject({
+      status: 502,
+      code: 'invalid_response',
+      type: 'transport_error',
+      retryable: true,
+    });
     expect(error.message).not.toContain('<');
   });
 
@@ -186,13 +259,22 @@ describe('a failure', () => {
     ['broken JSON', 'application/json', '{"id":'],
     ['nothing', 'application/json', ''],
   ])('is %s with status 200', async (_what, mediaType, text) => {
-    server.script((_request, response) => void response.writeHead(200, { 'content-type': mediaType }).end(text));
-    expect(await failureOf(client.ai.listModels())).toMatchObject({ status: 200, code: 'invalid_response', retryable: false });
+    server.script(
+      (_request, response) => void response.writeHead(200, { 'content-type': mediaType }).end(text),
+    );
+    expect(await failureOf(client.ai.listModels())).toMatchObject({
+      status: 200,
+      code: 'invalid_response',
+      retryable: false,
+    });
   });
 
   test('is a redirect, which is not followed', async () => {
     server.script((_request, response) => void response.writeHead(301, { location: '/elsewhere' }).end());
-    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({ status: 301, code: 'invalid_response' });
+    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
+      status: 301,
+      code: 'invalid_response',
+    });
     expect(server.requests).toHaveLength(1);
   });
 
@@ -200,7 +282,12 @@ describe('a failure', () => {
     const gone = await startScriptedServer();
     await gone.close();
     const error = await failureOf(connect({ baseUrl: gone.baseUrl }).ai.listModels());
-    expect(error).toMatchObject({ status: 0, code: 'connection_failed', type: 'transport_error', retryable: true });
+    expect(error).toMatchObject({
+      status: 0,
+      code: 'connection_failed',
+      type: 'transport_error',
+      retryable: true,
+    });
     expect(error.cause).toBeInstanceOf(TypeError);
   });
 
@@ -210,13 +297,19 @@ describe('a failure', () => {
       await new Promise((resolve) => response.write('{"id":', resolve));
       response.socket?.resetAndDestroy();
     });
-    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({ status: 200, code: 'connection_failed', retryable: false });
+    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
+      status: 200,
+      code: 'connection_failed',
+      retryable: false,
+    });
     expect(server.requests).toHaveLength(1);
   });
 
   test('by the deadline is a timeout and closes the connection', async () => {
     server.script(() => {});
-    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }, { timeoutMs: 1_500 }))).toMatchObject({ status: 0, code: 'timeout', retryable: false });
+    expect(
+      await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }, { timeoutMs: 1_500 })),
+    ).toMatchObject({ status: 0, code: 'timeout', retryable: false });
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
@@ -228,7 +321,9 @@ describe('a failure', () => {
         started = performance.now();
         abort.abort();
       });
-      const error = await client.ai.generateText({ model: 'x', prompt: 'Hi' }, { signal: abort.signal }).catch((caught: unknown) => caught);
+      const error = await client.ai
+        .generateText({ model: 'x', prompt: 'Hi' }, { signal: abort.signal })
+        .catch((caught: unknown) => caught);
       expect(error).toBe(abort.signal.reason);
       expect(error).toMatchObject({ name: 'AbortError' });
       return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
@@ -245,6 +340,7 @@ describe('a failure', () => {
     expect(other.GatewayError).not.toBe(GatewayError);
     expect(error).not.toBeInstanceOf(GatewayError);
     expect(GatewayError.isInstance(error)).toBe(true);
-    for (const stranger of [new Error('x'), null, undefined, 'x', { name: 'GatewayError' }]) expect(GatewayError.isInstance(stranger)).toBe(false);
+    for (const stranger of [new Error('x'), null, undefined, 'x', { name: 'GatewayError' }])
+      expect(GatewayError.isInstance(stranger)).toBe(false);
   });
 });

@@ -4,9 +4,24 @@
 import type { LanguageModelV3, LanguageModelV3CallOptions } from '@ai-sdk/provider';
 import { APICallError, generateText, isStepCount, jsonSchema, Output, streamText, tool } from 'ai';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { createGatewayClient, type GatewayClient, GatewayError, type StreamRequest } from '../../clients/gateway/src/index.ts';
+import {
+  createGatewayClient,
+  type GatewayClient,
+  GatewayError,
+  type StreamRequest,
+} from '../../clients/gateway/src/index.ts';
 import { quickest } from '../support/quickest.ts';
-import { finishPart, problem, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
+import {
+  finishPart,
+  problem,
+  readAll,
+  type ScriptedServer,
+  sendJson,
+  startEvents,
+  startScriptedServer,
+  textParts,
+  writeEvents,
+} from './scripted-server.ts';
 
 let server: ScriptedServer;
 let client: GatewayClient;
@@ -33,18 +48,34 @@ function sent(index = 0): StreamRequest {
   return server.requests[index]?.json as StreamRequest;
 }
 
-const hello: LanguageModelV3CallOptions = { prompt: [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }] };
+const hello: LanguageModelV3CallOptions = {
+  prompt: [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }],
+};
 const start = { type: 'stream-start', warnings: [] };
 
 describe('under the AI SDK', () => {
   test('generateText gives text, usage and what the model said of itself', async () => {
     answerWith(textParts('Good morning'));
-    const result = await generateText({ model, prompt: 'Good morning', maxOutputTokens: 50, temperature: 0.5 });
+    const result = await generateText({
+      model,
+      prompt: 'Good morning',
+      maxOutputTokens: 50,
+      temperature: 0.5,
+    });
     expect(result.text).toBe('Good morning');
     expect(result.finishReason).toBe('stop');
     expect(result.usage).toMatchObject({ inputTokens: 3, outputTokens: 2 });
-    expect(result.finalStep.response).toMatchObject({ id: 'msg_1', modelId: 'local/echo', timestamp: new Date('2026-11-20T09:00:00.000Z') });
-    expect(sent()).toEqual({ model: 'local/echo', prompt: [{ role: 'user', content: [{ type: 'text', text: 'Good morning' }] }], maxOutputTokens: 50, temperature: 0.5 });
+    expect(result.finalStep.response).toMatchObject({
+      id: 'msg_1',
+      modelId: 'local/echo',
+      timestamp: new Date('2026-11-20T09:00:00.000Z'),
+    });
+    expect(sent()).toEqual({
+      model: 'local/echo',
+      prompt: [{ role: 'user', content: [{ type: 'text', text: 'Good morning' }] }],
+      maxOutputTokens: 50,
+      temperature: 0.5,
+    });
   });
 
   test('streamText gives the text as it comes', async () => {
@@ -70,13 +101,25 @@ describe('under the AI SDK', () => {
     );
     const weather = tool({
       description: 'The weather of a city.',
-      inputSchema: jsonSchema<{ city: string }>({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }),
+      inputSchema: jsonSchema<{ city: string }>({
+        type: 'object',
+        properties: { city: { type: 'string' } },
+        required: ['city'],
+      }),
       execute: ({ city }) => ({ city, sky: 'snow' }),
     });
-    const result = await generateText({ model, prompt: 'How is Oslo?', tools: { weather }, stopWhen: isStepCount(3) });
+    const result = await generateText({
+      model,
+      prompt: 'How is Oslo?',
+      tools: { weather },
+      stopWhen: isStepCount(3),
+    });
     expect(result.text).toBe('It snows.');
     expect(result.steps[0]?.reasoningText).toBe('I shall look.');
-    expect(sent(0)).toMatchObject({ tools: [{ type: 'function', name: 'weather', inputSchema: { required: ['city'] } }], toolChoice: { type: 'auto' } });
+    expect(sent(0)).toMatchObject({
+      tools: [{ type: 'function', name: 'weather', inputSchema: { required: ['city'] } }],
+      toolChoice: { type: 'auto' },
+    });
     expect(sent(1).prompt.slice(1)).toEqual([
       {
         role: 'assistant',
@@ -85,13 +128,28 @@ describe('under the AI SDK', () => {
           { type: 'tool-call', toolCallId: 'call_1', toolName: 'weather', input: { city: 'Oslo' } },
         ],
       },
-      { role: 'tool', content: [{ type: 'tool-result', toolCallId: 'call_1', toolName: 'weather', output: { type: 'json', value: { city: 'Oslo', sky: 'snow' } } }] },
+      {
+        role: 'tool',
+        content: [
+          {
+            type: 'tool-result',
+            toolCallId: 'call_1',
+            toolName: 'weather',
+            output: { type: 'json', value: { city: 'Oslo', sky: 'snow' } },
+          },
+        ],
+      },
     ]);
   });
 
   test('an object comes by a schema', async () => {
     answerWith(textParts('{"city":"Oslo"}'));
-    const schema = jsonSchema<{ city: string }>({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false });
+    const schema = jsonSchema<{ city: string }>({
+      type: 'object',
+      properties: { city: { type: 'string' } },
+      required: ['city'],
+      additionalProperties: false,
+    });
     const result = await generateText({ model, prompt: 'Where?', output: Output.object({ schema }) });
     expect(result.output).toEqual({ city: 'Oslo' });
     expect(sent().responseFormat).toMatchObject({ type: 'json', schema: { required: ['city'] } });
@@ -100,7 +158,8 @@ describe('under the AI SDK', () => {
   test('a refusal that may pass is retried by the SDK after the time that the server asks for', async () => {
     const script = [() => false, () => true];
     server.script((_request, response) => {
-      if (!script.shift()?.()) return sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': '0' });
+      if (!script.shift()?.())
+        return sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': '0' });
       startEvents(response);
       writeEvents(response, [...textParts('Back'), '[DONE]']);
       response.end();
@@ -110,8 +169,12 @@ describe('under the AI SDK', () => {
   });
 
   test('a refusal for good is not retried and stays our typed error', async () => {
-    server.script((_request, response) => sendJson(response, 401, problem('authentication_error', 'invalid_token')));
-    const error: unknown = await generateText({ model, prompt: 'A secret prompt' }).catch((caught: unknown) => caught);
+    server.script((_request, response) =>
+      sendJson(response, 401, problem('authentication_error', 'invalid_token')),
+    );
+    const error: unknown = await generateText({ model, prompt: 'A secret prompt' }).catch(
+      (caught: unknown) => caught,
+    );
     expect(GatewayError.isInstance(error)).toBe(true);
     expect(error).toMatchObject({ status: 401, code: 'invalid_token' });
     expect(APICallError.isInstance(error)).toBe(true);
@@ -135,11 +198,25 @@ describe('under the AI SDK', () => {
   });
 
   test('a failure of the model midway is thrown by generateText and told by streamText', async () => {
-    const failing = [start, { type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'The model failed.' } }, finishPart('error')];
+    const failing = [
+      start,
+      {
+        type: 'error',
+        error: { type: 'upstream_error', code: 'upstream_failed', message: 'The model failed.' },
+      },
+      finishPart('error'),
+    ];
     answerWith(failing, failing);
-    await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({ code: 'upstream_failed', message: 'The model failed.' });
+    await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({
+      code: 'upstream_failed',
+      message: 'The model failed.',
+    });
     const errors: unknown[] = [];
-    await streamText({ model, prompt: 'Hi', onError: ({ error }) => void errors.push(error) }).consumeStream();
+    await streamText({
+      model,
+      prompt: 'Hi',
+      onError: ({ error }) => void errors.push(error),
+    }).consumeStream();
     expect(errors.map((error) => GatewayError.isInstance(error) && error.code)).toEqual(['upstream_failed']);
     expect(server.requests).toHaveLength(2);
   });
@@ -153,7 +230,12 @@ describe('under the AI SDK', () => {
       const abort = new AbortController();
       let aborted = false;
       let started = Infinity;
-      const result = streamText({ model, prompt: 'Hi', abortSignal: abort.signal, onAbort: () => void (aborted = true) });
+      const result = streamText({
+        model,
+        prompt: 'Hi',
+        abortSignal: abort.signal,
+        onAbort: () => void (aborted = true),
+      });
       for await (const part of result.stream) {
         if (part.type !== 'text-delta') continue;
         started = performance.now();
@@ -170,16 +252,30 @@ describe('under the AI SDK', () => {
     const thoughtful = client.model('local/echo', { reasoningEffort: 'low' });
     await generateText({ model: thoughtful, prompt: 'Hi' });
     await generateText({ model: thoughtful, prompt: 'Hi', reasoning: 'high' });
-    await generateText({ model: thoughtful, prompt: 'Hi', providerOptions: { townhall: { reasoningEffort: 'xhigh' }, acme: { a: 1 } } });
+    await generateText({
+      model: thoughtful,
+      prompt: 'Hi',
+      providerOptions: { townhall: { reasoningEffort: 'xhigh' }, acme: { a: 1 } },
+    });
     await generateText({ model, prompt: 'Hi' });
-    expect([0, 1, 2, 3].map((index) => sent(index).reasoning_effort)).toEqual(['low', 'high', 'xhigh', undefined]);
+    expect([0, 1, 2, 3].map((index) => sent(index).reasoning_effort)).toEqual([
+      'low',
+      'high',
+      'xhigh',
+      undefined,
+    ]);
     expect(sent(2).providerOptions).toEqual({ acme: { a: 1 } });
   });
 });
 
 describe('the model', () => {
   test('says what it is', () => {
-    expect(model).toMatchObject({ specificationVersion: 'v3', provider: 'townhall', modelId: 'local/echo', supportedUrls: {} });
+    expect(model).toMatchObject({
+      specificationVersion: 'v3',
+      provider: 'townhall',
+      modelId: 'local/echo',
+      supportedUrls: {},
+    });
   });
 
   test('sends bytes as base64 and addresses as text, and leaves the prompt of the caller as it was', async () => {
@@ -206,12 +302,20 @@ describe('the model', () => {
         ],
       },
     ]);
-    expect(prompt[0]).toMatchObject({ content: [{ data: bytes }, { data: expect.any(URL) }, { data: 'AAEC' }] });
+    expect(prompt[0]).toMatchObject({
+      content: [{ data: bytes }, { data: expect.any(URL) }, { data: 'AAEC' }],
+    });
   });
 
   test('gives files, sources and tool calls in the order in which they came', async () => {
     const file = { type: 'file', mediaType: 'image/png', data: 'AAEC' };
-    const source = { type: 'source', sourceType: 'url', id: 's', url: 'https://example.com', title: 'Example' };
+    const source = {
+      type: 'source',
+      sourceType: 'url',
+      id: 's',
+      url: 'https://example.com',
+      title: 'Example',
+    };
     const call = { type: 'tool-call', toolCallId: 'c', toolName: 't', input: '{}' };
     answerWith([
       start,
@@ -229,7 +333,13 @@ describe('the model', () => {
       finishPart('tool-calls'),
     ]);
     const { content, finishReason } = await model.doGenerate(hello);
-    expect(content).toEqual([{ type: 'text', text: 'one' }, { type: 'text', text: 'two' }, file, source, call]);
+    expect(content).toEqual([
+      { type: 'text', text: 'one' },
+      { type: 'text', text: 'two' },
+      file,
+      source,
+      call,
+    ]);
     expect(finishReason).toEqual({ unified: 'tool-calls', raw: undefined });
   });
 
@@ -237,12 +347,19 @@ describe('the model', () => {
     answerWith(textParts('Hi'));
     const { stream, response } = await model.doStream(hello);
     const parts = await readAll(stream);
-    expect(parts[1]).toMatchObject({ type: 'response-metadata', timestamp: new Date('2026-11-20T09:00:00.000Z') });
+    expect(parts[1]).toMatchObject({
+      type: 'response-metadata',
+      timestamp: new Date('2026-11-20T09:00:00.000Z'),
+    });
     const finish = parts.at(-1);
     expect(finish).toStrictEqual({
       type: 'finish',
       finishReason: { unified: 'stop', raw: undefined },
-      usage: { inputTokens: { total: 3, noCache: 3, cacheRead: undefined, cacheWrite: undefined }, outputTokens: { total: 2, text: 2, reasoning: undefined }, raw: undefined },
+      usage: {
+        inputTokens: { total: 3, noCache: 3, cacheRead: undefined, cacheWrite: undefined },
+        outputTokens: { total: 2, text: 2, reasoning: undefined },
+        raw: undefined,
+      },
     });
     expect(response?.headers?.['x-request-id']).toBe('req_stream');
   });
@@ -250,17 +367,39 @@ describe('the model', () => {
   test('warns of the tools that it does not send, beside the warnings of the gateway', async () => {
     const warning = { type: 'other', message: 'A warning.' };
     answerWith([{ type: 'stream-start', warnings: [warning] }, ...textParts('Hi').slice(1)]);
-    const { warnings } = await model.doGenerate({ ...hello, tools: [{ type: 'provider', id: 'acme.search', name: 'search', args: {} }], toolChoice: { type: 'auto' } });
-    expect(warnings).toEqual([expect.objectContaining({ type: 'unsupported', feature: 'tool search' }), warning]);
+    const { warnings } = await model.doGenerate({
+      ...hello,
+      tools: [{ type: 'provider', id: 'acme.search', name: 'search', args: {} }],
+      toolChoice: { type: 'auto' },
+    });
+    expect(warnings).toEqual([
+      expect.objectContaining({ type: 'unsupported', feature: 'tool search' }),
+      warning,
+    ]);
     expect(sent()).not.toHaveProperty('tools');
     expect(sent()).not.toHaveProperty('toolChoice');
   });
 
   test('sends the headers of a call, but for those of the credential and the connection', async () => {
     answerWith(textParts('Hi'));
-    await model.doGenerate({ ...hello, headers: { 'x-trace': '1', Authorization: 'Bearer other', Cookie: 'a=b', Host: 'evil.example', 'Content-Type': 'text/plain', 'x-none': undefined } });
+    await model.doGenerate({
+      ...hello,
+      headers: {
+        'x-trace': '1',
+        Authorization: 'Bearer other',
+        Cookie: 'a=b',
+        Host: 'evil.example',
+        'Content-Type': 'text/plain',
+        'x-none': undefined,
+      },
+    });
     const { headers } = server.requests[0] ?? {};
-    expect(headers).toMatchObject({ 'x-trace': '1', authorization: 'Bearer th_usr_x', 'content-type': 'application/json', host: new URL(server.baseUrl).host });
+    expect(headers).toMatchObject({
+      'x-trace': '1',
+      authorization: 'Bearer th_usr_x',
+      'content-type': 'application/json',
+      host: new URL(server.baseUrl).host,
+    });
     expect(headers).not.toHaveProperty('cookie');
     expect(headers).not.toHaveProperty('x-none');
   });

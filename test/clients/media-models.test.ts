@@ -1,6 +1,10 @@
 // The client's image, speech and transcription models under both versions of the AI SDK, against a real gateway.
 
-import { experimental_generateSpeech as generateSpeech6, experimental_transcribe as transcribe6, generateImage as generateImage6 } from 'ai6';
+import {
+  experimental_generateSpeech as generateSpeech6,
+  experimental_transcribe as transcribe6,
+  generateImage as generateImage6,
+} from 'ai6';
 import * as ai7 from 'ai';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -19,8 +23,21 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-media-models-'));
   provider = await startProvider();
   const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile({ painter: 'images', slow: 'images-slow', refusing: 'status?code=400&message=no', whisper: 'whisper' }, { model: { modalities: ['image', 'asr'] } }));
-  world = await startGateway({ env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'key', STORAGE_PATH: join(folder, 'storage'), TIMEOUT_DRAIN_MS: '1000' } });
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(
+      { painter: 'images', slow: 'images-slow', refusing: 'status?code=400&message=no', whisper: 'whisper' },
+      { model: { modalities: ['image', 'asr'] } },
+    ),
+  );
+  world = await startGateway({
+    env: {
+      MODELS_FILE: modelsFile,
+      ACME_API_KEY: 'key',
+      STORAGE_PATH: join(folder, 'storage'),
+      TIMEOUT_DRAIN_MS: '1000',
+    },
+  });
   client = createGatewayClient({ baseUrl: world.url, token: world.userToken });
 }, 240_000);
 afterAll(async () => {
@@ -31,36 +48,79 @@ afterAll(async () => {
 
 const sdks = [
   { name: 'ai 6', generateImage: generateImage6, generateSpeech: generateSpeech6, transcribe: transcribe6 },
-  { name: 'ai 7', generateImage: ai7.generateImage, generateSpeech: ai7.generateSpeech, transcribe: ai7.transcribe },
-] as unknown as { name: string; generateImage: typeof ai7.generateImage; generateSpeech: typeof ai7.generateSpeech; transcribe: typeof ai7.transcribe }[];
+  {
+    name: 'ai 7',
+    generateImage: ai7.generateImage,
+    generateSpeech: ai7.generateSpeech,
+    transcribe: ai7.transcribe,
+  },
+] as unknown as {
+  name: string;
+  generateImage: typeof ai7.generateImage;
+  generateSpeech: typeof ai7.generateSpeech;
+  transcribe: typeof ai7.transcribe;
+}[];
 
 describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, generateSpeech, transcribe }) => {
   test('generateImage gives the pictures of a job', async () => {
-    const { images, warnings } = await generateImage({ model: client.imageModel('local/shapes'), prompt: 'two green squares', n: 2, size: '96x64', seed: 3 });
+    const { images, warnings } = await generateImage({
+      model: client.imageModel('local/shapes'),
+      prompt: 'two green squares',
+      n: 2,
+      size: '96x64',
+      seed: 3,
+    });
     expect(warnings).toEqual([]);
     expect(images.map(({ mediaType }) => mediaType)).toEqual(['image/png', 'image/png']);
-    for (const { uint8Array } of images) expect([uint8Array[1], uint8Array[19], uint8Array[23]]).toEqual([0x50, 96, 64]);
+    for (const { uint8Array } of images)
+      expect([uint8Array[1], uint8Array[19], uint8Array[23]]).toEqual([0x50, 96, 64]);
   });
 
   test('generateSpeech gives sound, transcribe gives text', async () => {
-    const { audio } = await generateSpeech({ model: client.speechModel('local/flite'), text: 'Good morning.', voice: 'kal', outputFormat: 'wav' });
+    const { audio } = await generateSpeech({
+      model: client.speechModel('local/flite'),
+      text: 'Good morning.',
+      voice: 'kal',
+      outputFormat: 'wav',
+    });
     expect(Buffer.from(audio.uint8Array).toString('latin1', 0, 4)).toBe('RIFF');
-    const transcript = await transcribe({ model: client.transcriptionModel('acme/whisper'), audio: audio.uint8Array });
-    expect(transcript).toMatchObject({ text: 'Good morning.', language: 'en', durationInSeconds: 1.5, segments: [{ text: 'Good morning.', startSecond: 0, endSecond: 1.25 }] });
+    const transcript = await transcribe({
+      model: client.transcriptionModel('acme/whisper'),
+      audio: audio.uint8Array,
+    });
+    expect(transcript).toMatchObject({
+      text: 'Good morning.',
+      language: 'en',
+      durationInSeconds: 1.5,
+      segments: [{ text: 'Good morning.', startSecond: 0, endSecond: 1.25 }],
+    });
   });
 
   test('what the gateway refuses is an error of the gateway, and is not tried again', async () => {
-    const refused: unknown = await generateImage({ model: client.imageModel('local/shapes'), prompt: 'x', size: '9999x9999' }).catch((error: unknown) => error);
+    const refused: unknown = await generateImage({
+      model: client.imageModel('local/shapes'),
+      prompt: 'x',
+      size: '9999x9999',
+    }).catch((error: unknown) => error);
     expect(GatewayError.isInstance(refused) && refused.status).toBe(422);
-    const failed: unknown = await generateImage({ model: client.imageModel('acme/refusing'), prompt: 'x' }).catch((error: unknown) => error);
+    const failed: unknown = await generateImage({
+      model: client.imageModel('acme/refusing'),
+      prompt: 'x',
+    }).catch((error: unknown) => error);
     expect(GatewayError.isInstance(failed) && failed.message).toBe('no');
-    await expect(generateSpeech({ model: client.speechModel('local/flite'), text: 'x', outputFormat: 'mp3' })).rejects.toMatchObject({ status: 422 });
+    await expect(
+      generateSpeech({ model: client.speechModel('local/flite'), text: 'x', outputFormat: 'mp3' }),
+    ).rejects.toMatchObject({ status: 422 });
   });
 
   test('a caller who gives up cancels the job', async () => {
     provider.reset();
     const giveUp = new AbortController();
-    const pending = generateImage({ model: client.imageModel('acme/slow'), prompt: 'x', abortSignal: giveUp.signal }).catch((error: unknown) => error);
+    const pending = generateImage({
+      model: client.imageModel('acme/slow'),
+      prompt: 'x',
+      abortSignal: giveUp.signal,
+    }).catch((error: unknown) => error);
     await provider.until((calls) => calls.length === 1, 30_000);
     giveUp.abort();
     expect(await pending).toMatchObject({ name: 'AbortError' });
@@ -69,6 +129,11 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
 });
 
 test('options for others than the gateway are told, and masks are refused', async () => {
-  const { warnings } = await ai7.generateImage({ model: client.imageModel('local/shapes'), prompt: 'x', size: '64x64', providerOptions: { openai: { quality: 'high' } } });
+  const { warnings } = await ai7.generateImage({
+    model: client.imageModel('local/shapes'),
+    prompt: 'x',
+    size: '64x64',
+    providerOptions: { openai: { quality: 'high' } },
+  });
   expect(warnings).toMatchObject([{ type: 'unsupported', feature: 'providerOptions.openai' }]);
 });

@@ -33,23 +33,46 @@ describe.each(names)('the package @townhall/%s', (name) => {
 
   test('has types that resolve for every ESM consumer', async () => {
     const attw = path.join(modules, '@arethetypeswrong/cli/dist/index.js');
-    const { stdout } = await run(process.execPath, [attw, '--pack', path.join(packages, name), '--profile', 'esm-only', '--format', 'json'], { maxBuffer: 1 << 26 });
-    const { analysis } = JSON.parse(stdout) as { analysis: { problems: { kind: string; resolutionKind?: string }[]; entrypoints: object } };
+    const { stdout } = await run(
+      process.execPath,
+      [attw, '--pack', path.join(packages, name), '--profile', 'esm-only', '--format', 'json'],
+      { maxBuffer: 1 << 26 },
+    );
+    const { analysis } = JSON.parse(stdout) as {
+      analysis: { problems: { kind: string; resolutionKind?: string }[]; entrypoints: object };
+    };
     // A package that is ESM alone cannot be resolved by the two old ways, and says so.
-    expect(analysis.problems.filter(({ resolutionKind }) => resolutionKind !== 'node10' && resolutionKind !== 'node16-cjs')).toEqual([]);
+    expect(
+      analysis.problems.filter(
+        ({ resolutionKind }) => resolutionKind !== 'node10' && resolutionKind !== 'node16-cjs',
+      ),
+    ).toEqual([]);
     expect(Object.keys(analysis.entrypoints)).toContain('.');
   }, 240_000);
 
   test('needs nothing of Node and no package but eventsource-parser', () => {
     const files = globSync('dist/**/*.js', { cwd: path.join(packages, name) });
-    const imports = files.flatMap((file) => Array.from(readFileSync(path.join(packages, name, file), 'utf8').matchAll(/^(?:import|export)\b[^'"]*?\bfrom\s*'([^'.][^']*)'|\bimport\(\s*'([^'.][^']*)'|^import\s*'([^'.][^']*)'/gm), (match) => match[1] ?? match[2] ?? match[3]));
+    const imports = files.flatMap((file) =>
+      Array.from(
+        readFileSync(path.join(packages, name, file), 'utf8').matchAll(
+          /^(?:import|export)\b[^'"]*?\bfrom\s*'([^'.][^']*)'|\bimport\(\s*'([^'.][^']*)'|^import\s*'([^'.][^']*)'/gm,
+        ),
+        (match) => match[1] ?? match[2] ?? match[3],
+      ),
+    );
     expect(files.length).toBeGreaterThan(10);
     expect(new Set(imports)).toEqual(new Set(['eventsource-parser']));
-    expect(JSON.parse(readFileSync(path.join(packages, name, 'package.json'), 'utf8'))).toMatchObject({ dependencies: { 'eventsource-parser': expect.any(String) }, sideEffects: false, license: 'MIT' });
+    expect(JSON.parse(readFileSync(path.join(packages, name, 'package.json'), 'utf8'))).toMatchObject({
+      dependencies: { 'eventsource-parser': expect.any(String) },
+      sideEffects: false,
+      license: 'MIT',
+    });
   });
 
   test('ships no source, no test and no path of the machine it was built on', () => {
-    const files = globSync('**/*', { cwd: path.join(packages, name), withFileTypes: true }).filter((entry) => entry.isFile());
+    const files = globSync('**/*', { cwd: path.join(packages, name), withFileTypes: true }).filter((entry) =>
+      entry.isFile(),
+    );
     for (const entry of files) {
       expect(entry.name).toMatch(/\.(?:js|js\.map|d\.ts)$|^package\.json$|^README\.md$|^LICENSE$/);
       expect(readFileSync(path.join(entry.parentPath, entry.name), 'utf8')).not.toContain(root);
@@ -91,8 +114,19 @@ describe('a project that installs them', () => {
     const directory = path.join(folder, project);
     mkdirSync(directory);
     writeFileSync(path.join(directory, 'main.ts'), program + extra);
-    const compilerOptions = { target: 'es2022', module: 'nodenext', lib: ['es2022', 'dom', 'dom.iterable'], types: [], strict: true, noEmit: true, skipLibCheck: false };
-    writeFileSync(path.join(directory, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['main.ts'] }));
+    const compilerOptions = {
+      target: 'es2022',
+      module: 'nodenext',
+      lib: ['es2022', 'dom', 'dom.iterable'],
+      types: [],
+      strict: true,
+      noEmit: true,
+      skipLibCheck: false,
+    };
+    writeFileSync(
+      path.join(directory, 'tsconfig.json'),
+      JSON.stringify({ compilerOptions, include: ['main.ts'] }),
+    );
     return run(process.execPath, [path.join(modules, 'typescript/bin/tsc'), '-p', directory]).then(
       () => '',
       (error: unknown) => (error as { stdout: string }).stdout,
@@ -105,7 +139,8 @@ describe('a project that installs them', () => {
 
   test('compiles with its types, and the model is one of them', async () => {
     mkdirSync(path.join(folder, 'node_modules/@ai-sdk'), { recursive: true });
-    for (const name of ['@ai-sdk/provider', 'json-schema']) symlinkSync(path.join(modules, name), path.join(folder, 'node_modules', name));
+    for (const name of ['@ai-sdk/provider', 'json-schema'])
+      symlinkSync(path.join(modules, name), path.join(folder, 'node_modules', name));
     const extra = `
       import type { LanguageModelV3 } from '@ai-sdk/provider';
       export const typed: LanguageModelV3 = model;
@@ -115,13 +150,17 @@ describe('a project that installs them', () => {
     expect(await compile('with', extra)).toBe('');
   }, 240_000);
 
-  const old = ['/usr/bin/node', '/usr/local/bin/node'].map((file) => ({ file, version: spawnSync(file, ['--version']).stdout?.toString().trim() ?? '' })).find(({ version }) => /^v2[0-3]\./.test(version));
+  const old = ['/usr/bin/node', '/usr/local/bin/node']
+    .map((file) => ({ file, version: spawnSync(file, ['--version']).stdout?.toString().trim() ?? '' }))
+    .find(({ version }) => /^v2[0-3]\./.test(version));
 
-  test.skipIf(old === undefined)(`runs on an older Node (${old?.version ?? 'none on this machine: skipped'})`, async () => {
-    const file = path.join(folder, 'old.mjs');
-    writeFileSync(
-      file,
-      `import { createServer } from 'node:http';
+  test.skipIf(old === undefined)(
+    `runs on an older Node (${old?.version ?? 'none on this machine: skipped'})`,
+    async () => {
+      const file = path.join(folder, 'old.mjs');
+      writeFileSync(
+        file,
+        `import { createServer } from 'node:http';
        import { createGatewayClient, GatewayError } from '@townhall/gateway';
        import { createAgentClient } from '@townhall/agent';
        const part = (part) => 'data: ' + JSON.stringify(part) + '\\n\\n';
@@ -140,8 +179,9 @@ describe('a project that installs them', () => {
        seen.push(await createAgentClient({ baseUrl }).status.getHealth().catch((error) => error.name));
        console.log(JSON.stringify(seen));
        server.close(() => process.exit(0));`,
-    );
-    const { stdout } = await run(old?.file ?? '', [file], { timeout: 60_000 });
-    expect(JSON.parse(stdout)).toEqual(['text-delta', 'finish', 0, 404, 'AgentError']);
-  });
+      );
+      const { stdout } = await run(old?.file ?? '', [file], { timeout: 60_000 });
+      expect(JSON.parse(stdout)).toEqual(['text-delta', 'finish', 0, 404, 'AgentError']);
+    },
+  );
 });

@@ -18,7 +18,10 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const say = (text: string) => ({ model: 'local/echo', prompt: [{ role: 'user' as const, content: [{ type: 'text' as const, text }] }] });
+const say = (text: string) => ({
+  model: 'local/echo',
+  prompt: [{ role: 'user' as const, content: [{ type: 'text' as const, text }] }],
+});
 
 describe('the client', () => {
   test('reads health, models and one model, whose id has a slash', async () => {
@@ -33,7 +36,9 @@ describe('the client', () => {
     expect(parts).toEqual([{ type: 'text', text: 'Good morning' }]);
     expect(metadata.finish_reason).toBe('stop');
     const streamed = await readAll(client.ai.streamText(say('Good morning')));
-    expect(streamed.map((part) => (part.type === 'text-delta' ? part.delta : '')).join('')).toBe('Good morning');
+    expect(streamed.map((part) => (part.type === 'text-delta' ? part.delta : '')).join('')).toBe(
+      'Good morning',
+    );
     expect(streamed[0]?.type).toBe('stream-start');
     expect(streamed.at(-1)?.type).toBe('finish');
   });
@@ -42,18 +47,49 @@ describe('the client', () => {
     const messages = [{ role: 'user' as const, content: 'Good morning' }];
     const completion = await client.ai.createChatCompletion({ model: 'local/echo', messages });
     expect(completion.choices[0]?.message.content).toBe('Good morning');
-    const chunks = await readAll(client.ai.createChatCompletion({ model: 'local/echo', messages, stream: true }));
-    expect(chunks.flatMap(({ choices }) => (typeof choices[0]?.delta['content'] === 'string' ? choices[0].delta['content'] : [])).join('')).toBe('Good morning');
-    const failing = client.ai.createChatCompletion({ model: 'local/echo', messages: [{ role: 'user', content: '@fail-after 1\nGood morning' }], stream: true });
-    await expect(readAll(failing)).rejects.toMatchObject({ name: 'GatewayError', status: 200, type: 'upstream_error', retryable: false });
+    const chunks = await readAll(
+      client.ai.createChatCompletion({ model: 'local/echo', messages, stream: true }),
+    );
+    expect(
+      chunks
+        .flatMap(({ choices }) =>
+          typeof choices[0]?.delta['content'] === 'string' ? choices[0].delta['content'] : [],
+        )
+        .join(''),
+    ).toBe('Good morning');
+    const failing = client.ai.createChatCompletion({
+      model: 'local/echo',
+      messages: [{ role: 'user', content: '@fail-after 1\nGood morning' }],
+      stream: true,
+    });
+    await expect(readAll(failing)).rejects.toMatchObject({
+      name: 'GatewayError',
+      status: 200,
+      type: 'upstream_error',
+      retryable: false,
+    });
   });
 
   test('throws the typed errors of the contract', async () => {
-    await expect(client.ai.getModel({ model_id: 'acme/unknown' })).rejects.toMatchObject({ status: 404, code: 'model_not_found', requestId: expect.stringMatching(/^req_/) });
-    await expect(createGatewayClient({ baseUrl: world.url }).ai.listModels()).rejects.toMatchObject({ status: 401, code: 'authentication_required', retryable: false });
-    const error: unknown = await readAll(createGatewayClient({ baseUrl: world.url, token: 'th_usr_wrong' }).ai.streamText(say('Hi'))).catch((caught: unknown) => caught);
+    await expect(client.ai.getModel({ model_id: 'acme/unknown' })).rejects.toMatchObject({
+      status: 404,
+      code: 'model_not_found',
+      requestId: expect.stringMatching(/^req_/),
+    });
+    await expect(createGatewayClient({ baseUrl: world.url }).ai.listModels()).rejects.toMatchObject({
+      status: 401,
+      code: 'authentication_required',
+      retryable: false,
+    });
+    const error: unknown = await readAll(
+      createGatewayClient({ baseUrl: world.url, token: 'th_usr_wrong' }).ai.streamText(say('Hi')),
+    ).catch((caught: unknown) => caught);
     expect(GatewayError.isInstance(error) && error.code).toBe('invalid_token');
-    await expect(client.ai.generateText({ model: 'local/echo', prompt: '' })).rejects.toMatchObject({ status: 400, code: 'invalid_request', param: 'prompt' });
+    await expect(client.ai.generateText({ model: 'local/echo', prompt: '' })).rejects.toMatchObject({
+      status: 400,
+      code: 'invalid_request',
+      param: 'prompt',
+    });
   });
 });
 
@@ -62,46 +98,83 @@ describe('the AI SDK with client.model', () => {
     const asked: unknown[] = [];
     const weather = tool({
       description: 'The weather of a city.',
-      inputSchema: jsonSchema<{ city: string }>({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }),
+      inputSchema: jsonSchema<{ city: string }>({
+        type: 'object',
+        properties: { city: { type: 'string' } },
+        required: ['city'],
+      }),
       execute: (input) => {
         asked.push(input);
         return 'It snows.';
       },
     });
-    const result = await generateText({ model: client.model('local/echo'), prompt: '@tool weather {"city":"Oslo"}', tools: { weather }, stopWhen: isStepCount(3) });
+    const result = await generateText({
+      model: client.model('local/echo'),
+      prompt: '@tool weather {"city":"Oslo"}',
+      tools: { weather },
+      stopWhen: isStepCount(3),
+    });
     expect(asked).toEqual([{ city: 'Oslo' }]);
     expect(result.steps).toHaveLength(2);
     expect(result.text).toContain('It snows.');
   });
 
   test('gets an object by a schema, reasoning, usage and the time', async () => {
-    const schema = jsonSchema<{ city: string }>({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false });
-    const { output } = await generateText({ model: client.model('local/echo'), prompt: 'Where?', output: Output.object({ schema }) });
+    const schema = jsonSchema<{ city: string }>({
+      type: 'object',
+      properties: { city: { type: 'string' } },
+      required: ['city'],
+      additionalProperties: false,
+    });
+    const { output } = await generateText({
+      model: client.model('local/echo'),
+      prompt: 'Where?',
+      output: Output.object({ schema }),
+    });
     expect(output).toEqual({ city: expect.any(String) });
-    const { finalStep, text, usage } = await generateText({ model: client.model('local/echo'), prompt: '@reasoning They greet me.\nGood morning' });
-    expect({ reasoning: finalStep.reasoningText, text }).toEqual({ reasoning: 'They greet me.', text: 'Good morning' });
+    const { finalStep, text, usage } = await generateText({
+      model: client.model('local/echo'),
+      prompt: '@reasoning They greet me.\nGood morning',
+    });
+    expect({ reasoning: finalStep.reasoningText, text }).toEqual({
+      reasoning: 'They greet me.',
+      text: 'Good morning',
+    });
     expect(usage.totalTokens).toBeGreaterThan(0);
     expect(finalStep.response.timestamp).toBeInstanceOf(Date);
   });
 
   test('streams, and a failure midway reaches onError as a GatewayError', async () => {
-    const deltas = await readAll(streamText({ model: client.model('local/echo'), prompt: 'one two three' }).textStream);
+    const deltas = await readAll(
+      streamText({ model: client.model('local/echo'), prompt: 'one two three' }).textStream,
+    );
     expect(deltas.join('')).toBe('one two three');
     expect(deltas.length).toBeGreaterThan(1);
     const errors: unknown[] = [];
-    await streamText({ model: client.model('local/echo'), prompt: '@fail-after 1\none two three', onError: ({ error }) => void errors.push(error) }).consumeStream();
+    await streamText({
+      model: client.model('local/echo'),
+      prompt: '@fail-after 1\none two three',
+      onError: ({ error }) => void errors.push(error),
+    }).consumeStream();
     expect(errors.map((error) => GatewayError.isInstance(error))).toEqual([true]);
   });
 
   test('sends no part of a refused call twice', async () => {
     const before = world.logLines.length;
-    await expect(generateText({ model: client.model('acme/unknown'), prompt: 'Hi' })).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
+    await expect(generateText({ model: client.model('acme/unknown'), prompt: 'Hi' })).rejects.toMatchObject({
+      status: 404,
+      code: 'model_not_found',
+    });
     expect(world.logLines.slice(before).filter((line) => line.includes('"ai.streamText"'))).toHaveLength(1);
   });
 
   test('stops a slow answer at once when it is aborted', async () => {
     const abort = new AbortController();
-    const result = streamText({ model: client.model('local/echo'), prompt: '@delay 20000\none two', abortSignal: abort.signal });
+    const result = streamText({
+      model: client.model('local/echo'),
+      prompt: '@delay 20000\none two',
+      abortSignal: abort.signal,
+    });
     const seen: string[] = [];
     let started = Infinity;
     for await (const { type } of result.stream) {
@@ -123,13 +196,25 @@ describe('the official packages', () => {
     const messages = [{ role: 'user' as const, content: 'Good morning' }];
     const completion = await openai.chat.completions.create({ model: 'local/echo', messages });
     expect(completion.choices[0]?.message.content).toBe('Good morning');
-    const chunks = await readAll(await openai.chat.completions.create({ model: 'local/echo', messages, stream: true }));
+    const chunks = await readAll(
+      await openai.chat.completions.create({ model: 'local/echo', messages, stream: true }),
+    );
     expect(chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('')).toBe('Good morning');
   });
 
   test('@ai-sdk/openai-compatible answers and streams', async () => {
-    const compatible = createOpenAICompatible({ name: 'townhall', baseURL: `${world.url}/v1/ai`, apiKey: world.userToken });
-    expect((await generateText({ model: compatible('local/echo'), prompt: 'Good morning' })).text).toBe('Good morning');
-    expect((await readAll(streamText({ model: compatible('local/echo'), prompt: 'Good morning' }).textStream)).join('')).toBe('Good morning');
+    const compatible = createOpenAICompatible({
+      name: 'townhall',
+      baseURL: `${world.url}/v1/ai`,
+      apiKey: world.userToken,
+    });
+    expect((await generateText({ model: compatible('local/echo'), prompt: 'Good morning' })).text).toBe(
+      'Good morning',
+    );
+    expect(
+      (
+        await readAll(streamText({ model: compatible('local/echo'), prompt: 'Good morning' }).textStream)
+      ).join(''),
+    ).toBe('Good morning');
   });
 });

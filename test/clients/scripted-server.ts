@@ -38,7 +38,14 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
     const chunks: Buffer[] = [];
     for await (const chunk of message) chunks.push(chunk as Buffer);
     const text = Buffer.concat(chunks).toString();
-    const seen = { method: message.method ?? '', url: message.url ?? '', headers: message.headers, text, json: text === '' ? undefined : JSON.parse(text), cut };
+    const seen = {
+      method: message.method ?? '',
+      url: message.url ?? '',
+      headers: message.headers,
+      text,
+      json: text === '' ? undefined : JSON.parse(text),
+      cut,
+    };
     requests.push(seen);
     await current(seen, response);
   }
@@ -63,8 +70,15 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
   };
 }
 
-export function sendJson(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
-  response.writeHead(status, { 'content-type': 'application/json; charset=utf-8', ...headers }).end(JSON.stringify(body));
+export function sendJson(
+  response: ServerResponse,
+  status: number,
+  body: unknown,
+  headers: Record<string, string> = {},
+): void {
+  response
+    .writeHead(status, { 'content-type': 'application/json; charset=utf-8', ...headers })
+    .end(JSON.stringify(body));
 }
 
 export function startEvents(response: ServerResponse): void {
@@ -74,7 +88,8 @@ export function startEvents(response: ServerResponse): void {
 
 /** Writes each value as an event, and `[DONE]` for the string of that name. */
 export function writeEvents(response: ServerResponse, events: readonly unknown[]): void {
-  for (const event of events) response.write(`data: ${event === '[DONE]' ? event : JSON.stringify(event)}\n\n`);
+  for (const event of events)
+    response.write(`data: ${event === '[DONE]' ? event : JSON.stringify(event)}\n\n`);
 }
 
 export function problem(type: string, code: string, extra: Record<string, unknown> = {}): unknown {

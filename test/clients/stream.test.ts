@@ -5,11 +5,23 @@ import { createGatewayClient, type GatewayClient, GatewayError } from '../../cli
 import { createLifeline } from '../../clients/shared/src/lifeline.ts';
 import { readEvents } from '../../clients/shared/src/stream.ts';
 import { quickest } from '../support/quickest.ts';
-import { problem, readAll, type ScriptedServer, sendJson, startEvents, startScriptedServer, textParts, writeEvents } from './scripted-server.ts';
+import {
+  problem,
+  readAll,
+  type ScriptedServer,
+  sendJson,
+  startEvents,
+  startScriptedServer,
+  textParts,
+  writeEvents,
+} from './scripted-server.ts';
 
 const encoder = new TextEncoder();
 
-async function readChunks(chunks: readonly Uint8Array[], options: { maxEventChars?: number } = {}): Promise<string[]> {
+async function readChunks(
+  chunks: readonly Uint8Array[],
+  options: { maxEventChars?: number } = {},
+): Promise<string[]> {
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
       for (const chunk of chunks) controller.enqueue(chunk);
@@ -17,7 +29,12 @@ async function readChunks(chunks: readonly Uint8Array[], options: { maxEventChar
     },
   });
   const events: string[] = [];
-  const reading = { lifeline: createLifeline(undefined), idleTimeoutMs: 1000, fail: (failure: ConstructorParameters<typeof GatewayError>[0]) => new GatewayError(failure), ...options };
+  const reading = {
+    lifeline: createLifeline(undefined),
+    idleTimeoutMs: 1000,
+    fail: (failure: ConstructorParameters<typeof GatewayError>[0]) => new GatewayError(failure),
+    ...options,
+  };
   for await (const data of readEvents(new Response(body), reading)) events.push(data);
   return events;
 }
@@ -32,31 +49,43 @@ async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
 }
 
 describe('the bytes of a stream', () => {
-  const sample = '\uFEFF: hb\r\ndata: {"text":"grüße 🌳"}\r\n\r\nevent: x\rdata: two\r\rid: 7\ndata: three\n\ndata: [DONE]\n\n';
+  const sample =
+    '\uFEFF: hb\r\ndata: {"text":"grüße 🌳"}\r\n\r\nevent: x\rdata: two\r\rid: 7\ndata: three\n\ndata: [DONE]\n\n';
   const expected = ['{"text":"grüße 🌳"}', 'two', 'three'];
 
   test('read the same however they are split in two', async () => {
     const bytes = encoder.encode(sample);
     for (let at = 0; at <= bytes.length; at++) {
-      expect(await readChunks([bytes.subarray(0, at), bytes.subarray(at)]), `split at ${at}`).toEqual(expected);
+      expect(await readChunks([bytes.subarray(0, at), bytes.subarray(at)]), `split at ${at}`).toEqual(
+        expected,
+      );
     }
   });
 
   test('read the same one by one', async () => {
-    expect(await readChunks(Array.from(encoder.encode(sample), (byte) => Uint8Array.of(byte)))).toEqual(expected);
+    expect(await readChunks(Array.from(encoder.encode(sample), (byte) => Uint8Array.of(byte)))).toEqual(
+      expected,
+    );
   });
 
   test('behind [DONE] are not read', async () => {
     expect(await readChunks([encoder.encode('data: 1\n\ndata: [DONE]\n\ndata: 2\n\n')])).toEqual(['1']);
   });
 
-  test.each(['', 'data: 1\n\n', 'data: 1\n\ndata: [DONE]', 'data: [DO'])('are an error when they end as %j', async (text) => {
-    expect((await failureOf(readChunks([encoder.encode(text)]))).code).toBe('stream_truncated');
-  });
+  test.each(['', 'data: 1\n\n', 'data: 1\n\ndata: [DONE]', 'data: [DO'])(
+    'are an error when they end as %j',
+    async (text) => {
+      expect((await failureOf(readChunks([encoder.encode(text)]))).code).toBe('stream_truncated');
+    },
+  );
 
   test('of one event may not exceed the cap', async () => {
     const piece = encoder.encode('x'.repeat(600));
-    const error = await failureOf(readChunks([encoder.encode('data: '), piece, piece, encoder.encode('\n\ndata: [DONE]\n\n')], { maxEventChars: 1000 }));
+    const error = await failureOf(
+      readChunks([encoder.encode('data: '), piece, piece, encoder.encode('\n\ndata: [DONE]\n\n')], {
+        maxEventChars: 1000,
+      }),
+    );
     expect(error.code).toBe('stream_event_too_large');
   });
 });
@@ -64,8 +93,15 @@ describe('the bytes of a stream', () => {
 describe('a stream over a socket', () => {
   let server: ScriptedServer;
   let client: GatewayClient;
-  const request = { model: 'local/echo', prompt: [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'Hi' }] }] };
-  const chat = { model: 'local/echo', messages: [{ role: 'user' as const, content: 'Hi' }], stream: true as const };
+  const request = {
+    model: 'local/echo',
+    prompt: [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'Hi' }] }],
+  };
+  const chat = {
+    model: 'local/echo',
+    messages: [{ role: 'user' as const, content: 'Hi' }],
+    stream: true as const,
+  };
 
   beforeAll(async () => {
     server = await startScriptedServer();
@@ -92,16 +128,28 @@ describe('a stream over a socket', () => {
       method: 'POST',
       url: '/v1/ai/stream',
       json: request,
-      headers: { 'ai-language-model-specification-version': '3', accept: 'text/event-stream', authorization: 'Bearer th_usr_x' },
+      headers: {
+        'ai-language-model-specification-version': '3',
+        accept: 'text/event-stream',
+        authorization: 'Bearer th_usr_x',
+      },
     });
     // Fetch may open a second one while the first is being given back; eight would mean that none was.
     expect(server.connections() - before).toBeLessThan(4);
   });
 
   test('that is refused throws the typed error of its body, and is not sent again', async () => {
-    server.script((_request, response) => sendJson(response, 401, problem('authentication_error', 'invalid_token')));
+    server.script((_request, response) =>
+      sendJson(response, 401, problem('authentication_error', 'invalid_token')),
+    );
     const error = await failureOf(readAll(client.ai.streamText(request)));
-    expect(error).toMatchObject({ status: 401, code: 'invalid_token', type: 'authentication_error', requestId: 'req_body', retryable: false });
+    expect(error).toMatchObject({
+      status: 401,
+      code: 'invalid_token',
+      type: 'authentication_error',
+      requestId: 'req_body',
+      retryable: false,
+    });
     expect(server.requests).toHaveLength(1);
   });
 
@@ -111,7 +159,12 @@ describe('a stream over a socket', () => {
       writeEvents(response, [...textParts('Hi').slice(0, -1), '[DONE]']);
       response.end();
     });
-    expect(await failureOf(readAll(client.ai.streamText(request)))).toMatchObject({ code: 'stream_truncated', status: 200, requestId: 'req_stream', retryable: false });
+    expect(await failureOf(readAll(client.ai.streamText(request)))).toMatchObject({
+      code: 'stream_truncated',
+      status: 200,
+      requestId: 'req_stream',
+      retryable: false,
+    });
   });
 
   test('without [DONE] is cut off, and is not sent again', async () => {
@@ -132,12 +185,20 @@ describe('a stream over a socket', () => {
       await new Promise((resolve) => response.write('data: {"type":"text-start","id":"0"}\n\n', resolve));
       response.socket?.resetAndDestroy();
     });
-    expect(await failureOf(readAll(client.ai.streamText(request)))).toMatchObject({ code: 'connection_failed', status: 200, retryable: false });
+    expect(await failureOf(readAll(client.ai.streamText(request)))).toMatchObject({
+      code: 'connection_failed',
+      status: 200,
+      retryable: false,
+    });
     expect(server.requests).toHaveLength(1);
   });
 
   test('gives an error part of the model as a part', async () => {
-    const parts = [{ type: 'stream-start', warnings: [] }, { type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'No.' } }, textParts('').at(-1)];
+    const parts = [
+      { type: 'stream-start', warnings: [] },
+      { type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'No.' } },
+      textParts('').at(-1),
+    ];
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [...parts, '[DONE]']);
@@ -147,7 +208,13 @@ describe('a stream over a socket', () => {
   });
 
   test('of a chat completion gives its chunks, and throws the error that is told midway', async () => {
-    const chunk = { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'local/echo', choices: [{ index: 0, delta: { content: 'Hi' } }] };
+    const chunk = {
+      id: 'c',
+      object: 'chat.completion.chunk',
+      created: 1,
+      model: 'local/echo',
+      choices: [{ index: 0, delta: { content: 'Hi' } }],
+    };
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [chunk, problem('upstream_error', 'upstream_failed')]);
@@ -155,7 +222,12 @@ describe('a stream over a socket', () => {
     });
     const events = client.ai.createChatCompletion(chat)[Symbol.asyncIterator]();
     expect((await events.next()).value).toEqual(chunk);
-    expect(await failureOf(events.next())).toMatchObject({ code: 'upstream_failed', type: 'upstream_error', status: 200, retryable: false });
+    expect(await failureOf(events.next())).toMatchObject({
+      code: 'upstream_failed',
+      type: 'upstream_error',
+      status: 200,
+      retryable: false,
+    });
     expect(server.requests[0]).toMatchObject({ url: '/v1/ai/chat/completions', json: chat });
   });
 
@@ -168,7 +240,9 @@ describe('a stream over a socket', () => {
   });
 
   test('that turns out to be a page fails with invalid_response', async () => {
-    server.script((_request, response) => void response.writeHead(200, { 'content-type': 'text/html' }).end('<html>'));
+    server.script(
+      (_request, response) => void response.writeHead(200, { 'content-type': 'text/html' }).end('<html>'),
+    );
     expect((await failureOf(readAll(client.ai.streamText(request)))).code).toBe('invalid_response');
   });
 
@@ -221,7 +295,9 @@ describe('a stream over a socket', () => {
   });
 
   test('that was aborted before is not sent', async () => {
-    await expect(readAll(client.ai.streamText(request, { signal: AbortSignal.abort() }))).rejects.toMatchObject({ name: 'AbortError' });
+    await expect(
+      readAll(client.ai.streamText(request, { signal: AbortSignal.abort() })),
+    ).rejects.toMatchObject({ name: 'AbortError' });
     expect(server.requests).toHaveLength(0);
   });
 
@@ -230,7 +306,10 @@ describe('a stream over a socket', () => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
       let beats = 0;
-      const timer = setInterval(() => (beats++ < 12 ? response.write(': hb\n\n') : clearInterval(timer)), 100);
+      const timer = setInterval(
+        () => (beats++ < 12 ? response.write(': hb\n\n') : clearInterval(timer)),
+        100,
+      );
     });
     const started = performance.now();
     const error = await failureOf(readAll(client.ai.streamText(request, { idleTimeoutMs: 1_000 })));

@@ -22,10 +22,19 @@ describe('townhall console', () => {
     expect(opened.status).toBe(200);
     const { key } = (await opened.json()) as { key: string };
     const script = await fetch(new URL('/main.js', url));
-    expect([script.status, script.headers.get('content-type')]).toEqual([200, 'text/javascript; charset=utf-8']);
+    expect([script.status, script.headers.get('content-type')]).toEqual([
+      200,
+      'text/javascript; charset=utf-8',
+    ]);
     expect(await script.text()).not.toMatch(/import type|: HTMLElement/);
-    const overview = await fetch(new URL('/call/console.overview', url), { method: 'POST', headers: { ...bearer(key), origin: new URL(url).origin, 'content-type': 'application/json' }, body: '{}' });
-    expect(await overview.json()).toMatchObject({ agent: { state: 'refused', message: expect.stringContaining('agent.token') } });
+    const overview = await fetch(new URL('/call/console.overview', url), {
+      method: 'POST',
+      headers: { ...bearer(key), origin: new URL(url).origin, 'content-type': 'application/json' },
+      body: '{}',
+    });
+    expect(await overview.json()).toMatchObject({
+      agent: { state: 'refused', message: expect.stringContaining('agent.token') },
+    });
 
     const second = townhall(['console', '--port', new URL(url).port], { cwd: folder });
     expect(await second.ended).toBe(1);
@@ -33,13 +42,21 @@ describe('townhall console', () => {
     run.process.kill('SIGINT');
     expect(await run.ended).toBe(0);
     // Nothing but that line and what is missing, no warning of the runtime either.
-    expect(run.screen().trimEnd().split('\n')).toEqual([line, expect.stringMatching(/^The agent's token is not at .*agent\.token yet: start the agent/)]);
+    expect(run.screen().trimEnd().split('\n')).toEqual([
+      line,
+      expect.stringMatching(/^The agent's token is not at .*agent\.token yet: start the agent/),
+    ]);
   });
 
   test('tells a person what to do with the address', async () => {
-    const run = townhall(['console', '--port', '0'], { cwd: folder, env: { TOWNHALL_AGENT_URL: 'http://127.0.0.1:1' } });
+    const run = townhall(['console', '--port', '0'], {
+      cwd: folder,
+      env: { TOWNHALL_AGENT_URL: 'http://127.0.0.1:1' },
+    });
     await run.waitFor(/Ctrl-C ends it/);
-    expect(run.screen()).toMatch(/for the agent at http:\/\/127\.0\.0\.1:1\n[\s\S]*It works once, within 10 minutes:\n\n {2}http:\/\/127\.0\.0\.1:\d+\/open\?code=/);
+    expect(run.screen()).toMatch(
+      /for the agent at http:\/\/127\.0\.0\.1:1\n[\s\S]*It works once, within 10 minutes:\n\n {2}http:\/\/127\.0\.0\.1:\d+\/open\?code=/,
+    );
     run.process.kill('SIGTERM');
     expect(await run.ended).toBe(0);
   });
@@ -47,7 +64,9 @@ describe('townhall console', () => {
   test('has help, and says which option cannot be', async () => {
     const help = townhall(['console', '--help'], { cwd: folder });
     expect(await help.ended).toBe(0);
-    expect(help.screen()).toMatch(/--open[\s\S]*--json[\s\S]*--port[\s\S]*--agent-url[\s\S]*--data-dir[\s\S]*--token-file/);
+    expect(help.screen()).toMatch(
+      /--open[\s\S]*--json[\s\S]*--port[\s\S]*--agent-url[\s\S]*--data-dir[\s\S]*--token-file/,
+    );
     for (const given of [['--agent-url', 'http://example.com'], ['--port', 'x'], ['--nothing'], ['word']]) {
       const run = townhall(['console', ...given], { cwd: folder });
       expect([given, await run.ended]).toEqual([given, 2]);

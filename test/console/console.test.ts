@@ -23,14 +23,24 @@ interface Asked {
 /** What an agent would be asked, and answers that a test chooses. */
 async function standIn() {
   const asked: Asked[] = [];
-  let answer: (asked: Asked) => { status: number; body?: object; hang?: true; events?: Iterable<string> } = () => ({ status: 200, body: {} });
+  let answer: (asked: Asked) => {
+    status: number;
+    body?: object;
+    hang?: true;
+    events?: Iterable<string>;
+  } = () => ({ status: 200, body: {} });
   let written = 0;
   const gone = Promise.withResolvers<void>();
   const server = createServer((request, response) => {
     void (async () => {
       let body = '';
       for await (const chunk of request) body += String(chunk);
-      const one = { method: request.method ?? '', url: request.url ?? '', authorization: request.headers.authorization ?? '', body };
+      const one = {
+        method: request.method ?? '',
+        url: request.url ?? '',
+        authorization: request.headers.authorization ?? '',
+        body,
+      };
       asked.push(one);
       const { status, body: said, hang, events } = answer(one);
       response.once('close', () => gone.resolve());
@@ -45,7 +55,9 @@ async function standIn() {
         // As an agent's stream, it has no end of its own.
         return;
       }
-      response.writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'req_agent' }).end(JSON.stringify(said ?? {}));
+      response
+        .writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'req_agent' })
+        .end(JSON.stringify(said ?? {}));
     })();
   });
   server.listen(0, '127.0.0.1');
@@ -88,9 +100,21 @@ afterEach(async () => {
 });
 
 // node:http, because fetch sets Host and Origin by itself and sends no header twice.
-async function raw(method: string, path: string, headers: [string, string][], body = ''): Promise<{ status: number; headers: IncomingMessage['headers']; body: string }> {
+async function raw(
+  method: string,
+  path: string,
+  headers: [string, string][],
+  body = '',
+): Promise<{ status: number; headers: IncomingMessage['headers']; body: string }> {
   const { port } = new URL(served.url);
-  const sent = send({ host: '127.0.0.1', port, method, path, headers: headers.flat() as never, setHost: false });
+  const sent = send({
+    host: '127.0.0.1',
+    port,
+    method,
+    path,
+    headers: headers.flat() as never,
+    setHost: false,
+  });
   sent.end(body);
   const [response] = (await once(sent, 'response')) as [IncomingMessage];
   let text = '';
@@ -104,7 +128,11 @@ describe('the entrance', () => {
     const [, code = ''] = /code=([0-9A-Za-z]+)$/.exec(address) ?? [];
     expect(62n ** BigInt(code.length)).toBeGreaterThan(2n ** 256n);
     const page = await fetch(address, { headers: { accept: 'text/html' } });
-    expect([page.status, page.headers.get('content-type'), page.headers.get('set-cookie')]).toEqual([200, 'text/html; charset=utf-8', null]);
+    expect([page.status, page.headers.get('content-type'), page.headers.get('set-cookie')]).toEqual([
+      200,
+      'text/html; charset=utf-8',
+      null,
+    ]);
     const opened = await redeem(address);
     expect([opened.status, opened.headers.get('set-cookie')]).toEqual([200, null]);
     const { key } = (await opened.json()) as { key: string };
@@ -113,7 +141,10 @@ describe('the entrance', () => {
     expect((await served.call('sessions.list', {}, key)).status).toBe(200);
 
     const again = await redeem(address);
-    expect([again.status, await again.json()]).toMatchObject([401, { error: { code: 'authentication_required' } }]);
+    expect([again.status, await again.json()]).toMatchObject([
+      401,
+      { error: { code: 'authentication_required' } },
+    ]);
     expect((await fetch(address)).status).toBe(401);
   });
 
@@ -123,17 +154,35 @@ describe('the entrance', () => {
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
   });
 
-  test.each([{}, { code: 1 }, { code: null }, { code: '' }, { code: 'x'.repeat(2_000) }])('refuses a body without a valid code: %j', async (body) => {
-    const answer = await fetch(`${served.url}/open`, { method: 'POST', headers: { origin: served.url, 'content-type': 'application/json' }, body: JSON.stringify(body) });
-    expect(answer.status).toBe(JSON.stringify(body).length > 1_024 ? 413 : 401);
-  });
+  test.each([{}, { code: 1 }, { code: null }, { code: '' }, { code: 'x'.repeat(2_000) }])(
+    'refuses a body without a valid code: %j',
+    async (body) => {
+      const answer = await fetch(`${served.url}/open`, {
+        method: 'POST',
+        headers: { origin: served.url, 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      });
+      expect(answer.status).toBe(JSON.stringify(body).length > 1_024 ? 413 : 401);
+    },
+  );
 
   test('forgets codes and keys when they expire, and takes no similar one', () => {
     let nowMs = 0;
-    const entrance = createEntrance({ codeTtlMs: 60_000, sessionTtlMs: 1_000_000, clock: { ...systemClock, monotonicMs: () => nowMs } });
+    const entrance = createEntrance({
+      codeTtlMs: 60_000,
+      sessionTtlMs: 1_000_000,
+      clock: { ...systemClock, monotonicMs: () => nowMs },
+    });
     const late = entrance.invite();
     const good = entrance.invite();
-    for (const wrong of ['', 'x', good.slice(0, -1), `${good}0`, good.toLowerCase() === good ? good.toUpperCase() : good.toLowerCase()]) expect(entrance.redeem(wrong)).toBeNull();
+    for (const wrong of [
+      '',
+      'x',
+      good.slice(0, -1),
+      `${good}0`,
+      good.toLowerCase() === good ? good.toUpperCase() : good.toLowerCase(),
+    ])
+      expect(entrance.redeem(wrong)).toBeNull();
     nowMs = 59_999;
     const secret = entrance.redeem(good);
     expect(secret).toMatch(/^[0-9A-Za-z]{43}$/);
@@ -141,21 +190,31 @@ describe('the entrance', () => {
     nowMs = 60_000;
     expect(entrance.redeem(late)).toBeNull();
     expect(entrance.admits(secret ?? '')).toBe(true);
-    expect([undefined, '', good, late].map((text) => entrance.admits(text))).toEqual([false, false, false, false]);
+    expect([undefined, '', good, late].map((text) => entrance.admits(text))).toEqual([
+      false,
+      false,
+      false,
+      false,
+    ]);
     nowMs = 1_059_999;
     expect(entrance.admits(secret ?? '')).toBe(false);
   });
 
   test('reads the token of a bearer header and nothing else', () => {
     expect(readBearer('Bearer abc')).toBe('abc');
-    for (const header of [undefined, '', 'abc', 'Basic abc', 'Bearer ', 'Bearer a b', 'Bearer a, Bearer b']) expect(readBearer(header)).toBeUndefined();
+    for (const header of [undefined, '', 'abc', 'Basic abc', 'Bearer ', 'Bearer a b', 'Bearer a, Bearer b'])
+      expect(readBearer(header)).toBeUndefined();
   });
 
   test.each(['/events?session=a', '/call/console.overview'])('refuses %s without a key', async (path) => {
     const cookie = `townhall_console_${new URL(served.url).port}=${await served.enter()}`;
     for (const headers of [{}, bearer('wrong'), { cookie }]) {
       const isCall = path.startsWith('/call/');
-      const answer = await fetch(`${served.url}${path}`, { method: isCall ? 'POST' : 'GET', headers: { ...headers, origin: served.url, 'content-type': 'application/json' }, ...(isCall ? { body: '{}' } : {}) });
+      const answer = await fetch(`${served.url}${path}`, {
+        method: isCall ? 'POST' : 'GET',
+        headers: { ...headers, origin: served.url, 'content-type': 'application/json' },
+        ...(isCall ? { body: '{}' } : {}),
+      });
       expect([path, answer.status, answer.headers.get('www-authenticate')]).toEqual([path, 401, 'Bearer']);
       expect(await answer.json()).toMatchObject({ error: { code: 'authentication_required' } });
     }
@@ -181,21 +240,67 @@ describe('the door', () => {
       'a name below ours': [['Host', `localhost.evil.test:${port}`]],
       'a resolving name': [['Host', `127.0.0.1.nip.io:${port}`]],
       'another port': [['Host', '127.0.0.1:1']],
-      'two hosts': [['Host', host], ['Host', 'evil.test']],
+      'two hosts': [
+        ['Host', host],
+        ['Host', 'evil.test'],
+      ],
       'no host': [],
-      'the origin null': [['Host', host], ['Origin', 'null']],
-      'a foreign origin': [['Host', host], ['Origin', 'https://evil.test']],
-      'another port as origin': [['Host', host], ['Origin', 'http://127.0.0.1:1']],
-      'another site': [['Host', host], ['Sec-Fetch-Site', 'cross-site']],
-      'another port of this site': [['Host', host], ['Sec-Fetch-Site', 'same-site']],
+      'the origin null': [
+        ['Host', host],
+        ['Origin', 'null'],
+      ],
+      'a foreign origin': [
+        ['Host', host],
+        ['Origin', 'https://evil.test'],
+      ],
+      'another port as origin': [
+        ['Host', host],
+        ['Origin', 'http://127.0.0.1:1'],
+      ],
+      'another site': [
+        ['Host', host],
+        ['Sec-Fetch-Site', 'cross-site'],
+      ],
+      'another port of this site': [
+        ['Host', host],
+        ['Sec-Fetch-Site', 'same-site'],
+      ],
     };
     const code = new URL(served.console.invite());
     for (const [name, headers] of Object.entries(foreign)) {
-      for (const [method, path] of [['GET', '/'], ['GET', '/main.js'], ['GET', '/events?session=a'], ['GET', `${code.pathname}${code.search}`], ['POST', '/open'], ['POST', '/call/console.overview'], ['OPTIONS', '/call/console.overview']] as const) {
-        const answer = await raw(method, path, [...headers, ['Authorization', `Bearer ${key}`], ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']], '{}');
+      for (const [method, path] of [
+        ['GET', '/'],
+        ['GET', '/main.js'],
+        ['GET', '/events?session=a'],
+        ['GET', `${code.pathname}${code.search}`],
+        ['POST', '/open'],
+        ['POST', '/call/console.overview'],
+        ['OPTIONS', '/call/console.overview'],
+      ] as const) {
+        const answer = await raw(
+          method,
+          path,
+          [
+            ...headers,
+            ['Authorization', `Bearer ${key}`],
+            ['Content-Type', 'application/json'],
+            ['Content-Length', '2'],
+            ['Connection', 'close'],
+          ],
+          '{}',
+        );
         // Without a Host node itself says 400.
-        expect([name, method, path, answer.status]).toEqual([name, method, path, name === 'no host' ? 400 : 403]);
-        expect(Object.keys(answer.headers).filter((header) => header.startsWith('access-control-') || header === 'set-cookie')).toEqual([]);
+        expect([name, method, path, answer.status]).toEqual([
+          name,
+          method,
+          path,
+          name === 'no host' ? 400 : 403,
+        ]);
+        expect(
+          Object.keys(answer.headers).filter(
+            (header) => header.startsWith('access-control-') || header === 'set-cookie',
+          ),
+        ).toEqual([]);
       }
     }
     expect(agent.asked).toEqual([]);
@@ -206,19 +311,44 @@ describe('the door', () => {
   test('takes a call only from a page of its own', async () => {
     const key = await served.enter();
     const { host } = new URL(served.url);
-    const base: [string, string][] = [['Host', host], ['Authorization', `Bearer ${key}`], ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']];
+    const base: [string, string][] = [
+      ['Host', host],
+      ['Authorization', `Bearer ${key}`],
+      ['Content-Type', 'application/json'],
+      ['Content-Length', '2'],
+      ['Connection', 'close'],
+    ];
     expect((await raw('POST', '/call/sessions.list', base, '{}')).status).toBe(403);
-    expect((await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'none']], '{}')).status).toBe(403);
+    expect(
+      (await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'none']], '{}')).status,
+    ).toBe(403);
     expect(agent.asked).toEqual([]);
-    expect((await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'same-origin']], '{}')).status).toBe(200);
-    expect((await raw('POST', '/call/sessions.list', [...base, ['Origin', served.url]], '{}')).status).toBe(200);
+    expect(
+      (await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'same-origin']], '{}')).status,
+    ).toBe(200);
+    expect((await raw('POST', '/call/sessions.list', [...base, ['Origin', served.url]], '{}')).status).toBe(
+      200,
+    );
     expect((await served.call('sessions.list', {}, '')).status).toBe(401);
   });
 
   test('takes the address of a request for a path and never for another host', async () => {
     const { host } = new URL(served.url);
-    for (const [target, status] of [['//[', 404], ['//evil.test/main.js', 404], ['*', 400], [`http://${host}/main.js`, 200]] as const) {
-      const answer = await raw('GET', target, [['Host', host], ['Connection', 'close']], '');
+    for (const [target, status] of [
+      ['//[', 404],
+      ['//evil.test/main.js', 404],
+      ['*', 400],
+      [`http://${host}/main.js`, 200],
+    ] as const) {
+      const answer = await raw(
+        'GET',
+        target,
+        [
+          ['Host', host],
+          ['Connection', 'close'],
+        ],
+        '',
+      );
       expect([target, answer.status]).toEqual([target, status]);
     }
   });
@@ -227,9 +357,18 @@ describe('the door', () => {
     const key = await served.enter();
     for (const path of ['/', '/main.js', '/nothing', '/open?code=x']) {
       const { headers } = await fetch(`${served.url}${path}`, { headers: bearer(key) });
-      expect(headers.get('content-security-policy')).toMatch(/default-src 'none'; script-src 'self'; style-src 'self'; .*frame-ancestors 'none'/);
+      expect(headers.get('content-security-policy')).toMatch(
+        /default-src 'none'; script-src 'self'; style-src 'self'; .*frame-ancestors 'none'/,
+      );
       expect(headers.get('content-security-policy')).not.toMatch(/unsafe|\*|https?:/);
-      expect(Object.fromEntries(['cache-control', 'x-frame-options', 'x-content-type-options', 'referrer-policy'].map((name) => [name, headers.get(name)]))).toEqual({
+      expect(
+        Object.fromEntries(
+          ['cache-control', 'x-frame-options', 'x-content-type-options', 'referrer-policy'].map((name) => [
+            name,
+            headers.get(name),
+          ]),
+        ),
+      ).toEqual({
         'cache-control': 'no-store',
         'x-frame-options': 'DENY',
         'x-content-type-options': 'nosniff',
@@ -247,15 +386,31 @@ describe('a call', () => {
     agent.answers(() => ({ status: 200, body: { items: [], nextCursor: null } }));
     const answer = await served.call('sessions.list', { limit: 3 }, key);
     expect([answer.status, await answer.json()]).toEqual([200, { items: [], nextCursor: null }]);
-    expect(agent.asked).toMatchObject([{ method: 'GET', url: '/api/sdk/sessions?limit=3', authorization: `Bearer ${agentToken}` }]);
+    expect(agent.asked).toMatchObject([
+      { method: 'GET', url: '/api/sdk/sessions?limit=3', authorization: `Bearer ${agentToken}` },
+    ]);
     const next = token('agt');
     await writeFile(tokenFile, `${next}\n`);
     await served.call('sessions.list', {}, key);
     expect(agent.asked[1]?.authorization).toBe(`Bearer ${next}`);
-    for (const path of ['/', '/main.js']) expect(await (await fetch(`${served.url}${path}`, { headers: bearer(key) })).text()).not.toContain(next.slice(0, 20));
+    for (const path of ['/', '/main.js'])
+      expect(await (await fetch(`${served.url}${path}`, { headers: bearer(key) })).text()).not.toContain(
+        next.slice(0, 20),
+      );
   });
 
-  test.each(['sessions.remove', 'sessions.execute', 'plugins.callAction', 'status.getHealth', '__proto__', 'constructor', 'console.toString', 'sessions.list/x', '..%2fmain.js', ''])('that is not on the list is passed on to nobody: %s', async (operation) => {
+  test.each([
+    'sessions.remove',
+    'sessions.execute',
+    'plugins.callAction',
+    'status.getHealth',
+    '__proto__',
+    'constructor',
+    'console.toString',
+    'sessions.list/x',
+    '..%2fmain.js',
+    '',
+  ])('that is not on the list is passed on to nobody: %s', async (operation) => {
     const key = await served.enter();
     expect((await served.call(operation, {}, key)).status).toBe(404);
     expect(agent.asked).toEqual([]);
@@ -276,10 +431,28 @@ describe('a call', () => {
 
   test('gives the agent’s refusal in its words, with the members at fault and its request id', async () => {
     const key = await served.enter();
-    const error = { type: 'invalid_request_error', code: 'invalid_request', message: 'It does not fit.', param: 'payload', request_id: 'req_agent', details: [{ path: 'payload.times', message: 'must be integer' }] };
+    const error = {
+      type: 'invalid_request_error',
+      code: 'invalid_request',
+      message: 'It does not fit.',
+      param: 'payload',
+      request_id: 'req_agent',
+      details: [{ path: 'payload.times', message: 'must be integer' }],
+    };
     agent.answers(() => ({ status: 400, body: { success: false, error } }));
     const answer = await served.call('services.callCommand', { serviceName: 'web', command: 'x' }, key);
-    expect([answer.status, await answer.json()]).toEqual([400, { error: { code: 'invalid_request', message: 'It does not fit.', param: 'payload', request_id: 'req_agent', details: error.details } }]);
+    expect([answer.status, await answer.json()]).toEqual([
+      400,
+      {
+        error: {
+          code: 'invalid_request',
+          message: 'It does not fit.',
+          param: 'payload',
+          request_id: 'req_agent',
+          details: error.details,
+        },
+      },
+    ]);
     // 401 would tell the page that it is not let in itself.
     agent.answers(() => ({ status: 401, body: { error: { ...error, code: 'invalid_token' } } }));
     const refused = await served.call('sessions.list', {}, key);
@@ -291,7 +464,12 @@ describe('a call', () => {
     agent.answers(() => ({ status: 200, hang: true }));
     const page = new AbortController();
     const { host } = new URL(served.url);
-    const call = fetch(`${served.url}/call/sessions.list`, { method: 'POST', signal: page.signal, headers: { host, ...bearer(key), origin: served.url, 'content-type': 'application/json' }, body: '{}' }).catch(() => 'gone');
+    const call = fetch(`${served.url}/call/sessions.list`, {
+      method: 'POST',
+      signal: page.signal,
+      headers: { host, ...bearer(key), origin: served.url, 'content-type': 'application/json' },
+      body: '{}',
+    }).catch(() => 'gone');
     await expect.poll(() => agent.asked.length).toBe(1);
     page.abort();
     expect(await call).toBe('gone');
@@ -300,9 +478,12 @@ describe('a call', () => {
 });
 
 describe('the stream of a session', () => {
-  const ready = (after: number, headSeq: number) => `data: ${JSON.stringify({ type: 'stream.ready', sessionId: 's', time: '2026-11-20T09:00:00.000Z', after, headSeq, status: 'idle', activeRunId: null, queueLength: 0 })}\n\n`;
-  const updated = (seq: number, title: string) => `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', sessionId: 's', time: '2026-11-20T09:00:00.000Z', seq, title })}\n\n`;
-  const open = (query: string, headers: Record<string, string>, signal?: AbortSignal) => fetch(`${served.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
+  const ready = (after: number, headSeq: number) =>
+    `data: ${JSON.stringify({ type: 'stream.ready', sessionId: 's', time: '2026-11-20T09:00:00.000Z', after, headSeq, status: 'idle', activeRunId: null, queueLength: 0 })}\n\n`;
+  const updated = (seq: number, title: string) =>
+    `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', sessionId: 's', time: '2026-11-20T09:00:00.000Z', seq, title })}\n\n`;
+  const open = (query: string, headers: Record<string, string>, signal?: AbortSignal) =>
+    fetch(`${served.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
 
   test('passes events on from where the page was and ends with the page', async () => {
     const key = await served.enter();
@@ -323,10 +504,24 @@ describe('the stream of a session', () => {
 
   test('says with its last event why it will not go on', async () => {
     const key = await served.enter();
-    agent.answers(() => ({ status: 404, body: { error: { type: 't', code: 'session_not_found', message: 'There is no session of this id.', param: 'sessionId', request_id: 'req_agent' } } }));
+    agent.answers(() => ({
+      status: 404,
+      body: {
+        error: {
+          type: 't',
+          code: 'session_not_found',
+          message: 'There is no session of this id.',
+          param: 'sessionId',
+          request_id: 'req_agent',
+        },
+      },
+    }));
     const text = await (await open('session=s', bearer(key))).text();
-    expect(text).toMatch(/event: failed\ndata: \{"error":\{"code":"session_not_found","message":"There is no session of this id\."/);
-    for (const query of ['session=..', 'session=s&after=-1', 'session=s&after=x', '']) expect([query, (await open(query, bearer(key))).status]).toEqual([query, 400]);
+    expect(text).toMatch(
+      /event: failed\ndata: \{"error":\{"code":"session_not_found","message":"There is no session of this id\."/,
+    );
+    for (const query of ['session=..', 'session=s&after=-1', 'session=s&after=x', ''])
+      expect([query, (await open(query, bearer(key))).status]).toEqual([query, 400]);
   });
 
   test('is read from the agent no faster than the page reads it', async () => {
@@ -344,11 +539,14 @@ describe('the stream of a session', () => {
     page.write(`GET /events?session=s HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n\r\n`);
     let before = -1;
     await expect
-      .poll(() => {
-        const isStill = agent.written() > 0 && agent.written() === before;
-        before = agent.written();
-        return isStill;
-      }, { timeout: 20_000, interval: 500 })
+      .poll(
+        () => {
+          const isStill = agent.written() > 0 && agent.written() === before;
+          before = agent.written();
+          return isStill;
+        },
+        { timeout: 20_000, interval: 500 },
+      )
       .toBe(true);
     // Of 256 MB only what the sockets on the way hold.
     expect(agent.written()).toBeLessThan(32 * 1024 * 1024);
@@ -360,45 +558,96 @@ describe('the stream of a session', () => {
 describe('the overview', () => {
   test('says in words that the agent is away, that it refuses, or that there is no token, and that it is back', async () => {
     const key = await served.enter();
-    const look = async () => (await (await served.call('console.overview', {}, key)).json()) as { agent: { state: string; message?: string; variant?: string } };
-    const problem = (code: string) => ({ error: { type: 't', code, message: 'No.', param: null, request_id: 'r' } });
+    const look = async () =>
+      (await (await served.call('console.overview', {}, key)).json()) as {
+        agent: { state: string; message?: string; variant?: string };
+      };
+    const problem = (code: string) => ({
+      error: { type: 't', code, message: 'No.', param: null, request_id: 'r' },
+    });
     agent.answers(({ url }) => {
       if (url === '/api/plugins/catalog') return { status: 404, body: problem('route_not_found') };
-      if (url === '/api/status') return { status: 200, body: { name: 'clerk', status: 'running', timestamp: '2026-11-20T09:00:00.000Z' } };
+      if (url === '/api/status')
+        return {
+          status: 200,
+          body: { name: 'clerk', status: 'running', timestamp: '2026-11-20T09:00:00.000Z' },
+        };
       return { status: 200, body: { success: true, services: [], items: [], nextCursor: null } };
     });
-    expect((await look()).agent).toEqual({ state: 'here', url: agent.url, name: 'clerk', status: 'running', variant: 'classic' });
+    expect((await look()).agent).toEqual({
+      state: 'here',
+      url: agent.url,
+      name: 'clerk',
+      status: 'running',
+      variant: 'classic',
+    });
     agent.answers(() => ({ status: 401, body: problem('invalid_token') }));
-    expect((await look()).agent).toMatchObject({ state: 'refused', message: expect.stringContaining('token') });
+    expect((await look()).agent).toMatchObject({
+      state: 'refused',
+      message: expect.stringContaining('token'),
+    });
     await rm(tokenFile);
-    expect((await look()).agent).toMatchObject({ state: 'refused', message: expect.stringContaining(tokenFile) });
+    expect((await look()).agent).toMatchObject({
+      state: 'refused',
+      message: expect.stringContaining(tokenFile),
+    });
     await writeFile(tokenFile, `${agentToken}\n`);
     await agent.close();
     expect((await look()).agent).toMatchObject({ state: 'away', message: 'The agent does not answer.' });
     const refused = await served.call('sessions.list', {}, key);
-    expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: 'agent_away', request_id: expect.stringMatching(/^req_/) } }]);
+    expect([refused.status, await refused.json()]).toMatchObject([
+      503,
+      { error: { code: 'agent_away', request_id: expect.stringMatching(/^req_/) } },
+    ]);
   });
 });
 
 describe('the runs of a session', () => {
-  const run = (runId: string, startedAt: string | null) => ({ runId, status: 'failed', error: { code: 'upstream_failed', message: `Why ${runId}` }, startedAt, text: 'x'.repeat(1_000) });
-  const missing = { error: { type: 't', code: 'run_not_found', message: 'No.', param: 'runId', request_id: 'r' } };
+  const run = (runId: string, startedAt: string | null) => ({
+    runId,
+    status: 'failed',
+    error: { code: 'upstream_failed', message: `Why ${runId}` },
+    startedAt,
+    text: 'x'.repeat(1_000),
+  });
+  const missing = {
+    error: { type: 't', code: 'run_not_found', message: 'No.', param: 'runId', request_id: 'r' },
+  };
 
   test('are told with their reason, from an ancestor where a fork has them', async () => {
     const key = await served.enter();
     agent.answers(({ url }) => {
       if (url === '/api/sdk/sessions/fork') return { status: 200, body: { parentSessionId: 'parent' } };
       if (url === '/api/sdk/sessions/parent') return { status: 200, body: { parentSessionId: null } };
-      if (url === '/api/sdk/sessions/fork/runs/a') return { status: 200, body: run('a', '2026-11-20T09:00:00.000Z') };
-      if (url === '/api/sdk/sessions/parent/runs/b') return { status: 200, body: run('b', '2026-11-20T09:00:00.000Z') };
+      if (url === '/api/sdk/sessions/fork/runs/a')
+        return { status: 200, body: run('a', '2026-11-20T09:00:00.000Z') };
+      if (url === '/api/sdk/sessions/parent/runs/b')
+        return { status: 200, body: run('b', '2026-11-20T09:00:00.000Z') };
       if (url === '/api/sdk/sessions/parent/runs/c') return { status: 200, body: run('c', null) };
       return { status: 404, body: missing };
     });
-    const answer = await served.call('console.runs', { sessionId: 'fork', runIds: ['a', 'b', 'c', 'd'] }, key);
-    expect(await answer.json()).toEqual({ items: ['a', 'b'].map((runId) => ({ runId, status: 'failed', reason: `Why ${runId}`, startedAt: '2026-11-20T09:00:00.000Z' })) });
+    const answer = await served.call(
+      'console.runs',
+      { sessionId: 'fork', runIds: ['a', 'b', 'c', 'd'] },
+      key,
+    );
+    expect(await answer.json()).toEqual({
+      items: ['a', 'b'].map((runId) => ({
+        runId,
+        status: 'failed',
+        reason: `Why ${runId}`,
+        startedAt: '2026-11-20T09:00:00.000Z',
+      })),
+    });
   });
 
-  test.each([{}, { sessionId: 's' }, { sessionId: 's', runIds: 'a' }, { sessionId: 's', runIds: [1] }, { sessionId: 's', runIds: Array.from({ length: 101 }, () => 'a') }])('refuse a request of another form %#', async (members) => {
+  test.each([
+    {},
+    { sessionId: 's' },
+    { sessionId: 's', runIds: 'a' },
+    { sessionId: 's', runIds: [1] },
+    { sessionId: 's', runIds: Array.from({ length: 101 }, () => 'a') },
+  ])('refuse a request of another form %#', async (members) => {
     const answer = await served.call('console.runs', members, await served.enter());
     expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: 'invalid_request' } }]);
     expect(agent.asked).toEqual([]);
@@ -406,12 +655,23 @@ describe('the runs of a session', () => {
 });
 
 describe('the settings', () => {
-  test.each(['http://example.com', 'ftp://127.0.0.1', 'http://user:secret@127.0.0.1:5314', 'http://127.0.0.1.evil.test', 'nothing', 'http://127.0.0.1/?x=1'])('do not send the token to %s', (url) => {
+  test.each([
+    'http://example.com',
+    'ftp://127.0.0.1',
+    'http://user:secret@127.0.0.1:5314',
+    'http://127.0.0.1.evil.test',
+    'nothing',
+    'http://127.0.0.1/?x=1',
+  ])('do not send the token to %s', (url) => {
     expect(() => readConsoleConfig({ 'agent-url': url }, {})).toThrow(/--agent-url takes/);
   });
 
   test('find the token file where the agent puts it', () => {
     expect(readConsoleConfig({ 'data-dir': '/data/agent' }, {}).tokenFile).toBe('/data/agent/agent.token');
-    expect(readConsoleConfig({ 'data-dir': '/data/agent', 'token-file': '/else' }, {})).toMatchObject({ tokenFile: '/else', agentUrl: 'http://127.0.0.1:5314', port: 5315 });
+    expect(readConsoleConfig({ 'data-dir': '/data/agent', 'token-file': '/else' }, {})).toMatchObject({
+      tokenFile: '/else',
+      agentUrl: 'http://127.0.0.1:5314',
+      port: 5315,
+    });
   });
 });

@@ -8,7 +8,10 @@ function serving(...lines: string[]): Document {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const line of lines) {
     const [method = '', path = ''] = line.split(' ');
-    paths[path] = { ...paths[path], [method.toLowerCase()]: { operationId: `sample.get${Object.keys(paths).length}` } };
+    paths[path] = {
+      ...paths[path],
+      [method.toLowerCase()]: { operationId: `sample.get${Object.keys(paths).length}` },
+    };
   }
   return { paths };
 }

@@ -28,7 +28,18 @@ test('the first five minutes pass as the contract describes them', { timeout: 18
   const [, agent] = await run.waitFor(/agent +(http\S+)/);
   const agentToken = (await readFile(join(folder, 'data', 'agent', 'agent.token'), 'utf8')).trim();
   const redocly = join(root, 'node_modules', '@redocly', 'cli', 'bin', 'cli.js');
-  const given = ['respect', 'openapi/first-five-minutes.arazzo.yaml', '--server', `gateway=${gateway}`, '--server', `agent=${agent}`, '--input', `agentToken=${agentToken}`, '--severity', 'SCHEMA_CHECK=warn'];
+  const given = [
+    'respect',
+    'openapi/first-five-minutes.arazzo.yaml',
+    '--server',
+    `gateway=${gateway}`,
+    '--server',
+    `agent=${agent}`,
+    '--input',
+    `agentToken=${agentToken}`,
+    '--severity',
+    'SCHEMA_CHECK=warn',
+  ];
   const outcome = await promisify(execFile)(process.execPath, [redocly, ...given], {
     cwd: root,
     env: { ...process.env, REDOCLY_TELEMETRY: 'off', NO_COLOR: '1' },

@@ -33,7 +33,9 @@ function documentWith(operation: Partial<Operation>, schemas: Record<string, obj
         },
       },
     },
-    components: { schemas: { Thing: { type: 'object', properties: { name: { type: 'string' } } }, ...schemas } },
+    components: {
+      schemas: { Thing: { type: 'object', properties: { name: { type: 'string' } } }, ...schemas },
+    },
   } as Document;
 }
 
@@ -43,11 +45,13 @@ function entryOf(operation: Partial<Operation>, schemas?: Record<string, object>
 
 describe('the Operations map', () => {
   test('takes the identities from the security of each operation', () => {
-    expect(entryOf({ security: [{ userToken: [] }, { adminSession: [] }] })).toContain("identity: 'user' | 'admin';");
-    expect(entryOf({ security: [] })).toContain("identity: 'guest' | 'user' | 'admin';");
-    expect(writeOperations(documentWith({ security: [{ agentToken: [] }] }), surfaces[1] as Surface)).toContain(
-      "identity: 'agent';",
+    expect(entryOf({ security: [{ userToken: [] }, { adminSession: [] }] })).toContain(
+      "identity: 'user' | 'admin';",
     );
+    expect(entryOf({ security: [] })).toContain("identity: 'guest' | 'user' | 'admin';");
+    expect(
+      writeOperations(documentWith({ security: [{ agentToken: [] }] }), surfaces[1] as Surface),
+    ).toContain("identity: 'agent';");
   });
 
   test('refuses an operation without security of its own, and an unknown scheme', () => {
@@ -80,9 +84,9 @@ describe('the Operations map', () => {
   });
 
   test('lets a handler answer a page that tells of a failure, but throw a problem', () => {
-    expect(entryOf({ responses: { '200': json, '400': { content: { 'text/html': {} } }, '404': json } })).toContain(
-      "reply: { status: 200; json: Thing } | { status: 400; media: 'text/html' };",
-    );
+    expect(
+      entryOf({ responses: { '200': json, '400': { content: { 'text/html': {} } }, '404': json } }),
+    ).toContain("reply: { status: 200; json: Thing } | { status: 400; media: 'text/html' };");
   });
 
   test('gives a multipart body its files as the server reads them', () => {
@@ -122,7 +126,10 @@ describe('the Operations map', () => {
       entryOf({
         responses: {
           '200': {
-            content: { 'application/json': { schema: thing }, 'text/event-stream': { schema: { type: 'object' } } },
+            content: {
+              'application/json': { schema: thing },
+              'text/event-stream': { schema: { type: 'object' } },
+            },
           },
         },
       }),
@@ -144,7 +151,9 @@ describe('the bundle', () => {
 });
 
 describe('the problem codes', () => {
-  const listed = (codes: string[]) => ({ components: { schemas: { ProblemCode: { type: 'string', enum: codes } } } });
+  const listed = (codes: string[]) => ({
+    components: { schemas: { ProblemCode: { type: 'string', enum: codes } } },
+  });
   test('are one list for all surfaces', () => {
     expect(
       writeProblemCodes([
@@ -158,7 +167,9 @@ describe('the problem codes', () => {
         { name: 'agent', document: listed(['b']) },
       ]),
     ).toThrow(/different problem codes/);
-    expect(() => writeProblemCodes([{ name: 'gateway', document: {} }])).toThrow(/there are no problem codes/);
+    expect(() => writeProblemCodes([{ name: 'gateway', document: {} }])).toThrow(
+      /there are no problem codes/,
+    );
   });
 });
 
@@ -170,7 +181,9 @@ describe('the generated client', () => {
   test('holds what its bundle promises', async () => {
     writeFileSync(bundle, JSON.stringify(documentWith({})));
     await generateClient(gateway, { bundle, output, root: folder });
-    expect(findGaps(documentWith({}), gateway, (file) => readFileSync(path.join(output, file), 'utf8'))).toEqual([]);
+    expect(
+      findGaps(documentWith({}), gateway, (file) => readFileSync(path.join(output, file), 'utf8')),
+    ).toEqual([]);
   }, 120_000);
 
   test('is refused when its bundle has a reference that leads nowhere, though the tool exits 0', async () => {
@@ -178,11 +191,15 @@ describe('the generated client', () => {
       bundle,
       JSON.stringify(
         documentWith({
-          requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Absent' } } } },
+          requestBody: {
+            content: { 'application/json': { schema: { $ref: '#/components/schemas/Absent' } } },
+          },
         }),
       ),
     );
-    await expect(generateClient(gateway, { bundle, output, root: folder })).rejects.toThrow(/hey-api on gateway/);
+    await expect(generateClient(gateway, { bundle, output, root: folder })).rejects.toThrow(
+      /hey-api on gateway/,
+    );
   }, 120_000);
 
   test('is refused when its bundle is absent', async () => {
@@ -210,7 +227,9 @@ describe('the generated client', () => {
     expect(gaps({ 'sdk.gen.ts': 'export class GatewayOperations extends Base {}' })).toEqual([
       'sdk.gen.ts has no method for things.createThing',
     ]);
-    expect(gaps({ 'sdk.gen.ts': 'public createThing<T>() {}' })).toEqual(['sdk.gen.ts has no class GatewayOperations']);
+    expect(gaps({ 'sdk.gen.ts': 'public createThing<T>() {}' })).toEqual([
+      'sdk.gen.ts has no class GatewayOperations',
+    ]);
   });
 });
 

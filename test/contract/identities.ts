@@ -29,13 +29,20 @@ const redactor = createRedactor();
 const log = createLog({ level: 'error', redactor, write: (line) => void process.stderr.write(line) });
 let gateway: Gateway | undefined;
 try {
-  gateway = await createGateway(readGatewayConfig({}, env), { env, log, redactor, clock: systemClock, validateResponses: true });
+  gateway = await createGateway(readGatewayConfig({}, env), {
+    env,
+    log,
+    redactor,
+    clock: systemClock,
+    validateResponses: true,
+  });
   await prepare(gateway.database.sql);
   const { url } = await gateway.listen();
   const findings = await walk(url, gateway.database.sql);
   console.log(render(findings));
   const faults = findings.filter(({ fault }) => fault !== null);
-  for (const { operation, caller, status, code, fault } of faults) console.error(`${operation.operationId} for ${caller}: ${status} ${code ?? ''}; ${fault}`);
+  for (const { operation, caller, status, code, fault } of faults)
+    console.error(`${operation.operationId} for ${caller}: ${status} ${code ?? ''}; ${fault}`);
   console.log(`${findings.length} answers, ${faults.length} of them not what the contract says`);
   process.exitCode = faults.length === 0 ? 0 : 1;
 } finally {

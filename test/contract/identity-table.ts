@@ -6,7 +6,18 @@ import { id } from '../../src/kernel/ids.ts';
 import type { Sql } from '../../src/kernel/data/database.ts';
 import { token } from '../../src/kernel/secrets/secret.ts';
 
-export const callers = ['none', 'garbage', 'malformed', 'expired', 'revoked', 'user', 'user of another Bureau', 'user of a paused Bureau', 'admin', 'agent'] as const;
+export const callers = [
+  'none',
+  'garbage',
+  'malformed',
+  'expired',
+  'revoked',
+  'user',
+  'user of another Bureau',
+  'user of a paused Bureau',
+  'admin',
+  'agent',
+] as const;
 export type Caller = (typeof callers)[number];
 
 interface Operation {
@@ -41,26 +52,28 @@ interface Declared {
 }
 
 export function operations(): Operation[] {
-  return Object.entries(bundle.paths as unknown as Record<string, Record<string, Declared>>).flatMap(([path, item]) =>
-    ['get', 'post', 'put', 'patch', 'delete'].flatMap((method) => {
-      const own = item[method];
-      if (own === undefined) return [];
-      return {
-        operationId: own.operationId,
-        method: method.toUpperCase(),
-        path,
-        schemes: own.security.flatMap((requirement) => Object.keys(requirement)),
-        ignoresCredential: own['x-ignores-credential'] === true,
-        statuses: Object.keys(own.responses),
-      };
-    }),
+  return Object.entries(bundle.paths as unknown as Record<string, Record<string, Declared>>).flatMap(
+    ([path, item]) =>
+      ['get', 'post', 'put', 'patch', 'delete'].flatMap((method) => {
+        const own = item[method];
+        if (own === undefined) return [];
+        return {
+          operationId: own.operationId,
+          method: method.toUpperCase(),
+          path,
+          schemes: own.security.flatMap((requirement) => Object.keys(requirement)),
+          ignoresCredential: own['x-ignores-credential'] === true,
+          statuses: Object.keys(own.responses),
+        };
+      }),
   );
 }
 
 export function expectedOf(operation: Operation, caller: Caller): Expected {
   if (operation.ignoresCredential) return 'in';
   const isOpen = operation.schemes.length === 0;
-  const admits = (scheme: string): Expected => (isOpen || operation.schemes.includes(scheme) ? 'in' : { status: 403, code: 'forbidden_for_identity' });
+  const admits = (scheme: string): Expected =>
+    isOpen || operation.schemes.includes(scheme) ? 'in' : { status: 403, code: 'forbidden_for_identity' };
   switch (caller) {
     case 'none':
       return isOpen ? 'in' : { status: 401, code: 'authentication_required' };
@@ -78,7 +91,11 @@ export function expectedOf(operation: Operation, caller: Caller): Expected {
 
 /** Makes the two Bureaus that the callers need. */
 export async function prepare(sql: Sql): Promise<void> {
-  for (const [bureauId, state] of [['matrix_one', 'active'], ['matrix_other', 'active'], ['matrix_paused', 'paused']]) {
+  for (const [bureauId, state] of [
+    ['matrix_one', 'active'],
+    ['matrix_other', 'active'],
+    ['matrix_paused', 'paused'],
+  ]) {
     await sql`
       insert into gateway.bureaus_records (bureau_id, name, server_url, state) values (${bureauId ?? ''}, 'Matrix', 'https://matrix.example', ${state ?? ''})
       on conflict do nothing`;
@@ -89,17 +106,25 @@ export async function prepare(sql: Sql): Promise<void> {
 export async function walk(url: string, sql: Sql): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const operation of operations()) {
-    for (const caller of callers) findings.push(await ask(url, operation, { caller, authorization: await credentialOf(sql, caller) }));
+    for (const caller of callers)
+      findings.push(await ask(url, operation, { caller, authorization: await credentialOf(sql, caller) }));
   }
   return findings;
 }
 
-async function ask(url: string, operation: Operation, who: { caller: Caller; authorization: string | null }): Promise<Finding> {
+async function ask(
+  url: string,
+  operation: Operation,
+  who: { caller: Caller; authorization: string | null },
+): Promise<Finding> {
   const { caller, authorization } = who;
   const gate = new AbortController();
   const answer = await fetch(url + operation.path.replace(/\{\w+\}/g, 'nothing'), {
     method: operation.method,
-    headers: { ...(authorization === null ? {} : { authorization }), ...(operation.method === 'GET' ? {} : { 'content-type': 'application/json' }) },
+    headers: {
+      ...(authorization === null ? {} : { authorization }),
+      ...(operation.method === 'GET' ? {} : { 'content-type': 'application/json' }),
+    },
     // Nothing that an operation could act upon: what is past the door is refused for its body, or finds nothing.
     ...(operation.method === 'GET' ? {} : { body: '{}' }),
     redirect: 'manual',
@@ -109,18 +134,34 @@ async function ask(url: string, operation: Operation, who: { caller: Caller; aut
   const body = isJson ? ((await answer.json()) as { error?: { code?: string; request_id?: string } }) : {};
   const code = body.error?.code ?? null;
   const expected = expectedOf(operation, caller);
-  const fault = faultOf(operation, expected, { status: answer.status, code, challenge: answer.headers.get('www-authenticate') });
+  const fault = faultOf(operation, expected, {
+    status: answer.status,
+    code,
+    challenge: answer.headers.get('www-authenticate'),
+  });
   gate.abort();
   return { operation, caller, expected, status: answer.status, code, fault };
 }
 
-function faultOf(operation: Operation, expected: Expected, got: { status: number; code: string | null; challenge: string | null }): string | null {
+function faultOf(
+  operation: Operation,
+  expected: Expected,
+  got: { status: number; code: string | null; challenge: string | null },
+): string | null {
   const { status, code, challenge } = got;
   if (!operation.statuses.includes(String(status))) return `${status} is not declared`;
   if (status >= 500) return `it answered ${status}`;
-  if (expected !== 'in') return status === expected.status && code === expected.code && (status === 401) === (challenge !== null) ? null : `expected ${expected.status} ${expected.code}`;
+  if (expected !== 'in')
+    return status === expected.status && code === expected.code && (status === 401) === (challenge !== null)
+      ? null
+      : `expected ${expected.status} ${expected.code}`;
   // Past the door a guess or a foreign thing may still be refused; then it says something else than the door would.
-  const isDoor = ['authentication_required', 'invalid_token', 'forbidden_for_identity', 'bureau_paused'].includes(code ?? '');
+  const isDoor = [
+    'authentication_required',
+    'invalid_token',
+    'forbidden_for_identity',
+    'bureau_paused',
+  ].includes(code ?? '');
   return isDoor ? 'expected to be let in' : null;
 }
 
@@ -160,7 +201,9 @@ async function userToken(sql: Sql, bureauId: string, end?: 'expired' | 'revoked'
 
 async function adminSession(sql: Sql): Promise<string> {
   const minted = token('adm');
-  const [administrator] = await sql<{ adminId: string }[]>`select admin_id as "adminId" from gateway.admin_administrators limit 1`;
+  const [administrator] = await sql<
+    { adminId: string }[]
+  >`select admin_id as "adminId" from gateway.admin_administrators limit 1`;
   if (!administrator) throw new Error('The table needs a server with an administrator.');
   await sql`
     insert into gateway.admin_sessions (session_id, admin_id, digest, last4, expires_at)
@@ -176,8 +219,16 @@ function digest(text: string): Buffer {
 export function render(findings: readonly Finding[]): string {
   const byOperation = Map.groupBy(findings, ({ operation }) => operation.operationId);
   const width = Math.max(...[...byOperation.keys()].map((operationId) => operationId.length));
-  const heads = callers.map((caller) => caller.replace('user of a paused Bureau', 'paused').replace('user of another Bureau', 'other'));
-  const line = (name: string, cells: readonly string[]) => `${name.padEnd(width)}  ${cells.map((cell, index) => cell.padEnd(Math.max((heads[index] ?? '').length, 4))).join('  ')}`.trimEnd();
-  const rows = [...byOperation].map(([operationId, row]) => line(operationId, row.map(({ status, fault }) => `${status}${fault === null ? '' : '!'}`)));
+  const heads = callers.map((caller) =>
+    caller.replace('user of a paused Bureau', 'paused').replace('user of another Bureau', 'other'),
+  );
+  const line = (name: string, cells: readonly string[]) =>
+    `${name.padEnd(width)}  ${cells.map((cell, index) => cell.padEnd(Math.max((heads[index] ?? '').length, 4))).join('  ')}`.trimEnd();
+  const rows = [...byOperation].map(([operationId, row]) =>
+    line(
+      operationId,
+      row.map(({ status, fault }) => `${status}${fault === null ? '' : '!'}`),
+    ),
+  );
   return [line('', heads), ...rows].join('\n');
 }

@@ -76,7 +76,9 @@ function goodFiles(): Files {
         '/v1/bureaus/events': { $ref: './bureaus/events.yaml' },
       },
       components: {
-        securitySchemes: { adminSession: { type: 'http', scheme: 'bearer', description: 'An administrator.' } },
+        securitySchemes: {
+          adminSession: { type: 'http', scheme: 'bearer', description: 'An administrator.' },
+        },
       },
     },
     'openapi/gateway/bureaus/pause.yaml': {
@@ -87,7 +89,13 @@ function goodFiles(): Files {
         tags: ['bureaus'],
         security: [{ adminSession: [] }],
         parameters: [
-          { name: 'Idempotency-Key', in: 'header', description: 'A key.', schema: { type: 'string' }, example: 'k1' },
+          {
+            name: 'Idempotency-Key',
+            in: 'header',
+            description: 'A key.',
+            schema: { type: 'string' },
+            example: 'k1',
+          },
         ],
         requestBody: {
           required: true,
@@ -256,7 +264,13 @@ describe('townhall/operation-name', () => {
     'name-letters',
     named('bureaus.pause_bureau2'),
   );
-  refuses('refuses a service that is not the tag', rule, /one word/, 'name-tag', named('tenants.pauseBureau'));
+  refuses(
+    'refuses a service that is not the tag',
+    rule,
+    /one word/,
+    'name-tag',
+    named('tenants.pauseBureau'),
+  );
   refuses(
     'refuses a verb that is not in the table',
     rule,
@@ -465,7 +479,9 @@ describe('townhall/wire-names', () => {
     rule,
     /member requestId is not in snake_case/,
     'names-shared',
-    change(goodFiles(), 'openapi/shared/schemas/Problem.yaml', ['properties', 'requestId'], { type: 'string' }),
+    change(goodFiles(), 'openapi/shared/schemas/Problem.yaml', ['properties', 'requestId'], {
+      type: 'string',
+    }),
   );
   refuses(
     'sees a foreign schema no longer excused once its mark is gone',
@@ -482,9 +498,14 @@ describe("redocly's own rules", () => {
     'no-invalid-media-type-examples',
     /bureau_id|additional|type/,
     'built-in-example',
-    change(goodFiles(), pause, ['post', 'requestBody', 'content', 'application/json', 'examples', 'one', 'value'], {
-      bureau_id: 7,
-    }),
+    change(
+      goodFiles(),
+      pause,
+      ['post', 'requestBody', 'content', 'application/json', 'examples', 'one', 'value'],
+      {
+        bureau_id: 7,
+      },
+    ),
   );
   refuses(
     'refuse a component that nothing uses',

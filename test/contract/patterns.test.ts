@@ -8,7 +8,17 @@ import gateway from '../../src/contract/gateway/bundle.json' with { type: 'json'
 
 const seed = 20_261_121;
 // From where doubling shows to what a body may hold, in steps so small that none hangs where the one before was quick.
-const lengths = [...Array.from({ length: 49 }, (_, n) => 16 + n), 100, 200, 400, 800, 1_600, 3_200, 10_000, 100_000];
+const lengths = [
+  ...Array.from({ length: 49 }, (_, n) => 16 + n),
+  100,
+  200,
+  400,
+  800,
+  1_600,
+  3_200,
+  10_000,
+  100_000,
+];
 const mostMs = 1_000;
 
 function patternsOf(value: unknown): string[] {
@@ -21,7 +31,12 @@ function patternsOf(value: unknown): string[] {
 function samplesOf(pattern: RegExp): string[] {
   const plain = ['', 'a', '0', '-', '_.', '/', ' ', 'é', 'a@a', 'a;'];
   try {
-    return [...plain, ...fc.sample(fc.stringMatching(pattern, { size: 'xsmall' }), { numRuns: 4, seed }).map((text) => text.slice(0, 24))];
+    return [
+      ...plain,
+      ...fc
+        .sample(fc.stringMatching(pattern, { size: 'xsmall' }), { numRuns: 4, seed })
+        .map((text) => text.slice(0, 24)),
+    ];
   } catch {
     // What the generator cannot read, such as a class by its Unicode name.
     return plain;
@@ -34,7 +49,10 @@ function pumped(sample: string, length: number): string[] {
   for (let from = 0; from <= sample.length; from += 1) {
     for (const width of length > 10_000 ? [1] : [1, 2, 3]) {
       const piece = sample.slice(from, from + width);
-      if (piece.length === width) texts.push(`${sample.slice(0, from)}${piece.repeat(Math.ceil(length / width))}${sample.slice(from + width)}\0`);
+      if (piece.length === width)
+        texts.push(
+          `${sample.slice(0, from)}${piece.repeat(Math.ceil(length / width))}${sample.slice(from + width)}\0`,
+        );
     }
   }
   return texts;

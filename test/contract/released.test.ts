@@ -18,7 +18,8 @@ const contract = path.join(folder, 'contract');
 const released = path.join(folder, 'released');
 
 beforeAll(async () => {
-  for (const { name } of surfaces) cpSync(path.join(root, 'src/contract', name, 'bundle.json'), path.join(contract, name, 'bundle.json'));
+  for (const { name } of surfaces)
+    cpSync(path.join(root, 'src/contract', name, 'bundle.json'), path.join(contract, name, 'bundle.json'));
   const { code, stderr } = await gate('--release');
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
 }, 240_000);
@@ -58,7 +59,11 @@ describe('the contract against its release', () => {
   test('fails when a call needs what it did not need before', { timeout: 240_000 }, async () => {
     const { code } = await gateWith(({ paths }) => {
       const operation = paths['/v1/ai/models']?.['get'];
-      if (operation) operation.parameters = [...(operation.parameters ?? []), { name: 'kind', in: 'query', required: true, schema: { type: 'string' } }];
+      if (operation)
+        operation.parameters = [
+          ...(operation.parameters ?? []),
+          { name: 'kind', in: 'query', required: true, schema: { type: 'string' } },
+        ];
     });
     expect(code).toBe(1);
   });

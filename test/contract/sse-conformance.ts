@@ -24,16 +24,27 @@ export interface Finding {
   broken: string | null;
 }
 
-export async function checkEventStream(url: string, token: string, { patienceMs = 30_000 } = {}): Promise<Finding[]> {
+export async function checkEventStream(
+  url: string,
+  token: string,
+  { patienceMs = 30_000 } = {},
+): Promise<Finding[]> {
   const findings: Finding[] = [];
   const base = `${url.replace(/\/+$/, '')}/api/sdk/sessions`;
   const authorization = `Bearer ${token}`;
   const send = (method: string, path: string, body?: unknown) =>
-    fetch(`${base}${path}`, { method, headers: { authorization, ...(body === undefined ? {} : { 'content-type': 'application/json' }) }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    fetch(`${base}${path}`, {
+      method,
+      headers: { authorization, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
 
   async function open(query: string, headers: Record<string, string> = {}): Promise<Opened> {
     const stop = new AbortController();
-    const response = await fetch(`${base}/${sessionId}/events${query}`, { headers: { authorization, ...headers }, signal: stop.signal });
+    const response = await fetch(`${base}/${sessionId}/events${query}`, {
+      headers: { authorization, ...headers },
+      signal: stop.signal,
+    });
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     let text = '';
     let isEnded = false;
@@ -69,7 +80,10 @@ export async function checkEventStream(url: string, token: string, { patienceMs 
     return opened;
   }
 
-  async function hold(promise: string, check: () => Promise<string | null | undefined> | string | null | undefined): Promise<void> {
+  async function hold(
+    promise: string,
+    check: () => Promise<string | null | undefined> | string | null | undefined,
+  ): Promise<void> {
     try {
       findings.push({ promise, broken: (await check()) ?? null });
     } catch (error) {
@@ -80,7 +94,9 @@ export async function checkEventStream(url: string, token: string, { patienceMs 
   const made = (await (await send('POST', '', { title: 'Conformance' })).json()) as { id: string };
   const sessionId = made.id;
   const live = await open('');
-  const receipt = (await (await send('POST', `/${sessionId}/prompt`, { text: 'Say something.' })).json()) as { runId: string };
+  const receipt = (await (await send('POST', `/${sessionId}/prompt`, { text: 'Say something.' })).json()) as {
+    runId: string;
+  };
   await live.until((text) => text.includes('run.settled') && /"status":\s*"idle"[^\n]*\n\n$/.test(text));
   live.close();
   const whole = await read('?until=idle');
@@ -89,28 +105,65 @@ export async function checkEventStream(url: string, token: string, { patienceMs 
   const head = durable.length;
 
   await hold('the answer is text/event-stream and is not kept by caches', () =>
-    !(whole.headers.get('content-type') ?? '').startsWith('text/event-stream') ? `content-type is ${whole.headers.get('content-type')}` : !/no-store|no-cache/.test(whole.headers.get('cache-control') ?? '') ? `cache-control is ${whole.headers.get('cache-control')}` : null);
-  await hold('lines end with a single line feed', () => (whole.text().includes('\r') ? 'there is a carriage return' : null));
-  await hold('the first frame is stream.ready, without an id', () => (frames[0]?.data['type'] === 'stream.ready' && frames[0].id === undefined ? null : `it is ${JSON.stringify(frames[0])}`));
-  await hold('the time to wait before coming back is given', () => (/^retry: \d+$/m.test(whole.text()) ? null : 'there is no retry line'));
-  await hold('the seq of durable events has no gap and begins at 1', () => firstGap(durable.map(({ data }) => Number(data['seq'])), 1));
+    !(whole.headers.get('content-type') ?? '').startsWith('text/event-stream')
+      ? `content-type is ${whole.headers.get('content-type')}`
+      : !/no-store|no-cache/.test(whole.headers.get('cache-control') ?? '')
+        ? `cache-control is ${whole.headers.get('cache-control')}`
+        : null,
+  );
+  await hold('lines end with a single line feed', () =>
+    whole.text().includes('\r') ? 'there is a carriage return' : null,
+  );
+  await hold('the first frame is stream.ready, without an id', () =>
+    frames[0]?.data['type'] === 'stream.ready' && frames[0].id === undefined
+      ? null
+      : `it is ${JSON.stringify(frames[0])}`,
+  );
+  await hold('the time to wait before coming back is given', () =>
+    /^retry: \d+$/m.test(whole.text()) ? null : 'there is no retry line',
+  );
+  await hold('the seq of durable events has no gap and begins at 1', () =>
+    firstGap(
+      durable.map(({ data }) => Number(data['seq'])),
+      1,
+    ),
+  );
   await hold('the id of a frame is its seq, and only durable events have either', () => {
-    const odd = frames.find(({ id, data }) => (id === undefined) !== (data['seq'] === undefined) || (id !== undefined && id !== String(data['seq'])));
+    const odd = frames.find(
+      ({ id, data }) =>
+        (id === undefined) !== (data['seq'] === undefined) ||
+        (id !== undefined && id !== String(data['seq'])),
+    );
     return odd ? JSON.stringify(odd) : null;
   });
   await hold('data is one flat object whose type is the name of the frame, with session and time', () => {
-    const odd = frames.find(({ event, data }) => data['type'] !== event || data['sessionId'] !== sessionId || Number.isNaN(Date.parse(String(data['time']))));
+    const odd = frames.find(
+      ({ event, data }) =>
+        data['type'] !== event ||
+        data['sessionId'] !== sessionId ||
+        Number.isNaN(Date.parse(String(data['time']))),
+    );
     return odd ? JSON.stringify(odd) : null;
   });
   await hold('a run has exactly one run.settled with its outcome', () => {
-    const settled = frames.filter(({ data }) => data['type'] === 'run.settled' && data['runId'] === receipt.runId);
-    return settled.length === 1 && typeof settled[0]?.data['outcome'] === 'string' ? null : `there are ${settled.length}`;
+    const settled = frames.filter(
+      ({ data }) => data['type'] === 'run.settled' && data['runId'] === receipt.runId,
+    );
+    return settled.length === 1 && typeof settled[0]?.data['outcome'] === 'string'
+      ? null
+      : `there are ${settled.length}`;
   });
   await hold('what was told live is what is told again', () => {
     const told = readFrames(live.text()).filter(({ id }) => id !== undefined);
     const again = new Map(durable.map((frame) => [frame.id, frame]));
-    const odd = told.find((frame) => JSON.stringify(sorted(frame.data)) !== JSON.stringify(sorted(again.get(frame.id)?.data)));
-    return told.length !== head ? `${told.length} live and ${head} again` : odd ? `${JSON.stringify(odd)} was ${JSON.stringify(again.get(odd.id))}` : null;
+    const odd = told.find(
+      (frame) => JSON.stringify(sorted(frame.data)) !== JSON.stringify(sorted(again.get(frame.id)?.data)),
+    );
+    return told.length !== head
+      ? `${told.length} live and ${head} again`
+      : odd
+        ? `${JSON.stringify(odd)} was ${JSON.stringify(again.get(odd.id))}`
+        : null;
   });
   await hold('deltas carry part and offset, and make the text that the part ends with', () => {
     const texts = new Map<string, string>();
@@ -119,24 +172,44 @@ export async function checkEventStream(url: string, token: string, { patienceMs 
       if (data['type'] === 'part.snapshot') texts.set(partId, String(data['text']));
       if (data['type'] === 'part.delta') {
         const text = texts.get(partId) ?? '';
-        if (data['offset'] !== text.length) return `offset ${String(data['offset'])} where ${text.length} was due`;
+        if (data['offset'] !== text.length)
+          return `offset ${String(data['offset'])} where ${text.length} was due`;
         texts.set(partId, text + String(data['delta']));
       }
-      if (data['type'] === 'part.ended' && texts.has(partId) && texts.get(partId) !== data['text']) return `${JSON.stringify(texts.get(partId))} became ${JSON.stringify(data['text'])}`;
+      if (data['type'] === 'part.ended' && texts.has(partId) && texts.get(partId) !== data['text'])
+        return `${JSON.stringify(texts.get(partId))} became ${JSON.stringify(data['text'])}`;
     }
     return null;
   });
   for (const after of [0, 1, Math.floor(head / 2), head - 1, head]) {
     await hold(`after=${after} of ${head} begins with the next`, async () => {
-      const found = readFrames((await read(`?until=idle&after=${after}`)).text()).filter(({ id }) => id !== undefined);
-      return found.length !== head - after ? `${found.length} events came` : firstGap(found.map(({ id }) => Number(id)), after + 1);
+      const found = readFrames((await read(`?until=idle&after=${after}`)).text()).filter(
+        ({ id }) => id !== undefined,
+      );
+      return found.length !== head - after
+        ? `${found.length} events came`
+        : firstGap(
+            found.map(({ id }) => Number(id)),
+            after + 1,
+          );
     });
   }
   await hold('Last-Event-ID counts before after', async () => {
-    const found = readFrames((await read(`?until=idle&after=0`, { 'last-event-id': String(head - 1) })).text()).filter(({ id }) => id !== undefined);
-    return found.length === 1 && found[0]?.id === String(head) ? null : `ids ${found.map(({ id }) => id).join(', ')}`;
+    const found = readFrames(
+      (await read(`?until=idle&after=0`, { 'last-event-id': String(head - 1) })).text(),
+    ).filter(({ id }) => id !== undefined);
+    return found.length === 1 && found[0]?.id === String(head)
+      ? null
+      : `ids ${found.map(({ id }) => id).join(', ')}`;
   });
-  for (const [query, headers] of [[`?after=${head + 1}`, {}], ['?after=x', {}], ['?after=-1', {}], ['?after=1.5', {}], ['', { 'last-event-id': String(head + 1_000) }], ['', { 'last-event-id': 'x' }]] as const) {
+  for (const [query, headers] of [
+    [`?after=${head + 1}`, {}],
+    ['?after=x', {}],
+    ['?after=-1', {}],
+    ['?after=1.5', {}],
+    ['', { 'last-event-id': String(head + 1_000) }],
+    ['', { 'last-event-id': 'x' }],
+  ] as const) {
     await hold(`${query || JSON.stringify(headers)} is 400`, async () => {
       const opened = await open(query, headers);
       opened.close();
@@ -155,9 +228,17 @@ export async function checkEventStream(url: string, token: string, { patienceMs 
   });
   await hold('as lines of JSON the same events come', async () => {
     const lines = await read('?until=idle', { accept: 'application/x-ndjson' });
-    if (!(lines.headers.get('content-type') ?? '').startsWith('application/x-ndjson')) return `content-type is ${lines.headers.get('content-type')}`;
-    const found = lines.text().split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as Record<string, unknown>).filter((event) => event['seq'] !== undefined);
-    const odd = found.find((event, index) => JSON.stringify(sorted(event)) !== JSON.stringify(sorted(durable[index]?.data)));
+    if (!(lines.headers.get('content-type') ?? '').startsWith('application/x-ndjson'))
+      return `content-type is ${lines.headers.get('content-type')}`;
+    const found = lines
+      .text()
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+      .filter((event) => event['seq'] !== undefined);
+    const odd = found.find(
+      (event, index) => JSON.stringify(sorted(event)) !== JSON.stringify(sorted(durable[index]?.data)),
+    );
     return found.length !== head ? `${found.length} of ${head} events` : odd ? JSON.stringify(odd) : null;
   });
   await hold('until=idle ends by itself', () => (whole.ended() ? null : 'it did not'));
@@ -173,7 +254,9 @@ export function readFrames(text: string): Frame[] {
       else if (line.startsWith('event: ')) frame.event = line.slice(7);
       else if (line.startsWith('data: ')) frame.data.push(line.slice(6));
     }
-    return frame.data.length === 0 ? [] : [{ ...frame, data: JSON.parse(frame.data.join('\n')) as Record<string, unknown> }];
+    return frame.data.length === 0
+      ? []
+      : [{ ...frame, data: JSON.parse(frame.data.join('\n')) as Record<string, unknown> }];
   });
 }
 
@@ -185,7 +268,11 @@ function firstGap(numbers: readonly number[], from: number): string | null {
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, inner]) => [key, sorted(inner)]));
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, inner]) => [key, sorted(inner)]),
+  );
 }
 
 if (isMain(import.meta.url)) {
@@ -207,6 +294,7 @@ if (isMain(import.meta.url)) {
     process.exit(2);
   }
   const findings = await checkEventStream(url, token);
-  for (const { promise, broken } of findings) console.log(broken === null ? `ok    ${promise}` : `FAIL  ${promise}: ${broken}`);
+  for (const { promise, broken } of findings)
+    console.log(broken === null ? `ok    ${promise}` : `FAIL  ${promise}: ${broken}`);
   process.exitCode = findings.some(({ broken }) => broken !== null) ? 1 : 0;
 }

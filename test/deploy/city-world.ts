@@ -19,7 +19,10 @@ export interface CityWorld {
   directory: string;
   env: Record<string, string>;
   /** Runs a command to its end in the project's folder. */
-  run(given: readonly string[], env?: Record<string, string>): Promise<{ code: number | string; screen: string }>;
+  run(
+    given: readonly string[],
+    env?: Record<string, string>,
+  ): Promise<{ code: number | string; screen: string }>;
   write(file: string, text: string): Promise<void>;
   read(file: string): Promise<string>;
   /** The version in package.json. */
@@ -92,7 +95,9 @@ export async function makeCity(): Promise<CityWorld> {
           let text = '';
           response.setEncoding('utf8');
           response.on('data', (piece: string) => (text += piece));
-          response.on('end', () => resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as unknown }));
+          response.on('end', () =>
+            resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as unknown }),
+          );
         })
           .on('error', reject)
           .end();
@@ -100,10 +105,15 @@ export async function makeCity(): Promise<CityWorld> {
     },
     async userToken() {
       const baseUrl = await world.url();
-      const { session_token } = await createGatewayClient({ baseUrl }).admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password });
+      const { session_token } = await createGatewayClient({ baseUrl }).admin.login({
+        admin_id: testAdministrator.adminId,
+        password: testAdministrator.password,
+      });
       const admin = createGatewayClient({ baseUrl, token: session_token });
       const { items } = await admin.bureaus.listBureaus();
-      const bureauId = items[0]?.bureau_id ?? (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
+      const bureauId =
+        items[0]?.bureau_id ??
+        (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
       return (await admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'ada' })).user_token;
     },
     async close() {

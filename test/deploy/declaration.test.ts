@@ -17,7 +17,12 @@ const whole = {
     resources: {
       database: { type: 'postgres', binding: 'db' },
       queue: { type: 'pg-boss', binding: 'queue' },
-      storage: { type: 'directory', binding: 'files', name: 'notes-files', public_url_prefix: 'https://files.example.test/notes/' },
+      storage: {
+        type: 'directory',
+        binding: 'files',
+        name: 'notes-files',
+        public_url_prefix: 'https://files.example.test/notes/',
+      },
     },
   },
 };
@@ -48,12 +53,22 @@ describe('a declaration', () => {
         resources: {
           database: { type: 'postgres', binding: 'db', name: 'notes-db' },
           queue: { type: 'pg-boss', binding: 'queue', name: 'notes-queue' },
-          storage: { type: 'directory', binding: 'files', name: 'notes-files', publicUrlPrefix: 'https://files.example.test/notes' },
+          storage: {
+            type: 'directory',
+            binding: 'files',
+            name: 'notes-files',
+            publicUrlPrefix: 'https://files.example.test/notes',
+          },
         },
       },
     });
     const { schema, type, id, name } = whole;
-    expect(parseDeclaration(written({ schema, type, id, name, deployment: { target: 'local' } }))).toEqual({ id, name, entry: 'src/index.ts', deployment: { target: 'local', resources: {} } });
+    expect(parseDeclaration(written({ schema, type, id, name, deployment: { target: 'local' } }))).toEqual({
+      id,
+      name,
+      entry: 'src/index.ts',
+      deployment: { target: 'local', resources: {} },
+    });
   });
 
   test('may begin with a byte order mark and name its schema', () => {
@@ -61,33 +76,105 @@ describe('a declaration', () => {
   });
 
   const { resources } = whole.deployment;
-  const deployed = (members: object): object => ({ ...whole, deployment: { ...whole.deployment, ...members } });
-  const without = (value: object, name: string): object => Object.fromEntries(Object.entries(value).filter(([member]) => member !== name));
+  const deployed = (members: object): object => ({
+    ...whole,
+    deployment: { ...whole.deployment, ...members },
+  });
+  const without = (value: object, name: string): object =>
+    Object.fromEntries(Object.entries(value).filter(([member]) => member !== name));
   test.each<[string, string, string]>([
     ['an unknown member', written({ ...whole, entri: 'x' }), 'townhall.json:29:3: entri is not known here'],
-    ['an unknown member far within', written(deployed({ resources: { database: { ...resources.database, size: 1 } } })), 'townhall.json:16:9: deployment.resources.database.size is not known here'],
-    ['an unknown resource', written(deployed({ resources: { cache: {} } })), 'townhall.json:13:7: deployment.resources.cache is not known here'],
-    ['a number in place of a text', written({ ...whole, name: 7 }), 'townhall.json:5:3: name must be a string'],
-    ['a text in place of a number', written(deployed({ port: '80' })), 'townhall.json:10:5: deployment.port must be an integer'],
-    ['a port that there is not', written(deployed({ port: 65_536 })), 'townhall.json:10:5: deployment.port must be at most 65535'],
+    [
+      'an unknown member far within',
+      written(deployed({ resources: { database: { ...resources.database, size: 1 } } })),
+      'townhall.json:16:9: deployment.resources.database.size is not known here',
+    ],
+    [
+      'an unknown resource',
+      written(deployed({ resources: { cache: {} } })),
+      'townhall.json:13:7: deployment.resources.cache is not known here',
+    ],
+    [
+      'a number in place of a text',
+      written({ ...whole, name: 7 }),
+      'townhall.json:5:3: name must be a string',
+    ],
+    [
+      'a text in place of a number',
+      written(deployed({ port: '80' })),
+      'townhall.json:10:5: deployment.port must be an integer',
+    ],
+    [
+      'a port that there is not',
+      written(deployed({ port: 65_536 })),
+      'townhall.json:10:5: deployment.port must be at most 65535',
+    ],
     ['another version of the form', written({ ...whole, schema: 2 }), 'townhall.json:2:3: schema must be 1'],
     ['another type', written({ ...whole, type: 'town' }), 'townhall.json:3:3: type must be "city"'],
-    ['another target', written(deployed({ target: 'moon' })), 'townhall.json:8:5: deployment.target must be "local"'],
+    [
+      'another target',
+      written(deployed({ target: 'moon' })),
+      'townhall.json:8:5: deployment.target must be "local"',
+    ],
     ['a missing member', written(without(whole, 'id')), 'townhall.json:1:1: id is required'],
-    ['a missing deployment', written(without(whole, 'deployment')), 'townhall.json:1:1: deployment is required'],
-    ['a missing target', written({ ...whole, deployment: {} }), 'townhall.json:7:3: deployment.target is required'],
-    ['a resource without its binding', written(deployed({ resources: { database: { type: 'embedded' } } })), 'townhall.json:13:7: deployment.resources.database.binding is required'],
-    ['a storage without its address', written(deployed({ resources: { storage: without(resources.storage, 'public_url_prefix') } })), 'townhall.json:13:7: deployment.resources.storage.public_url_prefix is required'],
-    ['a queue without a database', written(deployed({ resources: { queue: resources.queue } })), 'townhall.json:13:7: deployment.resources.queue needs a database; declare deployment.resources.database too'],
-    ['two resources under one binding', written(deployed({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })), 'townhall.json:19:9: deployment.resources.queue.binding is "db", as that of the database'],
+    [
+      'a missing deployment',
+      written(without(whole, 'deployment')),
+      'townhall.json:1:1: deployment is required',
+    ],
+    [
+      'a missing target',
+      written({ ...whole, deployment: {} }),
+      'townhall.json:7:3: deployment.target is required',
+    ],
+    [
+      'a resource without its binding',
+      written(deployed({ resources: { database: { type: 'embedded' } } })),
+      'townhall.json:13:7: deployment.resources.database.binding is required',
+    ],
+    [
+      'a storage without its address',
+      written(deployed({ resources: { storage: without(resources.storage, 'public_url_prefix') } })),
+      'townhall.json:13:7: deployment.resources.storage.public_url_prefix is required',
+    ],
+    [
+      'a queue without a database',
+      written(deployed({ resources: { queue: resources.queue } })),
+      'townhall.json:13:7: deployment.resources.queue needs a database; declare deployment.resources.database too',
+    ],
+    [
+      'two resources under one binding',
+      written(deployed({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
+      'townhall.json:19:9: deployment.resources.queue.binding is "db", as that of the database',
+    ],
     ['a list in place of it', '[]', 'townhall.json:1:1: the declaration must be an object'],
-    ['an entry outside of the project', written({ ...whole, entry: '../x.ts' }), 'townhall.json:6:3: entry must be a path within the project'],
-    ['an entry at the root of the disk', written({ ...whole, entry: '/etc/x.ts' }), 'townhall.json:6:3: entry must be a path within the project'],
-    ['a member that is there twice', '{\n  "schema": 1,\n  "schema": 1\n}', 'townhall.json:3:3: "schema" appears more than once'],
-    ['a missing comma', '{\n  "schema": 1\n  "type": "city"\n}', 'townhall.json:3:3: `,` or `}` was expected, not `"`'],
+    [
+      'an entry outside of the project',
+      written({ ...whole, entry: '../x.ts' }),
+      'townhall.json:6:3: entry must be a path within the project',
+    ],
+    [
+      'an entry at the root of the disk',
+      written({ ...whole, entry: '/etc/x.ts' }),
+      'townhall.json:6:3: entry must be a path within the project',
+    ],
+    [
+      'a member that is there twice',
+      '{\n  "schema": 1,\n  "schema": 1\n}',
+      'townhall.json:3:3: "schema" appears more than once',
+    ],
+    [
+      'a missing comma',
+      '{\n  "schema": 1\n  "type": "city"\n}',
+      'townhall.json:3:3: `,` or `}` was expected, not `"`',
+    ],
     ['a comma too many', '{\n  "schema": 1,\n}', 'townhall.json:3:1: a member was expected behind the comma'],
     ['a text that is not closed', '{\n  "schema', 'townhall.json:2:3: a text is not closed'],
-    ['a word without quotes', '{\n  "type": city\n}', 'townhall.json:2:11: `city` is no value; texts stand in quotes'],
+    [
+      'a word without quotes',
+      '{\n  "type": city\n}',
+      'townhall.json:2:11: `city` is no value; texts stand in quotes',
+    ],
     ['nothing', '', 'townhall.json:1:1: a value was expected, not the end of the file'],
     ['something behind its end', '{}\n}', 'townhall.json:2:1: nothing more was expected, but `}`'],
   ])('is refused with the place of the fault: %s', (_what, text, message) => {
@@ -96,15 +183,27 @@ describe('a declaration', () => {
 
   test('tells all its faults at once, in their order', () => {
     const faults = refusal(written({ ...whole, type: 'x', name: 7, more: true })).split('\n');
-    expect(faults.map((line) => line.replace(/^townhall\.json:(\d+):.*?: (\S+) .*/, '$1 $2'))).toEqual(['3 type', '5 name', '29 more']);
+    expect(faults.map((line) => line.replace(/^townhall\.json:(\d+):.*?: (\S+) .*/, '$1 $2'))).toEqual([
+      '3 type',
+      '5 name',
+      '29 more',
+    ]);
   });
 
   test('has a published schema of which each member says what it is for', () => {
     expect(() => compileSchema(declarationSchema)).not.toThrow();
     const silent: string[] = [];
     const walk = (schema: Record<string, unknown>, path: string): void => {
-      for (const [name, member] of Object.entries((schema['properties'] ?? {}) as Record<string, Record<string, unknown>>)) {
-        if (!('description' in member) && !('$ref' in member) && !('const' in member) && member['type'] !== 'object') silent.push(`${path}.${name}`);
+      for (const [name, member] of Object.entries(
+        (schema['properties'] ?? {}) as Record<string, Record<string, unknown>>,
+      )) {
+        if (
+          !('description' in member) &&
+          !('$ref' in member) &&
+          !('const' in member) &&
+          member['type'] !== 'object'
+        )
+          silent.push(`${path}.${name}`);
         walk(member, `${path}.${name}`);
       }
     };

@@ -23,7 +23,13 @@ async function treeOf(directory: string): Promise<string[]> {
   const lines = entries.map(async (entry) => {
     const path = join(entry.parentPath, entry.name);
     const { mode } = await stat(path);
-    return `${path} ${mode} ${entry.isFile() ? createHash('sha256').update(await readFile(path)).digest('hex') : ''}`;
+    return `${path} ${mode} ${
+      entry.isFile()
+        ? createHash('sha256')
+            .update(await readFile(path))
+            .digest('hex')
+        : ''
+    }`;
   });
   return (await Promise.all(lines)).sort();
 }
@@ -70,15 +76,26 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await city.version()).toBe('0.1.1');
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
     const user = createGatewayClient({ baseUrl: await city.url(), token: await city.userToken() });
-    await expect(user.call('hello', 'me', { greeting: 'Good morning' })).resolves.toMatchObject({ message: expect.stringContaining('Good morning') });
+    await expect(user.call('hello', 'me', { greeting: 'Good morning' })).resolves.toMatchObject({
+      message: expect.stringContaining('Good morning'),
+    });
     const { id } = JSON.parse(await city.read('townhall.json')) as { id: string };
-    expect((await city.get('/v1/cities/current')).body).toMatchObject({ city_id: id, name: 'demo', version: '0.1.1', base_url: await city.url() });
-    expect((await city.get('/health')).body).toMatchObject({ ok: true, services: expect.arrayContaining(['hello']) });
+    expect((await city.get('/v1/cities/current')).body).toMatchObject({
+      city_id: id,
+      name: 'demo',
+      version: '0.1.1',
+      base_url: await city.url(),
+    });
+    expect((await city.get('/health')).body).toMatchObject({
+      ok: true,
+      services: expect.arrayContaining(['hello']),
+    });
   });
 
   test('keeps what it has to itself', async () => {
     expect((await stat(join(city.directory, '.townhall'))).mode & 0o777).toBe(0o700);
-    for (const file of ['city.sock', 'city.log', 'supervisor.pid', 'city.json']) expect((await stat(join(city.directory, '.townhall', file))).mode & 0o077, file).toBe(0);
+    for (const file of ['city.sock', 'city.log', 'supervisor.pid', 'city.json'])
+      expect((await stat(join(city.directory, '.townhall', file))).mode & 0o077, file).toBe(0);
     expect(await city.read('.townhall/city.json')).not.toContain(city.env['TOWNHALL_MASTER_KEY']);
     expect(await city.read('.townhall/city.log')).not.toContain(city.env['ADMIN_PASSWORD']);
   });
@@ -92,10 +109,16 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
 
   test('commands about data mean that of the City, and leave no other database behind', async () => {
     const ledger = await city.run(['ledger', 'verify', '--json']);
-    expect(ledger).toMatchObject({ code: 0, screen: expect.stringContaining('This is about demo, which was deployed from this folder.') });
+    expect(ledger).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining('This is about demo, which was deployed from this folder.'),
+    });
     // The user of the test before has an account in it.
     expect(ledger.screen).toMatch(/"accounts":[1-9]/);
-    expect(await city.run(['doctor'])).toMatchObject({ code: 0, screen: expect.stringMatching(/ok +migrations +All \d+ are applied/) });
+    expect(await city.run(['doctor'])).toMatchObject({
+      code: 0,
+      screen: expect.stringMatching(/ok +migrations +All \d+ are applied/),
+    });
     expect(await readdir(city.directory)).not.toContain('data');
   });
 
@@ -103,7 +126,13 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     const before = await city.url();
     const token = await city.userToken();
     await city.write('src/index.ts', saying('second'));
-    const load = startLoad({ url: before, token, path: '/v1/hello/world', plainWorkers: 4, streamWorkers: 4 });
+    const load = startLoad({
+      url: before,
+      token,
+      path: '/v1/hello/world',
+      plainWorkers: 4,
+      streamWorkers: 4,
+    });
     const { code, screen } = await city.run(['deploy', '--json']);
     // Until the version before has let its last streams finish.
     await new Promise((resolve) => setTimeout(resolve, 2_000));
@@ -130,10 +159,12 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
   test('a gateway that dies is started again, and callers wait for it', async () => {
     const pid = (await city.supervision.status())?.gatewayPid ?? 0;
     process.kill(pid, 'SIGKILL');
-    await expect.poll(async () => {
-      const status = await city.supervision.status();
-      return status?.isServing === true && status.gatewayPid === pid;
-    }).toBe(false);
+    await expect
+      .poll(async () => {
+        const status = await city.supervision.status();
+        return status?.isServing === true && status.gatewayPid === pid;
+      })
+      .toBe(false);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
     const status = await city.supervision.status();
     expect(status?.gatewayPid).not.toBe(pid);
@@ -150,7 +181,11 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(JSON.parse(started.screen)).toMatchObject({ outcome: 'started', version: '0.1.1', url });
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
     const status = await city.run(['city', 'status', '--json']);
-    expect(JSON.parse(status.screen)).toMatchObject({ running: true, version: '0.1.1', kept: ['0.1.1', '0.1.2'] });
+    expect(JSON.parse(status.screen)).toMatchObject({
+      running: true,
+      version: '0.1.1',
+      kept: ['0.1.1', '0.1.2'],
+    });
   });
 
   test('a service manager runs it in the foreground and ends it with SIGTERM', async () => {
@@ -158,7 +193,10 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     const run = townhall(['city', 'run'], { cwd: city.directory, env: city.env });
     await run.waitFor(/"msg":"the City serves"/, minutes);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
-    expect(await city.run(['city', 'run'])).toMatchObject({ code: 1, screen: expect.stringContaining('runs already') });
+    expect(await city.run(['city', 'run'])).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('runs already'),
+    });
     run.process.kill('SIGTERM');
     expect(await run.ended).toBe(0);
     expect((await city.run(['city', 'status'])).code).toBe(1);

@@ -13,7 +13,10 @@ import { townhall } from '../cli/townhall.ts';
 import { makeCity, type CityWorld } from './city-world.ts';
 
 const minutes = 60_000;
-const runner = { command: process.execPath, arguments: [fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))] };
+const runner = {
+  command: process.execPath,
+  arguments: [fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))],
+};
 let city: CityWorld;
 let original: string;
 beforeAll(async () => {
@@ -30,109 +33,211 @@ afterAll(async () => {
 async function seen(): Promise<unknown> {
   const { version, url, candidate } = (await city.supervision.status()) ?? {};
   const kept = await cityFolder(city.directory).versions();
-  return { version, url, candidate, package: await city.version(), kept, answer: await city.get('/v1/hello/world'), city: (await city.get('/v1/cities/current')).body };
+  return {
+    version,
+    url,
+    candidate,
+    package: await city.version(),
+    kept,
+    answer: await city.get('/v1/hello/world'),
+    city: (await city.get('/v1/cities/current')).body,
+  };
 }
 
-describe('a deployment that fails leaves the version before serving and the package as it was', { timeout: 4 * minutes }, () => {
-  test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])('at the step "%s"', async (failing) => {
-    const before = await seen();
-    const plan = await makePlan({ directory: city.directory, env: { ...city.env, PATH: process.env['PATH'] }, passesOn: () => true, inspect: async () => [], log: silentLog });
-    const needs: DeployNeeds = {
-      runner,
-      clock: systemClock,
-      log: silentLog,
-      startMs: minutes,
-      progress(step) {
-        if (step === failing) throw new Error(`no further than ${step}`);
+describe(
+  'a deployment that fails leaves the version before serving and the package as it was',
+  { timeout: 4 * minutes },
+  () => {
+    test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])(
+      'at the step "%s"',
+      async (failing) => {
+        const before = await seen();
+        const plan = await makePlan({
+          directory: city.directory,
+          env: { ...city.env, PATH: process.env['PATH'] },
+          passesOn: () => true,
+          inspect: async () => [],
+          log: silentLog,
+        });
+        const needs: DeployNeeds = {
+          runner,
+          clock: systemClock,
+          log: silentLog,
+          startMs: minutes,
+          progress(step) {
+            if (step === failing) throw new Error(`no further than ${step}`);
+          },
+        };
+        await expect(deploy(plan, needs)).rejects.toThrow(`no further than ${failing}`);
+        expect(await seen()).toEqual(before);
       },
-    };
-    await expect(deploy(plan, needs)).rejects.toThrow(`no further than ${failing}`);
-    expect(await seen()).toEqual(before);
-  });
+    );
 
-  const cases: [string, { files?: Record<string, string>; env?: Record<string, string>; flags?: string[] }, RegExp][] = [
-    ['an entry that throws, in its own words and with the place', { files: { 'src/index.ts': "const a: number = 1;\nthrow new Error('my own words');\n" } }, /src\/index\.ts: my own words \(line 2\)/],
-    ['an entry that does not parse', { files: { 'src/index.ts': 'export const = 1;' } }, /src\/index\.ts: /],
-    ['an entry that ends the process', { files: { 'src/index.ts': 'process.exit(3);' } }, /ended the process \(code 3\)/],
-    ['an entry that fails only where it serves', { files: { 'src/index.ts': "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) throw new Error('not here');\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n" } }, /src\/index\.ts: not here \(line 2\)/],
-    ['an entry that ends the process where it serves', { files: { 'src/index.ts': "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) process.exit(4);\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n" } }, /ended \(code 4\)/],
-    ['an entry that never ends where it serves', { files: { 'src/index.ts': "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) await new Promise(() => setInterval(() => {}, 1000));\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n" }, flags: ['--timeout', '4'] }, /not done after 4 seconds/],
-    ['a declaration with a fault', { files: { 'townhall.json': '{\n  "schema": 2\n}' } }, /townhall\.json:2:3: schema must be 1/],
-    ['a package without a version', { files: { 'package.json': '{\n  "name": "demo"\n}' } }, /package\.json:1:1: version is required/],
-    ['a version that cannot be raised', { files: { 'package.json': '{ "version": "1.0.0-beta" }' } }, /package\.json:1:3: version must be three numbers/],
-    ['a setting that cannot be read', { env: { TIMEOUT_DRAIN_MS: 'soon' } }, /TIMEOUT_DRAIN_MS takes a whole number/],
-    ['a host that this machine does not have', { env: { HOST: '192.0.2.1', PORT: '0' } }, /192\.0\.2\.1:0 cannot be had/],
-  ];
-  test.each(cases)('for %s', async (_what, { files = {}, env = {}, flags = [] }, message) => {
-    const before = await seen();
-    const kept = new Map<string, string>();
-    for (const [file, text] of Object.entries(files)) {
-      kept.set(file, await city.read(file));
-      await city.write(file, text);
-    }
-    const { code, screen } = await city.run(['deploy', ...flags], env);
-    for (const [file, text] of kept) await city.write(file, text);
-    expect(screen).toMatch(message);
-    expect(screen).not.toContain('    at ');
-    expect(code).toBe(1);
-    expect(await seen()).toEqual(before);
-  });
+    const cases: [
+      string,
+      { files?: Record<string, string>; env?: Record<string, string>; flags?: string[] },
+      RegExp,
+    ][] = [
+      [
+        'an entry that throws, in its own words and with the place',
+        { files: { 'src/index.ts': "const a: number = 1;\nthrow new Error('my own words');\n" } },
+        /src\/index\.ts: my own words \(line 2\)/,
+      ],
+      [
+        'an entry that does not parse',
+        { files: { 'src/index.ts': 'export const = 1;' } },
+        /src\/index\.ts: /,
+      ],
+      [
+        'an entry that ends the process',
+        { files: { 'src/index.ts': 'process.exit(3);' } },
+        /ended the process \(code 3\)/,
+      ],
+      [
+        'an entry that fails only where it serves',
+        {
+          files: {
+            'src/index.ts':
+              "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) throw new Error('not here');\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n",
+          },
+        },
+        /src\/index\.ts: not here \(line 2\)/,
+      ],
+      [
+        'an entry that ends the process where it serves',
+        {
+          files: {
+            'src/index.ts':
+              "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) process.exit(4);\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n",
+          },
+        },
+        /ended \(code 4\)/,
+      ],
+      [
+        'an entry that never ends where it serves',
+        {
+          files: {
+            'src/index.ts':
+              "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) await new Promise(() => setInterval(() => {}, 1000));\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n",
+          },
+          flags: ['--timeout', '4'],
+        },
+        /not done after 4 seconds/,
+      ],
+      [
+        'a declaration with a fault',
+        { files: { 'townhall.json': '{\n  "schema": 2\n}' } },
+        /townhall\.json:2:3: schema must be 1/,
+      ],
+      [
+        'a package without a version',
+        { files: { 'package.json': '{\n  "name": "demo"\n}' } },
+        /package\.json:1:1: version is required/,
+      ],
+      [
+        'a version that cannot be raised',
+        { files: { 'package.json': '{ "version": "1.0.0-beta" }' } },
+        /package\.json:1:3: version must be three numbers/,
+      ],
+      [
+        'a setting that cannot be read',
+        { env: { TIMEOUT_DRAIN_MS: 'soon' } },
+        /TIMEOUT_DRAIN_MS takes a whole number/,
+      ],
+      [
+        'a host that this machine does not have',
+        { env: { HOST: '192.0.2.1', PORT: '0' } },
+        /192\.0\.2\.1:0 cannot be had/,
+      ],
+    ];
+    test.each(cases)('for %s', async (_what, { files = {}, env = {}, flags = [] }, message) => {
+      const before = await seen();
+      const kept = new Map<string, string>();
+      for (const [file, text] of Object.entries(files)) {
+        kept.set(file, await city.read(file));
+        await city.write(file, text);
+      }
+      const { code, screen } = await city.run(['deploy', ...flags], env);
+      for (const [file, text] of kept) await city.write(file, text);
+      expect(screen).toMatch(message);
+      expect(screen).not.toContain('    at ');
+      expect(code).toBe(1);
+      expect(await seen()).toEqual(before);
+    });
 
-  test('for a port that another program has', async () => {
-    const other = createServer().listen(0, '127.0.0.1');
-    await new Promise((resolve) => other.once('listening', resolve));
-    const { port } = other.address() as AddressInfo;
-    const before = await seen();
-    const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
-    await new Promise((resolve) => other.close(resolve));
-    expect(screen).toContain(`127.0.0.1:${port} cannot be had: another program listens there`);
-    expect(code).toBe(1);
-    expect(await seen()).toEqual(before);
-  });
+    test('for a port that another program has', async () => {
+      const other = createServer().listen(0, '127.0.0.1');
+      await new Promise((resolve) => other.once('listening', resolve));
+      const { port } = other.address() as AddressInfo;
+      const before = await seen();
+      const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
+      await new Promise((resolve) => other.close(resolve));
+      expect(screen).toContain(`127.0.0.1:${port} cannot be had: another program listens there`);
+      expect(code).toBe(1);
+      expect(await seen()).toEqual(before);
+    });
 
-  test('for Ctrl-C midway', async () => {
-    const before = await seen();
-    const run = townhall(['deploy'], { cwd: city.directory, env: city.env });
-    await run.waitFor(/trying/);
-    run.process.kill('SIGINT');
-    expect(await run.ended).toBe(1);
-    expect(run.screen()).toContain('It was stopped.\nVersion 0.1.1 serves on; nothing was changed.');
-    expect(await seen()).toEqual(before);
-  });
+    test('for Ctrl-C midway', async () => {
+      const before = await seen();
+      const run = townhall(['deploy'], { cwd: city.directory, env: city.env });
+      await run.waitFor(/trying/);
+      run.process.kill('SIGINT');
+      expect(await run.ended).toBe(1);
+      expect(run.screen()).toContain('It was stopped.\nVersion 0.1.1 serves on; nothing was changed.');
+      expect(await seen()).toEqual(before);
+    });
 
-  test('and the next one that is sound goes through, to another port too', async () => {
-    const before = await city.url();
-    const port = await freePort();
-    await city.write('src/index.ts', original.replace('Hello, world.', 'Hello again.'));
-    const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
-    expect(code, screen).toBe(0);
-    expect(await city.url()).toBe(`http://127.0.0.1:${port}`);
-    expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello again.' } });
-    // The version before finishes what it does, and its address is let go with it.
-    await expect.poll(() => fetch(`${before}/health`).then(() => 'answers', () => 'gone'), { timeout: 60_000 }).toBe('gone');
-    expect(await city.version()).toBe('0.1.2');
-  });
+    test('and the next one that is sound goes through, to another port too', async () => {
+      const before = await city.url();
+      const port = await freePort();
+      await city.write('src/index.ts', original.replace('Hello, world.', 'Hello again.'));
+      const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
+      expect(code, screen).toBe(0);
+      expect(await city.url()).toBe(`http://127.0.0.1:${port}`);
+      expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello again.' } });
+      // The version before finishes what it does, and its address is let go with it.
+      await expect
+        .poll(
+          () =>
+            fetch(`${before}/health`).then(
+              () => 'answers',
+              () => 'gone',
+            ),
+          { timeout: 60_000 },
+        )
+        .toBe('gone');
+      expect(await city.version()).toBe('0.1.2');
+    });
 
-  test('and so does the next one after a command that was killed midway', async () => {
-    const killed = townhall(['deploy'], { cwd: city.directory, env: city.env });
-    const candidate = async () => (await city.supervision.status())?.candidate;
-    await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
-    killed.process.kill('SIGKILL');
-    // The trial that it asked for comes to its end, and nobody asks what became of it.
-    await expect.poll(async () => (await city.supervision.status())?.step, { timeout: 80_000 }).toBe(null);
-    expect(await candidate()).toMatch(/^0\.1\.3/);
-    const { code, screen } = await city.run(['deploy']);
-    expect(code, screen).toBe(0);
-    expect(await city.version()).toBe('0.1.3');
-  });
-});
+    test('and so does the next one after a command that was killed midway', async () => {
+      const killed = townhall(['deploy'], { cwd: city.directory, env: city.env });
+      const candidate = async () => (await city.supervision.status())?.candidate;
+      await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
+      killed.process.kill('SIGKILL');
+      // The trial that it asked for comes to its end, and nobody asks what became of it.
+      await expect.poll(async () => (await city.supervision.status())?.step, { timeout: 80_000 }).toBe(null);
+      expect(await candidate()).toMatch(/^0\.1\.3/);
+      const { code, screen } = await city.run(['deploy']);
+      expect(code, screen).toBe(0);
+      expect(await city.version()).toBe('0.1.3');
+    });
+  },
+);
 
 describe('a City whose port is taken', { timeout: 4 * minutes }, () => {
   test('is not run, and leaves no control socket', async () => {
     const port = Number(new URL(await city.url()).port);
     expect((await city.run(['city', 'stop'])).code).toBe(0);
     const other = createServer();
-    await expect.poll(() => new Promise((resolve) => other.once('error', () => resolve('taken')).listen(port, '127.0.0.1', () => resolve('free'))), { timeout: 60_000 }).toBe('free');
+    await expect
+      .poll(
+        () =>
+          new Promise((resolve) =>
+            other.once('error', () => resolve('taken')).listen(port, '127.0.0.1', () => resolve('free')),
+          ),
+        { timeout: 60_000 },
+      )
+      .toBe('free');
     const { code, screen } = await city.run(['city', 'run']);
     await new Promise((resolve) => other.close(resolve));
     expect(screen).toContain(`127.0.0.1:${port} cannot be had: another program listens there`);

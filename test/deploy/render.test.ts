@@ -12,12 +12,40 @@ import { parseDeclaration, renderProject } from '../../src/deploy/index.ts';
 const run = promisify(execFile);
 const hasSystemd = existsSync('/usr/bin/systemd-analyze');
 const declared = (resources: object) =>
-  parseDeclaration(JSON.stringify({ schema: 1, type: 'city', id: 'cty_x', name: 'notes', deployment: { target: 'local', port: 8080, base_url: 'https://notes.example.test', resources } }));
-const rendered = (resources: object, { directory = '/srv/notes', user = 'root' }: { directory?: string; user?: string } = {}) =>
-  renderProject({ declaration: declared(resources), version: '1.2.3', directory, folder: join(directory, 'deployment'), user, command: [process.execPath, '/opt/town hall/main.js'] });
+  parseDeclaration(
+    JSON.stringify({
+      schema: 1,
+      type: 'city',
+      id: 'cty_x',
+      name: 'notes',
+      deployment: { target: 'local', port: 8080, base_url: 'https://notes.example.test', resources },
+    }),
+  );
+const rendered = (
+  resources: object,
+  { directory = '/srv/notes', user = 'root' }: { directory?: string; user?: string } = {},
+) =>
+  renderProject({
+    declaration: declared(resources),
+    version: '1.2.3',
+    directory,
+    folder: join(directory, 'deployment'),
+    user,
+    command: [process.execPath, '/opt/town hall/main.js'],
+  });
 
 interface Compose {
-  services: Record<string, { build?: { context: string; dockerfile: string }; ports?: string[]; environment?: Record<string, string>; stop_grace_period?: string; depends_on?: object; image?: string }>;
+  services: Record<
+    string,
+    {
+      build?: { context: string; dockerfile: string };
+      ports?: string[];
+      environment?: Record<string, string>;
+      stop_grace_period?: string;
+      depends_on?: object;
+      image?: string;
+    }
+  >;
   volumes: object;
 }
 
@@ -29,25 +57,42 @@ describe('rendered files', () => {
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
   test('say that they have not been run', () => {
-    for (const [name, text] of Object.entries(rendered({}))) expect(text.split('\n')[0], name).toMatch(/^# .*has not been run by Townhall's own tests/);
+    for (const [name, text] of Object.entries(rendered({})))
+      expect(text.split('\n')[0], name).toMatch(/^# .*has not been run by Townhall's own tests/);
   });
 
   test('the compose file is YAML that builds the project and gives it time to stop', () => {
     const { services, volumes } = parse(rendered({})['compose.yaml'] ?? '') as Compose;
-    expect(services['city']).toMatchObject({ build: { context: '..', dockerfile: 'deployment/Dockerfile' }, ports: ['8080:8080'], stop_grace_period: '40s', environment: { TOWNHALL_CITY_BASE_URL: 'https://notes.example.test' } });
+    expect(services['city']).toMatchObject({
+      build: { context: '..', dockerfile: 'deployment/Dockerfile' },
+      ports: ['8080:8080'],
+      stop_grace_period: '40s',
+      environment: { TOWNHALL_CITY_BASE_URL: 'https://notes.example.test' },
+    });
     expect(volumes).toEqual({ data: {} });
   });
 
   test('with a PostgreSQL it brings the server along and demands the secrets instead of holding them', () => {
-    const { services } = parse(rendered({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '') as Compose;
-    expect(services['city']?.environment).toMatchObject({ DATABASE_URL: 'postgres://townhall:${POSTGRES_PASSWORD:?set it}@database:5432/notes-db', TOWNHALL_MASTER_KEY: expect.stringContaining(':?') });
+    const { services } = parse(
+      rendered({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '',
+    ) as Compose;
+    expect(services['city']?.environment).toMatchObject({
+      DATABASE_URL: 'postgres://townhall:${POSTGRES_PASSWORD:?set it}@database:5432/notes-db',
+      TOWNHALL_MASTER_KEY: expect.stringContaining(':?'),
+    });
     expect(services['city']?.depends_on).toEqual({ database: { condition: 'service_healthy' } });
-    expect(services['database']).toMatchObject({ image: 'postgres:18', environment: { POSTGRES_DB: 'notes-db' } });
+    expect(services['database']).toMatchObject({
+      image: 'postgres:18',
+      environment: { POSTGRES_DB: 'notes-db' },
+    });
   });
 
   test('the Dockerfile is of known instructions, runs as nobody special and ends by the signal that the gateway knows', () => {
-    const lines = (rendered({})['Dockerfile'] ?? '').split('\n').filter((line) => line !== '' && !line.startsWith('#'));
-    for (const line of lines) expect(line).toMatch(/^(FROM|RUN|WORKDIR|COPY|USER|ENV|EXPOSE|VOLUME|STOPSIGNAL|HEALTHCHECK|CMD) \S/);
+    const lines = (rendered({})['Dockerfile'] ?? '')
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('#'));
+    for (const line of lines)
+      expect(line).toMatch(/^(FROM|RUN|WORKDIR|COPY|USER|ENV|EXPOSE|VOLUME|STOPSIGNAL|HEALTHCHECK|CMD) \S/);
     expect(lines[0]).toMatch(/^FROM node:24/);
     expect(lines).toContain('USER node');
     expect(lines).toContain('STOPSIGNAL SIGTERM');
@@ -58,22 +103,68 @@ describe('rendered files', () => {
   });
 
   test('the image has the packages of the project, and the declared storage outlives its containers', () => {
-    const files = rendered({ storage: { type: 'directory', binding: 'files', name: 'notes-files', public_url_prefix: 'https://files.notes.example.test' } });
+    const files = rendered({
+      storage: {
+        type: 'directory',
+        binding: 'files',
+        name: 'notes-files',
+        public_url_prefix: 'https://files.notes.example.test',
+      },
+    });
     const lines = (files['Dockerfile'] ?? '').split('\n');
-    expect(lines.findIndex((line) => line.includes('npm ci --omit=dev'))).toBeGreaterThan(lines.findIndex((line) => line.startsWith('COPY ')));
+    expect(lines.findIndex((line) => line.includes('npm ci --omit=dev'))).toBeGreaterThan(
+      lines.findIndex((line) => line.startsWith('COPY ')),
+    );
     expect(lines).toContain('VOLUME /data /city/.townhall/storage');
-    expect(lines).toContain('RUN mkdir -p /data /city/.townhall/storage && chown node:node /data /city/.townhall/storage');
-    expect(parse(files['compose.yaml'] ?? '')).toMatchObject({ services: { city: { volumes: ['data:/data', 'storage:/city/.townhall/storage'] } }, volumes: { data: {}, storage: {} } });
+    expect(lines).toContain(
+      'RUN mkdir -p /data /city/.townhall/storage && chown node:node /data /city/.townhall/storage',
+    );
+    expect(parse(files['compose.yaml'] ?? '')).toMatchObject({
+      services: { city: { volumes: ['data:/data', 'storage:/city/.townhall/storage'] } },
+      volumes: { data: {}, storage: {} },
+    });
   });
 
   test('the image has no data, no secret and no local login', () => {
     const files = rendered({});
-    const patterns = (files['Dockerfile.dockerignore'] ?? '').split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+    const patterns = (files['Dockerfile.dockerignore'] ?? '')
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('#'));
     // Docker leaves a path out when a pattern matches it or a folder above it.
-    const isIgnored = (path: string): boolean => path.split('/').some((_part, index, parts) => patterns.some((pattern) => matchesGlob(parts.slice(0, index + 1).join('/'), pattern)));
-    const secrets = ['data/townhall.db/master.key', 'data/local.token', '.env', '.env.production', 'config/.env.local', '.townhall/environment', 'deploy/tls.pem', 'keys/master.key', 'agent.token', '.npmrc', 'id_ed25519', 'notes.backup', 'local.sqlite3', 'gcp/service-account.json', 'packages/a/node_modules/b/index.js'];
+    const isIgnored = (path: string): boolean =>
+      path
+        .split('/')
+        .some((_part, index, parts) =>
+          patterns.some((pattern) => matchesGlob(parts.slice(0, index + 1).join('/'), pattern)),
+        );
+    const secrets = [
+      'data/townhall.db/master.key',
+      'data/local.token',
+      '.env',
+      '.env.production',
+      'config/.env.local',
+      '.townhall/environment',
+      'deploy/tls.pem',
+      'keys/master.key',
+      'agent.token',
+      '.npmrc',
+      'id_ed25519',
+      'notes.backup',
+      'local.sqlite3',
+      'gcp/service-account.json',
+      'packages/a/node_modules/b/index.js',
+    ];
     expect(secrets.filter((path) => !isIgnored(path))).toEqual([]);
-    const sources = ['package.json', 'package-lock.json', 'townhall.json', 'src/index.ts', 'src/data/notes.ts', 'src/secrets.ts', 'src/environment/index.ts', 'migrations/0001_notes.sql'];
+    const sources = [
+      'package.json',
+      'package-lock.json',
+      'townhall.json',
+      'src/index.ts',
+      'src/data/notes.ts',
+      'src/secrets.ts',
+      'src/environment/index.ts',
+      'migrations/0001_notes.sql',
+    ];
     expect(sources.filter(isIgnored)).toEqual([]);
     expect(files['Dockerfile']).toMatch(/^ENV .*\bLOCAL_LOGIN=false\b/m);
   });
@@ -83,7 +174,16 @@ describe('rendered files', () => {
     const settings = unit.split('\n').filter((line) => !line.startsWith('#'));
     expect(settings).toContain('User=townhall');
     expect(unit).toContain('useradd --system');
-    for (const setting of ['NoNewPrivileges=true', 'CapabilityBoundingSet=', 'ProtectSystem=strict', 'ProtectHome=read-only', 'PrivateTmp=true', 'PrivateDevices=true', 'RestrictSUIDSGID=true', 'ReadWritePaths=/srv/notes/.townhall']) {
+    for (const setting of [
+      'NoNewPrivileges=true',
+      'CapabilityBoundingSet=',
+      'ProtectSystem=strict',
+      'ProtectHome=read-only',
+      'PrivateTmp=true',
+      'PrivateDevices=true',
+      'RestrictSUIDSGID=true',
+      'ReadWritePaths=/srv/notes/.townhall',
+    ]) {
       expect(settings).toContain(setting);
     }
     expect((rendered({}, { user: 'ada' })['notes.service'] ?? '').split('\n')).toContain('User=ada');
@@ -99,11 +199,22 @@ describe('rendered files', () => {
     const path = join(folder, 'notes.service');
     const program = join(folder, 'program');
     await writeFile(program, '#!/bin/sh\n', { mode: 0o755 });
-    const files = renderProject({ declaration: declared({}), version: '1.2.3', directory: folder, folder, user: 'root', command: [program, 'with a space'] });
+    const files = renderProject({
+      declaration: declared({}),
+      version: '1.2.3',
+      directory: folder,
+      folder,
+      user: 'root',
+      command: [program, 'with a space'],
+    });
     await writeFile(path, files['notes.service'] ?? '');
-    const { stderr } = await run('systemd-analyze', ['verify', '--man=no', path], { timeout: 20_000 }).catch((error: unknown) => error as { stderr: string });
+    const { stderr } = await run('systemd-analyze', ['verify', '--man=no', path], { timeout: 20_000 }).catch(
+      (error: unknown) => error as { stderr: string },
+    );
     const own = stderr.split('\n').filter((line) => line.includes('notes.service'));
     expect(own).toEqual([]);
-    expect(await readFile(path, 'utf8')).toContain(`ExecStart=${program} "with a space" city run --project ${folder}`);
+    expect(await readFile(path, 'utf8')).toContain(
+      `ExecStart=${program} "with a space" city run --project ${folder}`,
+    );
   });
 });

@@ -49,7 +49,9 @@ export const notes = defineService({
 let city: CityWorld;
 beforeAll(async () => {
   city = await makeCity();
-  const declaration = JSON.parse(await city.read('townhall.json')) as { deployment: { resources: { database: object } } };
+  const declaration = JSON.parse(await city.read('townhall.json')) as {
+    deployment: { resources: { database: object } };
+  };
   const { database } = declaration.deployment.resources;
   await city.declare({
     deployment: {
@@ -57,12 +59,20 @@ beforeAll(async () => {
       resources: {
         database,
         queue: { type: 'pg-boss', binding: 'work' },
-        storage: { type: 'directory', binding: 'files', name: 'notes-files', public_url_prefix: 'https://files.example.test/' },
+        storage: {
+          type: 'directory',
+          binding: 'files',
+          name: 'notes-files',
+          public_url_prefix: 'https://files.example.test/',
+        },
       },
     },
   });
   await mkdir(join(city.directory, 'migrations'));
-  await city.write('migrations/0001_notes.sql', 'create table project.notes (note_id bigint generated always as identity primary key, text text not null);\n');
+  await city.write(
+    'migrations/0001_notes.sql',
+    'create table project.notes (note_id bigint generated always as identity primary key, text text not null);\n',
+  );
   await city.write('src/index.ts', entry);
   const { code, screen } = await city.run(['deploy']);
   expect(code, screen).toBe(0);
@@ -72,14 +82,23 @@ afterAll(async () => {
 }, minutes);
 
 async function post(path: string, body: object): Promise<{ status: number; body: unknown }> {
-  const answer = await fetch(`${await city.url()}${path}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+  const answer = await fetch(`${await city.url()}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
   return { status: answer.status, body: await answer.json() };
 }
 
 describe('resources', { timeout: minutes }, () => {
   test('the database keeps what an action commits, and its job runs once it has', async () => {
-    expect(await post('/v1/notes/add', { text: 'good morning' })).toEqual({ status: 200, body: { note_id: 1, queued: true } });
-    await expect.poll(async () => (await city.get('/v1/notes/list')).body, { timeout: 60_000 }).toEqual({ items: ['GOOD MORNING'] });
+    expect(await post('/v1/notes/add', { text: 'good morning' })).toEqual({
+      status: 200,
+      body: { note_id: 1, queued: true },
+    });
+    await expect
+      .poll(async () => (await city.get('/v1/notes/list')).body, { timeout: 60_000 })
+      .toEqual({ items: ['GOOD MORNING'] });
   });
 
   test('what an action undoes leaves neither a row nor a job', async () => {
@@ -88,14 +107,19 @@ describe('resources', { timeout: minutes }, () => {
   });
 
   test('the storage keeps bytes and says where they can be read', async () => {
-    expect(await post('/v1/notes/keep', { text: 'bytes' })).toEqual({ status: 200, body: { size: 5, url: 'https://files.example.test/first' } });
+    expect(await post('/v1/notes/keep', { text: 'bytes' })).toEqual({
+      status: 200,
+      body: { size: 5, url: 'https://files.example.test/first' },
+    });
     expect(await city.read('.townhall/storage/notes-files/first')).toBe('bytes');
   });
 
   test('are found and not made by the next deployment, and the data are still there', async () => {
     const { code, screen } = await city.run(['deploy', '--json']);
     expect(code, screen).toBe(0);
-    const { plan } = JSON.parse(screen.trim().split('\n').at(-1) ?? '') as { plan: { what: string; state: string }[] };
+    const { plan } = JSON.parse(screen.trim().split('\n').at(-1) ?? '') as {
+      plan: { what: string; state: string }[];
+    };
     expect(plan.filter(({ state }) => state === 'made')).toEqual([]);
     expect((await city.get('/v1/notes/list')).body).toEqual({ items: ['GOOD MORNING'] });
   });

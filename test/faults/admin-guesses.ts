@@ -18,15 +18,29 @@ const guesses = Number(process.argv[3] ?? 1000);
 const administrator = { ADMIN_ID: 'known', ADMIN_PASSWORD: 'a password that nobody guesses' };
 const masterKey = randomBytes(32).toString('base64');
 
-async function start(url: string, more: Partial<GatewaySeams> = {}): Promise<{ gateway: Gateway; url: string }> {
+async function start(
+  url: string,
+  more: Partial<GatewaySeams> = {},
+): Promise<{ gateway: Gateway; url: string }> {
   const env = {
     ...administrator,
-    HOST: '127.0.0.1', PORT: '0', DATABASE_URL: url, TOWNHALL_MASTER_KEY: masterKey, LOG_LEVEL: 'silent',
-    RATE_LIMIT_GUEST: 'off', RATE_LIMIT_LOGIN: 'off',
+    HOST: '127.0.0.1',
+    PORT: '0',
+    DATABASE_URL: url,
+    TOWNHALL_MASTER_KEY: masterKey,
+    LOG_LEVEL: 'silent',
+    RATE_LIMIT_GUEST: 'off',
+    RATE_LIMIT_LOGIN: 'off',
   };
   const redactor = createRedactor();
   const log = createLog({ level: 'silent', redactor });
-  const gateway = await createGateway(readGatewayConfig({}, env), { env, log, redactor, clock: systemClock, ...more });
+  const gateway = await createGateway(readGatewayConfig({}, env), {
+    env,
+    log,
+    redactor,
+    clock: systemClock,
+    ...more,
+  });
   return { gateway, url: (await gateway.listen()).url };
 }
 
@@ -41,7 +55,8 @@ async function guess(url: string, adminId: string, n: number): Promise<{ status:
   return { status: answer.status, ms: performance.now() - startedMs };
 }
 
-const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+const median = (values: number[]): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 let isBroken = false;
 const server = await startServer();
 try {
@@ -57,11 +72,16 @@ try {
   }
   await timed.gateway.close();
   const apartMs = Math.abs(median(times.known) - median(times.unknown));
-  console.log(`${triesPerId} tries each: median ${median(times.known).toFixed(2)} ms for a known ID, ${median(times.unknown).toFixed(2)} ms for an unknown one, ${apartMs.toFixed(2)} ms apart`);
+  console.log(
+    `${triesPerId} tries each: median ${median(times.known).toFixed(2)} ms for a known ID, ${median(times.unknown).toFixed(2)} ms for an unknown one, ${apartMs.toFixed(2)} ms apart`,
+  );
   isBroken ||= apartMs > 3;
 
   // A database of its own: the tries above are counted, and would use up the budget of this address.
-  const administration = await connect({ url: server.url }, { log: createLog({ level: 'silent', redactor: createRedactor() }) });
+  const administration = await connect(
+    { url: server.url },
+    { log: createLog({ level: 'silent', redactor: createRedactor() }) },
+  );
   await administration.sql.unsafe('create database guesses');
   await administration.close();
   const fresh = databaseUrl(server.url, 'guesses');
@@ -78,9 +98,13 @@ try {
     }),
   );
   const seconds = (performance.now() - startedMs) / 1000;
-  const counts = Object.fromEntries([...Map.groupBy(statuses, (status) => status)].map(([status, all]) => [status, all.length]));
+  const counts = Object.fromEntries(
+    [...Map.groupBy(statuses, (status) => status)].map(([status, all]) => [status, all.length]),
+  );
   const evaluated = counts[401] ?? 0;
-  console.log(`${guesses} wrong passwords, 50 at a time, over two gateways in ${seconds.toFixed(1)} s: ${evaluated} looked at, answers ${JSON.stringify(counts)}`);
+  console.log(
+    `${guesses} wrong passwords, 50 at a time, over two gateways in ${seconds.toFixed(1)} s: ${evaluated} looked at, answers ${JSON.stringify(counts)}`,
+  );
   isBroken ||= evaluated > 10 || evaluated === 0;
   for (const { gateway } of replicas) await gateway.close();
 } finally {

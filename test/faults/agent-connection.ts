@@ -23,7 +23,15 @@ try {
   let isOver = false;
   while (!isOver) {
     const { hostname, port } = new URL(agent.url);
-    const call = request({ hostname, port, path: '/api/sdk/sessions/dropped/events', headers: { authorization: `Bearer ${agent.token}`, ...(seen.length > 0 ? { 'last-event-id': String(seen.at(-1)) } : {}) } });
+    const call = request({
+      hostname,
+      port,
+      path: '/api/sdk/sessions/dropped/events',
+      headers: {
+        authorization: `Bearer ${agent.token}`,
+        ...(seen.length > 0 ? { 'last-event-id': String(seen.at(-1)) } : {}),
+      },
+    });
     call.on('error', () => {});
     call.end();
     const [response] = (await once(call, 'response')) as [IncomingMessage];
@@ -41,14 +49,24 @@ try {
         pending = pending.subarray(end + 2);
         const data = /^data: (.*)$/m.exec(block)?.[1];
         if (data === undefined) continue;
-        const event = JSON.parse(data) as { type: string; seq?: number; text?: string; offset?: number; delta?: string; status?: string; queueLength?: number };
+        const event = JSON.parse(data) as {
+          type: string;
+          seq?: number;
+          text?: string;
+          offset?: number;
+          delta?: string;
+          status?: string;
+          queueLength?: number;
+        };
         if (event.seq !== undefined) seen.push(event.seq);
         if (event.type === 'part.snapshot') text = event.text ?? '';
         if (event.type === 'part.delta') {
-          if ((event.offset ?? 0) > text.length) throw new Error(`A delta begins at ${event.offset}, and ${text.length} is known.`);
+          if ((event.offset ?? 0) > text.length)
+            throw new Error(`A delta begins at ${event.offset}, and ${text.length} is known.`);
           text = text.slice(0, event.offset) + (event.delta ?? '');
         }
-        if (event.type === 'part.ended' && event.text !== text) throw new Error('The text of the part is not what was told of it.');
+        if (event.type === 'part.ended' && event.text !== text)
+          throw new Error('The text of the part is not what was told of it.');
         if (event.type === 'run.settled') isOver = true;
       }
       if (left === 0 || isOver) break;
@@ -60,7 +78,9 @@ try {
   const gaps = seen.filter((seq, index) => seq !== index + 1);
   if (gaps.length > 0) throw new Error(`The union has a gap or a repetition: ${seen.join(' ')}`);
   if (dropped < drops) throw new Error(`The turn was over after ${dropped} drops.`);
-  console.log(`ok: ${dropped} drops, ${seen.length} durable events of ${headSeq} in order and each once, ${text.length} characters of text whole`);
+  console.log(
+    `ok: ${dropped} drops, ${seen.length} durable events of ${headSeq} in order and each once, ${text.length} characters of text whole`,
+  );
 } finally {
   await agent.kill();
   await gateway.close();

@@ -12,7 +12,9 @@ import { createAgentClient } from '@townhall/agent';
 import { startServer } from '../support/postgres-server.ts';
 import { chance, readSeed, speakingGateway, startAgentProcess, type AgentProcess } from './agent-world.ts';
 
-const kills = Number(process.argv.find((word) => word.startsWith('--kills='))?.slice('--kills='.length) ?? 20);
+const kills = Number(
+  process.argv.find((word) => word.startsWith('--kills='))?.slice('--kills='.length) ?? 20,
+);
 const isPostgres = process.argv.includes('--postgres');
 const goOnMs = 2_000;
 const lostTextMs = 250;
@@ -38,7 +40,10 @@ try {
       const text = random() < 0.5 ? `${name} WRITE:${name}` : name;
       // Some into one chat, so that a queue stands behind what is cut.
       const call = client.sessions.execute({ chatId: `chat-${round % 3}`, instructions: text });
-      return call.then(({ sessionId, runId }) => void accepted.set(name, { sessionId, runId }), () => {});
+      return call.then(
+        ({ sessionId, runId }) => void accepted.set(name, { sessionId, runId }),
+        () => {},
+      );
     });
     await new Promise((resolve) => setTimeout(resolve, random() * 900));
     const killedAtMs = performance.now();
@@ -57,7 +62,8 @@ try {
       }
       return false;
     };
-    while ((await isLeftBehind()) && performance.now() - readyMs < 5 * goOnMs) await new Promise((resolve) => setTimeout(resolve, 20));
+    while ((await isLeftBehind()) && performance.now() - readyMs < 5 * goOnMs)
+      await new Promise((resolve) => setTimeout(resolve, 20));
     worstGoOnMs = Math.max(worstGoOnMs, performance.now() - readyMs);
     for (const [name, { sessionId, runId }] of accepted) {
       const run = await next.sessions.getRun({ sessionId, runId });
@@ -66,7 +72,12 @@ try {
         const kept = run.message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
         const lost = pieces.filter(({ text, atMs }) => atMs < killedAtMs && !kept.includes(text));
         const lossMs = lost.length === 0 ? 0 : killedAtMs - Math.min(...lost.map(({ atMs }) => atMs));
-        worstLossMs = Math.max(worstLossMs, run.settledAt !== null && Date.parse(run.settledAt) > Date.now() - (performance.now() - killedAtMs) ? lossMs : 0);
+        worstLossMs = Math.max(
+          worstLossMs,
+          run.settledAt !== null && Date.parse(run.settledAt) > Date.now() - (performance.now() - killedAtMs)
+            ? lossMs
+            : 0,
+        );
       }
     }
     const { items } = await next.sessions.list({ kind: 'chat' });
@@ -74,7 +85,8 @@ try {
       if (session.queueLength === 0 && session.activeRunId === null) continue;
       if (session.activeRunId !== null) continue;
       const { status, queueLength } = await next.sessions.get({ sessionId: session.id });
-      if (status === 'idle' && queueLength > 0) faults.push(`round ${round}: the queue of ${session.chatId} stands still`);
+      if (status === 'idle' && queueLength > 0)
+        faults.push(`round ${round}: the queue of ${session.chatId} stands still`);
     }
   }
   const client = createAgentClient({ baseUrl: agent.url, token: agent.token });
@@ -97,13 +109,20 @@ try {
     const answers = gateway.asked.filter((asked) => asked === name).length;
     const tools = gateway.asked.filter((asked) => asked === `${name} tool`).length;
     if (answers > 1 || tools > 1) faults.push(`${name} was run more than once`);
-    if (run.status === 'completed' && tools === 1 && (await readFile(join(dataDir, 'workspace', `${name}.txt`), 'utf8').catch(() => '')) !== 'once') faults.push(`the tool of ${name} has left nothing`);
+    if (
+      run.status === 'completed' &&
+      tools === 1 &&
+      (await readFile(join(dataDir, 'workspace', `${name}.txt`), 'utf8').catch(() => '')) !== 'once'
+    )
+      faults.push(`the tool of ${name} has left nothing`);
   }
   if (worstLossMs > lostTextMs) faults.push(`${Math.round(worstLossMs)} ms of text were lost`);
   if (worstGoOnMs > goOnMs) faults.push(`a queue went on after ${Math.round(worstGoOnMs)} ms`);
   for (const fault of faults) console.log(`FAIL ${fault}`);
   const sortedStarts = [...startsMs].sort((a, b) => a - b);
-  console.log(`${isPostgres ? 'postgres' : 'embedded'}: ${kills} kills, ${accepted.size} accepted, outcomes ${JSON.stringify(outcomes)}, at most ${Math.round(worstLossMs)} ms of text lost, gone on after at most ${Math.round(worstGoOnMs)} ms, restart p50 ${Math.round(sortedStarts[Math.floor(kills / 2)] ?? 0)} ms`);
+  console.log(
+    `${isPostgres ? 'postgres' : 'embedded'}: ${kills} kills, ${accepted.size} accepted, outcomes ${JSON.stringify(outcomes)}, at most ${Math.round(worstLossMs)} ms of text lost, gone on after at most ${Math.round(worstGoOnMs)} ms, restart p50 ${Math.round(sortedStarts[Math.floor(kills / 2)] ?? 0)} ms`,
+  );
   process.exitCode = faults.length === 0 ? 0 : 1;
 } finally {
   await agent?.kill();

@@ -36,15 +36,24 @@ export interface SpeakingGateway {
  * A gateway whose model says `chunks` pieces with `gapMs` between them. A prompt that holds `WRITE:name` first has a file
  * of that name written.
  */
-export async function speakingGateway({ chunks, gapMs }: { chunks: number; gapMs: number }): Promise<SpeakingGateway> {
+export async function speakingGateway({
+  chunks,
+  gapMs,
+}: {
+  chunks: number;
+  gapMs: number;
+}): Promise<SpeakingGateway> {
   const asked: string[] = [];
   const sent = new Map<string, { text: string; atMs: number }[]>();
   const server: Server = createServer((request, response) => {
     void (async () => {
       const body: Buffer[] = [];
       for await (const chunk of request) body.push(chunk as Buffer);
-      if (request.url !== '/v1/ai/stream') return void response.writeHead(404, { 'content-type': 'application/json' }).end('{}');
-      const { prompt } = JSON.parse(Buffer.concat(body).toString()) as { prompt: { role: string; content: unknown }[] };
+      if (request.url !== '/v1/ai/stream')
+        return void response.writeHead(404, { 'content-type': 'application/json' }).end('{}');
+      const { prompt } = JSON.parse(Buffer.concat(body).toString()) as {
+        prompt: { role: string; content: unknown }[];
+      };
       const last = prompt.findLast(({ role }) => role === 'user');
       const name = /item-\d+/.exec(JSON.stringify(last?.content))?.[0] ?? 'none';
       const wantsFile = /WRITE:([\w-]+)/.exec(JSON.stringify(last?.content))?.[1];
@@ -55,7 +64,12 @@ export async function speakingGateway({ chunks, gapMs }: { chunks: number; gapMs
       const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
       if (wantsFile !== undefined && !hasResult) {
         asked.push(`${name} tool`);
-        send({ type: 'tool-call', toolCallId: `call_${name}`, toolName: 'files_write', input: JSON.stringify({ path: `${wantsFile}.txt`, content: 'once' }) });
+        send({
+          type: 'tool-call',
+          toolCallId: `call_${name}`,
+          toolName: 'files_write',
+          input: JSON.stringify({ path: `${wantsFile}.txt`, content: 'once' }),
+        });
         send({ type: 'finish', finishReason: { unified: 'tool-calls' }, usage });
       } else {
         asked.push(name);
@@ -97,13 +111,36 @@ export interface AgentProcess {
 }
 
 /** On the embedded database, or on the PostgreSQL at `databaseUrl`, where a replica is given up after `leaseMs`. */
-export async function startAgentProcess(dataDir: string, gatewayUrl: string, server?: { databaseUrl: string; leaseMs: number }): Promise<AgentProcess> {
+export async function startAgentProcess(
+  dataDir: string,
+  gatewayUrl: string,
+  server?: { databaseUrl: string; leaseMs: number },
+): Promise<AgentProcess> {
   const startedMs = performance.now();
   const root = join(import.meta.dirname, '..', '..');
-  const child = spawn(process.execPath, [join(root, 'src/cli/main.ts'), 'agent', '--port', '0', '--data-dir', dataDir, '--gateway-url', gatewayUrl], {
-    env: { PATH: process.env['PATH'], HOME: dataDir, AGENT_GATEWAY_TOKEN: 'th_usr_faults', LOG_LEVEL: 'info', ...(server ? { AGENT_DATABASE_URL: server.databaseUrl, AGENT_LEASE_MS: String(server.leaseMs) } : {}) },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [
+      join(root, 'src/cli/main.ts'),
+      'agent',
+      '--port',
+      '0',
+      '--data-dir',
+      dataDir,
+      '--gateway-url',
+      gatewayUrl,
+    ],
+    {
+      env: {
+        PATH: process.env['PATH'],
+        HOME: dataDir,
+        AGENT_GATEWAY_TOKEN: 'th_usr_faults',
+        LOG_LEVEL: 'info',
+        ...(server ? { AGENT_DATABASE_URL: server.databaseUrl, AGENT_LEASE_MS: String(server.leaseMs) } : {}),
+      },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   for await (const line of createInterface({ input: child.stdout })) {
     const said = JSON.parse(line) as { msg?: string; url?: string };
     if (said.msg !== 'listening' || said.url === undefined) continue;

@@ -55,23 +55,52 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
   const folder = await mkdtemp(join(tmpdir(), 'townhall-drain-'));
   const provider = await startProvider();
   const modelsFile = join(folder, 'models.json');
-  const scripts = { short: `ok?chunks=${shortChunks}&gap=${options.shortMs / shortChunks}`, long: `ok?chunks=${longChunks}&gap=${options.longMs / longChunks}` };
-  await writeFile(modelsFile, provider.modelsFile(scripts, { model: { rates: { input: 1_000_000, output: 1_000_000 }, max_output_tokens: 1_000, context_window: 8_000 } }));
+  const scripts = {
+    short: `ok?chunks=${shortChunks}&gap=${options.shortMs / shortChunks}`,
+    long: `ok?chunks=${longChunks}&gap=${options.longMs / longChunks}`,
+  };
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(scripts, {
+      model: {
+        rates: { input: 1_000_000, output: 1_000_000 },
+        max_output_tokens: 1_000,
+        context_window: 8_000,
+      },
+    }),
+  );
   const database = options.database ?? { path: join(folder, 'townhall.db') };
   const where = {
     PATH: process.env['PATH'],
     TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'draining').toString('base64'),
-    ...('path' in database ? { DATABASE_PATH: database.path } : { DATABASE_URL: database.url, STORAGE_PATH: join(folder, 'media'), JOURNAL_PATH: join(folder, 'journal') }),
+    ...('path' in database
+      ? { DATABASE_PATH: database.path }
+      : {
+          DATABASE_URL: database.url,
+          STORAGE_PATH: join(folder, 'media'),
+          JOURNAL_PATH: join(folder, 'journal'),
+        }),
   };
   const gateway = spawn(process.execPath, [program, 'gateway'], {
     cwd: folder,
     env: {
-      ...where, ...administrator, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'warn', MODELS_FILE: modelsFile, ACME_API_KEY: 'key-of-the-script',
-      RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', STARTING_CREDITS: '1000000000', TIMEOUT_DRAIN_MS: String(drainMs),
+      ...where,
+      ...administrator,
+      HOST: '127.0.0.1',
+      PORT: '0',
+      LOG_LEVEL: 'warn',
+      MODELS_FILE: modelsFile,
+      ACME_API_KEY: 'key-of-the-script',
+      RATE_LIMIT_USER: 'off',
+      RATE_LIMIT_GUEST: 'off',
+      STARTING_CREDITS: '1000000000',
+      TIMEOUT_DRAIN_MS: String(drainMs),
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const ended = new Promise<number | string | null>((resolve) => gateway.once('exit', (code, signal) => resolve(code ?? signal)));
+  const ended = new Promise<number | string | null>((resolve) =>
+    gateway.once('exit', (code, signal) => resolve(code ?? signal)),
+  );
   try {
     const url = await addressOf(gateway.stdout, ended);
     const token = await userToken(url);
@@ -79,12 +108,21 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     let underway = 0;
     const allUnderway = Promise.withResolvers<void>();
     const streams = Array.from({ length: count }, (_, index) =>
-      readStream(`${url}/v1/ai/chat/completions`, { token, model: index < long ? 'acme/long' : 'acme/short' }, (text) => {
-        if (texts[index] === undefined && ++underway === count) allUnderway.resolve();
-        texts[index] = (texts[index] ?? '') + text;
-      }),
+      readStream(
+        `${url}/v1/ai/chat/completions`,
+        { token, model: index < long ? 'acme/long' : 'acme/short' },
+        (text) => {
+          if (texts[index] === undefined && ++underway === count) allUnderway.resolve();
+          texts[index] = (texts[index] ?? '') + text;
+        },
+      ),
     );
-    await Promise.race([allUnderway.promise, Promise.all(streams).then(() => Promise.reject(new Error(`only ${underway} of ${count} streams began: ${texts.join('')}`)))]);
+    await Promise.race([
+      allUnderway.promise,
+      Promise.all(streams).then(() =>
+        Promise.reject(new Error(`only ${underway} of ${count} streams began: ${texts.join('')}`)),
+      ),
+    ]);
 
     const signalledMs = performance.now();
     gateway.kill('SIGTERM');
@@ -93,8 +131,19 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     const code = await ended;
     const endedMs = performance.now() - signalledMs;
     const whole = texts.filter((text) => text.endsWith(end)).length;
-    const endedByRule = texts.filter((text) => !text.endsWith(end) && text.includes('"code":"draining"')).length;
-    return { streams: count, whole, endedByRule, refusedMs: Math.round(refusedMs), endedMs: Math.round(endedMs), code, ...(await settledIn(database)), ledgerCode: await verifyLedger(folder, where) };
+    const endedByRule = texts.filter(
+      (text) => !text.endsWith(end) && text.includes('"code":"draining"'),
+    ).length;
+    return {
+      streams: count,
+      whole,
+      endedByRule,
+      refusedMs: Math.round(refusedMs),
+      endedMs: Math.round(endedMs),
+      code,
+      ...(await settledIn(database)),
+      ledgerCode: await verifyLedger(folder, where),
+    };
   } finally {
     if (gateway.exitCode === null) gateway.kill('SIGKILL');
     await ended;
@@ -105,7 +154,8 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
 
 /** What was promised and is not so. */
 export function brokenPromises(found: Drained, { long, drainMs, toleranceMs = 0 }: DrainOptions): string[] {
-  const { streams, whole, endedByRule, refusedMs, endedMs, code, records, charged, openHolds, ledgerCode } = found;
+  const { streams, whole, endedByRule, refusedMs, endedMs, code, records, charged, openHolds, ledgerCode } =
+    found;
   const promises: [boolean, string][] = [
     [refusedMs <= 1_000 + toleranceMs, `new work was refused after ${refusedMs} ms`],
     [code === 0, `the process ended with ${code}`],
@@ -113,7 +163,10 @@ export function brokenPromises(found: Drained, { long, drainMs, toleranceMs = 0 
     [endedMs <= drainMs + 5_000 + toleranceMs, `the process ended after ${endedMs} ms`],
     [whole + endedByRule === streams, `${streams - whole - endedByRule} streams were cut in silence`],
     [whole === streams - long, `${whole} streams came to their own end, and ${streams - long} could`],
-    [records === streams && charged === streams, `${records} calls were recorded and ${charged} charged, of ${streams}`],
+    [
+      records === streams && charged === streams,
+      `${records} calls were recorded and ${charged} charged, of ${streams}`,
+    ],
     [openHolds === 0, `${openHolds} holds are open`],
     [ledgerCode === 0, `the ledger does not agree (${ledgerCode})`],
   ];
@@ -128,25 +181,42 @@ function addressOf(output: NodeJS.ReadableStream, ended: Promise<unknown>): Prom
       const [, found] = /"url":"(http[^"]+)","msg":"listening"/.exec(said) ?? [];
       if (found !== undefined) resolve(found);
     });
-    void ended.then((code) => reject(new Error(`the gateway ended with ${String(code)} before it listened:\n${said}`)));
+    void ended.then((code) =>
+      reject(new Error(`the gateway ended with ${String(code)} before it listened:\n${said}`)),
+    );
   });
 }
 
 async function userToken(baseUrl: string): Promise<string> {
-  const { session_token } = await createGatewayClient({ baseUrl }).admin.login({ admin_id: administrator.ADMIN_ID, password: administrator.ADMIN_PASSWORD });
+  const { session_token } = await createGatewayClient({ baseUrl }).admin.login({
+    admin_id: administrator.ADMIN_ID,
+    password: administrator.ADMIN_PASSWORD,
+  });
   const admin = createGatewayClient({ baseUrl, token: session_token });
   const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
   return (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token;
 }
 
 /** Resolves when the answer is over, however it ended. */
-function readStream(url: string, { token, model }: { token: string; model: string }, take: (text: string) => void): Promise<void> {
+function readStream(
+  url: string,
+  { token, model }: { token: string; model: string },
+  take: (text: string) => void,
+): Promise<void> {
   return new Promise((resolve) => {
-    const asked = request(url, { method: 'POST', agent: false, headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' } }, (response) => {
-      response.setEncoding('utf8');
-      response.on('data', take);
-      response.on('close', () => resolve());
-    });
+    const asked = request(
+      url,
+      {
+        method: 'POST',
+        agent: false,
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      },
+      (response) => {
+        response.setEncoding('utf8');
+        response.on('data', take);
+        response.on('close', () => resolve());
+      },
+    );
     asked.on('error', () => resolve());
     asked.end(JSON.stringify({ model, stream: true, messages: [{ role: 'user', content: 'go on' }] }));
   });
@@ -169,8 +239,12 @@ async function untilRefused(url: string): Promise<number> {
   }
 }
 
-async function settledIn(options: ConnectOptions): Promise<Pick<Drained, 'records' | 'charged' | 'openHolds'>> {
-  const database = await connect(options, { log: createLog({ level: 'silent', redactor: createRedactor() }) });
+async function settledIn(
+  options: ConnectOptions,
+): Promise<Pick<Drained, 'records' | 'charged' | 'openHolds'>> {
+  const database = await connect(options, {
+    log: createLog({ level: 'silent', redactor: createRedactor() }),
+  });
   try {
     const [row] = await database.sql<{ records: number; charged: number; openHolds: number }[]>`
       select (select count(*)::int from gateway.usage_records) as "records",
@@ -183,6 +257,10 @@ async function settledIn(options: ConnectOptions): Promise<Pick<Drained, 'record
 }
 
 async function verifyLedger(cwd: string, env: Record<string, string | undefined>): Promise<number | null> {
-  const child = spawn(process.execPath, [program, 'ledger', 'verify'], { cwd, env, stdio: ['ignore', 'ignore', 'inherit'] });
+  const child = spawn(process.execPath, [program, 'ledger', 'verify'], {
+    cwd,
+    env,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
   return new Promise((resolve) => child.once('exit', resolve));
 }

@@ -3,14 +3,26 @@ import { expect, test } from 'vitest';
 import { makeDatabase } from '../support/databases.ts';
 import { brokenPromises, drainUnderStreams } from './drain-run.ts';
 
-test('SIGTERM with open streams: new work is refused, each stream ends whole or by the rule, all is settled, exit 0', { timeout: 240_000 }, async () => {
-  const place = await makeDatabase({ isEmpty: true });
-  try {
-    const options = { streams: 8, long: 3, shortMs: 2_000, longMs: 60_000, drainMs: 6_000, toleranceMs: 8_000, database: place.options };
-    const found = await drainUnderStreams(options);
-    expect(brokenPromises(found, options), JSON.stringify(found)).toEqual([]);
-    expect(found).toMatchObject({ whole: 5, endedByRule: 3 });
-  } finally {
-    await place.remove();
-  }
-});
+test(
+  'SIGTERM with open streams: new work is refused, each stream ends whole or by the rule, all is settled, exit 0',
+  { timeout: 240_000 },
+  async () => {
+    const place = await makeDatabase({ isEmpty: true });
+    try {
+      const options = {
+        streams: 8,
+        long: 3,
+        shortMs: 2_000,
+        longMs: 60_000,
+        drainMs: 6_000,
+        toleranceMs: 8_000,
+        database: place.options,
+      };
+      const found = await drainUnderStreams(options);
+      expect(brokenPromises(found, options), JSON.stringify(found)).toEqual([]);
+      expect(found).toMatchObject({ whole: 5, endedByRule: 3 });
+    } finally {
+      await place.remove();
+    }
+  },
+);

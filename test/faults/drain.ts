@@ -14,7 +14,13 @@ const { values } = parseArgs({
     'drain-ms': { type: 'string', default: '25000' },
   },
 });
-const options = { streams: Number(values.streams), long: Number(values.long), shortMs: Number(values['short-ms']), longMs: Number(values['long-ms']), drainMs: Number(values['drain-ms']) };
+const options = {
+  streams: Number(values.streams),
+  long: Number(values.long),
+  shortMs: Number(values['short-ms']),
+  longMs: Number(values['long-ms']),
+  drainMs: Number(values['drain-ms']),
+};
 const found = await drainUnderStreams(options);
 const broken = brokenPromises(found, options);
 console.log(JSON.stringify({ ...found, broken }));

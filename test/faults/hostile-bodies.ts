@@ -30,13 +30,30 @@ const servers = await startWatchedServers();
 const measurements: Measurement[] = [];
 try {
   await Promise.all([servers.gateway.settled(), servers.agent.settled()]);
-  print('operation | body | MB | status | longest hold of the loop (ms, as on a quiet machine) | by the clock (ms) | runs');
-  for (const operation of hostileOperations().filter(({ operationId }) => operationId.includes(options.operation))) {
-    for (const body of bodiesFor(operation, { few: options.few, only: (name) => name.includes(options.body) })) {
+  print(
+    'operation | body | MB | status | longest hold of the loop (ms, as on a quiet machine) | by the clock (ms) | runs',
+  );
+  for (const operation of hostileOperations().filter(({ operationId }) =>
+    operationId.includes(options.operation),
+  )) {
+    for (const body of bodiesFor(operation, {
+      few: options.few,
+      only: (name) => name.includes(options.body),
+    })) {
       const measurement = await measure(servers, operation, body, { runs, limitMs });
       measurements.push(measurement);
       const { operationId, bytes, status, holdMs, clockMs } = measurement;
-      print([operationId, body.name, (bytes / 1e6).toFixed(1), status, holdMs.toFixed(0), clockMs.toFixed(0), measurement.runs].join(' | ') + (holdMs > limitMs ? ' | TOO LONG' : ''));
+      print(
+        [
+          operationId,
+          body.name,
+          (bytes / 1e6).toFixed(1),
+          status,
+          holdMs.toFixed(0),
+          clockMs.toFixed(0),
+          measurement.runs,
+        ].join(' | ') + (holdMs > limitMs ? ' | TOO LONG' : ''),
+      );
       if (options.profile) for (const line of await profile(servers, operation, body)) print(`    ${line}`);
     }
   }

@@ -47,7 +47,21 @@ const texts: readonly Filler[] = [
 ];
 
 // Members whose texts choose what is done; another text ends the call at once.
-const choosing = new Set(['model', 'role', 'type', 'media_type', 'mediaType', 'contentType', 'format', 'encoding', 'plugin_name', 'action_name', 'tool_choice', 'kind', 'aspect_ratio']);
+const choosing = new Set([
+  'model',
+  'role',
+  'type',
+  'media_type',
+  'mediaType',
+  'contentType',
+  'format',
+  'encoding',
+  'plugin_name',
+  'action_name',
+  'tool_choice',
+  'kind',
+  'aspect_ratio',
+]);
 const marker = '\u0001hostile\u0001';
 
 export interface HostileOptions {
@@ -60,65 +74,174 @@ export interface HostileOptions {
 }
 
 /** At most `maxBytes` each. */
-export function hostileBodies(examples: readonly Json[], maxBytes: number, options: HostileOptions = {}): HostileBody[] {
+export function hostileBodies(
+  examples: readonly Json[],
+  maxBytes: number,
+  options: HostileOptions = {},
+): HostileBody[] {
   const [first = {}] = examples;
-  const bodies = [...hostileRoots(first, maxBytes, options.only), ...examples.flatMap((example, index) => hostileMembers(example, maxBytes, { prefix: examples.length > 1 ? `example ${index + 1}, ` : '', ...options }))];
+  const bodies = [
+    ...hostileRoots(first, maxBytes, options.only),
+    ...examples.flatMap((example, index) =>
+      hostileMembers(example, maxBytes, {
+        prefix: examples.length > 1 ? `example ${index + 1}, ` : '',
+        ...options,
+      }),
+    ),
+  ];
   return bodies.filter(({ bytes }) => bytes.byteLength <= maxBytes);
 }
 
 /** A body whose number of values is the same whatever the operation is, in a member that the operation may not have. */
-function hostileRoots(example: Json, maxBytes: number, only: HostileOptions['only'] = () => true): HostileBody[] {
+function hostileRoots(
+  example: Json,
+  maxBytes: number,
+  only: HostileOptions['only'] = () => true,
+): HostileBody[] {
   const room = maxBytes - 64 - Buffer.byteLength(JSON.stringify(example));
   const extra = (value: string) => withMembers(example, `"hostile":${value}`);
   const roots: { name: string; build: () => Buffer }[] = [
-    { name: 'root: members', build: () => withMembers(example, numbered((index) => `"k${index}":0`, room)) },
-    { name: 'root: members up to the limit', build: () => withMembers(example, numbered((index) => `"k${index}":0`, room, 9_900)) },
-    { name: 'root: escaped names', build: () => withMembers(example, numbered((index) => `"\\u006b${index}":0`, room, 9_900)) },
-    { name: 'root: one name twice', build: () => withMembers(example, `${numbered((index) => `"k${index}":0`, room, 9_900)},"k0":1`) },
-    { name: 'root: names that are numbers', build: () => withMembers(example, numbered((index) => `"${(index * 7_919) % 4_000_000_000}":0`, room, 9_900)) },
+    {
+      name: 'root: members',
+      build: () =>
+        withMembers(
+          example,
+          numbered((index) => `"k${index}":0`, room),
+        ),
+    },
+    {
+      name: 'root: members up to the limit',
+      build: () =>
+        withMembers(
+          example,
+          numbered((index) => `"k${index}":0`, room, 9_900),
+        ),
+    },
+    {
+      name: 'root: escaped names',
+      build: () =>
+        withMembers(
+          example,
+          numbered((index) => `"\\u006b${index}":0`, room, 9_900),
+        ),
+    },
+    {
+      name: 'root: one name twice',
+      build: () => withMembers(example, `${numbered((index) => `"k${index}":0`, room, 9_900)},"k0":1`),
+    },
+    {
+      name: 'root: names that are numbers',
+      build: () =>
+        withMembers(
+          example,
+          numbered((index) => `"${(index * 7_919) % 4_000_000_000}":0`, room, 9_900),
+        ),
+    },
     { name: 'root: objects', build: () => extra(`[${numbered(() => '{}', room)}]`) },
-    { name: 'root: objects of many shapes', build: () => extra(`[${numbered((index) => `{"k${index}":0}`, room, 49_900)}]`) },
+    {
+      name: 'root: objects of many shapes',
+      build: () => extra(`[${numbered((index) => `{"k${index}":0}`, room, 49_900)}]`),
+    },
     { name: 'root: arrays', build: () => extra(`[${numbered(() => '[]', room, 99_000)}]`) },
-    { name: 'root: numbers', build: () => extra(`[${numbered((index) => String(index % 1_000), room, 499_000)}]`) },
-    { name: 'root: long numbers', build: () => extra(`[${numbered(() => '0.123456789012345678e-7', room, 499_000)}]`) },
+    {
+      name: 'root: numbers',
+      build: () => extra(`[${numbered((index) => String(index % 1_000), room, 499_000)}]`),
+    },
+    {
+      name: 'root: long numbers',
+      build: () => extra(`[${numbered(() => '0.123456789012345678e-7', room, 499_000)}]`),
+    },
     { name: 'root: one number', build: () => extra('1'.repeat(room)) },
-    { name: 'root: texts with escapes', build: () => extra(`[${numbered((index) => `"\\u0041${index}"`, room, 99_000)}]`) },
-    { name: 'root: long names', build: () => withMembers(example, numbered((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, room)) },
-    { name: 'root: suspect names', build: () => extra(`[${numbered((index) => `{"__proto_${index % 10}":"\\u005f"}`, room, 33_000)}]`) },
-    { name: 'root: nesting', build: () => extra(`[${numbered(() => '['.repeat(60) + ']'.repeat(60), room, 1_600)}]`) },
+    {
+      name: 'root: texts with escapes',
+      build: () => extra(`[${numbered((index) => `"\\u0041${index}"`, room, 99_000)}]`),
+    },
+    {
+      name: 'root: long names',
+      build: () =>
+        withMembers(
+          example,
+          numbered((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, room),
+        ),
+    },
+    {
+      name: 'root: suspect names',
+      build: () => extra(`[${numbered((index) => `{"__proto_${index % 10}":"\\u005f"}`, room, 33_000)}]`),
+    },
+    {
+      name: 'root: nesting',
+      build: () => extra(`[${numbered(() => '['.repeat(60) + ']'.repeat(60), room, 1_600)}]`),
+    },
     { name: 'root: nesting without an end', build: () => Buffer.from('['.repeat(maxBytes)) },
     { name: 'root: spaces', build: () => Buffer.from(`${' '.repeat(room)}${JSON.stringify(example)}`) },
-    { name: 'root: an open text', build: () => Buffer.from(`"${'\\"'.repeat(Math.floor(maxBytes / 2) - 1)}`) },
+    {
+      name: 'root: an open text',
+      build: () => Buffer.from(`"${'\\"'.repeat(Math.floor(maxBytes / 2) - 1)}`),
+    },
   ];
   return roots.filter(({ name }) => only(name)).map(({ name, build }) => ({ name, bytes: build() }));
 }
 
-function hostileMembers(example: Json, maxBytes: number, { prefix, few = false, only = () => true, mostBytes = {} }: HostileOptions & { prefix: string }): HostileBody[] {
+function hostileMembers(
+  example: Json,
+  maxBytes: number,
+  { prefix, few = false, only = () => true, mostBytes = {} }: HostileOptions & { prefix: string },
+): HostileBody[] {
   const places = placesOf(example);
   const bodies: HostileBody[] = [];
   const add = (name: string, path: Place['path'], write: (room: number) => string): void => {
-    if (only(`${prefix}${name}`)) bodies.push({ name: `${prefix}${name}`, bytes: filled(example, path, maxBytes, write) });
+    if (only(`${prefix}${name}`))
+      bodies.push({ name: `${prefix}${name}`, bytes: filled(example, path, maxBytes, write) });
   };
-  const longs = places.filter(({ value, path }) => typeof value === 'string' && !choosing.has(String(path.at(-1))));
+  const longs = places.filter(
+    ({ value, path }) => typeof value === 'string' && !choosing.has(String(path.at(-1))),
+  );
   for (const [index, { path }] of longs.entries()) {
     // All fillers in the first place; of the others those that have been slow somewhere.
-    const chosen = few || index > 0 ? texts.filter(({ name }) => ['accents and <file', 'quotes', 'spaces', 'words', 'an endless data URL'].includes(name)) : texts;
+    const chosen =
+      few || index > 0
+        ? texts.filter(({ name }) =>
+            ['accents and <file', 'quotes', 'spaces', 'words', 'an endless data URL'].includes(name),
+          )
+        : texts;
     const most = mostBytes[String(path.at(-1))];
     for (const filler of chosen) {
       const { name } = filler;
       add(`${dotted(path)}: ${name}`, path, (room) => textOf(filler, room, Number.POSITIVE_INFINITY));
-      if (most !== undefined) add(`${dotted(path)} at its own limit: ${name}`, path, (room) => textOf(filler, room, most));
+      if (most !== undefined)
+        add(`${dotted(path)} at its own limit: ${name}`, path, (room) => textOf(filler, room, most));
     }
-    add(`${dotted(path)}: many texts`, path, (room) => `[${numbered((item) => `"text ${item}"`, room, 95_000)}]`);
-    add(`${dotted(path)}: tokens`, path, (room) => `[${numbered((item) => String(item % 50_000), room, 300_000)}]`);
+    add(
+      `${dotted(path)}: many texts`,
+      path,
+      (room) => `[${numbered((item) => `"text ${item}"`, room, 95_000)}]`,
+    );
+    add(
+      `${dotted(path)}: tokens`,
+      path,
+      (room) => `[${numbered((item) => String(item % 50_000), room, 300_000)}]`,
+    );
   }
   for (const { path, value } of places) {
     if (Array.isArray(value) && value.length > 0) {
       const items = value.map((item) => JSON.stringify(item));
-      add(`${dotted(path)}: many items`, path, (room) => `[${numbered((item) => items[item % items.length] as string, room, mostItems(items))}]`);
+      add(
+        `${dotted(path)}: many items`,
+        path,
+        (room) => `[${numbered((item) => items[item % items.length] as string, room, mostItems(items))}]`,
+      );
     } else if (value !== null && typeof value === 'object' && !Array.isArray(value) && path.length > 0) {
-      add(`${dotted(path)}: members`, path, (room) => `{${numbered((item) => `"k${item}":{"type":"string"}`, room, 9_900)}}`);
-      add(`${dotted(path)}: nesting`, path, (room) => `{"a":[${numbered(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), room, 1_800)}]}`);
+      add(
+        `${dotted(path)}: members`,
+        path,
+        (room) => `{${numbered((item) => `"k${item}":{"type":"string"}`, room, 9_900)}}`,
+      );
+      add(
+        `${dotted(path)}: nesting`,
+        path,
+        (room) =>
+          `{"a":[${numbered(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), room, 1_800)}]}`,
+      );
     }
   }
   return bodies;
@@ -133,7 +256,12 @@ function textOf({ unit, head = '' }: Filler, room: number, most: number): string
 
 /** As many as the parser takes, of which each quote and each bracket may be a part. */
 function mostItems(items: readonly string[]): number {
-  const parts = items.reduce((sum, item) => sum + (item.match(/[{[]/g)?.length ?? 0) + Math.ceil((item.match(/"/g)?.length ?? 0) / 2), 0) / items.length;
+  const parts =
+    items.reduce(
+      (sum, item) =>
+        sum + (item.match(/[{[]/g)?.length ?? 0) + Math.ceil((item.match(/"/g)?.length ?? 0) / 2),
+      0,
+    ) / items.length;
   return Math.floor(95_000 / Math.max(parts, 1));
 }
 
@@ -156,7 +284,12 @@ function dotted(path: readonly (string | number)[]): string {
 }
 
 /** The example with something else at the path; `write` is told how many bytes there is room for. */
-function filled(example: Json, path: readonly (string | number)[], maxBytes: number, write: (room: number) => string): Buffer {
+function filled(
+  example: Json,
+  path: readonly (string | number)[],
+  maxBytes: number,
+  write: (room: number) => string,
+): Buffer {
   const [before = '', after = ''] = JSON.stringify(changed(example, path)).split(JSON.stringify(marker));
   const room = maxBytes - Buffer.byteLength(before) - Buffer.byteLength(after) - 64;
   return Buffer.from(before + write(room) + after);
@@ -165,11 +298,19 @@ function filled(example: Json, path: readonly (string | number)[], maxBytes: num
 function changed(value: Json, [step, ...rest]: readonly (string | number)[]): Json {
   if (step === undefined) return marker;
   if (Array.isArray(value)) return value.map((item, index) => (index === step ? changed(item, rest) : item));
-  return Object.fromEntries(Object.entries(value as Record<string, Json>).map(([name, member]) => [name, name === step ? changed(member, rest) : member]));
+  return Object.fromEntries(
+    Object.entries(value as Record<string, Json>).map(([name, member]) => [
+      name,
+      name === step ? changed(member, rest) : member,
+    ]),
+  );
 }
 
 function withMembers(example: Json, members: string): Buffer {
-  const text = example !== null && typeof example === 'object' && !Array.isArray(example) ? JSON.stringify(example) : '{}';
+  const text =
+    example !== null && typeof example === 'object' && !Array.isArray(example)
+      ? JSON.stringify(example)
+      : '{}';
   return Buffer.from(`${text.slice(0, -1)}${text === '{}' ? '' : ','}${members}}`);
 }
 

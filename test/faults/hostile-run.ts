@@ -34,7 +34,13 @@ export interface Measurement {
   runs: number;
 }
 
-interface Parameter { name: string; in: string; required?: boolean; example?: string | number; $ref?: string }
+interface Parameter {
+  name: string;
+  in: string;
+  required?: boolean;
+  example?: string | number;
+  $ref?: string;
+}
 interface Declared {
   operationId: string;
   security: Record<string, unknown>[];
@@ -51,26 +57,35 @@ const defaultMaxBytes = 1024 * 1024;
 /** Those of both servers. */
 export function hostileOperations(): HostileOperation[] {
   return (['gateway', 'agent'] as const).flatMap((surface) => {
-    const document = JSON.parse(readFileSync(new URL(`../../src/contract/${surface}/bundle.json`, import.meta.url), 'utf8')) as {
+    const document = JSON.parse(
+      readFileSync(new URL(`../../src/contract/${surface}/bundle.json`, import.meta.url), 'utf8'),
+    ) as {
       paths: Record<string, Record<string, Declared>>;
       components: { parameters?: Record<string, Parameter> };
     };
-    const parameterOf = (parameter: Parameter): Parameter => document.components.parameters?.[parameter.$ref?.split('/').at(-1) ?? ''] ?? parameter;
+    const parameterOf = (parameter: Parameter): Parameter =>
+      document.components.parameters?.[parameter.$ref?.split('/').at(-1) ?? ''] ?? parameter;
     return Object.entries(document.paths).flatMap(([path, item]) =>
       Object.entries(item).flatMap(([method, declared]): HostileOperation[] => {
         if (declared.requestBody === undefined) return [];
         const parameters = (declared.parameters ?? []).map(parameterOf);
-        return [{
-          operationId: declared.operationId,
-          surface,
-          method: method.toUpperCase(),
-          path: path.replace(/\{([^}]+)\}/g, (whole, name: string) => (name === 'sessionId' ? whole : String(parameters.find((parameter) => parameter.name === name)?.example ?? 'x'))),
-          maxBytes: declared['x-max-body-bytes'] ?? defaultMaxBytes,
-          mediaTypes: Object.keys(declared.requestBody.content),
-          scheme: declared.security.flatMap((requirement) => Object.keys(requirement))[0],
-          headers: headersOf(parameters),
-          examples: [...examplesOf(declared), ...(providerExamples[declared.operationId] ?? [])],
-        }];
+        return [
+          {
+            operationId: declared.operationId,
+            surface,
+            method: method.toUpperCase(),
+            path: path.replace(/\{([^}]+)\}/g, (whole, name: string) =>
+              name === 'sessionId'
+                ? whole
+                : String(parameters.find((parameter) => parameter.name === name)?.example ?? 'x'),
+            ),
+            maxBytes: declared['x-max-body-bytes'] ?? defaultMaxBytes,
+            mediaTypes: Object.keys(declared.requestBody.content),
+            scheme: declared.security.flatMap((requirement) => Object.keys(requirement))[0],
+            headers: headersOf(parameters),
+            examples: [...examplesOf(declared), ...(providerExamples[declared.operationId] ?? [])],
+          },
+        ];
       }),
     );
   });
@@ -79,69 +94,170 @@ export function hostileOperations(): HostileOperation[] {
 function headersOf(parameters: readonly Parameter[]): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const { name, in: place, required, example } of parameters) {
-    if (place === 'header' && required === true && example !== undefined) headers[name.toLowerCase()] = String(example);
-    if (place === 'header' && name.toLowerCase() === 'ai-language-model-id') headers['ai-language-model-id'] = 'acme/ok';
+    if (place === 'header' && required === true && example !== undefined)
+      headers[name.toLowerCase()] = String(example);
+    if (place === 'header' && name.toLowerCase() === 'ai-language-model-id')
+      headers['ai-language-model-id'] = 'acme/ok';
   }
   // A new one for each call; it has the body digested.
-  if (parameters.some(({ name }) => name.toLowerCase() === 'idempotency-key')) headers['idempotency-key'] = '';
+  if (parameters.some(({ name }) => name.toLowerCase() === 'idempotency-key'))
+    headers['idempotency-key'] = '';
   return headers;
 }
 
 function examplesOf({ requestBody }: Declared): Json[] {
   const media = requestBody?.content['application/json'];
   if (media === undefined) return [];
-  return media.example === undefined ? Object.values(media.examples ?? {}).map(({ value }) => value) : [media.example];
+  return media.example === undefined
+    ? Object.values(media.examples ?? {}).map(({ value }) => value)
+    : [media.example];
 }
 
-const schema = { type: 'object', properties: { city: { type: 'string', description: 'A city.' } }, required: ['city'] };
+const schema = {
+  type: 'object',
+  properties: { city: { type: 'string', description: 'A city.' } },
+  required: ['city'],
+};
 const chatMessages: Json[] = [
   { role: 'system', content: 'Be brief.' },
-  { role: 'user', content: [{ type: 'text', text: 'The weather?' }, { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } }] },
-  { role: 'assistant', content: null, tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } }] },
+  {
+    role: 'user',
+    content: [
+      { type: 'text', text: 'The weather?' },
+      { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } },
+    ],
+  },
+  {
+    role: 'assistant',
+    content: null,
+    tool_calls: [
+      { id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } },
+    ],
+  },
   { role: 'tool', tool_call_id: 'call_1', content: 'Rain.' },
 ];
-const chatTools = [{ type: 'function', function: { name: 'get_weather', description: 'The weather.', parameters: schema } }];
+const chatTools = [
+  { type: 'function', function: { name: 'get_weather', description: 'The weather.', parameters: schema } },
+];
 const modelPrompt: Json[] = [
   { role: 'system', content: 'Be brief.' },
   { role: 'user', content: [{ type: 'text', text: 'The weather?' }] },
-  { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'call_1', toolName: 'get_weather', input: { city: 'Oslo' } }] },
-  { role: 'tool', content: [{ type: 'tool-result', toolCallId: 'call_1', toolName: 'get_weather', output: { type: 'text', value: 'Rain.' } }] },
+  {
+    role: 'assistant',
+    content: [{ type: 'tool-call', toolCallId: 'call_1', toolName: 'get_weather', input: { city: 'Oslo' } }],
+  },
+  {
+    role: 'tool',
+    content: [
+      {
+        type: 'tool-result',
+        toolCallId: 'call_1',
+        toolName: 'get_weather',
+        output: { type: 'text', value: 'Rain.' },
+      },
+    ],
+  },
 ];
-const modelTools = [{ type: 'function', name: 'get_weather', description: 'The weather.', inputSchema: schema }];
+const modelTools = [
+  { type: 'function', name: 'get_weather', description: 'The weather.', inputSchema: schema },
+];
 const models = ['acme/ok', 'anthropic/ok', 'google/ok'];
 
 /** Calls that a provider answers, beside the contract's examples, of which many name models of this program. */
 const providerExamples: Readonly<Record<string, Json[]>> = {
   'ai.createChatCompletion': models.map((model) => ({ model, messages: chatMessages, tools: chatTools })),
-  'ai.generateText': models.map((model) => ({ model, messages: [{ role: 'user', content: [{ type: 'text', text: 'The weather?' }] }], tools: [{ name: 'get_weather', input_schema: schema }] })),
+  'ai.generateText': models.map((model) => ({
+    model,
+    messages: [{ role: 'user', content: [{ type: 'text', text: 'The weather?' }] }],
+    tools: [{ name: 'get_weather', input_schema: schema }],
+  })),
   'ai.streamText': models.map((model) => ({ model, prompt: modelPrompt, tools: modelTools })),
   'ai.createLanguageModelAnswer': [{ prompt: modelPrompt, tools: modelTools }],
-  'ai.createResponse': [{ model: 'acme/ok', input: [{ role: 'user', content: [{ type: 'input_text', text: 'The weather?' }] }], instructions: 'Be brief.', tools: [{ type: 'function', name: 'get_weather', parameters: schema }] }],
-  'ai.createMessage': ['anthropic/ok', 'acme/ok'].map((model) => ({ model, max_tokens: 100, system: 'Be brief.', messages: [{ role: 'user', content: [{ type: 'text', text: 'The weather?' }] }], tools: [{ name: 'get_weather', input_schema: schema }] })),
-  'ai.embedText': [{ model: 'acme/ok', input: ['Good morning'] }, { model: 'acme/ok', input: 'Good morning' }],
+  'ai.createResponse': [
+    {
+      model: 'acme/ok',
+      input: [{ role: 'user', content: [{ type: 'input_text', text: 'The weather?' }] }],
+      instructions: 'Be brief.',
+      tools: [{ type: 'function', name: 'get_weather', parameters: schema }],
+    },
+  ],
+  'ai.createMessage': ['anthropic/ok', 'acme/ok'].map((model) => ({
+    model,
+    max_tokens: 100,
+    system: 'Be brief.',
+    messages: [{ role: 'user', content: [{ type: 'text', text: 'The weather?' }] }],
+    tools: [{ name: 'get_weather', input_schema: schema }],
+  })),
+  'ai.embedText': [
+    { model: 'acme/ok', input: ['Good morning'] },
+    { model: 'acme/ok', input: 'Good morning' },
+  ],
   'ai.rerankDocuments': [{ model: 'acme/ok', query: 'What?', documents: ['Good morning'] }],
   'ai.createImage': [{ model: 'acme/painter', prompt: 'A house.' }],
   'ai.synthesizeSpeech': [{ model: 'acme/speaker', text: 'Good morning.' }],
-  'ai.transcribeAudio': [{ model: 'acme/whisper', audio: 'UklGRiQAAABXQVZFZm10IBAAAAABAAEAgD4AAAB9AAACABAAZGF0YQAAAAA=', media_type: 'audio/wav' }],
-  'sessions.execute': [{ instructions: 'Read it.', attachments: [{ type: 'document', fileName: 'notes.md', contentType: 'text/markdown', content: 'Notes.' }] }],
-  'sessions.prompt': [{ text: 'Read it.', attachments: [{ type: 'document', fileName: 'notes.bin', contentType: 'application/octet-stream', content: 'QUJD', encoding: 'base64' }] }],
+  'ai.transcribeAudio': [
+    {
+      model: 'acme/whisper',
+      audio: 'UklGRiQAAABXQVZFZm10IBAAAAABAAEAgD4AAAB9AAACABAAZGF0YQAAAAA=',
+      media_type: 'audio/wav',
+    },
+  ],
+  'sessions.execute': [
+    {
+      instructions: 'Read it.',
+      attachments: [
+        { type: 'document', fileName: 'notes.md', contentType: 'text/markdown', content: 'Notes.' },
+      ],
+    },
+  ],
+  'sessions.prompt': [
+    {
+      text: 'Read it.',
+      attachments: [
+        {
+          type: 'document',
+          fileName: 'notes.bin',
+          contentType: 'application/octet-stream',
+          content: 'QUJD',
+          encoding: 'base64',
+        },
+      ],
+    },
+  ],
 };
 
 // An input's own text, and what its attachments may have in all.
 const agentTexts = { instructions: 2 * 1024 * 1024, text: 2 * 1024 * 1024, content: 8 * 1024 * 1024 };
 
 /** What is sent to the operation, as large as it takes. */
-export function bodiesFor({ surface, maxBytes, mediaTypes, examples }: HostileOperation, options: Pick<HostileOptions, 'few' | 'only'> = {}): (HostileBody & { mediaType: string })[] {
+export function bodiesFor(
+  { surface, maxBytes, mediaTypes, examples }: HostileOperation,
+  options: Pick<HostileOptions, 'few' | 'only'> = {},
+): (HostileBody & { mediaType: string })[] {
   const mostBytes = surface === 'agent' ? agentTexts : {};
   return mediaTypes.flatMap((mediaType) => {
-    const bodies = mediaType === 'application/json' ? hostileBodies(examples, maxBytes, { ...options, mostBytes }) : mediaType === 'multipart/form-data' ? hostileForms(maxBytes) : hostileQueries(maxBytes);
-    return bodies.filter(({ name }) => options.only?.(name) ?? true).map((body) => ({ ...body, mediaType: mediaType === 'multipart/form-data' ? `${mediaType}; boundary=hostile` : mediaType }));
+    const bodies =
+      mediaType === 'application/json'
+        ? hostileBodies(examples, maxBytes, { ...options, mostBytes })
+        : mediaType === 'multipart/form-data'
+          ? hostileForms(maxBytes)
+          : hostileQueries(maxBytes);
+    return bodies
+      .filter(({ name }) => options.only?.(name) ?? true)
+      .map((body) => ({
+        ...body,
+        mediaType: mediaType === 'multipart/form-data' ? `${mediaType}; boundary=hostile` : mediaType,
+      }));
   });
 }
 
 function hostileForms(maxBytes: number): HostileBody[] {
-  const part = (head: string, content: string) => `--hostile\r\nContent-Disposition: form-data; ${head}\r\n\r\n${content}\r\n`;
-  const whole = (content: string) => Buffer.from(`${part('name="model"', 'acme/whisper')}${part('name="file"; filename="a.wav"', content)}--hostile--\r\n`);
+  const part = (head: string, content: string) =>
+    `--hostile\r\nContent-Disposition: form-data; ${head}\r\n\r\n${content}\r\n`;
+  const whole = (content: string) =>
+    Buffer.from(
+      `${part('name="model"', 'acme/whisper')}${part('name="file"; filename="a.wav"', content)}--hostile--\r\n`,
+    );
   const room = maxBytes - 300;
   const fill = (unit: string) => unit.repeat(Math.floor(room / unit.length));
   return [
@@ -156,11 +272,18 @@ function hostileForms(maxBytes: number): HostileBody[] {
 }
 
 function hostileQueries(maxBytes: number): HostileBody[] {
-  return ['a=1&', '%41', '%', '&'].map((unit) => ({ name: `form: ${unit}`, bytes: Buffer.from(unit.repeat(Math.floor(maxBytes / unit.length))) }));
+  return ['a=1&', '%41', '%', '&'].map((unit) => ({
+    name: `form: ${unit}`,
+    bytes: Buffer.from(unit.repeat(Math.floor(maxBytes / unit.length))),
+  }));
 }
 
 /** Sends the body once, and gives the functions of the server in which it spent the most time. */
-export async function profile(servers: WatchedServers, operation: HostileOperation, body: HostileBody & { mediaType: string }): Promise<string[]> {
+export async function profile(
+  servers: WatchedServers,
+  operation: HostileOperation,
+  body: HostileBody & { mediaType: string },
+): Promise<string[]> {
   const server = servers[operation.surface];
   const path = await pathOf(server, operation);
   await server.settled();
@@ -171,7 +294,12 @@ export async function profile(servers: WatchedServers, operation: HostileOperati
 }
 
 /** Sends the body to an idle server until `limitMs` is kept clearly once, or `runs` times, and takes the median. */
-export async function measure(servers: WatchedServers, operation: HostileOperation, body: HostileBody & { mediaType: string }, { runs, limitMs }: { runs: number; limitMs: number }): Promise<Measurement> {
+export async function measure(
+  servers: WatchedServers,
+  operation: HostileOperation,
+  body: HostileBody & { mediaType: string },
+  { runs, limitMs }: { runs: number; limitMs: number },
+): Promise<Measurement> {
   const server = servers[operation.surface];
   const holds: number[] = [];
   const clocks: number[] = [];
@@ -189,7 +317,15 @@ export async function measure(servers: WatchedServers, operation: HostileOperati
     clocks.push(clockMs);
     if (run === 0 && quietMs < limitMs / 2) break;
   }
-  return { operationId: operation.operationId, body: body.name, bytes: body.bytes.byteLength, status, holdMs: median(holds), clockMs: median(clocks), runs: holds.length };
+  return {
+    operationId: operation.operationId,
+    body: body.name,
+    bytes: body.bytes.byteLength,
+    status,
+    holdMs: median(holds),
+    clockMs: median(clocks),
+    runs: holds.length,
+  };
 }
 
 function median(values: readonly number[]): number {
@@ -211,23 +347,31 @@ async function pathOf(server: WatchedServer, { path }: HostileOperation): Promis
 }
 
 /** The status, once the whole answer is there; 0 where the server ends the connection first. */
-function send(server: WatchedServer, { method, headers, scheme }: HostileOperation, { path, bytes, mediaType }: { path: string; bytes: Buffer; mediaType: string }): Promise<number> {
+function send(
+  server: WatchedServer,
+  { method, headers, scheme }: HostileOperation,
+  { path, bytes, mediaType }: { path: string; bytes: Buffer; mediaType: string },
+): Promise<number> {
   const token = scheme === undefined ? undefined : server.tokens[scheme];
   return new Promise((resolve) => {
-    const call = request(server.url + path, {
-      method,
-      agent: false,
-      headers: {
-        ...headers,
-        ...('idempotency-key' in headers ? { 'idempotency-key': randomUUID() } : {}),
-        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-        'content-type': mediaType,
-        'content-length': bytes.byteLength,
+    const call = request(
+      server.url + path,
+      {
+        method,
+        agent: false,
+        headers: {
+          ...headers,
+          ...('idempotency-key' in headers ? { 'idempotency-key': randomUUID() } : {}),
+          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+          'content-type': mediaType,
+          'content-length': bytes.byteLength,
+        },
       },
-    }, (response) => {
-      response.resume();
-      response.on('close', () => resolve(response.statusCode ?? 0));
-    });
+      (response) => {
+        response.resume();
+        response.on('close', () => resolve(response.statusCode ?? 0));
+      },
+    );
     call.on('error', () => resolve(0));
     call.end(bytes);
   });

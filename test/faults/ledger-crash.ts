@@ -23,9 +23,12 @@ const boundMs = 75_000;
 const checkpointCredits = 10;
 
 /** What a worker tells: a hold that it has, the last checkpoint that it gave, and what it acknowledged. */
-type Told = { kind: 'held' | 'acknowledged'; holdId: string; credits: number } | { kind: 'refused'; code: string };
+type Told =
+  | { kind: 'held' | 'acknowledged'; holdId: string; credits: number }
+  | { kind: 'refused'; code: string };
 
-if (process.argv[2] === 'work') await work(JSON.parse(process.argv[3] ?? '{}') as WorkerPlace & { userIds: string[] });
+if (process.argv[2] === 'work')
+  await work(JSON.parse(process.argv[3] ?? '{}') as WorkerPlace & { userIds: string[] });
 else await run();
 
 /** Calls without an end, twenty at a time; it is killed. */
@@ -37,14 +40,28 @@ async function work({ userIds, ...place }: WorkerPlace & { userIds: string[] }):
       for (;;) {
         try {
           const userId = userIds[Math.floor(Math.random() * userIds.length)] as string;
-          const hold = await service.ledger.hold({ requestId: id('req'), userId, bureauId: 'local', tokenId: 'tok_fault', action: 'text', model: 'acme/fast', provider: 'acme' }, 100n);
+          const hold = await service.ledger.hold(
+            {
+              requestId: id('req'),
+              userId,
+              bureauId: 'local',
+              tokenId: 'tok_fault',
+              action: 'text',
+              model: 'acme/fast',
+              provider: 'acme',
+            },
+            100n,
+          );
           tell({ kind: 'held', holdId: hold.holdId, credits: 0 });
           hold.checkpoint(BigInt(checkpointCredits), { durationMs: 1 }, 1);
           await sleep(Math.random() * 60);
           const { charged } = await hold.settle(BigInt(11 + Math.floor(Math.random() * 90)), facts);
           tell({ kind: 'acknowledged', holdId: hold.holdId, credits: Number(charged) });
         } catch (error) {
-          tell({ kind: 'refused', code: error instanceof Error && 'code' in error ? String(error.code) : String(error) });
+          tell({
+            kind: 'refused',
+            code: error instanceof Error && 'code' in error ? String(error.code) : String(error),
+          });
           await sleep(100);
         }
       }
@@ -53,7 +70,9 @@ async function work({ userIds, ...place }: WorkerPlace & { userIds: string[] }):
 }
 
 async function run(): Promise<void> {
-  const [seed = Math.floor(Math.random() * 2 ** 31), kills = 40, ...shape] = process.argv.slice(2).map(Number);
+  const [seed = Math.floor(Math.random() * 2 ** 31), kills = 40, ...shape] = process.argv
+    .slice(2)
+    .map(Number);
   const [stops = 5, gateways = 2] = isEmbedded ? [0, 1] : shape;
   console.log(`seed ${seed}: ${kills} kills, ${stops} stops of the database, ${gateways} gateways`);
   const random = createRandom(seed);
@@ -81,7 +100,10 @@ interface Storm {
 }
 
 async function storm({ server, folder, random, kills, stops, gateways }: Storm): Promise<boolean> {
-  const place: WorkerPlace = { database: server === null ? { path: join(folder, 'townhall.db') } : { url: server.url }, journal: join(folder, 'journal') };
+  const place: WorkerPlace = {
+    database: server === null ? { path: join(folder, 'townhall.db') } : { url: server.url },
+    journal: join(folder, 'journal'),
+  };
   const userIds = Array.from({ length: 10 }, () => id('usr'));
   const preparing = await connect(place.database, { log: silentLog });
   await migrateAll(preparing);
@@ -97,7 +119,9 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   const refused: Record<string, number> = {};
   let doubles = 0;
   const spawn = (): ChildProcess => {
-    const child = fork(fileURLToPath(import.meta.url), ['work', JSON.stringify({ ...place, userIds })], { stdio: ['ignore', 'inherit', 'ignore', 'ipc'] });
+    const child = fork(fileURLToPath(import.meta.url), ['work', JSON.stringify({ ...place, userIds })], {
+      stdio: ['ignore', 'inherit', 'ignore', 'ipc'],
+    });
     child.on('message', (told: Told) => {
       if (told.kind === 'refused') refused[told.code] = (refused[told.code] ?? 0) + 1;
       else if (told.kind === 'held') held.add(told.holdId);
@@ -110,7 +134,9 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   };
   const children = Array.from({ length: gateways }, spawn);
   await sleep(1_500);
-  const stopAt = new Set(Array.from({ length: stops }, (_, n) => Math.floor(((n + 1) * kills) / (stops + 1))));
+  const stopAt = new Set(
+    Array.from({ length: stops }, (_, n) => Math.floor(((n + 1) * kills) / (stops + 1))),
+  );
   for (let kill = 0; kill < kills; kill += 1) {
     await sleep(150 + random() * 400);
     // The embedded engine takes a while to open, and is to be killed at work.
@@ -138,24 +164,54 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   // One gateway is left, which settles the journal and finds what the others held.
   const { database, service } = await openLedger(place);
   try {
-    const open = async () => (await database.sql<{ n: bigint }[]>`select count(*) as n from gateway.credits_holds where state = 'held'`)[0]?.n ?? 0n;
+    const open = async () =>
+      (
+        await database.sql<
+          { n: bigint }[]
+        >`select count(*) as n from gateway.credits_holds where state = 'held'`
+      )[0]?.n ?? 0n;
     const left = await open();
     while ((await open()) > 0n && performance.now() - endedMs < boundMs) await sleep(500);
     const seconds = Math.round((performance.now() - endedMs) / 1_000);
     const frozen = await open();
-    const rows = await database.sql<{ holdId: string; state: string; charged: bigint | null }[]>`select hold_id as "holdId", state, charged from gateway.credits_holds`;
+    const rows = await database.sql<
+      { holdId: string; state: string; charged: bigint | null }[]
+    >`select hold_id as "holdId", state, charged from gateway.credits_holds`;
     const byId = new Map(rows.map((row) => [row.holdId, row]));
     const lost = [...acknowledged.keys()].filter((holdId) => byId.get(holdId)?.state !== 'settled');
-    const wrong = [...acknowledged].filter(([holdId, credits]) => byId.get(holdId)?.state === 'settled' && byId.get(holdId)?.charged !== BigInt(credits));
+    const wrong = [...acknowledged].filter(
+      ([holdId, credits]) =>
+        byId.get(holdId)?.state === 'settled' && byId.get(holdId)?.charged !== BigInt(credits),
+    );
     const forgotten = [...held].filter((holdId) => !byId.has(holdId));
-    const excessive = rows.filter(({ state, charged }) => state === 'recovered' && (charged ?? 0n) > BigInt(checkpointCredits));
+    const excessive = rows.filter(
+      ({ state, charged }) => state === 'recovered' && (charged ?? 0n) > BigInt(checkpointCredits),
+    );
     const verdict = await service.verify();
-    console.log(`${held.size} holds, ${acknowledged.size} acknowledged charges, ${[...acknowledged.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refused)}`);
-    console.log(`acknowledged and not charged ${lost.length}, charged otherwise ${wrong.length}, acknowledged twice ${doubles}, holds that are gone ${forgotten.length}`);
-    console.log(`recovered ${rows.filter(({ state }) => state === 'recovered').length}, beyond their checkpoint ${excessive.length}; ${left} held at the end of the storm, ${frozen} after ${seconds} s`);
-    console.log(`the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself: ${verdict.transactions} transactions`);
-    if (lost.length > 0) console.log(lost.slice(0, 5).map((holdId) => ({ holdId, ...byId.get(holdId), acknowledged: acknowledged.get(holdId) })));
-    return lost.length + wrong.length + doubles + forgotten.length + excessive.length === 0 && frozen === 0n && verdict.ok && acknowledged.size > 0;
+    console.log(
+      `${held.size} holds, ${acknowledged.size} acknowledged charges, ${[...acknowledged.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refused)}`,
+    );
+    console.log(
+      `acknowledged and not charged ${lost.length}, charged otherwise ${wrong.length}, acknowledged twice ${doubles}, holds that are gone ${forgotten.length}`,
+    );
+    console.log(
+      `recovered ${rows.filter(({ state }) => state === 'recovered').length}, beyond their checkpoint ${excessive.length}; ${left} held at the end of the storm, ${frozen} after ${seconds} s`,
+    );
+    console.log(
+      `the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself: ${verdict.transactions} transactions`,
+    );
+    if (lost.length > 0)
+      console.log(
+        lost
+          .slice(0, 5)
+          .map((holdId) => ({ holdId, ...byId.get(holdId), acknowledged: acknowledged.get(holdId) })),
+      );
+    return (
+      lost.length + wrong.length + doubles + forgotten.length + excessive.length === 0 &&
+      frozen === 0n &&
+      verdict.ok &&
+      acknowledged.size > 0
+    );
   } finally {
     await service.close();
     await database.close();

@@ -28,49 +28,84 @@ console.log(`seed ${seed}`);
 
 type Run = (task: Task) => Promise<TaskResult>;
 
-async function cell(runs: readonly Run[], own: { database: Database; service: Credits }, shape: { credits: number; price: number; calls: number }): Promise<void> {
+async function cell(
+  runs: readonly Run[],
+  own: { database: Database; service: Credits },
+  shape: { credits: number; price: number; calls: number },
+): Promise<void> {
   const { credits, price, calls } = shape;
   const userId = await makeUser(own, credits);
   const shares = split(calls, runs.length);
-  const results = await Promise.all(runs.map((run, n) => run({ userIds: [userId], calls: shares[n] ?? 0, bound: price, price, slowMs: random() < 0.5 ? 0 : 30 })));
+  const results = await Promise.all(
+    runs.map((run, n) =>
+      run({ userIds: [userId], calls: shares[n] ?? 0, bound: price, price, slowMs: random() < 0.5 ? 0 : 30 }),
+    ),
+  );
   const granted = sum(results.map((result) => result.granted));
   const refused = sum(results.map((result) => result.refused));
   const expected = Math.min(Math.floor(credits / price), calls);
   const failed = results.map((result) => JSON.stringify(result.failed)).filter((text) => text !== '{}');
   const { posted, held } = await balanceOf(own.database, userId);
-  const isRight = granted === expected && refused === calls - expected && failed.length === 0 && posted === BigInt(credits - expected * price) && held === 0n;
+  const isRight =
+    granted === expected &&
+    refused === calls - expected &&
+    failed.length === 0 &&
+    posted === BigInt(credits - expected * price) &&
+    held === 0n;
   const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${granted} granted of ${expected}, ${refused} refused, balance ${posted}`;
-  console.log(`${isRight ? 'ok    ' : 'BROKEN'} ${line}${failed.length > 0 ? ` failed ${failed.join(' ')}` : ''}`);
+  console.log(
+    `${isRight ? 'ok    ' : 'BROKEN'} ${line}${failed.length > 0 ? ` failed ${failed.join(' ')}` : ''}`,
+  );
   if (!isRight) problems.push(line);
 }
 
 /** Calls whose price is known only afterwards, in waves until none is granted any more. */
-async function afterwards(runs: readonly Run[], own: { database: Database; service: Credits }, credits: number): Promise<void> {
+async function afterwards(
+  runs: readonly Run[],
+  own: { database: Database; service: Credits },
+  credits: number,
+): Promise<void> {
   const bound = 10;
   const userId = await makeUser(own, credits);
   let [granted, charged] = [0, 0];
   for (let wave = 0, isSpent = false; !isSpent && wave < 200; wave += 1) {
-    const results = await Promise.all(runs.map((run) => run({ userIds: [userId], calls: 20, bound, price: null, slowMs: 5 })));
+    const results = await Promise.all(
+      runs.map((run) => run({ userIds: [userId], calls: 20, bound, price: null, slowMs: 5 })),
+    );
     granted += sum(results.map((result) => result.granted));
     charged += sum(results.map((result) => result.charged));
     isSpent = results.every((result) => result.granted === 0);
   }
   const { posted, held } = await balanceOf(own.database, userId);
-  const isRight = posted >= 0n && posted < BigInt(bound) && held === 0n && posted === BigInt(credits - charged);
+  const isRight =
+    posted >= 0n && posted < BigInt(bound) && held === 0n && posted === BigInt(credits - charged);
   const line = `${runs.length} gateways, ${credits} credits, prices of 1 to ${bound} known afterwards: ${granted} granted, ${charged} charged, ${posted} left`;
   console.log(`${isRight ? 'ok    ' : 'BROKEN'} ${line}`);
   if (!isRight) problems.push(line);
 }
 
-async function makeUser({ database, service }: { database: Database; service: Credits }, credits: number): Promise<string> {
+async function makeUser(
+  { database, service }: { database: Database; service: Credits },
+  credits: number,
+): Promise<string> {
   const userId = id('usr');
   await database.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
-  await database.tx((tx) => service.balances.post(tx, { userId, kind: 'grant', ref: userId, credits: BigInt(credits), reason: 'for the matrix' }));
+  await database.tx((tx) =>
+    service.balances.post(tx, {
+      userId,
+      kind: 'grant',
+      ref: userId,
+      credits: BigInt(credits),
+      reason: 'for the matrix',
+    }),
+  );
   return userId;
 }
 
 async function balanceOf({ sql }: Database, userId: string): Promise<{ posted: bigint; held: bigint }> {
-  const [row] = await sql<{ posted: bigint; held: bigint }[]>`select posted, held from gateway.credits_accounts where account_id = ${userId}`;
+  const [row] = await sql<
+    { posted: bigint; held: bigint }[]
+  >`select posted, held from gateway.credits_accounts where account_id = ${userId}`;
   if (row === undefined) throw new Error('The account is gone.');
   return row;
 }
@@ -101,13 +136,16 @@ async function matrix(options: ConnectOptions, folder: string): Promise<void> {
       const some = runs.slice(0, gateways);
       for (const credits of [1, 100, 500]) {
         for (const price of [1, 10]) {
-          for (const calls of [50, 51 + Math.floor(random() * 400), 1_000]) await cell(some, own, { credits, price, calls });
+          for (const calls of [50, 51 + Math.floor(random() * 400), 1_000])
+            await cell(some, own, { credits, price, calls });
         }
         await afterwards(some, own, credits);
       }
     }
     const verdict = await own.service.verify();
-    console.log(`${verdict.transactions} transactions, ${verdict.holds} holds: the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`);
+    console.log(
+      `${verdict.transactions} transactions, ${verdict.holds} holds: the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`,
+    );
     if (!verdict.ok) problems.push(JSON.stringify(verdict.faults));
   } finally {
     for (const child of children) child.kill('SIGKILL');

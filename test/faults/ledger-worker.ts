@@ -34,7 +34,11 @@ export interface TaskResult {
   charged: number;
 }
 
-export async function openLedger({ database: options, journal, times }: WorkerPlace): Promise<{ database: Database; service: Credits }> {
+export async function openLedger({
+  database: options,
+  journal,
+  times,
+}: WorkerPlace): Promise<{ database: Database; service: Credits }> {
   const database = await connect(options, { log: silentLog });
   const service = credits({
     store: creditsStore(database),
@@ -52,13 +56,27 @@ export async function openLedger({ database: options, journal, times }: WorkerPl
   return { database, service };
 }
 
-export async function runTask({ ledger }: Pick<Credits, 'ledger'>, { userIds, calls, bound, price, slowMs }: Task): Promise<TaskResult> {
+export async function runTask(
+  { ledger }: Pick<Credits, 'ledger'>,
+  { userIds, calls, bound, price, slowMs }: Task,
+): Promise<TaskResult> {
   const result: TaskResult = { granted: 0, refused: 0, failed: {}, charged: 0 };
   await Promise.all(
     Array.from({ length: calls }, async (_, n) => {
       try {
         const userId = userIds[n % userIds.length] as string;
-        const hold = await ledger.hold({ requestId: id('req'), userId, bureauId: 'local', tokenId: 'tok_fault', action: 'text', model: 'acme/fast', provider: 'acme' }, BigInt(bound));
+        const hold = await ledger.hold(
+          {
+            requestId: id('req'),
+            userId,
+            bureauId: 'local',
+            tokenId: 'tok_fault',
+            action: 'text',
+            model: 'acme/fast',
+            provider: 'acme',
+          },
+          BigInt(bound),
+        );
         if (slowMs > 0) await sleep(Math.random() * slowMs);
         const { charged } = await hold.settle(BigInt(price ?? 1 + Math.floor(Math.random() * bound)), facts);
         result.granted += 1;
@@ -73,7 +91,14 @@ export async function runTask({ ledger }: Pick<Credits, 'ledger'>, { userIds, ca
 }
 
 export const facts: UsageFacts = {
-  action: 'text', model: 'acme/fast', provider: 'acme', units: {}, outcome: 'completed', estimated: false, ttftMs: 1, durationMs: 2,
+  action: 'text',
+  model: 'acme/fast',
+  provider: 'acme',
+  units: {},
+  outcome: 'completed',
+  estimated: false,
+  ttftMs: 1,
+  durationMs: 2,
   tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 1, reasoning: 0 },
 };
 

@@ -13,7 +13,16 @@ const loginsPerSecond = Number(process.argv[3] ?? 200);
 const readers = 4;
 
 const folder = await mkdtemp(join(tmpdir(), 'townhall-flood-'));
-const run = townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0', RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', RATE_LIMIT_LOGIN: 'off' } });
+const run = townhall(['start'], {
+  cwd: folder,
+  env: {
+    PORT: '0',
+    AGENT_PORT: '0',
+    RATE_LIMIT_USER: 'off',
+    RATE_LIMIT_GUEST: 'off',
+    RATE_LIMIT_LOGIN: 'off',
+  },
+});
 let isBroken = false;
 try {
   await run.waitFor(/Ctrl-C ends it/);
@@ -35,13 +44,15 @@ try {
   async function traffic(): Promise<number[]> {
     const times: number[] = [];
     const endsMs = performance.now() + seconds * 1000;
-    await Promise.all(Array.from({ length: readers }, async () => {
-      while (performance.now() < endsMs) {
-        times.push(await text());
-        // A pace that leaves the machine room, as latency under saturation says nothing.
-        await new Promise((resolve) => setTimeout(resolve, 40));
-      }
-    }));
+    await Promise.all(
+      Array.from({ length: readers }, async () => {
+        while (performance.now() < endsMs) {
+          times.push(await text());
+          // A pace that leaves the machine room, as latency under saturation says nothing.
+          await new Promise((resolve) => setTimeout(resolve, 40));
+        }
+      }),
+    );
     return times.toSorted((a, b) => a - b);
   }
 
@@ -52,23 +63,31 @@ try {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify({ admin_id: 'admin', password: 'a wrong password, again' }),
-      }).then(async (answer) => {
-        await answer.text();
-        statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
-      }, () => statuses.set(0, (statuses.get(0) ?? 0) + 1));
+      }).then(
+        async (answer) => {
+          await answer.text();
+          statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
+        },
+        () => statuses.set(0, (statuses.get(0) ?? 0) + 1),
+      );
     }, 1000 / loginsPerSecond);
     return () => clearInterval(timer);
   }
 
-  const at = (times: number[], share: number): number => times[Math.min(Math.floor(times.length * share), times.length - 1)] ?? Number.NaN;
+  const at = (times: number[], share: number): number =>
+    times[Math.min(Math.floor(times.length * share), times.length - 1)] ?? Number.NaN;
   await traffic();
   const alone = await traffic();
   const stop = flood();
   const beside = await traffic();
   stop();
   const [before, after] = [at(alone, 0.99), at(beside, 0.99)];
-  console.log(`alone: ${alone.length} answers, p50 ${at(alone, 0.5).toFixed(1)} ms, p99 ${before.toFixed(1)} ms`);
-  console.log(`beside ${loginsPerSecond} logins/s: ${beside.length} answers, p50 ${at(beside, 0.5).toFixed(1)} ms, p99 ${after.toFixed(1)} ms (${(after / before).toFixed(2)} times)`);
+  console.log(
+    `alone: ${alone.length} answers, p50 ${at(alone, 0.5).toFixed(1)} ms, p99 ${before.toFixed(1)} ms`,
+  );
+  console.log(
+    `beside ${loginsPerSecond} logins/s: ${beside.length} answers, p50 ${at(beside, 0.5).toFixed(1)} ms, p99 ${after.toFixed(1)} ms (${(after / before).toFixed(2)} times)`,
+  );
   console.log(`logins: ${JSON.stringify(Object.fromEntries(statuses))}`);
   const looked = statuses.get(401) ?? 0;
   isBroken = after > 2 * before || looked > 10 || (statuses.get(429) ?? 0) === 0;

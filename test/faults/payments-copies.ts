@@ -15,7 +15,9 @@ import { chance, readSeed } from './agent-world.ts';
 import { clientOf, deliver, gatewayEnv, sell } from './payments-world.ts';
 
 const random = chance(readSeed());
-const [copies, rounds, perSecond, floodSeconds] = [3, 4, 5, 6].map((at, index) => Number(process.argv[at] ?? [200, 5, 500, 5][index])) as [number, number, number, number];
+const [copies, rounds, perSecond, floodSeconds] = [3, 4, 5, 6].map((at, index) =>
+  Number(process.argv[at] ?? [200, 5, 500, 5][index]),
+) as [number, number, number, number];
 const healthMs = 200;
 const faults: string[] = [];
 const server = await startServer();
@@ -26,7 +28,12 @@ try {
     const env = gatewayEnv(server.url, doubles);
     const redactor = createRedactor();
     const log = createLog({ level: 'silent', redactor });
-    const gateway = await createGateway(readGatewayConfig({}, env), { env, log, redactor, clock: systemClock });
+    const gateway = await createGateway(readGatewayConfig({}, env), {
+      env,
+      log,
+      redactor,
+      clock: systemClock,
+    });
     gateways.push({ gateway, url: (await gateway.listen()).url });
   }
   const [first, second] = gateways as [(typeof gateways)[0], (typeof gateways)[0]];
@@ -49,14 +56,24 @@ try {
       const ms = performance.now() - startedMs;
       const bad = answers.filter(({ status }) => status !== 200);
       const accepted = answers.filter(({ outcome }) => outcome === 'accepted').length;
-      const [account] = await sql<{ posted: bigint }[]>`select posted from gateway.credits_accounts where account_id = ${userId}`;
+      const [account] = await sql<
+        { posted: bigint }[]
+      >`select posted from gateway.credits_accounts where account_id = ${userId}`;
       const told = await sql`select 1 from gateway.credits_txs where ref like ${`${sold.paymentId}/%`}`;
-      console.log(`round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${accepted} accepted, ${answers.length - bad.length - accepted} duplicates, posted ${told.length} time(s)`);
-      if (bad.length > 0) faults.push(`round ${round}, ${method}: ${bad.length} not answered with 200, such as ${bad[0]?.status} ${bad[0]?.outcome}`);
-      if (accepted !== 1 || told.length !== 1 || account?.posted !== expected) faults.push(`round ${round}, ${method}: balance ${account?.posted}, expected ${expected}`);
+      console.log(
+        `round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${accepted} accepted, ${answers.length - bad.length - accepted} duplicates, posted ${told.length} time(s)`,
+      );
+      if (bad.length > 0)
+        faults.push(
+          `round ${round}, ${method}: ${bad.length} not answered with 200, such as ${bad[0]?.status} ${bad[0]?.outcome}`,
+        );
+      if (accepted !== 1 || told.length !== 1 || account?.posted !== expected)
+        faults.push(`round ${round}, ${method}: balance ${account?.posted}, expected ${expected}`);
     }
   }
-  const [ledger] = await sql<{ sum: string }[]>`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
+  const [ledger] = await sql<
+    { sum: string }[]
+  >`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
   if (ledger?.sum !== '0') faults.push(`the ledger adds up to ${ledger?.sum}`);
 
   // Somebody without the secret, at the door.
@@ -68,7 +85,11 @@ try {
     for (let n = 0; n < perSecond / 50; n += 1) {
       const signature = `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}`;
       sent.push(
-        fetch(`${first.url}/v1/payments/webhook/stripe`, { method: 'POST', headers: { 'content-type': 'application/json', 'stripe-signature': signature }, body: '{"id":"evt_1"}' })
+        fetch(`${first.url}/v1/payments/webhook/stripe`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', 'stripe-signature': signature },
+          body: '{"id":"evt_1"}',
+        })
           .then(async (answer) => {
             await answer.text();
             refused.set(answer.status, (refused.get(answer.status) ?? 0) + 1);
@@ -84,8 +105,11 @@ try {
   await Promise.all(sent);
   latencies.sort((a, b) => a - b);
   const p99 = latencies[Math.floor(latencies.length * 0.99)] ?? Number.NaN;
-  console.log(`${sent.length} bad signatures in ${floodSeconds} s: answers ${JSON.stringify(Object.fromEntries(refused))}; /health p50 ${latencies[Math.floor(latencies.length / 2)]?.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`);
-  if ([...refused.keys()].some((status) => status !== 400)) faults.push('a bad signature was not answered with 400');
+  console.log(
+    `${sent.length} bad signatures in ${floodSeconds} s: answers ${JSON.stringify(Object.fromEntries(refused))}; /health p50 ${latencies[Math.floor(latencies.length / 2)]?.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`,
+  );
+  if ([...refused.keys()].some((status) => status !== 400))
+    faults.push('a bad signature was not answered with 400');
   if (p99 > healthMs) faults.push(`/health took ${p99.toFixed(0)} ms at p99`);
 } finally {
   for (const { gateway } of gateways) await gateway.close();

@@ -53,7 +53,10 @@ interface Running {
 
 async function start(): Promise<Running> {
   for (;;) {
-    const child = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], { env: { PATH: process.env.PATH, ...gatewayEnv(proxied.href, doubles) }, stdio: ['ignore', 'pipe', 'ignore'] });
+    const child = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], {
+      env: { PATH: process.env.PATH, ...gatewayEnv(proxied.href, doubles) },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
     const ended = once(child, 'exit');
     const said = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), ended]);
     const line = String(said[0]);
@@ -86,7 +89,9 @@ try {
       if (status === 200) {
         counts.answered += 1;
         // By way of another connection: what is not committed is not seen.
-        const [order] = await watcher.sql<{ posted: bigint }[]>`select posted_credits as posted from gateway.payments_orders where payment_id = ${one.paymentId}`;
+        const [order] = await watcher.sql<
+          { posted: bigint }[]
+        >`select posted_credits as posted from gateway.payments_orders where payment_id = ${one.paymentId}`;
         if (order?.posted !== BigInt(one.credits)) {
           counts.early += 1;
           faults.push(`${one.paymentId} was answered with 200 and is not credited`);
@@ -126,7 +131,9 @@ try {
         made += 1;
         const { url, userToken } = gateways[Math.floor(random() * gateways.length)] as Running;
         // A checkout that a blow hits is the person's to make again.
-        const one = await sell(clientOf(url, userToken), random() < 0.5 ? 'stripe' : 'creem', doubles).catch(() => null);
+        const one = await sell(clientOf(url, userToken), random() < 0.5 ? 'stripe' : 'creem', doubles).catch(
+          () => null,
+        );
         if (one === null) {
           made -= 1;
           await watcher.sql`update gateway.payments_orders set failed_at = now() where checkout_id is null and failed_at is null and created_at < now() - interval '20 seconds'`;
@@ -143,15 +150,24 @@ try {
   isAway = false;
   // All of them once more, as a provider does that did not hear our answer.
   const last = gateways[0] as Running;
-  for (const one of sold) if ((await deliver(last.url, one, doubles)).outcome !== 'duplicate') faults.push(`${one.paymentId} was taken a second time`);
+  for (const one of sold)
+    if ((await deliver(last.url, one, doubles)).outcome !== 'duplicate')
+      faults.push(`${one.paymentId} was taken a second time`);
   const rows = await watcher.sql<{ posted: bigint; credits: bigint; postings: number }[]>`
     select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sold.map(({ paymentId }) => paymentId)}::text[])`;
   const wrong = rows.filter(({ posted, credits, postings }) => posted !== credits || postings !== 1).length;
-  const [account] = await watcher.sql<{ posted: bigint }[]>`select posted from gateway.credits_accounts where account_id = ${user.user_id}`;
-  const [ledger] = await watcher.sql<{ sum: string }[]>`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
+  const [account] = await watcher.sql<
+    { posted: bigint }[]
+  >`select posted from gateway.credits_accounts where account_id = ${user.user_id}`;
+  const [ledger] = await watcher.sql<
+    { sum: string }[]
+  >`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
   const expected = sold.reduce((sum, { credits }) => sum + BigInt(credits), 0n);
-  console.log(`${sold.length} payments, ${counts.kills} kills and ${counts.cuts} cuts of the database: ${counts.answered} answered with 200, ${counts.again} sent again, ${counts.early} answered too early, ${wrong} credited wrongly; balance ${account?.posted} of ${expected}, the ledger adds up to ${ledger?.sum}`);
-  if (wrong > 0 || account?.posted !== expected || ledger?.sum !== '0') faults.push('the balance is not what was paid');
+  console.log(
+    `${sold.length} payments, ${counts.kills} kills and ${counts.cuts} cuts of the database: ${counts.answered} answered with 200, ${counts.again} sent again, ${counts.early} answered too early, ${wrong} credited wrongly; balance ${account?.posted} of ${expected}, the ledger adds up to ${ledger?.sum}`,
+  );
+  if (wrong > 0 || account?.posted !== expected || ledger?.sum !== '0')
+    faults.push('the balance is not what was paid');
 } finally {
   for (const gateway of gateways) await kill(gateway).catch(() => undefined);
   await watcher.close();

@@ -6,10 +6,23 @@ import type { StripeDouble, StripeEvent } from '../support/stripe.ts';
 
 export const masterKey = randomBytes(32).toString('base64');
 
-export function gatewayEnv(url: string, doubles: { stripe: StripeDouble; creem: CreemDouble }): Record<string, string> {
+export function gatewayEnv(
+  url: string,
+  doubles: { stripe: StripeDouble; creem: CreemDouble },
+): Record<string, string> {
   return {
-    HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'silent', DATABASE_URL: url, TOWNHALL_MASTER_KEY: masterKey, TOWNHALL_CITY_BASE_URL: 'https://city.example.test',
-    RATE_LIMIT_GUEST: 'off', RATE_LIMIT_USER: 'off', CREDITS_PER_UNIT: '1000000', STARTING_CREDITS: '0', ...doubles.stripe.env, ...doubles.creem.env,
+    HOST: '127.0.0.1',
+    PORT: '0',
+    LOG_LEVEL: 'silent',
+    DATABASE_URL: url,
+    TOWNHALL_MASTER_KEY: masterKey,
+    TOWNHALL_CITY_BASE_URL: 'https://city.example.test',
+    RATE_LIMIT_GUEST: 'off',
+    RATE_LIMIT_USER: 'off',
+    CREDITS_PER_UNIT: '1000000',
+    STARTING_CREDITS: '0',
+    ...doubles.stripe.env,
+    ...doubles.creem.env,
   };
 }
 
@@ -21,15 +34,24 @@ export interface Sold {
 }
 
 /** A payment that was made at the provider, and whose event is still to come. */
-export async function sell(client: GatewayClient, method: 'stripe' | 'creem', doubles: { stripe: StripeDouble; creem: CreemDouble }): Promise<Sold> {
+export async function sell(
+  client: GatewayClient,
+  method: 'stripe' | 'creem',
+  doubles: { stripe: StripeDouble; creem: CreemDouble },
+): Promise<Sold> {
   const made = await client.payments.createCheckout({ method, amount: 1_000 });
   const event = doubles[method].pay(made.checkout_url?.split('/').at(-1) ?? '');
   return { paymentId: made.payment_id, credits: made.credits, method, event };
 }
 
 /** The status and what became of it; status 0 where no answer came. */
-export async function deliver(url: string, { method, event }: Pick<Sold, 'method' | 'event'>, doubles: { stripe: StripeDouble; creem: CreemDouble }): Promise<{ status: number; outcome: string }> {
-  const { body, signature } = method === 'stripe' ? doubles.stripe.sign(event as StripeEvent) : doubles.creem.sign(event as CreemEvent);
+export async function deliver(
+  url: string,
+  { method, event }: Pick<Sold, 'method' | 'event'>,
+  doubles: { stripe: StripeDouble; creem: CreemDouble },
+): Promise<{ status: number; outcome: string }> {
+  const { body, signature } =
+    method === 'stripe' ? doubles.stripe.sign(event as StripeEvent) : doubles.creem.sign(event as CreemEvent);
   try {
     const answer = await fetch(`${url}/v1/payments/webhook/${method}`, {
       method: 'POST',

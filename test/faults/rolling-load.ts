@@ -35,7 +35,15 @@ export interface Load {
 const timeoutMs = 60_000;
 const pauseMs = 5;
 
-export function startLoad({ url, token, path, plainWorkers, streamWorkers, words = 20, gapMs = 50 }: LoadOptions): Load {
+export function startLoad({
+  url,
+  token,
+  path,
+  plainWorkers,
+  streamWorkers,
+  words = 20,
+  gapMs = 50,
+}: LoadOptions): Load {
   const agent = new Agent({ keepAlive: true, maxSockets: Infinity });
   const tally: Tally = { requests: 0, streams: 0, failures: [], cutStreams: 0, longestMs: 0 };
   let isRunning = true;
@@ -47,7 +55,9 @@ export function startLoad({ url, token, path, plainWorkers, streamWorkers, words
       const { status, text } = await send(agent, `${url}${path}`, { method: 'GET', headers: {} });
       if (status !== 200) tally.failures.push(`GET ${path}: ${status} ${text.slice(0, 200)}`);
     } catch (error) {
-      tally.failures.push(`GET ${path}: ${(error as NodeJS.ErrnoException).code ?? ''} ${(error as Error).message}`);
+      tally.failures.push(
+        `GET ${path}: ${(error as NodeJS.ErrnoException).code ?? ''} ${(error as Error).message}`,
+      );
     }
     tally.longestMs = Math.max(tally.longestMs, performance.now() - began);
   }
@@ -55,9 +65,18 @@ export function startLoad({ url, token, path, plainWorkers, streamWorkers, words
   async function stream(): Promise<void> {
     tally.requests += 1;
     tally.streams += 1;
-    const body = JSON.stringify({ model: 'local/echo', stream: true, messages: [{ role: 'user', content: `@delay ${gapMs}\n${'word '.repeat(words)}` }] });
+    const body = JSON.stringify({
+      model: 'local/echo',
+      stream: true,
+      messages: [{ role: 'user', content: `@delay ${gapMs}\n${'word '.repeat(words)}` }],
+    });
     try {
-      const { status, text } = await send(agent, `${url}/v1/ai/chat/completions`, { method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' } }, body);
+      const { status, text } = await send(
+        agent,
+        `${url}/v1/ai/chat/completions`,
+        { method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' } },
+        body,
+      );
       if (status !== 200) tally.failures.push(`stream: ${status} ${text.slice(0, 200)}`);
       else if (!text.endsWith('data: [DONE]\n\n')) {
         tally.cutStreams += 1;
@@ -65,7 +84,9 @@ export function startLoad({ url, token, path, plainWorkers, streamWorkers, words
       }
     } catch (error) {
       tally.cutStreams += 1;
-      tally.failures.push(`stream: ${(error as NodeJS.ErrnoException).code ?? ''} ${(error as Error).message}`);
+      tally.failures.push(
+        `stream: ${(error as NodeJS.ErrnoException).code ?? ''} ${(error as Error).message}`,
+      );
     }
   }
 
@@ -76,7 +97,10 @@ export function startLoad({ url, token, path, plainWorkers, streamWorkers, words
     }
   }
 
-  const workers = [...Array.from({ length: plainWorkers }, () => work(ask)), ...Array.from({ length: streamWorkers }, () => work(stream))];
+  const workers = [
+    ...Array.from({ length: plainWorkers }, () => work(ask)),
+    ...Array.from({ length: streamWorkers }, () => work(stream)),
+  ];
   return {
     tally,
     async stop() {
@@ -88,7 +112,12 @@ export function startLoad({ url, token, path, plainWorkers, streamWorkers, words
   };
 }
 
-function send(agent: Agent, url: string, options: { method: string; headers: Record<string, string> }, body?: string): Promise<{ status: number; text: string }> {
+function send(
+  agent: Agent,
+  url: string,
+  options: { method: string; headers: Record<string, string> },
+  body?: string,
+): Promise<{ status: number; text: string }> {
   return new Promise((resolve, reject) => {
     const asked = request(url, { agent, ...options }, (response) => {
       let text = '';

@@ -12,7 +12,13 @@ import { createGatewayClient } from '@townhall/gateway';
 import { startServer } from '../support/postgres-server.ts';
 import { startLoad } from './rolling-load.ts';
 
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '2' }, plain: { type: 'string', default: '8' }, streams: { type: 'string', default: '8' } } });
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '2' },
+    plain: { type: 'string', default: '8' },
+    streams: { type: 'string', default: '8' },
+  },
+});
 const program = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
 
@@ -42,7 +48,8 @@ async function startGateway(databaseUrl: string): Promise<Backend> {
     let said = '';
     child.stdout.on('data', (piece: Buffer) => {
       said += piece.toString('utf8');
-      const [, found] = /"url":"(http[^"]+)","msg":"listening"|"msg":"listening","url":"(http[^"]+)"/.exec(said) ?? [];
+      const [, found] =
+        /"url":"(http[^"]+)","msg":"listening"|"msg":"listening","url":"(http[^"]+)"/.exec(said) ?? [];
       if (found !== undefined) resolve(found);
     });
     child.once('exit', (code) => reject(new Error(`a gateway ended with ${code}:\n${said}`)));
@@ -55,10 +62,14 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
   const sockets = new Set<Socket>();
   let turn = 0;
   const look = (backend: Backend): void => {
-    const asked = request(`${backend.url}/ready`, { headers: { connection: 'close' }, timeout: 1_000, agent: false }, (response) => {
-      backend.isReady = response.statusCode === 200;
-      response.resume();
-    });
+    const asked = request(
+      `${backend.url}/ready`,
+      { headers: { connection: 'close' }, timeout: 1_000, agent: false },
+      (response) => {
+        backend.isReady = response.statusCode === 200;
+        response.resume();
+      },
+    );
     asked.on('error', () => (backend.isReady = false));
     asked.on('timeout', () => asked.destroy());
     asked.end();
@@ -113,7 +124,10 @@ async function untilReady(backend: Backend): Promise<void> {
 }
 
 async function userToken(baseUrl: string): Promise<string> {
-  const { session_token } = await createGatewayClient({ baseUrl }).admin.login({ admin_id: administrator.ADMIN_ID, password: administrator.ADMIN_PASSWORD });
+  const { session_token } = await createGatewayClient({ baseUrl }).admin.login({
+    admin_id: administrator.ADMIN_ID,
+    password: administrator.ADMIN_PASSWORD,
+  });
   const admin = createGatewayClient({ baseUrl, token: session_token });
   const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
   return (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token;
@@ -127,7 +141,13 @@ let failed = false;
 try {
   for (const backend of backends) if (backend) await untilReady(backend);
   const token = await userToken(backends[0]?.url ?? '');
-  const load = startLoad({ url: proxy.url, token, path: '/health', plainWorkers: Number(values.plain), streamWorkers: Number(values.streams) });
+  const load = startLoad({
+    url: proxy.url,
+    token,
+    path: '/health',
+    plainWorkers: Number(values.plain),
+    streamWorkers: Number(values.streams),
+  });
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   let restarts = 0;
   for (let round = 0; round < Number(values.rounds); round += 1) {
@@ -146,7 +166,16 @@ try {
   const { requests, streams, failures, cutStreams, longestMs } = await load.stop();
   failed = failures.length > 0 || cutStreams > 0;
   for (const failure of failures.slice(0, 10)) console.log(`  ${failure}`);
-  console.log(JSON.stringify({ restarts, requests, streams, failures: failures.length, cutStreams, longestPlainMs: Math.round(longestMs) }));
+  console.log(
+    JSON.stringify({
+      restarts,
+      requests,
+      streams,
+      failures: failures.length,
+      cutStreams,
+      longestPlainMs: Math.round(longestMs),
+    }),
+  );
 } finally {
   proxy.close();
   for (const backend of backends) {

@@ -13,7 +13,12 @@ import { startServer } from '../support/postgres-server.ts';
 import { startLoad } from './rolling-load.ts';
 
 const { values } = parseArgs({
-  options: { rounds: { type: 'string', default: '2' }, plain: { type: 'string', default: '8' }, streams: { type: 'string', default: '8' }, engine: { type: 'string' } },
+  options: {
+    rounds: { type: 'string', default: '2' },
+    plain: { type: 'string', default: '8' },
+    streams: { type: 'string', default: '8' },
+    engine: { type: 'string' },
+  },
 });
 const program = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
@@ -36,7 +41,11 @@ async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
     ...(database === undefined ? {} : { DATABASE_URL: database.url }),
   };
   const townhall = async (cwd: string, ...given: string[]): Promise<string> => {
-    const child = spawn(process.execPath, [program, ...given], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [program, ...given], {
+      cwd,
+      env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     let said = '';
     let complaints = '';
     child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
@@ -48,23 +57,51 @@ async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
   try {
     await townhall(root, 'init', 'demo');
     const { url } = JSON.parse(await townhall(directory, 'deploy', '--json')) as { url: string };
-    const { session_token } = await createGatewayClient({ baseUrl: url }).admin.login({ admin_id: administrator.ADMIN_ID, password: administrator.ADMIN_PASSWORD });
+    const { session_token } = await createGatewayClient({ baseUrl: url }).admin.login({
+      admin_id: administrator.ADMIN_ID,
+      password: administrator.ADMIN_PASSWORD,
+    });
     const admin = createGatewayClient({ baseUrl: url, token: session_token });
     const { items } = await admin.bureaus.listBureaus();
-    const bureauId = items[0]?.bureau_id ?? (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
-    const { user_token: token } = await admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'ada' });
+    const bureauId =
+      items[0]?.bureau_id ??
+      (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
+    const { user_token: token } = await admin.accounts.issueToken({
+      bureau_id: bureauId,
+      external_id: 'ada',
+    });
     const entry = await readFile(join(directory, 'src/index.ts'), 'utf8');
-    const load = startLoad({ url, token, path: '/v1/hello/world', plainWorkers: Number(values.plain), streamWorkers: Number(values.streams) });
+    const load = startLoad({
+      url,
+      token,
+      path: '/v1/hello/world',
+      plainWorkers: Number(values.plain),
+      streamWorkers: Number(values.streams),
+    });
     let version = '';
     for (let round = 1; round <= Number(values.rounds); round += 1) {
-      await writeFile(join(directory, 'src/index.ts'), entry.replace('Hello, world.', `Hello, round ${round}.`));
+      await writeFile(
+        join(directory, 'src/index.ts'),
+        entry.replace('Hello, world.', `Hello, round ${round}.`),
+      );
       ({ version } = JSON.parse(await townhall(directory, 'deploy', '--json')) as { version: string });
     }
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     const { requests, streams, failures, cutStreams, longestMs } = await load.stop();
     failed ||= failures.length > 0 || cutStreams > 0;
     for (const failure of failures.slice(0, 10)) console.log(`  ${failure}`);
-    console.log(JSON.stringify({ engine, upgrades: Number(values.rounds), version, requests, streams, failures: failures.length, cutStreams, longestPlainMs: Math.round(longestMs) }));
+    console.log(
+      JSON.stringify({
+        engine,
+        upgrades: Number(values.rounds),
+        version,
+        requests,
+        streams,
+        failures: failures.length,
+        cutStreams,
+        longestPlainMs: Math.round(longestMs),
+      }),
+    );
   } finally {
     await townhall(directory, 'city', 'stop').catch((error: unknown) => console.error(error));
     await database?.stop();
@@ -72,5 +109,6 @@ async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
   }
 }
 
-for (const engine of ['embedded', 'postgres'] as const) if (values.engine === undefined || values.engine === engine) await upgrade(engine);
+for (const engine of ['embedded', 'postgres'] as const)
+  if (values.engine === undefined || values.engine === engine) await upgrade(engine);
 process.exitCode = failed ? 1 : 0;

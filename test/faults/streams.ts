@@ -22,13 +22,27 @@ const megabyte = 1024 * 1024;
 const folder = await mkdtemp(join(tmpdir(), 'townhall-streams-'));
 const provider = await startProvider();
 const modelsFile = join(folder, 'models.json');
-await writeFile(modelsFile, provider.modelsFile({ steady: `ok?chunks=${seconds * eventsPerSecond}&gap=${1000 / eventsPerSecond}`, flood: 'ok?chunks=700000', slow: 'ok?chunks=10000&gap=20' }));
+await writeFile(
+  modelsFile,
+  provider.modelsFile({
+    steady: `ok?chunks=${seconds * eventsPerSecond}&gap=${1000 / eventsPerSecond}`,
+    flood: 'ok?chunks=700000',
+    slow: 'ok?chunks=10000&gap=20',
+  }),
+);
 const gateway = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], {
   env: {
     PATH: process.env['PATH'] ?? '',
-    HOST: '127.0.0.1', PORT: '0', DATABASE_PATH: join(folder, 'townhall.db'), LOG_LEVEL: 'error', MODELS_FILE: modelsFile, ACME_API_KEY: 'key-of-the-script',
+    HOST: '127.0.0.1',
+    PORT: '0',
+    DATABASE_PATH: join(folder, 'townhall.db'),
+    LOG_LEVEL: 'error',
+    MODELS_FILE: modelsFile,
+    ACME_API_KEY: 'key-of-the-script',
     NODE_OPTIONS: process.env['NODE_OPTIONS'] ?? '',
-    RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', TIMEOUT_STALLED_MS: '5000',
+    RATE_LIMIT_USER: 'off',
+    RATE_LIMIT_GUEST: 'off',
+    TIMEOUT_STALLED_MS: '5000',
   },
   stdio: ['ignore', 'pipe', 'inherit'],
 });
@@ -42,12 +56,15 @@ async function residentBytes(): Promise<number> {
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? Number.NaN) * 1024;
 }
 
-const bodyOf = (model: string): string => JSON.stringify({ model: `acme/${model}`, stream: true, messages: [{ role: 'user', content: 'hi' }] });
+const bodyOf = (model: string): string =>
+  JSON.stringify({ model: `acme/${model}`, stream: true, messages: [{ role: 'user', content: 'hi' }] });
 const headers = { 'content-type': 'application/json', authorization: `Bearer ${userToken}` };
 
 function ask(model: string): { call: ReturnType<typeof request>; answered: Promise<IncomingMessage> } {
   const call = request({ hostname, port, agent, path: '/v1/ai/chat/completions', method: 'POST', headers });
-  const answered = new Promise<IncomingMessage>((resolve, reject) => call.on('response', resolve).on('error', reject));
+  const answered = new Promise<IncomingMessage>((resolve, reject) =>
+    call.on('response', resolve).on('error', reject),
+  );
   answered.catch(() => {});
   call.end(bodyOf(model));
   return { call, answered };
@@ -58,7 +75,8 @@ const hold = (isHeld: boolean, what: string): void => {
   console.log(`${isHeld ? 'held  ' : 'BROKEN'}  ${what}`);
   if (!isHeld) failures.push(what);
 };
-const at = (sorted: number[], share: number): number => sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? Number.NaN;
+const at = (sorted: number[], share: number): number =>
+  sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? Number.NaN;
 
 /** Reads one stream whole; how many of its tokens came, and whether they came in order and to a clean end. */
 async function readAll(): Promise<{ tokens: number; isOrdered: boolean; isWhole: boolean }> {
@@ -87,30 +105,62 @@ try {
   let peak = idle;
   const watch = setInterval(() => void residentBytes().then((bytes) => (peak = Math.max(peak, bytes))), 500);
   const startedMs = performance.now();
-  const read = await Promise.all(Array.from({ length: streams }, () => readAll().catch(() => ({ tokens: 0, isOrdered: false, isWhole: false }))));
+  const read = await Promise.all(
+    Array.from({ length: streams }, () =>
+      readAll().catch(() => ({ tokens: 0, isOrdered: false, isWhole: false })),
+    ),
+  );
   clearInterval(watch);
   const wanted = seconds * eventsPerSecond;
-  const good = read.filter(({ tokens, isOrdered, isWhole }) => tokens === wanted && isOrdered && isWhole).length;
-  hold(good === streams, `${streams} streams of ${eventsPerSecond} events/s: ${good} whole and in order, in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`);
-  hold(peak < 400 * megabyte, `resident memory ${(idle / megabyte).toFixed(0)} MB idle, ${(peak / megabyte).toFixed(0)} MB at most`);
+  const good = read.filter(
+    ({ tokens, isOrdered, isWhole }) => tokens === wanted && isOrdered && isWhole,
+  ).length;
+  hold(
+    good === streams,
+    `${streams} streams of ${eventsPerSecond} events/s: ${good} whole and in order, in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
+  );
+  hold(
+    peak < 400 * megabyte,
+    `resident memory ${(idle / megabyte).toFixed(0)} MB idle, ${(peak / megabyte).toFixed(0)} MB at most`,
+  );
 
   const before = await residentBytes();
   provider.reset();
-  const sockets = await Promise.all(Array.from({ length: stalledReaders }, async () => {
-    const socket = connect(Number(port), hostname);
-    socket.on('error', () => {});
-    await once(socket, 'connect');
-    const body = bodyOf('flood');
-    socket.write(`POST /v1/ai/chat/completions HTTP/1.1\r\nhost: ${hostname}:${port}\r\nauthorization: ${headers.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
-    socket.pause();
-    return socket;
-  }));
-  let most = before;
-  const watching = setInterval(() => void residentBytes().then((bytes) => (most = Math.max(most, bytes))), 100);
-  await provider.until((calls) => calls.length === stalledReaders && calls.every(({ abortedAt }) => abortedAt !== undefined), 40_000).then(
-    () => hold(true, `${stalledReaders} readers that read nothing of 150 MB: each dropped, the provider let go`),
-    () => hold(false, `${stalledReaders} readers that read nothing of 150 MB: ${provider.calls.filter(({ abortedAt }) => abortedAt !== undefined).length} dropped`),
+  const sockets = await Promise.all(
+    Array.from({ length: stalledReaders }, async () => {
+      const socket = connect(Number(port), hostname);
+      socket.on('error', () => {});
+      await once(socket, 'connect');
+      const body = bodyOf('flood');
+      socket.write(
+        `POST /v1/ai/chat/completions HTTP/1.1\r\nhost: ${hostname}:${port}\r\nauthorization: ${headers.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      );
+      socket.pause();
+      return socket;
+    }),
   );
+  let most = before;
+  const watching = setInterval(
+    () => void residentBytes().then((bytes) => (most = Math.max(most, bytes))),
+    100,
+  );
+  await provider
+    .until(
+      (calls) => calls.length === stalledReaders && calls.every(({ abortedAt }) => abortedAt !== undefined),
+      40_000,
+    )
+    .then(
+      () =>
+        hold(
+          true,
+          `${stalledReaders} readers that read nothing of 150 MB: each dropped, the provider let go`,
+        ),
+      () =>
+        hold(
+          false,
+          `${stalledReaders} readers that read nothing of 150 MB: ${provider.calls.filter(({ abortedAt }) => abortedAt !== undefined).length} dropped`,
+        ),
+    );
   clearInterval(watching);
   for (const socket of sockets) socket.destroy();
   hold(most - before < 64 * megabyte, `they cost ${((most - before) / megabyte).toFixed(1)} MB in all`);
@@ -129,7 +179,10 @@ try {
   }
   lives.sort((a, b) => a - b);
   const late = lives.filter((ms) => ms > 50).length;
-  hold(late === 0, `${aborts} clients gone: the provider's socket closed after ${at(lives, 0.5).toFixed(1)} ms (median), ${at(lives, 0.99).toFixed(1)} (p99), ${(lives.at(-1) ?? 0).toFixed(1)} (most); ${late} later than 50 ms`);
+  hold(
+    late === 0,
+    `${aborts} clients gone: the provider's socket closed after ${at(lives, 0.5).toFixed(1)} ms (median), ${at(lives, 0.99).toFixed(1)} (p99), ${(lives.at(-1) ?? 0).toFixed(1)} (most); ${late} later than 50 ms`,
+  );
 } finally {
   gateway.kill('SIGTERM');
   await once(gateway, 'close');

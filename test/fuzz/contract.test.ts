@@ -8,14 +8,21 @@ import { startAgent } from '../support/agent.ts';
 import { startGateway } from '../support/gateway.ts';
 import { type Json, hostileValues, mutated } from './mutations.ts';
 
-interface MediaType { examples?: Record<string, { value: Json }>; example?: Json }
+interface MediaType {
+  examples?: Record<string, { value: Json }>;
+  example?: Json;
+}
 interface Operation {
   operationId: string;
   parameters?: { name: string; in: string; example?: string; required?: boolean }[];
   requestBody?: { content: Record<string, MediaType> };
   responses: Record<string, unknown>;
 }
-interface Surface { url: string; token: string; close(): Promise<void> }
+interface Surface {
+  url: string;
+  token: string;
+  close(): Promise<void>;
+}
 
 const givenSeed = process.env['FUZZ_SEED'] ?? '490667659';
 const seed = givenSeed === 'random' ? Math.floor(Math.random() * 2 ** 31) : Number(givenSeed);
@@ -26,7 +33,9 @@ const surfaces: Record<string, { bundle: string; start(): Promise<Surface> }> = 
   gateway: {
     bundle: 'gateway',
     async start() {
-      const world = await startGateway({ env: { RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', LOG_LEVEL: 'error' } });
+      const world = await startGateway({
+        env: { RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', LOG_LEVEL: 'error' },
+      });
       return { url: world.url, token: world.userToken, close: () => world.close() };
     },
   },
@@ -40,7 +49,9 @@ const surfaces: Record<string, { bundle: string; start(): Promise<Surface> }> = 
 };
 
 describe.each(Object.entries(surfaces))('the %s under wrong requests', (_name, { bundle, start }) => {
-  const document = JSON.parse(readFileSync(new URL(`../../src/contract/${bundle}/bundle.json`, import.meta.url), 'utf8')) as {
+  const document = JSON.parse(
+    readFileSync(new URL(`../../src/contract/${bundle}/bundle.json`, import.meta.url), 'utf8'),
+  ) as {
     paths: Record<string, Record<string, Operation>>;
     components: { parameters?: Record<string, NonNullable<Operation['parameters']>[number]> };
   };
@@ -58,59 +69,98 @@ describe.each(Object.entries(surfaces))('the %s under wrong requests', (_name, {
   const parametersOf = (operation: Operation) =>
     (operation.parameters ?? []).map((parameter) => {
       const reference = (parameter as { $ref?: string }).$ref;
-      return reference === undefined ? parameter : (document.components.parameters?.[reference.split('/').at(-1) ?? ''] ?? parameter);
+      return reference === undefined
+        ? parameter
+        : (document.components.parameters?.[reference.split('/').at(-1) ?? ''] ?? parameter);
     });
 
-  test.each(operations.map((entry) => [entry.operation.operationId, entry] as const))('%s answers as declared', { timeout: 300_000 }, async (_id, { path, method, operation }) => {
-    const body = exampleBody(operation);
-    const parameters = parametersOf(operation);
-    await fc.assert(
-      fc.asyncProperty(
-        body === undefined ? fc.constant(undefined) : mutated(body),
-        fc.record({ name: fc.constantFrom('limit', 'cursor', 'x', ...parameters.filter((p) => p.in === 'query').map((p) => p.name)), value: fc.constantFrom(...hostileValues.map(String)) }),
-        fc.constantFrom(...hostileValues.map(String)),
-        fc.constantFrom('none', 'query', 'path'),
-        async (wrongBody, wrongQuery, wrongPath, also) => {
-          const query = new URLSearchParams(parameters.filter((p) => p.in === 'query' && p.required).map((p) => [p.name, String(p.example ?? 'x')]));
-          if (also === 'query') query.append(wrongQuery.name, wrongQuery.value.toWellFormed().slice(0, 2000));
-          const filled = path.replace(/\{([^}]+)\}/g, (_all, name: string) =>
-            encodeURIComponent(also === 'path' ? wrongPath.toWellFormed().slice(0, 500) : String(parameters.find((p) => p.name === name)?.example ?? 'x')),
-          );
-          const answer = await fetch(`${surface.url}${filled}${query.size > 0 ? `?${query}` : ''}`, {
-            method,
-            redirect: 'manual',
-            headers: { authorization: `Bearer ${surface.token}`, ...(wrongBody === undefined ? {} : { 'content-type': 'application/json' }) },
-            ...(wrongBody === undefined || method === 'GET' ? {} : { body: JSON.stringify(wrongBody) }),
-            signal: AbortSignal.timeout(20_000),
-          });
-          const text = await answer.text();
-          expect(answer.status, text.slice(0, 400)).not.toBe(500);
-          if (answer.status >= 400 && (answer.headers.get('content-type') ?? '').includes('json')) {
-            const { error } = JSON.parse(text) as { error: Record<string, unknown> };
-            expect(error).toMatchObject({ type: expect.any(String), code: expect.any(String), message: expect.any(String), request_id: expect.stringMatching(/^req_/) });
-            // The body itself has no name; every member of it has.
-            const details = error['details'] as { path: string }[] | undefined;
-            const isBodyItself = details === undefined ? String(error['message']).includes('body') : details[0]?.path === '';
-            if (error['code'] === 'invalid_request' && !isBodyItself) expect(error['param'], text).toEqual(expect.any(String));
-            expect(text).not.toMatch(/node_modules|\bat .*\.ts:\d/);
-          }
-          // A path or a query that is refused before the operation is known has the general answers only.
-          expect([...Object.keys(operation.responses).map(Number), 404, 405], `${answer.status} ${text.slice(0, 300)}`).toContain(answer.status);
-        },
-      ),
-      { seed, numRuns: runs },
-    );
-  });
+  test.each(operations.map((entry) => [entry.operation.operationId, entry] as const))(
+    '%s answers as declared',
+    { timeout: 300_000 },
+    async (_id, { path, method, operation }) => {
+      const body = exampleBody(operation);
+      const parameters = parametersOf(operation);
+      await fc.assert(
+        fc.asyncProperty(
+          body === undefined ? fc.constant(undefined) : mutated(body),
+          fc.record({
+            name: fc.constantFrom(
+              'limit',
+              'cursor',
+              'x',
+              ...parameters.filter((p) => p.in === 'query').map((p) => p.name),
+            ),
+            value: fc.constantFrom(...hostileValues.map(String)),
+          }),
+          fc.constantFrom(...hostileValues.map(String)),
+          fc.constantFrom('none', 'query', 'path'),
+          async (wrongBody, wrongQuery, wrongPath, also) => {
+            const query = new URLSearchParams(
+              parameters
+                .filter((p) => p.in === 'query' && p.required)
+                .map((p) => [p.name, String(p.example ?? 'x')]),
+            );
+            if (also === 'query')
+              query.append(wrongQuery.name, wrongQuery.value.toWellFormed().slice(0, 2000));
+            const filled = path.replace(/\{([^}]+)\}/g, (_all, name: string) =>
+              encodeURIComponent(
+                also === 'path'
+                  ? wrongPath.toWellFormed().slice(0, 500)
+                  : String(parameters.find((p) => p.name === name)?.example ?? 'x'),
+              ),
+            );
+            const answer = await fetch(`${surface.url}${filled}${query.size > 0 ? `?${query}` : ''}`, {
+              method,
+              redirect: 'manual',
+              headers: {
+                authorization: `Bearer ${surface.token}`,
+                ...(wrongBody === undefined ? {} : { 'content-type': 'application/json' }),
+              },
+              ...(wrongBody === undefined || method === 'GET' ? {} : { body: JSON.stringify(wrongBody) }),
+              signal: AbortSignal.timeout(20_000),
+            });
+            const text = await answer.text();
+            expect(answer.status, text.slice(0, 400)).not.toBe(500);
+            if (answer.status >= 400 && (answer.headers.get('content-type') ?? '').includes('json')) {
+              const { error } = JSON.parse(text) as { error: Record<string, unknown> };
+              expect(error).toMatchObject({
+                type: expect.any(String),
+                code: expect.any(String),
+                message: expect.any(String),
+                request_id: expect.stringMatching(/^req_/),
+              });
+              // The body itself has no name; every member of it has.
+              const details = error['details'] as { path: string }[] | undefined;
+              const isBodyItself =
+                details === undefined ? String(error['message']).includes('body') : details[0]?.path === '';
+              if (error['code'] === 'invalid_request' && !isBodyItself)
+                expect(error['param'], text).toEqual(expect.any(String));
+              expect(text).not.toMatch(/node_modules|\bat .*\.ts:\d/);
+            }
+            // A path or a query that is refused before the operation is known has the general answers only.
+            expect(
+              [...Object.keys(operation.responses).map(Number), 404, 405],
+              `${answer.status} ${text.slice(0, 300)}`,
+            ).toContain(answer.status);
+          },
+        ),
+        { seed, numRuns: runs },
+      );
+    },
+  );
 
-  test.each(['PUT', 'DELETE', 'PATCH', 'POST', 'GET', 'TRACE', 'PROPFIND'])('%s is 405 with Allow wherever it is not declared', async (method) => {
-    for (const [path, item] of Object.entries(document.paths)) {
-      if (method.toLowerCase() in item || path.includes('{') || method === 'TRACE') continue;
-      const answer = await fetch(`${surface.url}${path}`, { method });
-      await answer.body?.cancel();
-      expect(answer.status, `${method} ${path}`).toBe(405);
-      expect(answer.headers.get('allow'), path).toContain(Object.keys(item)[0]?.toUpperCase());
-    }
-  });
+  test.each(['PUT', 'DELETE', 'PATCH', 'POST', 'GET', 'TRACE', 'PROPFIND'])(
+    '%s is 405 with Allow wherever it is not declared',
+    async (method) => {
+      for (const [path, item] of Object.entries(document.paths)) {
+        if (method.toLowerCase() in item || path.includes('{') || method === 'TRACE') continue;
+        const answer = await fetch(`${surface.url}${path}`, { method });
+        await answer.body?.cancel();
+        expect(answer.status, `${method} ${path}`).toBe(405);
+        expect(answer.headers.get('allow'), path).toContain(Object.keys(item)[0]?.toUpperCase());
+      }
+    },
+  );
 });
 
 function exampleBody(operation: Operation): Json | undefined {

@@ -5,8 +5,30 @@ export type Json = null | boolean | number | string | Json[] | { [name: string]:
 
 /** Values that parsers and databases trip over. */
 export const hostileValues: readonly Json[] = [
-  null, true, -1, 0, 1.5, 1e308, 2 ** 53 + 2, '', ' ', '\u0000', '\ud800', '\r\nx: y', '__proto__', "' OR 1=1--", '../../etc/passwd',
-  '%00', 'x'.repeat(70_000), [], [[]], {}, { type: 'nonsense' }, { constructor: { prototype: { polluted: true } } }, [null], ['x', 1, {}],
+  null,
+  true,
+  -1,
+  0,
+  1.5,
+  1e308,
+  2 ** 53 + 2,
+  '',
+  ' ',
+  '\u0000',
+  '\ud800',
+  '\r\nx: y',
+  '__proto__',
+  "' OR 1=1--",
+  '../../etc/passwd',
+  '%00',
+  'x'.repeat(70_000),
+  [],
+  [[]],
+  {},
+  { type: 'nonsense' },
+  { constructor: { prototype: { polluted: true } } },
+  [null],
+  ['x', 1, {}],
 ];
 
 /** The paths of all members and items of a document, the root included. */
@@ -39,7 +61,10 @@ export function mutated(base: Json): fc.Arbitrary<Json> {
       document = changeAt(document, place, (old) => {
         if (what.kind === 'replace') return what.value;
         if (what.kind === 'nest') return nested(old ?? null, what.depth);
-        if (what.kind === 'add') return old !== null && typeof old === 'object' && !Array.isArray(old) ? { ...old, [what.name]: 1 } : old;
+        if (what.kind === 'add')
+          return old !== null && typeof old === 'object' && !Array.isArray(old)
+            ? { ...old, [what.name]: 1 }
+            : old;
         return undefined;
       });
     }
@@ -53,7 +78,11 @@ function nested(value: Json, depth: number): Json {
   return outer;
 }
 
-function changeAt(document: Json, place: readonly (string | number)[], change: (old: Json | undefined) => Json | undefined): Json {
+function changeAt(
+  document: Json,
+  place: readonly (string | number)[],
+  change: (old: Json | undefined) => Json | undefined,
+): Json {
   const [step, ...rest] = place;
   if (step === undefined) return change(document) ?? null;
   if (Array.isArray(document)) {

@@ -13,8 +13,16 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 const post = (path: string, body: object, token = world.userToken) =>
-  fetch(world.url + path, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` }, body: JSON.stringify(body) });
-const message = { model: 'local/nothing', max_tokens: 5, messages: [{ role: 'user' as const, content: 'x' }] };
+  fetch(world.url + path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+    body: JSON.stringify(body),
+  });
+const message = {
+  model: 'local/nothing',
+  max_tokens: 5,
+  messages: [{ role: 'user' as const, content: 'x' }],
+};
 const prompt = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'x' }] }];
 
 describe('an unknown query parameter', () => {
@@ -39,21 +47,41 @@ describe('an unknown query parameter', () => {
 });
 
 describe('an error of the messages format', () => {
-  const client = (token = world.userToken) => new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: token, apiKey: null, maxRetries: 0 });
+  const client = (token = world.userToken) =>
+    new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: token, apiKey: null, maxRetries: 0 });
 
   test.each([
     ['an unknown model', () => client().messages.create(message), Anthropic.NotFoundError, 'not_found_error'],
-    ['a wrong credential', () => client('nonsense').messages.create(message), Anthropic.AuthenticationError, 'authentication_error'],
-    ['a malformed body', () => client().messages.create({ ...message, messages: 'x' as never }), Anthropic.BadRequestError, 'invalid_request_error'],
+    [
+      'a wrong credential',
+      () => client('nonsense').messages.create(message),
+      Anthropic.AuthenticationError,
+      'authentication_error',
+    ],
+    [
+      'a malformed body',
+      () => client().messages.create({ ...message, messages: 'x' as never }),
+      Anthropic.BadRequestError,
+      'invalid_request_error',
+    ],
   ])('for %s has the type that its client maps', async (_name, call, kind, type) => {
-    const error = await call().then(() => undefined, (thrown: unknown) => thrown);
+    const error = await call().then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
     expect(error).toBeInstanceOf(kind);
     expect(error).toMatchObject({ error: { type: 'error', error: { type } } });
   });
 
   test('for a body that is too large is request_too_large', async () => {
-    const response = await post('/v1/ai/messages', { ...message, metadata: { text: 'x'.repeat(11 * 1024 * 1024) } });
-    expect([response.status, await response.json()]).toMatchObject([413, { type: 'error', error: { type: 'request_too_large' } }]);
+    const response = await post('/v1/ai/messages', {
+      ...message,
+      metadata: { text: 'x'.repeat(11 * 1024 * 1024) },
+    });
+    expect([response.status, await response.json()]).toMatchObject([
+      413,
+      { type: 'error', error: { type: 'request_too_large' } },
+    ]);
   });
 });
 
@@ -64,17 +92,31 @@ describe('an error for the AI SDK’s gateway provider', () => {
   ])('is of the class that version %s maps', async (_version, create, kind) => {
     const call = async (apiKey: string, model: string) => {
       const gateway = create({ baseURL: `${world.url}/v1/ai`, apiKey });
-      return gateway(model).doGenerate({ prompt } as never).then(() => undefined, (thrown: unknown) => thrown);
+      return gateway(model)
+        .doGenerate({ prompt } as never)
+        .then(
+          () => undefined,
+          (thrown: unknown) => thrown,
+        );
     };
     const unknown = await call(world.userToken, 'local/nothing');
     expect(kind.isInstance(unknown)).toBe(true);
     expect(unknown).toMatchObject({ type: 'model_not_found', statusCode: 404 });
-    expect(await call('nonsense', 'local/echo')).toMatchObject({ type: 'authentication_error', statusCode: 401 });
+    expect(await call('nonsense', 'local/echo')).toMatchObject({
+      type: 'authentication_error',
+      statusCode: 401,
+    });
   });
 
   test('says of its list of models that it varies by user agent', async () => {
-    const response = await fetch(`${world.url}/v1/ai/config`, { headers: { authorization: `Bearer ${world.userToken}`, 'user-agent': 'ai-sdk/gateway/4.0.0' } });
+    const response = await fetch(`${world.url}/v1/ai/config`, {
+      headers: { authorization: `Bearer ${world.userToken}`, 'user-agent': 'ai-sdk/gateway/4.0.0' },
+    });
     expect(response.headers.get('vary')).toBe('User-Agent');
-    expect(await response.json()).toMatchObject({ models: expect.arrayContaining([expect.objectContaining({ specification: expect.objectContaining({ specificationVersion: 'v4' }) })]) });
+    expect(await response.json()).toMatchObject({
+      models: expect.arrayContaining([
+        expect.objectContaining({ specification: expect.objectContaining({ specificationVersion: 'v4' }) }),
+      ]),
+    });
   });
 });

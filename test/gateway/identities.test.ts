@@ -19,12 +19,20 @@ describe('operations × identities', () => {
   });
 
   test.each(operations().map(({ operationId }) => operationId))('%s', (operationId) => {
-    const faults = findings.filter(({ operation, fault }) => operation.operationId === operationId && fault !== null);
-    expect(faults.map(({ caller, status, code, fault }) => `${caller}: ${status} ${code}, ${fault}`)).toEqual([]);
+    const faults = findings.filter(
+      ({ operation, fault }) => operation.operationId === operationId && fault !== null,
+    );
+    expect(faults.map(({ caller, status, code, fault }) => `${caller}: ${status} ${code}, ${fault}`)).toEqual(
+      [],
+    );
   });
 
   test('lets every caller in somewhere who may be let in at all, and nobody else', () => {
-    const letIn = (caller: string) => findings.some((finding) => finding.caller === caller && finding.expected === 'in' && !finding.operation.ignoresCredential);
+    const letIn = (caller: string) =>
+      findings.some(
+        (finding) =>
+          finding.caller === caller && finding.expected === 'in' && !finding.operation.ignoresCredential,
+      );
     expect(callers.filter(letIn)).toEqual(['none', 'user', 'user of another Bureau', 'admin']);
   });
 });

@@ -17,7 +17,8 @@ async function start(env: Record<string, string>, withAdmin = false): Promise<Ga
   return world;
 }
 
-const get = (url: string, path: string, headers: Record<string, string> = {}) => fetch(url + path, { headers });
+const get = (url: string, path: string, headers: Record<string, string> = {}) =>
+  fetch(url + path, { headers });
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 async function statuses(answers: Promise<Response>[]): Promise<Record<number, number>> {
   const counts: Record<number, number> = {};
@@ -31,12 +32,15 @@ describe('the limit of requests', () => {
     const first = await get(url, '/v1/accounts/me', bearer(userToken));
     expect(first.headers.get('ratelimit-policy')).toBe('"user";q=20;w=60');
     expect(first.headers.get('ratelimit')).toMatch(/^"user";r=19;t=\d+$/);
-    const counts = await statuses(Array.from({ length: 30 }, () => get(url, '/v1/accounts/me', bearer(userToken))));
+    const counts = await statuses(
+      Array.from({ length: 30 }, () => get(url, '/v1/accounts/me', bearer(userToken))),
+    );
     expect(counts[200]).toBeGreaterThanOrEqual(19);
     expect(counts[200]).toBeLessThanOrEqual(23);
     // A request comes back every three seconds, so the next one may be granted and the one after it is not.
     let refused = await get(url, '/v1/accounts/me', bearer(userToken));
-    for (let more = 0; more < 5 && refused.status !== 429; more += 1) refused = await get(url, '/v1/accounts/me', bearer(userToken));
+    for (let more = 0; more < 5 && refused.status !== 429; more += 1)
+      refused = await get(url, '/v1/accounts/me', bearer(userToken));
     expect(refused.status).toBe(429);
     expect(await refused.json()).toMatchObject({ error: { type: 'rate_limit_error', code: 'rate_limited' } });
     const [, t] = /;r=0;t=(\d+)$/.exec(refused.headers.get('ratelimit') ?? '') ?? [];
@@ -51,7 +55,12 @@ describe('the limit of requests', () => {
   test('of a user counts over all of their tokens', async () => {
     const { url, userToken, as } = await start({ RATE_LIMIT_USER: '12' });
     const { user_token: key } = await as(userToken).accounts.createKey({ name: 'another' });
-    const remaining = async (token: string) => Number(/;r=(\d+);/.exec((await get(url, '/v1/accounts/me', bearer(token))).headers.get('ratelimit') ?? '')?.[1]);
+    const remaining = async (token: string) =>
+      Number(
+        /;r=(\d+);/.exec(
+          (await get(url, '/v1/accounts/me', bearer(token))).headers.get('ratelimit') ?? '',
+        )?.[1],
+      );
     expect(await remaining(userToken)).toBeLessThan(12);
     const before = await remaining(key);
     expect(before).toBeLessThan(11);
@@ -61,7 +70,9 @@ describe('the limit of requests', () => {
 
   test('counts who shows a credential of nobody’s as a guest of the address', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '5' });
-    const counts = await statuses(Array.from({ length: 12 }, () => get(url, '/v1/accounts/me', bearer('nonsense'))));
+    const counts = await statuses(
+      Array.from({ length: 12 }, () => get(url, '/v1/accounts/me', bearer('nonsense'))),
+    );
     expect(counts).toEqual({ 401: 5, 429: 7 });
     expect((await get(url, '/v1/accounts/me')).status).toBe(429);
   });
@@ -71,7 +82,10 @@ describe('the limit of requests', () => {
     const link = '/v1/ai/media/med_00000000000000000000000000?expires=1&signature=x';
     expect((await get(url, link)).headers.get('ratelimit-policy')).toBe('"media";q=40;w=60');
     expect(await statuses(Array.from({ length: 30 }, () => get(url, link)))).toEqual({ 404: 30 });
-    expect(await statuses(Array.from({ length: 8 }, () => get(url, '/v1/accounts/me')))).toEqual({ 401: 5, 429: 3 });
+    expect(await statuses(Array.from({ length: 8 }, () => get(url, '/v1/accounts/me')))).toEqual({
+      401: 5,
+      429: 3,
+    });
     // Nor are they without an end.
     expect((await statuses(Array.from({ length: 30 }, () => get(url, link))))[429]).toBeGreaterThan(15);
   });
@@ -85,22 +99,40 @@ describe('the limit of requests', () => {
       policy = (await get(url, '/v1/accounts/me', bearer(userToken))).headers.get('ratelimit-policy');
     }
     expect(policy).toBe('"user";q=3;w=60');
-    const counts = await statuses(Array.from({ length: 8 }, () => get(url, '/v1/accounts/me', bearer(userToken))));
+    const counts = await statuses(
+      Array.from({ length: 8 }, () => get(url, '/v1/accounts/me', bearer(userToken))),
+    );
     expect(counts[200] ?? 0).toBeLessThanOrEqual(3);
   });
 
   test('of logins is ten a minute of an address, whatever the other limits are', async () => {
     const { url } = await start({ RATE_LIMIT_LOGIN: '10', RATE_LIMIT_GUEST: 'off' });
-    const login = () => fetch(`${url}/v1/accounts/login/start`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' });
+    const login = () =>
+      fetch(`${url}/v1/accounts/login/start`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: '{}',
+      });
     expect(await statuses(Array.from({ length: 15 }, login))).toEqual({ 400: 10, 429: 5 });
   });
 
   test('is nowhere when it is off, and guesses of a password are counted all the same', async () => {
     const { url, userToken, guest } = await start({}, true);
-    const answers = await Promise.all(Array.from({ length: 100 }, () => get(url, '/v1/accounts/me', bearer(userToken))));
-    expect(answers.every(({ status, headers }) => status === 200 && headers.get('ratelimit') === null)).toBe(true);
-    const outcomes = await Promise.allSettled(Array.from({ length: 40 }, () => guest.admin.login({ admin_id: testAdministrator.adminId, password: 'a wrong password, surely' })));
-    const evaluated = outcomes.filter((outcome) => outcome.status === 'rejected' && (outcome.reason as { code: string }).code === 'invalid_credentials');
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, () => get(url, '/v1/accounts/me', bearer(userToken))),
+    );
+    expect(answers.every(({ status, headers }) => status === 200 && headers.get('ratelimit') === null)).toBe(
+      true,
+    );
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 40 }, () =>
+        guest.admin.login({ admin_id: testAdministrator.adminId, password: 'a wrong password, surely' }),
+      ),
+    );
+    const evaluated = outcomes.filter(
+      (outcome) =>
+        outcome.status === 'rejected' && (outcome.reason as { code: string }).code === 'invalid_credentials',
+    );
     expect(evaluated.length).toBeLessThanOrEqual(10);
   });
 });
@@ -108,34 +140,51 @@ describe('the limit of requests', () => {
 describe('the address of a client', () => {
   test('is what a trusted proxy says, and the others do not share its limit', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '3', TRUSTED_PROXIES: '127.0.0.0/8, ::1' });
-    const from = (client: string) => get(url, '/v1/accounts/providers', { 'x-forwarded-for': `6.6.6.6, ${client}` });
+    const from = (client: string) =>
+      get(url, '/v1/accounts/providers', { 'x-forwarded-for': `6.6.6.6, ${client}` });
     expect(await statuses(Array.from({ length: 5 }, () => from('198.51.100.1')))).toEqual({ 400: 3, 429: 2 });
     expect((await from('198.51.100.2')).status).toBe(400);
   });
 
   test('is the peer’s own as long as no proxy is trusted', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '3' });
-    const counts = await statuses(Array.from({ length: 6 }, (_, n) => get(url, '/v1/accounts/providers', { 'x-forwarded-for': `198.51.100.${n}` })));
+    const counts = await statuses(
+      Array.from({ length: 6 }, (_, n) =>
+        get(url, '/v1/accounts/providers', { 'x-forwarded-for': `198.51.100.${n}` }),
+      ),
+    );
     expect(counts).toEqual({ 400: 3, 429: 3 });
   });
 
   test('has at most a hundred requests at once behind a proxy', async () => {
-    const { url } = await start({ TRUSTED_PROXIES: '127.0.0.1', RATE_LIMIT_GUEST: '100000', RATE_LIMIT_USER: '100000' });
+    const { url } = await start({
+      TRUSTED_PROXIES: '127.0.0.1',
+      RATE_LIMIT_GUEST: '100000',
+      RATE_LIMIT_USER: '100000',
+    });
     // Each holds its place by a body that does not come.
     const held = Array.from({ length: 100 }, () => {
       const gate = new AbortController();
       const body = new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from('{')) });
-      const call = fetch(`${url}/v1/accounts/login/start`, { method: 'POST', headers: { 'content-type': 'application/json', 'x-forwarded-for': '198.51.100.9' }, body, duplex: 'half', signal: gate.signal } as RequestInit).catch(() => undefined);
+      const call = fetch(`${url}/v1/accounts/login/start`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-forwarded-for': '198.51.100.9' },
+        body,
+        duplex: 'half',
+        signal: gate.signal,
+      } as RequestInit).catch(() => undefined);
       return { gate, call };
     });
     const deadline = performance.now() + 60_000;
     let status = 0;
-    while (status !== 429 && performance.now() < deadline) status = (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
+    while (status !== 429 && performance.now() < deadline)
+      status = (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
     expect(status).toBe(429);
     expect((await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.10' })).status).toBe(404);
     for (const { gate } of held) gate.abort();
     await Promise.all(held.map(({ call }) => call));
-    while (status !== 404 && performance.now() < deadline) status = (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
+    while (status !== 404 && performance.now() < deadline)
+      status = (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
     expect(status).toBe(404);
   });
 });
@@ -145,10 +194,16 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('one limit over 
     const place = await testDatabase();
     const second = await connect(place.options, { log: silentLog });
     try {
-      const replicas = [place.database, second].map((database) => createSharedQuota({ database, schema: 'gateway', clock: systemClock, log: silentLog }));
+      const replicas = [place.database, second].map((database) =>
+        createSharedQuota({ database, schema: 'gateway', clock: systemClock, log: silentLog }),
+      );
       const policy = { name: 'user', perMinute: 600 };
       const startedMs = performance.now();
-      const drawn = await Promise.all(Array.from({ length: 2_000 }, async (_, n) => (replicas[n % 2] as (typeof replicas)[number]).draw('somebody', policy)));
+      const drawn = await Promise.all(
+        Array.from({ length: 2_000 }, async (_, n) =>
+          (replicas[n % 2] as (typeof replicas)[number]).draw('somebody', policy),
+        ),
+      );
       const granted = drawn.filter((one) => one.granted).length;
       const refilled = ((performance.now() - startedMs) / 60_000) * policy.perMinute;
       expect(granted).toBeGreaterThanOrEqual(policy.perMinute);

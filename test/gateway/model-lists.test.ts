@@ -9,7 +9,8 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const shown = async (token: string): Promise<string[]> => (await world.as(token).ai.listModels()).items.map(({ id }) => id);
+const shown = async (token: string): Promise<string[]> =>
+  (await world.as(token).ai.listModels()).items.map(({ id }) => id);
 const call = (token: string, model: string) => world.as(token).ai.generateText({ model, prompt: 'Hello' });
 
 describe('the models of a user', () => {
@@ -17,9 +18,16 @@ describe('the models of a user', () => {
     const { user_token } = await world.user.accounts.createKey({ name: 'echo only', models: ['local/echo'] });
     expect(await shown(user_token)).toEqual(['local/echo']);
     await expect(call(user_token, 'local/echo')).resolves.toMatchObject({ role: 'assistant' });
-    await expect(call(user_token, 'local/guide')).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
-    await expect(world.as(user_token).ai.getModel({ model_id: 'local/guide' })).rejects.toMatchObject({ status: 404 });
-    await expect(world.as(user_token).ai.createImage({ model: 'local/shapes', prompt: 'A house' })).rejects.toMatchObject({ status: 404 });
+    await expect(call(user_token, 'local/guide')).rejects.toMatchObject({
+      status: 404,
+      code: 'model_not_found',
+    });
+    await expect(world.as(user_token).ai.getModel({ model_id: 'local/guide' })).rejects.toMatchObject({
+      status: 404,
+    });
+    await expect(
+      world.as(user_token).ai.createImage({ model: 'local/shapes', prompt: 'A house' }),
+    ).rejects.toMatchObject({ status: 404 });
   });
 
   test('are those that the AI SDK’s provider reads', async () => {
@@ -29,10 +37,15 @@ describe('the models of a user', () => {
   });
 
   test('are those of the Bureau, at once, and with a key those of both', async () => {
-    const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: 'https://product.example', models: ['local/guide', 'local/shapes'] });
+    const { bureau_id } = await world.admin.bureaus.createBureau({
+      server_url: 'https://product.example',
+      models: ['local/guide', 'local/shapes'],
+    });
     const { user_token } = await world.admin.accounts.issueToken({ bureau_id, external_id: 'anna' });
     expect((await shown(user_token)).toSorted()).toEqual(['local/guide', 'local/shapes']);
-    const key = await world.as(user_token).accounts.createKey({ name: 'both', models: ['local/echo', 'local/guide'] });
+    const key = await world
+      .as(user_token)
+      .accounts.createKey({ name: 'both', models: ['local/echo', 'local/guide'] });
     expect(await shown(key.user_token)).toEqual(['local/guide']);
     await world.admin.bureaus.updateBureau({ bureau_id, models: ['local/echo'] });
     expect(await shown(user_token)).toEqual(['local/echo']);

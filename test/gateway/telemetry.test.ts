@@ -21,11 +21,27 @@ beforeAll(async () => {
   collector = await startCollector();
   folder = await mkdtemp(join(tmpdir(), 'townhall-telemetry-'));
   const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile({ fast: 'ok', broken: 'status?code=500', refused: 'key-echo?code=400', unpaid: 'status?code=401&message=Your+account+is+suspended', wordy: `status?code=422&message=${'long+'.repeat(98)}CANARY-key-of-acme+end`, cut: 'error-event' }));
+  await writeFile(
+    modelsFile,
+    provider.modelsFile({
+      fast: 'ok',
+      broken: 'status?code=500',
+      refused: 'key-echo?code=400',
+      unpaid: 'status?code=401&message=Your+account+is+suspended',
+      wordy: `status?code=422&message=${'long+'.repeat(98)}CANARY-key-of-acme+end`,
+      cut: 'error-event',
+    }),
+  );
   const port = await freePort();
   metricsUrl = `http://127.0.0.1:${port}/metrics`;
   world = await startGateway({
-    env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'CANARY-key-of-acme', METRICS_PORT: String(port), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_EXPORTER_OTLP_HEADERS: 'x-key=CANARY-collector-key' },
+    env: {
+      MODELS_FILE: modelsFile,
+      ACME_API_KEY: 'CANARY-key-of-acme',
+      METRICS_PORT: String(port),
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_EXPORTER_OTLP_HEADERS: 'x-key=CANARY-collector-key',
+    },
   });
 });
 afterAll(async () => {
@@ -41,7 +57,9 @@ const metrics = async (): Promise<string> => (await fetch(metricsUrl)).text();
 async function lineOf(requestId: string | null): Promise<Record<string, unknown>> {
   return vi.waitFor(
     () => {
-      const found = world.logLines.map((line) => JSON.parse(line) as Record<string, unknown>).find((line) => line.msg === 'request' && line.requestId === requestId);
+      const found = world.logLines
+        .map((line) => JSON.parse(line) as Record<string, unknown>)
+        .find((line) => line.msg === 'request' && line.requestId === requestId);
       expect(found).toBeDefined();
       return found as Record<string, unknown>;
     },
@@ -81,10 +99,26 @@ describe('a call to a provider', () => {
     });
     expect(answer.headers.get('server-timing')).toMatch(/upstream;dur=[\d.]+, app;dur=[\d.]+$/);
 
-    const client = await collector.waitFor((span) => span.name === 'chat acme/fast' && collector.spans.indexOf(span) >= before);
+    const client = await collector.waitFor(
+      (span) => span.name === 'chat acme/fast' && collector.spans.indexOf(span) >= before,
+    );
     const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
-    expect(client).toMatchObject({ kind: 3, failed: false, attributes: { 'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': 'acme', 'gen_ai.request.model': 'acme/fast', 'gen_ai.usage.output_tokens': line.outputTokens } });
-    expect(server).toMatchObject({ name: 'ai.createChatCompletion', kind: 2, parentSpanId: 'b7ad6b7169203331', attributes: { 'townhall.credits': line.credits, 'gen_ai.response.model': 'acme/fast' } });
+    expect(client).toMatchObject({
+      kind: 3,
+      failed: false,
+      attributes: {
+        'gen_ai.operation.name': 'chat',
+        'gen_ai.provider.name': 'acme',
+        'gen_ai.request.model': 'acme/fast',
+        'gen_ai.usage.output_tokens': line.outputTokens,
+      },
+    });
+    expect(server).toMatchObject({
+      name: 'ai.createChatCompletion',
+      kind: 2,
+      parentSpanId: 'b7ad6b7169203331',
+      attributes: { 'townhall.credits': line.credits, 'gen_ai.response.model': 'acme/fast' },
+    });
     expect(provider.lastCall().headers.traceparent).toBe(`00-${client.traceId}-${client.spanId}-01`);
   });
 
@@ -94,16 +128,26 @@ describe('a call to a provider', () => {
     await failed.text();
     await lineOf(failed.headers.get('x-request-id'));
     const text = await metrics();
-    expect(text).toContain('townhall_upstream_requests_total{provider="acme",model="acme/fast",outcome="answered"} 2');
-    expect(text).toMatch(/townhall_upstream_requests_total\{provider="acme",model="acme\/broken",outcome="upstream_failed"\} [1-9]/);
+    expect(text).toContain(
+      'townhall_upstream_requests_total{provider="acme",model="acme/fast",outcome="answered"} 2',
+    );
+    expect(text).toMatch(
+      /townhall_upstream_requests_total\{provider="acme",model="acme\/broken",outcome="upstream_failed"\} [1-9]/,
+    );
     expect(text).toMatch(/townhall_upstream_retries_total\{provider="acme",model="acme\/broken"\} [1-9]/);
     expect(text).toContain('townhall_upstream_breaker_open{provider="acme",model="acme/fast"} 0');
-    expect(text).toMatch(/townhall_upstream_first_piece_seconds_count\{provider="acme",model="acme\/fast"\} 1\n/);
+    expect(text).toMatch(
+      /townhall_upstream_first_piece_seconds_count\{provider="acme",model="acme\/fast"\} 1\n/,
+    );
     expect(text).toMatch(/townhall_tokens_total\{model="acme\/fast",kind="output"\} [1-9]/);
-    expect(text).toContain('townhall_requests_total{operation="ai.createChatCompletion",status="200",identity="user"} 2');
+    expect(text).toContain(
+      'townhall_requests_total{operation="ai.createChatCompletion",status="200",identity="user"} 2',
+    );
     expect(text).toContain('townhall_ledger_open_holds 0');
     expect(text).toMatch(/townhall_database_connections\{state="idle"\} \d/);
-    const failure = await collector.waitFor(({ name, failed: isFailed }) => name === 'chat acme/broken' && isFailed);
+    const failure = await collector.waitFor(
+      ({ name, failed: isFailed }) => name === 'chat acme/broken' && isFailed,
+    );
     expect(failure.attributes['error.type']).toBe('upstream_failed');
   });
 
@@ -122,14 +166,24 @@ describe('a call to a provider', () => {
 
 test('the guide names every metric there is, and no other', async () => {
   const guide = await readFile(new URL('../../docs/guides/telemetry.md', import.meta.url), 'utf8');
-  const named = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)].map(([, name = '']) => name).sort((one, other) => one.localeCompare(other));
-  const served = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)].map(([, name = '']) => name).sort((one, other) => one.localeCompare(other));
+  const named = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)]
+    .map(([, name = '']) => name)
+    .sort((one, other) => one.localeCompare(other));
+  const served = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)]
+    .map(([, name = '']) => name)
+    .sort((one, other) => one.localeCompare(other));
   expect(named).toEqual(served);
 });
 
 describe('the log of a call that fails', () => {
   test.each([
-    ['refused', 400, 'upstream_refused', /^Bad request with Bearer \[redacted\] at \[redacted\] \(\[redacted\]\)$/, 400],
+    [
+      'refused',
+      400,
+      'upstream_refused',
+      /^Bad request with Bearer \[redacted\] at \[redacted\] \(\[redacted\]\)$/,
+      400,
+    ],
     ['unpaid', 502, 'provider_credentials', /^Your account is suspended$/, 401],
     ['broken', 502, 'upstream_failed', /^scripted 500$/, 500],
     ['wordy', 422, 'upstream_refused', /^(?:long )+\[redacted\]$/, 422],
@@ -138,7 +192,16 @@ describe('the log of a call that fails', () => {
     expect(answer.status).toBe(status);
     await answer.text();
     const line = await lineOf(answer.headers.get('x-request-id'));
-    expect(line).toMatchObject({ level: 'info', requestId: answer.headers.get('x-request-id'), status, code, model: `acme/${model}`, provider: 'acme', providerStatus, providerWords: expect.stringMatching(words) });
+    expect(line).toMatchObject({
+      level: 'info',
+      requestId: answer.headers.get('x-request-id'),
+      status,
+      code,
+      model: `acme/${model}`,
+      provider: 'acme',
+      providerStatus,
+      providerWords: expect.stringMatching(words),
+    });
     expect(line.attempts).toBe(answer.headers.get('x-townhall-attempts'));
     expect(String(line.attempts)).toMatch(new RegExp(`^acme/${model};${code}`));
     expect(String(line.providerWords).length).toBeLessThanOrEqual(500);
@@ -150,7 +213,12 @@ describe('the log of a call that fails', () => {
     expect(answer.status).toBe(200);
     await answer.text();
     const requestId = answer.headers.get('x-request-id');
-    expect(await lineOf(requestId)).toMatchObject({ status: 200, model: 'acme/cut', code: 'upstream_failed', providerWords: expect.stringMatching(/^boom Bearer \[redacted\]$/) });
+    expect(await lineOf(requestId)).toMatchObject({
+      status: 200,
+      model: 'acme/cut',
+      code: 'upstream_failed',
+      providerWords: expect.stringMatching(/^boom Bearer \[redacted\]$/),
+    });
     expect(world.logLines.join('')).not.toContain('CANARY-key-of-acme');
   });
 
@@ -165,6 +233,9 @@ describe('the log of a call that fails', () => {
   test('has the code of a request that no model was asked for', async () => {
     const answer = await ask('acme/none');
     await answer.text();
-    expect(await lineOf(answer.headers.get('x-request-id'))).toMatchObject({ status: 404, code: 'model_not_found' });
+    expect(await lineOf(answer.headers.get('x-request-id'))).toMatchObject({
+      status: 404,
+      code: 'model_not_found',
+    });
   });
 });

@@ -15,7 +15,17 @@ describe('the gateway as a whole', () => {
   test('names its services in /health, without a credential and with a bad one', async () => {
     const { ok, services } = await world.guest.directory.getHealth();
     expect(ok).toBe(true);
-    expect(services).toEqual(['env', 'cities', 'bureaus', 'accounts', 'ai', 'admin', 'credits', 'usage', 'payments']);
+    expect(services).toEqual([
+      'env',
+      'cities',
+      'bureaus',
+      'accounts',
+      'ai',
+      'admin',
+      'credits',
+      'usage',
+      'payments',
+    ]);
     const answer = await fetch(`${world.url}/health`, { headers: { authorization: 'Bearer nonsense' } });
     expect(answer.status).toBe(200);
   });
@@ -37,7 +47,10 @@ describe('the gateway as a whole', () => {
     const ours = await world.user.ai.listModels();
     expect(theirs).toEqual(ours.items.map(({ id }) => id));
     expect(theirs).toContain('local/guide');
-    await expect(openai.models.retrieve('local/echo')).resolves.toMatchObject({ id: 'local/echo', object: 'model' });
+    await expect(openai.models.retrieve('local/echo')).resolves.toMatchObject({
+      id: 'local/echo',
+      object: 'model',
+    });
   });
 
   test('answers the OpenAI client whole and streamed, from its own docs', async () => {
@@ -47,7 +60,11 @@ describe('the gateway as a whole', () => {
     const text = whole.choices[0]?.message.content ?? '';
     expect(text).toContain('MODELS_FILE');
     let streamed = '';
-    for await (const chunk of await openai.chat.completions.create({ model: 'local/guide', messages, stream: true })) {
+    for await (const chunk of await openai.chat.completions.create({
+      model: 'local/guide',
+      messages,
+      stream: true,
+    })) {
       streamed += chunk.choices[0]?.delta.content ?? '';
     }
     expect(streamed).toBe(text);
@@ -55,7 +72,9 @@ describe('the gateway as a whole', () => {
 
   test('gives an administrator every model with its requirements and without reasoning', async () => {
     const { items } = await world.admin.ai.listModels();
-    expect(items.every((item) => item.env_requirements !== undefined && item.reasoning === undefined)).toBe(true);
+    expect(items.every((item) => item.env_requirements !== undefined && item.reasoning === undefined)).toBe(
+      true,
+    );
   });
 
   test('logs no token', () => {

@@ -5,7 +5,13 @@ import type { Log } from '../../src/kernel/log.ts';
 
 function listen(): { log: Log; warnings: object[] } {
   const warnings: object[] = [];
-  const log: Log = { debug() {}, info() {}, warn: (fields) => warnings.push(fields), error() {}, child: () => log };
+  const log: Log = {
+    debug() {},
+    info() {},
+    warn: (fields) => warnings.push(fields),
+    error() {},
+    child: () => log,
+  };
   return { log, warnings };
 }
 

@@ -34,7 +34,9 @@ describe('closedOnError', () => {
       isOpen = false;
       throw new Error('the close fails as well');
     });
-    await expect(closedOnError(closers, () => Promise.reject(new Error('the start fails')))).rejects.toThrow('the start fails');
+    await expect(closedOnError(closers, () => Promise.reject(new Error('the start fails')))).rejects.toThrow(
+      'the start fails',
+    );
     expect(isOpen).toBe(false);
   });
 });

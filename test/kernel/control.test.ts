@@ -25,12 +25,12 @@ afterEach(async () => {
 });
 
 const handlers = {
-  'echo': async (input: unknown) => ({ heard: input }),
-  'nothing': async () => undefined,
-  'refuse': async () => {
+  echo: async (input: unknown) => ({ heard: input }),
+  nothing: async () => undefined,
+  refuse: async () => {
     throw new Problem('conflict', 'conflict', 'It is so already.');
   },
-  'break': async () => {
+  break: async () => {
     throw new Error('a secret detail');
   },
 };
@@ -44,19 +44,29 @@ describe('the control socket', () => {
     expect(await callControl(path, 'nothing', undefined)).toBeNull();
     const long = 'x'.repeat(1_000_000);
     expect(await callControl(path, 'echo', long)).toEqual({ heard: long });
-    expect(await Promise.all([1, 2, 3].map((n) => callControl(path, 'echo', n)))).toEqual([1, 2, 3].map((n) => ({ heard: n })));
+    expect(await Promise.all([1, 2, 3].map((n) => callControl(path, 'echo', n)))).toEqual(
+      [1, 2, 3].map((n) => ({ heard: n })),
+    );
   });
 
   it('refuses a name that it does not know, those of every object too', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     for (const name of ['unknown', 'constructor', '__proto__', 'toString']) {
-      await expect(callControl(path, name, null)).rejects.toMatchObject({ name: 'Problem', status: 404, message: `The server has no control "${name}".` });
+      await expect(callControl(path, name, null)).rejects.toMatchObject({
+        name: 'Problem',
+        status: 404,
+        message: `The server has no control "${name}".`,
+      });
     }
   });
 
   it('gives a Problem as it is and tells nothing of any other failure', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
-    await expect(callControl(path, 'refuse', null)).rejects.toMatchObject({ kind: 'conflict', code: 'conflict', message: 'It is so already.' });
+    await expect(callControl(path, 'refuse', null)).rejects.toMatchObject({
+      kind: 'conflict',
+      code: 'conflict',
+      message: 'It is so already.',
+    });
     const failure = await callControl(path, 'break', null).catch((error: unknown) => error);
     expect(failure).toMatchObject({ kind: 'internal', code: 'internal_error' });
     expect(String(failure)).not.toContain('secret');
@@ -95,7 +105,9 @@ describe('the control socket', () => {
 
   it('does not push a living server aside, nor a file that is none of ours', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
-    await expect(serveControl(path, handlers, { log: silentLog })).rejects.toThrow('A running server listens');
+    await expect(serveControl(path, handlers, { log: silentLog })).rejects.toThrow(
+      'A running server listens',
+    );
     expect(await callControl(path, 'echo', 1)).toEqual({ heard: 1 });
     const file = join(folder, 'notes.txt');
     writeFileSync(file, 'mine');

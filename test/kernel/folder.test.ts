@@ -29,7 +29,10 @@ describe('makeFolder', () => {
 });
 
 describe('the folder of a setting', () => {
-  test.each([['below a file', 'file/x'], ['that is a file', 'file']])('is refused %s by the name of the setting', async (_title, path) => {
+  test.each([
+    ['below a file', 'file/x'],
+    ['that is a file', 'file'],
+  ])('is refused %s by the name of the setting', async (_title, path) => {
     for (const check of [requireFolder, makeSettingFolder]) {
       const refusal = await check('DATA_PATH', join(folder, path)).catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(SettingError);

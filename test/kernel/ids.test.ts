@@ -8,7 +8,10 @@ describe('id', () => {
 
   it('holds a UUID of version 7 and the variant of RFC 9562, with its time', () => {
     const text = createIds(() => 0x0123456789ab)('usr').slice(4);
-    const value = [...text].reduce((sum, letter) => sum * 32n + BigInt('0123456789abcdefghjkmnpqrstvwxyz'.indexOf(letter)), 0n);
+    const value = [...text].reduce(
+      (sum, letter) => sum * 32n + BigInt('0123456789abcdefghjkmnpqrstvwxyz'.indexOf(letter)),
+      0n,
+    );
     const hex = value.toString(16).padStart(32, '0');
     expect(hex.slice(0, 12)).toBe('0123456789ab');
     expect(hex[12]).toBe('7');

@@ -7,14 +7,21 @@ function recorded(level: LogLevel = 'debug') {
   const text: string[] = [];
   const redactor = createRedactor();
   const log = createLog({ level, redactor, write: (line) => text.push(line) });
-  return { log, redactor, text, lines: () => text.map((line) => JSON.parse(line) as Record<string, unknown>) };
+  return {
+    log,
+    redactor,
+    text,
+    lines: () => text.map((line) => JSON.parse(line) as Record<string, unknown>),
+  };
 }
 
 describe('log', () => {
   test('a line is one JSON object with level, time and message', () => {
     const { log, text, lines } = recorded();
     log.info({ port: 1 }, 'listening');
-    expect(lines()).toEqual([{ level: 'info', time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/), port: 1, msg: 'listening' }]);
+    expect(lines()).toEqual([
+      { level: 'info', time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/), port: 1, msg: 'listening' },
+    ]);
     expect(text[0]).toMatch(/^[^\n]*\n$/);
   });
 
@@ -31,8 +38,17 @@ describe('log', () => {
     const { log, text } = recorded();
     const secret = 'hunter2-hunter2';
     const child = log.child({ apiKey: secret });
-    child.info({ headers: { Authorization: secret, 'X-User-Token': secret, cookie: [secret] }, deep: { a: { b: { client_secret: secret } } } }, 'x');
-    child.error({ err: Object.assign(new Error('failed'), { password: secret, cause: { token: secret } }) }, 'y');
+    child.info(
+      {
+        headers: { Authorization: secret, 'X-User-Token': secret, cookie: [secret] },
+        deep: { a: { b: { client_secret: secret } } },
+      },
+      'x',
+    );
+    child.error(
+      { err: Object.assign(new Error('failed'), { password: secret, cause: { token: secret } }) },
+      'y',
+    );
     expect(text.join('')).not.toContain(secret);
     expect(text.join('')).toContain('failed');
   });
@@ -42,7 +58,16 @@ describe('log', () => {
     const child = log.child({ note: 'uses CANARY-1234' });
     redactor.hold('CANARY-1234');
     const error = new Error('upstream said CANARY-1234', { cause: new Error('CANARY-1234 again') });
-    child.error({ err: error, list: ['CANARY-1234'], 'CANARY-1234': 1, map: { 'CANARY-1234': 1 }, bytes: Buffer.from('CANARY-1234') }, 'message CANARY-1234');
+    child.error(
+      {
+        err: error,
+        list: ['CANARY-1234'],
+        'CANARY-1234': 1,
+        map: { 'CANARY-1234': 1 },
+        bytes: Buffer.from('CANARY-1234'),
+      },
+      'message CANARY-1234',
+    );
     child.info({ text: `Bearer ${token('usr')}` }, token('agt'));
     expect(text.join('')).not.toContain('CANARY-1234');
     expect(text.join('')).not.toMatch(/th_(usr|agt)_/);
@@ -61,9 +86,14 @@ describe('log', () => {
     const secret = `s3cret-${'0123456789'.repeat(20)}`;
     redactor.hold(secret);
     log.info({ text: 'a'.repeat(8_000_000), below: { list: ['b'.repeat(20_000)] } }, 'long');
-    expect(lines()[0]).toMatchObject({ text: expect.stringMatching(/^a{16384}… \(8000000 characters\)$/), below: { list: [expect.stringContaining('(20000 characters)')] } });
+    expect(lines()[0]).toMatchObject({
+      text: expect.stringMatching(/^a{16384}… \(8000000 characters\)$/),
+      below: { list: [expect.stringContaining('(20000 characters)')] },
+    });
     // Around each end of what is searched and of what is shown.
-    for (const at of [16_384, 65_536]) for (const offset of [1, 100, 206]) log.error({ err: new Error('c'.repeat(at - offset) + secret + 'c'.repeat(70_000)) }, 'secret');
+    for (const at of [16_384, 65_536])
+      for (const offset of [1, 100, 206])
+        log.error({ err: new Error('c'.repeat(at - offset) + secret + 'c'.repeat(70_000)) }, 'secret');
     for (const many of [1_000, 1]) log.info({ text: `${secret} `.repeat(many) + 'd'.repeat(70_000) }, 'many');
     expect(text.join('')).not.toContain('s3cret');
     expect(text.at(-1)).toContain('[redacted]');
@@ -72,7 +102,14 @@ describe('log', () => {
   test('an error keeps its type and its cause', () => {
     const { log, lines } = recorded();
     log.error({ err: new TypeError('no', { cause: new RangeError('why') }) }, 'x');
-    expect(lines()[0]).toMatchObject({ err: { type: 'TypeError', message: 'no', stack: expect.stringContaining('log.test'), cause: { type: 'RangeError', message: 'why' } } });
+    expect(lines()[0]).toMatchObject({
+      err: {
+        type: 'TypeError',
+        message: 'no',
+        stack: expect.stringContaining('log.test'),
+        cause: { type: 'RangeError', message: 'why' },
+      },
+    });
   });
 
   test('what cannot be serialized is summed up and never throws', () => {
@@ -80,7 +117,11 @@ describe('log', () => {
     const circle: Record<string, unknown> = { big: 10n, at: new Date(0), call: () => 1, level: 'x' };
     circle.self = circle;
     log.info({ circle, level: 'mine', ['__proto__']: 'p' }, 'x');
-    expect(lines()[0]).toMatchObject({ level: 'info', level_: 'mine', circle: { big: '10', at: '1970-01-01T00:00:00.000Z', call: '[function]', self: '[circular]' } });
+    expect(lines()[0]).toMatchObject({
+      level: 'info',
+      level_: 'mine',
+      circle: { big: '10', at: '1970-01-01T00:00:00.000Z', call: '[function]', self: '[circular]' },
+    });
   });
 
   test('lines on standard output are whole when the process exits', () => {
@@ -90,7 +131,14 @@ describe('log', () => {
       const log = createLog({ level: 'info', redactor: createRedactor() });
       for (let n = 0; n < 2000; n += 1) log.info({ n }, 'line');
       process.exit(0);`;
-    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
-    expect(output.trimEnd().split('\n').map((line) => (JSON.parse(line) as { n: number }).n)).toEqual(Array.from({ length: 2000 }, (_, n) => n));
+    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
+      encoding: 'utf8',
+    });
+    expect(
+      output
+        .trimEnd()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { n: number }).n),
+    ).toEqual(Array.from({ length: 2000 }, (_, n) => n));
   });
 });

@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { asProblem, isPermanent, Problem, type ProblemKind, renderProblem } from '../../src/kernel/problem.ts';
+import {
+  asProblem,
+  isPermanent,
+  Problem,
+  type ProblemKind,
+  renderProblem,
+} from '../../src/kernel/problem.ts';
 
 describe('problem', () => {
   test('each kind has the status and the type of the one table', () => {
@@ -27,12 +33,27 @@ describe('problem', () => {
   });
 
   test('the body has exactly the members of the one shape, and details only when there are some', () => {
-    const bare = new Problem('not_found', 'route_not_found', 'Nothing here.', { details: [], cause: new Error('inside') });
-    expect(renderProblem(bare, 'req_1')).toEqual({
-      error: { type: 'invalid_request_error', code: 'route_not_found', message: 'Nothing here.', param: null, request_id: 'req_1' },
+    const bare = new Problem('not_found', 'route_not_found', 'Nothing here.', {
+      details: [],
+      cause: new Error('inside'),
     });
-    const detailed = new Problem('bad_request', 'invalid_request', 'No.', { param: 'a', details: [{ path: 'a', message: 'is required' }] });
-    expect(renderProblem(detailed, 'req_2').error).toMatchObject({ param: 'a', details: [{ path: 'a', message: 'is required' }] });
+    expect(renderProblem(bare, 'req_1')).toEqual({
+      error: {
+        type: 'invalid_request_error',
+        code: 'route_not_found',
+        message: 'Nothing here.',
+        param: null,
+        request_id: 'req_1',
+      },
+    });
+    const detailed = new Problem('bad_request', 'invalid_request', 'No.', {
+      param: 'a',
+      details: [{ path: 'a', message: 'is required' }],
+    });
+    expect(renderProblem(detailed, 'req_2').error).toMatchObject({
+      param: 'a',
+      details: [{ path: 'a', message: 'is required' }],
+    });
   });
 
   test('an unknown throw becomes an internal error that says nothing of its cause', () => {
@@ -46,7 +67,9 @@ describe('problem', () => {
 
   test('what may succeed later is not called permanent', () => {
     expect(isPermanent(new Problem('conflict', 'conflict', 'x'))).toBe(true);
-    expect(isPermanent(new Problem('conflict', 'conflict', 'x', { headers: { 'retry-after': '1' } }))).toBe(false);
+    expect(isPermanent(new Problem('conflict', 'conflict', 'x', { headers: { 'retry-after': '1' } }))).toBe(
+      false,
+    );
     expect(isPermanent(new Problem('rate_limited', 'rate_limited', 'x'))).toBe(false);
     expect(isPermanent(new Problem('unavailable', 'draining', 'x'))).toBe(false);
   });

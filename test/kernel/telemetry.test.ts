@@ -5,7 +5,11 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor, token } from '../../src/kernel/secrets/secret.ts';
 import { boundedLabel } from '../../src/kernel/telemetry/metrics.ts';
-import { openTelemetry, type Telemetry, type TelemetrySettings } from '../../src/kernel/telemetry/telemetry.ts';
+import {
+  openTelemetry,
+  type Telemetry,
+  type TelemetrySettings,
+} from '../../src/kernel/telemetry/telemetry.ts';
 import { traced } from '../../src/kernel/telemetry/traces.ts';
 import { startCollector, type Collector } from '../support/collector.ts';
 import { startWorld, until, type World, type WorldOptions } from './world.ts';
@@ -23,11 +27,18 @@ interface Observed {
   read(): Promise<string>;
 }
 
-async function observed(settings: Partial<TelemetrySettings>, options: WorldOptions | ((telemetry: Telemetry) => WorldOptions) = {}): Promise<Observed> {
+async function observed(
+  settings: Partial<TelemetrySettings>,
+  options: WorldOptions | ((telemetry: Telemetry) => WorldOptions) = {},
+): Promise<Observed> {
   const lines: Record<string, unknown>[] = [];
   const redactor = createRedactor();
   redactor.hold('CANARY-held-secret');
-  const log = createLog({ level: 'debug', redactor, write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
+  const log = createLog({
+    level: 'debug',
+    redactor,
+    write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>),
+  });
   const telemetry = await openTelemetry({
     settings: { metrics: { host: '127.0.0.1', port: 0 }, traces: null, ...settings },
     surface: 'gateway',
@@ -38,13 +49,22 @@ async function observed(settings: Partial<TelemetrySettings>, options: WorldOpti
     batchEveryMs: 20,
   });
   const given = typeof options === 'function' ? options(telemetry) : options;
-  const world = await startWorld({ ...given, server: { ...given.server, log, observer: telemetry.observer } });
+  const world = await startWorld({
+    ...given,
+    server: { ...given.server, log, observer: telemetry.observer },
+  });
   const served = await telemetry.listen();
   endings.push(async () => {
     await world.close();
     await telemetry.close();
   });
-  return { world, telemetry, metricsUrl: served?.url ?? '', lines, read: async () => (await fetch(served?.url ?? '')).text() };
+  return {
+    world,
+    telemetry,
+    metricsUrl: served?.url ?? '',
+    lines,
+    read: async () => (await fetch(served?.url ?? '')).text(),
+  };
 }
 
 async function collected(): Promise<Collector> {
@@ -53,17 +73,30 @@ async function collected(): Promise<Collector> {
   return collector;
 }
 
-const traceSettings = (endpoint: string, headers?: string) => ({ endpoint, headers, serviceName: 'test-service', sampledShare: 1 });
+const traceSettings = (endpoint: string, headers?: string) => ({
+  endpoint,
+  headers,
+  serviceName: 'test-service',
+  sampledShare: 1,
+});
 
 describe('metrics', () => {
   test('count requests by operation, status and identity, and time them', async () => {
     const { world, read } = await observed({});
-    await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token' } }).then((answer) => answer.text());
-    await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer wrong-token' } }).then((answer) => answer.text());
+    await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token' } }).then(
+      (answer) => answer.text(),
+    );
+    await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer wrong-token' } }).then(
+      (answer) => answer.text(),
+    );
     await fetch(`${world.url}/nowhere/${token('usr')}`).then((answer) => answer.text());
     const text = await read();
-    expect(text).toContain('townhall_requests_total{operation="ai.listModels",status="200",identity="user"} 1');
-    expect(text).toContain('townhall_requests_total{operation="ai.listModels",status="401",identity="guest"} 1');
+    expect(text).toContain(
+      'townhall_requests_total{operation="ai.listModels",status="200",identity="user"} 1',
+    );
+    expect(text).toContain(
+      'townhall_requests_total{operation="ai.listModels",status="401",identity="guest"} 1',
+    );
     expect(text).toMatch(/townhall_requests_total\{operation="[^"]*",status="404",identity="[^"]*"\} 1/);
     expect(text).toMatch(/townhall_request_duration_seconds_count\{operation="ai\.listModels"\} 2/);
     expect(text).toContain('nodejs_eventloop_lag_p99_seconds');
@@ -73,17 +106,20 @@ describe('metrics', () => {
 
   test('show streams while they are open and count those whose reader went away', async () => {
     const release = Promise.withResolvers<void>();
-    const { world, read } = await observed({}, {
-      handlers: {
-        'open.stream': async () => ({
-          status: 200,
-          events: (async function* () {
-            yield { data: { n: 1 } };
-            await release.promise;
-          })(),
-        }),
+    const { world, read } = await observed(
+      {},
+      {
+        handlers: {
+          'open.stream': async () => ({
+            status: 200,
+            events: (async function* () {
+              yield { data: { n: 1 } };
+              await release.promise;
+            })(),
+          }),
+        },
       },
-    });
+    );
     const reader = new AbortController();
     const answer = await fetch(`${world.url}/v1/open/stream`, { signal: reader.signal });
     await answer.body?.getReader().read();
@@ -99,7 +135,9 @@ describe('metrics', () => {
   test('take gauges from others; one that fails is left out and the rest stay', async () => {
     const { telemetry, read, lines } = await observed({});
     telemetry.metrics.gauge('townhall_test_holds', 'Holds.', async () => 7);
-    telemetry.metrics.gauge('townhall_test_states', 'By state.', () => [{ labels: ['open'], value: 2 }], ['state']);
+    telemetry.metrics.gauge('townhall_test_states', 'By state.', () => [{ labels: ['open'], value: 2 }], [
+      'state',
+    ]);
     telemetry.metrics.gauge('townhall_test_broken', 'Broken.', () => {
       throw new Error('away');
     });
@@ -108,7 +146,9 @@ describe('metrics', () => {
     expect(text).toContain('townhall_test_states{state="open"} 2');
     expect(text).toContain('townhall_requests_in_flight 0');
     expect(text).not.toMatch(/townhall_test_broken \d/);
-    expect(lines).toContainEqual(expect.objectContaining({ msg: 'a metric could not be read', metric: 'townhall_test_broken' }));
+    expect(lines).toContainEqual(
+      expect.objectContaining({ msg: 'a metric could not be read', metric: 'townhall_test_broken' }),
+    );
   });
 
   test('are read at one path, and by no page of a browser', async () => {
@@ -119,7 +159,11 @@ describe('metrics', () => {
     expect((await fetch(at('/'))).status).toBe(404);
     expect((await fetch(metricsUrl, { method: 'POST' })).status).toBe(405);
     expect((await fetch(metricsUrl, { headers: { origin: 'http://evil.test' } })).status).toBe(403);
-    expect((await fetch(metricsUrl, { headers: { origin: 'http://evil.test' } })).headers.get('access-control-allow-origin')).toBeNull();
+    expect(
+      (await fetch(metricsUrl, { headers: { origin: 'http://evil.test' } })).headers.get(
+        'access-control-allow-origin',
+      ),
+    ).toBeNull();
   });
 
   test('are not even loaded without a port', async () => {
@@ -137,18 +181,25 @@ describe('metrics', () => {
 
 describe('the line of a request', () => {
   test('names who asked, what ran, what it cost, how long it took and how much it carried', async () => {
-    const { world, lines } = await observed({ metrics: null }, {
-      handlers: {
-        'ai.generateText': async (call) => {
-          call.note({ model: 'house/large', provider: 'house', tokens: { input: 12, output: 5 } });
-          call.note({ credits: 77n, upstreamMs: 4, ttftMs: 3.14 });
-          return { status: 200, body: {} };
+    const { world, lines } = await observed(
+      { metrics: null },
+      {
+        handlers: {
+          'ai.generateText': async (call) => {
+            call.note({ model: 'house/large', provider: 'house', tokens: { input: 12, output: 5 } });
+            call.note({ credits: 77n, upstreamMs: 4, ttftMs: 3.14 });
+            return { status: 200, body: {} };
+          },
         },
+        server: { nameIdentity: ({ kind }) => ({ identityId: `${kind}_1` }) },
       },
-      server: { nameIdentity: ({ kind }) => ({ identityId: `${kind}_1` }) },
-    });
+    );
     const body = JSON.stringify({ model: 'house/large' });
-    const answer = await fetch(`${world.url}/v1/ai/text`, { method: 'POST', headers: { authorization: 'Bearer user-token', 'content-type': 'application/json' }, body });
+    const answer = await fetch(`${world.url}/v1/ai/text`, {
+      method: 'POST',
+      headers: { authorization: 'Bearer user-token', 'content-type': 'application/json' },
+      body,
+    });
     await answer.text();
     expect(answer.headers.get('server-timing')).toMatch(/^upstream;dur=4\.0, app;dur=\d+\.\d$/);
     await until(() => lines.some(({ msg }) => msg === 'request'), 'the line');
@@ -179,18 +230,24 @@ describe('the line of a request', () => {
   });
 
   test('app in Server-Timing is what is left of the time when that of others is taken away', async () => {
-    const { world } = await observed({ metrics: null }, {
-      handlers: {
-        'ai.listModels': async (call) => {
-          const startedMs = performance.now();
-          await new Promise((resolve) => setTimeout(resolve, 60));
-          call.note({ upstreamMs: performance.now() - startedMs });
-          return { status: 200, body: {} };
+    const { world } = await observed(
+      { metrics: null },
+      {
+        handlers: {
+          'ai.listModels': async (call) => {
+            const startedMs = performance.now();
+            await new Promise((resolve) => setTimeout(resolve, 60));
+            call.note({ upstreamMs: performance.now() - startedMs });
+            return { status: 200, body: {} };
+          },
         },
       },
+    );
+    const answer = await fetch(`${world.url}/v1/ai/models`, {
+      headers: { authorization: 'Bearer user-token' },
     });
-    const answer = await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token' } });
-    const [, upstream, own] = /upstream;dur=([\d.]+), app;dur=([\d.]+)/.exec(answer.headers.get('server-timing') ?? '') ?? [];
+    const [, upstream, own] =
+      /upstream;dur=([\d.]+), app;dur=([\d.]+)/.exec(answer.headers.get('server-timing') ?? '') ?? [];
     expect(Number(upstream)).toBeGreaterThan(55);
     expect(Number(own)).toBeLessThan(Number(upstream) + 1_000);
   });
@@ -200,19 +257,37 @@ describe('traces', () => {
   test('take up the trace of the caller, hand it on, and bear no word of a prompt, a secret or an address', async () => {
     const collector = await collected();
     const handedOn: (string | undefined)[] = [];
-    const { world, lines } = await observed({ traces: traceSettings(collector.url, 'x-collector-key=CANARY-held-secret') }, (telemetry) => ({
-      handlers: {
-        'ai.generateText': async (call) => {
-          const span = telemetry.traces.start('chat house/large', { kind: 'client', attributes: { 'gen_ai.request.model': 'house/large', 'test.secret': 'is CANARY-held-secret' } });
-          await traced(telemetry.traces, span, async () => void handedOn.push(telemetry.traces.traceparent()));
-          call.note({ model: 'house/large', provider: 'house', tokens: { input: 10, cachedInput: 2, output: 5, reasoning: 1 }, credits: 3n });
-          call.log.info({}, 'from within');
-          return { status: 200, body: { text: 'CANARY-answer' } };
+    const { world, lines } = await observed(
+      { traces: traceSettings(collector.url, 'x-collector-key=CANARY-held-secret') },
+      (telemetry) => ({
+        handlers: {
+          'ai.generateText': async (call) => {
+            const span = telemetry.traces.start('chat house/large', {
+              kind: 'client',
+              attributes: { 'gen_ai.request.model': 'house/large', 'test.secret': 'is CANARY-held-secret' },
+            });
+            await traced(
+              telemetry.traces,
+              span,
+              async () => void handedOn.push(telemetry.traces.traceparent()),
+            );
+            call.note({
+              model: 'house/large',
+              provider: 'house',
+              tokens: { input: 10, cachedInput: 2, output: 5, reasoning: 1 },
+              credits: 3n,
+            });
+            call.log.info({}, 'from within');
+            return { status: 200, body: { text: 'CANARY-answer' } };
+          },
         },
-      },
-    }));
+      }),
+    );
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
-    const body = JSON.stringify({ model: 'house/large', messages: [{ role: 'user', content: 'CANARY-prompt' }] });
+    const body = JSON.stringify({
+      model: 'house/large',
+      messages: [{ role: 'user', content: 'CANARY-prompt' }],
+    });
     const headers = { authorization: 'Bearer user-token', 'content-type': 'application/json', traceparent };
     expect((await fetch(`${world.url}/v1/ai/text?x=1`, { method: 'POST', headers, body })).status).toBe(400);
     expect((await fetch(`${world.url}/v1/ai/text`, { method: 'POST', headers, body })).status).toBe(200);
@@ -237,26 +312,41 @@ describe('traces', () => {
       resource: { 'service.name': 'test-service', 'service.version': '1.2.3', 'townhall.surface': 'gateway' },
     });
     expect(handedOn).toEqual([`00-${client.traceId}-${client.spanId}-01`]);
-    expect(lines.find(({ msg }) => msg === 'from within')).toMatchObject({ traceId: client.traceId, spanId: server.spanId });
-    expect(collector.headers[0]).toMatchObject({ path: '/v1/traces', 'x-collector-key': 'CANARY-held-secret' });
+    expect(lines.find(({ msg }) => msg === 'from within')).toMatchObject({
+      traceId: client.traceId,
+      spanId: server.spanId,
+    });
+    expect(collector.headers[0]).toMatchObject({
+      path: '/v1/traces',
+      'x-collector-key': 'CANARY-held-secret',
+    });
     expect(collector.bodies.join('')).not.toMatch(/CANARY|127\.0\.0\.1|user-token/);
   });
 
   test('begin one of their own for a caller without, and mark what failed by its code', async () => {
     const collector = await collected();
-    const { world, telemetry } = await observed({ traces: traceSettings(collector.url) }, {
-      handlers: {
-        'ai.listModels': async () => {
-          throw new Error('CANARY-inner words');
+    const { world, telemetry } = await observed(
+      { traces: traceSettings(collector.url) },
+      {
+        handlers: {
+          'ai.listModels': async () => {
+            throw new Error('CANARY-inner words');
+          },
         },
       },
-    });
+    );
     for (const traceparent of ['nonsense', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`]) {
-      await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token', traceparent } }).then((answer) => answer.text());
+      await fetch(`${world.url}/v1/ai/models`, {
+        headers: { authorization: 'Bearer user-token', traceparent },
+      }).then((answer) => answer.text());
     }
     const span = await collector.waitFor(({ name }) => name === 'ai.listModels');
     expect(span).toMatchObject({ parentSpanId: '', failed: true, attributes: { 'error.type': '500' } });
-    await expect(traced(telemetry.traces, telemetry.traces.start('work'), () => Promise.reject(Object.assign(new Error('CANARY-words'), { code: 'EPIPE' })))).rejects.toThrow('CANARY-words');
+    await expect(
+      traced(telemetry.traces, telemetry.traces.start('work'), () =>
+        Promise.reject(Object.assign(new Error('CANARY-words'), { code: 'EPIPE' })),
+      ),
+    ).rejects.toThrow('CANARY-words');
     expect((await collector.waitFor(({ name }) => name === 'work')).attributes['error.type']).toBe('EPIPE');
     expect(collector.bodies.join('')).not.toContain('CANARY');
   });
@@ -273,26 +363,37 @@ describe('traces', () => {
       },
     }));
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00';
-    await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token', traceparent } }).then((answer) => answer.text());
+    await fetch(`${world.url}/v1/ai/models`, {
+      headers: { authorization: 'Bearer user-token', traceparent },
+    }).then((answer) => answer.text());
     telemetry.traces.start('marker').end();
     await collector.waitFor(({ name }) => name === 'marker');
     expect(collector.spans.map(({ name }) => name)).toEqual(['marker']);
     expect(handedOn[0]).toMatch(/^00-0af7651916cd43dd8448eb211c80319c-[0-9a-f]{16}-00$/);
   });
 
-  test.each(['refuses connections', 'takes them and never answers'])('cost a caller nothing when the collector %s, and the end waits two seconds at most', async (how) => {
-    const collector = await startCollector({ silent: true });
-    endings.push(() => collector.close());
-    if (how === 'refuses connections') await collector.close().catch(() => {});
-    const { world, telemetry, lines } = await observed({ traces: traceSettings(collector.url) });
-    for (let count = 0; count < 20; count += 1) expect((await fetch(`${world.url}/health`)).status).toBe(200);
-    // More than the queue takes: what does not fit is dropped, and nothing grows.
-    for (let count = 0; count < 20_000; count += 1) telemetry.traces.start('flood').end();
-    expect((await fetch(`${world.url}/health`)).status).toBe(200);
-    if (how === 'refuses connections') await until(() => lines.some(({ msg }) => String(msg).startsWith('the collector did not take')), 'the warning', 60_000);
-    const startedMs = performance.now();
-    await telemetry.close();
-    // Two seconds, and what a busy machine adds; an exporter that is waited for would take ten.
-    expect(performance.now() - startedMs).toBeLessThan(8_000);
-  });
+  test.each(['refuses connections', 'takes them and never answers'])(
+    'cost a caller nothing when the collector %s, and the end waits two seconds at most',
+    async (how) => {
+      const collector = await startCollector({ silent: true });
+      endings.push(() => collector.close());
+      if (how === 'refuses connections') await collector.close().catch(() => {});
+      const { world, telemetry, lines } = await observed({ traces: traceSettings(collector.url) });
+      for (let count = 0; count < 20; count += 1)
+        expect((await fetch(`${world.url}/health`)).status).toBe(200);
+      // More than the queue takes: what does not fit is dropped, and nothing grows.
+      for (let count = 0; count < 20_000; count += 1) telemetry.traces.start('flood').end();
+      expect((await fetch(`${world.url}/health`)).status).toBe(200);
+      if (how === 'refuses connections')
+        await until(
+          () => lines.some(({ msg }) => String(msg).startsWith('the collector did not take')),
+          'the warning',
+          60_000,
+        );
+      const startedMs = performance.now();
+      await telemetry.close();
+      // Two seconds, and what a busy machine adds; an exporter that is waited for would take ten.
+      expect(performance.now() - startedMs).toBeLessThan(8_000);
+    },
+  );
 });

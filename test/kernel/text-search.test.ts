@@ -4,18 +4,24 @@ import { searchText } from '../../src/kernel/text-search.ts';
 
 describe('searchText', () => {
   test('finds what String.indexOf finds', () => {
-    const letters = (constraints: fc.StringConstraints) => fc.string({ ...constraints, unit: fc.constantFrom('a', 'b') });
-    fc.assert(fc.property(letters({ maxLength: 400 }), letters({ maxLength: 40 }), (text, pattern) => {
-      expect(searchText(text, pattern)).toBe(text.indexOf(pattern));
-    }), { numRuns: 1_000 });
+    const letters = (constraints: fc.StringConstraints) =>
+      fc.string({ ...constraints, unit: fc.constantFrom('a', 'b') });
+    fc.assert(
+      fc.property(letters({ maxLength: 400 }), letters({ maxLength: 40 }), (text, pattern) => {
+        expect(searchText(text, pattern)).toBe(text.indexOf(pattern));
+      }),
+      { numRuns: 1_000 },
+    );
   });
 
   test('finds a long pattern wherever it stands', () => {
     const pattern = `${'a'.repeat(20)}b${'a'.repeat(20)}`;
-    fc.assert(fc.property(fc.nat(200), fc.nat(200), (before, after) => {
-      const text = 'a'.repeat(before) + pattern + 'a'.repeat(after);
-      expect(searchText(text, pattern)).toBe(text.indexOf(pattern));
-    }));
+    fc.assert(
+      fc.property(fc.nat(200), fc.nat(200), (before, after) => {
+        const text = 'a'.repeat(before) + pattern + 'a'.repeat(after);
+        expect(searchText(text, pattern)).toBe(text.indexOf(pattern));
+      }),
+    );
   });
 
   test('reads each character of a repetitive text a bounded number of times', () => {

@@ -11,7 +11,15 @@ import { createServer, type Server, type ServerOptions } from '../../src/kernel/
 
 /** These contracts have no generated types, so their calls have the widest ones. */
 export type AnyCall = Call<
-  { body: unknown; path: Record<string, string>; query: Record<string, unknown>; headers: Record<string, unknown>; identity: string; reply: never; passthrough: false },
+  {
+    body: unknown;
+    path: Record<string, string>;
+    query: Record<string, unknown>;
+    headers: Record<string, unknown>;
+    identity: string;
+    reply: never;
+    passthrough: false;
+  },
   { kind: string }
 >;
 type AnyHandler = (call: AnyCall) => Promise<unknown>;
@@ -26,11 +34,20 @@ interface RawProblem {
   error: { type: string; code: string; message: string; request_id: string };
 }
 
-const problem = { description: 'An error.', content: { 'application/json': { schema: { $ref: '#/components/schemas/Problem' } } } };
+const problem = {
+  description: 'An error.',
+  content: { 'application/json': { schema: { $ref: '#/components/schemas/Problem' } } },
+};
 const json = (schema: object) => ({ description: 'Done.', content: { 'application/json': { schema } } });
 const anyObject = { type: 'object' };
 const userOnly = [{ userToken: [] }];
-const name = (where: string, extra: object = {}) => ({ name: where, in: 'path', required: true, schema: { type: 'string', maxLength: 256 }, ...extra });
+const name = (where: string, extra: object = {}) => ({
+  name: where,
+  in: 'path',
+  required: true,
+  schema: { type: 'string', maxLength: 256 },
+  ...extra,
+});
 
 /** Literal paths beside the generic one, a recursive body, forms told apart by `type`, streams and bytes. */
 export function smallContract(): SmallDocument {
@@ -38,21 +55,61 @@ export function smallContract(): SmallDocument {
     openapi: '3.1.1',
     info: { title: 'Small', version: '1' },
     paths: {
-      '/health': { get: { operationId: 'directory.getHealth', security: [], 'x-ignores-credential': true, responses: { 200: json(anyObject) } } },
-      '/v1/ai/models': { get: { operationId: 'ai.listModels', security: [{ userToken: [] }, { adminSession: [] }], responses: { 200: json(anyObject), 401: problem, 403: problem } } },
+      '/health': {
+        get: {
+          operationId: 'directory.getHealth',
+          security: [],
+          'x-ignores-credential': true,
+          responses: { 200: json(anyObject) },
+        },
+      },
+      '/v1/ai/models': {
+        get: {
+          operationId: 'ai.listModels',
+          security: [{ userToken: [] }, { adminSession: [] }],
+          responses: { 200: json(anyObject), 401: problem, 403: problem },
+        },
+      },
       '/v1/ai/models/{model_id}': {
-        get: { operationId: 'ai.getModel', security: [], parameters: [name('model_id', { 'x-spans-slashes': true })], responses: { 200: json(anyObject), 400: problem } },
+        get: {
+          operationId: 'ai.getModel',
+          security: [],
+          parameters: [name('model_id', { 'x-spans-slashes': true })],
+          responses: { 200: json(anyObject), 400: problem },
+        },
       },
       '/v1/ai/text': {
         post: {
           operationId: 'ai.generateText',
           security: userOnly,
-          requestBody: { required: true, content: { 'application/json': { schema: { $ref: '#/components/schemas/TextRequest' } } } },
-          responses: { 200: json(anyObject), 400: problem, 401: problem, 403: problem, 413: problem, 415: problem },
+          requestBody: {
+            required: true,
+            content: { 'application/json': { schema: { $ref: '#/components/schemas/TextRequest' } } },
+          },
+          responses: {
+            200: json(anyObject),
+            400: problem,
+            401: problem,
+            403: problem,
+            413: problem,
+            415: problem,
+          },
         },
       },
-      '/v1/ai/image/create': { post: { operationId: 'ai.createImage', security: userOnly, responses: { 200: json(anyObject), 400: problem } } },
-      '/v1/admin/session': { get: { operationId: 'admin.getSession', security: [{ adminSession: [] }], responses: { 200: json(anyObject), 403: problem } } },
+      '/v1/ai/image/create': {
+        post: {
+          operationId: 'ai.createImage',
+          security: userOnly,
+          responses: { 200: json(anyObject), 400: problem },
+        },
+      },
+      '/v1/admin/session': {
+        get: {
+          operationId: 'admin.getSession',
+          security: [{ adminSession: [] }],
+          responses: { 200: json(anyObject), 403: problem },
+        },
+      },
       '/v1/lists/search': {
         get: {
           operationId: 'lists.search',
@@ -66,7 +123,13 @@ export function smallContract(): SmallDocument {
         },
       },
       '/v1/lists/callback': {
-        get: { operationId: 'lists.callback', security: [], 'x-tolerates-query': true, parameters: [{ name: 'state', in: 'query', required: true, schema: { type: 'string' } }], responses: { 200: json(anyObject), 400: problem } },
+        get: {
+          operationId: 'lists.callback',
+          security: [],
+          'x-tolerates-query': true,
+          parameters: [{ name: 'state', in: 'query', required: true, schema: { type: 'string' } }],
+          responses: { 200: json(anyObject), 400: problem },
+        },
       },
       '/v1/open/echo': {
         post: {
@@ -78,22 +141,59 @@ export function smallContract(): SmallDocument {
         },
       },
       '/v1/open/stream': {
-        get: { operationId: 'open.stream', security: [], responses: { 200: { description: 'Events.', content: { 'text/event-stream': { schema: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } } } } } } },
+        get: {
+          operationId: 'open.stream',
+          security: [],
+          responses: {
+            200: {
+              description: 'Events.',
+              content: {
+                'text/event-stream': {
+                  schema: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } },
+                },
+              },
+            },
+          },
+        },
       },
       '/v1/open/bytes': {
-        get: { operationId: 'open.bytes', security: [], responses: { 200: { description: 'Bytes.', content: { 'application/octet-stream': {} } } } },
+        get: {
+          operationId: 'open.bytes',
+          security: [],
+          responses: { 200: { description: 'Bytes.', content: { 'application/octet-stream': {} } } },
+        },
       },
-      '/v1/open/wait': { get: { operationId: 'open.wait', security: [], responses: { 200: json(anyObject), 503: problem } } },
+      '/v1/open/wait': {
+        get: { operationId: 'open.wait', security: [], responses: { 200: json(anyObject), 503: problem } },
+      },
       '/v1/{service}/{action}': {
-        get: { operationId: 'directory.readAction', security: [], parameters: [name('service'), name('action')], responses: { 200: json(anyObject) } },
-        post: { operationId: 'directory.callAction', security: [], parameters: [name('service'), name('action')], responses: { 200: json(anyObject) } },
+        get: {
+          operationId: 'directory.readAction',
+          security: [],
+          parameters: [name('service'), name('action')],
+          responses: { 200: json(anyObject) },
+        },
+        post: {
+          operationId: 'directory.callAction',
+          security: [],
+          parameters: [name('service'), name('action')],
+          responses: { 200: json(anyObject) },
+        },
       },
       '/v1/{service}/{action}/{step}': {
-        post: { operationId: 'directory.callStep', security: [], parameters: [name('service'), name('action'), name('step')], responses: { 200: json(anyObject) } },
+        post: {
+          operationId: 'directory.callStep',
+          security: [],
+          parameters: [name('service'), name('action'), name('step')],
+          responses: { 200: json(anyObject) },
+        },
       },
     },
     components: {
-      securitySchemes: { userToken: { type: 'http', scheme: 'bearer' }, adminSession: { type: 'http', scheme: 'bearer' } },
+      securitySchemes: {
+        userToken: { type: 'http', scheme: 'bearer' },
+        adminSession: { type: 'http', scheme: 'bearer' },
+      },
       schemas: {
         TextRequest: {
           type: 'object',
@@ -112,13 +212,32 @@ export function smallContract(): SmallDocument {
           additionalProperties: false,
           properties: {
             role: { enum: ['system', 'user'] },
-            content: { oneOf: [{ type: 'string' }, { type: 'array', items: { $ref: '#/components/schemas/Part' } }] },
+            content: {
+              oneOf: [{ type: 'string' }, { type: 'array', items: { $ref: '#/components/schemas/Part' } }],
+            },
           },
         },
-        Part: { oneOf: [{ $ref: '#/components/schemas/TextPart' }, { $ref: '#/components/schemas/FilePart' }] },
-        TextPart: { type: 'object', required: ['type', 'text'], additionalProperties: false, properties: { type: { const: 'text' }, text: { type: 'string' } } },
-        FilePart: { type: 'object', required: ['type', 'url'], additionalProperties: false, properties: { type: { const: 'file' }, url: { type: 'string', format: 'uri' } } },
-        Tree: { type: 'object', required: ['name'], additionalProperties: false, properties: { name: { type: 'string' }, child: { $ref: '#/components/schemas/Tree' } } },
+        Part: {
+          oneOf: [{ $ref: '#/components/schemas/TextPart' }, { $ref: '#/components/schemas/FilePart' }],
+        },
+        TextPart: {
+          type: 'object',
+          required: ['type', 'text'],
+          additionalProperties: false,
+          properties: { type: { const: 'text' }, text: { type: 'string' } },
+        },
+        FilePart: {
+          type: 'object',
+          required: ['type', 'url'],
+          additionalProperties: false,
+          properties: { type: { const: 'file' }, url: { type: 'string', format: 'uri' } },
+        },
+        Tree: {
+          type: 'object',
+          required: ['name'],
+          additionalProperties: false,
+          properties: { name: { type: 'string' }, child: { $ref: '#/components/schemas/Tree' } },
+        },
         Problem: {
           type: 'object',
           required: ['error'],
@@ -126,7 +245,14 @@ export function smallContract(): SmallDocument {
             error: {
               type: 'object',
               required: ['type', 'code', 'message', 'param', 'request_id'],
-              properties: { type: { type: 'string' }, code: { type: 'string' }, message: { type: 'string' }, param: { type: ['string', 'null'] }, request_id: { type: 'string' }, details: { type: 'array' } },
+              properties: {
+                type: { type: 'string' },
+                code: { type: 'string' },
+                message: { type: 'string' },
+                param: { type: ['string', 'null'] },
+                request_id: { type: 'string' },
+                details: { type: 'array' },
+              },
               additionalProperties: false,
             },
           },
@@ -160,7 +286,14 @@ export function contractOf(options: WorldOptions = {}) {
     for (const { operationId } of Object.values(item)) {
       handlers[operationId] = async (call) => ({
         status: 200,
-        body: { operationId, path: call.path, query: call.query, headers: call.headers, body: call.body ?? null, identity: call.identity.kind },
+        body: {
+          operationId,
+          path: call.path,
+          query: call.query,
+          headers: call.headers,
+          body: call.body ?? null,
+          identity: call.identity.kind,
+        },
       });
     }
   }
@@ -168,7 +301,10 @@ export function contractOf(options: WorldOptions = {}) {
     definition,
     handlers: { ...handlers, ...options.handlers },
     identities: { userToken: 'user', adminSession: 'admin' },
-    identify: options.identify ?? (async (bearer) => (bearer === 'user-token' ? { kind: 'user' } : bearer === 'admin-token' ? { kind: 'admin' } : null)),
+    identify:
+      options.identify ??
+      (async (bearer) =>
+        bearer === 'user-token' ? { kind: 'user' } : bearer === 'admin-token' ? { kind: 'admin' } : null),
     guest: { kind: 'guest' },
     validateResponses: true,
   });
@@ -176,8 +312,18 @@ export function contractOf(options: WorldOptions = {}) {
 
 export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const lines: Record<string, unknown>[] = [];
-  const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
-  const server = createServer({ contract: contractOf(options), log, clock: systemClock, surface: 'gateway', ...options.server });
+  const log = createLog({
+    level: 'debug',
+    redactor: createRedactor(),
+    write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>),
+  });
+  const server = createServer({
+    contract: contractOf(options),
+    log,
+    clock: systemClock,
+    surface: 'gateway',
+    ...options.server,
+  });
   const { url, port } = await server.listen({ host: '127.0.0.1', port: options.port ?? 0 });
   return { url, port, server, lines, close: () => server.close({ drainMs: 0 }) };
 }
@@ -206,7 +352,11 @@ export async function raw(port: number, bytes: string | Buffer, forMs = 15_000):
 /** Status and parsed JSON body of a raw answer. */
 export function rawAnswer(text: string): { status: number; head: string; body: RawProblem | undefined } {
   const [head = '', body = ''] = text.split('\r\n\r\n');
-  return { status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0), head: head.toLowerCase(), body: body.startsWith('{') ? (JSON.parse(body) as RawProblem) : undefined };
+  return {
+    status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0),
+    head: head.toLowerCase(),
+    body: body.startsWith('{') ? (JSON.parse(body) as RawProblem) : undefined,
+  };
 }
 
 export async function open(port: number): Promise<Socket> {

@@ -31,15 +31,28 @@ function treeOf(directory: string): string[] {
     .filter((name) => !/^\.townhall\/(?:data\/|city\.log$)/.test(name))
     .map((name) => {
       const found = statSync(path.join(directory, name));
-      return `${name} ${found.mode} ${found.isFile() ? createHash('sha256').update(readFileSync(path.join(directory, name))).digest('hex') : ''}`;
+      return `${name} ${found.mode} ${
+        found.isFile()
+          ? createHash('sha256')
+              .update(readFileSync(path.join(directory, name)))
+              .digest('hex')
+          : ''
+      }`;
     })
     .sort();
 }
 
 /** Walks the whole way and ends with nothing running. Returns the versions that served, one after the other. */
-export async function walkThroughDeployments({ command: [program, ...before], home, env }: Operator): Promise<string[]> {
+export async function walkThroughDeployments({
+  command: [program, ...before],
+  home,
+  env,
+}: Operator): Promise<string[]> {
   const demo = path.join(home, 'demo');
-  const townhall = async (given: readonly string[], { cwd = demo, input = '' }: { cwd?: string; input?: string } = {}): Promise<Ended> => {
+  const townhall = async (
+    given: readonly string[],
+    { cwd = demo, input = '' }: { cwd?: string; input?: string } = {},
+  ): Promise<Ended> => {
     const settings = { HOST: '127.0.0.1', PORT: '0', HOME: home, ...env };
     const running = run(program, [...before, ...given], { cwd, env: settings, timeout: 240_000 });
     running.child.stdin?.end(input);
@@ -51,37 +64,64 @@ export async function walkThroughDeployments({ command: [program, ...before], ho
       },
     );
   };
-  const versionOf = () => (JSON.parse(readFileSync(path.join(demo, 'package.json'), 'utf8')) as { version: string }).version;
+  const versionOf = () =>
+    (JSON.parse(readFileSync(path.join(demo, 'package.json'), 'utf8')) as { version: string }).version;
   const served: string[] = [];
-  const noteServing = async (): Promise<void> => void served.push(((await get('/v1/cities/current')) as { version: string }).version);
+  const noteServing = async (): Promise<void> =>
+    void served.push(((await get('/v1/cities/current')) as { version: string }).version);
   let url = '';
   let stopped: Ended | undefined;
   // Over a connection of its own each: the version before may answer on one that was open.
-  const get = async (place: string): Promise<unknown> => (await fetch(`${url}${place}`, { headers: { connection: 'close' } })).json();
+  const get = async (place: string): Promise<unknown> =>
+    (await fetch(`${url}${place}`, { headers: { connection: 'close' } })).json();
   const hello = () => get('/v1/hello/world');
 
-  expect(await townhall(['init', 'demo'], { cwd: home })).toMatchObject({ code: 0, screen: expect.stringContaining('cd demo && townhall deploy') });
+  expect(await townhall(['init', 'demo'], { cwd: home })).toMatchObject({
+    code: 0,
+    screen: expect.stringContaining('cd demo && townhall deploy'),
+  });
   try {
     // Looks that change nothing, before there is anything.
     const made = treeOf(demo);
-    expect(await townhall(['deploy', '--dry-run'])).toMatchObject({ code: 0, screen: expect.stringMatching(/0\.1\.0 to 0\.1\.1[\s\S]*Nothing was changed/) });
-    expect(await townhall(['deploy', '--verify-only'])).toMatchObject({ code: 1, screen: expect.stringContaining('Nothing healthy serves') });
+    expect(await townhall(['deploy', '--dry-run'])).toMatchObject({
+      code: 0,
+      screen: expect.stringMatching(/0\.1\.0 to 0\.1\.1[\s\S]*Nothing was changed/),
+    });
+    expect(await townhall(['deploy', '--verify-only'])).toMatchObject({
+      code: 1,
+      screen: expect.stringContaining('Nothing healthy serves'),
+    });
     expect(treeOf(demo)).toEqual(made);
     expect(versionOf()).toBe('0.1.0');
 
     const first = await townhall(['deploy']);
-    expect(first).toMatchObject({ code: 0, screen: expect.stringMatching(/demo 0\.1\.1 serves at http:\/\/127\.0\.0\.1:\d+/) });
+    expect(first).toMatchObject({
+      code: 0,
+      screen: expect.stringMatching(/demo 0\.1\.1 serves at http:\/\/127\.0\.0\.1:\d+/),
+    });
     expect(first.screen).not.toMatch(/Warning/);
     url = /serves at (http:\S+)/.exec(first.screen)?.[1] ?? '';
     expect(versionOf()).toBe('0.1.1');
     // As the guide has it, with curl: as a guest, then with a user token.
-    const calls = await run('sh', [path.join(root, 'examples/deployed-project.sh')], { cwd: home, env: { PATH: '/usr/bin:/bin', TOWNHALL_URL: url } });
-    expect(calls.stdout).toMatch(/^\{"message":"Hello, world\."\}\n\{"message":"Good morning, [^"]+","user_id":"usr_\w+"\}\n$/);
+    const calls = await run('sh', [path.join(root, 'examples/deployed-project.sh')], {
+      cwd: home,
+      env: { PATH: '/usr/bin:/bin', TOWNHALL_URL: url },
+    });
+    expect(calls.stdout).toMatch(
+      /^\{"message":"Hello, world\."\}\n\{"message":"Good morning, [^"]+","user_id":"usr_\w+"\}\n$/,
+    );
     // What looks after data means that of the City.
     const password = 'a password for tests only';
-    expect(await townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin'], { input: password })).toMatchObject({ code: 0, screen: expect.stringMatching(/root is set up[\s\S]*This is about demo/) });
-    await expect(createGatewayClient({ baseUrl: url }).admin.login({ admin_id: 'root', password })).resolves.toMatchObject({ admin_id: 'root' });
-    expect(await townhall(['db', 'backup', path.join(home, 'demo.backup')])).toMatchObject({ code: 0, screen: expect.stringContaining('backed up') });
+    expect(
+      await townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin'], { input: password }),
+    ).toMatchObject({ code: 0, screen: expect.stringMatching(/root is set up[\s\S]*This is about demo/) });
+    await expect(
+      createGatewayClient({ baseUrl: url }).admin.login({ admin_id: 'root', password }),
+    ).resolves.toMatchObject({ admin_id: 'root' });
+    expect(await townhall(['db', 'backup', path.join(home, 'demo.backup')])).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining('backed up'),
+    });
     await noteServing();
     const record = await get('/v1/cities/current');
     expect(record).toMatchObject({ name: 'demo', version: '0.1.1', base_url: url });
@@ -92,34 +132,57 @@ export async function walkThroughDeployments({ command: [program, ...before], ho
       expect(await get('/v1/cities/current')).toEqual(record);
       expect(await hello()).toEqual({ message: 'Hello, world.' });
     };
-    expect(await townhall(['deploy', '--dry-run', '--json'])).toMatchObject({ code: 0, screen: expect.stringContaining('"outcome":"planned"') });
-    expect(await townhall(['deploy', '--verify-only'])).toMatchObject({ code: 0, screen: expect.stringContaining('Healthy: version 0.1.1') });
+    expect(await townhall(['deploy', '--dry-run', '--json'])).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining('"outcome":"planned"'),
+    });
+    expect(await townhall(['deploy', '--verify-only'])).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining('Healthy: version 0.1.1'),
+    });
     await unchanged();
 
     const entry = path.join(demo, 'src/index.ts');
     const sound = readFileSync(entry, 'utf8');
     writeFileSync(entry, `${sound}\nthrow new Error('the letter box is shut');\n`);
     const broken = await townhall(['deploy']);
-    expect(broken).toMatchObject({ code: 1, screen: expect.stringMatching(/src\/index\.ts: the letter box is shut \(line \d+\)\nVersion 0\.1\.1 serves on; nothing was changed/) });
+    expect(broken).toMatchObject({
+      code: 1,
+      screen: expect.stringMatching(
+        /src\/index\.ts: the letter box is shut \(line \d+\)\nVersion 0\.1\.1 serves on; nothing was changed/,
+      ),
+    });
     writeFileSync(entry, sound);
     await unchanged();
 
     writeFileSync(entry, sound.replace('Hello, world.', 'Hello again.'));
-    expect(await townhall(['deploy'])).toMatchObject({ code: 0, screen: expect.stringContaining(`demo 0.1.2 serves at ${url}`) });
+    expect(await townhall(['deploy'])).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining(`demo 0.1.2 serves at ${url}`),
+    });
     expect(await hello()).toEqual({ message: 'Hello again.' });
     expect(versionOf()).toBe('0.1.2');
     await noteServing();
 
-    expect(await townhall(['city', 'rollback'])).toMatchObject({ code: 0, screen: expect.stringContaining(`0.1.1 serves at ${url}`) });
+    expect(await townhall(['city', 'rollback'])).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining(`0.1.1 serves at ${url}`),
+    });
     expect(await hello()).toEqual({ message: 'Hello, world.' });
     await noteServing();
     expect(versionOf()).toBe('0.1.2');
-    expect(await townhall(['city', 'status'])).toMatchObject({ code: 0, screen: expect.stringMatching(/version +0\.1\.1\n/) });
+    expect(await townhall(['city', 'status'])).toMatchObject({
+      code: 0,
+      screen: expect.stringMatching(/version +0\.1\.1\n/),
+    });
   } finally {
     stopped = await townhall(['city', 'stop']);
   }
   expect(stopped).toMatchObject({ code: 0, screen: expect.stringContaining('Stopped.') });
   await expect(hello()).rejects.toThrow('fetch failed');
-  expect(await townhall(['city', 'status'])).toMatchObject({ code: 1, screen: expect.stringContaining('Start it: townhall city start') });
+  expect(await townhall(['city', 'status'])).toMatchObject({
+    code: 1,
+    screen: expect.stringContaining('Start it: townhall city start'),
+  });
   return served;
 }

@@ -1,7 +1,15 @@
 // The packed tarballs installed into an empty project, as somebody has them who has never seen this repository; and the
 // versions of Node on which they are tried.
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -22,9 +30,22 @@ export async function install(): Promise<Installation> {
   const tarballs = path.join(place, 'tarballs');
   const folder = path.join(place, 'project');
   mkdirSync(folder);
-  await run(process.execPath, [path.join(root, 'scripts/pack.ts'), '--output', tarballs], { timeout: 600_000 });
-  writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ name: 'somebody', private: true, type: 'module' }));
-  await npm(['install', ...readdirSync(tarballs).filter((name) => name.endsWith('.tgz')).map((name) => path.join(tarballs, name))], folder);
+  await run(process.execPath, [path.join(root, 'scripts/pack.ts'), '--output', tarballs], {
+    timeout: 600_000,
+  });
+  writeFileSync(
+    path.join(folder, 'package.json'),
+    JSON.stringify({ name: 'somebody', private: true, type: 'module' }),
+  );
+  await npm(
+    [
+      'install',
+      ...readdirSync(tarballs)
+        .filter((name) => name.endsWith('.tgz'))
+        .map((name) => path.join(tarballs, name)),
+    ],
+    folder,
+  );
   return { folder, tarballs, remove: () => rmSync(place, { recursive: true, force: true }) };
 }
 
@@ -44,24 +65,43 @@ export async function nodeFolder(major: number): Promise<string | undefined> {
   try {
     if (!existsSync(found)) {
       mkdirSync(folder, { recursive: true });
-      writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ private: true, allowScripts: { node: true } }));
+      writeFileSync(
+        path.join(folder, 'package.json'),
+        JSON.stringify({ private: true, allowScripts: { node: true } }),
+      );
       await npm(['install', `node@${major}`], folder);
     }
     await run(found, ['--version']);
     return path.dirname(found);
   } catch (error) {
-    console.warn(`SKIPPED: Node ${major} cannot be installed from npm, so nobody tries the packages on it (${(error as Error).message.split('\n')[0]})`);
+    console.warn(
+      `SKIPPED: Node ${major} cannot be installed from npm, so nobody tries the packages on it (${(error as Error).message.split('\n')[0]})`,
+    );
     return undefined;
   }
 }
 
 async function npm(parameters: readonly string[], folder: string): Promise<void> {
-  await run('npm', [...parameters, '--no-audit', '--no-fund', '--no-update-notifier', '--prefer-offline', '--loglevel', 'error'], { cwd: folder, timeout: 600_000 });
+  await run(
+    'npm',
+    [
+      ...parameters,
+      '--no-audit',
+      '--no-fund',
+      '--no-update-notifier',
+      '--prefer-offline',
+      '--loglevel',
+      'error',
+    ],
+    { cwd: folder, timeout: 600_000 },
+  );
 }
 
 /** The five calls of the README as a program for the shell, to be run where the local edition was started. */
 export function readmeCalls({ gateway, agent }: { gateway: string; agent: string }): string {
-  const [, calls] = /## Five calls[\s\S]*?```sh\n([\s\S]*?)\n```/.exec(readFileSync(path.join(root, 'README.md'), 'utf8')) ?? [];
+  const [, calls] =
+    /## Five calls[\s\S]*?```sh\n([\s\S]*?)\n```/.exec(readFileSync(path.join(root, 'README.md'), 'utf8')) ??
+    [];
   if (calls === undefined) throw new Error('the README has no five calls');
   return calls.replaceAll('http://127.0.0.1:43127', gateway).replaceAll('http://127.0.0.1:5314', agent);
 }
@@ -75,8 +115,17 @@ export interface Running {
 }
 
 /** Starts a program in a folder, with this folder of Node first in the path and nothing else of our environment. */
-export function start(command: string, given: readonly string[], { cwd, node, env = {} }: { cwd: string; node?: string; env?: Record<string, string> }): Running {
-  const child: ChildProcess = spawn(command, given, { cwd, env: { PATH: `${node === undefined ? '' : `${node}:`}/usr/bin:/bin`, HOME: cwd, ...env }, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+export function start(
+  command: string,
+  given: readonly string[],
+  { cwd, node, env = {} }: { cwd: string; node?: string; env?: Record<string, string> },
+): Running {
+  const child: ChildProcess = spawn(command, given, {
+    cwd,
+    env: { PATH: `${node === undefined ? '' : `${node}:`}/usr/bin:/bin`, HOME: cwd, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  });
   let screen = '';
   const listeners = new Set<() => void>();
   for (const stream of [child.stdout, child.stderr])
@@ -84,12 +133,17 @@ export function start(command: string, given: readonly string[], { cwd, node, en
       screen += piece.toString('utf8');
       for (const listener of listeners) listener();
     });
-  const ended = new Promise<number | string>((resolve) => child.on('close', (code, signal) => resolve(code ?? signal ?? 'unknown')));
+  const ended = new Promise<number | string>((resolve) =>
+    child.on('close', (code, signal) => resolve(code ?? signal ?? 'unknown')),
+  );
   return {
     screen: () => screen,
     waitFor: (pattern, timeoutMs = 120_000) =>
       new Promise((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)), timeoutMs);
+        const timer = setTimeout(
+          () => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)),
+          timeoutMs,
+        );
         const look = () => {
           const match = pattern.exec(screen);
           if (match === null) return;
@@ -98,7 +152,9 @@ export function start(command: string, given: readonly string[], { cwd, node, en
           resolve(match);
         };
         listeners.add(look);
-        void ended.then((code) => reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`)));
+        void ended.then((code) =>
+          reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`)),
+        );
         look();
       }),
     async stop() {

@@ -9,7 +9,11 @@ import { walkThroughDeployments } from './deployed.ts';
 import { install, nodeFolder, root, start, type Installation } from './installation.ts';
 
 const run = promisify(execFile);
-const nodes = new Map([[20, await nodeFolder(20)], [22, await nodeFolder(22)], [24, await nodeFolder(24)]]);
+const nodes = new Map([
+  [20, await nodeFolder(20)],
+  [22, await nodeFolder(22)],
+  [24, await nodeFolder(24)],
+]);
 let installation: Installation;
 
 beforeAll(async () => {
@@ -18,87 +22,167 @@ beforeAll(async () => {
 afterAll(() => installation?.remove());
 
 describe.each([22, 24])('the packages on Node %i', (major) => {
-  test.skipIf(nodes.get(major) === undefined)('serve the local edition from an empty folder, answer the five calls and end with Ctrl-C', { timeout: 400_000 }, async () => {
-    const node = nodes.get(major) as string;
-    const home = mkdtempSync(path.join(installation.folder, `home-${major}-`));
-    const running = start('npx', ['--no-install', 'townhall', 'start'], { cwd: home, node, env: { PORT: '0', AGENT_PORT: '0' } });
-    try {
-      await running.waitFor(/Ctrl-C ends it/, 240_000);
-      const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
-      const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
-      expect(running.screen()).not.toMatch(/Warning|Error/);
-      const calls = await run('sh', [path.join(root, 'examples/first-five-minutes.sh')], { cwd: home, env: { PATH: '/usr/bin:/bin', TOWNHALL_URL: gateway, AGENT_URL: agent } });
-      expect(calls.stdout).toMatch(/"services":\[/);
-      expect(calls.stdout).toMatch(/"local\/guide"/);
-      expect(calls.stdout).toMatch(/From the documentation/);
-      expect(calls.stdout).toMatch(/data: \[DONE\]/);
-      expect(calls.stdout).toMatch(/"success":true/);
-      // The documentation is inside too.
-      expect(await (await fetch(`${gateway}/docs/guides/first-five-minutes.html`)).text()).toMatch(/<h1[^>]*>The first five minutes/);
-      const agentToken = readFileSync(path.join(home, 'data/agent/agent.token'), 'utf8').trim();
-      const program = path.join(home, 'clients.ts');
-      writeFileSync(program, clientsProgram);
-      const { stdout } = await run(path.join(node, 'node'), [program], { cwd: home, env: { GATEWAY: gateway, AGENT: agent, AGENT_TOKEN: agentToken } });
-      expect(JSON.parse(stdout)).toEqual({ model: 'local/echo', streamed: 'Good morning', session: 'idle', refused: 'model_not_found' });
-    } finally {
-      // npx itself ends by the signal; what it ran has to end by its own rule.
-      expect([0, 130, 'SIGINT']).toContain(await running.stop());
-      expect(running.screen()).toMatch(/Stopping …/);
-    }
-  });
+  test.skipIf(nodes.get(major) === undefined)(
+    'serve the local edition from an empty folder, answer the five calls and end with Ctrl-C',
+    { timeout: 400_000 },
+    async () => {
+      const node = nodes.get(major) as string;
+      const home = mkdtempSync(path.join(installation.folder, `home-${major}-`));
+      const running = start('npx', ['--no-install', 'townhall', 'start'], {
+        cwd: home,
+        node,
+        env: { PORT: '0', AGENT_PORT: '0' },
+      });
+      try {
+        await running.waitFor(/Ctrl-C ends it/, 240_000);
+        const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
+        const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
+        expect(running.screen()).not.toMatch(/Warning|Error/);
+        const calls = await run('sh', [path.join(root, 'examples/first-five-minutes.sh')], {
+          cwd: home,
+          env: { PATH: '/usr/bin:/bin', TOWNHALL_URL: gateway, AGENT_URL: agent },
+        });
+        expect(calls.stdout).toMatch(/"services":\[/);
+        expect(calls.stdout).toMatch(/"local\/guide"/);
+        expect(calls.stdout).toMatch(/From the documentation/);
+        expect(calls.stdout).toMatch(/data: \[DONE\]/);
+        expect(calls.stdout).toMatch(/"success":true/);
+        // The documentation is inside too.
+        expect(await (await fetch(`${gateway}/docs/guides/first-five-minutes.html`)).text()).toMatch(
+          /<h1[^>]*>The first five minutes/,
+        );
+        const agentToken = readFileSync(path.join(home, 'data/agent/agent.token'), 'utf8').trim();
+        const program = path.join(home, 'clients.ts');
+        writeFileSync(program, clientsProgram);
+        const { stdout } = await run(path.join(node, 'node'), [program], {
+          cwd: home,
+          env: { GATEWAY: gateway, AGENT: agent, AGENT_TOKEN: agentToken },
+        });
+        expect(JSON.parse(stdout)).toEqual({
+          model: 'local/echo',
+          streamed: 'Good morning',
+          session: 'idle',
+          refused: 'model_not_found',
+        });
+      } finally {
+        // npx itself ends by the signal; what it ran has to end by its own rule.
+        expect([0, 130, 'SIGINT']).toContain(await running.stop());
+        expect(running.screen()).toMatch(/Stopping …/);
+      }
+    },
+  );
 
-  test.skipIf(nodes.get(major) === undefined)('bring a new project into service and through its life there', { timeout: 600_000 }, async () => {
-    const node = nodes.get(major) as string;
-    const home = mkdtempSync(path.join(installation.folder, `deployed-${major}-`));
-    const served = await walkThroughDeployments({ command: ['npx', '--no-install', 'townhall'], home, env: { PATH: `${node}:/usr/bin:/bin` } });
-    expect(served).toEqual(['0.1.1', '0.1.2', '0.1.1']);
-  });
+  test.skipIf(nodes.get(major) === undefined)(
+    'bring a new project into service and through its life there',
+    { timeout: 600_000 },
+    async () => {
+      const node = nodes.get(major) as string;
+      const home = mkdtempSync(path.join(installation.folder, `deployed-${major}-`));
+      const served = await walkThroughDeployments({
+        command: ['npx', '--no-install', 'townhall'],
+        home,
+        env: { PATH: `${node}:/usr/bin:/bin` },
+      });
+      expect(served).toEqual(['0.1.1', '0.1.2', '0.1.1']);
+    },
+  );
 
-  test.skipIf(nodes.get(major) === undefined)('let a program make its own service, gateway and plugin', { timeout: 300_000 }, async () => {
-    const node = nodes.get(major) as string;
-    const home = path.join(installation.folder, `embedded-${major}`);
-    mkdirSync(home);
-    writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
-    const { stdout } = await run(path.join(node, 'node'), [path.join(home, 'embed.ts')], { cwd: home, timeout: 240_000, env: { PATH: '/usr/bin:/bin' } });
-    expect(JSON.parse(stdout)).toEqual({ answer: { added: 'milk' }, plugin: 'journal' });
-  });
+  test.skipIf(nodes.get(major) === undefined)(
+    'let a program make its own service, gateway and plugin',
+    { timeout: 300_000 },
+    async () => {
+      const node = nodes.get(major) as string;
+      const home = path.join(installation.folder, `embedded-${major}`);
+      mkdirSync(home);
+      writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
+      const { stdout } = await run(path.join(node, 'node'), [path.join(home, 'embed.ts')], {
+        cwd: home,
+        timeout: 240_000,
+        env: { PATH: '/usr/bin:/bin' },
+      });
+      expect(JSON.parse(stdout)).toEqual({ answer: { added: 'milk' }, plugin: 'journal' });
+    },
+  );
 });
 
 test.skipIf(nodes.get(20) === undefined)('the clients run on Node 20', { timeout: 180_000 }, async () => {
   const program = path.join(installation.folder, 'clients-20.mjs');
   writeFileSync(program, node20Program);
-  const { stdout } = await run(path.join(nodes.get(20) as string, 'node'), [program], { cwd: installation.folder });
-  expect(JSON.parse(stdout)).toEqual({ node: '20', gateway: 'connection_failed', agent: 'connection_failed', classic: 'function' });
+  const { stdout } = await run(path.join(nodes.get(20) as string, 'node'), [program], {
+    cwd: installation.folder,
+  });
+  expect(JSON.parse(stdout)).toEqual({
+    node: '20',
+    gateway: 'connection_failed',
+    agent: 'connection_failed',
+    classic: 'function',
+  });
 });
 
 test.skipIf(nodes.get(20) === undefined)('the command says on Node 20 which one it needs', async () => {
-  const ended = run(path.join(nodes.get(20) as string, 'node'), ['node_modules/townhall/bin/townhall.js', 'start'], { cwd: installation.folder });
-  await expect(ended).rejects.toMatchObject({ code: 1, stderr: expect.stringMatching(/^townhall: this is Node 20\S+; install Node 22\.19 or newer\.\n$/) });
+  const ended = run(
+    path.join(nodes.get(20) as string, 'node'),
+    ['node_modules/townhall/bin/townhall.js', 'start'],
+    { cwd: installation.folder },
+  );
+  await expect(ended).rejects.toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/^townhall: this is Node 20\S+; install Node 22\.19 or newer\.\n$/),
+  });
 });
 
 test('the command line of the package says what it can', { timeout: 180_000 }, async () => {
   const townhall = path.join(installation.folder, 'node_modules/.bin/townhall');
   const env = { PATH: `${path.dirname(process.execPath)}:/usr/bin:/bin` };
-  const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string };
+  const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
+    version: string;
+  };
   expect((await run(townhall, ['--version'], { env })).stdout.trim()).toBe(version);
   expect((await run(townhall, ['--help'], { env })).stdout).toMatch(/Usage: townhall COMMAND/);
   expect((await run(townhall, ['gateway', '--help'], { env })).stdout).toMatch(/Usage: townhall gateway/);
 });
 
-test('the types of the server and of the clients are there for whoever compiles', { timeout: 300_000 }, async () => {
-  const home = path.join(installation.folder, 'typed');
-  mkdirSync(home);
-  writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
-  writeFileSync(path.join(home, 'clients.ts'), clientsProgram);
-  writeFileSync(path.join(home, 'tsconfig.json'), JSON.stringify({ compilerOptions: { module: 'nodenext', target: 'es2024', strict: true, noEmit: true, types: ['node'], typeRoots: [path.join(root, 'node_modules/@types')], skipLibCheck: false, lib: ['es2024', 'dom', 'dom.iterable', 'dom.asynciterable'] } }));
-  const compiled = await run(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', home]).catch((error: unknown) => error as { stdout: string });
-  expect(compiled.stdout).toBe('');
-});
+test(
+  'the types of the server and of the clients are there for whoever compiles',
+  { timeout: 300_000 },
+  async () => {
+    const home = path.join(installation.folder, 'typed');
+    mkdirSync(home);
+    writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
+    writeFileSync(path.join(home, 'clients.ts'), clientsProgram);
+    writeFileSync(
+      path.join(home, 'tsconfig.json'),
+      JSON.stringify({
+        compilerOptions: {
+          module: 'nodenext',
+          target: 'es2024',
+          strict: true,
+          noEmit: true,
+          types: ['node'],
+          typeRoots: [path.join(root, 'node_modules/@types')],
+          skipLibCheck: false,
+          lib: ['es2024', 'dom', 'dom.iterable', 'dom.asynciterable'],
+        },
+      }),
+    );
+    const compiled = await run(process.execPath, [
+      path.join(root, 'node_modules/typescript/bin/tsc'),
+      '-p',
+      home,
+    ]).catch((error: unknown) => error as { stdout: string });
+    expect(compiled.stdout).toBe('');
+  },
+);
 
 test('every tarball has its list of what is in it beside it', () => {
-  const bill = JSON.parse(readFileSync(path.join(installation.tarballs, 'townhall.cdx.json'), 'utf8')) as { bomFormat: string; components: { name: string; licenses?: unknown[] }[] };
+  const bill = JSON.parse(readFileSync(path.join(installation.tarballs, 'townhall.cdx.json'), 'utf8')) as {
+    bomFormat: string;
+    components: { name: string; licenses?: unknown[] }[];
+  };
   expect(bill.bomFormat).toBe('CycloneDX');
-  expect(bill.components.map(({ name }) => name)).toEqual(expect.arrayContaining(['express', 'postgres', 'pg-boss']));
+  expect(bill.components.map(({ name }) => name)).toEqual(
+    expect.arrayContaining(['express', 'postgres', 'pg-boss']),
+  );
 });
 
 const clientsProgram = `

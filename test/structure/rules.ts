@@ -50,12 +50,16 @@ export function findViolations(sources: readonly Source[]): Violation[] {
 
 function checkImports(source: Source): Violation[] {
   return source.imports.flatMap((imported) => {
-    const at = (message: string, rule = 'imports') => [{ rule, place: `${source.path}:${imported.line}`, message }];
+    const at = (message: string, rule = 'imports') => [
+      { rule, place: `${source.path}:${imported.line}`, message },
+    ];
     if (!imported.local) {
       const door = source.path.startsWith('src/') ? doors[imported.target] : undefined;
       if (door !== undefined && !door.test(source.path))
         return at(`imports ${imported.target}, whose one door is ${door.source}`, 'doors');
-      return mayImportPackage(source.path, imported) ? [] : at(`may not import the package ${imported.target}`);
+      return mayImportPackage(source.path, imported)
+        ? []
+        : at(`may not import the package ${imported.target}`);
     }
     const why = refusalOf(source.path, imported);
     return why === undefined ? [] : at(`may not import ${imported.target}: ${why}`);
@@ -65,10 +69,13 @@ function checkImports(source: Source): Violation[] {
 function mayImportPackage(file: string, { target: name, typeOnly }: Import): boolean {
   // A client has one dependency at run time; the types of the AI SDK's interface are erased.
   if (file.startsWith('clients/'))
-    return name.startsWith('node:') || name === 'eventsource-parser' || (typeOnly && name === '@ai-sdk/provider');
+    return (
+      name.startsWith('node:') || name === 'eventsource-parser' || (typeOnly && name === '@ai-sdk/provider')
+    );
   // Whatever of src reads a stream of events reads it through a client or a package of its provider.
   if (file.startsWith('src/') && name === 'eventsource-parser') return false;
-  if (file.startsWith('src/kernel/') || file.startsWith('src/gateway/')) return !clientPackages.includes(name);
+  if (file.startsWith('src/kernel/') || file.startsWith('src/gateway/'))
+    return !clientPackages.includes(name);
   if (file.startsWith('src/agent/') || file.startsWith('src/deploy/')) return name !== '@townhall/agent';
   return true;
 }
@@ -86,7 +93,8 @@ function refusalOf(file: string, { target, typeOnly }: Import): string | undefin
   if (area === 'scripts') return inside('test') ? 'a script does not need a test' : undefined;
   if (area === 'test') return refusalOfTest(file, target);
   if (area !== 'src' || room === undefined) return undefined;
-  if (inside('test') || inside('scripts') || inside('examples') || inside('clients')) return 'src stands alone';
+  if (inside('test') || inside('scripts') || inside('examples') || inside('clients'))
+    return 'src stands alone';
 
   if (room === 'kernel') {
     if (inside('src/kernel')) return refusalInKernel(file, target);
@@ -129,12 +137,15 @@ function refusalOfSurface(
     target === 'src/contract/problem-code.gen.ts' ||
     contracts.some((name) => target.startsWith(`src/contract/${name}/`))
   ) {
-    return typeOnly || isCompose ? undefined : 'below the composition root the contract is `import type` alone';
+    return typeOnly || isCompose
+      ? undefined
+      : 'below the composition root the contract is `import type` alone';
   }
   if (!target.startsWith(own)) return `the ${surface} has only the kernel, its contract and its own rooms`;
   const [slice, ...within] = target.slice(own.length).split('/');
   const isShared =
-    within.length === 0 && (isRoot ? slice !== 'compose.ts' : slice === 'service.ts' || slice === 'identity.ts');
+    within.length === 0 &&
+    (isRoot ? slice !== 'compose.ts' : slice === 'service.ts' || slice === 'identity.ts');
   if (isShared) return undefined;
   if (isCompose)
     return within.join('/') === 'index.ts' ? undefined : 'the composition root takes a slice by its index.ts';
@@ -157,7 +168,9 @@ function refusalOfTest(file: string, target: string): string | undefined {
   if (isDoorOfRoom(target) || target === 'src/index.ts' || area === 'support') return undefined;
   if (/^src\/\w+\/(?:service|identity)\.ts$/.test(target)) return undefined;
   if (surfaces.includes(area ?? ''))
-    return target.startsWith(`src/${area}/${slice}/`) ? undefined : 'a test knows the files of its own slice alone';
+    return target.startsWith(`src/${area}/${slice}/`)
+      ? undefined
+      : 'a test knows the files of its own slice alone';
   if (target.startsWith(`src/${area}/`)) return undefined;
   return 'a test goes through a client, the support or a composition root';
 }
@@ -177,7 +190,9 @@ function checkTables(source: Source): Violation[] {
     .map(({ what, line }) => ({
       rule: 'tables',
       place: `${source.path}:${line}`,
-      message: isStore ? `names ${what}, a table of another slice` : `names the table ${what}; only a store.ts does`,
+      message: isStore
+        ? `names ${what}, a table of another slice`
+        : `names the table ${what}; only a store.ts does`,
     }));
 }
 
@@ -209,7 +224,11 @@ function checkName(source: Source): Violation[] {
   const violations: Violation[] = [];
   for (const segment of [...segments, name]) {
     if (bannedNames.has(segment))
-      violations.push({ rule: 'names', place: source.path, message: `"${segment}" says nothing of what is in it` });
+      violations.push({
+        rule: 'names',
+        place: source.path,
+        message: `"${segment}" says nothing of what is in it`,
+      });
   }
   if (!/^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(name))
     violations.push({ rule: 'names', place: source.path, message: 'a file has a name in kebab-case' });

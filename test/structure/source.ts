@@ -42,7 +42,9 @@ export function readSource(file: string, text: string): Source {
   const addImport = (specifier: ts.Node | undefined, typeOnly: boolean) => {
     if (specifier === undefined || !ts.isStringLiteralLike(specifier)) return;
     const local = specifier.text.startsWith('.');
-    const target = local ? path.posix.join(path.posix.dirname(file), specifier.text) : packageOf(specifier.text);
+    const target = local
+      ? path.posix.join(path.posix.dirname(file), specifier.text)
+      : packageOf(specifier.text);
     source.imports.push({ target, local, typeOnly, line: lineOf(specifier) });
   };
 
@@ -84,7 +86,8 @@ function unwantedAt(node: ts.Node): string | undefined {
   )
     return 'a namespace';
   const modifiers = ts.canHaveModifiers(node) ? ts.getModifiers(node) : undefined;
-  if (modifiers?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword) === true) return 'a default export';
+  if (modifiers?.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword) === true)
+    return 'a default export';
   if (ts.isExportSpecifier(node) && node.name.text === 'default') return 'a default export';
   return undefined;
 }

@@ -27,7 +27,12 @@ const endless = definePlugin<{ hang: object }>({
     },
   },
 });
-const agent = await createAgent(readAgentConfig({}, process.env), { log, redactor, database, plugins: [endless] });
+const agent = await createAgent(readAgentConfig({}, process.env), {
+  log,
+  redactor,
+  database,
+  plugins: [endless],
+});
 const { url } = await agent.listen();
 process.stdout.write(`${JSON.stringify({ msg: 'listening', url })}\n`);
 process.once('SIGTERM', () => {

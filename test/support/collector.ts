@@ -76,7 +76,10 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
     headers,
     waitFor: (fits) =>
       new Promise((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Error(`No such span among: ${spans.map(({ name }) => name).join(', ')}`)), 60_000);
+        const timer = setTimeout(
+          () => reject(new Error(`No such span among: ${spans.map(({ name }) => name).join(', ')}`)),
+          60_000,
+        );
         const look = () => {
           const found = spans.find(fits);
           if (found === undefined) return;
@@ -96,7 +99,9 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
 }
 
 function spansIn(body: string): CollectedSpan[] {
-  const { resourceSpans = [] } = JSON.parse(body) as { resourceSpans?: { resource?: { attributes?: Attributes }; scopeSpans: { spans: RawSpan[] }[] }[] };
+  const { resourceSpans = [] } = JSON.parse(body) as {
+    resourceSpans?: { resource?: { attributes?: Attributes }; scopeSpans: { spans: RawSpan[] }[] }[];
+  };
   return resourceSpans.flatMap(({ resource, scopeSpans }) =>
     scopeSpans.flatMap(({ spans }) =>
       spans.map((span) => ({
@@ -116,5 +121,13 @@ function spansIn(body: string): CollectedSpan[] {
 }
 
 function plain(attributes: Attributes = []): Record<string, unknown> {
-  return Object.fromEntries(attributes.map(({ key, value }) => [key, value.stringValue ?? value.boolValue ?? value.doubleValue ?? (value.intValue === undefined ? undefined : Number(value.intValue))]));
+  return Object.fromEntries(
+    attributes.map(({ key, value }) => [
+      key,
+      value.stringValue ??
+        value.boolValue ??
+        value.doubleValue ??
+        (value.intValue === undefined ? undefined : Number(value.intValue)),
+    ]),
+  );
 }

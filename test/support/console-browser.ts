@@ -13,7 +13,8 @@ const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
 
 /** False skips the suite, with a warning. */
 export const hasChromium = existsSync(executablePath);
-if (!hasChromium) console.warn(`SKIPPED: there is no Chromium at ${executablePath}; the console was not driven.`);
+if (!hasChromium)
+  console.warn(`SKIPPED: there is no Chromium at ${executablePath}; the console was not driven.`);
 
 export interface ConsoleBrowser {
   gateway: ScriptedGateway;
@@ -27,13 +28,21 @@ export interface ConsoleBrowser {
   close(): Promise<void>;
 }
 
-export const launchChromium = (): Promise<Browser> => chromium.launch({ executablePath, args: ['--no-sandbox'] });
+export const launchChromium = (): Promise<Browser> =>
+  chromium.launch({ executablePath, args: ['--no-sandbox'] });
 
 export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): Promise<ConsoleBrowser> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-console-'));
   const gateway = await scriptedGateway();
   const database = await testDatabase();
-  const agent = await startAgent({ gatewayUrl: gateway.url, model: 'local/guide', dataDir: folder, database: database.database, ...options, settings: { drainMs: 0, ...options.settings } });
+  const agent = await startAgent({
+    gatewayUrl: gateway.url,
+    model: 'local/guide',
+    dataDir: folder,
+    database: database.database,
+    ...options,
+    settings: { drainMs: 0, ...options.settings },
+  });
   const served = await startConsole(agent);
   const browser = await launchChromium();
   const mistakes: string[] = [];
@@ -60,13 +69,18 @@ export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): P
 }
 
 /** Opens a one-time address in the profile and waits for the frame of the console. */
-export async function openConsolePage(context: BrowserContext, served: TestConsole, mistakes: string[] = []): Promise<Page> {
+export async function openConsolePage(
+  context: BrowserContext,
+  served: TestConsole,
+  mistakes: string[] = [],
+): Promise<Page> {
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   page.on('pageerror', (error) => mistakes.push(String(error)));
   page.on('console', (message) => {
     // A refused call is shown by the page; the browser notes it as well.
-    if (message.type() === 'error' && !message.text().includes('Failed to load resource')) mistakes.push(message.text());
+    if (message.type() === 'error' && !message.text().includes('Failed to load resource'))
+      mistakes.push(message.text());
   });
   page.on('request', (request) => {
     if (!request.url().startsWith(served.url)) mistakes.push(`requested ${request.url()}`);

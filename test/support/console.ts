@@ -1,5 +1,11 @@
 // A console of its own for a test, for an agent or for nobody, and the key of a page.
-import { createConsole, readConsoleConfig, type Console, type ConsoleConfig, type ConsoleNeeds } from '../../src/console/index.ts';
+import {
+  createConsole,
+  readConsoleConfig,
+  type Console,
+  type ConsoleConfig,
+  type ConsoleNeeds,
+} from '../../src/console/index.ts';
 import { silentLog } from './databases.ts';
 
 export interface TestConsole {
@@ -12,7 +18,10 @@ export interface TestConsole {
   close(): Promise<void>;
 }
 
-export async function startConsole(agent: { url: string; tokenFile: string }, options: { config?: Partial<ConsoleConfig>; needs?: Partial<ConsoleNeeds> } = {}): Promise<TestConsole> {
+export async function startConsole(
+  agent: { url: string; tokenFile: string },
+  options: { config?: Partial<ConsoleConfig>; needs?: Partial<ConsoleNeeds> } = {},
+): Promise<TestConsole> {
   const config = readConsoleConfig({ port: '0', 'agent-url': agent.url, 'token-file': agent.tokenFile }, {});
   const console = await createConsole({ ...config, ...options.config }, { log: silentLog, ...options.needs });
   const { url } = await console.listen();
@@ -24,15 +33,24 @@ export async function startConsole(agent: { url: string; tokenFile: string }, op
       return key;
     },
     call: (operation, members, key, headers = {}) =>
-      fetch(`${url}/call/${operation}`, { method: 'POST', headers: { 'content-type': 'application/json', origin: url, ...bearer(key), ...headers }, body: JSON.stringify(members) }),
+      fetch(`${url}/call/${operation}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', origin: url, ...bearer(key), ...headers },
+        body: JSON.stringify(members),
+      }),
     close: () => console.close(),
   };
 }
 
-export const bearer = (key: string): Record<string, string> => (key === '' ? {} : { authorization: `Bearer ${key}` });
+export const bearer = (key: string): Record<string, string> =>
+  key === '' ? {} : { authorization: `Bearer ${key}` };
 
 /** Exchanges the code of an address as the page at it does. */
 export function redeem(address: string): Promise<Response> {
   const { origin, searchParams } = new URL(address);
-  return fetch(`${origin}/open`, { method: 'POST', headers: { origin, 'content-type': 'application/json' }, body: JSON.stringify({ code: searchParams.get('code') }) });
+  return fetch(`${origin}/open`, {
+    method: 'POST',
+    headers: { origin, 'content-type': 'application/json' },
+    body: JSON.stringify({ code: searchParams.get('code') }),
+  });
 }

@@ -29,7 +29,14 @@ export interface CreemDouble {
   apiKey: string;
   webhookSecret: string;
   env: Record<string, string>;
-  product: { id: string; price: number; currency: string; billing_type: string; tax_mode: string; status: string };
+  product: {
+    id: string;
+    price: number;
+    currency: string;
+    billing_type: string;
+    tax_mode: string;
+    status: string;
+  };
   checkouts: Map<string, CreemCheckout>;
   requests: { method: string; path: string; body: Record<string, unknown> }[];
   failures: (number | 'hang')[];
@@ -44,7 +51,17 @@ export interface CreemDouble {
 export async function startCreem(): Promise<CreemDouble> {
   const apiKey = `creem_test_CANARY${randomBytes(12).toString('hex')}`;
   const webhookSecret = `whsec_CANARY${randomBytes(12).toString('hex')}`;
-  const product = { id: 'prod_credits', object: 'product', name: 'Credits', price: 500, currency: 'EUR', billing_type: 'onetime', tax_mode: 'inclusive', status: 'active', mode: 'test' };
+  const product = {
+    id: 'prod_credits',
+    object: 'product',
+    name: 'Credits',
+    price: 500,
+    currency: 'EUR',
+    billing_type: 'onetime',
+    tax_mode: 'inclusive',
+    status: 'active',
+    mode: 'test',
+  };
   const checkouts = new Map<string, CreemCheckout>();
   const requests: CreemDouble['requests'] = [];
   const failures: CreemDouble['failures'] = [];
@@ -65,10 +82,13 @@ export async function startCreem(): Promise<CreemDouble> {
       if (failure === 'hang') return;
       if (failure !== undefined) return answer(failure, { status: failure, error: 'No.' });
       if (request.headers['x-api-key'] !== apiKey) return answer(403, { status: 403, error: 'Forbidden' });
-      if (url.pathname === '/v1/products' && url.searchParams.get('product_id') === product.id) return answer(200, product);
+      if (url.pathname === '/v1/products' && url.searchParams.get('product_id') === product.id)
+        return answer(200, product);
       if (url.pathname === '/v1/checkouts' && request.method === 'POST') return answer(200, create(body));
       const found = checkouts.get(url.searchParams.get('checkout_id') ?? '');
-      return url.pathname === '/v1/checkouts' && found ? answer(200, found) : answer(404, { status: 404, error: 'Not found' });
+      return url.pathname === '/v1/checkouts' && found
+        ? answer(200, found)
+        : answer(404, { status: 404, error: 'Not found' });
     })();
   });
 
@@ -93,7 +113,13 @@ export async function startCreem(): Promise<CreemDouble> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 
-  const event: CreemDouble['event'] = (eventType, object, more = {}) => ({ id: `evt_${randomBytes(11).toString('hex')}`, eventType, created_at: Date.now(), object, ...more });
+  const event: CreemDouble['event'] = (eventType, object, more = {}) => ({
+    id: `evt_${randomBytes(11).toString('hex')}`,
+    eventType,
+    created_at: Date.now(),
+    object,
+    ...more,
+  });
 
   function checkoutOf(id: string): CreemCheckout {
     const found = checkouts.get(id);
@@ -105,21 +131,45 @@ export async function startCreem(): Promise<CreemDouble> {
     const { units } = checkoutOf(id);
     const amount = product.price * units;
     return {
-      id: `ord_${id.slice(3)}`, object: 'order', product: product.id, amount, amount_due: amount, amount_paid: amount, currency: product.currency,
-      status: 'paid', type: 'onetime', transaction: `tran_${id.slice(3)}`, mode: 'test',
+      id: `ord_${id.slice(3)}`,
+      object: 'order',
+      product: product.id,
+      amount,
+      amount_due: amount,
+      amount_paid: amount,
+      currency: product.currency,
+      status: 'paid',
+      type: 'onetime',
+      transaction: `tran_${id.slice(3)}`,
+      mode: 'test',
     };
   }
 
   function transactionOf(id: string, refunded: number): Record<string, unknown> {
     const order = orderOf(id);
-    return { id: order['transaction'], object: 'transaction', amount: order['amount'], amount_paid: order['amount_paid'], currency: product.currency, refunded_amount: refunded, order: order['id'], mode: 'test' };
+    return {
+      id: order['transaction'],
+      object: 'transaction',
+      amount: order['amount'],
+      amount_paid: order['amount_paid'],
+      currency: product.currency,
+      refunded_amount: refunded,
+      order: order['id'],
+      mode: 'test',
+    };
   }
 
   return {
     url,
     apiKey,
     webhookSecret,
-    env: { CREEM_API_KEY: apiKey, CREEM_WEBHOOK_SECRET: webhookSecret, CREEM_PRODUCT_ID: product.id, CREEM_CURRENCY: 'EUR', CREEM_BASE_URL: url },
+    env: {
+      CREEM_API_KEY: apiKey,
+      CREEM_WEBHOOK_SECRET: webhookSecret,
+      CREEM_PRODUCT_ID: product.id,
+      CREEM_CURRENCY: 'EUR',
+      CREEM_BASE_URL: url,
+    },
     product,
     checkouts,
     requests,
@@ -133,15 +183,28 @@ export async function startCreem(): Promise<CreemDouble> {
     refund(id, refunded, inAll = refunded) {
       const { request_id, metadata } = checkoutOf(id);
       return event('refund.created', {
-        id: `ref_${randomBytes(11).toString('hex')}`, object: 'refund', status: 'succeeded', refund_amount: refunded, refund_currency: product.currency,
-        transaction: transactionOf(id, inAll), order: orderOf(id), checkout: { id, object: 'checkout', request_id, metadata, status: 'completed', mode: 'test' }, mode: 'test',
+        id: `ref_${randomBytes(11).toString('hex')}`,
+        object: 'refund',
+        status: 'succeeded',
+        refund_amount: refunded,
+        refund_currency: product.currency,
+        transaction: transactionOf(id, inAll),
+        order: orderOf(id),
+        checkout: { id, object: 'checkout', request_id, metadata, status: 'completed', mode: 'test' },
+        mode: 'test',
       });
     },
     dispute(id, amount = Number(orderOf(id)['amount_paid'])) {
       const { units } = checkoutOf(id);
       return event('dispute.created', {
-        id: `disp_${id.slice(3)}`, object: 'dispute', amount, currency: product.currency, transaction: transactionOf(id, amount), order: orderOf(id),
-        checkout: { id, object: 'checkout', product: product.id, units, status: 'completed', mode: 'test' }, mode: 'test',
+        id: `disp_${id.slice(3)}`,
+        object: 'dispute',
+        amount,
+        currency: product.currency,
+        transaction: transactionOf(id, amount),
+        order: orderOf(id),
+        checkout: { id, object: 'checkout', product: product.id, units, status: 'completed', mode: 'test' },
+        mode: 'test',
       });
     },
     sign(given, secret = webhookSecret) {

@@ -4,7 +4,12 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inject } from 'vitest';
-import { connect, type ConnectOptions, type Database, type DatabaseLimits } from '../../src/kernel/data/database.ts';
+import {
+  connect,
+  type ConnectOptions,
+  type Database,
+  type DatabaseLimits,
+} from '../../src/kernel/data/database.ts';
 import { databaseUrl, migrateAll, silentLog, type DatabaseSource } from './template.ts';
 
 export { silentLog };
@@ -33,7 +38,10 @@ export interface DatabasePlace {
 const patientLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000, connectMs: 15_000 };
 
 /** Where a world's data is, not opened yet. */
-export async function makeDatabase({ isEmpty = false, limits: given = {} }: TestDatabaseOptions = {}): Promise<DatabasePlace> {
+export async function makeDatabase({
+  isEmpty = false,
+  limits: given = {},
+}: TestDatabaseOptions = {}): Promise<DatabasePlace> {
   const limits = { ...patientLimits, ...given };
   const source = inject('databaseSource');
   if (source?.engine === 'postgres') return makeClone(source, isEmpty, limits);
@@ -57,16 +65,26 @@ export async function testDatabase(options: TestDatabaseOptions = {}): Promise<T
   };
 }
 
-async function makeFolder(template: string | undefined, limits: Partial<DatabaseLimits>): Promise<DatabasePlace> {
+async function makeFolder(
+  template: string | undefined,
+  limits: Partial<DatabaseLimits>,
+): Promise<DatabasePlace> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-world-'));
   const path = join(folder, 'townhall.db');
   if (template) await cp(template, path, { recursive: true });
   return { options: { path, limits }, remove: () => rm(folder, { recursive: true, force: true }) };
 }
 
-async function makeClone(source: DatabaseSource & { engine: 'postgres' }, isEmpty: boolean, limits: Partial<DatabaseLimits>): Promise<DatabasePlace> {
+async function makeClone(
+  source: DatabaseSource & { engine: 'postgres' },
+  isEmpty: boolean,
+  limits: Partial<DatabaseLimits>,
+): Promise<DatabasePlace> {
   const name = `townhall_world_${randomBytes(6).toString('hex')}`;
-  await administer(source.url, `create database ${name} template ${isEmpty ? 'template1' : source.migratedTemplate}`);
+  await administer(
+    source.url,
+    `create database ${name} template ${isEmpty ? 'template1' : source.migratedTemplate}`,
+  );
   return {
     options: { url: databaseUrl(source.url, name), limits },
     remove: () => administer(source.url, `drop database if exists ${name} with (force)`),

@@ -2,5 +2,10 @@
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
-  test: { include: ['test/support/exit-code-case.ts'], globalSetup: ['test/support/postgres-setup.ts'], pool: 'forks', teardownTimeout: 60_000 },
+  test: {
+    include: ['test/support/exit-code-case.ts'],
+    globalSetup: ['test/support/postgres-setup.ts'],
+    pool: 'forks',
+    teardownTimeout: 60_000,
+  },
 });

@@ -6,15 +6,32 @@ import { describe, expect, inject, test } from 'vitest';
 
 const root = join(import.meta.dirname, '..', '..');
 
-async function runTests(outcome: 'pass' | 'fail', databaseUrl: string | undefined): Promise<{ code: number; screen: string }> {
+async function runTests(
+  outcome: 'pass' | 'fail',
+  databaseUrl: string | undefined,
+): Promise<{ code: number; screen: string }> {
   const { DATABASE_URL: _url, ...env } = process.env;
-  const child = spawn(process.execPath, [join(root, 'node_modules', 'vitest', 'vitest.mjs'), 'run', '--config', 'test/support/exit-code-config.mjs'], {
-    cwd: root,
-    env: { ...env, EXIT_CODE_CASE: outcome, ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }) },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+  const child = spawn(
+    process.execPath,
+    [
+      join(root, 'node_modules', 'vitest', 'vitest.mjs'),
+      'run',
+      '--config',
+      'test/support/exit-code-config.mjs',
+    ],
+    {
+      cwd: root,
+      env: {
+        ...env,
+        EXIT_CODE_CASE: outcome,
+        ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }),
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
   let screen = '';
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
   const [code] = (await once(child, 'close')) as [number];
   return { code, screen };
 }

@@ -63,16 +63,41 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
     if (options.place === undefined) await place.remove();
   };
   const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
-  const where = 'url' in place.options ? { DATABASE_URL: place.options.url, JOURNAL_PATH: journal } : { DATABASE_PATH: place.options.path };
+  const where =
+    'url' in place.options
+      ? { DATABASE_URL: place.options.url, JOURNAL_PATH: journal }
+      : { DATABASE_PATH: place.options.path };
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
   // Tests come from one address and faster than people do; those about the limits turn them on.
-  const unlimited = { RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', RATE_LIMIT_ADMIN: 'off', RATE_LIMIT_LOGIN: 'off' };
-  const env = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...unlimited, TOWNHALL_MASTER_KEY: testMasterKey, ...where, ...(options.withAdmin ? administrator : {}), ...options.env };
+  const unlimited = {
+    RATE_LIMIT_USER: 'off',
+    RATE_LIMIT_GUEST: 'off',
+    RATE_LIMIT_ADMIN: 'off',
+    RATE_LIMIT_LOGIN: 'off',
+  };
+  const env = {
+    HOST: '127.0.0.1',
+    PORT: '0',
+    LOG_LEVEL: 'debug',
+    ...unlimited,
+    TOWNHALL_MASTER_KEY: testMasterKey,
+    ...where,
+    ...(options.withAdmin ? administrator : {}),
+    ...options.env,
+  };
   const logLines: string[] = [];
   const redactor = createRedactor();
   const config = readGatewayConfig({}, env);
   const log = createLog({ level: config.logLevel, redactor, write: (line) => void logLines.push(line) });
-  const gateway = await createGateway(config, { env, log, redactor, clock: options.clock ?? systemClock, validateResponses: true, services: options.services ?? [], databaseLimits: place.options.limits ?? {} });
+  const gateway = await createGateway(config, {
+    env,
+    log,
+    redactor,
+    clock: options.clock ?? systemClock,
+    validateResponses: true,
+    services: options.services ?? [],
+    databaseLimits: place.options.limits ?? {},
+  });
   try {
     await ensureLocalBureau(gateway.database);
     const { url } = await gateway.listen();
@@ -127,7 +152,9 @@ async function logIn(guest: GatewayClient): Promise<string> {
 }
 
 /** Two replicas on one database. The embedded one holds one process; there the one gateway is both. */
-export async function startReplicas(env: Record<string, string>): Promise<{ one: GatewayWorld; other: GatewayWorld; close(): Promise<void> }> {
+export async function startReplicas(
+  env: Record<string, string>,
+): Promise<{ one: GatewayWorld; other: GatewayWorld; close(): Promise<void> }> {
   const place = await makeDatabase();
   const one = await startGateway({ withAdmin: true, place, env });
   const other = 'url' in place.options ? await startGateway({ withAdmin: true, place, env }) : one;

@@ -19,7 +19,10 @@ export interface InstalledPostgres {
 
 export async function startInstalledPostgres(): Promise<InstalledPostgres | null> {
   const candidates = globSync('/usr/lib/postgresql/*/bin/postgres').map((path) => dirname(path));
-  const binaries = candidates.filter((folder) => ['initdb', 'pg_dump', 'pg_restore'].every((name) => existsSync(join(folder, name)))).sort().at(-1);
+  const binaries = candidates
+    .filter((folder) => ['initdb', 'pg_dump', 'pg_restore'].every((name) => existsSync(join(folder, name))))
+    .sort()
+    .at(-1);
   const owner = userInfo().uid === 0 ? await postgresUser() : undefined;
   if (binaries === undefined || (userInfo().uid === 0 && owner === undefined)) return null;
   const folder = await mkdtemp(join(tmpdir(), 'townhall-installed-pg-'));
@@ -27,12 +30,34 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
   const data = join(folder, 'data');
   if (owner !== undefined) await chown(folder, owner.uid, owner.gid);
   const as = owner ?? {};
-  await run(join(binaries, 'initdb'), ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C'], as);
+  await run(
+    join(binaries, 'initdb'),
+    ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C'],
+    as,
+  );
   const port = await freePort();
-  const server = spawn(join(binaries, 'postgres'), ['-D', data, '-p', String(port), '-c', 'listen_addresses=127.0.0.1', '-c', `unix_socket_directories=${folder}`, '-c', 'shared_buffers=32MB'], { ...as, stdio: 'ignore' });
+  const server = spawn(
+    join(binaries, 'postgres'),
+    [
+      '-D',
+      data,
+      '-p',
+      String(port),
+      '-c',
+      'listen_addresses=127.0.0.1',
+      '-c',
+      `unix_socket_directories=${folder}`,
+      '-c',
+      'shared_buffers=32MB',
+    ],
+    { ...as, stdio: 'ignore' },
+  );
   const ended = new Promise((resolve) => server.once('close', resolve));
   for (let tries = 0; ; tries += 1) {
-    const isUp = await run(join(binaries, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)]).then(() => true, () => false);
+    const isUp = await run(join(binaries, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)]).then(
+      () => true,
+      () => false,
+    );
     if (isUp) break;
     if (tries > 900) throw new Error('The installed PostgreSQL does not come up.');
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -49,7 +74,9 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
 }
 
 async function postgresUser(): Promise<{ uid: number; gid: number } | undefined> {
-  const line = (await readFile('/etc/passwd', 'utf8')).split('\n').find((entry) => entry.startsWith('postgres:'));
+  const line = (await readFile('/etc/passwd', 'utf8'))
+    .split('\n')
+    .find((entry) => entry.startsWith('postgres:'));
   const [, , uid, gid] = line?.split(':') ?? [];
   return uid === undefined || gid === undefined ? undefined : { uid: Number(uid), gid: Number(gid) };
 }

@@ -11,7 +11,10 @@ export interface LoopReport {
   spentMs: number;
 }
 
-export type LoopRequest = { watch: 'reset' | 'read' } | { watch: 'hold'; ms: number } | { watch: 'reference' | 'profile' | 'profiled' };
+export type LoopRequest =
+  | { watch: 'reset' | 'read' }
+  | { watch: 'hold'; ms: number }
+  | { watch: 'reference' | 'profile' | 'profiled' };
 
 const everyMs = 2;
 
@@ -25,7 +28,11 @@ function watch(send: (message: object) => void): void {
     const clockMs = Math.max(now.clock - last.clock - everyMs, 0);
     // Processor time is counted in steps of up to 4 ms, so it may run ahead of the clock.
     const holdMs = Math.min(now.spent - last.spent, clockMs);
-    longest = { holdMs: Math.max(longest.holdMs, holdMs), clockMs: Math.max(longest.clockMs, clockMs), spentMs: now.spent };
+    longest = {
+      holdMs: Math.max(longest.holdMs, holdMs),
+      clockMs: Math.max(longest.clockMs, clockMs),
+      spentMs: now.spent,
+    };
     last = now;
   };
   setInterval(look, everyMs).unref();
@@ -59,7 +66,9 @@ function hold(ms: number): void {
 
 /** Processor time of a fixed piece of work, which says how fast the machine is now. */
 function referenceMs(): number {
-  const text = JSON.stringify(Array.from({ length: 20_000 }, (_, index) => ({ role: 'user', content: `text ${index}` })));
+  const text = JSON.stringify(
+    Array.from({ length: 20_000 }, (_, index) => ({ role: 'user', content: `text ${index}` })),
+  );
   const begin = spentMs();
   for (let round = 0; round < 4; round += 1) JSON.parse(text);
   return (spentMs() - begin) / 4;
@@ -76,10 +85,19 @@ async function endProfile(session: Session): Promise<string[]> {
   const { profile } = await session.post('Profiler.stop');
   session.disconnect();
   const spent = new Map<string, number>();
-  const names = new Map(profile.nodes.map(({ id, callFrame: { functionName, url, lineNumber } }) => [id, `${functionName} ${url.split('/').slice(-4).join('/')}:${lineNumber + 1}`]));
+  const names = new Map(
+    profile.nodes.map(({ id, callFrame: { functionName, url, lineNumber } }) => [
+      id,
+      `${functionName} ${url.split('/').slice(-4).join('/')}:${lineNumber + 1}`,
+    ]),
+  );
   for (const [index, id] of (profile.samples ?? []).entries()) {
     const name = names.get(id) ?? '';
     spent.set(name, (spent.get(name) ?? 0) + (profile.timeDeltas?.[index] ?? 0) / 1_000);
   }
-  return [...spent].filter(([name]) => !name.startsWith('(idle)') && !name.startsWith('(program)')).sort((one, other) => other[1] - one[1]).slice(0, 12).map(([name, ms]) => `${ms.toFixed(0)} ms ${name}`);
+  return [...spent]
+    .filter(([name]) => !name.startsWith('(idle)') && !name.startsWith('(program)'))
+    .sort((one, other) => other[1] - one[1])
+    .slice(0, 12)
+    .map(([name, ms]) => `${ms.toFixed(0)} ms ${name}`);
 }

@@ -34,10 +34,18 @@ interface Configuration {
 
 interface RealProvider {
   callback(): (request: IncomingMessage, response: ServerResponse) => Promise<void>;
-  interactionFinished(request: IncomingMessage, response: ServerResponse, result: object, options: { mergeWithLastSubmission: boolean }): Promise<void>;
+  interactionFinished(
+    request: IncomingMessage,
+    response: ServerResponse,
+    result: object,
+    options: { mergeWithLastSubmission: boolean },
+  ): Promise<void>;
 }
 
-const Provider = (oidcProvider as { default: unknown }).default as new (issuer: string, configuration: Configuration) => RealProvider;
+const Provider = (oidcProvider as { default: unknown }).default as new (
+  issuer: string,
+  configuration: Configuration,
+) => RealProvider;
 
 export interface OidcAccount {
   sub: string;
@@ -57,7 +65,13 @@ export interface Oidc {
   /** How many times a code was exchanged, successfully or not. */
   exchanges: number;
   /** Bends the ID token: new claims are signed with the provider's key; a text is sent as it is. */
-  bend: ((token: { header: Record<string, unknown>; claims: Record<string, unknown>; sign: (header: object, claims: object) => string }) => string) | undefined;
+  bend:
+    | ((token: {
+        header: Record<string, unknown>;
+        claims: Record<string, unknown>;
+        sign: (header: object, claims: object) => string;
+      }) => string)
+    | undefined;
   /** Paths that get no answer. */
   hangs: Set<string>;
   /** Sends a browser to the address and returns where it would go once it leaves the provider. */
@@ -95,7 +109,15 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
   };
 
   const provider = new Provider(issuer, {
-    clients: [{ client_id: clientId, client_secret: clientSecret, redirect_uris: [redirectUri], grant_types: ['authorization_code'], response_types: ['code'] }],
+    clients: [
+      {
+        client_id: clientId,
+        client_secret: clientSecret,
+        redirect_uris: [redirectUri],
+        grant_types: ['authorization_code'],
+        response_types: ['code'],
+      },
+    ],
     jwks: { keys: [jwk] },
     cookies: { keys: ['test'] },
     features: { devInteractions: { enabled: false } },
@@ -104,12 +126,22 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
     interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
     findAccount: (_context, id) => ({ accountId: id, claims: () => ({ ...oidc.account, sub: id }) }),
     async loadExistingGrant(context) {
-      const grant = new context.oidc.provider.Grant({ clientId: context.oidc.client?.clientId ?? '', accountId: context.oidc.session?.accountId ?? '' });
+      const grant = new context.oidc.provider.Grant({
+        clientId: context.oidc.client?.clientId ?? '',
+        accountId: context.oidc.session?.accountId ?? '',
+      });
       grant.addOIDCScope('openid email profile');
       await grant.save();
       return grant;
     },
-    ttl: { AccessToken: 600, AuthorizationCode: 60, IdToken: 600, Grant: 600, Session: 600, Interaction: 600 },
+    ttl: {
+      AccessToken: 600,
+      AuthorizationCode: 60,
+      IdToken: 600,
+      Grant: 600,
+      Session: 600,
+      Interaction: 600,
+    },
   });
   const serve = provider.callback();
 
@@ -120,7 +152,9 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
       return;
     }
     if (pathname.startsWith('/interaction/')) {
-      const answer = oidc.refuses ? { error: 'access_denied', error_description: 'no' } : { login: { accountId: oidc.account.sub } };
+      const answer = oidc.refuses
+        ? { error: 'access_denied', error_description: 'no' }
+        : { login: { accountId: oidc.account.sub } };
       await provider.interactionFinished(request, response, answer, { mergeWithLastSubmission: false });
       return;
     }
@@ -139,7 +173,11 @@ function bendAnswer(response: ServerResponse, bend: NonNullable<Oidc['bend']>, k
     const answer = JSON.parse(String(body)) as { id_token?: string };
     if (answer.id_token !== undefined) {
       const [header = '', claims = ''] = answer.id_token.split('.');
-      answer.id_token = bend({ header: decode(header), claims: decode(claims), sign: (newHeader, newClaims) => sign(newHeader, newClaims, key) });
+      answer.id_token = bend({
+        header: decode(header),
+        claims: decode(claims),
+        sign: (newHeader, newClaims) => sign(newHeader, newClaims, key),
+      });
     }
     const bent = JSON.stringify(answer);
     response.setHeader('content-length', Buffer.byteLength(bent));
@@ -152,7 +190,9 @@ function decode(part: string): Record<string, unknown> {
 }
 
 function sign(header: object, claims: object, key: KeyObject): string {
-  const signed = [header, claims].map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.');
+  const signed = [header, claims]
+    .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
+    .join('.');
   return `${signed}.${createSign('RSA-SHA256').update(signed).sign(key).toString('base64url')}`;
 }
 
@@ -161,14 +201,18 @@ async function browse(start: string, issuer: string): Promise<URL> {
   const cookies = new Map<string, string>();
   let url = new URL(start);
   for (let hops = 0; hops < 10; hops += 1) {
-    const answer = await fetch(url, { redirect: 'manual', headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') } });
+    const answer = await fetch(url, {
+      redirect: 'manual',
+      headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') },
+    });
     for (const cookie of answer.headers.getSetCookie()) {
       const [pair = ''] = cookie.split(';');
       const cut = pair.indexOf('=');
       cookies.set(pair.slice(0, cut), pair.slice(cut + 1));
     }
     const location = answer.headers.get('location');
-    if (location === null) throw new Error(`The provider answered ${answer.status}: ${(await answer.text()).slice(0, 300)}`);
+    if (location === null)
+      throw new Error(`The provider answered ${answer.status}: ${(await answer.text()).slice(0, 300)}`);
     url = new URL(location, url);
     if (url.origin !== issuer) return url;
   }

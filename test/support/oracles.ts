@@ -17,11 +17,27 @@ export type Oracle = (value: unknown) => void;
 export const oraclesMs = 240_000;
 
 /** A part of a stream of version 3 of the language-model specification. */
-export const streamPartV3 = oracle({ package: 'ai-provider3', file: 'dist/index.d.ts', type: 'LanguageModelV3StreamPart' });
+export const streamPartV3 = oracle({
+  package: 'ai-provider3',
+  file: 'dist/index.d.ts',
+  type: 'LanguageModelV3StreamPart',
+});
 /** The same of version 4. */
-export const streamPartV4 = oracle({ package: '@ai-sdk/provider', file: 'dist/index.d.ts', type: 'LanguageModelV4StreamPart' });
-export const chatCompletion = oracle({ package: 'openai', file: 'resources/chat/completions/completions.d.ts', type: 'ChatCompletion' });
-export const chatCompletionChunk = oracle({ package: 'openai', file: 'resources/chat/completions/completions.d.ts', type: 'ChatCompletionChunk' });
+export const streamPartV4 = oracle({
+  package: '@ai-sdk/provider',
+  file: 'dist/index.d.ts',
+  type: 'LanguageModelV4StreamPart',
+});
+export const chatCompletion = oracle({
+  package: 'openai',
+  file: 'resources/chat/completions/completions.d.ts',
+  type: 'ChatCompletion',
+});
+export const chatCompletionChunk = oracle({
+  package: 'openai',
+  file: 'resources/chat/completions/completions.d.ts',
+  type: 'ChatCompletionChunk',
+});
 
 interface Source {
   package: string;
@@ -36,7 +52,9 @@ function oracle(source: Source): Oracle {
     // JSON has neither dates nor undefined; what a client makes of them is its own.
     if (check(value)) return;
     const [error] = check.errors ?? [];
-    throw new Error(`This is no ${source.type}: ${error?.instancePath} ${error?.message} ${JSON.stringify(error?.params)} in ${JSON.stringify(value).slice(0, 500)}`);
+    throw new Error(
+      `This is no ${source.type}: ${error?.instancePath} ${error?.message} ${JSON.stringify(error?.params)} in ${JSON.stringify(value).slice(0, 500)}`,
+    );
   };
 }
 
@@ -50,8 +68,13 @@ function compile(schema: object): ValidateFunction {
 const repairs = 2;
 
 function schemaOf(source: Source): object {
-  const { version } = JSON.parse(readFileSync(path.join(root, 'node_modules', source.package, 'package.json'), 'utf8')) as { version: string };
-  const key = createHash('sha256').update(JSON.stringify([source, version, repairs])).digest('hex').slice(0, 12);
+  const { version } = JSON.parse(
+    readFileSync(path.join(root, 'node_modules', source.package, 'package.json'), 'utf8'),
+  ) as { version: string };
+  const key = createHash('sha256')
+    .update(JSON.stringify([source, version, repairs]))
+    .digest('hex')
+    .slice(0, 12);
   const kept = path.join(folder, `${source.type}-${key}.json`);
   if (existsSync(kept)) return JSON.parse(readFileSync(kept, 'utf8')) as object;
   mkdirSync(folder, { recursive: true });
@@ -59,7 +82,10 @@ function schemaOf(source: Source): object {
   const made = `${kept}.${process.pid}`;
   // The generator finds types that a file declares, not those that it hands on.
   const entry = `${made}.ts`;
-  writeFileSync(entry, `import type { ${source.type} as Published } from '../../node_modules/${source.package}/${source.file}';\nexport type Judged = Published;\n`);
+  writeFileSync(
+    entry,
+    `import type { ${source.type} as Published } from '../../node_modules/${source.package}/${source.file}';\nexport type Judged = Published;\n`,
+  );
   const schema = createGenerator({
     path: entry,
     tsconfig: path.join(root, 'tsconfig.json'),
@@ -69,7 +95,10 @@ function schemaOf(source: Source): object {
   }).createSchema('Judged');
   rmSync(entry);
   // An index signature that refers to itself comes out as an object without members; it is one with any.
-  const text = JSON.stringify(schema).replaceAll(/\{"type":"object","additionalProperties":false(?:,"properties":\{\})?\}/g, '{"type":"object"}');
+  const text = JSON.stringify(schema).replaceAll(
+    /\{"type":"object","additionalProperties":false(?:,"properties":\{\})?\}/g,
+    '{"type":"object"}',
+  );
   writeFileSync(made, text);
   renameSync(made, kept);
   return JSON.parse(text) as object;

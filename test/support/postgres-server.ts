@@ -28,7 +28,16 @@ export async function startServer(): Promise<PostgresServer> {
     password: 'postgres',
     persistent: false,
     createPostgresUser: userInfo().uid === 0,
-    postgresFlags: ['-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories=', '-c', 'max_connections=200', '-c', 'shared_buffers=64MB'],
+    postgresFlags: [
+      '-c',
+      'listen_addresses=127.0.0.1',
+      '-c',
+      'unix_socket_directories=',
+      '-c',
+      'max_connections=200',
+      '-c',
+      'shared_buffers=64MB',
+    ],
     onLog: () => undefined,
     onError: (error) => console.error(error),
   });

@@ -11,7 +11,9 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   const server = given ? { url: given, stop: async () => undefined } : await startServer();
   const migratedTemplate = `townhall_template_${randomBytes(4).toString('hex')}`;
   const admin = await connect({ url: server.url }, { log: silentLog });
-  console.log(`[${project.name}] runs on ${given ? 'the server of DATABASE_URL' : 'a server of its own'}: ${admin.version}`);
+  console.log(
+    `[${project.name}] runs on ${given ? 'the server of DATABASE_URL' : 'a server of its own'}: ${admin.version}`,
+  );
   const session = admin.session({ deadlineMs: 60_000 });
   await session.sql.unsafe(`create database ${migratedTemplate}`);
   const template = await connect({ url: databaseUrl(server.url, migratedTemplate) }, { log: silentLog });
@@ -21,7 +23,12 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   } finally {
     await template.close();
   }
-  project.provide('databaseSource', { engine: 'postgres', url: server.url, migratedTemplate, isOurs: !given });
+  project.provide('databaseSource', {
+    engine: 'postgres',
+    url: server.url,
+    migratedTemplate,
+    isOurs: !given,
+  });
   return async () => {
     await session.sql.unsafe(`drop database ${migratedTemplate} with (force)`);
     await session.close();

@@ -20,8 +20,10 @@ const eventStream = { 'content-type': 'text/event-stream' };
 
 /** Plays the script in the format of the path; false when the path is none of these, or the script is none of theirs. */
 export function playForeign(scene: ForeignScene): boolean {
-  if (scene.path.endsWith('/messages')) return play(scene, scene.asked['stream'] === true, messageEvents, message);
-  if (scene.path.endsWith('/responses')) return play(scene, scene.asked['stream'] === true, responseEvents, response);
+  if (scene.path.endsWith('/messages'))
+    return play(scene, scene.asked['stream'] === true, messageEvents, message);
+  if (scene.path.endsWith('/responses'))
+    return play(scene, scene.asked['stream'] === true, responseEvents, response);
   if (/:streamGenerateContent\b/.test(scene.path)) return play(scene, true, contentEvents, content);
   if (scene.path.endsWith(':generateContent')) return play(scene, false, contentEvents, content);
   if (scene.path.endsWith('/embeddings')) return play(scene, false, () => undefined, embeddings);
@@ -48,44 +50,102 @@ function play(scene: ForeignScene, streams: boolean, frames: Frames, whole: Whol
 const toolInput = { city: 'Oslo' };
 
 function message({ script, asked }: ForeignScene): object | undefined {
-  const base = { id: 'msg_scripted', type: 'message', role: 'assistant', model: asked['model'], stop_sequence: null };
-  const usage = { input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, cache_creation_input_tokens: 2 };
+  const base = {
+    id: 'msg_scripted',
+    type: 'message',
+    role: 'assistant',
+    model: asked['model'],
+    stop_sequence: null,
+  };
+  const usage = {
+    input_tokens: 10,
+    output_tokens: 4,
+    cache_read_input_tokens: 3,
+    cache_creation_input_tokens: 2,
+  };
   const text = { type: 'text', text: 'Hello from the provider.' };
   switch (script) {
     case 'ok':
       return { ...base, content: [text], stop_reason: 'end_turn', usage };
     case 'tools':
-      return { ...base, content: [{ type: 'tool_use', id: 'toolu_1', name: 'get_weather', input: toolInput }], stop_reason: 'tool_use', usage };
+      return {
+        ...base,
+        content: [{ type: 'tool_use', id: 'toolu_1', name: 'get_weather', input: toolInput }],
+        stop_reason: 'tool_use',
+        usage,
+      };
     case 'reasoning':
-      return { ...base, content: [{ type: 'thinking', thinking: 'Let me think.', signature: 'sig' }, text], stop_reason: 'end_turn', usage };
+      return {
+        ...base,
+        content: [{ type: 'thinking', thinking: 'Let me think.', signature: 'sig' }, text],
+        stop_reason: 'end_turn',
+        usage,
+      };
     default:
       return undefined;
   }
 }
 
 function messageEvents({ script, asked }: ForeignScene): string[] | undefined {
-  const frame = (data: { type: string } & Record<string, unknown>) => `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
+  const frame = (data: { type: string } & Record<string, unknown>) =>
+    `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
   const start = frame({
     type: 'message_start',
-    message: { id: 'msg_scripted', type: 'message', role: 'assistant', model: asked['model'], content: [], stop_reason: null, stop_sequence: null, usage: { input_tokens: 10, output_tokens: 1, cache_read_input_tokens: 3, cache_creation_input_tokens: 2 } },
+    message: {
+      id: 'msg_scripted',
+      type: 'message',
+      role: 'assistant',
+      model: asked['model'],
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      usage: {
+        input_tokens: 10,
+        output_tokens: 1,
+        cache_read_input_tokens: 3,
+        cache_creation_input_tokens: 2,
+      },
+    },
   });
   const block = (index: number, opened: object, deltas: object[]) => [
     frame({ type: 'content_block_start', index, content_block: opened }),
     ...deltas.map((delta) => frame({ type: 'content_block_delta', index, delta })),
     frame({ type: 'content_block_stop', index }),
   ];
-  const text = (index: number) => block(index, { type: 'text', text: '' }, ['Hello ', 'from ', 'the provider.'].map((piece) => ({ type: 'text_delta', text: piece })));
-  const finish = (reason: string) => [frame({ type: 'message_delta', delta: { stop_reason: reason, stop_sequence: null }, usage: { output_tokens: 4 } }), frame({ type: 'message_stop' })];
+  const text = (index: number) =>
+    block(
+      index,
+      { type: 'text', text: '' },
+      ['Hello ', 'from ', 'the provider.'].map((piece) => ({ type: 'text_delta', text: piece })),
+    );
+  const finish = (reason: string) => [
+    frame({
+      type: 'message_delta',
+      delta: { stop_reason: reason, stop_sequence: null },
+      usage: { output_tokens: 4 },
+    }),
+    frame({ type: 'message_stop' }),
+  ];
   const overloaded = frame({ type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } });
   switch (script) {
     case 'ok':
       return [start, frame({ type: 'ping' }), ...text(0), ...finish('end_turn')];
     case 'tools': {
-      const pieces = ['{"city":', '"Oslo"}'].map((piece) => ({ type: 'input_json_delta', partial_json: piece }));
-      return [start, ...block(0, { type: 'tool_use', id: 'toolu_1', name: 'get_weather', input: {} }, pieces), ...finish('tool_use')];
+      const pieces = ['{"city":', '"Oslo"}'].map((piece) => ({
+        type: 'input_json_delta',
+        partial_json: piece,
+      }));
+      return [
+        start,
+        ...block(0, { type: 'tool_use', id: 'toolu_1', name: 'get_weather', input: {} }, pieces),
+        ...finish('tool_use'),
+      ];
     }
     case 'reasoning': {
-      const thinking = block(0, { type: 'thinking', thinking: '', signature: '' }, [{ type: 'thinking_delta', thinking: 'Let me think.' }, { type: 'signature_delta', signature: 'sig' }]);
+      const thinking = block(0, { type: 'thinking', thinking: '', signature: '' }, [
+        { type: 'thinking_delta', thinking: 'Let me think.' },
+        { type: 'signature_delta', signature: 'sig' },
+      ]);
       return [start, ...thinking, ...text(1), ...finish('end_turn')];
     }
     case 'cut':
@@ -99,8 +159,17 @@ function messageEvents({ script, asked }: ForeignScene): string[] | undefined {
   }
 }
 
-const contentUsage = { promptTokenCount: 10, candidatesTokenCount: 4, totalTokenCount: 14, cachedContentTokenCount: 3 };
-const candidate = (parts: object[], finishReason?: string) => ({ candidates: [{ index: 0, content: { role: 'model', parts }, ...(finishReason ? { finishReason } : {}) }], modelVersion: 'scripted', usageMetadata: contentUsage });
+const contentUsage = {
+  promptTokenCount: 10,
+  candidatesTokenCount: 4,
+  totalTokenCount: 14,
+  cachedContentTokenCount: 3,
+};
+const candidate = (parts: object[], finishReason?: string) => ({
+  candidates: [{ index: 0, content: { role: 'model', parts }, ...(finishReason ? { finishReason } : {}) }],
+  modelVersion: 'scripted',
+  usageMetadata: contentUsage,
+});
 
 function content({ script }: ForeignScene): object | undefined {
   switch (script) {
@@ -109,7 +178,10 @@ function content({ script }: ForeignScene): object | undefined {
     case 'tools':
       return candidate([{ functionCall: { name: 'get_weather', args: toolInput } }], 'STOP');
     case 'reasoning':
-      return candidate([{ text: 'Let me think.', thought: true }, { text: 'Hello from the provider.' }], 'STOP');
+      return candidate(
+        [{ text: 'Let me think.', thought: true }, { text: 'Hello from the provider.' }],
+        'STOP',
+      );
     case 'malformed':
       return candidate([], 'MALFORMED_FUNCTION_CALL');
     default:
@@ -127,11 +199,18 @@ function contentEvents({ script }: ForeignScene): string[] | undefined {
     case 'tools':
       return [frame(candidate([{ functionCall: { name: 'get_weather', args: toolInput } }], 'STOP'))];
     case 'reasoning':
-      return [frame(candidate([{ text: 'Let me think.', thought: true }])), ...pieces, frame(candidate([{ text: '' }], 'STOP'))];
+      return [
+        frame(candidate([{ text: 'Let me think.', thought: true }])),
+        ...pieces,
+        frame(candidate([{ text: '' }], 'STOP')),
+      ];
     case 'cut':
       return pieces;
     case 'error':
-      return [...pieces, frame({ error: { code: 503, message: 'The model is overloaded', status: 'UNAVAILABLE' } })];
+      return [
+        ...pieces,
+        frame({ error: { code: 503, message: 'The model is overloaded', status: 'UNAVAILABLE' } }),
+      ];
     case 'error-first':
       return [frame({ error: { code: 503, message: 'The model is overloaded', status: 'UNAVAILABLE' } })];
     case 'malformed':
@@ -142,52 +221,127 @@ function contentEvents({ script }: ForeignScene): string[] | undefined {
 }
 
 function response({ script, asked }: ForeignScene): object | undefined {
-  const output = script === 'tools' ? [{ type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'get_weather', arguments: JSON.stringify(toolInput), status: 'completed' }] : [outputMessage('completed', 'Hello from the provider.')];
+  const output =
+    script === 'tools'
+      ? [
+          {
+            type: 'function_call',
+            id: 'fc_1',
+            call_id: 'call_1',
+            name: 'get_weather',
+            arguments: JSON.stringify(toolInput),
+            status: 'completed',
+          },
+        ]
+      : [outputMessage('completed', 'Hello from the provider.')];
   if (script === 'reasoning') return responseObject(asked, 'completed', [summarized, ...output]);
   return script === 'ok' || script === 'tools' ? responseObject(asked, 'completed', output) : undefined;
 }
 
-const summarized = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Let me think.' }] };
+const summarized = {
+  type: 'reasoning',
+  id: 'rs_1',
+  summary: [{ type: 'summary_text', text: 'Let me think.' }],
+};
 
 function outputMessage(status: string, text: string): object {
-  return { type: 'message', id: 'msg_1', role: 'assistant', status, content: text === '' ? [] : [{ type: 'output_text', text, annotations: [], logprobs: [] }] };
+  return {
+    type: 'message',
+    id: 'msg_1',
+    role: 'assistant',
+    status,
+    content: text === '' ? [] : [{ type: 'output_text', text, annotations: [], logprobs: [] }],
+  };
 }
 
 function responseObject(asked: Record<string, unknown>, status: string, output: object[]): object {
-  const usage = { input_tokens: 10, input_tokens_details: { cached_tokens: 0 }, output_tokens: 4, output_tokens_details: { reasoning_tokens: 0 }, total_tokens: 14 };
+  const usage = {
+    input_tokens: 10,
+    input_tokens_details: { cached_tokens: 0 },
+    output_tokens: 4,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: 14,
+  };
   return {
-    id: 'resp_scripted', object: 'response', created_at: 1_700_000_000, status, model: asked['model'], output, error: null, incomplete_details: null, instructions: null, metadata: {},
-    parallel_tool_calls: true, temperature: 1, tool_choice: 'auto', tools: [], top_p: 1, usage: status === 'completed' ? usage : null,
+    id: 'resp_scripted',
+    object: 'response',
+    created_at: 1_700_000_000,
+    status,
+    model: asked['model'],
+    output,
+    error: null,
+    incomplete_details: null,
+    instructions: null,
+    metadata: {},
+    parallel_tool_calls: true,
+    temperature: 1,
+    tool_choice: 'auto',
+    tools: [],
+    top_p: 1,
+    usage: status === 'completed' ? usage : null,
   };
 }
 
 function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
   let count = 0;
-  const frame = (data: { type: string } & Record<string, unknown>) => `event: ${data.type}\ndata: ${JSON.stringify({ ...data, sequence_number: (count += 1) })}\n\n`;
+  const frame = (data: { type: string } & Record<string, unknown>) =>
+    `event: ${data.type}\ndata: ${JSON.stringify({ ...data, sequence_number: (count += 1) })}\n\n`;
   const place = { item_id: 'msg_1', output_index: 0, content_index: 0 };
   const begun = [
     frame({ type: 'response.created', response: responseObject(asked, 'in_progress', []) }),
     frame({ type: 'response.output_item.added', output_index: 0, item: outputMessage('in_progress', '') }),
-    frame({ type: 'response.content_part.added', ...place, part: { type: 'output_text', text: '', annotations: [], logprobs: [] } }),
-    ...['Hello ', 'from ', 'the provider.'].map((delta) => frame({ type: 'response.output_text.delta', ...place, delta, logprobs: [] })),
+    frame({
+      type: 'response.content_part.added',
+      ...place,
+      part: { type: 'output_text', text: '', annotations: [], logprobs: [] },
+    }),
+    ...['Hello ', 'from ', 'the provider.'].map((delta) =>
+      frame({ type: 'response.output_text.delta', ...place, delta, logprobs: [] }),
+    ),
   ];
   const ended = [
     frame({ type: 'response.output_text.done', ...place, text: 'Hello from the provider.', logprobs: [] }),
-    frame({ type: 'response.content_part.done', ...place, part: { type: 'output_text', text: 'Hello from the provider.', annotations: [], logprobs: [] } }),
-    frame({ type: 'response.output_item.done', output_index: 0, item: outputMessage('completed', 'Hello from the provider.') }),
-    frame({ type: 'response.completed', response: responseObject(asked, 'completed', [outputMessage('completed', 'Hello from the provider.')]) }),
+    frame({
+      type: 'response.content_part.done',
+      ...place,
+      part: { type: 'output_text', text: 'Hello from the provider.', annotations: [], logprobs: [] },
+    }),
+    frame({
+      type: 'response.output_item.done',
+      output_index: 0,
+      item: outputMessage('completed', 'Hello from the provider.'),
+    }),
+    frame({
+      type: 'response.completed',
+      response: responseObject(asked, 'completed', [outputMessage('completed', 'Hello from the provider.')]),
+    }),
   ];
   const failure = { type: 'error', code: 'server_error', message: 'boom', param: null };
   switch (script) {
     case 'ok':
       return [...begun, ...ended];
     case 'search': {
-      const search = { type: 'web_search_call', id: 'ws_1', status: 'completed', action: { type: 'search', query: 'Oslo' } };
-      const annotation = { type: 'url_citation', url: 'https://weather.example/oslo', title: 'Weather', start_index: 0, end_index: 5 };
+      const search = {
+        type: 'web_search_call',
+        id: 'ws_1',
+        status: 'completed',
+        action: { type: 'search', query: 'Oslo' },
+      };
+      const annotation = {
+        type: 'url_citation',
+        url: 'https://weather.example/oslo',
+        title: 'Weather',
+        start_index: 0,
+        end_index: 5,
+      };
       const [created = '', ...said] = begun;
       return [
         created,
-        frame({ type: 'response.output_item.added', output_index: 0, item: { ...search, status: 'in_progress' } }),
+        frame({
+          type: 'response.output_item.added',
+          output_index: 0,
+          item: { ...search, status: 'in_progress' },
+        }),
         frame({ type: 'response.web_search_call.searching', item_id: 'ws_1', output_index: 0 }),
         frame({ type: 'response.output_item.done', output_index: 0, item: search }),
         ...said,
@@ -201,16 +355,41 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
       return [
         created,
         frame({ type: 'response.output_item.added', output_index: 0, item: { ...summarized, summary: [] } }),
-        frame({ type: 'response.reasoning_summary_part.added', ...at, summary_index: 0, part: { type: 'summary_text', text: '' } }),
-        frame({ type: 'response.reasoning_summary_text.delta', ...at, summary_index: 0, delta: 'Let me think.' }),
-        frame({ type: 'response.reasoning_summary_part.done', ...at, summary_index: 0, part: summarized.summary[0] }),
+        frame({
+          type: 'response.reasoning_summary_part.added',
+          ...at,
+          summary_index: 0,
+          part: { type: 'summary_text', text: '' },
+        }),
+        frame({
+          type: 'response.reasoning_summary_text.delta',
+          ...at,
+          summary_index: 0,
+          delta: 'Let me think.',
+        }),
+        frame({
+          type: 'response.reasoning_summary_part.done',
+          ...at,
+          summary_index: 0,
+          part: summarized.summary[0],
+        }),
         frame({ type: 'response.output_item.done', output_index: 0, item: summarized }),
         ...said,
         ...ended,
       ];
     }
     case 'incomplete':
-      return [...begun, frame({ type: 'response.incomplete', response: { ...responseObject(asked, 'completed', []), status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } } })];
+      return [
+        ...begun,
+        frame({
+          type: 'response.incomplete',
+          response: {
+            ...responseObject(asked, 'completed', []),
+            status: 'incomplete',
+            incomplete_details: { reason: 'max_output_tokens' },
+          },
+        }),
+      ];
     case 'cut':
       return begun;
     case 'error':
@@ -227,13 +406,29 @@ function embeddings({ script, asked }: ForeignScene): object | undefined {
   const { input } = asked;
   // Numbers are the tokens of one input.
   const inputs: unknown[] = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input];
-  const vector = script === 'ok' ? Float32Array.of(0.5, -0.25, 1) : Float32Array.from({ length: 1_536 }, (_, index) => Math.sin(index) / 40);
-  const shown = asked['encoding_format'] === 'base64' ? Buffer.from(vector.buffer).toString('base64') : [...vector];
-  return { object: 'list', data: inputs.map((_, index) => ({ object: 'embedding', index, embedding: shown })), model: asked['model'], usage: { prompt_tokens: 2, total_tokens: 2 } };
+  const vector =
+    script === 'ok'
+      ? Float32Array.of(0.5, -0.25, 1)
+      : Float32Array.from({ length: 1_536 }, (_, index) => Math.sin(index) / 40);
+  const shown =
+    asked['encoding_format'] === 'base64' ? Buffer.from(vector.buffer).toString('base64') : [...vector];
+  return {
+    object: 'list',
+    data: inputs.map((_, index) => ({ object: 'embedding', index, embedding: shown })),
+    model: asked['model'],
+    usage: { prompt_tokens: 2, total_tokens: 2 },
+  };
 }
 
 function rerank({ script, asked }: ForeignScene): object | undefined {
   if (script !== 'ok') return undefined;
   const documents = asked['documents'] as unknown[];
-  return { id: 'rerank_scripted', results: documents.map((_, index) => ({ index: documents.length - 1 - index, relevance_score: 1 / (index + 1) })), meta: { billed_units: { search_units: 1 } } };
+  return {
+    id: 'rerank_scripted',
+    results: documents.map((_, index) => ({
+      index: documents.length - 1 - index,
+      relevance_score: 1 / (index + 1),
+    })),
+    meta: { billed_units: { search_units: 1 } },
+  };
 }

@@ -41,32 +41,51 @@ export function createVideos(): (scene: VideoScene) => boolean {
     };
     const origin = `${url.origin}/v1`;
     if (request.method === 'POST' && named.startsWith('film')) {
-      if (url.pathname.endsWith(':predictLongRunning')) return say({ name: `models/veo/operations/${placed(named)}` });
+      if (url.pathname.endsWith(':predictLongRunning'))
+        return say({ name: `models/veo/operations/${placed(named)}` });
       if (url.pathname.endsWith('/videos/generations')) return say({ request_id: placed(named) });
-      if (url.pathname.endsWith('/videos')) return say({ id: placed(named), object: 'video', status: 'queued', progress: 0 });
+      if (url.pathname.endsWith('/videos'))
+        return say({ id: placed(named), object: 'video', status: 'queued', progress: 0 });
     }
-    const [, kind = '', id = '', rest = ''] = /^\/v1\/(videos|models\/veo\/operations|files)\/(video_\d+)(.*)$/.exec(url.pathname) ?? [];
+    const [, kind = '', id = '', rest = ''] =
+      /^\/v1\/(videos|models\/veo\/operations|files)\/(video_\d+)(.*)$/.exec(url.pathname) ?? [];
     const order = orders.get(id);
-    if (order === undefined) return kind === '' ? false : say({ error: { message: `There is no ${id}.`, code: 'not_found' } }, 404);
+    if (order === undefined)
+      return kind === '' ? false : say({ error: { message: `There is no ${id}.`, code: 'not_found' } }, 404);
     if (request.method === 'DELETE') return say({ id, object: 'video.deleted', deleted: true });
     if (kind === 'files' || rest === '/content') {
       order.fetches += 1;
       return fetched(order, { response, end });
     }
     order.polls += 1;
-    if (order.script === 'film-vanished') return say({ error: { message: `There is no ${id}.`, code: 'not_found' } }, 404);
-    if (order.polls <= Number(order.knobs.get('failing') ?? 0)) return say({ error: { message: 'Busy.', code: 'server_error' } }, 503);
+    if (order.script === 'film-vanished')
+      return say({ error: { message: `There is no ${id}.`, code: 'not_found' } }, 404);
+    if (order.polls <= Number(order.knobs.get('failing') ?? 0))
+      return say({ error: { message: 'Busy.', code: 'server_error' } }, 503);
     const polls = Number(order.knobs.get('polls') ?? 1);
-    const state = order.script === 'film-forever' || order.polls <= polls ? 'waiting' : order.script === 'film-failed' || order.script === 'film-held' ? 'failed' : 'ready';
+    const state =
+      order.script === 'film-forever' || order.polls <= polls
+        ? 'waiting'
+        : order.script === 'film-failed' || order.script === 'film-held'
+          ? 'failed'
+          : 'ready';
     const progress = Math.min(Math.round((order.polls * 100) / (polls + 1)), 99);
-    const error = { code: order.knobs.get('code') ?? 'moderation_blocked', message: order.knobs.get('message') ?? 'The prompt is not allowed.' };
+    const error = {
+      code: order.knobs.get('code') ?? 'moderation_blocked',
+      message: order.knobs.get('message') ?? 'The prompt is not allowed.',
+    };
     const place = order.knobs.get('to') ?? `${origin}/files/${id}:download?alt=media`;
     if (kind.startsWith('models')) return say(operation(order, { state, id, error, place }));
     // xAI's and OpenAI's orders have the same path; the order's own script tells whose it is.
     if (order.knobs.has('xai')) {
       if (state === 'waiting') return say({ status: 'pending', progress }, 202);
-      if (order.script === 'film-held') return say({ status: 'done', video: { url: place, respect_moderation: false } });
-      return say(state === 'failed' ? { status: 'failed', error } : { status: 'done', video: { url: place, duration: 4, respect_moderation: true } });
+      if (order.script === 'film-held')
+        return say({ status: 'done', video: { url: place, respect_moderation: false } });
+      return say(
+        state === 'failed'
+          ? { status: 'failed', error }
+          : { status: 'done', video: { url: place, duration: 4, respect_moderation: true } },
+      );
     }
     if (state === 'waiting') return say({ id, object: 'video', status: 'in_progress', progress });
     if (state === 'failed') return say({ id, object: 'video', status: 'failed', error });
@@ -74,15 +93,33 @@ export function createVideos(): (scene: VideoScene) => boolean {
   };
 }
 
-function operation({ script }: Order, { state, id, error, place }: { state: string; id: string; error: { message: string }; place: string }): object {
+function operation(
+  { script }: Order,
+  { state, id, error, place }: { state: string; id: string; error: { message: string }; place: string },
+): object {
   const name = `models/veo/operations/${id}`;
   if (state === 'waiting') return { name };
-  if (script === 'film-held') return { name, done: true, response: { generateVideoResponse: { raiMediaFilteredCount: 1, raiMediaFilteredReasons: [error.message] } } };
-  if (state === 'failed') return { name, done: true, error: { code: 3, status: 'INVALID_ARGUMENT', message: error.message } };
-  return { name, done: true, response: { generateVideoResponse: { generatedSamples: [{ video: { uri: place } }] } } };
+  if (script === 'film-held')
+    return {
+      name,
+      done: true,
+      response: {
+        generateVideoResponse: { raiMediaFilteredCount: 1, raiMediaFilteredReasons: [error.message] },
+      },
+    };
+  if (state === 'failed')
+    return { name, done: true, error: { code: 3, status: 'INVALID_ARGUMENT', message: error.message } };
+  return {
+    name,
+    done: true,
+    response: { generateVideoResponse: { generatedSamples: [{ video: { uri: place } }] } },
+  };
 }
 
-function fetched({ script, knobs, fetches }: Order, { response, end }: Pick<VideoScene, 'response' | 'end'>): true {
+function fetched(
+  { script, knobs, fetches }: Order,
+  { response, end }: Pick<VideoScene, 'response' | 'end'>,
+): true {
   const to = knobs.get('to');
   if (script === 'film-elsewhere' && to !== null) {
     response.writeHead(302, { location: to });
@@ -91,9 +128,13 @@ function fetched({ script, knobs, fetches }: Order, { response, end }: Pick<Vide
   }
   const seconds = Number(knobs.get('seconds') ?? 4);
   const film = scriptedFilm({ seconds, bytes: Number(knobs.get('bytes') ?? 2_000) });
-  response.writeHead(200, { 'content-type': 'video/mp4', ...(script === 'film-cut' && fetches === 1 ? { 'content-length': String(film.length) } : {}) });
+  response.writeHead(200, {
+    'content-type': 'video/mp4',
+    ...(script === 'film-cut' && fetches === 1 ? { 'content-length': String(film.length) } : {}),
+  });
   if (script === 'film-garbage') end('{"error":"there was no film"}');
-  else if (script === 'film-cut' && fetches === 1) response.write(film.subarray(0, film.length / 2), () => response.destroy());
+  else if (script === 'film-cut' && fetches === 1)
+    response.write(film.subarray(0, film.length / 2), () => response.destroy());
   else end(film);
   return true;
 }
@@ -118,6 +159,11 @@ export function scriptedFilm({ seconds = 4, bytes = 2_000, width = 1280, height 
   return Buffer.concat([
     box('ftyp', Buffer.from('isom\0\0\0\0isom', 'latin1')),
     box('mdat', Buffer.alloc(bytes, 7)),
-    box('moov', box('mvhd', movieHeader), trackHeader({ width: 0, height: 0 }), trackHeader({ width, height })),
+    box(
+      'moov',
+      box('mvhd', movieHeader),
+      trackHeader({ width: 0, height: 0 }),
+      trackHeader({ width, height }),
+    ),
   ]);
 }

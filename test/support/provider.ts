@@ -97,15 +97,38 @@ export async function startProvider(): Promise<ScriptedProvider> {
     // A question mark cannot stand in a path, where Google has its models.
     const [script = '', knobs = ''] = named.split(/[?~]/);
     count += 1;
-    const call: ProviderCall = { id: count, method: request.method ?? '', path, script: named, headers: request.headers, body, receivedAt: performance.now(), tokens: 0 };
+    const call: ProviderCall = {
+      id: count,
+      method: request.method ?? '',
+      path,
+      script: named,
+      headers: request.headers,
+      body,
+      receivedAt: performance.now(),
+      tokens: 0,
+    };
     calls.push(call);
     changed();
     response.on('close', () => {
       if (!response.writableFinished && call.finishedAt === undefined) call.abortedAt = performance.now();
       changed();
     });
-    const scene: Scene = { request, response, call, calls, asked, knobs: new URLSearchParams(knobs), sleep: (ms) => sleep(ms, response) };
-    const foreign = { path: path.split('?')[0] ?? '', response, script, asked: asked as Record<string, unknown>, end: (rest?: string) => end(scene, rest) };
+    const scene: Scene = {
+      request,
+      response,
+      call,
+      calls,
+      asked,
+      knobs: new URLSearchParams(knobs),
+      sleep: (ms) => sleep(ms, response),
+    };
+    const foreign = {
+      path: path.split('?')[0] ?? '',
+      response,
+      script,
+      asked: asked as Record<string, unknown>,
+      end: (rest?: string) => end(scene, rest),
+    };
     const isFilm = playVideo({ request, response, named, end: (rest) => end(scene, rest) });
     if (!isFilm && !playForeign(foreign)) await (scripts[script] ?? scripts.unknown)?.(scene);
     changed();
@@ -141,7 +164,10 @@ export async function startProvider(): Promise<ScriptedProvider> {
     },
     until(holds, deadlineMs = 30_000) {
       return new Promise((resolve, reject) => {
-        const timer = setTimeout(() => settle(() => reject(new Error('The provider did not see in time what was waited for.'))), deadlineMs);
+        const timer = setTimeout(
+          () => settle(() => reject(new Error('The provider did not see in time what was waited for.'))),
+          deadlineMs,
+        );
         const settle = (act: () => void) => {
           clearTimeout(timer);
           watchers.delete(look);
@@ -156,8 +182,28 @@ export async function startProvider(): Promise<ScriptedProvider> {
     },
     modelsFile(named, more = {}) {
       return JSON.stringify({
-        providers: [{ id: 'acme', name: 'Acme', kind: 'openai-compatible', base_url: url, api_key_env: 'ACME_API_KEY', usage: 'ask', ...more.provider }, ...(more.providers ?? [])],
-        models: [...Object.entries(named).map(([name, script]) => ({ id: `acme/${name}`, provider: 'acme', upstream_model: script, rates: null, ...more.model })), ...(more.models ?? [])],
+        providers: [
+          {
+            id: 'acme',
+            name: 'Acme',
+            kind: 'openai-compatible',
+            base_url: url,
+            api_key_env: 'ACME_API_KEY',
+            usage: 'ask',
+            ...more.provider,
+          },
+          ...(more.providers ?? []),
+        ],
+        models: [
+          ...Object.entries(named).map(([name, script]) => ({
+            id: `acme/${name}`,
+            provider: 'acme',
+            upstream_model: script,
+            rates: null,
+            ...more.model,
+          })),
+          ...(more.models ?? []),
+        ],
       });
     },
     reset() {
@@ -180,28 +226,58 @@ const json = { 'content-type': 'application/json' };
 
 function chunk(scene: Scene, delta: Record<string, unknown>, more: Record<string, unknown> = {}): string {
   const { finish_reason: finish = null, ...rest } = more;
-  const base = { id: 'chatcmpl-scripted', object: 'chat.completion.chunk', created: 1_700_000_000, model: scene.asked.model };
-  return JSON.stringify({ ...base, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }], ...rest });
+  const base = {
+    id: 'chatcmpl-scripted',
+    object: 'chat.completion.chunk',
+    created: 1_700_000_000,
+    model: scene.asked.model,
+  };
+  return JSON.stringify({
+    ...base,
+    choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
+    ...rest,
+  });
 }
 
 function usageChunk(scene: Scene, usage: unknown): string {
-  return JSON.stringify({ id: 'chatcmpl-scripted', object: 'chat.completion.chunk', created: 1_700_000_000, model: scene.asked.model, choices: [], usage });
+  return JSON.stringify({
+    id: 'chatcmpl-scripted',
+    object: 'chat.completion.chunk',
+    created: 1_700_000_000,
+    model: scene.asked.model,
+    choices: [],
+    usage,
+  });
 }
 
-function completion(scene: Scene, message: Record<string, unknown> = {}, more: Record<string, unknown> = {}): string {
+function completion(
+  scene: Scene,
+  message: Record<string, unknown> = {},
+  more: Record<string, unknown> = {},
+): string {
   return JSON.stringify({
     id: 'chatcmpl-scripted',
     object: 'chat.completion',
     created: 1_700_000_000,
     model: scene.asked.model,
-    choices: [{ index: 0, message: { role: 'assistant', content: 'Hello from the provider.', refusal: null, ...message }, logprobs: null, finish_reason: more.finish_reason ?? 'stop' }],
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content: 'Hello from the provider.', refusal: null, ...message },
+        logprobs: null,
+        finish_reason: more.finish_reason ?? 'stop',
+      },
+    ],
     usage: 'usage' in more ? more.usage : { prompt_tokens: 10, completion_tokens: 4, total_tokens: 14 },
     service_tier: 'default',
   });
 }
 
 /** Sends the chunks of `chunks=n`, `gap=ms` apart; false when the caller went away meanwhile. */
-async function deltas(scene: Scene, frame: (data: string) => string = (data) => `data: ${data}\n\n`): Promise<boolean> {
+async function deltas(
+  scene: Scene,
+  frame: (data: string) => string = (data) => `data: ${data}\n\n`,
+): Promise<boolean> {
   const { response, call, knobs, sleep } = scene;
   const total = Number(knobs.get('chunks') ?? 5);
   const gap = Number(knobs.get('gap') ?? 0);
@@ -228,11 +304,18 @@ function room(response: ServerResponse): Promise<void> {
   });
 }
 
-function finish(scene: Scene, { reason = 'stop', usage, done = true }: { reason?: string; usage?: unknown; done?: boolean } = {}): void {
+function finish(
+  scene: Scene,
+  { reason = 'stop', usage, done = true }: { reason?: string; usage?: unknown; done?: boolean } = {},
+): void {
   const { response, call, asked } = scene;
   response.write(`data: ${chunk(scene, {}, { finish_reason: reason })}\n\n`);
-  const counted = usage === undefined ? { prompt_tokens: 10, completion_tokens: call.tokens, total_tokens: 10 + call.tokens } : usage;
-  if (counted !== null && asked.stream_options?.include_usage === true) response.write(`data: ${usageChunk(scene, counted)}\n\n`);
+  const counted =
+    usage === undefined
+      ? { prompt_tokens: 10, completion_tokens: call.tokens, total_tokens: 10 + call.tokens }
+      : usage;
+  if (counted !== null && asked.stream_options?.include_usage === true)
+    response.write(`data: ${usageChunk(scene, counted)}\n\n`);
   if (done) response.write('data: [DONE]\n\n');
   end(scene);
 }
@@ -242,7 +325,12 @@ function end({ response, call }: Scene, rest?: string | Buffer): void {
   response.end(rest);
 }
 
-function answer(scene: Scene, status: number, body: string | Buffer, headers: Record<string, string> = json): void {
+function answer(
+  scene: Scene,
+  status: number,
+  body: string | Buffer,
+  headers: Record<string, string> = json,
+): void {
   scene.response.writeHead(status, headers);
   end(scene, body);
 }
@@ -275,22 +363,49 @@ const scripts: Record<string, Script> = {
   // As many pictures as were asked for; those of images-slow after `ms` milliseconds.
   images: (scene) => {
     const { n = 1 } = scene.asked as { n?: number };
-    answer(scene, 200, JSON.stringify({ created: 1_700_000_000, data: Array.from({ length: n }, () => ({ b64_json: scriptedPicture.toString('base64') })) }));
+    answer(
+      scene,
+      200,
+      JSON.stringify({
+        created: 1_700_000_000,
+        data: Array.from({ length: n }, () => ({ b64_json: scriptedPicture.toString('base64') })),
+      }),
+    );
   },
   'images-slow': async (scene) => {
     await scene.sleep(Number(scene.knobs.get('ms') ?? 600_000));
     if (!scene.response.destroyed) await scripts.images?.(scene);
   },
   // images-later?calls=1: answers nothing to so many calls, then pictures.
-  'images-later': (scene) => (scene.call.id <= Number(scene.knobs.get('calls') ?? 1) ? scene.sleep(600_000) : scripts.images?.(scene)),
-  'images-elsewhere': (scene) => answer(scene, 200, JSON.stringify({ created: 1_700_000_000, data: [{ url: 'http://127.0.0.1:1/picture.png' }] })),
+  'images-later': (scene) =>
+    scene.call.id <= Number(scene.knobs.get('calls') ?? 1) ? scene.sleep(600_000) : scripts.images?.(scene),
+  'images-elsewhere': (scene) =>
+    answer(
+      scene,
+      200,
+      JSON.stringify({ created: 1_700_000_000, data: [{ url: 'http://127.0.0.1:1/picture.png' }] }),
+    ),
   speech: (scene) => answer(scene, 200, scriptedSound, { 'content-type': 'audio/mpeg' }),
   // speech-long?mb=40: so many megabytes of it.
-  'speech-long': (scene) => answer(scene, 200, Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024), { 'content-type': 'audio/mpeg' }),
+  'speech-long': (scene) =>
+    answer(scene, 200, Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024), {
+      'content-type': 'audio/mpeg',
+    }),
   whisper: (scene) =>
-    answer(scene, 200, JSON.stringify({ task: 'transcribe', language: 'english', duration: 1.5, text: 'Good morning.', segments: [{ id: 0, start: 0, end: 1.25, text: ' Good morning.', tokens: [] }] })),
+    answer(
+      scene,
+      200,
+      JSON.stringify({
+        task: 'transcribe',
+        language: 'english',
+        duration: 1.5,
+        text: 'Good morning.',
+        segments: [{ id: 0, start: 0, end: 1.25, text: ' Good morning.', tokens: [] }],
+      }),
+    ),
   listener: (scene) => answer(scene, 200, JSON.stringify({ text: 'Good morning.' })),
-  'counting-listener': (scene) => answer(scene, 200, JSON.stringify({ text: 'Good morning.', usage: { type: 'duration', seconds: 2 } })),
+  'counting-listener': (scene) =>
+    answer(scene, 200, JSON.stringify({ text: 'Good morning.', usage: { type: 'duration', seconds: 2 } })),
 
   // verbatim?sse=…&json=…: just these bytes, streamed or whole.
   verbatim: streamed(
@@ -298,7 +413,19 @@ const scripts: Record<string, Script> = {
     (scene) => answer(scene, 200, scene.knobs.get('json') ?? ''),
   ),
 
-  unknown: (scene) => answer(scene, 404, JSON.stringify({ error: { message: `The model ${scene.asked.model} does not exist`, type: 'invalid_request_error', param: 'model', code: 'model_not_found' } })),
+  unknown: (scene) =>
+    answer(
+      scene,
+      404,
+      JSON.stringify({
+        error: {
+          message: `The model ${scene.asked.model} does not exist`,
+          type: 'invalid_request_error',
+          param: 'model',
+          code: 'model_not_found',
+        },
+      }),
+    ),
 
   // stream?chunks=5&gap=10; without `stream` in the request, one answer.
   ok: streamed(async (scene) => {
@@ -325,8 +452,16 @@ const scripts: Record<string, Script> = {
   status: (scene) => {
     const code = Number(scene.knobs.get('code') ?? 500);
     const retryAfter = scene.knobs.get('retry_after');
-    const error = { message: scene.knobs.get('message') ?? `scripted ${code}`, type: 'scripted', param: scene.knobs.get('param'), code: scene.knobs.get('error_code') ?? 'scripted_code' };
-    answer(scene, code, JSON.stringify({ error }), { ...json, ...(retryAfter === null ? {} : { 'retry-after': retryAfter }) });
+    const error = {
+      message: scene.knobs.get('message') ?? `scripted ${code}`,
+      type: 'scripted',
+      param: scene.knobs.get('param'),
+      code: scene.knobs.get('error_code') ?? 'scripted_code',
+    };
+    answer(scene, code, JSON.stringify({ error }), {
+      ...json,
+      ...(retryAfter === null ? {} : { 'retry-after': retryAfter }),
+    });
   },
   // flaky?fails=2&code=503&retry_after=0: so many calls of this very script fail, then it answers.
   flaky: (scene) => {
@@ -337,11 +472,21 @@ const scripts: Record<string, Script> = {
   },
 
   // html?code=502
-  html: (scene) => answer(scene, Number(scene.knobs.get('code') ?? 200), '<html><body>internal host db01.corp:5432 is down</body></html>', { 'content-type': 'text/html' }),
+  html: (scene) =>
+    answer(
+      scene,
+      Number(scene.knobs.get('code') ?? 200),
+      '<html><body>internal host db01.corp:5432 is down</body></html>',
+      { 'content-type': 'text/html' },
+    ),
   // The key in the words of a refusal.
   'key-echo': (scene) => {
     const message = `Bad request with ${scene.request.headers.authorization} at http://${scene.request.headers.host}/v1 (10.1.2.3:8080)`;
-    answer(scene, Number(scene.knobs.get('code') ?? 400), JSON.stringify({ error: { message, param: 'messages', code: 'context_length_exceeded' } }));
+    answer(
+      scene,
+      Number(scene.knobs.get('code') ?? 400),
+      JSON.stringify({ error: { message, param: 'messages', code: 'context_length_exceeded' } }),
+    );
   },
   // redirect?to=http://…
   redirect: (scene) => answer(scene, 302, '', { location: scene.knobs.get('to') ?? 'http://127.0.0.1:1/' }),
@@ -372,7 +517,15 @@ const scripts: Record<string, Script> = {
   // A whole answer of so many megabytes.
   huge: (scene) => {
     const [head = '', tail = ''] = completion(scene, { content: '<content>' }).split('<content>');
-    answer(scene, 200, Buffer.concat([Buffer.from(head), Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024, 'x'), Buffer.from(tail)]));
+    answer(
+      scene,
+      200,
+      Buffer.concat([
+        Buffer.from(head),
+        Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024, 'x'),
+        Buffer.from(tail),
+      ]),
+    );
   },
 
   'no-done': streamed(async (scene) => {
@@ -381,32 +534,49 @@ const scripts: Record<string, Script> = {
   'no-finish': streamed(async (scene) => {
     if (await deltas(scene)) end(scene);
   }, wholeAnswer),
-  empty: streamed((scene) => end(scene), (scene) => answer(scene, 200, '')),
+  empty: streamed(
+    (scene) => end(scene),
+    (scene) => answer(scene, 200, ''),
+  ),
   // reset?chunks=3: so many events, then the connection is reset.
-  reset: streamed(async (scene) => {
-    await deltas(scene);
-    // What was written leaves first; a reset would overtake it.
-    await scene.sleep(30);
-    scene.call.finishedAt = performance.now();
-    scene.request.socket.resetAndDestroy();
-  }, (scene) => void scene.request.socket.resetAndDestroy()),
+  reset: streamed(
+    async (scene) => {
+      await deltas(scene);
+      // What was written leaves first; a reset would overtake it.
+      await scene.sleep(30);
+      scene.call.finishedAt = performance.now();
+      scene.request.socket.resetAndDestroy();
+    },
+    (scene) => void scene.request.socket.resetAndDestroy(),
+  ),
   // Chunks, then silence.
-  silence: streamed(async (scene) => {
-    await deltas(scene);
-    await scene.sleep(600_000);
-  }, async (scene) => {
-    scene.response.writeHead(200, json);
-    scene.response.write('{"id":');
-    await scene.sleep(600_000);
-  }),
-  'error-event': streamed(async (scene) => {
-    await deltas(scene);
-    scene.response.write(`data: ${JSON.stringify({ error: { message: `boom ${scene.request.headers.authorization}`, code: 'server_error' } })}\n\n`);
-    end(scene, 'data: [DONE]\n\n');
-  }, (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom', code: 'server_error' } }))),
-  'error-first': streamed((scene) => {
-    end(scene, `data: ${JSON.stringify({ error: { message: 'boom', code: 'server_error' } })}\n\n`);
-  }, (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom' } }))),
+  silence: streamed(
+    async (scene) => {
+      await deltas(scene);
+      await scene.sleep(600_000);
+    },
+    async (scene) => {
+      scene.response.writeHead(200, json);
+      scene.response.write('{"id":');
+      await scene.sleep(600_000);
+    },
+  ),
+  'error-event': streamed(
+    async (scene) => {
+      await deltas(scene);
+      scene.response.write(
+        `data: ${JSON.stringify({ error: { message: `boom ${scene.request.headers.authorization}`, code: 'server_error' } })}\n\n`,
+      );
+      end(scene, 'data: [DONE]\n\n');
+    },
+    (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom', code: 'server_error' } })),
+  ),
+  'error-first': streamed(
+    (scene) => {
+      end(scene, `data: ${JSON.stringify({ error: { message: 'boom', code: 'server_error' } })}\n\n`);
+    },
+    (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom' } })),
+  ),
   'after-done': streamed(async (scene) => {
     await deltas(scene);
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\ndata: [DONE]\n\n`);
@@ -427,19 +597,24 @@ const scripts: Record<string, Script> = {
     await scene.sleep(Number(scene.knobs.get('ms') ?? 300));
     if (scene.response.destroyed) return;
     const input = Number(scene.knobs.get('in') ?? 10);
-    scene.response.write(`data: ${usageChunk(scene, { prompt_tokens: input, completion_tokens: scene.call.tokens, total_tokens: input + scene.call.tokens })}\n\n`);
+    scene.response.write(
+      `data: ${usageChunk(scene, { prompt_tokens: input, completion_tokens: scene.call.tokens, total_tokens: input + scene.call.tokens })}\n\n`,
+    );
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
   // letters?count=256: an answer of so many letters, a letter a chunk, without usage.
   letters: streamed((scene) => {
-    for (let index = 0; index < Number(scene.knobs.get('count') ?? 256); index += 1) scene.response.write(`data: ${chunk(scene, { content: 'x' })}\n\n`);
+    for (let index = 0; index < Number(scene.knobs.get('count') ?? 256); index += 1)
+      scene.response.write(`data: ${chunk(scene, { content: 'x' })}\n\n`);
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
   // Says what was used, and then breaks off.
   'usage-then-cut': streamed(async (scene) => {
     await deltas(scene);
-    scene.response.write(`data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`);
+    scene.response.write(
+      `data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`,
+    );
     await scene.sleep(30);
     scene.call.finishedAt = performance.now();
     scene.request.socket.resetAndDestroy();
@@ -447,12 +622,18 @@ const scripts: Record<string, Script> = {
   // Says what was used so far, and then nothing more.
   'usage-then-silence': streamed(async (scene) => {
     await deltas(scene);
-    scene.response.write(`data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`);
+    scene.response.write(
+      `data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`,
+    );
     await scene.sleep(600_000);
   }, wholeAnswer),
   'usage-on-choices': streamed(async (scene) => {
     await deltas(scene);
-    const usage = { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens };
+    const usage = {
+      prompt_tokens: 10,
+      completion_tokens: scene.call.tokens,
+      total_tokens: 10 + scene.call.tokens,
+    };
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop', usage })}\n\n`);
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
@@ -468,14 +649,21 @@ const scripts: Record<string, Script> = {
   endless: streamed(async (scene) => {
     const piece = 'x'.repeat(64 * 1024);
     scene.response.write('data: {"id":"');
-    for (let sent = 0; sent < Number(scene.knobs.get('mb') ?? 50) * 16 && !scene.response.destroyed; sent += 1) {
+    for (
+      let sent = 0;
+      sent < Number(scene.knobs.get('mb') ?? 50) * 16 && !scene.response.destroyed;
+      sent += 1
+    ) {
       if (!scene.response.write(piece)) await room(scene.response);
     }
     end(scene);
   }, wholeAnswer),
   // Characters of several bytes, each byte in a packet of its own.
   'split-utf8': streamed(async (scene) => {
-    const event = Buffer.from(`data: ${chunk(scene, { role: 'assistant', content: 'Grüße, 世界 🌍' })}\n\n`, 'utf8');
+    const event = Buffer.from(
+      `data: ${chunk(scene, { role: 'assistant', content: 'Grüße, 世界 🌍' })}\n\n`,
+      'utf8',
+    );
     for (const byte of event) {
       scene.response.write(Buffer.of(byte));
       await new Promise((resolve) => setImmediate(resolve));
@@ -483,11 +671,25 @@ const scripts: Record<string, Script> = {
     scene.call.tokens = 3;
     finish(scene);
   }, wholeAnswer),
-  'invalid-utf8': streamed(async (scene) => {
-    await deltas(scene);
-    scene.response.write(Buffer.concat([Buffer.from('data: {"choices":[{"delta":{"content":"'), Buffer.of(0xff, 0xfe, 0xc0), Buffer.from('"}}]}\n\n')]));
-    finish(scene);
-  }, (scene) => answer(scene, 200, Buffer.concat([Buffer.from('{"choices":[],"x":"'), Buffer.of(0xff), Buffer.from('"}')]))),
+  'invalid-utf8': streamed(
+    async (scene) => {
+      await deltas(scene);
+      scene.response.write(
+        Buffer.concat([
+          Buffer.from('data: {"choices":[{"delta":{"content":"'),
+          Buffer.of(0xff, 0xfe, 0xc0),
+          Buffer.from('"}}]}\n\n'),
+        ]),
+      );
+      finish(scene);
+    },
+    (scene) =>
+      answer(
+        scene,
+        200,
+        Buffer.concat([Buffer.from('{"choices":[],"x":"'), Buffer.of(0xff), Buffer.from('"}')]),
+      ),
+  ),
   // lines?end=cr|crlf|lf&bom=1: the other line ends that the format allows.
   lines: streamed(async (scene) => {
     const newline = { cr: '\r', crlf: '\r\n', lf: '\n' }[scene.knobs.get('end') ?? 'lf'] ?? '\n';
@@ -498,7 +700,11 @@ const scripts: Record<string, Script> = {
     end(scene, frame('[DONE]'));
   }, wholeAnswer),
   comments: streamed(async (scene) => {
-    for (let index = 0; index < Number(scene.knobs.get('count') ?? 10_000) && !scene.response.destroyed; index += 1) {
+    for (
+      let index = 0;
+      index < Number(scene.knobs.get('count') ?? 10_000) && !scene.response.destroyed;
+      index += 1
+    ) {
       scene.response.write(': still here\n\n');
       await scene.sleep(Number(scene.knobs.get('gap') ?? 20));
     }
@@ -516,7 +722,9 @@ const scripts: Record<string, Script> = {
   }, wholeAnswer),
   // Something like the end of the stream inside a text.
   'forged-done': streamed((scene) => {
-    scene.response.write(`data: ${chunk(scene, { role: 'assistant', content: 'data: [DONE]\n\n[DONE]' })}\n\n`);
+    scene.response.write(
+      `data: ${chunk(scene, { role: 'assistant', content: 'data: [DONE]\n\n[DONE]' })}\n\n`,
+    );
     scene.call.tokens = 1;
     finish(scene);
   }, wholeAnswer),
@@ -528,25 +736,46 @@ const scripts: Record<string, Script> = {
   // JSON although a stream was asked for.
   'no-stream': wholeAnswer,
 
-  tools: streamed((scene) => {
-    const call = (part: Record<string, unknown>) => chunk(scene, { tool_calls: [{ index: 0, ...part }] });
-    scene.response.write(`data: ${chunk(scene, { role: 'assistant', content: null })}\n\n`);
-    scene.response.write(`data: ${call({ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '' } })}\n\n`);
-    scene.response.write(`data: ${call({ function: { arguments: '{"city":' } })}\n\n`);
-    scene.response.write(`data: ${call({ function: { arguments: '"Oslo"}' } })}\n\n`);
-    scene.call.tokens = 8;
-    finish(scene, { reason: 'tool_calls' });
-  }, (scene) => {
-    const calls = [{ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } }];
-    answer(scene, 200, completion(scene, { content: null, tool_calls: calls }, { finish_reason: 'tool_calls' }));
-  }),
-  reasoning: streamed((scene) => {
-    scene.response.write(`data: ${chunk(scene, { role: 'assistant', reasoning_content: 'Let me think. ' })}\n\n`);
-    scene.response.write(`data: ${chunk(scene, { reasoning_content: 'Done.' })}\n\n`);
-    scene.response.write(`data: ${chunk(scene, { content: 'Forty-two.' })}\n\n`);
-    scene.call.tokens = 5;
-    finish(scene);
-  }, (scene) => answer(scene, 200, completion(scene, { content: 'Forty-two.', reasoning_content: 'Let me think. Done.' }))),
+  tools: streamed(
+    (scene) => {
+      const call = (part: Record<string, unknown>) => chunk(scene, { tool_calls: [{ index: 0, ...part }] });
+      scene.response.write(`data: ${chunk(scene, { role: 'assistant', content: null })}\n\n`);
+      scene.response.write(
+        `data: ${call({ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '' } })}\n\n`,
+      );
+      scene.response.write(`data: ${call({ function: { arguments: '{"city":' } })}\n\n`);
+      scene.response.write(`data: ${call({ function: { arguments: '"Oslo"}' } })}\n\n`);
+      scene.call.tokens = 8;
+      finish(scene, { reason: 'tool_calls' });
+    },
+    (scene) => {
+      const calls = [
+        { id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } },
+      ];
+      answer(
+        scene,
+        200,
+        completion(scene, { content: null, tool_calls: calls }, { finish_reason: 'tool_calls' }),
+      );
+    },
+  ),
+  reasoning: streamed(
+    (scene) => {
+      scene.response.write(
+        `data: ${chunk(scene, { role: 'assistant', reasoning_content: 'Let me think. ' })}\n\n`,
+      );
+      scene.response.write(`data: ${chunk(scene, { reasoning_content: 'Done.' })}\n\n`);
+      scene.response.write(`data: ${chunk(scene, { content: 'Forty-two.' })}\n\n`);
+      scene.call.tokens = 5;
+      finish(scene);
+    },
+    (scene) =>
+      answer(
+        scene,
+        200,
+        completion(scene, { content: 'Forty-two.', reasoning_content: 'Let me think. Done.' }),
+      ),
+  ),
 };
 
 function parsed(body: Buffer): Asked {
@@ -560,6 +789,9 @@ function parsed(body: Buffer): Asked {
 }
 
 /** One red pixel. */
-export const scriptedPicture = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC', 'base64');
+export const scriptedPicture = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC',
+  'base64',
+);
 /** So many bytes that nobody can take them for anything else. */
 export const scriptedSound = Buffer.from('ID3 the sound of the scripted provider', 'latin1');

@@ -27,7 +27,10 @@ export interface ScriptedGateway {
   close(): Promise<void>;
 }
 
-const usage = (input: number, output: number) => ({ inputTokens: { total: input }, outputTokens: { total: output } });
+const usage = (input: number, output: number) => ({
+  inputTokens: { total: input },
+  outputTokens: { total: output },
+});
 
 /** Says a text and ends. */
 export function says(text: string, finishReason = 'stop'): ScriptedAnswer {
@@ -46,7 +49,9 @@ export function calls(...tools: { name: string; input: unknown; id?: string }[])
 }
 
 /** What the tools gave back, as the model is shown it, in the order of the conversation. */
-export function toolResults(request: StreamRequest): { toolCallId: string; toolName: string; output: { type: string; value: unknown } }[] {
+export function toolResults(
+  request: StreamRequest,
+): { toolCallId: string; toolName: string; output: { type: string; value: unknown } }[] {
   return request.prompt.filter(({ role }) => role === 'tool').flatMap(({ content }) => content as never);
 }
 
@@ -66,7 +71,11 @@ export function finish(unified: string): object {
 export function stream(response: ServerResponse, answer: ScriptedAnswer): void {
   if (!('parts' in answer)) throw new Error('Only stream parts can be streamed.');
   response.writeHead(200, { 'content-type': 'text/event-stream' });
-  const parts = [{ type: 'stream-start', warnings: [] }, { type: 'response-metadata', modelId: 'scripted' }, ...answer.parts];
+  const parts = [
+    { type: 'stream-start', warnings: [] },
+    { type: 'response-metadata', modelId: 'scripted' },
+    ...answer.parts,
+  ];
   for (const part of parts) response.write(`data: ${JSON.stringify(part)}\n\n`);
   response.end('data: [DONE]\n\n');
 }
@@ -81,19 +90,38 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     if (request.method === 'GET' && models !== undefined && request.url?.split('?')[0] === '/v1/ai/models') {
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ items: models, next_cursor: null }));
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ items: models, next_cursor: null }));
       return;
     }
     if (request.method !== 'POST' || request.url !== '/v1/ai/stream') {
-      response.writeHead(404, { 'content-type': 'application/json' }).end('{"error":{"type":"invalid_request_error","code":"route_not_found","message":"There is nothing at this path.","param":null,"request_id":"req_0"}}');
+      response
+        .writeHead(404, { 'content-type': 'application/json' })
+        .end(
+          '{"error":{"type":"invalid_request_error","code":"route_not_found","message":"There is nothing at this path.","param":null,"request_id":"req_0"}}',
+        );
       return;
     }
-    const body = { ...JSON.parse(Buffer.concat(chunks).toString('utf8')), authorization: request.headers.authorization ?? '', traceparent: request.headers.traceparent } as StreamRequest;
+    const body = {
+      ...JSON.parse(Buffer.concat(chunks).toString('utf8')),
+      authorization: request.headers.authorization ?? '',
+      traceparent: request.headers.traceparent,
+    } as StreamRequest;
     const answer = script(body, requests.push(body) - 1);
     if ('respond' in answer) return answer.respond(response);
     if ('status' in answer) {
-      const error = { type: 'invalid_request_error', code: 'invalid_request', message: 'No.', param: null, request_id: 'req_0', ...answer.error };
-      response.writeHead(answer.status, { 'content-type': 'application/json', ...answer.headers }).end(JSON.stringify({ error }));
+      const error = {
+        type: 'invalid_request_error',
+        code: 'invalid_request',
+        message: 'No.',
+        param: null,
+        request_id: 'req_0',
+        ...answer.error,
+      };
+      response
+        .writeHead(answer.status, { 'content-type': 'application/json', ...answer.headers })
+        .end(JSON.stringify({ error }));
       return;
     }
     stream(response, answer);

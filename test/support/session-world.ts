@@ -22,7 +22,14 @@ export async function openWorld(): Promise<World> {
   const world: World = {
     gateway: await scriptedGateway(),
     async start(options = {}) {
-      const agent = await startAgent({ gatewayUrl: world.gateway.url, name: `agent-${randomUUID()}`, model: 'local/echo', database: database.database, ...options, settings: { drainMs: 0, ...options.settings } });
+      const agent = await startAgent({
+        gatewayUrl: world.gateway.url,
+        name: `agent-${randomUUID()}`,
+        model: 'local/echo',
+        database: database.database,
+        ...options,
+        settings: { drainMs: 0, ...options.settings },
+      });
       agents.push(agent);
       return agent;
     },
@@ -62,7 +69,11 @@ export function held(): Held {
         response = opened;
         opened.once('close', () => gone.resolve());
         opened.writeHead(200, { 'content-type': 'text/event-stream' });
-        for (const part of [{ type: 'stream-start', warnings: [] }, { type: 'text-start', id: 't' }]) send(part);
+        for (const part of [
+          { type: 'stream-start', warnings: [] },
+          { type: 'text-start', id: 't' },
+        ])
+          send(part);
         asked.resolve(opened);
         await gone.promise;
       },
@@ -72,14 +83,21 @@ export function held(): Held {
     say: (delta) => void send({ type: 'text-delta', id: 't', delta }),
     end() {
       send({ type: 'text-end', id: 't' });
-      send({ type: 'finish', finishReason: { unified: 'stop' }, usage: { inputTokens: { total: 10 }, outputTokens: { total: 3 } } });
+      send({
+        type: 'finish',
+        finishReason: { unified: 'stop' },
+        usage: { inputTokens: { total: 10 }, outputTokens: { total: 3 } },
+      });
       response?.end('data: [DONE]\n\n');
     },
   };
 }
 
 /** Every event up to `last`, or up to the end. */
-export async function collect(events: AsyncIterable<SessionEvent>, last: (event: SessionEvent) => boolean = () => false): Promise<SessionEvent[]> {
+export async function collect(
+  events: AsyncIterable<SessionEvent>,
+  last: (event: SessionEvent) => boolean = () => false,
+): Promise<SessionEvent[]> {
   const found: SessionEvent[] = [];
   for await (const event of events) {
     found.push(event);
@@ -88,7 +106,8 @@ export async function collect(events: AsyncIterable<SessionEvent>, last: (event:
   return found;
 }
 
-export const seqs = (events: readonly SessionEvent[]): number[] => events.flatMap((event) => ('seq' in event ? [event.seq] : []));
+export const seqs = (events: readonly SessionEvent[]): number[] =>
+  events.flatMap((event) => ('seq' in event ? [event.seq] : []));
 
 /** A request whose path goes out exactly as it is written. */
 export async function rawGet(agent: TestAgent, path: string): Promise<number> {

@@ -46,9 +46,16 @@ export interface StripeDouble {
   pay(sessionId: string): StripeEvent;
   event(type: string, object: Record<string, unknown>, more?: Partial<StripeEvent>): StripeEvent;
   refund(sessionId: string, refunded: number): StripeEvent;
-  dispute(type: 'created' | 'closed' | 'funds_withdrawn' | 'funds_reinstated', sessionId: string, more?: Record<string, unknown>): StripeEvent;
+  dispute(
+    type: 'created' | 'closed' | 'funds_withdrawn' | 'funds_reinstated',
+    sessionId: string,
+    more?: Record<string, unknown>,
+  ): StripeEvent;
   /** Body and header of one delivery. */
-  sign(event: StripeEvent | string, options?: { secret?: string; atSeconds?: number; scheme?: string }): { body: string; signature: string };
+  sign(
+    event: StripeEvent | string,
+    options?: { secret?: string; atSeconds?: number; scheme?: string },
+  ): { body: string; signature: string };
   close(): Promise<void>;
 }
 
@@ -76,21 +83,54 @@ export async function startStripe(): Promise<StripeDouble> {
       };
       const failure = failures.shift();
       if (failure === 'hang') return;
-      if (failure) return answer(failure.status, { error: { type: failure.type ?? 'api_error', code: failure.code, message: 'No.' } });
-      if (request.headers.authorization !== `Bearer ${secretKey}`) return answer(401, { error: { type: 'invalid_request_error', message: `Invalid API Key provided: ${String(request.headers.authorization)}` } });
-      if (request.method === 'POST' && path === '/v1/checkout/sessions') return create(request, { text, form, answer });
+      if (failure)
+        return answer(failure.status, {
+          error: { type: failure.type ?? 'api_error', code: failure.code, message: 'No.' },
+        });
+      if (request.headers.authorization !== `Bearer ${secretKey}`)
+        return answer(401, {
+          error: {
+            type: 'invalid_request_error',
+            message: `Invalid API Key provided: ${String(request.headers.authorization)}`,
+          },
+        });
+      if (request.method === 'POST' && path === '/v1/checkout/sessions')
+        return create(request, { text, form, answer });
       const found = sessions.get(/^\/v1\/checkout\/sessions\/(\w+)$/.exec(path)?.[1] ?? '');
-      return found ? answer(200, found) : answer(404, { error: { type: 'invalid_request_error', message: 'No such session.' } });
+      return found
+        ? answer(200, found)
+        : answer(404, { error: { type: 'invalid_request_error', message: 'No such session.' } });
     })();
   });
 
-  function create(request: IncomingMessage, { text, form, answer }: { text: string; form: Record<string, string>; answer: (status: number, body: object) => void }): void {
+  function create(
+    request: IncomingMessage,
+    {
+      text,
+      form,
+      answer,
+    }: { text: string; form: Record<string, string>; answer: (status: number, body: object) => void },
+  ): void {
     const key = String(request.headers['idempotency-key'] ?? '');
     const before = byKey.get(key);
-    if (before && before.form !== text) return answer(400, { error: { type: 'idempotency_error', message: 'Keys for idempotent requests can only be used with the same parameters.' } });
+    if (before && before.form !== text)
+      return answer(400, {
+        error: {
+          type: 'idempotency_error',
+          message: 'Keys for idempotent requests can only be used with the same parameters.',
+        },
+      });
     if (before) return answer(200, sessions.get(before.id) as StripeSession);
-    const amount = Number(form['line_items[0][price_data][unit_amount]']) * Number(form['line_items[0][quantity]']);
-    if (!Number.isInteger(amount) || amount < 50) return answer(400, { error: { type: 'invalid_request_error', code: 'amount_too_small', message: 'The amount must be at least 50 cents.' } });
+    const amount =
+      Number(form['line_items[0][price_data][unit_amount]']) * Number(form['line_items[0][quantity]']);
+    if (!Number.isInteger(amount) || amount < 50)
+      return answer(400, {
+        error: {
+          type: 'invalid_request_error',
+          code: 'amount_too_small',
+          message: 'The amount must be at least 50 cents.',
+        },
+      });
     const id = `cs_test_${randomBytes(12).toString('hex')}`;
     const session: StripeSession = {
       id,
@@ -156,16 +196,42 @@ export async function startStripe(): Promise<StripeDouble> {
     },
     refund(id, refunded) {
       const { amount_total: amount, currency, metadata } = sessionOf(id);
-      return event('charge.refunded', { id: `ch_${id.slice(8)}`, object: 'charge', amount, amount_refunded: refunded, currency, metadata, payment_intent: intentOf(id) });
+      return event('charge.refunded', {
+        id: `ch_${id.slice(8)}`,
+        object: 'charge',
+        amount,
+        amount_refunded: refunded,
+        currency,
+        metadata,
+        payment_intent: intentOf(id),
+      });
     },
     dispute(type, id, more = {}) {
       const { amount_total: amount, currency } = sessionOf(id);
-      const dispute = { id: `dp_${id.slice(8)}`, object: 'dispute', amount, currency, charge: `ch_${id.slice(8)}`, payment_intent: intentOf(id), metadata: {}, status: 'needs_response', ...more };
+      const dispute = {
+        id: `dp_${id.slice(8)}`,
+        object: 'dispute',
+        amount,
+        currency,
+        charge: `ch_${id.slice(8)}`,
+        payment_intent: intentOf(id),
+        metadata: {},
+        status: 'needs_response',
+        ...more,
+      };
       return event(`charge.dispute.${type}`, dispute);
     },
     sign(given, { secret = webhookSecret, atSeconds = nowSeconds(), scheme = 'v1' } = {}) {
       const body = typeof given === 'string' ? given : JSON.stringify(given);
-      return { body, signature: signer.webhooks.generateTestHeaderString({ payload: body, secret, timestamp: atSeconds, scheme }) };
+      return {
+        body,
+        signature: signer.webhooks.generateTestHeaderString({
+          payload: body,
+          secret,
+          timestamp: atSeconds,
+          scheme,
+        }),
+      };
     },
     async close() {
       server.closeAllConnections();

@@ -44,11 +44,15 @@ export async function startWatchedServers(): Promise<WatchedServers> {
   const provider = await startProvider();
   const children: ChildProcess[] = [];
   const start = async (command: string, flags: readonly string[], env: Record<string, string>) => {
-    const child = spawn(process.execPath, ['--import', preload, join(root, 'src/cli/main.ts'), command, ...flags], {
-      cwd: folder,
-      env: { PATH: process.env['PATH'], HOME: folder, LOG_LEVEL: 'info', ...env },
-      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-    });
+    const child = spawn(
+      process.execPath,
+      ['--import', preload, join(root, 'src/cli/main.ts'), command, ...flags],
+      {
+        cwd: folder,
+        env: { PATH: process.env['PATH'], HOME: folder, LOG_LEVEL: 'info', ...env },
+        stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+      },
+    );
     children.push(child);
     return { child, url: await listeningUrl(child) };
   };
@@ -61,15 +65,31 @@ export async function startWatchedServers(): Promise<WatchedServers> {
     const modelsFile = join(folder, 'models.json');
     await writeFile(modelsFile, modelsOf(provider));
     const gateway = await start('gateway', [], {
-      HOST: '127.0.0.1', PORT: '0', DATABASE_PATH: join(folder, 'gateway.db'), TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'watched').toString('base64'),
-      ADMIN_ID: administrator.admin_id, ADMIN_PASSWORD: administrator.password, MODELS_FILE: modelsFile, ACME_API_KEY: 'key-of-the-script', STARTING_CREDITS: '1000000000000',
-      RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', RATE_LIMIT_ADMIN: 'off', RATE_LIMIT_LOGIN: 'off',
+      HOST: '127.0.0.1',
+      PORT: '0',
+      DATABASE_PATH: join(folder, 'gateway.db'),
+      TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'watched').toString('base64'),
+      ADMIN_ID: administrator.admin_id,
+      ADMIN_PASSWORD: administrator.password,
+      MODELS_FILE: modelsFile,
+      ACME_API_KEY: 'key-of-the-script',
+      STARTING_CREDITS: '1000000000000',
+      RATE_LIMIT_USER: 'off',
+      RATE_LIMIT_GUEST: 'off',
+      RATE_LIMIT_ADMIN: 'off',
+      RATE_LIMIT_LOGIN: 'off',
     });
     const tokens = await gatewayTokens(gateway.url);
     const dataDir = join(folder, 'agent');
-    const agent = await start('agent', ['--port', '0', '--data-dir', dataDir, '--gateway-url', gateway.url, '--model', 'acme/ok'], {
-      AGENT_GATEWAY_TOKEN: tokens.userToken, AGENT_MODEL_RETRIES: '0', AGENT_MAX_RUNS: '1000',
-    });
+    const agent = await start(
+      'agent',
+      ['--port', '0', '--data-dir', dataDir, '--gateway-url', gateway.url, '--model', 'acme/ok'],
+      {
+        AGENT_GATEWAY_TOKEN: tokens.userToken,
+        AGENT_MODEL_RETRIES: '0',
+        AGENT_MAX_RUNS: '1000',
+      },
+    );
     const agentToken = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
     return { gateway: watched(gateway, tokens), agent: watched(agent, { agentToken }), provider, close };
   } catch (error) {
@@ -80,15 +100,33 @@ export async function startWatchedServers(): Promise<WatchedServers> {
 
 /** A model for each kind of provider and each way of being called; all of them answer at once, and cost something. */
 function modelsOf(provider: ScriptedProvider): string {
-  const model = { rates: { input: 1, output: 1, image: 1, speech_character: 1, audio_second: 1 }, max_output_tokens: 1_000, context_window: 100_000_000 };
+  const model = {
+    rates: { input: 1, output: 1, image: 1, speech_character: 1, audio_second: 1 },
+    max_output_tokens: 1_000,
+    context_window: 100_000_000,
+  };
   const written = ['text', 'stream', 'openai', 'embedding', 'image', 'tts', 'asr'];
   const scripts = { ok: 'ok', painter: 'images', speaker: 'speech', whisper: 'whisper' };
-  const formats = { formats: ['chat', 'embeddings', 'responses', 'rerank'], output_limit_member: 'max_tokens' };
+  const formats = {
+    formats: ['chat', 'embeddings', 'responses', 'rerank'],
+    output_limit_member: 'max_tokens',
+  };
   return provider.modelsFile(scripts, {
     provider: formats,
     model: { ...model, modalities: written },
-    providers: ['anthropic', 'google'].map((kind) => ({ id: kind, kind, base_url: provider.url, api_key_env: 'ACME_API_KEY' })),
-    models: ['anthropic', 'google'].map((kind) => ({ id: `${kind}/ok`, provider: kind, upstream_model: 'ok', ...model, modalities: ['text', 'stream', 'openai'] })),
+    providers: ['anthropic', 'google'].map((kind) => ({
+      id: kind,
+      kind,
+      base_url: provider.url,
+      api_key_env: 'ACME_API_KEY',
+    })),
+    models: ['anthropic', 'google'].map((kind) => ({
+      id: `${kind}/ok`,
+      provider: kind,
+      upstream_model: 'ok',
+      ...model,
+      modalities: ['text', 'stream', 'openai'],
+    })),
   });
 }
 
@@ -96,7 +134,10 @@ async function gatewayTokens(baseUrl: string): Promise<{ userToken: string; admi
   const { session_token: adminSession } = await createGatewayClient({ baseUrl }).admin.login(administrator);
   const admin = createGatewayClient({ baseUrl, token: adminSession });
   const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
-  return { userToken: (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token, adminSession };
+  return {
+    userToken: (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token,
+    adminSession,
+  };
 }
 
 async function listeningUrl({ stdout }: ChildProcess): Promise<string> {
@@ -111,7 +152,10 @@ async function listeningUrl({ stdout }: ChildProcess): Promise<string> {
   throw new Error('The server ended before it listened.');
 }
 
-function watched({ child, url }: { child: ChildProcess; url: string }, tokens: Readonly<Record<string, string>>): WatchedServer {
+function watched(
+  { child, url }: { child: ChildProcess; url: string },
+  tokens: Readonly<Record<string, string>>,
+): WatchedServer {
   const request = async <Answer = LoopReport>(message: LoopRequest): Promise<Answer> => {
     if (!child.connected) throw new Error('The server has ended.');
     child.send(message);

@@ -1,7 +1,14 @@
 // What both variants of the agent client share: a transport that throws AgentError, under the methods of a container,
 // and the one method that a document cannot describe: following a session beyond its first connection.
 
-import { createServices, createTargetReader, type EventStream, readBaseUrl, type Services, targetOf } from '../../shared/src/operations.ts';
+import {
+  createServices,
+  createTargetReader,
+  type EventStream,
+  readBaseUrl,
+  type Services,
+  targetOf,
+} from '../../shared/src/operations.ts';
 import { type ConnectionOptions, createTransport } from '../../shared/src/transport.ts';
 import { AgentError } from './errors.ts';
 import { createFollow, type FollowOptions, type FollowRequest } from './follow.ts';
@@ -24,7 +31,10 @@ export type AgentServices<Container extends { sessions: object }> = Omit<Service
 };
 
 /** `create` makes the generated container around the client that it is given. */
-export function connectAgent<Container extends { sessions: object }>(options: AgentClientOptions, create: (client: never) => Container): AgentServices<Container> {
+export function connectAgent<Container extends { sessions: object }>(
+  options: AgentClientOptions,
+  create: (client: never) => Container,
+): AgentServices<Container> {
   const addresses = createClient(createConfig({ baseUrl: readBaseUrl(options.baseUrl) }));
   const transport = createTransport({
     ...options,

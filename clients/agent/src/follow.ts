@@ -27,7 +27,10 @@ const healthyMs = 60_000;
 const silenceMs = 45_000;
 
 /** Ends without an error when the signal is aborted or the reader stops; throws what will not be otherwise next time. */
-export function createFollow(transport: Transport, target: Target): (request: FollowRequest, options?: FollowOptions) => EventStream<SessionEvent> {
+export function createFollow(
+  transport: Transport,
+  target: Target,
+): (request: FollowRequest, options?: FollowOptions) => EventStream<SessionEvent> {
   return ({ sessionId, after = 0, until }, options = {}) => ({
     [Symbol.asyncIterator]() {
       const stop = new AbortController();
@@ -52,7 +55,11 @@ export function createFollow(transport: Transport, target: Target): (request: Fo
           let error: unknown;
           try {
             const members = { sessionId, after: cursor.seq(), ...(until === undefined ? {} : { until }) };
-            const opened = await transport.openStream<SessionEvent>(target, members, { idleTimeoutMs: silenceMs, ...call, signal });
+            const opened = await transport.openStream<SessionEvent>(target, members, {
+              idleTimeoutMs: silenceMs,
+              ...call,
+              signal,
+            });
             for await (const event of opened.events) {
               if (event.type === 'stream.ready') {
                 cursor.note(event);
@@ -145,7 +152,8 @@ function createCursor(after: number): Cursor {
       if (event.seq !== last + 1) return 'gap';
       last = event.seq;
       if (event.type === 'part.ended') known.delete(event.partId);
-      if (event.type === 'status.changed' && event.seq > hasStatusAt) isIdle = event.status === 'idle' && event.queueLength === 0;
+      if (event.type === 'status.changed' && event.seq > hasStatusAt)
+        isIdle = event.status === 'idle' && event.queueLength === 0;
       return event;
     },
   };

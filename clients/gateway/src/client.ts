@@ -1,12 +1,32 @@
 // The facade of the gateway client: every operation of the contract as `client.<service>.<action>()`, made from the
 // generated part, and by hand only what a document cannot say: how the two streams end, and the model object.
 
-import { createEventStream, createServices, createTargetReader, type EventStream, readBaseUrl, type Services, targetOf } from '../../shared/src/operations.ts';
-import { type CallOptions, type ConnectionOptions, createTransport, type StreamCallOptions, type StreamRule } from '../../shared/src/transport.ts';
+import {
+  createEventStream,
+  createServices,
+  createTargetReader,
+  type EventStream,
+  readBaseUrl,
+  type Services,
+  targetOf,
+} from '../../shared/src/operations.ts';
+import {
+  type CallOptions,
+  type ConnectionOptions,
+  createTransport,
+  type StreamCallOptions,
+  type StreamRule,
+} from '../../shared/src/transport.ts';
 import { GatewayError } from './errors.ts';
 import { createClient, createConfig } from './generated/client/index.ts';
 import { GatewayOperations } from './generated/sdk.gen.ts';
-import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest, StreamPart, StreamRequest } from './generated/types.gen.ts';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionRequest,
+  StreamPart,
+  StreamRequest,
+} from './generated/types.gen.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { ImageModelV3, LanguageModelV3, SpeechModelV3, TranscriptionModelV3 } from '@ai-sdk/provider';
 import { createImageModel } from './image-model.ts';
@@ -36,8 +56,14 @@ export interface AiMethods extends Omit<Generated['ai'], 'streamText' | 'createC
    *
    * With `stream: true` the chunks as they come; a failure midway is thrown.
    */
-  createChatCompletion(request: ChatCompletionRequest & { stream: true }, options?: StreamCallOptions): EventStream<ChatCompletionChunk>;
-  createChatCompletion(request: ChatCompletionRequest & { stream?: false | null }, options?: CallOptions): Promise<ChatCompletion>;
+  createChatCompletion(
+    request: ChatCompletionRequest & { stream: true },
+    options?: StreamCallOptions,
+  ): EventStream<ChatCompletionChunk>;
+  createChatCompletion(
+    request: ChatCompletionRequest & { stream?: false | null },
+    options?: CallOptions,
+  ): Promise<ChatCompletion>;
 }
 
 export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
@@ -75,11 +101,18 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
 
   const ai = {
     ...services.ai,
-    streamText: (request: StreamRequest, call: StreamCallOptions = {}) => createEventStream(transport, streamTarget, request, withVersion(call), partRule),
+    streamText: (request: StreamRequest, call: StreamCallOptions = {}) =>
+      createEventStream(transport, streamTarget, request, withVersion(call), partRule),
     createChatCompletion: (request: ChatCompletionRequest, call: StreamCallOptions = {}) =>
-      request.stream === true ? createEventStream(transport, chatTarget, request, call, chunkRule) : transport.call(chatTarget, request, call),
+      request.stream === true
+        ? createEventStream(transport, chatTarget, request, call, chunkRule)
+        : transport.call(chatTarget, request, call),
     // As its type says; who asks for sound by a header of their own gets a Blob.
-    synthesizeSpeech: (request, call = {}) => services.ai.synthesizeSpeech(request, { ...call, headers: { accept: 'application/json', ...call.headers } }),
+    synthesizeSpeech: (request, call = {}) =>
+      services.ai.synthesizeSpeech(request, {
+        ...call,
+        headers: { accept: 'application/json', ...call.headers },
+      }),
   } as AiMethods;
   const mediaRoute: MediaRoute = {
     baseUrl: readBaseUrl(options.baseUrl),

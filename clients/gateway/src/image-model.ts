@@ -13,10 +13,14 @@ const mostImages = 10;
 export function createImageModel(modelId: string, route: MediaRoute): ImageModelV3 {
   const url = `${route.baseUrl}/v1/ai/image/create`;
 
-  async function finished(jobId: string, pollAfterMs: number, options: ImageModelV3CallOptions): Promise<ImageJob> {
+  async function finished(
+    jobId: string,
+    pollAfterMs: number,
+    options: ImageModelV3CallOptions,
+  ): Promise<ImageJob> {
     const { abortSignal } = options;
     try {
-      for (let waitMs = pollAfterMs; ; ) {
+      for (let waitMs = pollAfterMs; ;) {
         await pause(waitMs, abortSignal);
         const job = await callMarked(options, {}, url, (call) => route.getImage({ job_id: jobId }, call));
         if (job.status !== 'queued' && job.status !== 'running') return job;
@@ -41,13 +45,29 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
       const accepted = await callMarked(options, request, url, (call) => route.createImage(request, call));
       const job = await finished(accepted.job_id, Math.min(accepted.poll_after_ms, 500), options);
       if (job.status !== 'succeeded') throw jobFailure(job);
-      const images = await Promise.all((job.images ?? []).map((image) => callMarked(options, request, url, (call) => bytesOf(image.url, route, call))));
-      return { images, warnings, response: { timestamp: new Date(job.metadata.created_at), modelId: job.metadata.model, headers: undefined } };
+      const images = await Promise.all(
+        (job.images ?? []).map((image) =>
+          callMarked(options, request, url, (call) => bytesOf(image.url, route, call)),
+        ),
+      );
+      return {
+        images,
+        warnings,
+        response: {
+          timestamp: new Date(job.metadata.created_at),
+          modelId: job.metadata.model,
+          headers: undefined,
+        },
+      };
     },
   };
 }
 
-function writeRequest(modelId: string, options: ImageModelV3CallOptions, providerOptions: Record<string, unknown>): CreateImageRequest {
+function writeRequest(
+  modelId: string,
+  options: ImageModelV3CallOptions,
+  providerOptions: Record<string, unknown>,
+): CreateImageRequest {
   // An image drawn without its mask or its source would be another one than was asked for.
   if (options.mask !== undefined) throw new TypeError('The gateway takes no masks for images.');
   const { prompt, n, size, aspectRatio, seed, files } = options;
@@ -63,22 +83,42 @@ function writeRequest(modelId: string, options: ImageModelV3CallOptions, provide
   };
 }
 
-function writeFile(file: NonNullable<ImageModelV3CallOptions['files']>[number]): NonNullable<CreateImageRequest['images']>[number] {
-  if (file.type !== 'file') throw new TypeError('The gateway follows no addresses; give the bytes of an image.');
+function writeFile(
+  file: NonNullable<ImageModelV3CallOptions['files']>[number],
+): NonNullable<CreateImageRequest['images']>[number] {
+  if (file.type !== 'file')
+    throw new TypeError('The gateway follows no addresses; give the bytes of an image.');
   const data = typeof file.data === 'string' ? file.data : toBase64(file.data);
   return { data, media_type: file.mediaType as 'image/png' };
 }
 
 // At the address that this client knows, which need not be the one that the server calls itself by.
-async function bytesOf(link: string, route: MediaRoute, call: Parameters<MediaRoute['getMedia']>[1]): Promise<Uint8Array> {
+async function bytesOf(
+  link: string,
+  route: MediaRoute,
+  call: Parameters<MediaRoute['getMedia']>[1],
+): Promise<Uint8Array> {
   const { pathname, searchParams } = new URL(link);
-  const blob = await route.getMedia({ media_id: pathname.split('/').at(-1) ?? '', expires: Number(searchParams.get('expires')), signature: searchParams.get('signature') ?? '' }, call);
+  const blob = await route.getMedia(
+    {
+      media_id: pathname.split('/').at(-1) ?? '',
+      expires: Number(searchParams.get('expires')),
+      signature: searchParams.get('signature') ?? '',
+    },
+    call,
+  );
   return new Uint8Array(await blob.arrayBuffer());
 }
 
 function jobFailure({ status, error }: ImageJob): GatewayError {
-  if (status === 'canceled') return new GatewayError({ status: 200, code: 'job_canceled', message: 'The job was canceled.' });
-  return new GatewayError({ status: 200, type: 'upstream_error', code: error?.code ?? 'upstream_failed', message: error?.message ?? 'The job failed.' });
+  if (status === 'canceled')
+    return new GatewayError({ status: 200, code: 'job_canceled', message: 'The job was canceled.' });
+  return new GatewayError({
+    status: 200,
+    type: 'upstream_error',
+    code: error?.code ?? 'upstream_failed',
+    message: error?.message ?? 'The job failed.',
+  });
 }
 
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {

@@ -2,7 +2,12 @@
 
 export type { EventStream } from '../../shared/src/operations.ts';
 export type { CallOptions, StreamCallOptions } from '../../shared/src/transport.ts';
-export { type AiMethods, createGatewayClient, type GatewayClient, type GatewayClientOptions } from './client.ts';
+export {
+  type AiMethods,
+  createGatewayClient,
+  type GatewayClient,
+  type GatewayClientOptions,
+} from './client.ts';
 export { GatewayError } from './errors.ts';
 export type * from './generated/types.gen.ts';
 export type { Login, LoginRequest, LoginSuccess, RedirectRequest, StartedRedirect } from './login.ts';

@@ -7,7 +7,11 @@ import type { StreamPart, StreamRequest } from './generated/types.gen.ts';
 import { type ModelSettings, writeModelCall } from './model-call.ts';
 import { collectParts, revivePart } from './model-parts.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
-import type { LanguageModelV3, LanguageModelV3CallOptions, LanguageModelV3StreamPart } from '@ai-sdk/provider';
+import type {
+  LanguageModelV3,
+  LanguageModelV3CallOptions,
+  LanguageModelV3StreamPart,
+} from '@ai-sdk/provider';
 
 /** How a model reaches its gateway. */
 export interface ModelRoute {
@@ -15,7 +19,11 @@ export interface ModelRoute {
   open: (request: StreamRequest, options: StreamCallOptions) => Promise<OpenedStream<StreamPart>>;
 }
 
-export function createLanguageModel(modelId: string, settings: ModelSettings, route: ModelRoute): LanguageModelV3 {
+export function createLanguageModel(
+  modelId: string,
+  settings: ModelSettings,
+  route: ModelRoute,
+): LanguageModelV3 {
   async function open(options: LanguageModelV3CallOptions) {
     const { request, warnings } = writeModelCall(modelId, settings, options);
     const headers = passableHeaders(options.headers);
@@ -59,7 +67,9 @@ export function createLanguageModel(modelId: string, settings: ModelSettings, ro
             const next = await opened.events.next();
             if (next.done) return controller.close();
             const part = revivePart(next.value);
-            controller.enqueue(part.type === 'stream-start' ? { ...part, warnings: [...warnings, ...part.warnings] } : part);
+            controller.enqueue(
+              part.type === 'stream-start' ? { ...part, warnings: [...warnings, ...part.warnings] } : part,
+            );
           } catch (error) {
             controller.error(markCallError(error, request, route.url));
           }
@@ -72,10 +82,22 @@ export function createLanguageModel(modelId: string, settings: ModelSettings, ro
 }
 
 // The credential is the client's alone, and the others belong to the connection.
-const ownHeaders = new Set(['authorization', 'proxy-authorization', 'cookie', 'host', 'connection', 'content-type', 'content-length', 'transfer-encoding', 'accept']);
+const ownHeaders = new Set([
+  'authorization',
+  'proxy-authorization',
+  'cookie',
+  'host',
+  'connection',
+  'content-type',
+  'content-length',
+  'transfer-encoding',
+  'accept',
+]);
 
 /** The headers of a call that may go out with it. */
-export function passableHeaders(headers: Readonly<Record<string, string | undefined>> = {}): Record<string, string | undefined> {
+export function passableHeaders(
+  headers: Readonly<Record<string, string | undefined>> = {},
+): Record<string, string | undefined> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !ownHeaders.has(name.toLowerCase())));
 }
 
@@ -94,6 +116,7 @@ export function markCallError(error: unknown, request: object, url: string): unk
     url,
     requestBodyValues: request,
   };
-  for (const key of Reflect.ownKeys(marks)) Object.defineProperty(error, key, { value: marks[key], configurable: true });
+  for (const key of Reflect.ownKeys(marks))
+    Object.defineProperty(error, key, { value: marks[key], configurable: true });
   return error;
 }

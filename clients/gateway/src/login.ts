@@ -64,17 +64,29 @@ export interface Login {
   /** Begins the login of a web page that goes to a third party and comes back. */
   redirect(request: RedirectRequest): Promise<StartedRedirect>;
   /** Ends it, with what was kept and the address that the browser came back to; null when that address has no login in it. */
-  finish(resume: string, address: string, options?: { signal?: AbortSignal | undefined }): Promise<LoginSuccess | null>;
+  finish(
+    resume: string,
+    address: string,
+    options?: { signal?: AbortSignal | undefined },
+  ): Promise<LoginSuccess | null>;
 }
 
 type Calls = Pick<Services<GatewayOperations>['accounts'], 'startLogin' | 'continueLogin' | 'getLoginResult'>;
 
 export function createLogin(accounts: Calls): Login {
-  async function login({ bureauId, provider, input, open, signal, pollMs = 2_000 }: LoginRequest): Promise<LoginSuccess> {
+  async function login({
+    bureauId,
+    provider,
+    input,
+    open,
+    signal,
+    pollMs = 2_000,
+  }: LoginRequest): Promise<LoginSuccess> {
     let step = await accounts.startLogin({ bureau_id: bureauId, provider }, { signal });
     let wrong: GatewayError | undefined;
     while (step.outcome === 'input') {
-      if (!input) throw new TypeError(`The login "${provider}" asks for inputs; pass the function \`input\`.`);
+      if (!input)
+        throw new TypeError(`The login "${provider}" asks for inputs; pass the function \`input\`.`);
       // What is undefined does not get into the body.
       const given = (await input(step.inputs ?? [], wrong)) as Record<string, string>;
       wrong = undefined;
@@ -92,7 +104,10 @@ export function createLogin(accounts: Calls): Login {
     return waitFor(step, { signal, pollMs });
   }
 
-  async function waitFor({ login_id: loginId }: LoginOutcome, { signal, pollMs }: { signal: AbortSignal | undefined; pollMs: number }): Promise<LoginSuccess> {
+  async function waitFor(
+    { login_id: loginId }: LoginOutcome,
+    { signal, pollMs }: { signal: AbortSignal | undefined; pollMs: number },
+  ): Promise<LoginSuccess> {
     for (;;) {
       const result = await look(loginId, signal);
       if (result !== undefined && result.status !== 'pending') return successOf(result);
@@ -113,24 +128,46 @@ export function createLogin(accounts: Calls): Login {
   return Object.assign(login, {
     async redirect({ bureauId, provider, redirectTo, signal }: RedirectRequest): Promise<StartedRedirect> {
       const verifier = randomText();
-      const challenge = base64Url(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))));
-      const started = await accounts.startLogin({ bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge }, { signal });
-      if (started.outcome !== 'redirect' || started.url === undefined) throw new TypeError(`The login "${provider}" does not go to a third party; use \`login\`.`);
+      const challenge = base64Url(
+        new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))),
+      );
+      const started = await accounts.startLogin(
+        { bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge },
+        { signal },
+      );
+      if (started.outcome !== 'redirect' || started.url === undefined)
+        throw new TypeError(`The login "${provider}" does not go to a third party; use \`login\`.`);
       return { url: started.url, resume: JSON.stringify([started.login_id, verifier]) };
     },
-    async finish(resume: string, address: string, { signal }: { signal?: AbortSignal | undefined } = {}): Promise<LoginSuccess | null> {
+    async finish(
+      resume: string,
+      address: string,
+      { signal }: { signal?: AbortSignal | undefined } = {},
+    ): Promise<LoginSuccess | null> {
       const fragment = new URLSearchParams(address.slice(address.indexOf('#') + 1));
       const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
       if (!address.includes('#') || (code === null && refusal === null)) return null;
       if (code === null) throw failed(refusal ?? 'login_failed');
       const [loginId, verifier] = JSON.parse(resume) as [string, string];
-      return successOf(await accounts.getLoginResult({ login_id: loginId, login_code: code, code_verifier: verifier }, { signal }));
+      return successOf(
+        await accounts.getLoginResult(
+          { login_id: loginId, login_code: code, code_verifier: verifier },
+          { signal },
+        ),
+      );
     },
   });
 }
 
-function successOf({ status, user_token: userToken, expires_at: expiresAt, user, error }: LoginResult): LoginSuccess {
-  if (status === 'done' && userToken !== undefined && expiresAt !== undefined && user !== undefined) return { userToken, expiresAt: new Date(expiresAt), user };
+function successOf({
+  status,
+  user_token: userToken,
+  expires_at: expiresAt,
+  user,
+  error,
+}: LoginResult): LoginSuccess {
+  if (status === 'done' && userToken !== undefined && expiresAt !== undefined && user !== undefined)
+    return { userToken, expiresAt: new Date(expiresAt), user };
   throw failed(status === 'expired' ? 'login_expired' : (error ?? 'login_failed'));
 }
 
@@ -142,7 +179,11 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 function failed(code: string): GatewayError {
-  return new GatewayError({ code, message: reasons[code] ?? 'The login came to nothing.', type: 'authentication_error' });
+  return new GatewayError({
+    code,
+    message: reasons[code] ?? 'The login came to nothing.',
+    type: 'authentication_error',
+  });
 }
 
 function pause(pauseMs: number, signal: AbortSignal | undefined): Promise<void> {
@@ -166,5 +207,8 @@ function randomText(): string {
 }
 
 function base64Url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_')
+    .replace(/=+$/, '');
 }

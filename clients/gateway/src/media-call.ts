@@ -2,7 +2,15 @@
 // answer of theirs says of itself, and the warnings for options that the gateway has no place for.
 
 import type { CallOptions } from '../../shared/src/transport.ts';
-import type { AcceptedJob, CreateImageRequest, ImageJob, Speech, SynthesizeSpeechRequest, TranscribeAudioRequest, Transcription } from './generated/types.gen.ts';
+import type {
+  AcceptedJob,
+  CreateImageRequest,
+  ImageJob,
+  Speech,
+  SynthesizeSpeechRequest,
+  TranscribeAudioRequest,
+  Transcription,
+} from './generated/types.gen.ts';
 import { markCallError, passableHeaders } from './language-model.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { SharedV3Warning } from '@ai-sdk/provider';
@@ -13,7 +21,10 @@ export interface MediaRoute {
   createImage(request: CreateImageRequest, options: CallOptions): Promise<AcceptedJob>;
   getImage(request: { job_id: string }, options: CallOptions): Promise<ImageJob>;
   cancelImage(request: { job_id: string }, options: CallOptions): Promise<ImageJob>;
-  getMedia(link: { media_id: string; expires: number; signature: string }, options: CallOptions): Promise<Blob>;
+  getMedia(
+    link: { media_id: string; expires: number; signature: string },
+    options: CallOptions,
+  ): Promise<Blob>;
   synthesizeSpeech(request: SynthesizeSpeechRequest, options: CallOptions): Promise<Speech>;
   transcribeAudio(request: TranscribeAudioRequest, options: CallOptions): Promise<Transcription>;
 }
@@ -26,7 +37,12 @@ interface Given {
 }
 
 /** Calls one operation; its error bears the marks by which the AI SDK decides whether to retry. */
-export async function callMarked<Answer>({ headers, abortSignal }: Given, request: object, url: string, call: (options: CallOptions) => Promise<Answer>): Promise<Answer> {
+export async function callMarked<Answer>(
+  { headers, abortSignal }: Given,
+  request: object,
+  url: string,
+  call: (options: CallOptions) => Promise<Answer>,
+): Promise<Answer> {
   try {
     return await call({ signal: abortSignal, headers: passableHeaders(headers) });
   } catch (error) {
@@ -35,10 +51,17 @@ export async function callMarked<Answer>({ headers, abortSignal }: Given, reques
 }
 
 /** Only `townhall` is read here; what was meant for a provider by its own name is told and left out. */
-export function readOptions({ providerOptions = {} }: Given): { options: Record<string, unknown>; warnings: SharedV3Warning[] } {
+export function readOptions({ providerOptions = {} }: Given): {
+  options: Record<string, unknown>;
+  warnings: SharedV3Warning[];
+} {
   const { townhall, ...foreign } = providerOptions;
   const warnings = Object.keys(foreign)
     .filter((name) => Object.keys((foreign[name] ?? {}) as object).length > 0)
-    .map((name): SharedV3Warning => ({ type: 'unsupported', feature: `providerOptions.${name}`, details: 'Options are read from providerOptions.townhall.' }));
+    .map((name): SharedV3Warning => ({
+      type: 'unsupported',
+      feature: `providerOptions.${name}`,
+      details: 'Options are read from providerOptions.townhall.',
+    }));
   return { options: (townhall ?? {}) as Record<string, unknown>, warnings };
 }

@@ -15,11 +15,23 @@ export interface ModelCall {
   warnings: SharedV3Warning[];
 }
 
-export function writeModelCall(modelId: string, settings: ModelSettings, options: LanguageModelV3CallOptions): ModelCall {
+export function writeModelCall(
+  modelId: string,
+  settings: ModelSettings,
+  options: LanguageModelV3CallOptions,
+): ModelCall {
   const { townhall, ...providerOptions } = options.providerOptions ?? {};
   const tools = options.tools?.filter((tool) => tool.type === 'function');
   const warnings = (options.tools ?? []).flatMap((tool): SharedV3Warning[] =>
-    tool.type === 'provider' ? [{ type: 'unsupported', feature: `tool ${tool.name}`, details: 'Tools that a provider runs are not sent.' }] : [],
+    tool.type === 'provider'
+      ? [
+          {
+            type: 'unsupported',
+            feature: `tool ${tool.name}`,
+            details: 'Tools that a provider runs are not sent.',
+          },
+        ]
+      : [],
   );
   const request = {
     model: modelId,
@@ -51,7 +63,12 @@ function commonReasoning(options: LanguageModelV3CallOptions): string | undefine
 
 function writeMessage(message: LanguageModelV3Message): unknown {
   if (message.role === 'system') return message;
-  return { ...message, content: message.content.map((part) => (part.type === 'file' ? { ...part, data: writeData(part.data) } : part)) };
+  return {
+    ...message,
+    content: message.content.map((part) =>
+      part.type === 'file' ? { ...part, data: writeData(part.data) } : part,
+    ),
+  };
 }
 
 function writeData(data: unknown): unknown {

@@ -4,17 +4,35 @@ import { problemIn } from '../../shared/src/client-error.ts';
 import { GatewayError } from './errors.ts';
 import type { StreamPart, StreamUsage } from './generated/types.gen.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
-import type { LanguageModelV3Content, LanguageModelV3GenerateResult, LanguageModelV3StreamPart, LanguageModelV3Usage } from '@ai-sdk/provider';
+import type {
+  LanguageModelV3Content,
+  LanguageModelV3GenerateResult,
+  LanguageModelV3StreamPart,
+  LanguageModelV3Usage,
+} from '@ai-sdk/provider';
 
 /** What JSON cannot carry is made again: dates, the members that are `undefined` rather than absent, and errors. */
 export function revivePart(part: StreamPart): LanguageModelV3StreamPart {
   switch (part.type) {
     case 'response-metadata':
-      return { ...part, timestamp: part.timestamp === undefined ? undefined : new Date(part.timestamp) } as LanguageModelV3StreamPart;
+      return {
+        ...part,
+        timestamp: part.timestamp === undefined ? undefined : new Date(part.timestamp),
+      } as LanguageModelV3StreamPart;
     case 'finish':
-      return { ...part, finishReason: { unified: part.finishReason.unified, raw: part.finishReason.raw }, usage: reviveUsage(part.usage) } as LanguageModelV3StreamPart;
+      return {
+        ...part,
+        finishReason: { unified: part.finishReason.unified, raw: part.finishReason.raw },
+        usage: reviveUsage(part.usage),
+      } as LanguageModelV3StreamPart;
     case 'error':
-      return { type: 'error', error: new GatewayError({ status: 200, ...(problemIn(part) ?? { code: 'unknown_error', message: 'The model failed.' }) }) };
+      return {
+        type: 'error',
+        error: new GatewayError({
+          status: 200,
+          ...(problemIn(part) ?? { code: 'unknown_error', message: 'The model failed.' }),
+        }),
+      };
     default:
       return part as LanguageModelV3StreamPart;
   }
@@ -22,13 +40,21 @@ export function revivePart(part: StreamPart): LanguageModelV3StreamPart {
 
 function reviveUsage({ inputTokens, outputTokens, raw }: StreamUsage): LanguageModelV3Usage {
   return {
-    inputTokens: { total: inputTokens.total, noCache: inputTokens.noCache, cacheRead: inputTokens.cacheRead, cacheWrite: inputTokens.cacheWrite },
+    inputTokens: {
+      total: inputTokens.total,
+      noCache: inputTokens.noCache,
+      cacheRead: inputTokens.cacheRead,
+      cacheWrite: inputTokens.cacheWrite,
+    },
     outputTokens: { total: outputTokens.total, text: outputTokens.text, reasoning: outputTokens.reasoning },
     raw: raw as LanguageModelV3Usage['raw'],
   };
 }
 
-export type Collected = Pick<LanguageModelV3GenerateResult, 'content' | 'finishReason' | 'usage' | 'providerMetadata' | 'warnings'> & {
+export type Collected = Pick<
+  LanguageModelV3GenerateResult,
+  'content' | 'finishReason' | 'usage' | 'providerMetadata' | 'warnings'
+> & {
   response: { id?: string; timestamp?: Date; modelId?: string };
 };
 
@@ -51,7 +77,11 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
         break;
       case 'text-start':
       case 'reasoning-start': {
-        const block = { type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const), text: '', ...metadataOf(part) };
+        const block = {
+          type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const),
+          text: '',
+          ...metadataOf(part),
+        };
         blocks.set(`${block.type} ${part.id}`, block);
         content.push(block);
         break;
@@ -89,13 +119,28 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
     }
   }
   // The client refuses a stream without `finish` before it gets here; this is for the compiler's and a reader's trust.
-  if (finish === undefined) throw new GatewayError({ code: 'stream_truncated', message: 'The stream ended before its answer was complete.' });
+  if (finish === undefined)
+    throw new GatewayError({
+      code: 'stream_truncated',
+      message: 'The stream ended before its answer was complete.',
+    });
   const { finishReason, usage, providerMetadata } = finish;
   // A text block that stayed empty says nothing; an empty reasoning block may carry what the provider wants back.
-  const kept = content.filter((block) => block.type !== 'text' || block.text !== '' || block.providerMetadata !== undefined);
-  return { content: kept, finishReason, usage, warnings, response, ...(providerMetadata === undefined ? {} : { providerMetadata }) };
+  const kept = content.filter(
+    (block) => block.type !== 'text' || block.text !== '' || block.providerMetadata !== undefined,
+  );
+  return {
+    content: kept,
+    finishReason,
+    usage,
+    warnings,
+    response,
+    ...(providerMetadata === undefined ? {} : { providerMetadata }),
+  };
 }
 
-function metadataOf<Metadata>({ providerMetadata }: { providerMetadata?: Metadata }): { providerMetadata?: Metadata } {
+function metadataOf<Metadata>({ providerMetadata }: { providerMetadata?: Metadata }): {
+  providerMetadata?: Metadata;
+} {
   return providerMetadata === undefined ? {} : { providerMetadata };
 }

@@ -15,17 +15,28 @@ export interface ServiceCall {
    * An action of two parts is written with a slash, `client.call('notes', 'users/clear', {…})`. The answer is whatever
    * the action promises.
    */
-  <Result = unknown>(service: string, action: string, input?: Readonly<Record<string, unknown>>, options?: ServiceCallOptions): Promise<Result>;
+  <Result = unknown>(
+    service: string,
+    action: string,
+    input?: Readonly<Record<string, unknown>>,
+    options?: ServiceCallOptions,
+  ): Promise<Result>;
 }
 
 const serviceShape = /^[A-Za-z0-9_-]{1,128}$/;
 const actionShape = /^[A-Za-z0-9_-]{1,128}(?:\/[A-Za-z0-9_-]{1,128})?$/;
 
 export function createServiceCall(transport: Transport): ServiceCall {
-  return async <Result>(service: string, action: string, input: Readonly<Record<string, unknown>> = {}, options: ServiceCallOptions = {}): Promise<Result> => {
+  return async <Result>(
+    service: string,
+    action: string,
+    input: Readonly<Record<string, unknown>> = {},
+    options: ServiceCallOptions = {},
+  ): Promise<Result> => {
     const { method = 'POST', ...rest } = options;
     // Anything else would be another path than the one that the caller means.
-    if (!serviceShape.test(service) || !actionShape.test(action)) throw new TypeError(`"${service}" and "${action}" are no ids of a service and an action.`);
+    if (!serviceShape.test(service) || !actionShape.test(action))
+      throw new TypeError(`"${service}" and "${action}" are no ids of a service and an action.`);
     const target = {
       method,
       url: `/v1/${service}/${action}`,

@@ -15,11 +15,25 @@ export function createSpeechModel(modelId: string, route: MediaRoute): SpeechMod
     async doGenerate(options) {
       const { text, voice, outputFormat, instructions, speed, language } = options;
       const { options: own, warnings } = readOptions(options);
-      for (const name of Object.keys(own)) warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
+      for (const name of Object.keys(own))
+        warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
       // A format that there is not is the gateway's to refuse; here it would have to be guessed.
-      const request = { model: modelId, text, voice, format: outputFormat as SynthesizeSpeechRequest['format'], instructions, speed, language };
+      const request = {
+        model: modelId,
+        text,
+        voice,
+        format: outputFormat as SynthesizeSpeechRequest['format'],
+        instructions,
+        speed,
+        language,
+      };
       const speech = await callMarked(options, request, url, (call) => route.synthesizeSpeech(request, call));
-      return { audio: speech.audio, warnings, request: { body: request }, response: { timestamp: new Date(), modelId: speech.model } };
+      return {
+        audio: speech.audio,
+        warnings,
+        request: { body: request },
+        response: { timestamp: new Date(), modelId: speech.model },
+      };
     },
   };
 }

@@ -16,13 +16,29 @@ export function createTranscriptionModel(modelId: string, route: MediaRoute): Tr
     async doGenerate(options) {
       const { options: own, warnings } = readOptions(options);
       const { language, prompt, ...rest } = own as { language?: string; prompt?: string };
-      for (const name of Object.keys(rest)) warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
+      for (const name of Object.keys(rest))
+        warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
       const audio = typeof options.audio === 'string' ? options.audio : toBase64(options.audio);
-      const request: TranscribeAudioRequest = { model: modelId, audio, media_type: options.mediaType, ...(language === undefined ? {} : { language }), ...(prompt === undefined ? {} : { prompt }) };
-      const answer = await callMarked(options, { model: modelId, media_type: options.mediaType }, url, (call) => route.transcribeAudio(request, call));
+      const request: TranscribeAudioRequest = {
+        model: modelId,
+        audio,
+        media_type: options.mediaType,
+        ...(language === undefined ? {} : { language }),
+        ...(prompt === undefined ? {} : { prompt }),
+      };
+      const answer = await callMarked(
+        options,
+        { model: modelId, media_type: options.mediaType },
+        url,
+        (call) => route.transcribeAudio(request, call),
+      );
       return {
         text: answer.text,
-        segments: answer.segments.map(({ text, start_second, end_second }) => ({ text, startSecond: start_second, endSecond: end_second })),
+        segments: answer.segments.map(({ text, start_second, end_second }) => ({
+          text,
+          startSecond: start_second,
+          endSecond: end_second,
+        })),
         language: answer.language ?? undefined,
         durationInSeconds: answer.duration_seconds ?? undefined,
         warnings,

@@ -86,7 +86,10 @@ export function failureOfAnswer(response: Response, bodyText: string): Failure {
     status: response.status,
     requestId: headers['x-request-id'] ?? problem?.requestId,
     // A conflict passes only when the server says how long to wait, as it does while the first call still runs.
-    retryable: advice === undefined ? passingStatuses.has(response.status) || (response.status === 409 && retryAfterMs !== undefined) : advice === 'true',
+    retryable:
+      advice === undefined
+        ? passingStatuses.has(response.status) || (response.status === 409 && retryAfterMs !== undefined)
+        : advice === 'true',
     retryAfterMs,
     headers,
   };

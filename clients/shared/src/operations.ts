@@ -9,7 +9,9 @@ export interface EventStream<Event> extends AsyncIterable<Event> {}
 
 type Method = (...parameters: never[]) => unknown;
 type Options<Operation extends Method> = NonNullable<Parameters<Operation>[0]>;
-type Part<Source, Name extends string> = Source extends { [Key in Name]?: infer Value } ? NonNullable<Value> : never;
+type Part<Source, Name extends string> = Source extends { [Key in Name]?: infer Value }
+  ? NonNullable<Value>
+  : never;
 type OrNothing<Value> = [Value] extends [never] ? unknown : Value;
 
 /**
@@ -17,19 +19,32 @@ type OrNothing<Value> = [Value] extends [never] ? unknown : Value;
  * query. The names are the contract's own.
  */
 export type MembersOf<Operation extends Method> = OrNothing<Part<Options<Operation>, 'path'>> &
-  OrNothing<[Part<Options<Operation>, 'body'>] extends [never] ? Part<Options<Operation>, 'query'> : Part<Options<Operation>, 'body'>>;
+  OrNothing<
+    [Part<Options<Operation>, 'body'>] extends [never]
+      ? Part<Options<Operation>, 'query'>
+      : Part<Options<Operation>, 'body'>
+  >;
 
 type Answer<Operation extends Method> = Exclude<Part<Awaited<ReturnType<Operation>>, 'data'>, undefined>;
-type Events<Operation extends Method> = Awaited<ReturnType<Operation>> extends { stream: AsyncGenerator<infer Event, unknown, unknown> } ? Event : never;
+type Events<Operation extends Method> =
+  Awaited<ReturnType<Operation>> extends { stream: AsyncGenerator<infer Event, unknown, unknown> }
+    ? Event
+    : never;
 
 // An operation without required members may be called without the object.
-type Arguments<Members, Extra> = unknown extends Members ? [members?: undefined, options?: Extra] : {} extends Members ? [members?: Members, options?: Extra] : [members: Members, options?: Extra];
+type Arguments<Members, Extra> = unknown extends Members
+  ? [members?: undefined, options?: Extra]
+  : {} extends Members
+    ? [members?: Members, options?: Extra]
+    : [members: Members, options?: Extra];
 
 export type ClientMethod<Operation extends Method> = [Events<Operation>] extends [never]
   ? (...parameters: Arguments<MembersOf<Operation>, CallOptions>) => Promise<Answer<Operation>>
   : (...parameters: Arguments<MembersOf<Operation>, StreamCallOptions>) => EventStream<Events<Operation>>;
 
-type Service<Generated> = { readonly [Name in keyof Generated]: Generated[Name] extends Method ? ClientMethod<Generated[Name]> : never };
+type Service<Generated> = {
+  readonly [Name in keyof Generated]: Generated[Name] extends Method ? ClientMethod<Generated[Name]> : never;
+};
 
 /** The services of a generated container, each with a method an operation. */
 export type Services<Container> = { readonly [Name in keyof Container]: Service<Container[Name]> };
@@ -37,10 +52,16 @@ export type Services<Container> = { readonly [Name in keyof Container]: Service<
 type Invoke = (members?: Readonly<Record<string, unknown>>, options?: CallOptions) => unknown;
 
 /** Everything that `generated` has; by hand is only what a client puts in place of single methods. */
-export function createServices<Container extends object>(generated: Container, transport: Transport): Services<Container> {
+export function createServices<Container extends object>(
+  generated: Container,
+  transport: Transport,
+): Services<Container> {
   const services = namesOf(generated).map((service) => {
     const operations = (generated as Record<string, object>)[service] as object;
-    const methods = namesOf(operations).map((name): [string, Invoke] => [name, createMethod(targetOf(operations, name), transport)]);
+    const methods = namesOf(operations).map((name): [string, Invoke] => [
+      name,
+      createMethod(targetOf(operations, name), transport),
+    ]);
     return [service, Object.fromEntries(methods)];
   });
   return Object.fromEntries(services) as Services<Container>;
@@ -64,7 +85,8 @@ export function createEventStream<Event>(
   return {
     [Symbol.asyncIterator]() {
       // A second reading would have to send, and pay for, the call again.
-      if (taken) throw new TypeError('This stream has been read already; make the call again for another answer.');
+      if (taken)
+        throw new TypeError('This stream has been read already; make the call again for another answer.');
       taken = true;
       const lifeline = createLifeline(options.signal);
       const events = read();
@@ -91,7 +113,9 @@ export function createEventStream<Event>(
 
 /** Where the operation `name` of a generated service lives. */
 export function targetOf(operations: object, name: string): Target {
-  return ((operations as Record<string, (options: object) => unknown>)[name] as (options: object) => unknown).call(operations, {}) as Target;
+  return (
+    (operations as Record<string, (options: object) => unknown>)[name] as (options: object) => unknown
+  ).call(operations, {}) as Target;
 }
 
 interface Asked {
@@ -126,14 +150,25 @@ export function createTargetReader(): unknown {
 }
 
 function namesOf(generated: object): string[] {
-  return Object.getOwnPropertyNames(Object.getPrototypeOf(generated)).filter((name) => name !== 'constructor');
+  return Object.getOwnPropertyNames(Object.getPrototypeOf(generated)).filter(
+    (name) => name !== 'constructor',
+  );
 }
 
 /** The base address without its trailing slash; throws a TypeError when it is none. */
 export function readBaseUrl(baseUrl: string): string {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
-    throw new TypeError('baseUrl must be a whole http or https address without credentials, query or fragment.');
+  if (
+    url === undefined ||
+    !/^https?:$/.test(url.protocol) ||
+    url.username ||
+    url.password ||
+    url.search ||
+    url.hash
+  ) {
+    throw new TypeError(
+      'baseUrl must be a whole http or https address without credentials, query or fragment.',
+    );
   }
   return url.origin + url.pathname.replace(/\/+$/, '');
 }

@@ -21,7 +21,10 @@ export interface ReadOptions {
 }
 
 /** Yields the `data` of each event until `[DONE]`, which is not yielded. */
-export async function* readEvents(response: Response, options: ReadOptions): AsyncGenerator<string, void, undefined> {
+export async function* readEvents(
+  response: Response,
+  options: ReadOptions,
+): AsyncGenerator<string, void, undefined> {
   const { lifeline, idleTimeoutMs, maxEventChars = defaultMaxEventChars, fail } = options;
   const arrived: string[] = [];
   let tooLarge = false;
@@ -40,7 +43,11 @@ export async function* readEvents(response: Response, options: ReadOptions): Asy
     const chunk = await reader?.read();
     lifeline.disarm();
     if (chunk === undefined || chunk.done) {
-      throw fail({ status: response.status, code: 'stream_truncated', message: 'The stream ended before its answer was complete.' });
+      throw fail({
+        status: response.status,
+        code: 'stream_truncated',
+        message: 'The stream ended before its answer was complete.',
+      });
     }
     parser.feed(decoder.decode(chunk.value, { stream: true }));
     for (const data of arrived.splice(0)) {
@@ -51,7 +58,11 @@ export async function* readEvents(response: Response, options: ReadOptions): Asy
       yield data;
     }
     if (tooLarge) {
-      throw fail({ status: response.status, code: 'stream_event_too_large', message: `An event of the stream is longer than ${maxEventChars} characters.` });
+      throw fail({
+        status: response.status,
+        code: 'stream_event_too_large',
+        message: `An event of the stream is longer than ${maxEventChars} characters.`,
+      });
     }
   }
 }

@@ -68,7 +68,13 @@ type Members = Readonly<Record<string, unknown>>;
 export interface Transport {
   call(target: Target, members: Members, options?: CallOptions): Promise<unknown>;
   /** Resolves when the server has accepted the call; a refusal rejects with its typed error. */
-  openStream<Event>(target: Target, members: Members, options?: StreamCallOptions, rule?: StreamRule<Event>, lifeline?: Lifeline): Promise<OpenedStream<Event>>;
+  openStream<Event>(
+    target: Target,
+    members: Members,
+    options?: StreamCallOptions,
+    rule?: StreamRule<Event>,
+    lifeline?: Lifeline,
+  ): Promise<OpenedStream<Event>>;
 }
 
 interface TransportOptions extends ConnectionOptions {
@@ -84,14 +90,25 @@ export function createTransport(settings: TransportOptions): Transport {
   const idleTimeoutMs = settings.idleTimeoutMs ?? 120_000;
 
   /** Everything that can fail by the caller's mistake, before anything is sent; such errors are thrown as they are. */
-  async function prepare(target: Target, members: Members, options: CallOptions): Promise<{ url: string; init: RequestInit }> {
+  async function prepare(
+    target: Target,
+    members: Members,
+    options: CallOptions,
+  ): Promise<{ url: string; init: RequestInit }> {
     const { path, rest } = splitMembers(target.url, members);
     const takesBody = target.bodyType !== undefined;
-    const url = settings.buildUrl({ url: target.url, path, query: { ...(takesBody ? {} : rest), ...options.query } });
+    const url = settings.buildUrl({
+      url: target.url,
+      path,
+      query: { ...(takesBody ? {} : rest), ...options.query },
+    });
     const headers = new Headers();
     if (target.streams) headers.set('accept', 'text/event-stream');
     if (target.bodyType) headers.set('content-type', target.bodyType);
-    for (const [name, value] of [...Object.entries(settings.headers ?? {}), ...Object.entries(options.headers ?? {})]) {
+    for (const [name, value] of [
+      ...Object.entries(settings.headers ?? {}),
+      ...Object.entries(options.headers ?? {}),
+    ]) {
       if (value !== undefined) headers.set(name, value);
     }
     if (target.secured && !headers.has('authorization')) {
@@ -115,33 +132,65 @@ export function createTransport(settings: TransportOptions): Transport {
     throw fail(failureOfAnswer(response, await response.text()));
   }
 
-  function translate(error: unknown, lifeline: Lifeline, caller: AbortSignal | undefined, begun: Response | undefined): unknown {
+  function translate(
+    error: unknown,
+    lifeline: Lifeline,
+    caller: AbortSignal | undefined,
+    begun: Response | undefined,
+  ): unknown {
     if (lifeline.end === 'aborted') return caller?.reason;
     const status = begun?.status;
     const requestId = begun?.headers.get('x-request-id') ?? undefined;
     if (lifeline.end === 'late' || isFetchTimeout(error)) {
-      return fail({ status, requestId, code: 'timeout', message: 'The server did not answer in time.', cause: error });
+      return fail({
+        status,
+        requestId,
+        code: 'timeout',
+        message: 'The server did not answer in time.',
+        cause: error,
+      });
     }
     if (error instanceof ClientError) return error;
     return begun === undefined
-      ? fail({ code: 'connection_failed', message: 'The server could not be reached.', retryable: true, cause: error })
-      : fail({ status, requestId, code: 'connection_failed', message: 'The connection broke in the middle of the answer.', cause: error });
+      ? fail({
+          code: 'connection_failed',
+          message: 'The server could not be reached.',
+          retryable: true,
+          cause: error,
+        })
+      : fail({
+          status,
+          requestId,
+          code: 'connection_failed',
+          message: 'The connection broke in the middle of the answer.',
+          cause: error,
+        });
   }
 
   function parse(text: string, response: Response): unknown {
     try {
       return JSON.parse(text);
     } catch (cause) {
-      throw fail({ ...origin(response), code: 'invalid_response', message: 'The server sent something that is not JSON.', cause });
+      throw fail({
+        ...origin(response),
+        code: 'invalid_response',
+        message: 'The server sent something that is not JSON.',
+        cause,
+      });
     }
   }
 
   async function readAnswer(response: Response): Promise<unknown> {
     const mediaType = describeMediaType(response);
     if (response.status === 204) return undefined;
-    if (mediaType === 'application/json' || mediaType.endsWith('+json')) return parse(await response.text(), response);
+    if (mediaType === 'application/json' || mediaType.endsWith('+json'))
+      return parse(await response.text(), response);
     if (/^(audio|image|video)\/|^application\/octet-stream$/.test(mediaType)) return response.blob();
-    throw fail({ ...origin(response), code: 'invalid_response', message: `The server answered with ${mediaType} where JSON was expected; is the base address right?` });
+    throw fail({
+      ...origin(response),
+      code: 'invalid_response',
+      message: `The server answered with ${mediaType} where JSON was expected; is the base address right?`,
+    });
   }
 
   return {
@@ -161,7 +210,13 @@ export function createTransport(settings: TransportOptions): Transport {
       }
     },
 
-    async openStream<Event>(target: Target, members: Members, options: StreamCallOptions = {}, rule: StreamRule<Event> = {}, lifeline = createLifeline(options.signal)) {
+    async openStream<Event>(
+      target: Target,
+      members: Members,
+      options: StreamCallOptions = {},
+      rule: StreamRule<Event> = {},
+      lifeline = createLifeline(options.signal),
+    ) {
       const { url, init } = await prepare({ ...target, streams: true }, members, options);
       let opened: Response | undefined;
       try {
@@ -170,16 +225,29 @@ export function createTransport(settings: TransportOptions): Transport {
         opened = response;
         lifeline.disarm();
         if (describeMediaType(response) !== 'text/event-stream') {
-          throw fail({ ...origin(response), code: 'invalid_response', message: `The server answered with ${describeMediaType(response)} where a stream was expected.` });
+          throw fail({
+            ...origin(response),
+            code: 'invalid_response',
+            message: `The server answered with ${describeMediaType(response)} where a stream was expected.`,
+          });
         }
-        return { headers: Object.fromEntries(response.headers), events: events(response), close: lifeline.close };
+        return {
+          headers: Object.fromEntries(response.headers),
+          events: events(response),
+          close: lifeline.close,
+        };
       } catch (error) {
         lifeline.close();
         throw translate(error, lifeline, options.signal, opened);
       }
 
       async function* events(response: Response): AsyncGenerator<Event, void, undefined> {
-        const reading = { lifeline, idleTimeoutMs: options.idleTimeoutMs ?? idleTimeoutMs, maxEventChars: options.maxEventChars, fail };
+        const reading = {
+          lifeline,
+          idleTimeoutMs: options.idleTimeoutMs ?? idleTimeoutMs,
+          maxEventChars: options.maxEventChars,
+          fail,
+        };
         let complete = rule.isLast === undefined;
         try {
           for await (const data of readEvents(response, reading)) {
@@ -196,7 +264,12 @@ export function createTransport(settings: TransportOptions): Transport {
           // Nothing to close after a whole stream; after an error, or when the reader stops early, it closes the socket.
           lifeline.close();
         }
-        if (!complete) throw fail({ ...origin(response), code: 'stream_truncated', message: 'The stream ended before its answer was complete.' });
+        if (!complete)
+          throw fail({
+            ...origin(response),
+            code: 'stream_truncated',
+            message: 'The stream ended before its answer was complete.',
+          });
       }
     },
   };
@@ -227,7 +300,8 @@ async function readToken(source: ConnectionOptions['token']): Promise<string> {
   // Trimmed, because a credential is often read from a file that ends with a newline.
   const token = (typeof source === 'function' ? await source() : (source ?? '')).trim();
   // Said here without the value: the error of Headers would quote it.
-  if (!/^[\x21-\x7e]*$/.test(token)) throw new TypeError('The token has characters that a header cannot carry.');
+  if (!/^[\x21-\x7e]*$/.test(token))
+    throw new TypeError('The token has characters that a header cannot carry.');
   return token;
 }
 

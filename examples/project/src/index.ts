@@ -20,7 +20,14 @@ const note = {
 export const notes = defineService({
   id: 'notes',
   name: 'Notes',
-  env: [{ key: 'NOTES_GREETING', description: 'What the service says to guests.', required: false, secret: false }],
+  env: [
+    {
+      key: 'NOTES_GREETING',
+      description: 'What the service says to guests.',
+      required: false,
+      secret: false,
+    },
+  ],
   actions: {
     // An empty list of identities admits guests.
     about: {
@@ -54,15 +61,23 @@ export const notes = defineService({
         additionalProperties: false,
       },
       output: { type: 'object', required: ['items'], properties: { items: { type: 'array', items: note } } },
-      run: ({ input, user }: ActionCall<{ limit?: number }>) => ({ items: (notesOf.get(user?.userId ?? '') ?? []).slice(0, input.limit ?? 100) }),
+      run: ({ input, user }: ActionCall<{ limit?: number }>) => ({
+        items: (notesOf.get(user?.userId ?? '') ?? []).slice(0, input.limit ?? 100),
+      }),
     },
     // An id may have two parts; an administrator alone may call this one.
     'users/clear': {
       method: 'POST',
       identities: ['admin'],
-      input: { type: 'object', required: ['user_id'], properties: { user_id: { type: 'string' } }, additionalProperties: false },
+      input: {
+        type: 'object',
+        required: ['user_id'],
+        properties: { user_id: { type: 'string' } },
+        additionalProperties: false,
+      },
       run({ input }: ActionCall<{ user_id: string }>) {
-        if (!notesOf.delete(input.user_id)) throw new ActionError(404, 'service_no_notes', 'This user has no notes.');
+        if (!notesOf.delete(input.user_id))
+          throw new ActionError(404, 'service_no_notes', 'This user has no notes.');
         return { cleared: true };
       },
     },

@@ -20,7 +20,9 @@ function loadIndex(): Promise<MiniSearch<Found>> {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
     script.src = `${root}search-index.js`;
-    script.addEventListener('load', () => resolve(MiniSearch.loadJSON<Found>(globalThis.townhallSearch ?? '', searchOptions)));
+    script.addEventListener('load', () =>
+      resolve(MiniSearch.loadJSON<Found>(globalThis.townhallSearch ?? '', searchOptions)),
+    );
     script.addEventListener('error', () => reject(new Error('The index of the search is not there.')));
     document.head.append(script);
   });
@@ -34,7 +36,9 @@ async function search(): Promise<void> {
   // Somebody typed on while the index came.
   if (words !== field.value.trim()) return;
   const everyWord = words === '' ? [] : index.search(words);
-  const found = (everyWord.length > 0 || words === '' ? everyWord : index.search(words, { combineWith: 'OR' })).slice(0, 12);
+  const found = (
+    everyWord.length > 0 || words === '' ? everyWord : index.search(words, { combineWith: 'OR' })
+  ).slice(0, 12);
   chosen = found.length > 0 ? 0 : -1;
   list.replaceChildren(
     ...found.map((item, at) => {
@@ -84,7 +88,8 @@ field?.addEventListener('keydown', (event) => {
   const count = list?.querySelectorAll('li[role="option"]').length ?? 0;
   if (event.key === 'ArrowDown' && count > 0) choose((chosen + 1) % count);
   else if (event.key === 'ArrowUp' && count > 0) choose((chosen + count - 1) % count);
-  else if (event.key === 'Enter' && chosen >= 0) list?.querySelectorAll<HTMLAnchorElement>('li[role="option"] a')[chosen]?.click();
+  else if (event.key === 'Enter' && chosen >= 0)
+    list?.querySelectorAll<HTMLAnchorElement>('li[role="option"] a')[chosen]?.click();
   else if (event.key === 'Escape') {
     show(false);
     field.blur();

@@ -14,7 +14,8 @@ export interface ChatMessage {
 }
 
 /** What is answered, at once, for a message that a queue has taken. */
-export type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> & ExecuteReceipt & { queued: true };
+export type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> &
+  ExecuteReceipt & { queued: true };
 
 export interface Chat {
   /** Resolves once the message is durable. */
@@ -34,7 +35,15 @@ export interface ChatNeeds {
       attachments?: readonly Omit<Attachment, 'type'>[] | undefined;
       model?: string | undefined;
       attended?: boolean | undefined;
-    }): Promise<{ receipt: { queueItemId: string | null; queuePosition: number; sessionId: string; runId: string; seq: number } }>;
+    }): Promise<{
+      receipt: {
+        queueItemId: string | null;
+        queuePosition: number;
+        sessionId: string;
+        runId: string;
+        seq: number;
+      };
+    }>;
   };
   store: { session(agentId: string, named: { chatId: string }): Promise<{ id: string } | undefined> };
 }
@@ -42,10 +51,25 @@ export interface ChatNeeds {
 export function createChat({ agentId, inputs, store }: ChatNeeds): Chat {
   return {
     async send({ chatId, text, attachments, model, attended, origin = 'chat' }) {
-      const { receipt } = await inputs.submit({ to: { chatId }, origin, parts: [{ type: 'text', text }], attachments, model, attended });
+      const { receipt } = await inputs.submit({
+        to: { chatId },
+        origin,
+        parts: [{ type: 'text', text }],
+        attachments,
+        model,
+        attended,
+      });
       const { queueItemId, queuePosition, sessionId, runId, seq } = receipt;
       // Everything in a chat goes through its queue; what is at its head begins at once and has position 0.
-      return { success: true, queued: true, queueItemId: queueItemId ?? runId, queuePosition, sessionId, runId, seq };
+      return {
+        success: true,
+        queued: true,
+        queueItemId: queueItemId ?? runId,
+        queuePosition,
+        sessionId,
+        runId,
+        seq,
+      };
     },
     async sessionOf(chatId) {
       return (await store.session(agentId, { chatId }))?.id;

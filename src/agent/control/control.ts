@@ -28,10 +28,19 @@ export interface AgentControlNeeds {
 const longestPath = 100;
 
 /** Undefined, and a line in the log, when there can be no socket; the agent serves without it. */
-export async function openControl({ dataDir, database, tokens, core, log }: AgentControlNeeds): Promise<Control | undefined> {
+export async function openControl({
+  dataDir,
+  database,
+  tokens,
+  core,
+  log,
+}: AgentControlNeeds): Promise<Control | undefined> {
   const path = controlPath(dataDir);
   if (Buffer.byteLength(path) > longestPath) {
-    log.warn({ path }, 'the path of the control socket is too long; commands beside this agent cannot reach it');
+    log.warn(
+      { path },
+      'the path of the control socket is too long; commands beside this agent cannot reach it',
+    );
     return undefined;
   }
   const stopping = new AbortController();
@@ -45,8 +54,17 @@ export async function openControl({ dataDir, database, tokens, core, log }: Agen
         'tokens.revoke': (input) => tokens.revoke(String(input)),
         'plugins.call': (input) => {
           const { plugin, action, payload } = input as { plugin: unknown; action: unknown; payload: unknown };
-          if (typeof payload !== 'object' || payload === null || Array.isArray(payload)) throw new Problem('bad_request', 'invalid_request', 'The payload of an action is an object.');
-          return core.call({ plugin: String(plugin), action: String(action), payload: payload as Record<string, unknown>, door: 'command', callId: id('req'), signal: stopping.signal, log });
+          if (typeof payload !== 'object' || payload === null || Array.isArray(payload))
+            throw new Problem('bad_request', 'invalid_request', 'The payload of an action is an object.');
+          return core.call({
+            plugin: String(plugin),
+            action: String(action),
+            payload: payload as Record<string, unknown>,
+            door: 'command',
+            callId: id('req'),
+            signal: stopping.signal,
+            log,
+          });
         },
       },
       { log },

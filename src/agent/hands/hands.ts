@@ -4,10 +4,35 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
-import { createContainment, createRegistry, files, loadPlugins, mcp, memory, noteStore, plugins, readPluginFile, schedule, scheduleStore, shell, type Plugin, type Containment, type PluginRegistry, type PluginRooms, type Workspace } from '../plugins/index.ts';
+import {
+  createContainment,
+  createRegistry,
+  files,
+  loadPlugins,
+  mcp,
+  memory,
+  noteStore,
+  plugins,
+  readPluginFile,
+  schedule,
+  scheduleStore,
+  shell,
+  type Plugin,
+  type Containment,
+  type PluginRegistry,
+  type PluginRooms,
+  type Workspace,
+} from '../plugins/index.ts';
 import type { Chat } from '../chat/index.ts';
 import { keepPrograms, programEnvironment } from '../programs/index.ts';
-import { chatRoom, chatService, createDirectory, processService, services, type ServiceDirectory } from '../services/index.ts';
+import {
+  chatRoom,
+  chatService,
+  createDirectory,
+  processService,
+  services,
+  type ServiceDirectory,
+} from '../services/index.ts';
 
 /** The settings of the agent that count here. Times in milliseconds. */
 export interface HandsSettings {
@@ -74,34 +99,71 @@ export async function openHands(needs: HandsNeeds): Promise<Hands> {
 }
 
 /** `env` is that of programs. */
-async function assemble(needs: HandsNeeds, containment: Containment, env: Readonly<Record<string, string>>): Promise<Hands> {
+async function assemble(
+  needs: HandsNeeds,
+  containment: Containment,
+  env: Readonly<Record<string, string>>,
+): Promise<Hands> {
   const { config, database, agentId, workspace, clock, log } = needs;
   const file = await readPluginFile(config.pluginConfig);
   // What is behind jobs takes a while to load and keeps the database busy; an agent without a schedule needs none.
-  const openJobs = async () => (await import('../../kernel/data/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
+  const openJobs = async () =>
+    (await import('../../kernel/data/jobs.ts')).createJobs(database, {
+      schema: 'pgboss',
+      log,
+      pollSeconds: 1,
+    });
   // The built-in plugins are code of the agent, whose errors end the process like any other. Only `mcp` is contained as
   // those of others are: most of it is an SDK that handles what servers send.
-  const servers = { owner: containment.owner('mcp'), plugin: mcp({ servers: file.mcpServers, workspace: workspace.root, env, redactor: needs.redactor, fetch: needs.fetch, clock, log }) };
-  const foreign = [...needs.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })), ...(await loadPlugins(config.plugins, containment))];
+  const servers = {
+    owner: containment.owner('mcp'),
+    plugin: mcp({
+      servers: file.mcpServers,
+      workspace: workspace.root,
+      env,
+      redactor: needs.redactor,
+      fetch: needs.fetch,
+      clock,
+      log,
+    }),
+  };
+  const foreign = [
+    ...needs.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })),
+    ...(await loadPlugins(config.plugins, containment)),
+  ];
   const builtIn = [
     files(workspace),
     shell({ workspace, env, clock }),
     memory({ store: noteStore(database, agentId) }),
     servers.owner.contain(servers.plugin),
-    schedule({ store: scheduleStore(database, agentId), agentId, openJobs, execute: needs.execute, clock, log }),
+    schedule({
+      store: scheduleStore(database, agentId),
+      agentId,
+      openJobs,
+      execute: needs.execute,
+      clock,
+      log,
+    }),
   ];
-  const registry = createRegistry([...builtIn, ...foreign.map(({ plugin, owner }) => owner.contain(plugin))], {
-    lateFailureOf: (name) => [servers, ...foreign].find(({ owner }) => owner.name === name)?.owner.failure,
-    config: file.plugins,
-    hookMs: config.hookTimeoutMs,
-    startMs: config.pluginStartMs,
-    clock,
-    log,
-  });
+  const registry = createRegistry(
+    [...builtIn, ...foreign.map(({ plugin, owner }) => owner.contain(plugin))],
+    {
+      lateFailureOf: (name) => [servers, ...foreign].find(({ owner }) => owner.name === name)?.owner.failure,
+      config: file.plugins,
+      hookMs: config.hookTimeoutMs,
+      startMs: config.pluginStartMs,
+      clock,
+      log,
+    },
+  );
   // Asks again, so that the tools of the plugin are offered no longer.
   containment.onFailure((name) => void registry.plugin(name)?.availability());
-  const ofPlugins = registry.plugins.filter((plugin) => plugin.isActive()).flatMap(({ definition }) => definition.services ?? []);
-  const configured = [...file.services].map(([name, definition]) => processService({ name, ...definition, workspace: workspace.root, baseEnv: env, clock }));
+  const ofPlugins = registry.plugins
+    .filter((plugin) => plugin.isActive())
+    .flatMap(({ definition }) => definition.services ?? []);
+  const configured = [...file.services].map(([name, definition]) =>
+    processService({ name, ...definition, workspace: workspace.root, baseEnv: env, clock }),
+  );
   const directory = createDirectory({
     services: [chatService(needs.chat), ...ofPlugins, ...configured],
     limits: { startMs: config.pluginStartMs },
@@ -111,12 +173,23 @@ async function assemble(needs: HandsNeeds, containment: Containment, env: Readon
     clock,
     log,
   });
-  const rooms = plugins({ registry, workspace: workspace.root, toolTimeoutMs: config.toolTimeoutMs, variant: config.variant, clock });
+  const rooms = plugins({
+    registry,
+    workspace: workspace.root,
+    toolTimeoutMs: config.toolTimeoutMs,
+    variant: config.variant,
+    clock,
+  });
   return {
     registry,
     directory,
     core: rooms.core,
-    handlers: { ...rooms.handlers, ...rooms.ui.handlers, ...services({ directory }).handlers, ...chatRoom({ directory }).handlers },
+    handlers: {
+      ...rooms.handlers,
+      ...rooms.ui.handlers,
+      ...services({ directory }).handlers,
+      ...chatRoom({ directory }).handlers,
+    },
     async start() {
       await registry.start(workspace.root);
       await directory.start();

@@ -31,26 +31,52 @@ export async function callAction(call: ActionCall): Promise<ActionOutcome> {
   const { tool, log } = call;
   const verdict = tool.check(call.input);
   if (!verdict.ok) {
-    const faults = verdict.details.map(({ path, message }) => `${path === '' ? 'the input' : path} ${message}`).join('; ');
-    return failed(new Problem('bad_request', 'invalid_request', `The input does not fit: ${faults}.`, {
-      // As the caller over HTTP has written it.
-      param: 'payload',
-      details: verdict.details.map(({ path, message }) => ({ path: path === '' ? 'payload' : `payload.${path}`, message })),
-    }));
+    const faults = verdict.details
+      .map(({ path, message }) => `${path === '' ? 'the input' : path} ${message}`)
+      .join('; ');
+    return failed(
+      new Problem('bad_request', 'invalid_request', `The input does not fit: ${faults}.`, {
+        // As the caller over HTTP has written it.
+        param: 'payload',
+        details: verdict.details.map(({ path, message }) => ({
+          path: path === '' ? 'payload' : `payload.${path}`,
+          message,
+        })),
+      }),
+    );
   }
   const { available, reasons } = await tool.availability();
   if (!available) {
     const why = reasons.length === 0 ? '' : ` ${reasons.join(' ')}`;
-    return failed(new Problem('conflict', 'plugin_unavailable', `The plugin "${tool.plugin}" is not available now.${why}`));
+    return failed(
+      new Problem(
+        'conflict',
+        'plugin_unavailable',
+        `The plugin "${tool.plugin}" is not available now.${why}`,
+      ),
+    );
   }
   if (!call.isApproved && tool.needsApproval(call.input)) {
-    return failed(new Problem('forbidden', 'approval_required', `${tool.name} needs the approval of a person, and nobody attends this run; it was not called.`));
+    return failed(
+      new Problem(
+        'forbidden',
+        'approval_required',
+        `${tool.name} needs the approval of a person, and nobody attends this run; it was not called.`,
+      ),
+    );
   }
   const timeoutMs = Math.max(call.timeoutMs, tool.definition.timeoutMs ?? 0);
   const end = new AbortController();
   try {
     const signal = AbortSignal.any([call.signal, end.signal]);
-    const context = { signal, workspace: call.workspace, sessionId: call.sessionId ?? null, settings: tool.settings, log, refuse };
+    const context = {
+      signal,
+      workspace: call.workspace,
+      sessionId: call.sessionId ?? null,
+      settings: tool.settings,
+      log,
+      refuse,
+    };
     // The promise of a late action is abandoned; whatever becomes of it must not end the process.
     const work = Promise.resolve(tool.definition.run(structuredClone(call.input) as never, context));
     work.catch(() => {});
@@ -58,11 +84,22 @@ export async function callAction(call: ActionCall): Promise<ActionOutcome> {
       () => 'late' as const,
       () => 'ended' as const,
     );
-    const first = await Promise.race([work.then((result) => ({ result })), deadline, aborted(call.signal, end.signal)]);
-    if (first === 'ended') return failed(new Problem('unavailable', 'draining', 'The run was ended before the action was.'));
+    const first = await Promise.race([
+      work.then((result) => ({ result })),
+      deadline,
+      aborted(call.signal, end.signal),
+    ]);
+    if (first === 'ended')
+      return failed(new Problem('unavailable', 'draining', 'The run was ended before the action was.'));
     if (first === 'late') {
       log.warn({ tool: tool.name, timeoutMs }, 'an action was late');
-      return failed(new Problem('upstream_timeout', 'action_timeout', `The action did not end within ${timeoutMs / 1000} seconds.`));
+      return failed(
+        new Problem(
+          'upstream_timeout',
+          'action_timeout',
+          `The action did not end within ${timeoutMs / 1000} seconds.`,
+        ),
+      );
     }
     return asOutcome(tool, first.result, log);
   } catch (thrown) {
@@ -94,13 +131,28 @@ function aborted(run: AbortSignal, over: AbortSignal): Promise<'ended'> {
 function asOutcome(tool: Tool, result: unknown, log: Log): ActionOutcome {
   const text = JSON.stringify(result ?? null) ?? 'null';
   if (Buffer.byteLength(text) > maximumOutputBytes) {
-    return failed(new Problem('upstream_failed', 'action_failed', `The result of the action is larger than ${maximumOutputBytes / 1024} KiB.`));
+    return failed(
+      new Problem(
+        'upstream_failed',
+        'action_failed',
+        `The result of the action is larger than ${maximumOutputBytes / 1024} KiB.`,
+      ),
+    );
   }
   const output: unknown = JSON.parse(text);
   const verdict = tool.checkOutput?.(output);
   if (verdict && !verdict.ok) {
-    log.warn({ tool: tool.name, details: verdict.details }, 'the result of an action does not fit its schema');
-    return failed(new Problem('upstream_failed', 'action_failed', 'The result of the action does not fit its own schema.'));
+    log.warn(
+      { tool: tool.name, details: verdict.details },
+      'the result of an action does not fit its schema',
+    );
+    return failed(
+      new Problem(
+        'upstream_failed',
+        'action_failed',
+        'The result of the action does not fit its own schema.',
+      ),
+    );
   }
   return { ok: true, output };
 }

@@ -33,7 +33,8 @@ interface Contained {
   print(text: string): void;
 }
 
-const lateFailure = 'It threw an error outside of any call; the log says why. It stays unavailable until the agent starts again.';
+const lateFailure =
+  'It threw an error outside of any call; the log says why. It stays unavailable until the agent starts again.';
 const longestLine = 8 * 1024;
 const context = new AsyncLocalStorage<Contained>();
 
@@ -49,7 +50,10 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
       print,
       fail(error) {
         failure = lateFailure;
-        log.error({ err: error, plugin: self.name }, 'a plugin threw an error outside of any call; it is unavailable from now on');
+        log.error(
+          { err: error, plugin: self.name },
+          'a plugin threw an error outside of any call; it is unavailable from now on',
+        );
         listener(self.name);
       },
     };
@@ -110,7 +114,9 @@ function capturePrints(): () => void {
       const contained = context.getStore();
       if (contained === undefined) return (write as (...all: unknown[]) => boolean)(chunk, ...rest);
       contained.print(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString('utf8'));
-      const written = rest.findLast((value) => typeof value === 'function') as ((error?: Error | null) => void) | undefined;
+      const written = rest.findLast((value) => typeof value === 'function') as
+        | ((error?: Error | null) => void)
+        | undefined;
       if (written !== undefined) process.nextTick(written);
       return true;
     }) as typeof process.stdout.write;
@@ -142,9 +148,16 @@ function bind<F extends AnyFunction>(contained: Contained, work: F, self: object
 }
 
 // Picks members that are there; the functions among them bound.
-function pick<T extends object, K extends keyof T>(contained: Contained, object: T, keys: readonly K[]): Pick<T, K> {
+function pick<T extends object, K extends keyof T>(
+  contained: Contained,
+  object: T,
+  keys: readonly K[],
+): Pick<T, K> {
   const present = keys.filter((key) => object[key] !== undefined);
-  return Object.fromEntries(present.map((key) => [key, bindValue(contained, object[key], object)])) as Pick<T, K>;
+  return Object.fromEntries(present.map((key) => [key, bindValue(contained, object[key], object)])) as Pick<
+    T,
+    K
+  >;
 }
 
 function bindValue(contained: Contained, value: unknown, self: object): unknown {
@@ -152,7 +165,9 @@ function bindValue(contained: Contained, value: unknown, self: object): unknown 
 }
 
 function bindAll<T extends object>(contained: Contained, object: T): T {
-  return Object.fromEntries(Object.entries(object).map(([key, value]) => [key, bindValue(contained, value, object)])) as T;
+  return Object.fromEntries(
+    Object.entries(object).map(([key, value]) => [key, bindValue(contained, value, object)]),
+  ) as T;
 }
 
 function mapValues<T, R>(record: Readonly<Record<string, T>>, change: (value: T) => R): Record<string, R> {
@@ -162,23 +177,55 @@ function mapValues<T, R>(record: Readonly<Record<string, T>>, change: (value: T)
 function containPlugin(plugin: Plugin, contained: Contained): Plugin {
   const { start, hooks, services } = plugin;
   return {
-    ...pick(contained, plugin, ['name', 'title', 'description', 'system', 'settings', 'availability', 'stop']),
+    ...pick(contained, plugin, [
+      'name',
+      'title',
+      'description',
+      'system',
+      'settings',
+      'availability',
+      'stop',
+    ]),
     actions: containActions(plugin.actions, contained),
-    ...(hooks === undefined ? {} : { hooks: mapValues(hooks as Record<string, object>, (ofKind) => bindAll(contained, ofKind ?? {})) as PluginHooks }),
-    ...(services === undefined ? {} : { services: services.map((service) => containService(service, contained)) }),
+    ...(hooks === undefined
+      ? {}
+      : {
+          hooks: mapValues(hooks as Record<string, object>, (ofKind) =>
+            bindAll(contained, ofKind ?? {}),
+          ) as PluginHooks,
+        }),
+    ...(services === undefined
+      ? {}
+      : { services: services.map((service) => containService(service, contained)) }),
     ...(start === undefined
       ? {}
-      : { start: (given: StartContext) => context.run(contained, () => start.call(plugin, { ...given, offer: (actions) => given.offer(containActions(actions, contained)) })) }),
+      : {
+          start: (given: StartContext) =>
+            context.run(contained, () =>
+              start.call(plugin, {
+                ...given,
+                offer: (actions) => given.offer(containActions(actions, contained)),
+              }),
+            ),
+        }),
   };
 }
 
-function containActions(actions: Readonly<Record<string, Action>>, contained: Contained): Record<string, Action> {
-  return mapValues(actions, (action) => ({ ...action, ...pick(contained, action, ['run', 'needsApproval']) }));
+function containActions(
+  actions: Readonly<Record<string, Action>>,
+  contained: Contained,
+): Record<string, Action> {
+  return mapValues(actions, (action) => ({
+    ...action,
+    ...pick(contained, action, ['run', 'needsApproval']),
+  }));
 }
 
 function containService(service: ServiceDefinition, contained: Contained): ServiceDefinition {
   const { actions, commands } = service;
-  const containOperations = (operations: Readonly<Record<string, ServiceOperation>>): Record<string, ServiceOperation> =>
+  const containOperations = (
+    operations: Readonly<Record<string, ServiceOperation>>,
+  ): Record<string, ServiceOperation> =>
     mapValues(operations, (operation) => ({ ...operation, ...pick(contained, operation, ['run']) }));
   return {
     ...pick(contained, service, ['name', 'title', 'autostart', 'start', 'stop', 'healthy']),

@@ -1,6 +1,10 @@
 // What both variants of the plugin routes answer from: summaries, availability and one action by its two names. The
 // variants differ in the names of members alone, so nothing is decided in them.
-import type { ManagedPluginState, PluginAvailability, PluginSummary } from '../../contract/agent/types.gen.ts';
+import type {
+  ManagedPluginState,
+  PluginAvailability,
+  PluginSummary,
+} from '../../contract/agent/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -41,7 +45,8 @@ export interface PluginCoreNeeds {
 export function pluginCore({ registry, workspace, toolTimeoutMs, clock }: PluginCoreNeeds): PluginCore {
   function find(name: string): ManagedPlugin {
     const plugin = registry.plugin(name);
-    if (!plugin) throw new Problem('not_found', 'plugin_not_found', `There is no plugin ${JSON.stringify(name)}.`);
+    if (!plugin)
+      throw new Problem('not_found', 'plugin_not_found', `There is no plugin ${JSON.stringify(name)}.`);
     return plugin;
   }
 
@@ -50,7 +55,13 @@ export function pluginCore({ registry, workspace, toolTimeoutMs, clock }: Plugin
     const named = `${JSON.stringify(request.action)} of the plugin "${request.plugin}"`;
     if (!tool) throw new Problem('not_found', 'action_not_found', `There is no action ${named}.`);
     if (tool.definition[request.door] === true) return tool;
-    throw new Problem('forbidden', 'action_not_api', request.door === 'api' ? `The action ${named} cannot be called over HTTP.` : `The action ${named} cannot be called from the command line.`);
+    throw new Problem(
+      'forbidden',
+      'action_not_api',
+      request.door === 'api'
+        ? `The action ${named} cannot be called over HTTP.`
+        : `The action ${named} cannot be called from the command line.`,
+    );
   }
 
   return {
@@ -58,7 +69,8 @@ export function pluginCore({ registry, workspace, toolTimeoutMs, clock }: Plugin
       await Promise.all(registry.plugins.map((plugin) => plugin.availability()));
       return registry.plugins.map((plugin) => ({ name: plugin.name, ...plugin.state() }));
     },
-    summaries: () => Promise.all(registry.plugins.map(async (plugin) => summary(plugin, await plugin.availability()))),
+    summaries: () =>
+      Promise.all(registry.plugins.map(async (plugin) => summary(plugin, await plugin.availability()))),
     availability: (name) => find(name).availability(),
     async call(request) {
       const tool = findTool(request);
@@ -71,9 +83,23 @@ export function pluginCore({ registry, workspace, toolTimeoutMs, clock }: Plugin
       const answered = await hooks.resolve('tool.before', changed, context);
       const outcome =
         answered === undefined
-          ? await callAction({ tool, input: changed.input, workspace, isApproved: true, signal: request.signal, timeoutMs: toolTimeoutMs, clock, log: request.log })
+          ? await callAction({
+              tool,
+              input: changed.input,
+              workspace,
+              isApproved: true,
+              signal: request.signal,
+              timeoutMs: toolTimeoutMs,
+              clock,
+              log: request.log,
+            })
           : ({ ok: true, output: answered } as const);
-      const after = { ...before, input: changed.input, ok: outcome.ok, output: outcome.ok ? outcome.output : outcome.message };
+      const after = {
+        ...before,
+        input: changed.input,
+        ok: outcome.ok,
+        output: outcome.ok ? outcome.output : outcome.message,
+      };
       if (!outcome.ok) {
         hooks.effect('tool.after', after, context);
         throw outcome.problem;

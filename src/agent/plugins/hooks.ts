@@ -40,7 +40,11 @@ export interface HookContext {
 /** How the core calls the hooks of all plugins, in the order of the plugins. */
 export interface Hooks {
   /** The value after all transforms. Never throws: a transform that fails is left out. */
-  pipeline<Name extends HookName>(name: Name, value: HookValues[Name], context: HookContext): Promise<HookValues[Name]>;
+  pipeline<Name extends HookName>(
+    name: Name,
+    value: HookValues[Name],
+    context: HookContext,
+  ): Promise<HookValues[Name]>;
   /** Throws a Problem (`plugin_refused`) when a guard refuses, and when one fails. */
   guard<Name extends HookName>(name: Name, value: HookValues[Name], context: HookContext): Promise<void>;
   /** Begins the side effects and does not wait for them. Never throws. */
@@ -75,8 +79,15 @@ export type GuardVerdict = void | undefined | { refuse: string };
 
 /** The hooks of one plugin. */
 export interface PluginHooks {
-  pipelines?: { [Name in HookName]?: (value: HookValues[Name], call: HookCall) => Promise<HookValues[Name]> | HookValues[Name] };
-  guards?: { [Name in HookName]?: (value: HookValues[Name], call: HookCall) => Promise<GuardVerdict> | GuardVerdict };
+  pipelines?: {
+    [Name in HookName]?: (
+      value: HookValues[Name],
+      call: HookCall,
+    ) => Promise<HookValues[Name]> | HookValues[Name];
+  };
+  guards?: {
+    [Name in HookName]?: (value: HookValues[Name], call: HookCall) => Promise<GuardVerdict> | GuardVerdict;
+  };
   effects?: { [Name in HookName]?: (value: HookValues[Name], call: HookCall) => Promise<void> | void };
   resolves?: { [Name in HookName]?: (value: HookValues[Name], call: HookCall) => unknown };
 }
@@ -126,20 +137,36 @@ export function createHooks({ owners, timeoutMs, clock, log }: HooksNeeds): Hook
   function claimants(kind: Kind, name: HookName): { owner: HookOwner; run: HookFunction }[] {
     return owners.flatMap((owner) => {
       const functions = owner.hooks[kind];
-      const run = functions && Object.hasOwn(functions, name) ? (functions[name] as HookFunction | undefined) : undefined;
+      const run =
+        functions && Object.hasOwn(functions, name)
+          ? (functions[name] as HookFunction | undefined)
+          : undefined;
       return run === undefined || !owner.isActive() ? [] : [{ owner, run }];
     });
   }
 
   // One function under its deadline, with a copy of the value: what it does to it is its own affair.
-  async function call(kind: Kind, name: HookName, claimant: { owner: HookOwner; run: HookFunction }, value: unknown, context: HookContext): Promise<unknown> {
+  async function call(
+    kind: Kind,
+    name: HookName,
+    claimant: { owner: HookOwner; run: HookFunction },
+    value: unknown,
+    context: HookContext,
+  ): Promise<unknown> {
     const { owner, run } = claimant;
     const end = new AbortController();
     const signals = context.signal ? [context.signal, end.signal] : [end.signal];
     const signal = AbortSignal.any(signals);
     const hookLog = log.child({ plugin: owner.name, hook: name, kind });
     try {
-      const given: HookCall = { hook: name, sessionId: context.sessionId, runId: context.runId ?? null, signal, settings: owner.settings, log: hookLog };
+      const given: HookCall = {
+        hook: name,
+        sessionId: context.sessionId,
+        runId: context.runId ?? null,
+        signal,
+        settings: owner.settings,
+        log: hookLog,
+      };
       const work = Promise.resolve().then(() => run(structuredClone(value), given));
       // A late one is abandoned; whatever becomes of it must not end the process.
       work.catch(() => {});
@@ -167,7 +194,11 @@ export function createHooks({ owners, timeoutMs, clock, log }: HooksNeeds): Hook
       for (const claimant of claimants('pipelines', name)) {
         try {
           const next = sameShape(current, await call('pipelines', name, claimant, current, context));
-          if (next === undefined) log.warn({ plugin: claimant.owner.name, hook: name }, 'a pipeline answered something else than it was given; its answer is dropped');
+          if (next === undefined)
+            log.warn(
+              { plugin: claimant.owner.name, hook: name },
+              'a pipeline answered something else than it was given; its answer is dropped',
+            );
           else current = next;
         } catch {
           // Logged where it happened; the value goes on as it was.
@@ -181,12 +212,17 @@ export function createHooks({ owners, timeoutMs, clock, log }: HooksNeeds): Hook
         try {
           verdict = await call('guards', name, claimant, value, context);
         } catch (error) {
-          throw error instanceof Problem ? refusal(claimant.owner.name, error.message, error) : refusal(claimant.owner.name, 'its guard failed, so nothing passes it', error);
+          throw error instanceof Problem
+            ? refusal(claimant.owner.name, error.message, error)
+            : refusal(claimant.owner.name, 'its guard failed, so nothing passes it', error);
         }
         if (verdict === undefined || verdict === null) continue;
         const reason = typeof verdict === 'object' && 'refuse' in verdict ? verdict.refuse : undefined;
         if (typeof reason === 'string') throw refusal(claimant.owner.name, reason);
-        log.warn({ plugin: claimant.owner.name, hook: name }, 'a guard answered something that is no verdict');
+        log.warn(
+          { plugin: claimant.owner.name, hook: name },
+          'a guard answered something that is no verdict',
+        );
         throw refusal(claimant.owner.name, 'its guard gave no verdict, so nothing passes it');
       }
     },
@@ -240,5 +276,10 @@ function sameShape<Value extends object>(before: Value, after: unknown): Value |
 
 function refusal(plugin: string, reason: string, cause?: unknown): Problem {
   const text = reason.toWellFormed().slice(0, 500);
-  return new Problem('forbidden', 'plugin_refused', `The plugin "${plugin}" refuses: ${text}`, cause === undefined ? {} : { cause });
+  return new Problem(
+    'forbidden',
+    'plugin_refused',
+    `The plugin "${plugin}" refuses: ${text}`,
+    cause === undefined ? {} : { cause },
+  );
 }

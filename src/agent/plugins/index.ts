@@ -1,8 +1,22 @@
 // The room of plugins: their shape, the registry, one call of an action, and those that are built in.
 export { createContainment, type Containment, type PluginOwner } from './contain.ts';
 export { callAction, type ActionOutcome } from './call.ts';
-export { definePlugin, type Action, type ActionContext, type Availability, type Plugin, type StartContext } from './plugin.ts';
-export { noHooks, type HookCall, type HookContext, type HookName, type Hooks, type HookValues } from './hooks.ts';
+export {
+  definePlugin,
+  type Action,
+  type ActionContext,
+  type Availability,
+  type Plugin,
+  type StartContext,
+} from './plugin.ts';
+export {
+  noHooks,
+  type HookCall,
+  type HookContext,
+  type HookName,
+  type Hooks,
+  type HookValues,
+} from './hooks.ts';
 export type { ManagedPlugin, Tool } from './managed.ts';
 export { loadPlugins, readPluginFile, type PluginFile } from './load.ts';
 export type { PluginCore } from './core.ts';

@@ -11,7 +11,14 @@ import type { PluginConfig } from './registry.ts';
 
 /** One MCP server, as the field writes them: a command to run, or an address. */
 export type McpServer =
-  | { command: string; args?: string[]; env?: Record<string, string>; cwd?: string; disabled?: boolean; approval?: McpApproval }
+  | {
+      command: string;
+      args?: string[];
+      env?: Record<string, string>;
+      cwd?: string;
+      disabled?: boolean;
+      approval?: McpApproval;
+    }
   | { url: string; headers?: Record<string, string>; disabled?: boolean; approval?: McpApproval };
 
 /** Which of a server's tools a person has to agree to: each one, none, or those that are not declared to only read. */
@@ -54,7 +61,17 @@ const fileSchema: JsonSchema = {
       propertyNames: names,
       additionalProperties: {
         type: 'object',
-        properties: { command: { type: 'string', minLength: 1 }, args: strings, env: stringMap, cwd: { type: 'string' }, url: { type: 'string', pattern: '^https?://' }, headers: stringMap, type: { type: 'string' }, disabled: { type: 'boolean' }, approval: { enum: ['always', 'never', 'writes'] } },
+        properties: {
+          command: { type: 'string', minLength: 1 },
+          args: strings,
+          env: stringMap,
+          cwd: { type: 'string' },
+          url: { type: 'string', pattern: '^https?://' },
+          headers: stringMap,
+          type: { type: 'string' },
+          disabled: { type: 'boolean' },
+          approval: { enum: ['always', 'never', 'writes'] },
+        },
         oneOf: [{ required: ['command'] }, { required: ['url'] }],
         additionalProperties: false,
       },
@@ -73,7 +90,12 @@ const fileSchema: JsonSchema = {
           commands: {
             type: 'object',
             propertyNames: names,
-            additionalProperties: { type: 'object', required: ['command'], properties: { description: { type: 'string' }, command: argv }, additionalProperties: false },
+            additionalProperties: {
+              type: 'object',
+              required: ['command'],
+              properties: { description: { type: 'string' }, command: argv },
+              additionalProperties: false,
+            },
           },
         },
         additionalProperties: false,
@@ -97,15 +119,25 @@ export async function readPluginFile(path: string | undefined): Promise<PluginFi
   }
   const verdict = compileSchema(fileSchema)(content);
   if (!verdict.ok) {
-    const faults = verdict.details.map((detail) => `${detail.path === '' ? 'the file' : detail.path} ${detail.message}`).join('; ');
+    const faults = verdict.details
+      .map((detail) => `${detail.path === '' ? 'the file' : detail.path} ${detail.message}`)
+      .join('; ');
     throw new SettingError(`--plugin-config: ${path} does not fit: ${faults}.`);
   }
-  const { plugins = {}, mcpServers = {}, services = {} } = content as {
+  const {
+    plugins = {},
+    mcpServers = {},
+    services = {},
+  } = content as {
     plugins?: Record<string, PluginConfig>;
     mcpServers?: Record<string, McpServer>;
     services?: Record<string, ProcessDefinition>;
   };
-  return { plugins: new Map(Object.entries(plugins)), mcpServers: new Map(Object.entries(mcpServers)), services: new Map(Object.entries(services)) };
+  return {
+    plugins: new Map(Object.entries(plugins)),
+    mcpServers: new Map(Object.entries(mcpServers)),
+    services: new Map(Object.entries(services)),
+  };
 }
 
 /**
@@ -113,7 +145,10 @@ export async function readPluginFile(path: string | undefined): Promise<PluginFi
  * `definePlugin` from `townhall` wherever it lies. Throws a SettingError that names the file at fault. The owner is
  * that of the plugin's code from its first line on.
  */
-export async function loadPlugins(paths: readonly string[], containment: Containment): Promise<{ plugin: Plugin; owner: PluginOwner }[]> {
+export async function loadPlugins(
+  paths: readonly string[],
+  containment: Containment,
+): Promise<{ plugin: Plugin; owner: PluginOwner }[]> {
   const plugins: { plugin: Plugin; owner: PluginOwner }[] = [];
   if (paths.length === 0) return plugins;
   // A plugin lies anywhere, and has no node_modules of its own.
@@ -132,17 +167,24 @@ export async function loadPlugins(paths: readonly string[], containment: Contain
 }
 
 async function loadPlugin(path: string): Promise<Plugin> {
-  const isFile = await stat(path).then((found) => found.isFile(), () => false);
+  const isFile = await stat(path).then(
+    (found) => found.isFile(),
+    () => false,
+  );
   if (!isFile) throw new SettingError(`--plugin: there is no file ${path}.`);
   let module: Record<string, unknown>;
   try {
     module = await importFile(path);
   } catch (cause) {
-    throw new SettingError(`--plugin: ${path} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`);
+    throw new SettingError(
+      `--plugin: ${path} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`,
+    );
   }
   const found = module['plugin'] ?? module['default'];
   if (typeof found !== 'object' || found === null || !('name' in found) || !('actions' in found)) {
-    throw new SettingError(`--plugin: ${path} exports no plugin; export what definePlugin returns, as \`plugin\` or as the default.`);
+    throw new SettingError(
+      `--plugin: ${path} exports no plugin; export what definePlugin returns, as \`plugin\` or as the default.`,
+    );
   }
   return found as Plugin;
 }

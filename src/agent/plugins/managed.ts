@@ -79,14 +79,19 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
   let failure: string | undefined;
   let hasStarted = false;
   const stopping = new AbortController();
-  let current: { state: PluginState; reasons: string[]; since: string } = { state: needs.isEnabled ? 'ready' : 'unavailable', reasons: needs.isEnabled ? [] : ['It is disabled by configuration.'], since: needs.clock.now().toISOString() };
+  let current: { state: PluginState; reasons: string[]; since: string } = {
+    state: needs.isEnabled ? 'ready' : 'unavailable',
+    reasons: needs.isEnabled ? [] : ['It is disabled by configuration.'],
+    since: needs.clock.now().toISOString(),
+  };
 
   function toolsOf(actions: Readonly<Record<string, Action>>, shape: RegExp): Map<string, Tool> {
     const tools = new Map<string, Tool>();
     for (const [action, definition] of Object.entries(actions)) {
       requireName(`action of the plugin "${plugin.name}"`, action, shape);
       const name = `${plugin.name}_${action}`;
-      if (name.length > longestToolName) throw new Error(`The tool "${name}" has a name of more than ${longestToolName} characters.`);
+      if (name.length > longestToolName)
+        throw new Error(`The tool "${name}" has a name of more than ${longestToolName} characters.`);
       tools.set(action, {
         name,
         plugin: plugin.name,
@@ -94,7 +99,9 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
         definition,
         settings: needs.settings,
         check: definition.check ?? compile(`input schema of "${name}"`, definition.input, true),
-        ...(definition.output === undefined ? {} : { checkOutput: compile(`output schema of "${name}"`, definition.output, false) }),
+        ...(definition.output === undefined
+          ? {}
+          : { checkOutput: compile(`output schema of "${name}"`, definition.output, false) }),
         needsApproval: (input) => asksApproval(definition, input, needs.settings),
         availability,
       });
@@ -103,7 +110,12 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
   }
 
   function note({ enabled, available, reasons }: PluginAvailability): void {
-    const state: PluginState = enabled && (failure ?? needs.lateFailure()) !== undefined ? 'failed' : available ? 'ready' : 'unavailable';
+    const state: PluginState =
+      enabled && (failure ?? needs.lateFailure()) !== undefined
+        ? 'failed'
+        : available
+          ? 'ready'
+          : 'unavailable';
     const since = state === current.state ? current.since : needs.clock.now().toISOString();
     current = { state, reasons, since };
   }
@@ -115,14 +127,25 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
   }
 
   async function look(): Promise<PluginAvailability> {
-    if (!needs.isEnabled) return { enabled: false, available: false, reasons: ['It is disabled by configuration.'] };
+    if (!needs.isEnabled)
+      return { enabled: false, available: false, reasons: ['It is disabled by configuration.'] };
     const reason = failure ?? needs.lateFailure();
     if (reason !== undefined) return { enabled: true, available: false, reasons: [reason] };
     if (!plugin.availability) return { enabled: true, available: true, reasons: [] };
     try {
-      const answer: unknown = await within(needs.clock, needs.availabilityMs, async () => plugin.availability?.());
-      if (typeof answer !== 'object' || answer === null || typeof (answer as { available?: unknown }).available !== 'boolean') {
-        return { enabled: true, available: false, reasons: ['It gave no answer to the question whether it is available.'] };
+      const answer: unknown = await within(needs.clock, needs.availabilityMs, async () =>
+        plugin.availability?.(),
+      );
+      if (
+        typeof answer !== 'object' ||
+        answer === null ||
+        typeof (answer as { available?: unknown }).available !== 'boolean'
+      ) {
+        return {
+          enabled: true,
+          available: false,
+          reasons: ['It gave no answer to the question whether it is available.'],
+        };
       }
       const { available, reasons } = answer as { available: boolean; reasons?: unknown };
       return { enabled: true, available, reasons: textsOf(reasons) };
@@ -173,7 +196,10 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
         hasStarted = true;
       } catch (error) {
         log.error({ err: error }, 'a plugin did not start');
-        failure = error instanceof Late ? `It did not start within ${needs.startMs / 1000} seconds.` : 'It failed to start; the log says why.';
+        failure =
+          error instanceof Late
+            ? `It did not start within ${needs.startMs / 1000} seconds.`
+            : 'It failed to start; the log says why.';
       }
       await availability();
     },
@@ -211,7 +237,11 @@ async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) =
 }
 
 // A function that fails asks: nobody has said that this input needs no person.
-function asksApproval({ needsApproval = false }: Action, input: unknown, settings: Readonly<Record<string, unknown>>): boolean {
+function asksApproval(
+  { needsApproval = false }: Action,
+  input: unknown,
+  settings: Readonly<Record<string, unknown>>,
+): boolean {
   if (typeof needsApproval === 'boolean') return needsApproval;
   try {
     const verdict: unknown = needsApproval(structuredClone(input) as never, settings);
@@ -223,12 +253,17 @@ function asksApproval({ needsApproval = false }: Action, input: unknown, setting
 
 function textsOf(reasons: unknown): string[] {
   if (!Array.isArray(reasons)) return [];
-  return reasons.filter((reason) => typeof reason === 'string').slice(0, mostReasons).map((reason: string) => reason.toWellFormed().slice(0, 500));
+  return reasons
+    .filter((reason) => typeof reason === 'string')
+    .slice(0, mostReasons)
+    .map((reason: string) => reason.toWellFormed().slice(0, 500));
 }
 
 function requireName(what: string, name: string, shape = nameShape): void {
   if (typeof name === 'string' && shape.test(name)) return;
-  throw new Error(`The ${what} has the name ${JSON.stringify(name)}; names are lower-case letters, digits and hyphens, 31 at most.`);
+  throw new Error(
+    `The ${what} has the name ${JSON.stringify(name)}; names are lower-case letters, digits and hyphens, 31 at most.`,
+  );
 }
 
 function requireSettings(plugin: Plugin, settings: Readonly<Record<string, unknown>>): void {
@@ -238,7 +273,9 @@ function requireSettings(plugin: Plugin, settings: Readonly<Record<string, unkno
   }
   const verdict = compile(`settings schema of "${plugin.name}"`, plugin.settings, true)(settings);
   if (verdict.ok) return;
-  const faults = verdict.details.map(({ path, message }) => `${path === '' ? 'they' : path} ${message}`).join('; ');
+  const faults = verdict.details
+    .map(({ path, message }) => `${path === '' ? 'they' : path} ${message}`)
+    .join('; ');
   throw new Error(`The settings of the plugin "${plugin.name}" do not fit: ${faults}.`);
 }
 

@@ -18,7 +18,12 @@ export function plugins(needs: PluginCoreNeeds & { variant: 'current' | 'classic
     handlers: needs.variant === 'classic' ? classicRoutes(core) : currentRoutes(core),
     ui: {
       name: 'ui',
-      handlers: { 'ui.listPlugins': async () => ({ status: 200, body: { success: true, plugins: await core.summaries() } }) },
+      handlers: {
+        'ui.listPlugins': async () => ({
+          status: 200,
+          body: { success: true, plugins: await core.summaries() },
+        }),
+      },
     },
   };
 }

@@ -47,21 +47,48 @@ const silent: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () =>
 const kinds: readonly (keyof PluginHooks)[] = ['pipelines', 'guards', 'effects', 'resolves'];
 
 export function createRegistry(plugins: readonly Plugin[], options: RegistryOptions = {}): PluginRegistry {
-  const { config = new Map<string, PluginConfig>(), hookMs = 5_000, startMs = 10_000, stopMs = 5_000, availabilityMs = 2_000, lateFailureOf = () => undefined, clock = systemClock, log = silent } = options;
+  const {
+    config = new Map<string, PluginConfig>(),
+    hookMs = 5_000,
+    startMs = 10_000,
+    stopMs = 5_000,
+    availabilityMs = 2_000,
+    lateFailureOf = () => undefined,
+    clock = systemClock,
+    log = silent,
+  } = options;
   const managed = new Map<string, ManagedPlugin>();
   const resolvers = new Map<string, string>();
   for (const plugin of plugins) {
     const { enabled = true, settings = {} } = config.get(plugin.name) ?? {};
     if (managed.has(plugin.name)) throw new Error(`Two plugins claim the name "${plugin.name}".`);
-    managed.set(plugin.name, managePlugin(plugin, { isEnabled: enabled, settings, startMs, stopMs, availabilityMs, lateFailure: () => lateFailureOf(plugin.name), clock, log }));
+    managed.set(
+      plugin.name,
+      managePlugin(plugin, {
+        isEnabled: enabled,
+        settings,
+        startMs,
+        stopMs,
+        availabilityMs,
+        lateFailure: () => lateFailureOf(plugin.name),
+        clock,
+        log,
+      }),
+    );
     claimHooks(plugin, resolvers);
   }
   for (const name of config.keys()) {
-    if (!managed.has(name)) throw new Error(`The configuration names the plugin "${name}", and there is none.`);
+    if (!managed.has(name))
+      throw new Error(`The configuration names the plugin "${name}", and there is none.`);
   }
   const all = [...managed.values()];
   const hooks = createHooks({
-    owners: all.map((plugin) => ({ name: plugin.name, hooks: plugin.definition.hooks ?? {}, settings: plugin.settings, isActive: plugin.isActive })),
+    owners: all.map((plugin) => ({
+      name: plugin.name,
+      hooks: plugin.definition.hooks ?? {},
+      settings: plugin.settings,
+      isActive: plugin.isActive,
+    })),
     timeoutMs: hookMs,
     clock,
     log,
@@ -71,7 +98,9 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
     plugins: all,
     plugin: (name) => managed.get(name),
     get tools() {
-      return all.filter((plugin) => plugin.isActive() && plugin.state().state === 'ready').flatMap((plugin) => [...plugin.tools.values()]);
+      return all
+        .filter((plugin) => plugin.isActive() && plugin.state().state === 'ready')
+        .flatMap((plugin) => [...plugin.tools.values()]);
     },
     tool(name) {
       // An action's name has no underscore, so the first one ends the plugin's.
@@ -97,12 +126,17 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
 // A resolve has exactly one answer, so a name has exactly one resolver; the other kinds may be many.
 function claimHooks({ name, hooks = {} }: Plugin, resolvers: Map<string, string>): void {
   for (const kind of Object.keys(hooks)) {
-    if (!kinds.includes(kind as keyof PluginHooks)) throw new Error(`The plugin "${name}" has hooks of the kind "${kind}"; there are ${kinds.join(', ')}.`);
+    if (!kinds.includes(kind as keyof PluginHooks))
+      throw new Error(`The plugin "${name}" has hooks of the kind "${kind}"; there are ${kinds.join(', ')}.`);
   }
   for (const kind of kinds) {
     for (const [hook, run] of Object.entries(hooks[kind] ?? {})) {
-      if (!hookNames.has(hook)) throw new Error(`The plugin "${name}" has a hook "${hook}", which is never called; there are ${[...hookNames].join(', ')}.`);
-      if (typeof run !== 'function') throw new Error(`The hook "${hook}" of the plugin "${name}" is not a function.`);
+      if (!hookNames.has(hook))
+        throw new Error(
+          `The plugin "${name}" has a hook "${hook}", which is never called; there are ${[...hookNames].join(', ')}.`,
+        );
+      if (typeof run !== 'function')
+        throw new Error(`The hook "${hook}" of the plugin "${name}" is not a function.`);
       if (kind !== 'resolves') continue;
       const other = resolvers.get(hook);
       if (other !== undefined) throw new Error(`Two plugins resolve "${hook}": "${other}" and "${name}".`);

@@ -28,7 +28,13 @@ export interface NoteStore {
 }
 
 export interface ScheduleStore {
-  add(schedule: { scheduleId: string; instructions: string; cron: string | null; timeZone: string; dueAt: Date }): Promise<void>;
+  add(schedule: {
+    scheduleId: string;
+    instructions: string;
+    cron: string | null;
+    timeZone: string;
+    dueAt: Date;
+  }): Promise<void>;
   find(scheduleId: string): Promise<Schedule | undefined>;
   /** Those that are still to come, the next one first. */
   open(): Promise<Schedule[]>;
@@ -65,7 +71,9 @@ export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): Note
       return rows.map(noteOf)[0] as Note;
     },
     async count() {
-      const [row] = await sql<{ count: number }[]>`select count(*)::int as count from agent.plugins_notes where agent_id = ${agentId}`;
+      const [row] = await sql<
+        { count: number }[]
+      >`select count(*)::int as count from agent.plugins_notes where agent_id = ${agentId}`;
       return row?.count ?? 0;
     },
     async search(query, limit) {
@@ -85,7 +93,8 @@ export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): Note
       return rows.map(noteOf);
     },
     async remove(idOrKey) {
-      const rows = await sql`delete from agent.plugins_notes where agent_id = ${agentId} and (note_id = ${idOrKey} or key = ${idOrKey}) returning note_id`;
+      const rows =
+        await sql`delete from agent.plugins_notes where agent_id = ${agentId} and (note_id = ${idOrKey} or key = ${idOrKey}) returning note_id`;
       return rows.length > 0;
     },
   };

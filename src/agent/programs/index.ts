@@ -1,3 +1,10 @@
 // The room of programs: how they are run, bounded and ended.
 export { keepPrograms, type Keeper } from './keeper.ts';
-export { markedProgram, programEnvironment, runProgram, startProgram, type Program, type ProgramResult } from './program.ts';
+export {
+  markedProgram,
+  programEnvironment,
+  runProgram,
+  startProgram,
+  type Program,
+  type ProgramResult,
+} from './program.ts';

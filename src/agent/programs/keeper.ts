@@ -45,8 +45,15 @@ done
 export function keepPrograms({ log }: { log: Log }): Keeper {
   const mark = randomUUID();
   // In a group of its own, so that Ctrl-C at the agent's terminal does not end it before the agent.
-  const child = spawn('/bin/sh', ['-c', scriptOf(agentDigits(mark))], { cwd: '/', env: { PATH: '/usr/bin:/bin:/usr/sbin:/sbin' }, detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
-  child.once('error', (error) => log.warn({ err: error }, 'programs will not be ended if the agent is killed'));
+  const child = spawn('/bin/sh', ['-c', scriptOf(agentDigits(mark))], {
+    cwd: '/',
+    env: { PATH: '/usr/bin:/bin:/usr/sbin:/sbin' },
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+  });
+  child.once('error', (error) =>
+    log.warn({ err: error }, 'programs will not be ended if the agent is killed'),
+  );
   child.stdin.on('error', () => {});
   child.stdin.write(`${mark}\n`);
   // Neither keeps the agent from ending.

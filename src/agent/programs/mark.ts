@@ -25,15 +25,27 @@ const mostPrograms = 1_953_125;
 let programs = 0;
 
 /** Throws an error with a code as spawn does when the program is not there or may not be run. */
-export function markProgram(command: readonly string[], { folder, env }: { folder: string; env: Readonly<Record<string, string>> }): ProgramMark {
+export function markProgram(
+  command: readonly string[],
+  { folder, env }: { folder: string; env: Readonly<Record<string, string>> },
+): ProgramMark {
   const id = randomUUID();
-  const marked = { command, env: { ...env, [programVariable]: id }, variable: `${programVariable}=${id}`, limit: undefined };
+  const marked = {
+    command,
+    env: { ...env, [programVariable]: id },
+    variable: `${programVariable}=${id}`,
+    limit: undefined,
+  };
   if (process.platform !== 'linux') return marked;
   requireProgram(command[0] ?? '', folder, env['PATH']);
   programs = (programs + 1) % mostPrograms;
   const blocks = (BigInt(agentDigits(env[agentVariable] ?? id)) * 1_000_000_000n) / 512n + BigInt(programs);
   // Where a lower limit is set already, the variable alone marks the program.
-  return { ...marked, command: ['/bin/sh', '-c', `ulimit -f ${blocks} 2>/dev/null; exec "$@"`, 'sh', ...command], limit: String(blocks * 512n) };
+  return {
+    ...marked,
+    command: ['/bin/sh', '-c', `ulimit -f ${blocks} 2>/dev/null; exec "$@"`, 'sh', ...command],
+    limit: String(blocks * 512n),
+  };
 }
 
 /** The first ten digits of the limits of all programs of an agent. */
@@ -44,7 +56,9 @@ export function agentDigits(agentMark: string): string {
 
 // A shell would say this with an exit code alone, which the program might have as well.
 function requireProgram(file: string, folder: string, path = '/usr/bin:/bin'): void {
-  const places = file.includes('/') ? [resolve(folder, file)] : path.split(':').map((place) => resolve(folder, place, file));
+  const places = file.includes('/')
+    ? [resolve(folder, file)]
+    : path.split(':').map((place) => resolve(folder, place, file));
   let code = 'ENOENT';
   for (const place of file === '' ? [] : places) {
     if (statSync(place, { throwIfNoEntry: false })?.isFile() !== true) continue;

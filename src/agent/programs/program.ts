@@ -47,9 +47,15 @@ const longestPollMs = 100;
 const afterKillMs = 2_000;
 
 /** The variables of an environment that programs are given: where programs and the home are, and the language. */
-export function programEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
+export function programEnvironment(
+  env: Readonly<Record<string, string | undefined>>,
+): Record<string, string> {
   const passed = /^(?:PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_[A-Z]+|TZ|TMPDIR)$/;
-  return Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined && passed.test(entry[0])));
+  return Object.fromEntries(
+    Object.entries(env).filter(
+      (entry): entry is [string, string] => entry[1] !== undefined && passed.test(entry[0]),
+    ),
+  );
 }
 
 export function startProgram(options: ProgramOptions): Program {
@@ -63,7 +69,12 @@ export function startProgram(options: ProgramOptions): Program {
     // A group of its own, so that all of it can be ended at once.
     mark = markProgram(command, { folder, env });
     const [file = '', ...given] = mark.command;
-    child = spawn(file, given, { cwd: folder, env: mark.env, detached: true, stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'] });
+    child = spawn(file, given, {
+      cwd: folder,
+      env: mark.env,
+      detached: true,
+      stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+    });
   } catch (cause) {
     const failed = Promise.reject(notStarted(cause));
     failed.catch(() => {});
@@ -128,7 +139,8 @@ export interface ProgramResult extends ProgramEnd {
 /** Runs a program to its end, its deadline or the signal's; nothing of it is left when this resolves. */
 export async function runProgram(options: RunOptions): Promise<ProgramResult> {
   const { signal, timeoutMs, clock } = options;
-  if (signal.aborted) throw new Problem('unavailable', 'draining', 'The call was ended before the program was started.');
+  if (signal.aborted)
+    throw new Problem('unavailable', 'draining', 'The call was ended before the program was started.');
   const program = startProgram(options);
   const over = new AbortController();
   const onAbort = () => void program.stop('aborted').catch(() => {});
@@ -150,24 +162,38 @@ export async function runProgram(options: RunOptions): Promise<ProgramResult> {
  * For a program that somebody else starts: the command and the environment that mark it and what it starts, and the end
  * of whatever of that is left. Throws a Problem when there is no such program.
  */
-export function markedProgram(command: readonly string[], place: { folder: string; env: Readonly<Record<string, string>> }): { command: readonly string[]; env: Record<string, string>; end(clock: Clock): Promise<void> } {
+export function markedProgram(
+  command: readonly string[],
+  place: { folder: string; env: Readonly<Record<string, string>> },
+): { command: readonly string[]; env: Record<string, string>; end(clock: Clock): Promise<void> } {
   try {
     const mark = markProgram(command, place);
-    return { command: mark.command, env: mark.env, end: (clock) => endGroup(undefined, { mark, graceMs: 1_000, clock }) };
+    return {
+      command: mark.command,
+      env: mark.env,
+      end: (clock) => endGroup(undefined, { mark, graceMs: 1_000, clock }),
+    };
   } catch (cause) {
     throw notStarted(cause);
   }
 }
 
 // Asks the group to end, then ends it; then looks for what has left the group, which the marks give away.
-async function endGroup(pid: number | undefined, { mark, graceMs, clock }: { mark: ProgramMark; graceMs: number; clock: Clock }): Promise<void> {
+async function endGroup(
+  pid: number | undefined,
+  { mark, graceMs, clock }: { mark: ProgramMark; graceMs: number; clock: Clock },
+): Promise<void> {
   const killMs = clock.monotonicMs() + graceMs;
   // Whoever has left the group is asked as well, before the group's end takes its parent from it.
   const strays = await remaining(pid, mark);
   const wasThere = pid !== undefined && signal(-pid, 'SIGTERM');
   if (wasThere || strays.length > 0) {
     for (const stray of strays) signal(stray, 'SIGTERM');
-    for (let waitMs = shortestPollMs; clock.monotonicMs() < killMs; waitMs = Math.min(waitMs * 2, longestPollMs)) {
+    for (
+      let waitMs = shortestPollMs;
+      clock.monotonicMs() < killMs;
+      waitMs = Math.min(waitMs * 2, longestPollMs)
+    ) {
       await clock.sleep(waitMs);
       if ((await remaining(pid, mark)).length === 0) return;
     }
@@ -203,16 +229,22 @@ async function remaining(group: number | undefined, mark: ProgramMark): Promise<
   const names = await readdir('/proc').catch(() => null);
   if (names === null) return group !== undefined && signal(-group, 0) ? [-group] : [];
   const others = names.filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
-  const rows = (await Promise.all(others.map((name) => readProcess(name, group, mark)))).filter((row) => row !== undefined);
+  const rows = (await Promise.all(others.map((name) => readProcess(name, group, mark)))).filter(
+    (row) => row !== undefined,
+  );
   const ours = new Set(rows.filter(({ isOurs }) => isOurs).map(({ pid }) => pid));
-  for (let before = -1; before !== ours.size; ) {
+  for (let before = -1; before !== ours.size;) {
     before = ours.size;
     for (const { pid, parent } of rows) if (ours.has(parent)) ours.add(pid);
   }
   return [...ours];
 }
 
-async function readProcess(name: string, group: number | undefined, mark: ProgramMark): Promise<ProcessRow | undefined> {
+async function readProcess(
+  name: string,
+  group: number | undefined,
+  mark: ProgramMark,
+): Promise<ProcessRow | undefined> {
   const stat = await readFile(`/proc/${name}/stat`, 'latin1').catch(() => '');
   // The name of the program stands in parentheses and may hold anything; state, parent and group follow it.
   const [state, parent, itsGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
@@ -266,7 +298,8 @@ function keepEnds(maxBytes: number): KeptEnds {
     read() {
       const end = Buffer.concat(tail).subarray(-half);
       const missing = total - headBytes - end.length;
-      if (missing <= 0) return { text: readable(Buffer.concat([...head, end])), bytes: total, truncated: false };
+      if (missing <= 0)
+        return { text: readable(Buffer.concat([...head, end])), bytes: total, truncated: false };
       const text = `${readable(Buffer.concat(head))}\n[${missing} bytes are left out here]\n${readable(end)}`;
       return { text, bytes: total, truncated: true };
     },
@@ -283,6 +316,7 @@ function readable(bytes: Buffer): string {
 
 function notStarted(cause: unknown): Problem {
   const code = (cause as NodeJS.ErrnoException).code;
-  const why = code === 'ENOENT' ? 'it is not there' : code === 'EACCES' ? 'it may not be run' : 'the system refuses it';
+  const why =
+    code === 'ENOENT' ? 'it is not there' : code === 'EACCES' ? 'it may not be run' : 'the system refuses it';
   return new Problem('impossible', 'action_refused', `The program cannot be started: ${why}.`, { cause });
 }

@@ -18,7 +18,12 @@ export function chatService(chat: () => Chat): ServiceDefinition {
         input: {
           type: 'object',
           required: ['chatId', 'text'],
-          properties: { chatId: { type: 'string', pattern: '^[A-Za-z0-9_-]{1,128}$' }, text: { type: 'string', minLength: 1 }, attended: { type: 'boolean' }, attachments: { type: 'array', items: { type: 'object' } } },
+          properties: {
+            chatId: { type: 'string', pattern: '^[A-Za-z0-9_-]{1,128}$' },
+            text: { type: 'string', minLength: 1 },
+            attended: { type: 'boolean' },
+            attachments: { type: 'array', items: { type: 'object' } },
+          },
           additionalProperties: false,
         },
         run: (message: ChatMessage) => chat().send({ ...message, origin: 'service' }),
@@ -33,9 +38,29 @@ export function chatRoom({ directory }: { directory: ServiceDirectory }): Servic
     name: 'chat',
     handlers: {
       'chat.sendMessage': async ({ body, requestId, signal, log }) => {
-        const result = await directory.call({ service: 'chat', kind: 'action', name: 'send', payload: { ...body }, requestId, signal, log });
+        const result = await directory.call({
+          service: 'chat',
+          kind: 'action',
+          name: 'send',
+          payload: { ...body },
+          requestId,
+          signal,
+          log,
+        });
         const { queueItemId, queuePosition, sessionId, runId, seq } = result as ChatReceipt;
-        return { status: 202, body: { success: true, serviceName: 'chat', queued: true, queueItemId: queueItemId ?? runId, queuePosition, sessionId, runId, seq } };
+        return {
+          status: 202,
+          body: {
+            success: true,
+            serviceName: 'chat',
+            queued: true,
+            queueItemId: queueItemId ?? runId,
+            queuePosition,
+            sessionId,
+            runId,
+            seq,
+          },
+        };
       },
     },
   };

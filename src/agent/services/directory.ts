@@ -4,7 +4,14 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { ServiceDefinition } from './definition.ts';
-import { createMachine, machineLimits, type MachineLimits, type ServiceCommand, type ServiceMachine, type ServiceSnapshot } from './machine.ts';
+import {
+  createMachine,
+  machineLimits,
+  type MachineLimits,
+  type ServiceCommand,
+  type ServiceMachine,
+  type ServiceSnapshot,
+} from './machine.ts';
 import { callOperation, compileOperations, type Operation, type OperationNeeds } from './operations.ts';
 
 export interface ServiceView extends ServiceSnapshot {
@@ -56,7 +63,10 @@ export function createDirectory(needs: DirectoryNeeds): ServiceDirectory {
   const entries = new Map<string, Entry>();
   for (const definition of needs.services) {
     const { name } = definition;
-    if (!/^[a-z][a-z0-9-]{0,30}$/.test(name)) throw new Error(`A service has the name ${JSON.stringify(name)}; names are lower-case letters, digits and hyphens, 31 at most.`);
+    if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
+      throw new Error(
+        `A service has the name ${JSON.stringify(name)}; names are lower-case letters, digits and hyphens, 31 at most.`,
+      );
     if (entries.has(name)) throw new Error(`Two services claim the name "${name}".`);
     entries.set(name, {
       definition,
@@ -68,7 +78,8 @@ export function createDirectory(needs: DirectoryNeeds): ServiceDirectory {
 
   function find(name: string): Entry {
     const entry = entries.get(name);
-    if (!entry) throw new Problem('not_found', 'service_not_found', `There is no service ${JSON.stringify(name)}.`);
+    if (!entry)
+      throw new Problem('not_found', 'service_not_found', `There is no service ${JSON.stringify(name)}.`);
     return entry;
   }
 
@@ -93,16 +104,29 @@ export function createDirectory(needs: DirectoryNeeds): ServiceDirectory {
       const operation = (kind === 'action' ? entry.actions : entry.commands).get(name);
       if (!operation) {
         const code = kind === 'action' ? 'action_not_found' : 'command_not_found';
-        throw new Problem('not_found', code, `The service "${service}" has no ${kind} ${JSON.stringify(name)}.`);
+        throw new Problem(
+          'not_found',
+          code,
+          `The service "${service}" has no ${kind} ${JSON.stringify(name)}.`,
+        );
       }
       const running = entry.machine.running();
       if (running === null) {
-        throw new Problem('unavailable', 'service_stopped', `The service "${service}" is ${entry.machine.snapshot().state}.`, { headers: { 'retry-after': '1' } });
+        throw new Problem(
+          'unavailable',
+          'service_stopped',
+          `The service "${service}" is ${entry.machine.snapshot().state}.`,
+          { headers: { 'retry-after': '1' } },
+        );
       }
       return callOperation({ operation, payload, running, ...rest }, needs);
     },
     async start() {
-      await Promise.all([...entries.values()].filter(({ definition }) => definition.autostart !== false).map(({ machine }) => machine.control('start')));
+      await Promise.all(
+        [...entries.values()]
+          .filter(({ definition }) => definition.autostart !== false)
+          .map(({ machine }) => machine.control('start')),
+      );
     },
     async close() {
       for (const { machine } of [...entries.values()].reverse()) await machine.close();

@@ -57,7 +57,10 @@ export const machineLimits: MachineLimits = {
   healthMisses: 3,
 };
 
-export function createMachine(definition: ServiceDefinition, { limits, clock, log }: { limits: MachineLimits; clock: Clock; log: Log }): ServiceMachine {
+export function createMachine(
+  definition: ServiceDefinition,
+  { limits, clock, log }: { limits: MachineLimits; clock: Clock; log: Log },
+): ServiceMachine {
   let state: ServiceState = 'stopped';
   let since = clock.now().toISOString();
   let restarts = 0;
@@ -102,7 +105,8 @@ export function createMachine(definition: ServiceDefinition, { limits, clock, lo
     });
   }
 
-  const isUnsettled = () => isRestartDue || (wanted === 'running' ? state !== 'running' && state !== 'failed' : state !== 'stopped');
+  const isUnsettled = () =>
+    isRestartDue || (wanted === 'running' ? state !== 'running' && state !== 'failed' : state !== 'stopped');
 
   async function keepMoving(): Promise<void> {
     let failures = 0;
@@ -176,7 +180,14 @@ export function createMachine(definition: ServiceDefinition, { limits, clock, lo
       lastError = runFailure;
     } catch (error) {
       if (isAskedOtherwise()) return false;
-      lastError = runFailure !== null ? runFailure : error instanceof Late ? `It did not start within ${limits.startMs / 1000} seconds.` : error instanceof Problem ? error.message : 'It failed to start; the log says why.';
+      lastError =
+        runFailure !== null
+          ? runFailure
+          : error instanceof Late
+            ? `It did not start within ${limits.startMs / 1000} seconds.`
+            : error instanceof Problem
+              ? error.message
+              : 'It failed to start; the log says why.';
       log.warn({ service: definition.name, err: error }, 'a service did not start');
     }
     return false;
@@ -200,7 +211,10 @@ export function createMachine(definition: ServiceDefinition, { limits, clock, lo
     while (!isAskedOtherwise() && runFailure === null) {
       await pause(definition.healthy ? limits.healthMs : 24 * 60 * 60 * 1000);
       if (isAskedOtherwise() || runFailure !== null || !definition.healthy) continue;
-      const isHealthy = await raceDeadline(ask(definition.healthy), limits.healthMs).then((answer: unknown) => answer === true, () => false);
+      const isHealthy = await raceDeadline(ask(definition.healthy), limits.healthMs).then(
+        (answer: unknown) => answer === true,
+        () => false,
+      );
       misses = isHealthy ? 0 : misses + 1;
       if (misses >= limits.healthMisses) runFailure = 'It was not healthy any more.';
     }
@@ -213,7 +227,11 @@ export function createMachine(definition: ServiceDefinition, { limits, clock, lo
   // A start that is waited for ends with its deadline or when something else is asked for, whichever comes first.
   async function within(work: Promise<void>, ms: number): Promise<void> {
     const { signal } = change;
-    const interrupted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(new Error('Something else was asked for.')), { once: true }));
+    const interrupted = new Promise<never>((_, reject) =>
+      signal.addEventListener('abort', () => reject(new Error('Something else was asked for.')), {
+        once: true,
+      }),
+    );
     interrupted.catch(() => {});
     await Promise.race([raceDeadline(work, ms), interrupted]);
   }
@@ -250,7 +268,10 @@ export function createMachine(definition: ServiceDefinition, { limits, clock, lo
     snapshot: () => ({ state, since, restarts, lastError }),
     running: () => (state === 'running' ? (run?.signal ?? null) : null),
     async control(command) {
-      if (isClosed) throw new Problem('unavailable', 'draining', 'The agent is stopping.', { headers: { 'retry-after': '1' } });
+      if (isClosed)
+        throw new Problem('unavailable', 'draining', 'The agent is stopping.', {
+          headers: { 'retry-after': '1' },
+        });
       if (command === 'stop') {
         const changed = wanted === 'running' || state !== 'stopped';
         wanted = 'stopped';
@@ -266,7 +287,9 @@ export function createMachine(definition: ServiceDefinition, { limits, clock, lo
       // A failed service is begun anew.
       if (state === 'failed') move('stopped');
       if (changed || state !== 'running') drive();
-      await settled(() => (state === 'running' && !isRestartDue) || state === 'failed' || wanted === 'stopped');
+      await settled(
+        () => (state === 'running' && !isRestartDue) || state === 'failed' || wanted === 'stopped',
+      );
       return { changed };
     },
     async close() {

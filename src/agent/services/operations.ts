@@ -38,20 +38,36 @@ const wordMs = 100;
 const maximumResultBytes = 2 * 1024 * 1024;
 
 /** Throws when a schema is none. */
-export function compileOperations(owner: string, given: Readonly<Record<string, ServiceOperation>> = {}): ReadonlyMap<string, Operation> {
+export function compileOperations(
+  owner: string,
+  given: Readonly<Record<string, ServiceOperation>> = {},
+): ReadonlyMap<string, Operation> {
   return new Map(
     Object.entries(given).map(([name, definition]) => {
-      if (!/^[a-z][a-zA-Z0-9-]{0,30}$/.test(name)) throw new Error(`The service "${owner}" has an operation with the name ${JSON.stringify(name)}, which none may have.`);
+      if (!/^[a-z][a-zA-Z0-9-]{0,30}$/.test(name))
+        throw new Error(
+          `The service "${owner}" has an operation with the name ${JSON.stringify(name)}, which none may have.`,
+        );
       return [name, { definition, check: compileSchema(definition.input) }];
     }),
   );
 }
 
 /** The result as JSON; throws a Problem when there is none. */
-export async function callOperation(call: OperationCall, { workspace, env, timeoutMs, clock }: OperationNeeds): Promise<unknown> {
+export async function callOperation(
+  call: OperationCall,
+  { workspace, env, timeoutMs, clock }: OperationNeeds,
+): Promise<unknown> {
   const { operation, running, log } = call;
   const verdict = operation.check(call.payload);
-  if (!verdict.ok) throw new Problem('bad_request', 'invalid_request', 'The payload does not fit.', { param: 'payload', details: verdict.details.map(({ path, message }) => ({ path: path === '' ? 'payload' : `payload.${path}`, message })) });
+  if (!verdict.ok)
+    throw new Problem('bad_request', 'invalid_request', 'The payload does not fit.', {
+      param: 'payload',
+      details: verdict.details.map(({ path, message }) => ({
+        path: path === '' ? 'payload' : `payload.${path}`,
+        message,
+      })),
+    });
   const end = new AbortController();
   const signal = AbortSignal.any([running, call.signal, end.signal]);
   const programs = new Set<Promise<unknown>>();
@@ -63,7 +79,16 @@ export async function callOperation(call: OperationCall, { workspace, env, timeo
         log,
         refuse,
         program(command, { input } = {}) {
-          const running = runProgram({ command, folder: workspace, env, ...(input === undefined ? {} : { input }), maxOutputBytes: maximumOutputBytes, timeoutMs, signal, clock });
+          const running = runProgram({
+            command,
+            folder: workspace,
+            env,
+            ...(input === undefined ? {} : { input }),
+            maxOutputBytes: maximumOutputBytes,
+            timeoutMs,
+            signal,
+            clock,
+          });
           programs.add(running);
           running.catch(() => {});
           return running;
@@ -74,16 +99,23 @@ export async function callOperation(call: OperationCall, { workspace, env, timeo
     work.catch(() => {});
     // A program has the same deadline, and its own word on being ended says more, so that is waited for.
     const late = clock.sleep(timeoutMs, end.signal).then(async () => {
-      if (programs.size > 0) await Promise.race([Promise.allSettled(programs), clock.sleep(endingMs, end.signal)]);
+      if (programs.size > 0)
+        await Promise.race([Promise.allSettled(programs), clock.sleep(endingMs, end.signal)]);
       await clock.sleep(wordMs, end.signal);
-      throw new Problem('upstream_timeout', 'action_timeout', `The call did not end within ${timeoutMs / 1000} seconds.`);
+      throw new Problem(
+        'upstream_timeout',
+        'action_timeout',
+        `The call did not end within ${timeoutMs / 1000} seconds.`,
+      );
     });
     late.catch(() => {});
     return asJson(await Promise.race([work, late, stopped(running, end.signal)]));
   } catch (thrown) {
     if (thrown instanceof Problem) throw thrown;
     log.warn({ err: thrown }, 'an operation of a service failed');
-    throw new Problem('upstream_failed', 'action_failed', 'The service failed at this call.', { cause: thrown });
+    throw new Problem('upstream_failed', 'action_failed', 'The service failed at this call.', {
+      cause: thrown,
+    });
   } finally {
     end.abort();
   }
@@ -91,7 +123,12 @@ export async function callOperation(call: OperationCall, { workspace, env, timeo
 
 function stopped(running: AbortSignal, over: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
-    const refuseCall = (): void => reject(new Problem('unavailable', 'service_stopped', 'The service was stopped during this call.', { headers: { 'retry-after': '1' } }));
+    const refuseCall = (): void =>
+      reject(
+        new Problem('unavailable', 'service_stopped', 'The service was stopped during this call.', {
+          headers: { 'retry-after': '1' },
+        }),
+      );
     if (running.aborted) refuseCall();
     else running.addEventListener('abort', refuseCall, { once: true, signal: over });
   });
@@ -103,6 +140,11 @@ function refuse(reason: string): never {
 
 function asJson(result: unknown): unknown {
   const text = JSON.stringify(result ?? null) ?? 'null';
-  if (Buffer.byteLength(text) > maximumResultBytes) throw new Problem('upstream_failed', 'action_failed', `The result is larger than ${maximumResultBytes / 1024 / 1024} MiB.`);
+  if (Buffer.byteLength(text) > maximumResultBytes)
+    throw new Problem(
+      'upstream_failed',
+      'action_failed',
+      `The result is larger than ${maximumResultBytes / 1024 / 1024} MiB.`,
+    );
   return JSON.parse(text) as unknown;
 }

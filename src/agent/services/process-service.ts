@@ -25,28 +25,42 @@ export function processService(needs: ProcessServiceNeeds): ServiceDefinition {
   const { name, title = name, command, workspace, clock } = needs;
   const env = { ...needs.baseEnv, ...needs.env };
   let program: Program | undefined;
-  const own = Object.entries(needs.commands ?? {}).map(([commandName, { description = '', command: given }]): [string, ServiceOperation] => [
-    commandName,
-    {
-      description,
-      input: nothing,
-      async run(_input, call) {
-        const { exitCode, output, truncated, because } = await call.program(given);
-        return { exitCode, output, truncated, ended: because };
+  const own = Object.entries(needs.commands ?? {}).map(
+    ([commandName, { description = '', command: given }]): [string, ServiceOperation] => [
+      commandName,
+      {
+        description,
+        input: nothing,
+        async run(_input, call) {
+          const { exitCode, output, truncated, because } = await call.program(given);
+          return { exitCode, output, truncated, ended: because };
+        },
       },
-    },
-  ]);
+    ],
+  );
   return {
     name,
     title,
     ...(needs.autostart === undefined ? {} : { autostart: needs.autostart }),
     async start({ failed }) {
-      const mine = startProgram({ command, folder: workspace, env, maxOutputBytes: keptOutputBytes, graceMs, clock });
+      const mine = startProgram({
+        command,
+        folder: workspace,
+        env,
+        maxOutputBytes: keptOutputBytes,
+        graceMs,
+        clock,
+      });
       program = mine;
       mine.ended.then(
         ({ exitCode, signal, because }) => {
           if (because === 'flood') failed('It was ended because it said too much.');
-          else failed(exitCode === null ? `It was ended by ${signal ?? 'a signal'}.` : `It ended by itself with the exit code ${exitCode}.`);
+          else
+            failed(
+              exitCode === null
+                ? `It was ended by ${signal ?? 'a signal'}.`
+                : `It ended by itself with the exit code ${exitCode}.`,
+            );
         },
         () => failed('The program cannot be started.'),
       );

@@ -16,7 +16,21 @@ import { segmentsOf } from './store.ts';
 
 /** What this room needs of the chats. */
 export interface ChatQueue {
-  send(message: { chatId: string; text: string; attachments?: readonly GivenAttachment[] | undefined; model?: string | undefined; origin?: 'execute' | 'dashboard' }): Promise<{ success: true; queued: true; queueItemId: string | null; queuePosition: number; sessionId: string; runId: string; seq: number }>;
+  send(message: {
+    chatId: string;
+    text: string;
+    attachments?: readonly GivenAttachment[] | undefined;
+    model?: string | undefined;
+    origin?: 'execute' | 'dashboard';
+  }): Promise<{
+    success: true;
+    queued: true;
+    queueItemId: string | null;
+    queuePosition: number;
+    sessionId: string;
+    runId: string;
+    seq: number;
+  }>;
 }
 
 export interface ExecuteNeeds {
@@ -28,20 +42,43 @@ export interface ExecuteNeeds {
   clock: Clock;
 }
 
-type Executes = { [Id in 'sessions.execute' | 'sessions.executeInSession']: Handler<Operations[Id], Identity> };
+type Executes = {
+  [Id in 'sessions.execute' | 'sessions.executeInSession']: Handler<Operations[Id], Identity>;
+};
 
-export function createExecute({ inputs, chat, runs, events, executeWaitMs, clock }: ExecuteNeeds, require: (sessionId: string) => Promise<SessionRecord>): Executes {
+export function createExecute(
+  { inputs, chat, runs, events, executeWaitMs, clock }: ExecuteNeeds,
+  require: (sessionId: string) => Promise<SessionRecord>,
+): Executes {
   async function answer({ session, receipt, settled }: Accepted, signal: AbortSignal) {
     const ids = { sessionId: receipt.sessionId, runId: receipt.runId };
-    const end = settled === null ? await fromTheLog(session, receipt.runId, signal) : await patiently(settled, signal);
-    if (end === 'waiting') return { status: 202 as const, body: { success: true as const, queued: receipt.queued, ...ids, queueItemId: receipt.queueItemId, queuePosition: receipt.queuePosition, seq: receipt.seq } };
+    const end =
+      settled === null ? await fromTheLog(session, receipt.runId, signal) : await patiently(settled, signal);
+    if (end === 'waiting')
+      return {
+        status: 202 as const,
+        body: {
+          success: true as const,
+          queued: receipt.queued,
+          ...ids,
+          queueItemId: receipt.queueItemId,
+          queuePosition: receipt.queuePosition,
+          seq: receipt.seq,
+        },
+      };
     // Nobody reads this but a caller that was cut off by the end of a drain; the run settles by itself.
-    if (end === 'gone') throw new Problem('unavailable', 'draining', `The agent is going down. (${ids.runId})`, { headers: { 'retry-after': '1' } });
+    if (end === 'gone')
+      throw new Problem('unavailable', 'draining', `The agent is going down. (${ids.runId})`, {
+        headers: { 'retry-after': '1' },
+      });
     if (end instanceof Problem) throw end;
     return { status: 200 as const, body: { success: true as const, queued: false as const, ...ids, ...end } };
   }
 
-  async function patiently(settled: Promise<CompletedRun | Problem>, signal: AbortSignal): Promise<CompletedRun | Problem | 'waiting' | 'gone'> {
+  async function patiently(
+    settled: Promise<CompletedRun | Problem>,
+    signal: AbortSignal,
+  ): Promise<CompletedRun | Problem | 'waiting' | 'gone'> {
     const answered = new AbortController();
     const patience = clock.sleep(executeWaitMs, AbortSignal.any([signal, answered.signal])).then(
       () => 'waiting' as const,
@@ -53,34 +90,86 @@ export function createExecute({ inputs, chat, runs, events, executeWaitMs, clock
   }
 
   // One that had to wait is not this call's own, so what became of it is read.
-  async function fromTheLog(session: SessionRecord, runId: string, signal: AbortSignal): Promise<CompletedRun | Problem | 'waiting' | 'gone'> {
+  async function fromTheLog(
+    session: SessionRecord,
+    runId: string,
+    signal: AbortSignal,
+  ): Promise<CompletedRun | Problem | 'waiting' | 'gone'> {
     const run = await runs.wait(session.key, runId, executeWaitMs, signal);
     if (run === 'waiting') return signal.aborted ? 'gone' : 'waiting';
     if (run === 'gone' || run.status !== 'completed' || run.messageId === null) {
       const { status = 'failed', error = null } = run === 'gone' ? {} : run;
-      const kind = status === 'cancelled' ? 'conflict' : status === 'interrupted' ? 'unavailable' : 'upstream_failed';
-      const code = status === 'cancelled' ? 'run_cancelled' : status === 'interrupted' ? 'run_interrupted' : 'run_failed';
+      const kind =
+        status === 'cancelled' ? 'conflict' : status === 'interrupted' ? 'unavailable' : 'upstream_failed';
+      const code =
+        status === 'cancelled'
+          ? 'run_cancelled'
+          : status === 'interrupted'
+            ? 'run_interrupted'
+            : 'run_failed';
       return new Problem(kind, code, `${error?.message ?? 'The run did not end well.'} (${runId})`);
     }
     const found = await events.message(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
     const completed = found.findLast(({ type }) => type === 'message.completed');
-    const { message } = readEvent(completed as NonNullable<typeof completed>) as Extract<SessionEvent, { type: 'message.completed' }>;
+    const { message } = readEvent(completed as NonNullable<typeof completed>) as Extract<
+      SessionEvent,
+      { type: 'message.completed' }
+    >;
     const last = message.parts.findLastIndex(({ type }) => type === 'step-start');
-    const text = message.parts.slice(last + 1).flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
-    return { messageId: message.id, message, text, usage: run.usage ?? { inputTokens: 0, outputTokens: 0 }, finishReason: (run.finishReason ?? 'other') as CompletedRun['finishReason'] };
+    const text = message.parts
+      .slice(last + 1)
+      .flatMap((part) => (part.type === 'text' ? [part.text] : []))
+      .join('');
+    return {
+      messageId: message.id,
+      message,
+      text,
+      usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
+      finishReason: (run.finishReason ?? 'other') as CompletedRun['finishReason'],
+    };
   }
 
   return {
     'sessions.execute': async ({ body, signal }) => {
       const { instructions, chatId, attachments, model } = body;
-      if (chatId !== undefined) return { status: 202, body: await chat.send({ chatId, text: instructions, attachments, model, origin: 'execute' }) };
-      return answer(await inputs.submit({ to: 'own', origin: 'execute', parts: [{ type: 'text', text: instructions }], attachments, model }), signal);
+      if (chatId !== undefined)
+        return {
+          status: 202,
+          body: await chat.send({ chatId, text: instructions, attachments, model, origin: 'execute' }),
+        };
+      return answer(
+        await inputs.submit({
+          to: 'own',
+          origin: 'execute',
+          parts: [{ type: 'text', text: instructions }],
+          attachments,
+          model,
+        }),
+        signal,
+      );
     },
     'sessions.executeInSession': async ({ path, body, signal }) => {
       const { instructions, attachments } = body;
       const session = await require(path.sessionId);
-      if (session.chatId !== null) return { status: 202, body: await chat.send({ chatId: session.chatId, text: instructions, attachments, origin: 'dashboard' }) };
-      return answer(await inputs.submit({ to: { sessionId: session.id }, origin: 'dashboard', parts: [{ type: 'text', text: instructions }], attachments }), signal);
+      if (session.chatId !== null)
+        return {
+          status: 202,
+          body: await chat.send({
+            chatId: session.chatId,
+            text: instructions,
+            attachments,
+            origin: 'dashboard',
+          }),
+        };
+      return answer(
+        await inputs.submit({
+          to: { sessionId: session.id },
+          origin: 'dashboard',
+          parts: [{ type: 'text', text: instructions }],
+          attachments,
+        }),
+        signal,
+      );
     },
   };
 }

@@ -25,40 +25,79 @@ export interface ForkPoint {
   openRun: { runId: string; events: StoredEvent[] } | null;
 }
 
-export async function findForkPoint(session: SessionRecord, { messageId, seq, position = 'after' }: ForkRequest, events: EventStore): Promise<ForkPoint> {
-  if (messageId !== undefined && seq !== undefined) throw refused('seq', 'cannot be given together with `messageId`');
-  if (messageId === undefined && position === 'before') throw refused('position', 'says something of `messageId` alone');
-  if (seq !== undefined && seq > session.headSeq) throw refused('seq', `is beyond the newest event, ${session.headSeq}`);
-  const at = messageId === undefined ? (seq ?? session.headSeq) : await seqOfMessage(session, messageId, position, events);
+export async function findForkPoint(
+  session: SessionRecord,
+  { messageId, seq, position = 'after' }: ForkRequest,
+  events: EventStore,
+): Promise<ForkPoint> {
+  if (messageId !== undefined && seq !== undefined)
+    throw refused('seq', 'cannot be given together with `messageId`');
+  if (messageId === undefined && position === 'before')
+    throw refused('position', 'says something of `messageId` alone');
+  if (seq !== undefined && seq > session.headSeq)
+    throw refused('seq', `is beyond the newest event, ${session.headSeq}`);
+  const at =
+    messageId === undefined
+      ? (seq ?? session.headSeq)
+      : await seqOfMessage(session, messageId, position, events);
   const point = { session, seq: at, messageId: messageId ?? null };
   const segments = segmentsOf(session, at);
-  if (at === session.headSeq) return { ...point, messageCount: session.messageCount, openRun: await openRun(segments, session.activeRunId, events) };
-  const [started, newest] = await Promise.all([events.last(segments, 'run.started', at), events.last(segments, 'message.created', at)]);
+  if (at === session.headSeq)
+    return {
+      ...point,
+      messageCount: session.messageCount,
+      openRun: await openRun(segments, session.activeRunId, events),
+    };
+  const [started, newest] = await Promise.all([
+    events.last(segments, 'run.started', at),
+    events.last(segments, 'message.created', at),
+  ]);
   const index = newest && (readEvent(newest) as { index?: number }).index;
-  return { ...point, messageCount: index === undefined ? 0 : index + 1, openRun: await openRun(segments, started?.runId ?? null, events) };
+  return {
+    ...point,
+    messageCount: index === undefined ? 0 : index + 1,
+    openRun: await openRun(segments, started?.runId ?? null, events),
+  };
 }
 
-async function openRun(segments: readonly Segment[], runId: string | null, events: EventStore): Promise<ForkPoint['openRun']> {
+async function openRun(
+  segments: readonly Segment[],
+  runId: string | null,
+  events: EventStore,
+): Promise<ForkPoint['openRun']> {
   if (runId === null) return null;
   const own = await events.ofRun(segments, runId);
   return own.some(({ type }) => type === 'run.settled') ? null : { runId, events: own };
 }
 
-async function seqOfMessage(session: SessionRecord, messageId: string, position: 'after' | 'before', events: EventStore): Promise<number> {
+async function seqOfMessage(
+  session: SessionRecord,
+  messageId: string,
+  position: 'after' | 'before',
+  events: EventStore,
+): Promise<number> {
   const found = await events.message(segmentsOf(session), messageId);
   const created = found.find(({ type }) => type === 'message.created');
   const completed = found.findLast(({ type }) => type === 'message.completed');
-  if (!created) throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', { param: 'messageId' });
+  if (!created)
+    throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
+      param: 'messageId',
+    });
   if (position === 'before') return created.seq - 1;
   // One that is still being written ends where it is now.
   return completed?.seq ?? session.headSeq;
 }
 
 /** Undefined when the parent has been deleted meanwhile. */
-export async function makeFork(point: ForkPoint, request: ForkRequest, { agentId, store, openText }: { agentId: string; store: SessionStore; openText(runId: string): OpenText[] }): Promise<SessionRecord | undefined> {
+export async function makeFork(
+  point: ForkPoint,
+  request: ForkRequest,
+  { agentId, store, openText }: { agentId: string; store: SessionStore; openText(runId: string): OpenText[] },
+): Promise<SessionRecord | undefined> {
   const { session: parent, seq, messageId, openRun } = point;
   const key = id('ses');
-  const cut = openRun === null ? [] : cutMessage(openRun, seq === parent.headSeq ? openText(openRun.runId) : []);
+  const cut =
+    openRun === null ? [] : cutMessage(openRun, seq === parent.headSeq ? openText(openRun.runId) : []);
   const own: LogEntry[] = [
     { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
     ...cut,
@@ -92,14 +131,31 @@ function cutMessage({ runId, events }: NonNullable<ForkPoint['openRun']>, open: 
   const created = before[at];
   const usage = { inputTokens: 0, outputTokens: 0 };
   const error = { code: 'run_interrupted', message: 'The session was forked while this run was going on.' };
-  const settled: LogEntry = { type: 'run.settled', runId, outcome: 'interrupted', usage, finishReason: null, error };
+  const settled: LogEntry = {
+    type: 'run.settled',
+    runId,
+    outcome: 'interrupted',
+    usage,
+    finishReason: null,
+    error,
+  };
   if (created?.type !== 'message.created') return [settled];
-  const isCompleted = before.some((event) => event.type === 'message.completed' && event.messageId === created.messageId);
+  const isCompleted = before.some(
+    (event) => event.type === 'message.completed' && event.messageId === created.messageId,
+  );
   if (isCompleted) return [settled];
-  const message: UiMessage = { id: created.messageId, role: 'assistant', parts: foldEvents(before.slice(at), open), metadata: { runId, status: 'interrupted' } };
+  const message: UiMessage = {
+    id: created.messageId,
+    role: 'assistant',
+    parts: foldEvents(before.slice(at), open),
+    metadata: { runId, status: 'interrupted' },
+  };
   return [{ type: 'message.completed', runId, messageId: created.messageId, message }, settled];
 }
 
 function refused(param: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, { param, details: [{ path: param, message }] });
+  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
+    param,
+    details: [{ path: param, message }],
+  });
 }

@@ -7,14 +7,21 @@ import { id } from '../../kernel/ids.ts';
 import { requireStorable } from '../../kernel/contract/metadata.ts';
 import type { Hooks } from '../plugins/index.ts';
 import { notFound, type Admitted } from './runs/admission.ts';
-import { readAttachments, requireDataUrl, type AttachmentFiles, type GivenAttachment } from './attachments/files.ts';
+import {
+  readAttachments,
+  requireDataUrl,
+  type AttachmentFiles,
+  type GivenAttachment,
+} from './attachments/files.ts';
 import type { CompletedRun } from './runs/run.ts';
 import type { Runs } from './runs/runs.ts';
 import type { Delivery } from './runs/store.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { NewSession, SessionKind, SessionRecord, SessionStore } from './store.ts';
 
-export type InputPart = { type: 'text'; text: string } | { type: 'file'; mediaType: string; filename?: string; url: string };
+export type InputPart =
+  | { type: 'text'; text: string }
+  | { type: 'file'; mediaType: string; filename?: string; url: string };
 
 export interface Input {
   /** Where it goes: a session that is there, a chat, or a session of its own. */
@@ -67,20 +74,37 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
     if (known) return known;
     const asked = store.session(agentId, { chatId });
     chats.set(chatId, asked);
-    asked.then((session) => session ?? chats.delete(chatId), () => chats.delete(chatId));
+    asked.then(
+      (session) => session ?? chats.delete(chatId),
+      () => chats.delete(chatId),
+    );
     if (chats.size > mostChatsKnown) chats.delete(chats.keys().next().value as string);
     return asked;
   }
 
   /** `key` is where its attachments lie. */
-  async function find(to: Input['to'], hasFiles: boolean, attended: boolean | undefined): Promise<{ key: string; id: string; kind: SessionKind }> {
+  async function find(
+    to: Input['to'],
+    hasFiles: boolean,
+    attended: boolean | undefined,
+  ): Promise<{ key: string; id: string; kind: SessionKind }> {
     if (to === 'own') return { ...ofOne(id('ses')), kind: 'execute' };
     if ('sessionId' in to && !hasFiles) return { key: '', id: to.sessionId, kind: 'sdk' };
-    const session = await ('sessionId' in to ? store.session(agentId, { id: to.sessionId }) : hasFiles ? store.session(agentId, { chatId: to.chatId }) : sessionOfChat(to.chatId));
+    const session = await ('sessionId' in to
+      ? store.session(agentId, { id: to.sessionId })
+      : hasFiles
+        ? store.session(agentId, { chatId: to.chatId })
+        : sessionOfChat(to.chatId));
     if (session) return { key: session.key, id: session.id, kind: session.kind };
     if ('sessionId' in to) throw notFound();
     // Attachments are written before the input is accepted, so the chat they lie with must not be made by somebody else meanwhile.
-    const made = hasFiles ? await store.create({ ...newChat(to.chatId), attended: attended ?? false, events: [{ type: 'session.created', kind: 'chat', title: null, chatId: to.chatId }] }) : undefined;
+    const made = hasFiles
+      ? await store.create({
+          ...newChat(to.chatId),
+          attended: attended ?? false,
+          events: [{ type: 'session.created', kind: 'chat', title: null, chatId: to.chatId }],
+        })
+      : undefined;
     if (hasFiles && made === undefined) return find(to, hasFiles, attended);
     return { ...(made ?? ofOne(id('ses'))), kind: 'chat' };
   }
@@ -95,7 +119,8 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
 
   return {
     async submit(input) {
-      for (const [index, part] of input.parts.entries()) if (part.type === 'file') requireDataUrl(part.url, `parts[${index}].url`);
+      for (const [index, part] of input.parts.entries())
+        if (part.type === 'file') requireDataUrl(part.url, `parts[${index}].url`);
       requireTextLength(input);
       const ready = readAttachments(input.attachments ?? []);
       if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
@@ -105,7 +130,13 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
       const said = input.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
       const given = await hooks.pipeline('enqueue.before', { text: said, origin }, context);
       await hooks.guard('enqueue.before', given, context);
-      const parts = given.text === said ? input.parts : [{ type: 'text' as const, text: given.text }, ...input.parts.filter(({ type }) => type !== 'text')];
+      const parts =
+        given.text === said
+          ? input.parts
+          : [
+              { type: 'text' as const, text: given.text },
+              ...input.parts.filter(({ type }) => type !== 'text'),
+            ];
 
       const runId = id('run');
       const messageId = input.id ?? id('msg');
@@ -113,16 +144,30 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
         id: messageId,
         role: 'user',
         parts: [
-          ...ready.map(({ attachmentId, fileName, contentType, bytes }): UiMessagePart => ({ type: 'data-attachment', id: attachmentId, data: { attachmentId, fileName, contentType, size: bytes.length } })),
+          ...ready.map(({ attachmentId, fileName, contentType, bytes }): UiMessagePart => ({
+            type: 'data-attachment',
+            id: attachmentId,
+            data: { attachmentId, fileName, contentType, size: bytes.length },
+          })),
           ...(parts as UiMessagePart[]),
         ],
-        metadata: { ...(input.metadata === undefined ? {} : { custom: input.metadata }), runId, createdAt: clock.now().toISOString(), origin },
+        metadata: {
+          ...(input.metadata === undefined ? {} : { custom: input.metadata }),
+          runId,
+          createdAt: clock.now().toISOString(),
+          origin,
+        },
       };
       if (ready.length > 0) await files.write(session.key, ready);
       try {
         const accepted = await runs.submit({
           agentId,
-          session: to === 'own' ? { key: session.key } : 'chatId' in to ? { chatId: to.chatId } : { id: to.sessionId },
+          session:
+            to === 'own'
+              ? { key: session.key }
+              : 'chatId' in to
+                ? { chatId: to.chatId }
+                : { id: to.sessionId },
           create: newSession(input, session),
           runId,
           queueItemId: id('qit'),
@@ -141,7 +186,8 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
         return accepted;
       } catch (error) {
         // Not where it may have been accepted all the same.
-        if (error instanceof Error && 'kind' in error && error.kind !== 'unavailable') await files.discard(session.key, ready);
+        if (error instanceof Error && 'kind' in error && error.kind !== 'unavailable')
+          await files.discard(session.key, ready);
         throw error;
       }
     },
@@ -168,9 +214,13 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
 function requireTextLength({ parts, origin }: Input): void {
   const length = parts.reduce((sum, part) => sum + (part.type === 'text' ? part.text.length : 0), 0);
   if (length <= mostTextLength) return;
-  const param = origin === 'execute' || origin === 'dashboard' ? 'instructions' : parts.length === 1 ? 'text' : 'parts';
+  const param =
+    origin === 'execute' || origin === 'dashboard' ? 'instructions' : parts.length === 1 ? 'text' : 'parts';
   const message = `may have ${mostTextLength} characters at most; attach what is longer`;
-  throw new Problem('too_large', 'request_too_large', `\`${param}\` ${message}.`, { param, details: [{ path: param, message }] });
+  throw new Problem('too_large', 'request_too_large', `\`${param}\` ${message}.`, {
+    param,
+    details: [{ path: param, message }],
+  });
 }
 
 function ofOne(key: string): { key: string; id: string } {
@@ -178,13 +228,40 @@ function ofOne(key: string): { key: string; id: string } {
 }
 
 // The content and not its spelling: what the caller left out counts as its default.
-function hashOf({ parts, attachments = [], delivery = 'queue', model, reasoningEffort, metadata, expiresInMs }: Input): string {
-  const content = [parts, attachments.map(({ fileName, contentType, content: body, encoding = 'utf-8' }) => [fileName, contentType, encoding, body]), delivery, model ?? null, reasoningEffort ?? null, metadata ?? null, ...(expiresInMs === undefined ? [] : [expiresInMs])];
-  return createHash('sha256').update(JSON.stringify(sorted(content))).digest('hex');
+function hashOf({
+  parts,
+  attachments = [],
+  delivery = 'queue',
+  model,
+  reasoningEffort,
+  metadata,
+  expiresInMs,
+}: Input): string {
+  const content = [
+    parts,
+    attachments.map(({ fileName, contentType, content: body, encoding = 'utf-8' }) => [
+      fileName,
+      contentType,
+      encoding,
+      body,
+    ]),
+    delivery,
+    model ?? null,
+    reasoningEffort ?? null,
+    metadata ?? null,
+    ...(expiresInMs === undefined ? [] : [expiresInMs]),
+  ];
+  return createHash('sha256')
+    .update(JSON.stringify(sorted(content)))
+    .digest('hex');
 }
 
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, inner]) => [key, sorted(inner)]));
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, inner]) => [key, sorted(inner)]),
+  );
 }

@@ -5,7 +5,9 @@ import { readEvent, type StoredEvent } from './events.ts';
 import type { RunRecord } from './runs/store.ts';
 import type { SessionRecord } from './store.ts';
 
-export function statusOf(session: Pick<SessionRecord, 'activeRunId' | 'pendingApprovals'>): Session['status'] {
+export function statusOf(
+  session: Pick<SessionRecord, 'activeRunId' | 'pendingApprovals'>,
+): Session['status'] {
   return session.pendingApprovals > 0 ? 'requires_action' : session.activeRunId === null ? 'idle' : 'running';
 }
 
@@ -20,7 +22,10 @@ export function toSession(session: SessionRecord): Session {
     queueLength: session.queueLength,
     chatId: session.chatId,
     parentSessionId: parentId,
-    forkedFrom: parentId === null ? null : { sessionId: parentId, seq: session.forkSeq, messageId: session.forkMessageId },
+    forkedFrom:
+      parentId === null
+        ? null
+        : { sessionId: parentId, seq: session.forkSeq, messageId: session.forkMessageId },
     model: session.model,
     reasoningEffort: session.reasoningEffort,
     attended: session.attended,
@@ -35,7 +40,12 @@ export function toSession(session: SessionRecord): Session {
 }
 
 /** `ended` is the event that completed the run's message, where there is one. */
-export function toRun(run: RunRecord, sessionId: string, queuePosition: number | null, ended: StoredEvent | undefined): Run {
+export function toRun(
+  run: RunRecord,
+  sessionId: string,
+  queuePosition: number | null,
+  ended: StoredEvent | undefined,
+): Run {
   const message = ended ? (readEvent(ended) as { message: UiMessage }).message : null;
   return {
     runId: run.runId,
@@ -62,7 +72,10 @@ export function toRun(run: RunRecord, sessionId: string, queuePosition: number |
 /** The text of the last step. */
 function textOf({ parts }: UiMessage): string {
   const last = parts.findLastIndex(({ type }) => type === 'step-start');
-  return parts.slice(last + 1).flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
+  return parts
+    .slice(last + 1)
+    .flatMap((part) => (part.type === 'text' ? [part.text] : []))
+    .join('');
 }
 
 export function toApproval({ sessionKey: _key, ...approval }: ApprovalRecord, sessionId: string): Approval {

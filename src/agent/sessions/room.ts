@@ -32,7 +32,13 @@ export interface SessionRoomNeeds {
   defaultModel: string;
   model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
   contextTokens(modelId: string): Promise<number | null>;
-  limits: RunLimits & { executeWaitMs: number; approvalTtlMs: number; heartbeatMs: number; maxReplayEvents: number; unattendedApprovals: 'deny' | 'approve' };
+  limits: RunLimits & {
+    executeWaitMs: number;
+    approvalTtlMs: number;
+    heartbeatMs: number;
+    maxReplayEvents: number;
+    unattendedApprovals: 'deny' | 'approve';
+  };
   clock: Clock;
   log: Log;
   traces?: Traces;
@@ -72,7 +78,15 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
   const approvalStore = openApprovalStore(database);
   const attachments = attachmentStore(database);
   const files = attachmentFiles(needs.dataDir);
-  const approvals = createApprovals({ agentId, store: approvalStore, committer, bus, clock, ttlMs: limits.approvalTtlMs, unattended: limits.unattendedApprovals });
+  const approvals = createApprovals({
+    agentId,
+    store: approvalStore,
+    committer,
+    bus,
+    clock,
+    ttlMs: limits.approvalTtlMs,
+    unattended: limits.unattendedApprovals,
+  });
   const runs: Runs = createRuns({
     store,
     runStore,
@@ -87,7 +101,11 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
     defaultModel,
     model: needs.model,
     contextTokens,
-    loop: { runTurn: loop.runTurn, summarize: loop.summarize, toModelMessages: (talk) => loop.toModelMessages(talk, { attachments, files }) },
+    loop: {
+      runTurn: loop.runTurn,
+      summarize: loop.summarize,
+      toModelMessages: (talk) => loop.toModelMessages(talk, { attachments, files }),
+    },
     registry,
     workspace: needs.workspace,
     limits,

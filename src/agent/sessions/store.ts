@@ -41,8 +41,13 @@ export interface SessionRecord {
 }
 
 /** Where its events lie. */
-export function segmentsOf(session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>, upTo: number = session.headSeq): Segment[] {
-  return [...session.lineage, { sessionKey: session.key, upTo: Number.MAX_SAFE_INTEGER }].map(({ sessionKey, upTo: end }) => ({ sessionKey, upTo: Math.min(end, upTo, 2_147_483_647) }));
+export function segmentsOf(
+  session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>,
+  upTo: number = session.headSeq,
+): Segment[] {
+  return [...session.lineage, { sessionKey: session.key, upTo: Number.MAX_SAFE_INTEGER }].map(
+    ({ sessionKey, upTo: end }) => ({ sessionKey, upTo: Math.min(end, upTo, 2_147_483_647) }),
+  );
 }
 
 export interface NewSession {
@@ -128,29 +133,45 @@ function sessionOf(row: SessionRow): SessionRecord {
 export type Named = { id: string } | { chatId: string } | { key: string };
 
 /** The session, locked until the transaction ends. */
-export async function lockSession({ tx }: Unit, agentId: string, named: Named): Promise<SessionRecord | undefined> {
+export async function lockSession(
+  { tx }: Unit,
+  agentId: string,
+  named: Named,
+): Promise<SessionRecord | undefined> {
   const [row] = await tx<SessionRow[]>`
     select *, null as parent_public_id from agent.sessions_sessions
     where agent_id = ${agentId} and deleted_at is null and ${
-      'id' in named ? tx`public_id = ${named.id}` : 'chatId' in named ? tx`chat_id = ${named.chatId}` : tx`session_id = ${named.key}`
+      'id' in named
+        ? tx`public_id = ${named.id}`
+        : 'chatId' in named
+          ? tx`chat_id = ${named.chatId}`
+          : tx`session_id = ${named.key}`
     } for update`;
   return row && sessionOf(row);
 }
 
 /** All of them that are there, locked; each kind of name in one statement, in one order, so that two of these never wait for each other. */
-export async function lockSessions({ tx }: Unit, agentId: string, named: readonly Named[]): Promise<SessionRecord[]> {
+export async function lockSessions(
+  { tx }: Unit,
+  agentId: string,
+  named: readonly Named[],
+): Promise<SessionRecord[]> {
   const ids = named.flatMap((name) => ('id' in name ? [name.id] : []));
   const chats = named.flatMap((name) => ('chatId' in name ? [name.chatId] : []));
   const rows: SessionRow[] = [];
   if (ids.length > 0) {
-    rows.push(...(await tx<SessionRow[]>`
+    rows.push(
+      ...(await tx<SessionRow[]>`
       select *, null as parent_public_id from agent.sessions_sessions
-      where agent_id = ${agentId} and deleted_at is null and public_id = any(${[...new Set(ids)]}::text[]) order by session_id for update`));
+      where agent_id = ${agentId} and deleted_at is null and public_id = any(${[...new Set(ids)]}::text[]) order by session_id for update`),
+    );
   }
   if (chats.length > 0) {
-    rows.push(...(await tx<SessionRow[]>`
+    rows.push(
+      ...(await tx<SessionRow[]>`
       select *, null as parent_public_id from agent.sessions_sessions
-      where agent_id = ${agentId} and deleted_at is null and chat_id = any(${[...new Set(chats)]}::text[]) order by session_id for update`));
+      where agent_id = ${agentId} and deleted_at is null and chat_id = any(${[...new Set(chats)]}::text[]) order by session_id for update`),
+    );
   }
   return rows.map(sessionOf);
 }
@@ -159,7 +180,10 @@ export async function lockSessions({ tx }: Unit, agentId: string, named: readonl
  * Sessions and their first events in one statement, which needs no transaction around it: those whose id and chat were free,
  * and whose parent is still there, by their keys.
  */
-export async function insertSessions(tx: Sql, sessions: readonly NewSession[]): Promise<Map<string, SessionRecord>> {
+export async function insertSessions(
+  tx: Sql,
+  sessions: readonly NewSession[],
+): Promise<Map<string, SessionRecord>> {
   const rows = await tx<SessionRow[]>`
     with asked as materialized (
       select * from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as one (session_id text, public_id text, agent_id text, kind text, head_seq integer,
@@ -302,7 +326,11 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
         select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
         left join agent.sessions_sessions parent on parent.session_id = own.parent_id
         where own.agent_id = ${agentId} and own.deleted_at is null and ${
-          'id' in named ? sql`own.public_id = ${named.id}` : 'chatId' in named ? sql`own.chat_id = ${named.chatId}` : sql`own.session_id = ${named.key}`
+          'id' in named
+            ? sql`own.public_id = ${named.id}`
+            : 'chatId' in named
+              ? sql`own.chat_id = ${named.chatId}`
+              : sql`own.session_id = ${named.key}`
         }`;
       return row && sessionOf(row);
     },

@@ -35,14 +35,29 @@ const longestSeconds = 3_650 * 86_400;
 export function tokenDesk({ store, agentId, redactor, onChange = () => {} }: TokenDeskNeeds): TokenDesk {
   return {
     async create({ name, ttlSeconds }) {
-      if (typeof name !== 'string' || !/^[A-Za-z0-9._-]{1,64}$/.test(name)) throw new Problem('bad_request', 'invalid_request', 'The name of a token has up to 64 letters, digits, dots, hyphens and underscores.');
-      if (ttlSeconds !== undefined && !(Number.isInteger(ttlSeconds) && ttlSeconds >= 1 && ttlSeconds <= longestSeconds)) {
+      if (typeof name !== 'string' || !/^[A-Za-z0-9._-]{1,64}$/.test(name))
+        throw new Problem(
+          'bad_request',
+          'invalid_request',
+          'The name of a token has up to 64 letters, digits, dots, hyphens and underscores.',
+        );
+      if (
+        ttlSeconds !== undefined &&
+        !(Number.isInteger(ttlSeconds) && ttlSeconds >= 1 && ttlSeconds <= longestSeconds)
+      ) {
         throw new Problem('bad_request', 'invalid_request', 'A token lives from a second to ten years.');
       }
       const token = mintToken('agt');
       redactor.hold(token);
       const tokenId = id('tok');
-      await store.add({ tokenId, agentId, name, digest: tokenDigest(token), last4: token.slice(-4), ...(ttlSeconds === undefined ? {} : { ttlSeconds }) });
+      await store.add({
+        tokenId,
+        agentId,
+        name,
+        digest: tokenDigest(token),
+        last4: token.slice(-4),
+        ...(ttlSeconds === undefined ? {} : { ttlSeconds }),
+      });
       onChange();
       const made = (await store.list(agentId)).find((listed) => listed.tokenId === tokenId);
       return { tokenId, name, token, expiresAt: made?.expiresAt ?? null };
@@ -50,7 +65,8 @@ export function tokenDesk({ store, agentId, redactor, onChange = () => {} }: Tok
     list: () => store.list(agentId),
     async revoke(tokenId) {
       const outcome = await store.revoke(agentId, tokenId);
-      if (outcome === undefined) throw new Problem('not_found', 'token_not_found', 'This agent has no token with this id.');
+      if (outcome === undefined)
+        throw new Problem('not_found', 'token_not_found', 'This agent has no token with this id.');
       onChange();
       return { revoked: outcome };
     },

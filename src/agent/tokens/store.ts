@@ -30,7 +30,14 @@ export interface TokenStore {
   findAgent(name: string): Promise<string | undefined>;
   find(digest: Buffer): Promise<KnownToken | undefined>;
   /** Without effect when the digest is stored already. */
-  add(token: { tokenId: string; agentId: string; name: string; digest: Buffer; last4: string; ttlSeconds?: number }): Promise<void>;
+  add(token: {
+    tokenId: string;
+    agentId: string;
+    name: string;
+    digest: Buffer;
+    last4: string;
+    ttlSeconds?: number;
+  }): Promise<void>;
   list(agentId: string): Promise<ListedToken[]>;
   /** Whether it was live until now; undefined when the agent has none of that id. */
   revoke(agentId: string, tokenId: string): Promise<boolean | undefined>;
@@ -43,12 +50,16 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
     async agent(name, agentId) {
       // Two starters may come at once; the second one finds the first one's row.
       await sql`insert into agent.tokens_agents (agent_id, name) values (${agentId}, ${name}) on conflict (name) do nothing`;
-      const [row] = await sql<{ agent_id: string }[]>`select agent_id from agent.tokens_agents where name = ${name}`;
+      const [row] = await sql<
+        { agent_id: string }[]
+      >`select agent_id from agent.tokens_agents where name = ${name}`;
       if (!row) throw new Error('The row of the agent is gone.');
       return row.agent_id;
     },
     async findAgent(name) {
-      const [row] = await sql<{ agent_id: string }[]>`select agent_id from agent.tokens_agents where name = ${name}`;
+      const [row] = await sql<
+        { agent_id: string }[]
+      >`select agent_id from agent.tokens_agents where name = ${name}`;
       return row?.agent_id;
     },
     async find(digest) {
@@ -64,7 +75,17 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
         on conflict (digest) do nothing`;
     },
     async list(agentId) {
-      const rows = await sql<{ token_id: string; name: string; last4: string; created_at: Date; expires_at: Date | null; revoked_at: Date | null; is_expired: boolean }[]>`
+      const rows = await sql<
+        {
+          token_id: string;
+          name: string;
+          last4: string;
+          created_at: Date;
+          expires_at: Date | null;
+          revoked_at: Date | null;
+          is_expired: boolean;
+        }[]
+      >`
         select token_id, name, last4, created_at, expires_at, revoked_at, coalesce(expires_at <= agent.townhall_now(), false) as is_expired
         from agent.tokens_tokens where agent_id = ${agentId} order by created_at, token_id`;
       return rows.map((row) => ({

@@ -20,7 +20,9 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
   }
   const token = text.replace(/\r?\n$/, '');
   if (parseToken(token) !== 'agt') {
-    throw new Error(`The token file ${path} does not hold an agent's token. Remove it to have a new one made.`);
+    throw new Error(
+      `The token file ${path} does not hold an agent's token. Remove it to have a new one made.`,
+    );
   }
   const { mode } = await stat(path);
   if ((mode & 0o077) !== 0) {
@@ -31,7 +33,11 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
 }
 
 /** Writes the file whole or not at all. With `replace: false` it throws EEXIST when somebody made one meanwhile. */
-export async function writeTokenFile(path: string, token: string, { replace }: { replace: boolean }): Promise<void> {
+export async function writeTokenFile(
+  path: string,
+  token: string,
+  { replace }: { replace: boolean },
+): Promise<void> {
   await makeFolder(dirname(path));
   const target = replace ? `${path}.${process.pid}.new` : path;
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;

@@ -32,7 +32,14 @@ export interface Tokens {
 const freshMs = 500;
 
 /** Finds or makes the agent and its token. Throws, and so stops the start, when the token file cannot be used. */
-export async function openTokens({ store, name, tokenFile, redactor, clock, log }: TokensNeeds): Promise<Tokens> {
+export async function openTokens({
+  store,
+  name,
+  tokenFile,
+  redactor,
+  clock,
+  log,
+}: TokensNeeds): Promise<Tokens> {
   const agentId = await store.agent(name, id('agt'));
   redactor.hold(await settleTokenFile());
 
@@ -81,18 +88,26 @@ export async function openTokens({ store, name, tokenFile, redactor, clock, log 
 
   function requireOwn(known: KnownToken | undefined): void {
     if (known === undefined || known.agentId === agentId) return;
-    throw new Error(`The token in ${tokenFile} belongs to another agent of this database. Give this one its own --token-file.`);
+    throw new Error(
+      `The token in ${tokenFile} belongs to another agent of this database. Give this one its own --token-file.`,
+    );
   }
 
   async function makeToken({ replace }: { replace: boolean }): Promise<string> {
     const minted = mintToken('agt');
     try {
       await writeTokenFile(tokenFile, minted, { replace });
-      log.info({ path: tokenFile }, replace ? 'replaced the token in the token file, which was not valid any more' : 'made the first token');
+      log.info(
+        { path: tokenFile },
+        replace
+          ? 'replaced the token in the token file, which was not valid any more'
+          : 'made the first token',
+      );
       return minted;
     } catch (cause) {
       // Another replica was faster; its token is as good.
-      const theirs = (cause as NodeJS.ErrnoException).code === 'EEXIST' ? await readTokenFile(tokenFile, log) : null;
+      const theirs =
+        (cause as NodeJS.ErrnoException).code === 'EEXIST' ? await readTokenFile(tokenFile, log) : null;
       if (theirs === null) throw new Error(`The token file ${tokenFile} cannot be written.`, { cause });
       return theirs;
     }

@@ -18,7 +18,7 @@ export const adminCommand: Command = {
       '       townhall admin reset [OPTIONS]    replaces the credentials and ends every session',
       '',
       '       townhall admin token create --scope SCOPES --bureau ID [--ttl 90d]',
-      '                                         makes a machine credential for a product\'s backend',
+      "                                         makes a machine credential for a product's backend",
       '       townhall admin token list',
       '       townhall admin token revoke ID [--keep-tokens]',
       '',
@@ -49,7 +49,8 @@ export const adminCommand: Command = {
     const { ADMIN_ID: _id, ADMIN_PASSWORD: _password, ...env } = input.env;
     const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, { ...input, env });
     const adminId = flags['admin-id'] ?? (await lineFromTerminal('Administrator ID: '));
-    const password = flags['password-stdin'] === 'true' ? await passwordFromPipe() : await passwordFromTerminal();
+    const password =
+      flags['password-stdin'] === 'true' ? await passwordFromPipe() : await passwordFromTerminal();
     const { isShort } = await act(action, { adminId, password, config, env: input.env });
     report(input, { action, adminId, isShort, asJson: flags['json'] === 'true' });
     return 0;
@@ -63,16 +64,24 @@ interface Request {
   env: CommandInput['env'];
 }
 
-async function act(action: Action, { adminId, password, config, env }: Request): Promise<{ isShort: boolean }> {
+async function act(
+  action: Action,
+  { adminId, password, config, env }: Request,
+): Promise<{ isShort: boolean }> {
   return askRunning(config, { name: `admin.${action}`, input: { adminId, password } }, () => {
     if (action === 'reset') requireDatabase(gatewayPlace(config));
     return withGateway(config, { env, secrets: [password] }, (gateway) =>
-      action === 'setup' ? gateway.setupAdministrator(adminId, password) : gateway.resetAdministrator(adminId, password),
+      action === 'setup'
+        ? gateway.setupAdministrator(adminId, password)
+        : gateway.resetAdministrator(adminId, password),
     );
   });
 }
 
-function report(input: CommandInput, done: { action: Action; adminId: string; isShort: boolean; asJson: boolean }): void {
+function report(
+  input: CommandInput,
+  done: { action: Action; adminId: string; isShort: boolean; asJson: boolean },
+): void {
   const { action, adminId, isShort, asJson } = done;
   if (asJson) {
     input.print(JSON.stringify({ action, admin_id: adminId }));

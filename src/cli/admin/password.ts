@@ -7,12 +7,15 @@ import { SettingError } from '../../kernel/settings.ts';
 export async function passwordFromPipe(): Promise<string> {
   const pieces: Buffer[] = [];
   for await (const piece of process.stdin) pieces.push(Buffer.from(piece as Uint8Array));
-  return Buffer.concat(pieces).toString('utf8').replace(/\r?\n$/, '');
+  return Buffer.concat(pieces)
+    .toString('utf8')
+    .replace(/\r?\n$/, '');
 }
 
 /** Asks twice on the terminal. Throws when there is no terminal or the two differ. */
 export async function passwordFromTerminal(): Promise<string> {
-  if (!process.stdin.isTTY) throw new SettingError('There is no terminal to ask for the password; use --password-stdin.');
+  if (!process.stdin.isTTY)
+    throw new SettingError('There is no terminal to ask for the password; use --password-stdin.');
   const first = await ask('Password: ');
   const second = await ask('Again: ');
   if (first !== second) throw new Error('The two passwords differ; nothing was changed.');
@@ -21,7 +24,8 @@ export async function passwordFromTerminal(): Promise<string> {
 
 /** Asks for one line that is shown while it is typed. */
 export async function lineFromTerminal(question: string): Promise<string> {
-  if (!process.stdin.isTTY) throw new SettingError(`There is no terminal to ask "${question.trim()}"; give it as an option.`);
+  if (!process.stdin.isTTY)
+    throw new SettingError(`There is no terminal to ask "${question.trim()}"; give it as an option.`);
   const reader = createInterface({ input: process.stdin, output: process.stdout });
   try {
     return await new Promise<string>((resolve, reject) => {

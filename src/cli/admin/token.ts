@@ -9,11 +9,16 @@ import { askRunning, withGateway } from '../running-server.ts';
 import { readTtl } from '../ttl.ts';
 
 /** A machine as the control socket carries it too: times are texts there. */
-type Shown = { [Name in keyof Machine]: Machine[Name] extends Date | null ? Date | string | null : Machine[Name] };
+type Shown = {
+  [Name in keyof Machine]: Machine[Name] extends Date | null ? Date | string | null : Machine[Name];
+};
 
 /** Runs with the words behind `townhall admin token`. */
 export async function runAdminToken(input: CommandInput): Promise<number> {
-  const { flags, words } = parseFlags(input.arguments, { flags: ['scope', 'bureau', 'ttl', 'database-path'], switches: ['json', 'keep-tokens'] });
+  const { flags, words } = parseFlags(input.arguments, {
+    flags: ['scope', 'bureau', 'ttl', 'database-path'],
+    switches: ['json', 'keep-tokens'],
+  });
   const [, action, credentialId, ...surplus] = words;
   const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
   const asJson = flags['json'] === 'true';
@@ -26,7 +31,9 @@ export async function runAdminToken(input: CommandInput): Promise<number> {
 
   if (action === 'create' && credentialId === undefined) {
     const request = readRequest(flags);
-    const made: Shown & { credential: string } = await ask('create', request, (machines) => machines.create(request));
+    const made: Shown & { credential: string } = await ask('create', request, (machines) =>
+      machines.create(request),
+    );
     if (asJson) input.print(JSON.stringify({ ...wire(made), token: made.credential }));
     else {
       input.print(made.credential);
@@ -38,11 +45,23 @@ export async function runAdminToken(input: CommandInput): Promise<number> {
     const machines: Shown[] = await ask('list', null, (room) => room.list());
     if (asJson) input.print(JSON.stringify({ items: machines.map(wire) }));
     else if (machines.length === 0) input.print('There are no machine credentials.');
-    else for (const machine of machines) input.print([machine.credentialId, `…${machine.last4}`, machine.bureauId, machine.scopes.join(','), lifetime(machine)].join('  '));
+    else
+      for (const machine of machines)
+        input.print(
+          [
+            machine.credentialId,
+            `…${machine.last4}`,
+            machine.bureauId,
+            machine.scopes.join(','),
+            lifetime(machine),
+          ].join('  '),
+        );
     return 0;
   }
   if (action === 'revoke' && credentialId !== undefined && surplus.length === 0) {
-    const { revoked } = await ask('revoke', { credentialId, keepTokens }, (machines) => machines.revoke(credentialId, { keepTokens }));
+    const { revoked } = await ask('revoke', { credentialId, keepTokens }, (machines) =>
+      machines.revoke(credentialId, { keepTokens }),
+    );
     if (asJson) input.print(JSON.stringify({ credential_id: credentialId, revoked }));
     else input.print(revoked ? `${credentialId} is revoked.` : `${credentialId} was revoked already.`);
     return 0;
@@ -50,9 +69,14 @@ export async function runAdminToken(input: CommandInput): Promise<number> {
   throw new SettingError('say "townhall admin token create", "list" or "revoke ID"; see --help.');
 }
 
-function readRequest(flags: Record<string, string | undefined>): { scopes: string[]; bureauId: string; ttlSeconds?: number } {
+function readRequest(flags: Record<string, string | undefined>): {
+  scopes: string[];
+  bureauId: string;
+  ttlSeconds?: number;
+} {
   const { scope, bureau, ttl } = flags;
-  if (scope === undefined || bureau === undefined) throw new SettingError('a machine credential needs --scope and --bureau.');
+  if (scope === undefined || bureau === undefined)
+    throw new SettingError('a machine credential needs --scope and --bureau.');
   const scopes = scope.split(',').map((name) => name.trim());
   return { scopes, bureauId: bureau, ...(ttl === undefined ? {} : { ttlSeconds: readTtl(ttl) }) };
 }

@@ -6,7 +6,14 @@ import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput, ParsedArguments } from '../command.ts';
 import { suggestion } from '../nearest.ts';
-import { type CallableOperation, isText, type Member, readOperations, type Surface, surfaces } from './operations.ts';
+import {
+  type CallableOperation,
+  isText,
+  type Member,
+  readOperations,
+  type Surface,
+  surfaces,
+} from './operations.ts';
 
 const local: Record<Surface, { url: string; tokenFile: string }> = {
   gateway: { url: 'http://127.0.0.1:43127', tokenFile: 'data/local.token' },
@@ -38,17 +45,29 @@ export const callCommand: Command = {
       '  townhall call agent sessions.list limit=20',
     ].join('\n'),
   async run(input) {
-    const { flags, words } = parseFlags(input.arguments, { flags: ['body', 'url', 'token-file', 'output'], switches: ['describe', 'json'] });
+    const { flags, words } = parseFlags(input.arguments, {
+      flags: ['body', 'url', 'token-file', 'output'],
+      switches: ['describe', 'json'],
+    });
     const [named = '', operationId, ...given] = words;
     const surface = surfaces.find((name) => name === named);
-    if (surface === undefined) throw new SettingError(`say of which server: "townhall call gateway" or "townhall call agent"; see --help.`);
+    if (surface === undefined)
+      throw new SettingError(
+        `say of which server: "townhall call gateway" or "townhall call agent"; see --help.`,
+      );
     const operations = await readOperations(surface);
     if (operationId === undefined) {
       list(operations, flags, input);
       return 0;
     }
     const operation = operations.find((each) => each.operationId === operationId);
-    if (operation === undefined) throw new SettingError(`the ${surface} has no operation "${operationId}"; "townhall call ${surface}" lists them.${suggestion(operationId, operations.map((each) => each.operationId))}`);
+    if (operation === undefined)
+      throw new SettingError(
+        `the ${surface} has no operation "${operationId}"; "townhall call ${surface}" lists them.${suggestion(
+          operationId,
+          operations.map((each) => each.operationId),
+        )}`,
+      );
     if (flags['describe'] === 'true') {
       describe(operation, flags, input);
       return 0;
@@ -57,7 +76,9 @@ export const callCommand: Command = {
     // What follows may cost credits: an answer with no place to go is refused before it is asked for.
     if (flags['output'] !== undefined) return callIntoFile(request, flags['output'], { flags, input });
     if (operation.binaryTypes.length > 0 && input.output.isTerminal) {
-      throw new SettingError(`${operationId} answers with ${operation.binaryTypes.join(', ')}, which is not for a terminal; say --output FILE, or send standard output into a file or a pipe.`);
+      throw new SettingError(
+        `${operationId} answers with ${operation.binaryTypes.join(', ')}, which is not for a terminal; say --output FILE, or send standard output into a file or a pipe.`,
+      );
     }
     return print(await send(request), flags, input);
   },
@@ -78,20 +99,35 @@ function list(operations: readonly CallableOperation[], flags: Flags, { print: s
 function describe(operation: CallableOperation, flags: Flags, { print: say }: CommandInput): void {
   const { operationId, method, path, summary, description, credentials, members } = operation;
   if (flags['json'] === 'true') {
-    return say(JSON.stringify({ ...overviewOf(operation), description, members: members.map(({ isRequired, ...member }) => ({ ...member, required: isRequired })) }));
+    return say(
+      JSON.stringify({
+        ...overviewOf(operation),
+        description,
+        members: members.map(({ isRequired, ...member }) => ({ ...member, required: isRequired })),
+      }),
+    );
   }
-  const lines = [`${operationId}: ${summary}`, `${method} ${path}, ${credentials.length === 0 ? 'for everybody' : `with ${credentials.join(' or ')}`}`];
+  const lines = [
+    `${operationId}: ${summary}`,
+    `${method} ${path}, ${credentials.length === 0 ? 'for everybody' : `with ${credentials.join(' or ')}`}`,
+  ];
   if (description !== '') lines.push('', description.trim());
   if (members.length > 0) lines.push('');
   const width = Math.max(0, ...members.map(({ name }) => name.length)) + 2;
   for (const { name, place, isRequired, types, description: about } of members) {
-    const kind = [types.join(' or ') || 'any', place === 'body' ? '' : place, isRequired ? 'required' : ''].filter(Boolean).join(', ');
+    const kind = [types.join(' or ') || 'any', place === 'body' ? '' : place, isRequired ? 'required' : '']
+      .filter(Boolean)
+      .join(', ');
     lines.push(`  ${name.padEnd(width)}${kind}${about === '' ? '' : `: ${about.trim().split('\n', 1)[0]}`}`);
   }
   for (const line of lines) say(line);
 }
 
-async function requestOf(operation: CallableOperation, given: readonly string[], from: { flags: Flags; surface: Surface; env: CommandInput['env'] }): Promise<Request> {
+async function requestOf(
+  operation: CallableOperation,
+  given: readonly string[],
+  from: { flags: Flags; surface: Surface; env: CommandInput['env'] },
+): Promise<Request> {
   const { flags, surface, env } = from;
   const url = new URL(baseOf(flags['url'] ?? local[surface].url));
   const headers = new Headers();
@@ -105,7 +141,10 @@ async function requestOf(operation: CallableOperation, given: readonly string[],
     if (said.has(member.name)) throw new SettingError(`${member.name} is given twice.`);
     said.add(member.name);
     // A dotted segment would name another route, since addresses are normalized.
-    if (member.place === 'path' && /^\.{0,2}$/.test(text)) throw new SettingError(`${member.name} cannot be "${text}"; it is part of the address ${operation.path}.`);
+    if (member.place === 'path' && /^\.{0,2}$/.test(text))
+      throw new SettingError(
+        `${member.name} cannot be "${text}"; it is part of the address ${operation.path}.`,
+      );
     if (member.place === 'path') path = path.replace(`{${member.name}}`, () => encodeURIComponent(text));
     else if (member.place === 'query') url.searchParams.append(member.name, text);
     else if (member.place === 'header') headers.set(member.name, text);
@@ -115,27 +154,39 @@ async function requestOf(operation: CallableOperation, given: readonly string[],
   if (missing !== undefined) throw new SettingError(`${operation.operationId} needs ${missing}=VALUE.`);
   url.pathname = `${url.pathname.replace(/\/$/, '')}${path}`;
   const isSaid = Object.keys(body).length > 0;
-  if (flags['body'] !== undefined && isSaid) throw new SettingError('give the body as --body or as NAME=VALUE, not as both.');
-  if (flags['body'] !== undefined && operation.bodyType === undefined) throw new SettingError(`${operation.operationId} takes no body.`);
+  if (flags['body'] !== undefined && isSaid)
+    throw new SettingError('give the body as --body or as NAME=VALUE, not as both.');
+  if (flags['body'] !== undefined && operation.bodyType === undefined)
+    throw new SettingError(`${operation.operationId} takes no body.`);
   const token = await tokenFor(flags, surface, env);
   if (token !== undefined) headers.set('authorization', `Bearer ${token}`);
   headers.set('accept', '*/*');
   if (operation.bodyType === undefined) return new Request(url, { method: operation.method, headers });
   headers.set('content-type', operation.bodyType);
-  return new Request(url, { method: operation.method, headers, body: flags['body'] === undefined ? JSON.stringify(body) : await bodyFrom(flags['body']) });
+  return new Request(url, {
+    method: operation.method,
+    headers,
+    body: flags['body'] === undefined ? JSON.stringify(body) : await bodyFrom(flags['body']),
+  });
 }
 
 function baseOf(text: string): string {
-  if (!/^https?:$/.test(URL.parse(text)?.protocol ?? '')) throw new SettingError('--url takes an address such as http://127.0.0.1:43127.');
+  if (!/^https?:$/.test(URL.parse(text)?.protocol ?? ''))
+    throw new SettingError('--url takes an address such as http://127.0.0.1:43127.');
   return text;
 }
 
 function memberOf(operation: CallableOperation, name: string): Member {
-  const member = operation.members.find((each) => each.name === name || (each.place === 'header' && each.name.toLowerCase() === name.toLowerCase()));
+  const member = operation.members.find(
+    (each) =>
+      each.name === name || (each.place === 'header' && each.name.toLowerCase() === name.toLowerCase()),
+  );
   if (member !== undefined) return member;
   if (operation.isBodyOpen) return { name, place: 'body', isRequired: false, types: [], description: '' };
   const known = operation.members.map((each) => each.name);
-  throw new SettingError(`${operation.operationId} takes no "${name}"; --describe says what it takes.${suggestion(name, known)}`);
+  throw new SettingError(
+    `${operation.operationId} takes no "${name}"; --describe says what it takes.${suggestion(name, known)}`,
+  );
 }
 
 // `limit=5` is a number where a number is wanted and text where text is; what may be both is read as JSON where it is JSON.
@@ -158,11 +209,17 @@ async function bodyFrom(given: string): Promise<string> {
   return given.startsWith('@') ? readFile(given.slice(1), 'utf8') : given;
 }
 
-async function tokenFor(flags: Flags, surface: Surface, env: CommandInput['env']): Promise<string | undefined> {
+async function tokenFor(
+  flags: Flags,
+  surface: Surface,
+  env: CommandInput['env'],
+): Promise<string | undefined> {
   if (flags['token-file'] !== undefined) return (await readFile(flags['token-file'], 'utf8')).trim();
   const named = env['TOWNHALL_TOKEN'] ?? '';
   if (named !== '') return named;
-  return flags['url'] === undefined ? (await readFile(local[surface].tokenFile, 'utf8').catch(() => '')).trim() || undefined : undefined;
+  return flags['url'] === undefined
+    ? (await readFile(local[surface].tokenFile, 'utf8').catch(() => '')).trim() || undefined
+    : undefined;
 }
 
 async function send(request: Request): Promise<Response> {
@@ -170,11 +227,18 @@ async function send(request: Request): Promise<Response> {
     return await fetch(request);
   } catch (error) {
     const { cause } = error as { cause?: { code?: string; message?: string } };
-    throw new Error(`${new URL(request.url).origin} does not answer (${cause?.code ?? cause?.message ?? String(error)}).`, { cause: error });
+    throw new Error(
+      `${new URL(request.url).origin} does not answer (${cause?.code ?? cause?.message ?? String(error)}).`,
+      { cause: error },
+    );
   }
 }
 
-async function print(response: Response, flags: Flags, { print: say, complain, isHeard, output }: CommandInput): Promise<number> {
+async function print(
+  response: Response,
+  flags: Flags,
+  { print: say, complain, isHeard, output }: CommandInput,
+): Promise<number> {
   const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim() ?? '';
   const asJson = flags['json'] === 'true';
   if (!response.ok) {
@@ -187,7 +251,10 @@ async function print(response: Response, flags: Flags, { print: say, complain, i
     for await (const piece of response.body ?? []) {
       if (!isHeard()) break;
       // Only a server that answers otherwise than the contract says gets here with a terminal.
-      if (output.isTerminal) throw new Error(`the answer is ${type || 'of no known type'}, which is not for a terminal; say --output FILE.`);
+      if (output.isTerminal)
+        throw new Error(
+          `the answer is ${type || 'of no known type'}, which is not for a terminal; say --output FILE.`,
+        );
       await output.write(piece);
     }
     return 0;
@@ -207,7 +274,9 @@ async function print(response: Response, flags: Flags, { print: say, complain, i
 
 function faultOf(text: string): string {
   try {
-    const { error } = JSON.parse(text) as { error: { code: string; message: string; param: string | null; request_id: string } };
+    const { error } = JSON.parse(text) as {
+      error: { code: string; message: string; param: string | null; request_id: string };
+    };
     return `${error.code}: ${error.message}${error.param === null ? '' : ` (${error.param})`} [${error.request_id}]`;
   } catch {
     return text.slice(0, 300);
@@ -215,7 +284,11 @@ function faultOf(text: string): string {
 }
 
 /** Makes the file, for its owner alone, and only then calls. The file holds the whole answer, or is removed. */
-async function callIntoFile(request: Request, path: string, { flags, input }: { flags: Flags; input: CommandInput }): Promise<number> {
+async function callIntoFile(
+  request: Request,
+  path: string,
+  { flags, input }: { flags: Flags; input: CommandInput },
+): Promise<number> {
   const file = await open(path, 'wx', 0o600);
   let isWhole = false;
   try {

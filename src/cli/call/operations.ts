@@ -72,30 +72,41 @@ const methods = ['get', 'post', 'put', 'patch', 'delete'];
 /** In the order of the contract. */
 export async function readOperations(surface: Surface): Promise<CallableOperation[]> {
   const document = JSON.parse(await readText(shipped(`src/contract/${surface}/bundle.json`))) as Document;
-  const follow = <T extends { $ref?: string }>(value: T): T => (value.$ref === undefined ? value : follow(targetOf(document, value.$ref) as T));
+  const follow = <T extends { $ref?: string }>(value: T): T =>
+    value.$ref === undefined ? value : follow(targetOf(document, value.$ref) as T);
   return Object.entries(document.paths).flatMap(([path, item]) =>
     methods.flatMap((method): CallableOperation[] => {
       const operation = item[method];
       if (operation === undefined) return [];
       const parameters = [...(item.parameters ?? []), ...(operation.parameters ?? [])].map(follow);
-      const content = Object.entries(operation.requestBody === undefined ? {} : (follow(operation.requestBody).content ?? {}));
+      const content = Object.entries(
+        operation.requestBody === undefined ? {} : (follow(operation.requestBody).content ?? {}),
+      );
       const [bodyType, body] = content.find(([type]) => type === 'application/json') ?? content[0] ?? [];
       const said = body?.schema === undefined ? [] : bodyMembers(body.schema, follow);
-      return [{
-        operationId: operation.operationId,
-        method: method.toUpperCase(),
-        path,
-        summary: operation.summary ?? '',
-        description: operation.description ?? '',
-        credentials: (operation.security ?? []).flatMap((one) => Object.keys(one)),
-        members: [
-          ...parameters.map(({ name, in: place, required, description, schema }) => ({ name, place, isRequired: required === true, types: typesOf(schema ?? {}, follow), description: description ?? '' })),
-          ...said,
-        ],
-        binaryTypes: answerTypes(operation, follow).filter((type) => !isText(type)),
-        bodyType,
-        isBodyOpen: bodyType !== undefined && said.length === 0,
-      }];
+      return [
+        {
+          operationId: operation.operationId,
+          method: method.toUpperCase(),
+          path,
+          summary: operation.summary ?? '',
+          description: operation.description ?? '',
+          credentials: (operation.security ?? []).flatMap((one) => Object.keys(one)),
+          members: [
+            ...parameters.map(({ name, in: place, required, description, schema }) => ({
+              name,
+              place,
+              isRequired: required === true,
+              types: typesOf(schema ?? {}, follow),
+              description: description ?? '',
+            })),
+            ...said,
+          ],
+          binaryTypes: answerTypes(operation, follow).filter((type) => !isText(type)),
+          bodyType,
+          isBodyOpen: bodyType !== undefined && said.length === 0,
+        },
+      ];
     }),
   );
 }
@@ -106,13 +117,22 @@ export function isText(type: string): boolean {
 }
 
 /** The media types of the answers of a call that succeeds. */
-function answerTypes({ responses = {} }: Operation, follow: <T extends { $ref?: string }>(value: T) => T): string[] {
+function answerTypes(
+  { responses = {} }: Operation,
+  follow: <T extends { $ref?: string }>(value: T) => T,
+): string[] {
   const answers = Object.entries(responses).filter(([status]) => status.startsWith('2'));
   return [...new Set(answers.flatMap(([, response]) => Object.keys(follow(response).content ?? {})))];
 }
 
 function targetOf(document: object, reference: string): unknown {
-  return reference.slice(2).split('/').reduce<unknown>((at, name) => (at as Record<string, unknown>)[name.replaceAll('~1', '/').replaceAll('~0', '~')], document);
+  return reference
+    .slice(2)
+    .split('/')
+    .reduce<unknown>(
+      (at, name) => (at as Record<string, unknown>)[name.replaceAll('~1', '/').replaceAll('~0', '~')],
+      document,
+    );
 }
 
 // Of alternatives every member can be said, and none is required that one of them can do without; the server knows the rest.
@@ -125,7 +145,9 @@ function bodyMembers(given: Schema, follow: (schema: Schema) => Schema): Member[
     types: typesOf(property, follow),
     description: property.description ?? follow(property).description ?? '',
   }));
-  const alternatives = [...(schema.anyOf ?? []), ...(schema.oneOf ?? [])].flatMap((one) => bodyMembers(one, follow)).map((member) => ({ ...member, isRequired: false }));
+  const alternatives = [...(schema.anyOf ?? []), ...(schema.oneOf ?? [])]
+    .flatMap((one) => bodyMembers(one, follow))
+    .map((member) => ({ ...member, isRequired: false }));
   const all = [...own, ...(schema.allOf ?? []).flatMap((one) => bodyMembers(one, follow)), ...alternatives];
   return [...new Map(all.toReversed().map((member) => [member.name, member])).values()].reverse();
 }
@@ -135,5 +157,11 @@ function typesOf(given: Schema, follow: (schema: Schema) => Schema): string[] {
   if (schema.type !== undefined) return [schema.type].flat();
   const values = schema.enum ?? (schema.const === undefined ? [] : [schema.const]);
   if (values.length > 0) return [...new Set(values.map((value) => (value === null ? 'null' : typeof value)))];
-  return [...new Set([...(schema.anyOf ?? []), ...(schema.oneOf ?? []), ...(schema.allOf ?? [])].flatMap((one) => typesOf(one, follow)))];
+  return [
+    ...new Set(
+      [...(schema.anyOf ?? []), ...(schema.oneOf ?? []), ...(schema.allOf ?? [])].flatMap((one) =>
+        typesOf(one, follow),
+      ),
+    ),
+  ];
 }

@@ -16,8 +16,18 @@ export interface Finding {
 }
 
 export const ok = (check: string, message: string): Finding => ({ check, state: 'ok', message, next: null });
-export const warn = (check: string, message: string, next: string): Finding => ({ check, state: 'warn', message, next });
-export const fail = (check: string, message: string, next: string): Finding => ({ check, state: 'fail', message, next });
+export const warn = (check: string, message: string, next: string): Finding => ({
+  check,
+  state: 'warn',
+  message,
+  next,
+});
+export const fail = (check: string, message: string, next: string): Finding => ({
+  check,
+  state: 'fail',
+  message,
+  next,
+});
 
 export function checkNode(version: string): Finding {
   const [major = 0, minor = 0] = version.replace(/^v/, '').split('.').map(Number);
@@ -27,18 +37,40 @@ export function checkNode(version: string): Finding {
 }
 
 /** `isOurs` tells whether a server that answers there is the one that is looked at. */
-export async function checkPort(name: string, { host, port, setting }: { host: string; port: number; setting: string }): Promise<Finding> {
+export async function checkPort(
+  name: string,
+  { host, port, setting }: { host: string; port: number; setting: string },
+): Promise<Finding> {
   const check = `port ${name}`;
   if (port === 0) return ok(check, `Any free port is taken, as ${setting} is 0.`);
   const refusal = await tryPort(host, port);
   if (refusal === undefined) return ok(check, `${port} is free.`);
-  if (refusal === 'EACCES') return fail(check, `Port ${port} may not be opened by this user.`, `Take a port above 1023 with ${setting}, or give the program the right (CAP_NET_BIND_SERVICE).`);
-  if (refusal === 'EADDRNOTAVAIL') return fail(check, `${host} is no address of this machine.`, `Give one of its addresses, or 0.0.0.0 for all.`);
-  if (refusal !== 'EADDRINUSE') return fail(check, `${host}:${port} cannot be opened (${refusal}).`, `Look at ${setting} and at the address beside it.`);
+  if (refusal === 'EACCES')
+    return fail(
+      check,
+      `Port ${port} may not be opened by this user.`,
+      `Take a port above 1023 with ${setting}, or give the program the right (CAP_NET_BIND_SERVICE).`,
+    );
+  if (refusal === 'EADDRNOTAVAIL')
+    return fail(
+      check,
+      `${host} is no address of this machine.`,
+      `Give one of its addresses, or 0.0.0.0 for all.`,
+    );
+  if (refusal !== 'EADDRINUSE')
+    return fail(
+      check,
+      `${host}:${port} cannot be opened (${refusal}).`,
+      `Look at ${setting} and at the address beside it.`,
+    );
   const holder = await holderOf(port);
   const by = holder === undefined ? 'another program' : `process ${holder.pid} (${holder.name})`;
   if (await isTownhall(port)) return ok(check, `${port} is held by a Townhall server that answers, ${by}.`);
-  return fail(check, `Port ${port} is held by ${by}.`, `Stop that program, or take another port with ${setting}.`);
+  return fail(
+    check,
+    `Port ${port} is held by ${by}.`,
+    `Stop that program, or take another port with ${setting}.`,
+  );
 }
 
 async function tryPort(host: string, port: number): Promise<string | undefined> {
@@ -73,26 +105,56 @@ async function holderOf(port: number): Promise<{ pid: number; name: string } | u
   for (const pid of (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name))) {
     for (const handle of await readdir(`/proc/${pid}/fd`).catch(() => [])) {
       const target = await readlink(`/proc/${pid}/fd/${handle}`).catch(() => '');
-      if (sockets.has(target)) return { pid: Number(pid), name: (await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => 'unknown')).trim() };
+      if (sockets.has(target))
+        return {
+          pid: Number(pid),
+          name: (await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => 'unknown')).trim(),
+        };
     }
   }
   return undefined;
 }
 
-export async function checkFolder(name: string, path: string, { isPrivate, uid }: { isPrivate: boolean; uid: number | undefined }): Promise<Finding> {
+export async function checkFolder(
+  name: string,
+  path: string,
+  { isPrivate, uid }: { isPrivate: boolean; uid: number | undefined },
+): Promise<Finding> {
   const folder = resolve(path);
   const found = await stat(folder).catch(() => undefined);
   if (found === undefined) {
     const parent = await nearestFolder(folder);
-    const mayMake = await access(parent, constants.W_OK | constants.X_OK).then(() => true, () => false);
+    const mayMake = await access(parent, constants.W_OK | constants.X_OK).then(
+      () => true,
+      () => false,
+    );
     if (mayMake) return ok(name, `${folder} is not there yet; the first start makes it.`);
-    return fail(name, `${folder} is not there and cannot be made in ${parent}.`, 'Make the folder and give it to the user that runs the server, or name another one.');
+    return fail(
+      name,
+      `${folder} is not there and cannot be made in ${parent}.`,
+      'Make the folder and give it to the user that runs the server, or name another one.',
+    );
   }
-  if (!found.isDirectory()) return fail(name, `${folder} is no folder.`, 'Name another place, or move the file away.');
-  const mayWrite = await access(folder, constants.R_OK | constants.W_OK | constants.X_OK).then(() => true, () => false);
-  if (!mayWrite) return fail(name, `This user may not write to ${folder}.`, `Give it to the user that runs the server: chown -R USER ${folder}`);
-  if (uid !== undefined && uid !== 0 && found.uid !== uid) return warn(name, `${folder} belongs to another user.`, `Give it to the user that runs the server: chown -R USER ${folder}`);
-  if (isPrivate && (found.mode & 0o077) !== 0) return warn(name, `Other users of this machine can see into ${folder}.`, `chmod 700 ${folder}`);
+  if (!found.isDirectory())
+    return fail(name, `${folder} is no folder.`, 'Name another place, or move the file away.');
+  const mayWrite = await access(folder, constants.R_OK | constants.W_OK | constants.X_OK).then(
+    () => true,
+    () => false,
+  );
+  if (!mayWrite)
+    return fail(
+      name,
+      `This user may not write to ${folder}.`,
+      `Give it to the user that runs the server: chown -R USER ${folder}`,
+    );
+  if (uid !== undefined && uid !== 0 && found.uid !== uid)
+    return warn(
+      name,
+      `${folder} belongs to another user.`,
+      `Give it to the user that runs the server: chown -R USER ${folder}`,
+    );
+  if (isPrivate && (found.mode & 0o077) !== 0)
+    return warn(name, `Other users of this machine can see into ${folder}.`, `chmod 700 ${folder}`);
   return ok(name, `${folder} can be written.`);
 }
 
@@ -111,14 +173,17 @@ export async function checkDisk(path: string): Promise<Finding> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;
   const said = `${(free / 1e9).toFixed(1)} GB are free where ${folder} is.`;
-  if (free < scarceBytes) return fail('disk', said, 'Make room: without it the database stops taking writes.');
+  if (free < scarceBytes)
+    return fail('disk', said, 'Make room: without it the database stops taking writes.');
   if (free < littleBytes) return warn('disk', said, 'Make room before it is needed.');
   return ok('disk', said);
 }
 
 export async function checkContract(): Promise<Finding> {
   try {
-    const bundle = JSON.parse(await readText(shipped('src/contract/gateway/bundle.json'))) as { paths: object };
+    const bundle = JSON.parse(await readText(shipped('src/contract/gateway/bundle.json'))) as {
+      paths: object;
+    };
     return ok('contract', `The contract is there, with ${Object.keys(bundle.paths).length} paths.`);
   } catch {
     return fail('contract', 'The generated contract is not there.', 'In a checkout run: npm run generate');
@@ -137,5 +202,9 @@ export function checkPackages(canResolve: (name: string) => boolean): Finding {
   const absent = Object.entries(optionalPackages).filter(([name]) => !canResolve(name));
   if (absent.length === 0) return ok('packages', 'All optional packages are there.');
   const names = absent.map(([name]) => name).join(' ');
-  return warn('packages', `Without ${absent.map(([name, what]) => `${name} there is no ${what}`).join('; without ')}.`, `If you want that: npm install ${names}`);
+  return warn(
+    'packages',
+    `Without ${absent.map(([name, what]) => `${name} there is no ${what}`).join('; without ')}.`,
+    `If you want that: npm install ${names}`,
+  );
 }

@@ -28,8 +28,12 @@ export const modelsCommand: Command = {
       ...hereHelp,
     ].join('\n'),
   async run(input) {
-    const { flags, words } = parseFlags(input.arguments, { flags: ['database-path', 'models-file'], switches: ['json'] });
-    if (words.length !== 1 || words[0] !== 'check') throw new SettingError('say "townhall models check"; see --help.');
+    const { flags, words } = parseFlags(input.arguments, {
+      flags: ['database-path', 'models-file'],
+      switches: ['json'],
+    });
+    if (words.length !== 1 || words[0] !== 'check')
+      throw new SettingError('say "townhall models check"; see --help.');
     const own = { 'database-path': flags['database-path'], 'models-file': flags['models-file'] };
     const checks = await check(await gatewayConfigHere(own, input), input);
     if (flags['json'] === 'true') input.print(JSON.stringify(checks));
@@ -40,7 +44,9 @@ export const modelsCommand: Command = {
 
 function linesOf(checks: readonly ProviderCheck[]): string[] {
   const asked = checks.filter(({ state }) => state !== 'not_configured');
-  const idle = checks.filter(({ state }) => state === 'not_configured').map(({ provider, message }) => `${provider} (${message.replace(/\.$/, '')})`);
+  const idle = checks
+    .filter(({ state }) => state === 'not_configured')
+    .map(({ provider, message }) => `${provider} (${message.replace(/\.$/, '')})`);
   const lines = asked.map(({ provider, state, model, message, duration_ms: ms }) => {
     const subject = state === 'well' ? `${provider} is well: ${model}` : `${provider} is failing: ${model}`;
     return `${subject} ${message.replace(/\.$/, '')}${ms === null ? '' : `, after ${ms} ms`}.`;
@@ -52,7 +58,8 @@ function linesOf(checks: readonly ProviderCheck[]): string[] {
 
 function check(config: GatewayConfig, { env }: CommandInput): Promise<ProviderCheck[]> {
   return askRunning(config, { name: 'models.check', input: null }, async () => {
-    const checkOver = (over: GatewayConfig) => withGateway(over, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders());
+    const checkOver = (over: GatewayConfig) =>
+      withGateway(over, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders());
     if (hasDatabase(gatewayPlace(config))) return checkOver(config);
     // Before the first start nothing is stored, and a look leaves nothing behind.
     const folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));

@@ -36,11 +36,22 @@ export const cityCommand: Command = {
       '  --json                 print the result as JSON',
     ].join('\n'),
   async run(input) {
-    const { flags, words } = parseFlags(input.arguments, { flags: ['project', 'to', 'timeout'], switches: ['json', 'follow', 'detached', 'wait'] });
+    const { flags, words } = parseFlags(input.arguments, {
+      flags: ['project', 'to', 'timeout'],
+      switches: ['json', 'follow', 'detached', 'wait'],
+    });
     const [word, ...surplus] = words;
     const work = word !== undefined && Object.hasOwn(works, word) ? works[word] : undefined;
-    if (work === undefined || surplus.length > 0) throw new SettingError('say "townhall city status", "rollback", "stop", "start", "logs" or "run"; see --help.');
-    return work({ input, flags, directory: resolve(flags['project'] ?? '.'), isJson: flags['json'] === 'true' });
+    if (work === undefined || surplus.length > 0)
+      throw new SettingError(
+        'say "townhall city status", "rollback", "stop", "start", "logs" or "run"; see --help.',
+      );
+    return work({
+      input,
+      flags,
+      directory: resolve(flags['project'] ?? '.'),
+      isJson: flags['json'] === 'true',
+    });
   },
 };
 
@@ -57,7 +68,13 @@ const works: Readonly<Record<string, (asked: Asked) => Promise<number>>> = {
   stop,
   start,
   logs,
-  run: ({ input, flags, directory }) => runSupervisor({ directory, env: input.env, isDetached: flags['detached'] === 'true', waits: flags['wait'] === 'true' }),
+  run: ({ input, flags, directory }) =>
+    runSupervisor({
+      directory,
+      env: input.env,
+      isDetached: flags['detached'] === 'true',
+      waits: flags['wait'] === 'true',
+    }),
   serve: ({ input }) => serveSupervised(input.env),
   check,
 };
@@ -65,9 +82,26 @@ const works: Readonly<Record<string, (asked: Asked) => Promise<number>>> = {
 async function status({ input, directory, isJson }: Asked): Promise<number> {
   const { running, state, folder, declaration } = await surveyOf(directory, input);
   const kept = await folder.versions();
-  const live = running?.version === undefined || running.version === null ? null : { ...running, version: running.version };
-  if (isJson) input.print(JSON.stringify({ running: live !== null, ...running, city_id: declaration.id, base_url: state?.baseUrl ?? null, kept }));
-  else if (live === null) input.print(state === null ? 'Nothing was deployed from here yet.' : `Stopped; ${state.version} was deployed last. Start it: townhall city start`);
+  const live =
+    running?.version === undefined || running.version === null
+      ? null
+      : { ...running, version: running.version };
+  if (isJson)
+    input.print(
+      JSON.stringify({
+        running: live !== null,
+        ...running,
+        city_id: declaration.id,
+        base_url: state?.baseUrl ?? null,
+        kept,
+      }),
+    );
+  else if (live === null)
+    input.print(
+      state === null
+        ? 'Nothing was deployed from here yet.'
+        : `Stopped; ${state.version} was deployed last. Start it: townhall city start`,
+    );
   else {
     const rows = [
       ['city', `${declaration.name} (${declaration.id})`],
@@ -88,7 +122,8 @@ async function rollback({ input, flags, directory, isJson }: Asked): Promise<num
   const to = flags['to'] ?? null;
   // The plan is that of the version's own declaration, entry and services; the address and the folder are the City's.
   const target = to ?? state?.previous ?? null;
-  const kept = target === null || !(await folder.versions()).includes(target) ? directory : folder.versionPath(target);
+  const kept =
+    target === null || !(await folder.versions()).includes(target) ? directory : folder.versionPath(target);
   const plan = await planOf(kept, input, { cityDirectory: directory });
   const { version, url } = await rollBack(plan, to, deployNeeds(tell, readTimeout(flags['timeout'])));
   if (isJson) input.print(JSON.stringify({ outcome: 'rolled_back', version, url }));
@@ -107,7 +142,9 @@ async function start({ input, directory, isJson }: Asked): Promise<number> {
   const { folder, state, running } = await surveyOf(directory, input);
   if (running !== null) throw new Error(`Version ${running.version} runs already, at ${running.url}.`);
   if (state === null) throw new Error('Nothing was deployed from here yet; run: townhall deploy');
-  const { gatewayEnv: env } = await planOf(folder.versionPath(state.version), input, { cityDirectory: directory });
+  const { gatewayEnv: env } = await planOf(folder.versionPath(state.version), input, {
+    cityDirectory: directory,
+  });
   await startDetached({ folder, runner: ownRunner(), env, clock: systemClock, isForDeployment: false });
   const found = await waitUntilServing(folder);
   if (isJson) input.print(JSON.stringify({ outcome: 'started', version: found.version, url: found.url }));
@@ -124,7 +161,8 @@ async function waitUntilServing(folder: CityFolder): Promise<NonNullable<Survey[
     const found = await asked.status();
     if (found === null) throw new Error(`The supervisor ended; ${folder.logFile} says why.`);
     if (found.isServing) return found;
-    if (systemClock.monotonicMs() > lateMs) throw new Error(`It does not serve yet; ${folder.logFile} says why.`);
+    if (systemClock.monotonicMs() > lateMs)
+      throw new Error(`It does not serve yet; ${folder.logFile} says why.`);
     await systemClock.sleep(100);
   }
 }
@@ -160,7 +198,9 @@ async function printFrom(path: string, start: number, { print, isHeard }: Comman
 /** For the deployment itself: what the entry of a project exports, when it exports what can be served. */
 async function check({ directory }: Asked): Promise<number> {
   const services = await inspectProject(await openProject(directory));
-  await new Promise<void>((written) => process.stdout.write(`${JSON.stringify(services)}\n`, () => written()));
+  await new Promise<void>((written) =>
+    process.stdout.write(`${JSON.stringify(services)}\n`, () => written()),
+  );
   // An entry may have opened what keeps a process alive.
   process.exit(0);
 }

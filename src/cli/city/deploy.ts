@@ -2,7 +2,15 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join, resolve } from 'node:path';
-import { cityFolder, deploy, readDeclaration, renderProject, supervision, survey, verify } from '../../deploy/index.ts';
+import {
+  cityFolder,
+  deploy,
+  readDeclaration,
+  renderProject,
+  supervision,
+  survey,
+  verify,
+} from '../../deploy/index.ts';
 import type { Plan, Survey, Verified } from '../../deploy/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { ownRunner } from './environment.ts';
@@ -31,21 +39,34 @@ export const deployCommand: Command = {
       'townhall city --help says how to look after what runs.',
     ].join('\n'),
   async run(input) {
-    const flags = parseFlagsAlone(input.arguments, { flags: ['project', 'timeout', 'render'], switches: ['dry-run', 'verify-only', 'stop', 'json'] });
+    const flags = parseFlagsAlone(input.arguments, {
+      flags: ['project', 'timeout', 'render'],
+      switches: ['dry-run', 'verify-only', 'stop', 'json'],
+    });
     const modes = ['dry-run', 'verify-only', 'stop', 'render'].filter((name) => flags[name] !== undefined);
     if (modes.length > 1) throw new SettingError(`--${modes.join(' and --')} do not go together.`);
     const directory = resolve(flags['project'] ?? '.');
     const startMs = readTimeout(flags['timeout']);
     const show: Show = { input, isJson: flags['json'] === 'true' };
     if (flags['render'] !== undefined) return render(directory, flags['render'], show);
-    if (modes[0] === 'verify-only') return showVerdict(await verify(await survey({ directory, env: input.env })), show);
+    if (modes[0] === 'verify-only')
+      return showVerdict(await verify(await survey({ directory, env: input.env })), show);
     if (modes[0] === 'stop') return stop(await survey({ directory, env: input.env }), show);
-    return bringIn(directory, { show, startMs, isDry: modes[0] === 'dry-run' }).catch(async (error: unknown) => {
-      // Whoever reads that it failed asks next whether anything serves.
-      const served = (await supervision(cityFolder(directory)).status().catch(() => null))?.version ?? null;
-      if (served === null || !(error instanceof Error) || error instanceof SettingError) throw error;
-      throw new Error(`${error.message}\nVersion ${served} serves on; nothing was changed.`, { cause: error });
-    });
+    return bringIn(directory, { show, startMs, isDry: modes[0] === 'dry-run' }).catch(
+      async (error: unknown) => {
+        // Whoever reads that it failed asks next whether anything serves.
+        const served =
+          (
+            await supervision(cityFolder(directory))
+              .status()
+              .catch(() => null)
+          )?.version ?? null;
+        if (served === null || !(error instanceof Error) || error instanceof SettingError) throw error;
+        throw new Error(`${error.message}\nVersion ${served} serves on; nothing was changed.`, {
+          cause: error,
+        });
+      },
+    );
   },
 };
 
@@ -54,7 +75,10 @@ interface Show {
   isJson: boolean;
 }
 
-async function bringIn(directory: string, { show: { input, isJson }, startMs, isDry }: { show: Show; startMs: number; isDry: boolean }): Promise<number> {
+async function bringIn(
+  directory: string,
+  { show: { input, isJson }, startMs, isDry }: { show: Show; startMs: number; isDry: boolean },
+): Promise<number> {
   const plan = await planOf(directory, input);
   const tell = (line: string): void => (isJson ? input.complain(line) : input.print(line));
   for (const line of linesOf(plan)) tell(line);
@@ -65,10 +89,15 @@ async function bringIn(directory: string, { show: { input, isJson }, startMs, is
   }
   tell('');
   const { url, baseUrl, version: live } = await deploy(plan, deployNeeds(tell, startMs));
-  if (isJson) input.print(JSON.stringify({ outcome: 'deployed', ...facts(plan), version: live, url, base_url: baseUrl }));
+  if (isJson)
+    input.print(
+      JSON.stringify({ outcome: 'deployed', ...facts(plan), version: live, url, base_url: baseUrl }),
+    );
   else {
     input.print('');
-    input.print(`${plan.declaration.name} ${live} serves at ${url}${baseUrl === url ? '' : `, for users at ${baseUrl}`}`);
+    input.print(
+      `${plan.declaration.name} ${live} serves at ${url}${baseUrl === url ? '' : `, for users at ${baseUrl}`}`,
+    );
     input.print(`  curl ${url}/health`);
   }
   return 0;
@@ -86,7 +115,14 @@ function linesOf({ declaration, services, lines }: Plan): string[] {
 }
 
 function facts({ declaration, services, lines, version: { current, next } }: Plan) {
-  return { city_id: declaration.id, name: declaration.name, package_version: current, next_version: next, services: services.map(({ id }) => id), plan: lines };
+  return {
+    city_id: declaration.id,
+    name: declaration.name,
+    package_version: current,
+    next_version: next,
+    services: services.map(({ id }) => id),
+    plan: lines,
+  };
 }
 
 function showVerdict(verdict: Verified, { input, isJson }: Show): number {
@@ -108,14 +144,23 @@ async function render(project: string, folder: string, { input, isJson }: Show):
   const declaration = await readDeclaration(project);
   const runner = ownRunner();
   const target = resolve(project, folder);
-  const files = renderProject({ declaration, version, directory: project, folder: target, user: userInfo().username, command: [runner.command, ...runner.arguments] });
+  const files = renderProject({
+    declaration,
+    version,
+    directory: project,
+    folder: target,
+    user: userInfo().username,
+    command: [runner.command, ...runner.arguments],
+  });
   for (const [name, text] of Object.entries(files)) {
     const found = await readFile(join(target, name), 'utf8').catch(() => null);
-    if (found !== null && found !== text && !found.includes('Rendered by "townhall deploy --render"')) throw new Error(`${join(target, name)} is there already and was not rendered by this command.`);
+    if (found !== null && found !== text && !found.includes('Rendered by "townhall deploy --render"'))
+      throw new Error(`${join(target, name)} is there already and was not rendered by this command.`);
   }
   await mkdir(target, { recursive: true });
   for (const [name, text] of Object.entries(files)) await writeFile(join(target, name), text);
-  if (isJson) input.print(JSON.stringify({ outcome: 'rendered', directory: target, files: Object.keys(files) }));
+  if (isJson)
+    input.print(JSON.stringify({ outcome: 'rendered', directory: target, files: Object.keys(files) }));
   else {
     for (const name of Object.keys(files)) input.print(join(target, name));
     input.print('Their form is checked; they have not been run.');

@@ -17,7 +17,8 @@ export const initCommand: Command = {
   async run(input) {
     const { flags, words } = parseFlags(input.arguments, { flags: [], switches: ['json'] });
     const [path, ...surplus] = words;
-    if (path === undefined || surplus.length > 0) throw new SettingError('say "townhall init NAME"; see --help.');
+    if (path === undefined || surplus.length > 0)
+      throw new SettingError('say "townhall init NAME"; see --help.');
     const { directory, name, files } = await makeProject(path);
     if (flags['json'] === 'true') input.print(JSON.stringify({ name, directory, files }));
     else {

@@ -15,14 +15,25 @@ import { ownRunner, passesOn } from './environment.ts';
 const inspectMs = 30_000;
 
 /** The plan of a project, or of a copy of it that the City in `cityDirectory` keeps. */
-export function planOf(directory: string, { env }: Pick<CommandInput, 'env'>, { cityDirectory }: { cityDirectory?: string } = {}): Promise<Plan> {
+export function planOf(
+  directory: string,
+  { env }: Pick<CommandInput, 'env'>,
+  { cityDirectory }: { cityDirectory?: string } = {},
+): Promise<Plan> {
   return makePlan({ directory, cityDirectory, env, passesOn, inspect, log: quietLog() });
 }
 
 /** Runs the entry in a process of its own, which a faulty one may end or hold up as it likes. */
-async function inspect(directory: string, env: Readonly<Record<string, string>>): Promise<InspectedService[]> {
+async function inspect(
+  directory: string,
+  env: Readonly<Record<string, string>>,
+): Promise<InspectedService[]> {
   const runner = ownRunner();
-  const child = spawn(runner.command, [...runner.arguments, 'city', 'check', '--project', directory, '--json'], { env: { ...env }, cwd: directory, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(
+    runner.command,
+    [...runner.arguments, 'city', 'check', '--project', directory, '--json'],
+    { env: { ...env }, cwd: directory, stdio: ['ignore', 'pipe', 'pipe'] },
+  );
   let said = '';
   let complaints = '';
   child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
@@ -30,11 +41,17 @@ async function inspect(directory: string, env: Readonly<Record<string, string>>)
   const timer = setTimeout(() => child.kill('SIGKILL'), inspectMs);
   const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
   clearTimeout(timer);
-  if (signal === 'SIGKILL') throw new Error(`The entry did not come to an end within ${inspectMs / 1_000} seconds; it must export its services and wait for nothing.`);
+  if (signal === 'SIGKILL')
+    throw new Error(
+      `The entry did not come to an end within ${inspectMs / 1_000} seconds; it must export its services and wait for nothing.`,
+    );
   // Whatever the entry itself writes comes before the one line that is ours.
   const last = said.trimEnd().split('\n').at(-1) ?? '';
   if (code === 0 && last.startsWith('[')) return JSON.parse(last) as InspectedService[];
-  throw new Error(complaints.trim().replace(/^townhall city: /, '') || `The entry ended the process (${signal ?? `code ${code}`}).`);
+  throw new Error(
+    complaints.trim().replace(/^townhall city: /, '') ||
+      `The entry ended the process (${signal ?? `code ${code}`}).`,
+  );
 }
 
 /** What the pipeline needs of this process, which Ctrl-C ends in order; `tell` takes the lines for whoever waits. */
@@ -61,11 +78,16 @@ export function deployNeeds(tell: (line: string) => void, startMs: number): Depl
 export function readTimeout(text: string | undefined): number {
   if (text === undefined) return 60_000;
   const seconds = /^\d{1,4}$/.test(text) ? Number(text) : 0;
-  if (seconds < 1 || seconds > 3_600) throw new SettingError(`--timeout takes whole seconds from 1 to 3600, not "${text}".`);
+  if (seconds < 1 || seconds > 3_600)
+    throw new SettingError(`--timeout takes whole seconds from 1 to 3600, not "${text}".`);
   return seconds * 1_000;
 }
 
 /** Errors are thrown and shown; the log is for what has no other way to be seen. */
 function quietLog(): ReturnType<typeof createLog> {
-  return createLog({ level: 'warn', redactor: createRedactor(), write: (line) => void process.stderr.write(line) });
+  return createLog({
+    level: 'warn',
+    redactor: createRedactor(),
+    write: (line) => void process.stderr.write(line),
+  });
 }

@@ -16,16 +16,29 @@ export interface SupervisorOptions {
   waits: boolean;
 }
 
-export async function runSupervisor({ directory, env, isDetached, waits }: SupervisorOptions): Promise<number> {
+export async function runSupervisor({
+  directory,
+  env,
+  isDetached,
+  waits,
+}: SupervisorOptions): Promise<number> {
   const folder = cityFolder(directory);
   const state = await folder.readState();
   if (state === null && !waits) throw new Error('Nothing was deployed from here yet; run: townhall deploy');
-  if ((await supervision(folder).status()) !== null) throw new Error('A supervisor of this City runs already.');
+  if ((await supervision(folder).status()) !== null)
+    throw new Error('A supervisor of this City runs already.');
   // Before anything is held: what cannot be served again ends this process with the reason.
-  const resumed = state === null || waits ? undefined : { state, plan: await planOf(folder.versionPath(state.version), { env }, { cityDirectory: directory }) };
+  const resumed =
+    state === null || waits
+      ? undefined
+      : {
+          state,
+          plan: await planOf(folder.versionPath(state.version), { env }, { cityDirectory: directory }),
+        };
   await folder.make();
   const file = isDetached ? openLogFile(folder.logFile) : undefined;
-  const write = (piece: Buffer | string): void => (file === undefined ? void process.stdout.write(piece) : file.write(piece));
+  const write = (piece: Buffer | string): void =>
+    file === undefined ? void process.stdout.write(piece) : file.write(piece);
   const log = createLog({ level: 'info', redactor: createRedactor(), write });
   const supervisor = await startSupervisor({ folder, clock: systemClock, log, write, pid: process.pid });
   let signals = 0;
@@ -40,7 +53,13 @@ export async function runSupervisor({ directory, env, isDetached, waits }: Super
   process.on('SIGHUP', () => {});
   if (resumed !== undefined) {
     // The address may be taken; the control socket would keep this process alive then.
-    await orClosed(supervisor.resume({ version: resumed.state.version, runner: ownRunner(), env: resumed.plan.gatewayEnv }, resumed.state), () => supervisor.stop());
+    await orClosed(
+      supervisor.resume(
+        { version: resumed.state.version, runner: ownRunner(), env: resumed.plan.gatewayEnv },
+        resumed.state,
+      ),
+      () => supervisor.stop(),
+    );
   }
   await supervisor.stopped;
   file?.close();

@@ -15,7 +15,10 @@ import { version } from '../version.ts';
 
 /** Runs until the supervisor ends it. */
 export async function serveSupervised(env: Readonly<Record<string, string | undefined>>): Promise<number> {
-  if (process.send === undefined) throw new SettingError('"townhall city serve" is for the supervisor; run "townhall gateway" or "townhall city run".');
+  if (process.send === undefined)
+    throw new SettingError(
+      '"townhall city serve" is for the supervisor; run "townhall gateway" or "townhall city run".',
+    );
   let gateway: Gateway | undefined;
   const ended = Promise.withResolvers<number>();
 
@@ -27,7 +30,14 @@ export async function serveSupervised(env: Readonly<Record<string, string | unde
         await requireFolders(config);
         const redactor = createRedactor();
         const log = createLog({ level: config.logLevel, redactor });
-        gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project: await openProject(project, stateDirectory) });
+        gateway = await createGateway(config, {
+          env,
+          log,
+          redactor,
+          clock: systemClock,
+          version,
+          project: await openProject(project, stateDirectory),
+        });
         await gateway.listen({ path: socket, url });
         return;
       }
@@ -67,7 +77,12 @@ export async function serveSupervised(env: Readonly<Record<string, string | unde
     const reply = (result: Answer): void => void process.send?.(result, undefined, {}, () => undefined);
     answer(question).then(
       () => reply({ id: question.id, ok: true }),
-      (error: unknown) => reply({ id: question.id, ok: false, message: error instanceof Error ? error.message : String(error) }),
+      (error: unknown) =>
+        reply({
+          id: question.id,
+          ok: false,
+          message: error instanceof Error ? error.message : String(error),
+        }),
     );
   });
   // Nobody is left who could hand callers over.

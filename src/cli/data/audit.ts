@@ -26,12 +26,19 @@ export const auditCommand: Command = {
       ...hereHelp,
     ].join('\n'),
   async run(input) {
-    const { flags, words } = parseFlags(input.arguments, { flags: ['database-path', 'head'], switches: ['json'] });
-    if (words.length !== 1 || words[0] !== 'verify') throw new SettingError('say "townhall audit verify"; see --help.');
+    const { flags, words } = parseFlags(input.arguments, {
+      flags: ['database-path', 'head'],
+      switches: ['json'],
+    });
+    if (words.length !== 1 || words[0] !== 'verify')
+      throw new SettingError('say "townhall audit verify"; see --help.');
     const head = flags['head'] ?? null;
-    if (head !== null && !/^[0-9a-f]{64}$/.test(head)) throw new SettingError('--head takes a hash of 64 hexadecimal digits.');
+    if (head !== null && !/^[0-9a-f]{64}$/.test(head))
+      throw new SettingError('--head takes a hash of 64 hexadecimal digits.');
     const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
-    const verdict = await askRunning(config, { name: 'audit.verify', input: head }, () => verifyHere(config, head));
+    const verdict = await askRunning(config, { name: 'audit.verify', input: head }, () =>
+      verifyHere(config, head),
+    );
     if (flags['json'] === 'true') input.print(JSON.stringify(wire(verdict)));
     else for (const line of describe(verdict)) (verdict.ok ? input.print : input.complain)(line);
     return verdict.ok ? 0 : 1;
@@ -40,11 +47,20 @@ export const auditCommand: Command = {
 
 // Beside the servers and without the master key: the log holds no secrets, and whoever examines it need not.
 async function verifyHere(config: GatewayConfig, head: string | null): Promise<ChainVerdict> {
-  return withDatabase(gatewayPlace(config), (database) => audit({ store: auditStore(database), log: commandLog().log, clock: systemClock }).verify(head));
+  return withDatabase(gatewayPlace(config), (database) =>
+    audit({ store: auditStore(database), log: commandLog().log, clock: systemClock }).verify(head),
+  );
 }
 
 function wire({ ok, batches, entries, pending, head, faults }: ChainVerdict) {
-  return { ok, batches, entries, pending, head, faults: faults.map(({ fault, batch, entryId }) => ({ fault, batch, entry_id: entryId })) };
+  return {
+    ok,
+    batches,
+    entries,
+    pending,
+    head,
+    faults: faults.map(({ fault, batch, entryId }) => ({ fault, batch, entry_id: entryId })),
+  };
 }
 
 const words: Record<ChainFault['fault'], string> = {
@@ -61,7 +77,12 @@ function describe(verdict: ChainVerdict): string[] {
   const size = `${entries} entries in ${batches} batches, ${pending} not chained yet; head ${head ?? 'none'}`;
   if (ok) return [`The audit log is whole: ${size}.`];
   const faults = verdict.faults.map(({ fault, batch, entryId }) => {
-    const what = entryId === null ? (batch === null ? 'The given head' : `Batch ${batch}`) : `Entry ${entryId}${batch === null ? '' : ` of batch ${batch}`}`;
+    const what =
+      entryId === null
+        ? batch === null
+          ? 'The given head'
+          : `Batch ${batch}`
+        : `Entry ${entryId}${batch === null ? '' : ` of batch ${batch}`}`;
     return `${what} ${words[fault]}.`;
   });
   return [`The audit log is not whole: ${size}.`, ...faults];

@@ -22,11 +22,17 @@ export interface BackedUp {
 type Progress = (step: string) => void;
 
 /** Writes the backup to a file that is not there yet, readable by its owner alone. What was begun is removed when it fails. */
-export async function backUp(place: DatabasePlace, given: string, { env, progress }: { env: CommandInput['env']; progress: Progress }): Promise<BackedUp> {
+export async function backUp(
+  place: DatabasePlace,
+  given: string,
+  { env, progress }: { env: CommandInput['env']; progress: Progress },
+): Promise<BackedUp> {
   const file = resolve(given);
   requireDatabase(place);
   const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
-    throw codeIn(error) === 'EEXIST' ? new Error(`${file} is there already; a backup goes into a new file.`) : error;
+    throw codeIn(error) === 'EEXIST'
+      ? new Error(`${file} is there already; a backup goes into a new file.`)
+      : error;
   });
   try {
     if (place.databaseUrl === undefined) {
@@ -34,11 +40,18 @@ export async function backUp(place: DatabasePlace, given: string, { env, progres
       const answered = (await askServer(place, 'db.backup', { file })) as { bytes: number } | undefined;
       if (answered === undefined) {
         progress('no server runs; copying the database here');
-        const bytes = await withDatabase(place, async (database) => (await database.dump?.()) ?? new Uint8Array());
+        const bytes = await withDatabase(
+          place,
+          async (database) => (await database.dump?.()) ?? new Uint8Array(),
+        );
         await handle.writeFile(bytes);
       }
     } else {
-      await dumpPostgres(place.databaseUrl, file, { env, progress, version: await withDatabase(place, async ({ version }) => version) });
+      await dumpPostgres(place.databaseUrl, file, {
+        env,
+        progress,
+        version: await withDatabase(place, async ({ version }) => version),
+      });
     }
     await handle.sync();
   } catch (error) {
@@ -48,10 +61,18 @@ export async function backUp(place: DatabasePlace, given: string, { env, progres
     await handle.close();
   }
   await syncFolder(dirname(file));
-  return { file, bytes: (await stat(file)).size, engine: place.databaseUrl === undefined ? 'embedded' : 'postgres' };
+  return {
+    file,
+    bytes: (await stat(file)).size,
+    engine: place.databaseUrl === undefined ? 'embedded' : 'postgres',
+  };
 }
 
-async function dumpPostgres(databaseUrl: string, file: string, { env, progress, version }: { env: CommandInput['env']; progress: Progress; version: string }): Promise<void> {
+async function dumpPostgres(
+  databaseUrl: string,
+  file: string,
+  { env, progress, version }: { env: CommandInput['env']; progress: Progress; version: string },
+): Promise<void> {
   const tool = await findTool('pg_dump', env, majorWithin(version));
   let tables = 0;
   progress(`running pg_dump ${tool.major}`);
@@ -93,14 +114,19 @@ export async function restore(place: DatabasePlace, given: string, needs: Restor
         : `this is a backup of a PostgreSQL, which is restored into one; set ${addressKeys[place.surface]}.`,
     );
   }
-  const masterKey = databaseUrl === undefined ? await restoreFolder(place, file, needs) : await restorePostgres({ ...place, databaseUrl }, file, needs);
+  const masterKey =
+    databaseUrl === undefined
+      ? await restoreFolder(place, file, needs)
+      : await restorePostgres({ ...place, databaseUrl }, file, needs);
   return { file, engine: kind, masterKey };
 }
 
 const addressKeys = { gateway: 'DATABASE_URL', agent: 'AGENT_DATABASE_URL' };
 
 function wrongSurface(file: string, { surface }: DatabasePlace): Error {
-  return new Error(`${file} is a backup, but of no ${surface}'s database; ${surface === 'agent' ? 'leave --agent out for the gateway' : 'say --agent for an agent'}.`);
+  return new Error(
+    `${file} is a backup, but of no ${surface}'s database; ${surface === 'agent' ? 'leave --agent out for the gateway' : 'say --agent for an agent'}.`,
+  );
 }
 
 async function kindOf(file: string): Promise<Restored['engine']> {
@@ -119,9 +145,14 @@ async function kindOf(file: string): Promise<Restored['engine']> {
 }
 
 // The cluster grows beside its place, is opened and asked there, and is moved to its place when all is well.
-async function restoreFolder(place: DatabasePlace, file: string, { progress, checkKey }: RestoreNeeds): Promise<Restored['masterKey']> {
+async function restoreFolder(
+  place: DatabasePlace,
+  file: string,
+  { progress, checkKey }: RestoreNeeds,
+): Promise<Restored['masterKey']> {
   const target = resolve(place.databasePath);
-  if (existsSync(join(target, 'pg'))) throw new Error(`${target} holds a database already; a restore goes into a folder without one.`);
+  if (existsSync(join(target, 'pg')))
+    throw new Error(`${target} holds a database already; a restore goes into a folder without one.`);
   const parent = dirname(target);
   await makeFolder(parent);
   const growing = await mkdtemp(join(parent, `.${basename(target)}-restoring-`));
@@ -147,15 +178,24 @@ async function restoreFolder(place: DatabasePlace, file: string, { progress, che
 }
 
 async function holds({ sql }: Database, { migrations: { schema } }: DatabasePlace): Promise<boolean> {
-  const [row] = await sql<{ found: boolean }[]>`select to_regclass(${`${schema}.migrations`}) is not null as found`;
+  const [row] = await sql<
+    { found: boolean }[]
+  >`select to_regclass(${`${schema}.migrations`}) is not null as found`;
   return row?.found ?? false;
 }
 
-async function restorePostgres(place: DatabasePlace & { databaseUrl: string }, file: string, { env, progress, checkKey }: RestoreNeeds): Promise<Restored['masterKey']> {
+async function restorePostgres(
+  place: DatabasePlace & { databaseUrl: string },
+  file: string,
+  { env, progress, checkKey }: RestoreNeeds,
+): Promise<Restored['masterKey']> {
   const version = await withDatabase(place, async (database) => {
     const taken = await database.sql<{ name: string }[]>`
       select nspname as name from pg_namespace where nspname in ('gateway', 'agent', 'pgboss', 'project') order by nspname`;
-    if (taken.length > 0) throw new Error(`The database holds ${taken.map(({ name }) => name).join(', ')} already; a restore goes into an empty one.`);
+    if (taken.length > 0)
+      throw new Error(
+        `The database holds ${taken.map(({ name }) => name).join(', ')} already; a restore goes into an empty one.`,
+      );
     return database.version;
   });
   const tool = await findTool('pg_restore', env, majorWithin(version));
@@ -168,15 +208,27 @@ async function restorePostgres(place: DatabasePlace & { databaseUrl: string }, f
   let items = 0;
   progress(`running pg_restore ${tool.major}`);
   // In one transaction: a restore that breaks off leaves the target empty.
-  await run(tool.path, ['--exit-on-error', '--single-transaction', '--no-owner', '--no-privileges', '--verbose', `--dbname=${addressOf(place.databaseUrl)['PGDATABASE'] ?? ''}`, file], {
-    env: { ...env, ...addressOf(place.databaseUrl) },
-    onLine: (line) => {
-      const table = /processing data for table "([^"]+)"/.exec(line)?.[1];
-      if (table === undefined) return;
-      items += 1;
-      if (items % 10 === 0) progress(`${items} tables, now ${table}`);
+  await run(
+    tool.path,
+    [
+      '--exit-on-error',
+      '--single-transaction',
+      '--no-owner',
+      '--no-privileges',
+      '--verbose',
+      `--dbname=${addressOf(place.databaseUrl)['PGDATABASE'] ?? ''}`,
+      file,
+    ],
+    {
+      env: { ...env, ...addressOf(place.databaseUrl) },
+      onLine: (line) => {
+        const table = /processing data for table "([^"]+)"/.exec(line)?.[1];
+        if (table === undefined) return;
+        items += 1;
+        if (items % 10 === 0) progress(`${items} tables, now ${table}`);
+      },
     },
-  });
+  );
   return masterKey;
 }
 
@@ -184,10 +236,17 @@ async function restorePostgres(place: DatabasePlace & { databaseUrl: string }, f
 async function surveyOf(file: string, tool: string, env: CommandInput['env']): Promise<Survey> {
   const rows = async (table: string): Promise<Record<string, string>[]> => {
     let text = '';
-    await run(tool, ['--data-only', '--schema=gateway', `--table=${table}`, '--file=-', file], { env, onOutput: (piece) => (text += piece.toString('utf8')) });
-    const [, columns = '', body = ''] = /^COPY [^(]+\(([^)]*)\) FROM stdin;\n([\s\S]*?)^\\\.$/m.exec(text) ?? [];
+    await run(tool, ['--data-only', '--schema=gateway', `--table=${table}`, '--file=-', file], {
+      env,
+      onOutput: (piece) => (text += piece.toString('utf8')),
+    });
+    const [, columns = '', body = ''] =
+      /^COPY [^(]+\(([^)]*)\) FROM stdin;\n([\s\S]*?)^\\\.$/m.exec(text) ?? [];
     const names = columns.split(', ');
-    return body.split('\n').filter((line) => line !== '').map((line) => Object.fromEntries(line.split('\t').map((value, index) => [names[index] ?? '', value])));
+    return body
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => Object.fromEntries(line.split('\t').map((value, index) => [names[index] ?? '', value])));
   };
   const [canary] = await rows('env_canary');
   return { canary: canary?.['sealed'] ?? null, variables: (await rows('env_variables')).length };

@@ -11,7 +11,15 @@ import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
 import { checkMasterKey, type Survey } from './gateway-data.ts';
 import { gatewayConfigHere, hereHelp } from './here.ts';
-import { agentPlace, askServer, commandLog, gatewayPlace, requireDatabase, withDatabase, type DatabasePlace } from './place.ts';
+import {
+  agentPlace,
+  askServer,
+  commandLog,
+  gatewayPlace,
+  requireDatabase,
+  withDatabase,
+  type DatabasePlace,
+} from './place.ts';
 
 export const dbCommand: Command = {
   help: () =>
@@ -37,13 +45,21 @@ export const dbCommand: Command = {
       ...hereHelp,
     ].join('\n'),
   async run(input) {
-    const { flags, words } = parseFlags(input.arguments, { flags: ['database-path', 'data-dir', 'database-url'], switches: ['agent', 'json'] });
+    const { flags, words } = parseFlags(input.arguments, {
+      flags: ['database-path', 'data-dir', 'database-url'],
+      switches: ['agent', 'json'],
+    });
     const [action, file, ...surplus] = words;
     const asJson = flags['json'] === 'true';
-    if (action === 'migrate' && file === undefined) return report(input, asJson, await migrateHere(await subjectOf(flags, input)));
-    if (action === 'backup' && file !== undefined && surplus.length === 0) return report(input, asJson, await runBackup(input, await subjectOf(flags, input), file));
-    if (action === 'restore' && file !== undefined && surplus.length === 0) return report(input, asJson, await runRestore(input, await subjectOf(flags, input), file));
-    throw new SettingError('say "townhall db migrate", "townhall db backup FILE" or "townhall db restore FILE"; see --help.');
+    if (action === 'migrate' && file === undefined)
+      return report(input, asJson, await migrateHere(await subjectOf(flags, input)));
+    if (action === 'backup' && file !== undefined && surplus.length === 0)
+      return report(input, asJson, await runBackup(input, await subjectOf(flags, input), file));
+    if (action === 'restore' && file !== undefined && surplus.length === 0)
+      return report(input, asJson, await runRestore(input, await subjectOf(flags, input), file));
+    throw new SettingError(
+      'say "townhall db migrate", "townhall db backup FILE" or "townhall db restore FILE"; see --help.',
+    );
   },
 };
 
@@ -53,18 +69,33 @@ interface Subject {
   checkKey(survey: Survey): Promise<'fits' | 'nothing sealed'>;
 }
 
-async function subjectOf(flags: Readonly<Record<string, string | undefined>>, input: CommandInput): Promise<Subject> {
+async function subjectOf(
+  flags: Readonly<Record<string, string | undefined>>,
+  input: CommandInput,
+): Promise<Subject> {
   const isAgent = flags['agent'] === 'true';
-  const foreign = (isAgent ? ['database-path'] : ['data-dir', 'database-url']).find((name) => flags[name] !== undefined);
-  if (foreign !== undefined) throw new SettingError(`--${foreign} ${isAgent ? 'does not go with' : 'needs'} --agent; see --help.`);
+  const foreign = (isAgent ? ['database-path'] : ['data-dir', 'database-url']).find(
+    (name) => flags[name] !== undefined,
+  );
+  if (foreign !== undefined)
+    throw new SettingError(`--${foreign} ${isAgent ? 'does not go with' : 'needs'} --agent; see --help.`);
   if (!isAgent) {
     const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
     return { place: gatewayPlace(config), checkKey: (survey) => checkMasterKey(config, survey) };
   }
   const { dataDir, databaseUrl } = agentSettings;
-  const place = agentPlace(readAgentData({ [dataDir.flag ?? '']: flags['data-dir'], [databaseUrl.flag ?? '']: flags['database-url'] }, input.env));
+  const place = agentPlace(
+    readAgentData(
+      { [dataDir.flag ?? '']: flags['data-dir'], [databaseUrl.flag ?? '']: flags['database-url'] },
+      input.env,
+    ),
+  );
   // A gateway's secrets are in it only where the two share a PostgreSQL.
-  return { place, checkKey: (survey) => checkMasterKey({ ...readGatewayConfig({}, input.env), databaseUrl: place.databaseUrl }, survey) };
+  return {
+    place,
+    checkKey: (survey) =>
+      checkMasterKey({ ...readGatewayConfig({}, input.env), databaseUrl: place.databaseUrl }, survey),
+  };
 }
 
 interface Report {
@@ -78,22 +109,48 @@ function report(input: CommandInput, asJson: boolean, { result, line }: Report):
 }
 
 async function runBackup(input: CommandInput, { place }: Subject, file: string): Promise<Report> {
-  const done = await backUp(place, file, { env: input.env, progress: (step) => input.complain(`  ${step} …`) });
-  const rest = place.surface === 'agent' ? "Attachments and the workspace are files of the agent's data folder: copy them too." : 'Keep the master key elsewhere.';
-  return { result: done, line: `The database is backed up: ${done.file}, ${(done.bytes / 1e6).toFixed(1)} MB. ${rest}` };
+  const done = await backUp(place, file, {
+    env: input.env,
+    progress: (step) => input.complain(`  ${step} …`),
+  });
+  const rest =
+    place.surface === 'agent'
+      ? "Attachments and the workspace are files of the agent's data folder: copy them too."
+      : 'Keep the master key elsewhere.';
+  return {
+    result: done,
+    line: `The database is backed up: ${done.file}, ${(done.bytes / 1e6).toFixed(1)} MB. ${rest}`,
+  };
 }
 
 async function runRestore(input: CommandInput, { place, checkKey }: Subject, file: string): Promise<Report> {
-  const done = await restore(place, file, { env: input.env, progress: (step) => input.complain(`  ${step} …`), checkKey });
-  const result = { file: done.file, engine: done.engine, master_key: done.masterKey === 'fits' ? 'fits' : 'nothing_sealed' };
-  const key = done.masterKey === 'fits' ? 'The master key fits.' : 'Nothing in it is sealed, so no master key was needed.';
-  return { result, line: `The database is restored. ${key} Start the ${place.surface}; it brings the database up to date.` };
+  const done = await restore(place, file, {
+    env: input.env,
+    progress: (step) => input.complain(`  ${step} …`),
+    checkKey,
+  });
+  const result = {
+    file: done.file,
+    engine: done.engine,
+    master_key: done.masterKey === 'fits' ? 'fits' : 'nothing_sealed',
+  };
+  const key =
+    done.masterKey === 'fits'
+      ? 'The master key fits.'
+      : 'Nothing in it is sealed, so no master key was needed.';
+  return {
+    result,
+    line: `The database is restored. ${key} Start the ${place.surface}; it brings the database up to date.`,
+  };
 }
 
 async function migrateHere({ place, checkKey }: Subject): Promise<Report> {
   const served = (await askServer(place, 'db.facts', null)) as DatabaseFacts | undefined;
   if (served !== undefined) {
-    return { result: { applied: [], pending: served.migrations.pending }, line: 'A running server holds the database; its start has brought it up to date.' };
+    return {
+      result: { applied: [], pending: served.migrations.pending },
+      line: 'A running server holds the database; its start has brought it up to date.',
+    };
   }
   requireDatabase(place);
   const { log } = commandLog();
@@ -101,5 +158,8 @@ async function migrateHere({ place, checkKey }: Subject): Promise<Report> {
     if (place.surface === 'gateway') await checkKey(await envStore(database).survey());
     return migrate(database, { ...place.migrations, log });
   });
-  return { result: { applied }, line: applied.length === 0 ? 'The database is up to date.' : `Applied: ${applied.join(', ')}.` };
+  return {
+    result: { applied },
+    line: applied.length === 0 ? 'The database is up to date.' : `Applied: ${applied.join(', ')}.`,
+  };
 }

@@ -2,7 +2,13 @@
 // says which keys are in use. A running local edition is asked through its control socket; otherwise the command opens
 // the database.
 import type { GatewayConfig } from '../../gateway/config.ts';
-import { envStore, masterKeyIds, sealingKeys, type Rewrapped, type SealingKeys } from '../../gateway/env/index.ts';
+import {
+  envStore,
+  masterKeyIds,
+  sealingKeys,
+  type Rewrapped,
+  type SealingKeys,
+} from '../../gateway/env/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { parseFlags } from '../command.ts';
 import type { Command, CommandInput } from '../command.ts';
@@ -28,7 +34,8 @@ export const envCommand: Command = {
   async run(input) {
     const { flags, words } = parseFlags(input.arguments, { flags: ['database-path'], switches: ['json'] });
     const [action] = words;
-    if (words.length !== 1 || (action !== 'rewrap' && action !== 'keys')) throw new SettingError('say "townhall env rewrap" or "townhall env keys"; see --help.');
+    if (words.length !== 1 || (action !== 'rewrap' && action !== 'keys'))
+      throw new SettingError('say "townhall env rewrap" or "townhall env keys"; see --help.');
     const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
     const report = action === 'keys' ? await listKeys(config) : await rewrap(config, input);
     if (flags['json'] === 'true') input.print(JSON.stringify(report.result));
@@ -50,21 +57,48 @@ async function rewrap(config: GatewayConfig, { env }: CommandInput): Promise<Rep
   });
   const { rewrapped, kid } = result;
   // A server of another version may not compare the keys.
-  if (kid !== primary) throw new Error(`The running server sealed under the master key ${kid}; the key of this command is ${primary ?? 'none'}. Keep the old key.`);
-  return { result: { rewrapped, kid }, lines: [`${rewrapped} values were sealed anew; all are under the master key ${kid} now.`] };
+  if (kid !== primary)
+    throw new Error(
+      `The running server sealed under the master key ${kid}; the key of this command is ${primary ?? 'none'}. Keep the old key.`,
+    );
+  return {
+    result: { rewrapped, kid },
+    lines: [`${rewrapped} values were sealed anew; all are under the master key ${kid} now.`],
+  };
 }
 
 async function listKeys(config: GatewayConfig): Promise<Report> {
   const place = gatewayPlace(config);
-  const { current, keys, damaged, server = null } = await askRunning<SealingKeys & { server?: string | null }>(config, { name: 'env.keys', input: null }, () =>
-    withDatabase(place, (database) => sealingKeys(envStore(database))),
+  const {
+    current,
+    keys,
+    damaged,
+    server = null,
+  } = await askRunning<SealingKeys & { server?: string | null }>(
+    config,
+    { name: 'env.keys', input: null },
+    () => withDatabase(place, (database) => sealingKeys(envStore(database))),
   );
   const { primary, previous } = await keyIds(config);
-  const settingOf = (kid: string): string | null => (kid === primary ? 'TOWNHALL_MASTER_KEY' : kid === previous ? 'TOWNHALL_MASTER_KEY_PREVIOUS' : null);
-  const others = [primary, previous].flatMap((kid) => (kid === null || keys.some((key) => key.kid === kid) ? [] : [{ kid, values: 0 }]));
-  const rows = [...keys, ...others].map(({ kid, values }) => ({ kid, values, current: kid === current, setting: settingOf(kid) }));
+  const settingOf = (kid: string): string | null =>
+    kid === primary ? 'TOWNHALL_MASTER_KEY' : kid === previous ? 'TOWNHALL_MASTER_KEY_PREVIOUS' : null;
+  const others = [primary, previous].flatMap((kid) =>
+    kid === null || keys.some((key) => key.kid === kid) ? [] : [{ kid, values: 0 }],
+  );
+  const rows = [...keys, ...others].map(({ kid, values }) => ({
+    kid,
+    values,
+    current: kid === current,
+    setting: settingOf(kid),
+  }));
   const lines = rows.map(({ kid, values, current: isCurrent, setting }) =>
-    [kid, `${values} values`, ...(isCurrent ? ['current'] : []), ...(kid === server ? ['of the running server'] : []), ...(setting === null ? [] : [`given here as ${setting}`])].join('  '),
+    [
+      kid,
+      `${values} values`,
+      ...(isCurrent ? ['current'] : []),
+      ...(kid === server ? ['of the running server'] : []),
+      ...(setting === null ? [] : [`given here as ${setting}`]),
+    ].join('  '),
   );
   if (damaged > 0) lines.push(`${damaged} values have a damaged seal; write or remove them.`);
   return { result: { keys: rows, server, damaged }, lines };
@@ -72,5 +106,8 @@ async function listKeys(config: GatewayConfig): Promise<Report> {
 
 /** Of the keys that a server would have with the settings of this command. */
 function keyIds(config: GatewayConfig): Promise<{ primary: string | null; previous: string | null }> {
-  return masterKeyIds(config, { dataFolder: config.databaseUrl === undefined ? config.databasePath : null, redactor: commandLog().redactor });
+  return masterKeyIds(config, {
+    dataFolder: config.databaseUrl === undefined ? config.databasePath : null,
+    redactor: commandLog().redactor,
+  });
 }

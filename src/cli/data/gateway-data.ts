@@ -21,7 +21,10 @@ export async function gatewayFacts(config: GatewayConfig, database: Database): P
 export type Survey = Awaited<ReturnType<ReturnType<typeof envStore>['survey']>>;
 
 /** Throws a SettingError unless the master key that is given here opens what is sealed; where nothing is, says so and changes nothing. */
-export async function checkMasterKey(config: GatewayConfig, survey: Survey): Promise<'fits' | 'nothing sealed'> {
+export async function checkMasterKey(
+  config: GatewayConfig,
+  survey: Survey,
+): Promise<'fits' | 'nothing sealed'> {
   if (survey.canary === null && survey.variables === 0) return 'nothing sealed';
   const { redactor, log } = commandLog();
   const dataFolder = config.databaseUrl === undefined ? config.databasePath : null;

@@ -12,7 +12,10 @@ export const hereHelp = [
 ];
 
 /** Reads the settings as `townhall gateway` does, and says on standard error when they are those of a City. */
-export async function gatewayConfigHere(flags: Readonly<Record<string, string | undefined>>, { env, complain }: Pick<CommandInput, 'env' | 'complain'>): Promise<GatewayConfig> {
+export async function gatewayConfigHere(
+  flags: Readonly<Record<string, string | undefined>>,
+  { env, complain }: Pick<CommandInput, 'env' | 'complain'>,
+): Promise<GatewayConfig> {
   const isNamed = flags['database-path'] !== undefined || (env['DATABASE_PATH'] ?? '') !== '';
   const city = isNamed ? null : await cityData('.', env);
   if (city === null) return readGatewayConfig(flags, env);

@@ -55,11 +55,17 @@ export function hasDatabase({ databaseUrl, databasePath }: DatabasePlace): boole
 export function requireDatabase(place: DatabasePlace): void {
   if (hasDatabase(place)) return;
   const elsewhere = place.surface === 'gateway' ? '--database-path' : '--data-dir';
-  throw new Error(`There is no database at ${place.databasePath}; the first start of the ${place.surface} makes one. Where it lies elsewhere, say so with ${elsewhere}.`);
+  throw new Error(
+    `There is no database at ${place.databasePath}; the first start of the ${place.surface} makes one. Where it lies elsewhere, say so with ${elsewhere}.`,
+  );
 }
 
 /** Asks the server that holds the embedded database, or undefined when none runs. */
-export async function askServer({ databaseUrl, socket }: DatabasePlace, name: string, input: unknown): Promise<unknown> {
+export async function askServer(
+  { databaseUrl, socket }: DatabasePlace,
+  name: string,
+  input: unknown,
+): Promise<unknown> {
   if (databaseUrl !== undefined) return undefined;
   try {
     return await callControl(socket, name, input);
@@ -70,12 +76,24 @@ export async function askServer({ databaseUrl, socket }: DatabasePlace, name: st
 }
 
 /** Opens the database, which must be there, for the length of the work. */
-export async function withDatabase<T>(place: DatabasePlace, work: (database: Database) => Promise<T>): Promise<T> {
+export async function withDatabase<T>(
+  place: DatabasePlace,
+  work: (database: Database) => Promise<T>,
+): Promise<T> {
   requireDatabase(place);
   const { databaseUrl, databasePrepare, databasePath } = place;
   const { log } = commandLog();
-  const opening = connect(databaseUrl === undefined ? { path: databasePath } : { url: databaseUrl, ...(databasePrepare === undefined ? {} : { prepare: databasePrepare }) }, { log });
-  const database = await withSettingName(place.surface === 'agent' ? 'AGENT_DATABASE_URL' : 'DATABASE_URL', databaseUrl, opening);
+  const opening = connect(
+    databaseUrl === undefined
+      ? { path: databasePath }
+      : { url: databaseUrl, ...(databasePrepare === undefined ? {} : { prepare: databasePrepare }) },
+    { log },
+  );
+  const database = await withSettingName(
+    place.surface === 'agent' ? 'AGENT_DATABASE_URL' : 'DATABASE_URL',
+    databaseUrl,
+    opening,
+  );
   try {
     return await work(database);
   } finally {
@@ -86,5 +104,8 @@ export async function withDatabase<T>(place: DatabasePlace, work: (database: Dat
 /** What is logged goes to standard error, and only when it matters. */
 export function commandLog(): { log: Log; redactor: Redactor } {
   const redactor = createRedactor();
-  return { redactor, log: createLog({ level: 'warn', redactor, write: (line) => void process.stderr.write(line) }) };
+  return {
+    redactor,
+    log: createLog({ level: 'warn', redactor, write: (line) => void process.stderr.write(line) }),
+  };
 }

@@ -21,24 +21,33 @@ const versionedFolders = '/usr/lib/postgresql';
 /** The tool for a server of that version: the newest there is, which is at least as new. Throws saying what to install. */
 export async function findTool(name: ToolName, env: Environment, serverMajor: number): Promise<Tool> {
   const versions = await readdir(versionedFolders).catch(() => []);
-  const folders = [...(env['PATH'] ?? '').split(delimiter), ...versions.map((version) => join(versionedFolders, version, 'bin'))].filter((folder) => folder !== '');
+  const folders = [
+    ...(env['PATH'] ?? '').split(delimiter),
+    ...versions.map((version) => join(versionedFolders, version, 'bin')),
+  ].filter((folder) => folder !== '');
   const found: Tool[] = [];
   for (const folder of new Set(folders)) {
     const path = join(folder, name);
-    const isThere = await access(path, constants.X_OK).then(() => true, () => false);
+    const isThere = await access(path, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
     const major = isThere ? await majorOf(path, env) : undefined;
     if (major !== undefined) found.push({ path, major });
   }
   const best = found.sort((one, other) => other.major - one.major)[0];
   const advice = `Install the client programs of PostgreSQL ${serverMajor} or newer (on Debian and Ubuntu: postgresql-client-${serverMajor}; on macOS: brew install libpq).`;
   if (best === undefined) throw new Error(`${name} is not here. ${advice}`);
-  if (best.major < serverMajor) throw new Error(`${name} is of version ${best.major}, and the server of ${serverMajor}. ${advice}`);
+  if (best.major < serverMajor)
+    throw new Error(`${name} is of version ${best.major}, and the server of ${serverMajor}. ${advice}`);
   return best;
 }
 
 async function majorOf(path: string, env: Environment): Promise<number | undefined> {
   let text = '';
-  await run(path, ['--version'], { env, onOutput: (piece) => (text += piece.toString('utf8')) }).catch(() => {});
+  await run(path, ['--version'], { env, onOutput: (piece) => (text += piece.toString('utf8')) }).catch(
+    () => {},
+  );
   const major = /\(PostgreSQL\) (\d+)/.exec(text)?.[1];
   return major === undefined ? undefined : Number(major);
 }
@@ -81,7 +90,11 @@ export interface RunOptions {
 }
 
 /** Runs to the end. Throws with what the program said last when it fails. */
-export async function run(path: string, given: readonly string[], { env, onOutput, onLine }: RunOptions): Promise<void> {
+export async function run(
+  path: string,
+  given: readonly string[],
+  { env, onOutput, onLine }: RunOptions,
+): Promise<void> {
   const child = spawn(path, given, { env: { ...env, LC_ALL: 'C' }, stdio: ['ignore', 'pipe', 'pipe'] });
   const last: string[] = [];
   let rest = '';
@@ -100,6 +113,10 @@ export async function run(path: string, given: readonly string[], { env, onOutpu
     child.on('close', (ended) => resolve(ended ?? 1));
   });
   if (code === 0) return;
-  const said = [...last, rest].filter((line) => /error|fatal/i.test(line)).slice(-3).join(' ') || `it ended with ${code}`;
+  const said =
+    [...last, rest]
+      .filter((line) => /error|fatal/i.test(line))
+      .slice(-3)
+      .join(' ') || `it ended with ${code}`;
   throw new Error(`${path} failed: ${said}`);
 }

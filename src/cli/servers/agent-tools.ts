@@ -4,7 +4,13 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { readAgentData, type AgentData } from '../../agent/config.ts';
 import { controlPath } from '../../agent/control/index.ts';
-import { tokenDesk, tokenStore, type IssuedAgentToken, type ListedToken, type TokenDesk } from '../../agent/tokens/index.ts';
+import {
+  tokenDesk,
+  tokenStore,
+  type IssuedAgentToken,
+  type ListedToken,
+  type TokenDesk,
+} from '../../agent/tokens/index.ts';
 import { shipped } from '../../kernel/assets.ts';
 import { callControl } from '../../kernel/control.ts';
 import { connect, migrate } from '../../kernel/data/database.ts';
@@ -39,19 +45,31 @@ export async function runAgentToken(input: CommandInput): Promise<number> {
   if (action === 'create') {
     const ttlSeconds = flags['ttl'] === undefined ? undefined : readTtl(flags['ttl']);
     const request = { name: word ?? 'command-line', ...(ttlSeconds === undefined ? {} : { ttlSeconds }) };
-    const made: IssuedAgentToken = await ask(data, { name: 'tokens.create', input: request }, (desk) => desk.create(request));
+    const made: IssuedAgentToken = await ask(data, { name: 'tokens.create', input: request }, (desk) =>
+      desk.create(request),
+    );
     if (asJson) input.print(JSON.stringify(made));
     else {
       input.print(made.token);
-      input.complain(`This token is shown once. Its id is ${made.tokenId}; ${made.expiresAt === null ? 'it lives until it is revoked' : `it expires ${made.expiresAt}`}.`);
+      input.complain(
+        `This token is shown once. Its id is ${made.tokenId}; ${made.expiresAt === null ? 'it lives until it is revoked' : `it expires ${made.expiresAt}`}.`,
+      );
     }
     return 0;
   }
   if (flags['ttl'] !== undefined) throw new SettingError('--ttl belongs to "townhall agent token create".');
   if (action === 'list' && word === undefined) {
-    const tokens: ListedToken[] = await ask(data, { name: 'tokens.list', input: null }, (desk) => desk.list());
+    const tokens: ListedToken[] = await ask(data, { name: 'tokens.list', input: null }, (desk) =>
+      desk.list(),
+    );
     if (asJson) input.print(JSON.stringify({ items: tokens }));
-    else for (const { tokenId, name, last4, state, expiresAt } of tokens) input.print([tokenId, `…${last4}`, name, state, expiresAt === null ? '' : `expires ${expiresAt}`].join('  ').trimEnd());
+    else
+      for (const { tokenId, name, last4, state, expiresAt } of tokens)
+        input.print(
+          [tokenId, `…${last4}`, name, state, expiresAt === null ? '' : `expires ${expiresAt}`]
+            .join('  ')
+            .trimEnd(),
+        );
     return 0;
   }
   if (action === 'revoke' && word !== undefined) {
@@ -67,7 +85,8 @@ export async function runAgentToken(input: CommandInput): Promise<number> {
 export async function runAgentCall(input: CommandInput): Promise<number> {
   const { flags, words } = parseFlags(input.arguments, { flags: places });
   const [, plugin, action, text = '{}', ...surplus] = words;
-  if (plugin === undefined || action === undefined || surplus.length > 0) throw new SettingError('say "townhall agent call PLUGIN ACTION [PAYLOAD]"; see --help.');
+  if (plugin === undefined || action === undefined || surplus.length > 0)
+    throw new SettingError('say "townhall agent call PLUGIN ACTION [PAYLOAD]"; see --help.');
   let payload: unknown;
   try {
     payload = JSON.parse(text);
@@ -75,14 +94,24 @@ export async function runAgentCall(input: CommandInput): Promise<number> {
     throw new SettingError('the payload of an action is JSON, such as \'{"path": "notes"}\'.');
   }
   const data = readAgentData(pick(flags), input.env);
-  const result = await callControl(controlPath(data.dataDir), 'plugins.call', { plugin, action, payload }).catch((error: unknown) => {
-    throw error instanceof Problem && error.code === 'not_ready' ? new Error(`No agent runs over the data folder ${data.dataDir}.`) : error;
+  const result = await callControl(controlPath(data.dataDir), 'plugins.call', {
+    plugin,
+    action,
+    payload,
+  }).catch((error: unknown) => {
+    throw error instanceof Problem && error.code === 'not_ready'
+      ? new Error(`No agent runs over the data folder ${data.dataDir}.`)
+      : error;
   });
   input.print(JSON.stringify(result, null, 2));
   return 0;
 }
 
-async function ask<T>(data: AgentData, control: { name: string; input: unknown }, otherwise: (desk: TokenDesk) => Promise<T>): Promise<T> {
+async function ask<T>(
+  data: AgentData,
+  control: { name: string; input: unknown },
+  otherwise: (desk: TokenDesk) => Promise<T>,
+): Promise<T> {
   if (data.databaseUrl === undefined) {
     try {
       return (await callControl(controlPath(data.dataDir), control.name, control.input)) as T;
@@ -93,18 +122,23 @@ async function ask<T>(data: AgentData, control: { name: string; input: unknown }
   return withDesk(data, otherwise);
 }
 
-async function withDesk<T>({ dataDir, databaseUrl, name }: AgentData, work: (desk: TokenDesk) => Promise<T>): Promise<T> {
+async function withDesk<T>(
+  { dataDir, databaseUrl, name }: AgentData,
+  work: (desk: TokenDesk) => Promise<T>,
+): Promise<T> {
   const redactor = createRedactor();
   const log = createLog({ level: 'warn', redactor, write: (line) => void process.stderr.write(line) });
   const path = join(dataDir, 'agent.db');
   // A command that mistakes the folder must not leave a new database in it.
-  if (databaseUrl === undefined && !existsSync(path)) throw new Error(`There is no agent's data in ${dataDir}; start the agent once, or say --data-dir.`);
+  if (databaseUrl === undefined && !existsSync(path))
+    throw new Error(`There is no agent's data in ${dataDir}; start the agent once, or say --data-dir.`);
   const database = await connect(databaseUrl === undefined ? { path } : { url: databaseUrl }, { log });
   try {
     await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
     const store = tokenStore(database);
     const agentId = await store.findAgent(name);
-    if (agentId === undefined) throw new Error(`There is no agent "${name}" in this database; start it once, or say --name.`);
+    if (agentId === undefined)
+      throw new Error(`There is no agent "${name}" in this database; start it once, or say --name.`);
     return await work(tokenDesk({ store, agentId, redactor }));
   } finally {
     await database.close();

@@ -39,8 +39,13 @@ export const agentCommand: Command = {
     opening.catch(() => {});
     const { createAgent } = await import('../../agent/compose.ts');
     const agent = await createAgent(config, { log, redactor, env, version, opening, logsPrints: true });
-    const listening = opened(agent.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'AGENT_METRICS_PORT' : 'AGENT_PORT'));
+    const listening = opened(agent.listen(), (port) =>
+      port !== undefined && port === config.metricsPort ? 'AGENT_METRICS_PORT' : 'AGENT_PORT',
+    );
     const { url } = await orClosed(listening, () => agent.close());
-    return untilStopped(() => announceListening(url), () => agent.close());
+    return untilStopped(
+      () => announceListening(url),
+      () => agent.close(),
+    );
   },
 };

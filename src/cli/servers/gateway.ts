@@ -37,9 +37,14 @@ export const gatewayCommand: Command = {
     await requireAddresses(gatewayAddresses(config));
     const project = config.project === undefined ? undefined : await openProject(config.project);
     const gateway = await createGateway(config, { env, log, redactor, clock: systemClock, version, project });
-    const listening = opened(gateway.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT'));
+    const listening = opened(gateway.listen(), (port) =>
+      port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT',
+    );
     const { url } = await orClosed(listening, () => gateway.close());
     keepStreamsYoung();
-    return untilStopped(() => announceListening(url), () => gateway.close(parting));
+    return untilStopped(
+      () => announceListening(url),
+      () => gateway.close(parting),
+    );
   },
 };

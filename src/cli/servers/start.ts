@@ -9,7 +9,12 @@ import { openAgentDatabase } from '../../agent/data/index.ts';
 import { openProject } from '../../deploy/index.ts';
 import { createGateway, openLoginNotice } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
-import { gatewaySettings, readGatewayConfig, requireFolders, type GatewayConfig } from '../../gateway/config.ts';
+import {
+  gatewaySettings,
+  readGatewayConfig,
+  requireFolders,
+  type GatewayConfig,
+} from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { closedOnError, createClosers } from '../../kernel/closers.ts';
 import { makeFolder } from '../../kernel/folder.ts';
@@ -40,13 +45,23 @@ export const startCommand: Command = {
     const env = { LOG_LEVEL: 'warn', ...input.env };
     const config = readGatewayConfig(flags, env);
     if (config.databaseUrl !== undefined) {
-      throw new SettingError('this is the local edition; with DATABASE_URL run "townhall gateway" and "townhall agent".');
+      throw new SettingError(
+        'this is the local edition; with DATABASE_URL run "townhall gateway" and "townhall agent".',
+      );
     }
     const redactor = createRedactor();
-    const log = createLog({ level: config.logLevel, redactor, write: (line) => void process.stderr.write(line) });
+    const log = createLog({
+      level: config.logLevel,
+      redactor,
+      write: (line) => void process.stderr.write(line),
+    });
     const dataFolder = dirname(config.databasePath);
     const tokenFile = join(dataFolder, 'local.token');
-    const agentEnv = { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env };
+    const agentEnv = {
+      AGENT_DATA_DIR: join(dataFolder, 'agent'),
+      AGENT_GATEWAY_TOKEN_FILE: tokenFile,
+      ...env,
+    };
     const agentConfig = readAgentConfig({}, agentEnv);
     await requireFolders(config);
     await requireAddresses([...gatewayAddresses(config), ...agentAddresses(agentConfig)]);
@@ -61,34 +76,72 @@ export const startCommand: Command = {
     closers.defer(async () => (await opening.catch(() => undefined))?.close());
     return closedOnError(closers, async () => {
       const project = config.project === undefined ? undefined : await openProject(config.project);
-      const gateway = await createGateway(config, { project, env, log, redactor, clock: systemClock, progress });
+      const gateway = await createGateway(config, {
+        project,
+        env,
+        log,
+        redactor,
+        clock: systemClock,
+        progress,
+      });
       closers.defer(() => gateway.close());
       const userToken = await localToken(gateway, tokenFile);
-      const { url: gatewayUrl } = await opened(gateway.listen(), (port) => (port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT'));
+      const { url: gatewayUrl } = await opened(gateway.listen(), (port) =>
+        port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT',
+      );
       progress('starting the agent');
       const wholeEnv = { ...agentEnv, AGENT_GATEWAY_URL: gatewayUrl };
-      const agent = await createAgent(readAgentConfig({}, wholeEnv), { log, redactor, env: wholeEnv, version, opening, hidden: [tokenFile, ...gatewaySecrets(config)] });
+      const agent = await createAgent(readAgentConfig({}, wholeEnv), {
+        log,
+        redactor,
+        env: wholeEnv,
+        version,
+        opening,
+        hidden: [tokenFile, ...gatewaySecrets(config)],
+      });
       closers.defer(() => agent.close());
-      const { url: agentUrl } = await opened(agent.listen(), (port) => (port !== undefined && port === agentConfig.metricsPort ? 'AGENT_METRICS_PORT' : 'AGENT_PORT'));
+      const { url: agentUrl } = await opened(agent.listen(), (port) =>
+        port !== undefined && port === agentConfig.metricsPort ? 'AGENT_METRICS_PORT' : 'AGENT_PORT',
+      );
       keepStreamsYoung();
       const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
       // Last: a password that is shown once must not be made by a start that comes to nothing.
       const administrator = await firstAdministrator(gateway);
-      const screen = welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice: gateway.hasLocalLogin() ? openLoginNotice : undefined });
-      return untilStopped(() => screen.forEach((line) => input.print(line)), () => {
-        input.print('Stopping …');
-        return closers.close();
+      const screen = welcome({
+        gatewayUrl,
+        agentUrl,
+        userToken,
+        agentToken,
+        administrator,
+        notice: gateway.hasLocalLogin() ? openLoginNotice : undefined,
       });
+      return untilStopped(
+        () => screen.forEach((line) => input.print(line)),
+        () => {
+          input.print('Stopping …');
+          return closers.close();
+        },
+      );
     });
   },
 };
 
 /** Where the gateway keeps its data and keys. The agent runs beside it, and its workspace may contain these folders. */
-function gatewaySecrets({ databasePath, storagePath, journalPath, masterKeyFile, masterKeyPreviousFile }: GatewayConfig): string[] {
-  return [databasePath, storagePath, journalPath, masterKeyFile, masterKeyPreviousFile].filter((path) => path !== undefined);
+function gatewaySecrets({
+  databasePath,
+  storagePath,
+  journalPath,
+  masterKeyFile,
+  masterKeyPreviousFile,
+}: GatewayConfig): string[] {
+  return [databasePath, storagePath, journalPath, masterKeyFile, masterKeyPreviousFile].filter(
+    (path) => path !== undefined,
+  );
 }
 
-async function firstAdministrator(gateway: Gateway): Promise<{ adminId: string; password: string } | undefined> {
+async function firstAdministrator(
+  gateway: Gateway,
+): Promise<{ adminId: string; password: string } | undefined> {
   if (await gateway.hasAdministrator()) return undefined;
   const administrator = { adminId: 'admin', password: newPassword() };
   await gateway.setupAdministrator(administrator.adminId, administrator.password);

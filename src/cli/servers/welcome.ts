@@ -12,7 +12,14 @@ export interface Welcome {
 }
 
 /** The lines of the screen. */
-export function welcome({ gatewayUrl, agentUrl, userToken, agentToken, administrator, notice }: Welcome): string[] {
+export function welcome({
+  gatewayUrl,
+  agentUrl,
+  userToken,
+  agentToken,
+  administrator,
+  notice,
+}: Welcome): string[] {
   const json = "-H 'Content-Type: application/json'";
   const asUser = '-H "Authorization: Bearer $TOKEN"';
   const asOwner = '-H "Authorization: Bearer $AGENT"';

@@ -4,20 +4,50 @@ import { button, focusHome, h, json, showControls } from './elements.ts';
 import type { Question } from './thread.ts';
 
 /** `more` stands under the name, such as where the question comes from. `answered` is called after the agent took the answer. */
-export function approvalCard(question: Question, { sessionId, more = [], answered = () => {} }: { sessionId: string; more?: readonly Node[]; answered?: () => void }): HTMLElement {
-  const reason = h('input', { type: 'text', id: `reason-${question.approvalId}`, maxlength: 1000, autocomplete: 'off', placeholder: 'told to the model with a denial' });
+export function approvalCard(
+  question: Question,
+  {
+    sessionId,
+    more = [],
+    answered = () => {},
+  }: { sessionId: string; more?: readonly Node[]; answered?: () => void },
+): HTMLElement {
+  const reason = h('input', {
+    type: 'text',
+    id: `reason-${question.approvalId}`,
+    maxlength: 1000,
+    autocomplete: 'off',
+    placeholder: 'told to the model with a denial',
+  });
   const decide = async (decision: 'approve' | 'deny'): Promise<void> => {
     const word = reason.value.trim();
-    const isTaken = await trying(() => ask('sessions.decideApproval', { sessionId, approvalId: question.approvalId, decision, ...(decision === 'deny' && word !== '' ? { reason: word } : {}) }));
+    const isTaken = await trying(() =>
+      ask('sessions.decideApproval', {
+        sessionId,
+        approvalId: question.approvalId,
+        decision,
+        ...(decision === 'deny' && word !== '' ? { reason: word } : {}),
+      }),
+    );
     if (isTaken) answered();
   };
   return h(
     'section',
-    { class: 'card approval', 'aria-label': `Approval of ${question.toolName}`, 'data-approval': question.approvalId, tabindex: '-1' },
+    {
+      class: 'card approval',
+      'aria-label': `Approval of ${question.toolName}`,
+      'data-approval': question.approvalId,
+      tabindex: '-1',
+    },
     h('h3', {}, 'May the agent call ', h('code', {}, showControls(question.toolName)), '?'),
     more,
     json(question.input),
-    question.expiresAt !== null && h('p', { class: 'quiet' }, `Without an answer it is denied at ${new Date(question.expiresAt).toLocaleTimeString()}.`),
+    question.expiresAt !== null &&
+      h(
+        'p',
+        { class: 'quiet' },
+        `Without an answer it is denied at ${new Date(question.expiresAt).toLocaleTimeString()}.`,
+      ),
     h(
       'div',
       { class: 'row' },
@@ -32,7 +62,10 @@ export function approvalCard(question: Question, { sessionId, more = [], answere
  * Draws a card for each question into the place and keeps the cards that stay, with the reason that is being written.
  * Focus in a card that is answered goes to the card behind it, or home; never to a button, which the next Enter would press.
  */
-export function createApprovalCards<Item extends Question>(place: HTMLElement, makeCard: (question: Item) => HTMLElement): (questions: readonly Item[]) => void {
+export function createApprovalCards<Item extends Question>(
+  place: HTMLElement,
+  makeCard: (question: Item) => HTMLElement,
+): (questions: readonly Item[]) => void {
   const cards = new Map<string, HTMLElement>();
   return (questions) => {
     const focusIndex = [...cards.values()].findIndex((card) => card.contains(document.activeElement));

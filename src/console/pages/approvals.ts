@@ -12,7 +12,20 @@ export const openApprovals: OpenPage = (root, _path, rooms) => {
   const draw = createApprovalCards(rows, (approval: Overview['approvals'][number]) =>
     approvalCard(approval, {
       sessionId: approval.sessionId,
-      more: [h('p', { class: 'quiet' }, 'In ', h('a', { href: `#/sessions/${approval.sessionId}` }, showControls(approval.sessionTitle ?? approval.sessionId)), ', asked ', new Date(approval.requestedAt).toLocaleTimeString())],
+      more: [
+        h(
+          'p',
+          { class: 'quiet' },
+          'In ',
+          h(
+            'a',
+            { href: `#/sessions/${approval.sessionId}` },
+            showControls(approval.sessionTitle ?? approval.sessionId),
+          ),
+          ', asked ',
+          new Date(approval.requestedAt).toLocaleTimeString(),
+        ),
+      ],
       answered: () => void rooms.refresh(),
     }),
   );
@@ -29,7 +42,14 @@ export const openApprovals: OpenPage = (root, _path, rooms) => {
 };
 
 function nothing(): HTMLElement {
-  const view = empty('Nobody asks anything', h('p', {}, 'Tools that need a person’s word show up here, from all sessions in which you said that you attend.'));
+  const view = empty(
+    'Nobody asks anything',
+    h(
+      'p',
+      {},
+      'Tools that need a person’s word show up here, from all sessions in which you said that you attend.',
+    ),
+  );
   view.classList.add('placeholder');
   return view;
 }

@@ -11,7 +11,15 @@ export class Refusal extends Error {
   readonly requestId: string;
   readonly details: readonly { path: string; message: string }[];
 
-  constructor(status: number, error: { code?: string; message?: string; request_id?: string; details?: { path: string; message: string }[] }) {
+  constructor(
+    status: number,
+    error: {
+      code?: string;
+      message?: string;
+      request_id?: string;
+      details?: { path: string; message: string }[];
+    },
+  ) {
     super(error.message ?? 'The console gave no reason.');
     this.status = status;
     this.code = error.code ?? 'unknown';
@@ -36,10 +44,18 @@ export async function ask<Answer>(operation: string, members: object = {}): Prom
   let response: Response;
   let body: { error?: object };
   try {
-    response = await fetch(`/call/${operation}`, { method: 'POST', headers: { 'content-type': 'application/json', accept: 'application/json', ...keyHeaders() }, body: JSON.stringify(members), signal });
+    response = await fetch(`/call/${operation}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json', ...keyHeaders() },
+      body: JSON.stringify(members),
+      signal,
+    });
     body = (await response.json()) as { error?: object };
   } catch {
-    throw new Refusal(0, { code: 'console_away', message: 'The console does not answer. Does `townhall console` still run?' });
+    throw new Refusal(0, {
+      code: 'console_away',
+      message: 'The console does not answer. Does `townhall console` still run?',
+    });
   }
   if (!response.ok) throw new Refusal(response.status, body.error ?? {});
   return body as Answer;
@@ -53,15 +69,33 @@ export function errorView(error: unknown): Node[] {
   const details = refusal?.details ?? [];
   return [
     h('p', {}, error instanceof Error ? error.message : String(error)),
-    ...(details.length === 0 ? [] : [h('ul', {}, details.map(({ path, message }) => h('li', {}, `${path} ${message}`)))]),
-    ...(refusal === undefined || refusal.requestId === '' ? [] : [h('p', { class: 'quiet' }, 'Request ', h('code', {}, refusal.requestId), `, ${refusal.code}`)]),
+    ...(details.length === 0
+      ? []
+      : [
+          h(
+            'ul',
+            {},
+            details.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
+          ),
+        ]),
+    ...(refusal === undefined || refusal.requestId === ''
+      ? []
+      : [h('p', { class: 'quiet' }, 'Request ', h('code', {}, refusal.requestId), `, ${refusal.code}`)]),
   ];
 }
 
 /** Shows a failure until it is closed or another one is shown. */
 export function tell(error: unknown): void {
   if (notice === null) return;
-  fill(notice, errorView(error), h('button', { type: 'button', class: 'plain', 'aria-label': 'Close this notice', onclick: () => hush() }, '×'));
+  fill(
+    notice,
+    errorView(error),
+    h(
+      'button',
+      { type: 'button', class: 'plain', 'aria-label': 'Close this notice', onclick: () => hush() },
+      '×',
+    ),
+  );
   notice.hidden = false;
 }
 

@@ -2,7 +2,11 @@
 import type { AgentView } from '../operations.ts';
 import { empty, fillWhenChanged, h } from './elements.ts';
 
-const titles = { away: 'The agent does not answer', silent: 'The agent does not answer', refused: 'The agent does not accept the console' } as const;
+const titles = {
+  away: 'The agent does not answer',
+  silent: 'The agent does not answer',
+  refused: 'The agent does not accept the console',
+} as const;
 
 export function loading(): HTMLElement {
   return h('p', { class: 'quiet placeholder' }, 'Reading …');
@@ -12,7 +16,11 @@ export function loading(): HTMLElement {
 export function showAway(place: HTMLElement, agent: Exclude<AgentView, { state: 'here' }>): void {
   if ([...place.children].some((child) => !child.classList.contains('placeholder'))) return;
   fillWhenChanged(place, ['away', agent], () => {
-    const view = empty(titles[agent.state], agent.message !== `${titles[agent.state]}.` && h('p', {}, agent.message), h('p', {}, 'This room fills by itself once the agent is back.'));
+    const view = empty(
+      titles[agent.state],
+      agent.message !== `${titles[agent.state]}.` && h('p', {}, agent.message),
+      h('p', {}, 'This room fills by itself once the agent is back.'),
+    );
     view.classList.add('placeholder');
     return view;
   });

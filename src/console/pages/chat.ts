@@ -6,17 +6,34 @@ import { createConversation, statusPill, type Conversation } from './conversatio
 import { agoText, fill, fillWhenChanged, h, showControls, showCurrent } from './elements.ts';
 import type { OpenPage } from './page.ts';
 
-const suggestions = ['What can you do here?', 'Which files are in the workspace?', 'Remember that I like short answers.'];
+const suggestions = [
+  'What can you do here?',
+  'Which files are in the workspace?',
+  'Remember that I like short answers.',
+];
 
 export const openChat: OpenPage = (root, [sessionId], { go }) => {
   const list = h('nav', { class: 'list', 'aria-label': 'Chats' }, h('p', { class: 'quiet' }, 'Reading …'));
   const place = h('div', { class: 'place' });
-  fill(root, h('div', { class: 'two' }, h('aside', {}, h('a', { class: 'button primary wide', href: '#/chat' }, 'New chat'), list), place));
+  fill(
+    root,
+    h(
+      'div',
+      { class: 'two' },
+      h('aside', {}, h('a', { class: 'button primary wide', href: '#/chat' }, 'New chat'), list),
+      place,
+    ),
+  );
   let conversation: Conversation | undefined;
 
   if (sessionId === undefined) {
     const chatId = `chat-${crypto.randomUUID()}`;
-    const composer = createComposer({ chatId, attended: true, placeholder: 'Ask your agent something', sent: (made) => go(`#/chat/${made}`) });
+    const composer = createComposer({
+      chatId,
+      attended: true,
+      placeholder: 'Ask your agent something',
+      sent: (made) => go(`#/chat/${made}`),
+    });
     const take = (text: string): void => {
       const area = composer.querySelector('textarea');
       if (area !== null) area.value = text;
@@ -28,9 +45,19 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
         'div',
         { class: 'first' },
         h('h1', {}, 'What shall the agent do?'),
-        h('p', { class: 'quiet' }, 'It works in its own folder, with the tools of its plugins. What you write waits its turn while it works.'),
+        h(
+          'p',
+          { class: 'quiet' },
+          'It works in its own folder, with the tools of its plugins. What you write waits its turn while it works.',
+        ),
         composer,
-        h('div', { class: 'suggestions', role: 'group', 'aria-label': 'To begin with' }, suggestions.map((text) => h('button', { type: 'button', class: 'plain', onclick: () => take(text) }, text))),
+        h(
+          'div',
+          { class: 'suggestions', role: 'group', 'aria-label': 'To begin with' },
+          suggestions.map((text) =>
+            h('button', { type: 'button', class: 'plain', onclick: () => take(text) }, text),
+          ),
+        ),
       ),
     );
     composer.querySelector('textarea')?.focus();
@@ -43,13 +70,25 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
   let hasShownCurrent = false;
 
   async function refresh(): Promise<void> {
-    const { items } = await ask<{ items: Session[] }>('sessions.list', { kind: 'chat', archived: false, limit: 100 });
-    fillWhenChanged(list, items.map(({ id, title, status, updatedAt }) => [id, title, status, agoText(updatedAt), sessionId]), () =>
-      items.length === 0
-        ? h('p', { class: 'quiet' }, 'No chats yet.')
-        : items.map(({ id, title, chatId, status, updatedAt }) =>
-            h('a', { href: `#/chat/${id}`, 'aria-current': id === sessionId ? 'page' : null }, h('span', { class: 'name' }, showControls(title ?? chatId ?? id)), h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status))),
-          ),
+    const { items } = await ask<{ items: Session[] }>('sessions.list', {
+      kind: 'chat',
+      archived: false,
+      limit: 100,
+    });
+    fillWhenChanged(
+      list,
+      items.map(({ id, title, status, updatedAt }) => [id, title, status, agoText(updatedAt), sessionId]),
+      () =>
+        items.length === 0
+          ? h('p', { class: 'quiet' }, 'No chats yet.')
+          : items.map(({ id, title, chatId, status, updatedAt }) =>
+              h(
+                'a',
+                { href: `#/chat/${id}`, 'aria-current': id === sessionId ? 'page' : null },
+                h('span', { class: 'name' }, showControls(title ?? chatId ?? id)),
+                h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status)),
+              ),
+            ),
     );
     if (!hasShownCurrent) showCurrent(list);
     hasShownCurrent = true;

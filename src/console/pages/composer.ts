@@ -25,8 +25,20 @@ interface Outgoing {
   id: string;
 }
 
-export function createComposer({ sessionId, chatId, attended, placeholder = 'Write to the agent', sent }: ComposerOptions): HTMLFormElement {
-  const area = h('textarea', { id: 'composer', rows: 2, placeholder, 'aria-label': 'Message', autocomplete: 'off' });
+export function createComposer({
+  sessionId,
+  chatId,
+  attended,
+  placeholder = 'Write to the agent',
+  sent,
+}: ComposerOptions): HTMLFormElement {
+  const area = h('textarea', {
+    id: 'composer',
+    rows: 2,
+    placeholder,
+    'aria-label': 'Message',
+    autocomplete: 'off',
+  });
   const send = h('button', { type: 'submit', class: 'primary' }, 'Send');
   const asks = h('input', { type: 'checkbox', id: 'asks', checked: attended });
   const files = h('input', { type: 'file', id: 'files', multiple: true, class: 'hidden' });
@@ -48,7 +60,10 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   function saveDraft(): void {
-    writeDraft(draftName, [...outbox.map(({ text }) => text), area.value].filter((text) => text !== '').join('\n'));
+    writeDraft(
+      draftName,
+      [...outbox.map(({ text }) => text), area.value].filter((text) => text !== '').join('\n'),
+    );
   }
 
   function drawOutbox(): void {
@@ -56,7 +71,10 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
     if (outbox.length === 0) pending.hidden = true;
     // A message that is accepted at once should not move the page.
     else timer = setTimeout(() => void (pending.hidden = false), 300);
-    fill(pending, outbox.map(({ text }) => h('li', {}, h('span', { class: 'quiet' }, 'Sending … '), text)));
+    fill(
+      pending,
+      outbox.map(({ text }) => h('li', {}, h('span', { class: 'quiet' }, 'Sending … '), text)),
+    );
     if (outbox.length > 0) send.setAttribute('aria-busy', 'true');
     else send.removeAttribute('aria-busy');
     saveDraft();
@@ -67,7 +85,11 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
     if (text === '') return;
     const chosenFiles = [...(files.files ?? [])];
     const next: Outgoing = { text, files: chosenFiles, delivery: delivery.value, id: crypto.randomUUID() };
-    const isSame = refused?.text === text && refused.delivery === next.delivery && refused.files.length === 0 && chosenFiles.length === 0;
+    const isSame =
+      refused?.text === text &&
+      refused.delivery === next.delivery &&
+      refused.files.length === 0 &&
+      chosenFiles.length === 0;
     outbox.push(isSame && refused !== undefined ? refused : next);
     area.value = '';
     setFiles([]);
@@ -98,8 +120,21 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
     area.value = [...unsent.map(({ text }) => text), area.value].filter((text) => text !== '').join('\n');
     setFiles([...unsent.flatMap((message) => message.files), ...(files.files ?? [])]);
     drawOutbox();
-    const mayHaveArrived = chatId !== null && error instanceof Refusal && (error.code === 'agent_silent' || error.code === 'console_away');
-    fill(problem, errorView(error), h('p', {}, mayHaveArrived ? 'Your message is kept here. If it shows up above it has arrived; otherwise send it again.' : 'Your message is kept here and was not sent.'));
+    const mayHaveArrived =
+      chatId !== null &&
+      error instanceof Refusal &&
+      (error.code === 'agent_silent' || error.code === 'console_away');
+    fill(
+      problem,
+      errorView(error),
+      h(
+        'p',
+        {},
+        mayHaveArrived
+          ? 'Your message is kept here. If it shows up above it has arrived; otherwise send it again.'
+          : 'Your message is kept here and was not sent.',
+      ),
+    );
     problem.hidden = false;
   }
 
@@ -114,7 +149,11 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
     const attachments = await Promise.all(chosenFiles.map(readAttachment));
     const prompt = { text, ...(attachments.length === 0 ? {} : { attachments }) };
     const isNewChat = sessionId === undefined;
-    return sendPrompt({ sessionId, chatId }, prompt, chatId === null ? { delivery: how, id } : isNewChat ? { attended: asks.checked } : {});
+    return sendPrompt(
+      { sessionId, chatId },
+      prompt,
+      chatId === null ? { delivery: how, id } : isNewChat ? { attended: asks.checked } : {},
+    );
   }
 
   area.addEventListener('input', saveDraft);
@@ -125,7 +164,8 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
     submit();
   });
   asks.addEventListener('change', () => {
-    if (sessionId !== undefined) void trying(() => ask<Session>('sessions.update', { sessionId, attended: asks.checked }));
+    if (sessionId !== undefined)
+      void trying(() => ask<Session>('sessions.update', { sessionId, attended: asks.checked }));
   });
   files.addEventListener('change', () => {
     chosen.textContent = [...(files.files ?? [])].map(({ name }) => name).join(', ');
@@ -140,7 +180,12 @@ export function createComposer({ sessionId, chatId, attended, placeholder = 'Wri
     h(
       'div',
       { class: 'row' },
-      h('label', { class: 'check', for: 'asks', title: 'Otherwise the policy of the agent decides at once' }, asks, ' Ask me before a tool that needs approval'),
+      h(
+        'label',
+        { class: 'check', for: 'asks', title: 'Otherwise the policy of the agent decides at once' },
+        asks,
+        ' Ask me before a tool that needs approval',
+      ),
       chatId === null && h('label', { for: 'delivery' }, 'When busy: ', delivery),
       h('label', { class: 'attach', for: 'files' }, 'Attach files', files),
       chosen,
@@ -159,6 +204,13 @@ async function readAttachment(file: File): Promise<Attachment> {
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = '';
   // In pieces, because a call takes only so many arguments.
-  for (let at = 0; at < bytes.length; at += 8_192) text += String.fromCharCode(...bytes.subarray(at, at + 8_192));
-  return { type: 'document', fileName: file.name, contentType: file.type === '' ? 'application/octet-stream' : file.type, content: btoa(text), encoding: 'base64' };
+  for (let at = 0; at < bytes.length; at += 8_192)
+    text += String.fromCharCode(...bytes.subarray(at, at + 8_192));
+  return {
+    type: 'document',
+    fileName: file.name,
+    contentType: file.type === '' ? 'application/octet-stream' : file.type,
+    content: btoa(text),
+    encoding: 'base64',
+  };
 }

@@ -25,7 +25,13 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   const asked = h('div', { class: 'asked', 'aria-live': 'assertive' });
   const waiting = h('div', { class: 'waiting' });
   const place = h('div', {});
-  const element = h('section', { class: 'conversation', 'aria-label': 'Conversation' }, head, log, h('div', { class: 'below' }, asked, waiting, place));
+  const element = h(
+    'section',
+    { class: 'conversation', 'aria-label': 'Conversation' },
+    head,
+    log,
+    h('div', { class: 'below' }, asked, waiting, place),
+  );
   const drawQuestions = createApprovalCards(asked, (question) => approvalCard(question, { sessionId }));
   const views = new Map<string, MessageView>();
   let drawMs = 0;
@@ -48,14 +54,17 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     if (isDue) return;
     isDue = true;
     // Not requestAnimationFrame alone: it stands still in a page that is not looked at.
-    setTimeout(() => {
-      isDue = false;
-      if (source === undefined || isClosed) return;
-      const startedMs = performance.now();
-      draw(source.thread());
-      drawMs = performance.now() - startedMs;
-      // Redraws take at most a quarter of the time, so that a slow page stays usable.
-    }, Math.max(16, drawMs * 3));
+    setTimeout(
+      () => {
+        isDue = false;
+        if (source === undefined || isClosed) return;
+        const startedMs = performance.now();
+        draw(source.thread());
+        drawMs = performance.now() - startedMs;
+        // Redraws take at most a quarter of the time, so that a slow page stays usable.
+      },
+      Math.max(16, drawMs * 3),
+    );
   }
 
   const fork = async (messageId: string): Promise<void> => {
@@ -67,8 +76,10 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
 
   async function retry(message: Message): Promise<void> {
     const text = textOf(source?.thread().prompt(message));
-    if (text.trim() === '') return tell('The prompt of this run had no text; attach its files again and send them.');
-    if (await trying(() => sendPrompt({ sessionId, chatId: source?.session.chatId ?? null }, { text }))) scrollDown();
+    if (text.trim() === '')
+      return tell('The prompt of this run had no text; attach its files again and send them.');
+    if (await trying(() => sendPrompt({ sessionId, chatId: source?.session.chatId ?? null }, { text })))
+      scrollDown();
   }
 
   function draw(thread: Thread): void {
@@ -91,17 +102,52 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     const isArchived = thread.isArchived();
     const { kind, chatId, forkedFrom } = source?.session ?? {};
     fillWhenChanged(head, [thread.title(), status, isBusy, isArchived], () => [
-      h('h1', { title: showControls(thread.title() ?? '') }, showControls(thread.title() ?? '') || (chatId ? `Chat ${chatId}` : 'A session without a title')),
-      h('p', { class: 'facts' }, statusPill(status), isArchived && pill('archived'), kind !== 'chat' && pill(kind ?? ''), forkedFrom && h('a', { class: 'quiet', href: `#/sessions/${forkedFrom.sessionId}` }, 'forked from another session')),
+      h(
+        'h1',
+        { title: showControls(thread.title() ?? '') },
+        showControls(thread.title() ?? '') || (chatId ? `Chat ${chatId}` : 'A session without a title'),
+      ),
+      h(
+        'p',
+        { class: 'facts' },
+        statusPill(status),
+        isArchived && pill('archived'),
+        kind !== 'chat' && pill(kind ?? ''),
+        forkedFrom &&
+          h(
+            'a',
+            { class: 'quiet', href: `#/sessions/${forkedFrom.sessionId}` },
+            'forked from another session',
+          ),
+      ),
       h(
         'div',
         { class: 'row' },
-        isBusy && button('Stop', () => void trying(() => ask('sessions.cancel', { sessionId })), { class: 'danger', title: 'Ends what runs; what waits goes on' }),
-        button('Fork', () => trying(async () => go(`#/sessions/${(await ask<Session>('sessions.fork', { sessionId })).id}`)).then(() => {}), { title: 'A new session that shares all of this one so far' }),
-        button('Compact', () => trying(() => ask('sessions.compact', { sessionId })).then(() => {}), { title: 'Has the model sum up what was said, so that it takes less of its memory' }),
+        isBusy &&
+          button('Stop', () => void trying(() => ask('sessions.cancel', { sessionId })), {
+            class: 'danger',
+            title: 'Ends what runs; what waits goes on',
+          }),
+        button(
+          'Fork',
+          () =>
+            trying(async () =>
+              go(`#/sessions/${(await ask<Session>('sessions.fork', { sessionId })).id}`),
+            ).then(() => {}),
+          { title: 'A new session that shares all of this one so far' },
+        ),
+        button('Compact', () => trying(() => ask('sessions.compact', { sessionId })).then(() => {}), {
+          title: 'Has the model sum up what was said, so that it takes less of its memory',
+        }),
         isArchived
-          ? button('Take back', () => trying(() => ask('sessions.update', { sessionId, archived: false })).then(() => {}))
-          : button('Archive', () => trying(() => ask('sessions.update', { sessionId, archived: true })).then(() => {}), { title: 'Takes no more input; it can be taken back' }),
+          ? button('Take back', () =>
+              trying(() => ask('sessions.update', { sessionId, archived: false })).then(() => {}),
+            )
+          : button(
+              'Archive',
+              () => trying(() => ask('sessions.update', { sessionId, archived: true })).then(() => {}),
+              { title: 'Takes no more input; it can be taken back' },
+            ),
       ),
     ]);
   }
@@ -122,23 +168,39 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
         views.set(message.id, view);
         fresh.add(message.id);
       }
-      if (fresh.has(message.id)) view.draw(message, { asked, place: (message.role === 'user' ? places.get(message.runId ?? '') : undefined) ?? null, outcome: thread.outcome(message) });
+      if (fresh.has(message.id))
+        view.draw(message, {
+          asked,
+          place: (message.role === 'user' ? places.get(message.runId ?? '') : undefined) ?? null,
+          outcome: thread.outcome(message),
+        });
       order.push(view.element);
-      for (const { afterMessageId, text, tone } of thread.remarks()) if (afterMessageId === message.id) order.push(h('p', { class: `remark ${tone}` }, text));
+      for (const { afterMessageId, text, tone } of thread.remarks())
+        if (afterMessageId === message.id) order.push(h('p', { class: `remark ${tone}` }, text));
     }
     // Only what is not in its place is moved, since moving takes focus and marks away.
     for (const [index, child] of order.entries()) {
       const now = log.children[index];
-      if (now === child || (now?.className === child.className && now.className.startsWith('remark') && now.textContent === child.textContent)) continue;
+      if (
+        now === child ||
+        (now?.className === child.className &&
+          now.className.startsWith('remark') &&
+          now.textContent === child.textContent)
+      )
+        continue;
       log.insertBefore(child, now ?? null);
     }
     while (log.children.length > order.length) log.lastElementChild?.remove();
   }
 
-  const earlier = button('Show earlier messages', () => {
-    mostShown += 500;
-    changed();
-  }, { class: 'plain earlier' });
+  const earlier = button(
+    'Show earlier messages',
+    () => {
+      mostShown += 500;
+      changed();
+    },
+    { class: 'plain earlier' },
+  );
   function earlierButton(count: number): HTMLElement {
     earlier.textContent = `Show ${Math.min(500, count)} of ${count} earlier messages`;
     return earlier;
@@ -156,9 +218,17 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
           h(
             'li',
             { 'data-queue-item': queueItemId },
-            h('span', { class: 'place', title: 'How many are ahead of it, the running one included' }, `${queuePosition}`),
+            h(
+              'span',
+              { class: 'place', title: 'How many are ahead of it, the running one included' },
+              `${queuePosition}`,
+            ),
             h('span', { class: 'grow', title: showControls(text) }, showControls(text)),
-            button('Take out', () => trying(() => ask('sessions.removeQueueItem', { sessionId, queueItemId })).then(() => {}), { class: 'plain small', 'aria-label': `Take out: ${text.slice(0, 60)}` }),
+            button(
+              'Take out',
+              () => trying(() => ask('sessions.removeQueueItem', { sessionId, queueItemId })).then(() => {}),
+              { class: 'plain small', 'aria-label': `Take out: ${text.slice(0, 60)}` },
+            ),
           ),
         ),
       ),
@@ -173,7 +243,15 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
       source = opened;
       const { session } = opened;
       log.replaceChildren();
-      fill(place, createComposer({ sessionId, chatId: session.chatId, attended: session.attended, sent: () => scrollDown() }));
+      fill(
+        place,
+        createComposer({
+          sessionId,
+          chatId: session.chatId,
+          attended: session.attended,
+          sent: () => scrollDown(),
+        }),
+      );
       draw(opened.thread());
       scrollDown();
     } catch (error) {
@@ -203,5 +281,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
 }
 
 export function statusPill(status: Session['status']): HTMLElement {
-  return { idle: pill('idle'), running: pill('works', 'busy'), requires_action: pill('asks you', 'wait') }[status];
+  return { idle: pill('idle'), running: pill('works', 'busy'), requires_action: pill('asks you', 'wait') }[
+    status
+  ];
 }

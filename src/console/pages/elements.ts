@@ -4,7 +4,11 @@ type Child = Node | string | number | null | undefined | false | readonly Child[
 type Attributes = Readonly<Record<string, unknown>>;
 
 /** Makes an element. Attributes that are null, undefined or false are left out, functions become listeners (`onclick`). */
-export function h<Name extends keyof HTMLElementTagNameMap>(name: Name, attributes: Attributes = {}, ...children: Child[]): HTMLElementTagNameMap[Name] {
+export function h<Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[Name] {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
@@ -43,7 +47,9 @@ export function fillWhenChanged(element: HTMLElement, key: unknown, make: () => 
   const name = focusName(element);
   fill(element, make());
   if (name === null) return;
-  const same = [...element.querySelectorAll<HTMLElement>(focusable)].find((control) => nameOf(control) === name);
+  const same = [...element.querySelectorAll<HTMLElement>(focusable)].find(
+    (control) => nameOf(control) === name,
+  );
   if (same === undefined) focusHome();
   else same.focus({ preventScroll: true });
 }
@@ -52,7 +58,9 @@ const focusable = 'a[href], button, input, select, textarea, summary, [tabindex]
 
 function focusName(element: Element): string | null {
   const { activeElement } = document;
-  return activeElement !== null && activeElement !== element && element.contains(activeElement) ? nameOf(activeElement) : null;
+  return activeElement !== null && activeElement !== element && element.contains(activeElement)
+    ? nameOf(activeElement)
+    : null;
 }
 
 function nameOf(control: Element): string {
@@ -62,7 +70,8 @@ function nameOf(control: Element): string {
 
 /** Moves focus that its element took along when it went: to the place to write, or to the content. */
 export function focusHome(): void {
-  const home = document.querySelector<HTMLElement>('#composer') ?? document.querySelector<HTMLElement>('#main');
+  const home =
+    document.querySelector<HTMLElement>('#composer') ?? document.querySelector<HTMLElement>('#main');
   home?.focus({ preventScroll: true });
 }
 
@@ -73,7 +82,10 @@ export function showCurrent(list: Element): void {
 
 /** Characters that cannot be seen and change what is seen, such as those for the direction of writing, as their codes. */
 export function showControls(text: string): string {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu, codeOf);
+  return text.replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu,
+    codeOf,
+  );
 }
 
 /** The same for those alone that reorder the text around them; marks that some scripts need stay. */
@@ -86,7 +98,11 @@ function codeOf(character: string): string {
 }
 
 /** A button that cannot be pressed again while what it does is under way. */
-export function button(label: Child, onPress: () => Promise<void> | void, attributes: Attributes = {}): HTMLButtonElement {
+export function button(
+  label: Child,
+  onPress: () => Promise<void> | void,
+  attributes: Attributes = {},
+): HTMLButtonElement {
   const element = h('button', { type: 'button', ...attributes }, label);
   element.addEventListener('click', () => {
     if (element.getAttribute('aria-disabled') === 'true') return;
@@ -115,7 +131,11 @@ export function empty(title: string, ...rest: Child[]): HTMLElement {
 
 /** A value as readable JSON, with every character that it holds. */
 export function json(value: unknown): HTMLElement {
-  return h('pre', { class: 'json', tabindex: '0' }, showControls(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '')));
+  return h(
+    'pre',
+    { class: 'json', tabindex: '0' },
+    showControls(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '')),
+  );
 }
 
 /** Such as `3 minutes ago`; the exact time is its title. */

@@ -19,7 +19,10 @@ export interface EventStream {
   close(): void;
 }
 
-export function openEventStream(url: string, { onEvent, onEnd, silenceMs = 40_000, fetch: send = fetch }: EventStreamOptions): EventStream {
+export function openEventStream(
+  url: string,
+  { onEvent, onEnd, silenceMs = 40_000, fetch: send = fetch }: EventStreamOptions,
+): EventStream {
   const abort = new AbortController();
   let isClosed = false;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -30,7 +33,10 @@ export function openEventStream(url: string, { onEvent, onEnd, silenceMs = 40_00
 
   async function read(): Promise<number> {
     noteByte();
-    const response = await send(url, { headers: { accept: 'text/event-stream', ...keyHeaders() }, signal: abort.signal });
+    const response = await send(url, {
+      headers: { accept: 'text/event-stream', ...keyHeaders() },
+      signal: abort.signal,
+    });
     if (!response.ok || response.body === null) return response.status;
     const parse = createEventParser((event) => {
       if (!isClosed) onEvent(event);

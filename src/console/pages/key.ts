@@ -10,7 +10,12 @@ export async function fetchKey(): Promise<boolean> {
   if (location.pathname !== '/') history.replaceState(null, '', `/${location.hash}`);
   if (code === null) return key !== null;
   try {
-    const response = await fetch('/open', { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ code }), signal: AbortSignal.timeout(10_000) });
+    const response = await fetch('/open', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ code }),
+      signal: AbortSignal.timeout(10_000),
+    });
     // A spent code of a browser that has a key already comes from its history.
     if (response.ok) writeStorage(((await response.json()) as { key: string }).key);
   } catch {

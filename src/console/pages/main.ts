@@ -45,7 +45,11 @@ function open(): void {
   const isOther = room !== chosen;
   room = chosen;
   main.replaceChildren();
-  page = openPage(main, path.filter((part) => part !== ''), { go, overview: () => overview, refresh });
+  page = openPage(
+    main,
+    path.filter((part) => part !== ''),
+    { go, overview: () => overview, refresh },
+  );
   document.title = `${title} · Townhall console`;
   drawRooms();
   if (overview !== null) page.update?.(overview);
@@ -61,7 +65,14 @@ function drawRooms(): void {
   const asked = overview?.approvals.length ?? 0;
   fillWhenChanged(rooms, [room, asked], () =>
     Object.entries(pages).map(([name, { title }]) =>
-      h('a', { href: `#/${name}`, 'aria-current': name === room ? 'page' : null }, title, name === 'approvals' && asked > 0 && h('span', { class: 'badge', 'aria-label': `, ${asked} to answer` }, asked)),
+      h(
+        'a',
+        { href: `#/${name}`, 'aria-current': name === room ? 'page' : null },
+        title,
+        name === 'approvals' &&
+          asked > 0 &&
+          h('span', { class: 'badge', 'aria-label': `, ${asked} to answer` }, asked),
+      ),
     ),
   );
 }
@@ -69,8 +80,16 @@ function drawRooms(): void {
 function drawAgent({ agent: now }: Overview): void {
   fillWhenChanged(agent, now, () =>
     now.state === 'here'
-      ? [h('span', { class: 'name', title: now.url }, now.name), ' ', pill(now.status === 'running' ? 'here' : now.status, now.status === 'running' ? 'good' : 'wait')]
-      : [h('span', { title: now.url }, `${now.message} The console goes on asking.`), ' ', pill(now.state === 'silent' ? 'not answering' : now.state, 'bad')],
+      ? [
+          h('span', { class: 'name', title: now.url }, now.name),
+          ' ',
+          pill(now.status === 'running' ? 'here' : now.status, now.status === 'running' ? 'good' : 'wait'),
+        ]
+      : [
+          h('span', { title: now.url }, `${now.message} The console goes on asking.`),
+          ' ',
+          pill(now.state === 'silent' ? 'not answering' : now.state, 'bad'),
+        ],
   );
   document.body.classList.toggle('away', now.state !== 'here');
 }
@@ -94,7 +113,15 @@ async function refresh(): Promise<void> {
   } catch (error) {
     if (error instanceof Refusal && error.status === 401) return shut();
     if (request !== lastRequest) return;
-    overview = { agent: { state: 'away', url: '', message: error instanceof Refusal ? error.message : 'The console does not answer.' }, approvals: [], services: [] };
+    overview = {
+      agent: {
+        state: 'away',
+        url: '',
+        message: error instanceof Refusal ? error.message : 'The console does not answer.',
+      },
+      approvals: [],
+      services: [],
+    };
     drawAgent(overview);
     page.update?.(overview);
   } finally {
@@ -111,7 +138,19 @@ function shut(): void {
   dropKey();
   page.close?.();
   page = {};
-  fill(main, empty('You are not let in', h('p', {}, 'This page needs an address with a new one-time code. Press Enter in the terminal in which ', h('code', {}, 'townhall console'), ' runs, and open the address that it shows.')));
+  fill(
+    main,
+    empty(
+      'You are not let in',
+      h(
+        'p',
+        {},
+        'This page needs an address with a new one-time code. Press Enter in the terminal in which ',
+        h('code', {}, 'townhall console'),
+        ' runs, and open the address that it shows.',
+      ),
+    ),
+  );
 }
 
 async function start(): Promise<void> {

@@ -41,9 +41,16 @@ export function createMessageView(role: Message['role'], { fork, retry }: Messag
       element.setAttribute('aria-busy', String(isOpen));
       const createdAt = metadata['createdAt'];
       element.classList.toggle('waits', place !== null);
-      fill(head, h('strong', {}, role === 'user' ? 'You' : 'Agent'), ' ', typeof createdAt === 'string' && ago(createdAt), place !== null && [' ', pill(`queued, ${place} ahead`, 'wait')]);
+      fill(
+        head,
+        h('strong', {}, role === 'user' ? 'You' : 'Agent'),
+        ' ',
+        typeof createdAt === 'string' && ago(createdAt),
+        place !== null && [' ', pill(`queued, ${place} ahead`, 'wait')],
+      );
       const shown = parts.filter((part) => part.type !== 'step-start');
-      for (const [index, part] of shown.entries()) drawn[index] = drawInto(body, index, part, { asked, drawn: drawn[index] });
+      for (const [index, part] of shown.entries())
+        drawn[index] = drawInto(body, index, part, { asked, drawn: drawn[index] });
       while (body.children.length > shown.length) body.lastElementChild?.remove();
       drawn.length = shown.length;
       if (isOpen && shown.length === 0) element.classList.add('begun');
@@ -56,21 +63,39 @@ export function createMessageView(role: Message['role'], { fork, retry }: Messag
   };
 
   function footOf({ id, metadata }: Message): Node[] {
-    const { model, usage } = metadata as { model?: string; usage?: { inputTokens: number; outputTokens: number } };
-    const facts = [model, usage === undefined ? undefined : `${usage.inputTokens} tokens in, ${usage.outputTokens} out`].filter((fact) => fact !== undefined && fact !== null);
+    const { model, usage } = metadata as {
+      model?: string;
+      usage?: { inputTokens: number; outputTokens: number };
+    };
+    const facts = [
+      model,
+      usage === undefined ? undefined : `${usage.inputTokens} tokens in, ${usage.outputTokens} out`,
+    ].filter((fact) => fact !== undefined && fact !== null);
     return [
       h('span', { class: 'quiet' }, facts.join(' · ')),
-      button('Fork here', () => fork(id), { class: 'plain small', title: 'A new session that shares the past up to and with this message' }),
+      button('Fork here', () => fork(id), {
+        class: 'plain small',
+        title: 'A new session that shares the past up to and with this message',
+      }),
     ];
   }
 }
 
-const outcomeTexts = { failed: 'The run failed.', cancelled: 'The run was stopped.', interrupted: 'The run was interrupted.', expired: 'It waited too long and was not sent to the model.' } as const;
+const outcomeTexts = {
+  failed: 'The run failed.',
+  cancelled: 'The run was stopped.',
+  interrupted: 'The run was interrupted.',
+  expired: 'It waited too long and was not sent to the model.',
+} as const;
 
 function outcomeView({ status, reason, hasStarted }: Outcome, retry: () => Promise<void>): HTMLElement {
   const isCancelled = status === 'cancelled';
   const word = !isCancelled ? status : hasStarted ? 'stopped' : 'taken out';
-  const text = !isCancelled ? (reason ?? outcomeTexts[status]) : hasStarted ? outcomeTexts.cancelled : 'It was not sent to the model.';
+  const text = !isCancelled
+    ? (reason ?? outcomeTexts[status])
+    : hasStarted
+      ? outcomeTexts.cancelled
+      : 'It was not sent to the model.';
   return h(
     'div',
     { class: isCancelled ? 'outcome' : 'outcome bad' },
@@ -87,7 +112,12 @@ interface DrawnPart {
 }
 
 // Draws a part where it has changed and leaves it alone otherwise.
-function drawInto(body: HTMLElement, index: number, part: UiMessagePart, { asked, drawn }: { asked: ReadonlySet<string>; drawn: DrawnPart | undefined }): DrawnPart {
+function drawInto(
+  body: HTMLElement,
+  index: number,
+  part: UiMessagePart,
+  { asked, drawn }: { asked: ReadonlySet<string>; drawn: DrawnPart | undefined },
+): DrawnPart {
   const isAsked = part.type === 'dynamic-tool' && asked.has(part.toolCallId);
   const key = keyOf(part, isAsked);
   const old = body.children[index];
@@ -114,23 +144,36 @@ function keyOf(part: UiMessagePart, isAsked: boolean): string {
 }
 
 function drawPart(part: UiMessagePart, isAsked: boolean): { element: HTMLElement; prose: Prose | null } {
-  if (part.type !== 'text' && part.type !== 'reasoning') return { element: drawFixedPart(part, isAsked), prose: null };
+  if (part.type !== 'text' && part.type !== 'reasoning')
+    return { element: drawFixedPart(part, isAsked), prose: null };
   const text = h('div', { class: 'text' });
-  return { element: part.type === 'text' ? text : h('details', { class: 'reasoning' }, h('summary', {}, 'Thoughts'), text), prose: createProse(text) };
+  return {
+    element:
+      part.type === 'text' ? text : h('details', { class: 'reasoning' }, h('summary', {}, 'Thoughts'), text),
+    prose: createProse(text),
+  };
 }
 
-function drawFixedPart(part: Exclude<UiMessagePart, { type: 'text' | 'reasoning' }>, isAsked: boolean): HTMLElement {
+function drawFixedPart(
+  part: Exclude<UiMessagePart, { type: 'text' | 'reasoning' }>,
+  isAsked: boolean,
+): HTMLElement {
   switch (part.type) {
     case 'dynamic-tool': {
       const { toolName, state } = part;
-      const word = { 'input-available': isAsked ? pill('asks you', 'wait') : pill('runs', 'busy'), 'output-available': pill('done', 'good'), 'output-error': pill('failed', 'bad') }[state];
+      const word = {
+        'input-available': isAsked ? pill('asks you', 'wait') : pill('runs', 'busy'),
+        'output-available': pill('done', 'good'),
+        'output-error': pill('failed', 'bad'),
+      }[state];
       return h(
         'details',
         { class: 'tool' },
         h('summary', {}, h('code', {}, showControls(toolName)), ' ', word),
         h('p', { class: 'label' }, 'Given'),
         json(part.input ?? null),
-        state !== 'input-available' && h('p', { class: 'label' }, state === 'output-error' ? 'It said' : 'Gave back'),
+        state !== 'input-available' &&
+          h('p', { class: 'label' }, state === 'output-error' ? 'It said' : 'Gave back'),
         state === 'output-available' && json(part.output ?? null),
         state === 'output-error' && h('p', { class: 'bad' }, showControls(part.errorText ?? '')),
       );
@@ -138,7 +181,12 @@ function drawFixedPart(part: Exclude<UiMessagePart, { type: 'text' | 'reasoning'
     case 'source-url':
       return h('p', { class: 'quiet' }, 'Source: ', sourceView(part));
     case 'data-attachment':
-      return h('p', { class: 'attachment' }, showControls(part.data.fileName), h('span', { class: 'quiet' }, ` ${showControls(part.data.contentType)}, ${part.data.size} bytes`));
+      return h(
+        'p',
+        { class: 'attachment' },
+        showControls(part.data.fileName),
+        h('span', { class: 'quiet' }, ` ${showControls(part.data.contentType)}, ${part.data.size} bytes`),
+      );
     case 'file':
       return h('p', { class: 'attachment' }, showControls(part.filename ?? part.mediaType));
     default:

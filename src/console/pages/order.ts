@@ -27,7 +27,11 @@ interface Turn<Message> {
 
 const activeRank = 1e9;
 
-export function orderMessages<Message extends Placed>({ messages, queue, activeRunId }: OrderInput<Message>): Message[] {
+export function orderMessages<Message extends Placed>({
+  messages,
+  queue,
+  activeRunId,
+}: OrderInput<Message>): Message[] {
   const turns = createTurns(messages);
   for (const { runId, queuePosition } of queue) {
     const turn = turns.get(runId);
@@ -49,8 +53,17 @@ export function orderMessages<Message extends Placed>({ messages, queue, activeR
     if (host !== undefined) steered.set(host, [...(steered.get(host) ?? []), message]);
     else (nearest?.rest ?? start).push(message);
   }
-  const ranked = [...turns.values()].filter(({ rank }) => Number.isFinite(rank)).sort((a, b) => a.rank - b.rank);
-  return [...start, ...ranked.flatMap(({ prompts, answers, rest }) => [...prompts, ...answers.flatMap((answer) => [answer, ...(steered.get(answer.id) ?? [])]), ...rest])];
+  const ranked = [...turns.values()]
+    .filter(({ rank }) => Number.isFinite(rank))
+    .sort((a, b) => a.rank - b.rank);
+  return [
+    ...start,
+    ...ranked.flatMap(({ prompts, answers, rest }) => [
+      ...prompts,
+      ...answers.flatMap((answer) => [answer, ...(steered.get(answer.id) ?? [])]),
+      ...rest,
+    ]),
+  ];
 }
 
 const keyOf = ({ id, runId }: Placed): string => runId ?? id;
@@ -71,7 +84,11 @@ function createTurns<Message extends Placed>(messages: readonly Message[]): Map<
 
 // A prompt that was given to a running model ends the message at that point: the run goes on with another one. Returns
 // the id of the message that it ended.
-function steeredInto(messages: readonly Placed[], index: number, turns: ReadonlyMap<string, Turn<Placed>>): string | undefined {
+function steeredInto(
+  messages: readonly Placed[],
+  index: number,
+  turns: ReadonlyMap<string, Turn<Placed>>,
+): string | undefined {
   let at = index + 1;
   while (messages[at]?.role === 'user') at += 1;
   const next = messages[at];

@@ -14,10 +14,27 @@ export const openPlugins: OpenPage = (root, [chosen]) => {
 
   async function refresh(): Promise<void> {
     const { plugins } = await ask<{ plugins: PluginView[] }>('console.plugins');
-    fill(list, plugins.map((plugin) => h('a', { href: `#/plugins/${plugin.name}`, 'aria-current': plugin.name === chosen ? 'page' : null }, h('span', { class: 'name' }, plugin.title), statePill(plugin))));
+    fill(
+      list,
+      plugins.map((plugin) =>
+        h(
+          'a',
+          { href: `#/plugins/${plugin.name}`, 'aria-current': plugin.name === chosen ? 'page' : null },
+          h('span', { class: 'name' }, plugin.title),
+          statePill(plugin),
+        ),
+      ),
+    );
     showCurrent(list);
     if (plugins.length === 0) return fill(place, empty('No plugins', h('p', {}, 'This agent has none.')));
-    if (chosen === undefined) return fill(place, empty('What the agent can do', h('p', {}, 'Choose a plugin to see its actions, and to call them yourself.')));
+    if (chosen === undefined)
+      return fill(
+        place,
+        empty(
+          'What the agent can do',
+          h('p', {}, 'Choose a plugin to see its actions, and to call them yourself.'),
+        ),
+      );
     const plugin = plugins.find(({ name }) => name === chosen);
     fill(place, plugin === undefined ? empty('There is no such plugin') : pluginView(plugin));
   }
@@ -39,13 +56,36 @@ function statePill({ availability: { enabled, available }, managed }: PluginView
 function pluginView(plugin: PluginView): Node[] {
   const { availability, managed, config } = plugin;
   const reasons = [...new Set([...availability.reasons, ...(managed?.reasons ?? [])])];
-  const hooks = (['pipelines', 'guards', 'effects', 'resolves'] as const).flatMap((kind) => (plugin[kind].length === 0 ? [] : [[kind, plugin[kind]] as const]));
+  const hooks = (['pipelines', 'guards', 'effects', 'resolves'] as const).flatMap((kind) =>
+    plugin[kind].length === 0 ? [] : [[kind, plugin[kind]] as const],
+  );
   return [
     h('h1', {}, plugin.title, ' ', statePill(plugin)),
     h('p', {}, plugin.description),
-    h('p', { class: 'quiet' }, h('code', {}, plugin.name), managed !== null && [' · changed ', ago(managed.since)], plugin.hasSystem && ' · tells the model something of its own'),
-    ...(reasons.length === 0 ? [] : [h('ul', { class: 'reasons' }, reasons.map((reason) => h('li', {}, reason)))]),
-    ...hooks.map(([kind, names]) => h('p', { class: 'quiet' }, `${kind}: `, names.map((name, index) => [index > 0 && ', ', h('code', {}, name)]))),
+    h(
+      'p',
+      { class: 'quiet' },
+      h('code', {}, plugin.name),
+      managed !== null && [' · changed ', ago(managed.since)],
+      plugin.hasSystem && ' · tells the model something of its own',
+    ),
+    ...(reasons.length === 0
+      ? []
+      : [
+          h(
+            'ul',
+            { class: 'reasons' },
+            reasons.map((reason) => h('li', {}, reason)),
+          ),
+        ]),
+    ...hooks.map(([kind, names]) =>
+      h(
+        'p',
+        { class: 'quiet' },
+        `${kind}: `,
+        names.map((name, index) => [index > 0 && ', ', h('code', {}, name)]),
+      ),
+    ),
     h('h2', {}, config.actions.length === 0 ? 'It has no actions' : 'Actions'),
     ...config.actions.map((action) => actionView(plugin.name, action)),
   ];
@@ -63,12 +103,26 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
     run.setAttribute('aria-disabled', 'true');
     run.setAttribute('aria-busy', 'true');
     try {
-      const answer = await ask<{ result: unknown }>('console.callPlugin', { plugin, action: action.name, payload: form.read() });
+      const answer = await ask<{ result: unknown }>('console.callPlugin', {
+        plugin,
+        action: action.name,
+        payload: form.read(),
+      });
       fill(result, h('p', { class: 'label' }, 'Result'), json(answer.result));
       result.scrollIntoView({ block: 'nearest' });
     } catch (error) {
-      if (error instanceof FieldError) form.showFaults([{ path: error.path.split('.').slice(2).join('.'), message: error.message }]);
-      else if (error instanceof Refusal) fill(result, refusalView(error, form.showFaults(error.details.map(({ path, message }) => ({ path: path.replace(/^payload\.?/, ''), message })))));
+      if (error instanceof FieldError)
+        form.showFaults([{ path: error.path.split('.').slice(2).join('.'), message: error.message }]);
+      else if (error instanceof Refusal)
+        fill(
+          result,
+          refusalView(
+            error,
+            form.showFaults(
+              error.details.map(({ path, message }) => ({ path: path.replace(/^payload\.?/, ''), message })),
+            ),
+          ),
+        );
       else tell(error);
       element.querySelector<HTMLElement>('[aria-invalid]')?.focus();
     } finally {
@@ -79,7 +133,13 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
 
   const body = action.supportsApi
     ? h('form', { novalidate: true }, form.element, h('div', { class: 'row' }, run))
-    : h('p', { class: 'quiet' }, 'Only the model', action.supportsCommand && ' and the command line', ' can call it.');
+    : h(
+        'p',
+        { class: 'quiet' },
+        'Only the model',
+        action.supportsCommand && ' and the command line',
+        ' can call it.',
+      );
   body.addEventListener('submit', (event) => {
     event.preventDefault();
     void submit();
@@ -87,7 +147,12 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
   const element = h(
     'details',
     { class: 'card action', 'data-action': action.name },
-    h('summary', {}, h('code', {}, action.name), action.needsApproval && pill('asks before the model calls it', 'wait')),
+    h(
+      'summary',
+      {},
+      h('code', {}, action.name),
+      action.needsApproval && pill('asks before the model calls it', 'wait'),
+    ),
     h('p', {}, action.description),
     body,
     result,
@@ -98,7 +163,15 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
 function refusalView(refusal: Refusal, homeless: readonly { path: string; message: string }[]): Node[] {
   return [
     h('p', { class: 'bad' }, refusal.message),
-    ...(homeless.length === 0 ? [] : [h('ul', {}, homeless.map(({ path, message }) => h('li', {}, `${path} ${message}`)))]),
+    ...(homeless.length === 0
+      ? []
+      : [
+          h(
+            'ul',
+            {},
+            homeless.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
+          ),
+        ]),
     h('p', { class: 'quiet' }, `Request ${refusal.requestId}, ${refusal.code}`),
   ];
 }

@@ -68,7 +68,9 @@ export function createProse(root: HTMLElement): Prose {
 
   function addItem({ isOrdered, start, rest }: Marker): void {
     const isSame = state.mode === 'list' && state.isOrdered === isOrdered;
-    const element = isSame ? (state as { element: HTMLElement }).element : add(root, isOrdered ? h('ol', { start }) : h('ul'));
+    const element = isSame
+      ? (state as { element: HTMLElement }).element
+      : add(root, isOrdered ? h('ol', { start }) : h('ul'));
     addInline(add(element, h('li')), rest);
     state = { mode: 'list', element, isOrdered };
   }
@@ -142,8 +144,10 @@ export function createProse(root: HTMLElement): Prose {
       }
       if (!next.startsWith(visibleText)) reset();
       visibleText = next;
-      for (let end = visibleText.indexOf('\n', finished); end >= 0; end = visibleText.indexOf('\n', finished)) finish(end, true);
-      while (visibleText.length - finished > maxOpenLine) finish(cutBefore(visibleText, finished + maxOpenLine), false);
+      for (let end = visibleText.indexOf('\n', finished); end >= 0; end = visibleText.indexOf('\n', finished))
+        finish(end, true);
+      while (visibleText.length - finished > maxOpenLine)
+        finish(cutBefore(visibleText, finished + maxOpenLine), false);
       showOpenLine();
     },
   };
@@ -156,7 +160,8 @@ export function prose(content: string): HTMLElement {
   return root;
 }
 
-const text = (content: string, show: (content: string) => string): Text => document.createTextNode(show(content));
+const text = (content: string, show: (content: string) => string): Text =>
+  document.createTextNode(show(content));
 
 // Not between the halves of a surrogate pair.
 function cutBefore(content: string, at: number): number {
@@ -172,11 +177,14 @@ interface Marker {
 
 function listMarker(line: string): Marker | null {
   const match = /^\s*(?:([-*+])|(\d{1,6})[.)])\s+(.*)/.exec(line);
-  return match === null ? null : { isOrdered: match[1] === undefined, start: Number(match[2] ?? 1), rest: match[3] ?? '' };
+  return match === null
+    ? null
+    : { isOrdered: match[1] === undefined, start: Number(match[2] ?? 1), rest: match[3] ?? '' };
 }
 
 // Each repetition is bounded and stops at the character that begins the next match, so the search is linear.
-const spans = /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|(?<![\w*])\*([^*\s][^*\n]{0,2000})\*(?!\w)|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
+const spans =
+  /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|(?<![\w*])\*([^*\s][^*\n]{0,2000})\*(?!\w)|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
 
 function spanOf(match: RegExpExecArray): HTMLElement {
   const [whole, code, strong, emphasis, label, target, bare] = match;
@@ -188,5 +196,9 @@ function spanOf(match: RegExpExecArray): HTMLElement {
 
 // The page that a model's link leads to must learn nothing of this one; its address is shown, as the label may claim another.
 function link(target: string, label: string): HTMLElement {
-  return h('a', { href: target, title: showControls(target), target: '_blank', rel: 'noopener noreferrer' }, showControls(label));
+  return h(
+    'a',
+    { href: target, title: showControls(target), target: '_blank', rel: 'noopener noreferrer' },
+    showControls(label),
+  );
 }

@@ -51,8 +51,13 @@ let lastId = 0;
 /** `name` makes the ids of its fields unique on the page. */
 export function createSchemaForm(schema: Schema, name: string): SchemaForm {
   const hasMembers = Object.keys(schema.properties ?? {}).length > 0;
-  const takesAnything = !hasMembers && (schema as { additionalProperties?: unknown }).additionalProperties !== false;
-  const root = hasMembers ? objectField(schema, name) : takesAnything ? jsonField({ ...schema, description: schema.description ?? 'An object in JSON.' }, name, true) : nothingField();
+  const takesAnything =
+    !hasMembers && (schema as { additionalProperties?: unknown }).additionalProperties !== false;
+  const root = hasMembers
+    ? objectField(schema, name)
+    : takesAnything
+      ? jsonField({ ...schema, description: schema.description ?? 'An object in JSON.' }, name, true)
+      : nothingField();
   return {
     element: h('div', { class: 'fields' }, root.element),
     read: () => (root.read() ?? {}) as Record<string, unknown>,
@@ -64,7 +69,12 @@ export function createSchemaForm(schema: Schema, name: string): SchemaForm {
 }
 
 function nothingField(): Field {
-  return { element: h('p', { class: 'quiet' }, 'It takes nothing.'), read: () => undefined, fault: () => false, clear: () => {} };
+  return {
+    element: h('p', { class: 'quiet' }, 'It takes nothing.'),
+    read: () => undefined,
+    fault: () => false,
+    clear: () => {},
+  };
 }
 
 function objectField(schema: Schema, path: string): Field {
@@ -73,7 +83,11 @@ function objectField(schema: Schema, path: string): Field {
     return [name, memberField(member, { name, path: `${path}.${name}`, isRequired })];
   });
   return {
-    element: h('div', { class: 'members' }, fields.map(([, field]) => field.element)),
+    element: h(
+      'div',
+      { class: 'members' },
+      fields.map(([, field]) => field.element),
+    ),
     read() {
       const members = fields.flatMap(([name, field]) => {
         const value = field.read();
@@ -99,8 +113,10 @@ interface MemberOptions {
 
 function memberField(schema: Schema, options: MemberOptions): Field {
   const type = typeOf(schema);
-  if (type === 'object' && Object.keys(schema.properties ?? {}).length > 0) return nested(schema, options, objectField(schema, options.path));
-  if (type === 'array' && schema.items !== undefined) return nested(schema, options, arrayField(schema, options));
+  if (type === 'object' && Object.keys(schema.properties ?? {}).length > 0)
+    return nested(schema, options, objectField(schema, options.path));
+  if (type === 'array' && schema.items !== undefined)
+    return nested(schema, options, arrayField(schema, options));
   return labelled(schema, options, widget(schema, type, options));
 }
 
@@ -122,17 +138,35 @@ function widget(schema: Schema, type: string | undefined, { name, path, isRequir
   const placeholder = schema.default === undefined ? '' : `${JSON.stringify(schema.default)} unless given`;
   if (type === 'enum') {
     const words = schema.enum ?? [];
-    const control = h('select', shared, h('option', { value: '' }, isRequired ? 'Choose …' : '(not given)'), words.map((word, index) => h('option', { value: index }, String(word as string))));
+    const control = h(
+      'select',
+      shared,
+      h('option', { value: '' }, isRequired ? 'Choose …' : '(not given)'),
+      words.map((word, index) => h('option', { value: index }, String(word as string))),
+    );
     return { control, read: () => (control.value === '' ? undefined : words[Number(control.value)]) };
   }
   if (type === 'boolean') {
-    const control = h('select', shared, h('option', { value: '' }, '(not given)'), h('option', { value: 'true' }, 'yes'), h('option', { value: 'false' }, 'no'));
+    const control = h(
+      'select',
+      shared,
+      h('option', { value: '' }, '(not given)'),
+      h('option', { value: 'true' }, 'yes'),
+      h('option', { value: 'false' }, 'no'),
+    );
     return { control, read: () => (control.value === '' ? undefined : control.value === 'true') };
   }
   if (type === 'integer' || type === 'number') {
-    const bounds = [schema.minimum, schema.maximum].every((bound) => bound !== undefined) ? `${schema.minimum} to ${schema.maximum}` : '';
+    const bounds = [schema.minimum, schema.maximum].every((bound) => bound !== undefined)
+      ? `${schema.minimum} to ${schema.maximum}`
+      : '';
     // Not of the type number, which would hide from the server what was really written.
-    const control = h('input', { ...shared, type: 'text', inputmode: type === 'integer' ? 'numeric' : 'decimal', placeholder: placeholder || bounds });
+    const control = h('input', {
+      ...shared,
+      type: 'text',
+      inputmode: type === 'integer' ? 'numeric' : 'decimal',
+      placeholder: placeholder || bounds,
+    });
     return {
       control,
       read() {
@@ -142,16 +176,31 @@ function widget(schema: Schema, type: string | undefined, { name, path, isRequir
     };
   }
   if (type === 'string') {
-    const isLong = (schema.maxLength ?? 0) > 1_000 || /^(?:content|text|body|command|input|instructions|prompt|note)$/i.test(name);
+    const isLong =
+      (schema.maxLength ?? 0) > 1_000 ||
+      /^(?:content|text|body|command|input|instructions|prompt|note)$/i.test(name);
     const isTime = schema.format === 'date-time';
-    const control = isLong ? h('textarea', { ...shared, rows: 3, placeholder, spellcheck: 'false' }) : h('input', { ...shared, type: 'text', placeholder: placeholder || (isTime ? '2026-11-20T09:00:00Z' : ''), spellcheck: 'false' });
+    const control = isLong
+      ? h('textarea', { ...shared, rows: 3, placeholder, spellcheck: 'false' })
+      : h('input', {
+          ...shared,
+          type: 'text',
+          placeholder: placeholder || (isTime ? '2026-11-20T09:00:00Z' : ''),
+          spellcheck: 'false',
+        });
     return { control, read: () => (control.value === '' ? undefined : control.value) };
   }
   return jsonWidget(shared, path, placeholder);
 }
 
 function jsonWidget(shared: Record<string, unknown>, path: string, placeholder: string): Widget {
-  const control = h('textarea', { ...shared, rows: 4, class: 'code', placeholder: placeholder || 'JSON', spellcheck: 'false' });
+  const control = h('textarea', {
+    ...shared,
+    rows: 4,
+    class: 'code',
+    placeholder: placeholder || 'JSON',
+    spellcheck: 'false',
+  });
   return {
     control,
     read() {
@@ -166,7 +215,11 @@ function jsonWidget(shared: Record<string, unknown>, path: string, placeholder: 
 }
 
 function jsonField(schema: Schema, path: string, isRequired: boolean): Field {
-  return labelled(schema, { name: 'payload', path, isRequired }, jsonWidget({ id: `field-${(lastId += 1)}`, 'data-path': path }, path, '{}'));
+  return labelled(
+    schema,
+    { name: 'payload', path, isRequired },
+    jsonWidget({ id: `field-${(lastId += 1)}`, 'data-path': path }, path, '{}'),
+  );
 }
 
 function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control, read }: Widget): Field {
@@ -174,7 +227,19 @@ function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control
   const help = h('p', { class: 'quiet', id: `${control.id}-help` }, schema.description ?? '');
   control.setAttribute('aria-describedby', `${help.id} ${fault.id}`);
   return {
-    element: h('div', { class: 'field' }, h('label', { for: control.id }, schema.title ?? name, isRequired && h('span', { class: 'required', title: 'It has to be given' }, ' *')), control, schema.description !== undefined && help, fault),
+    element: h(
+      'div',
+      { class: 'field' },
+      h(
+        'label',
+        { for: control.id },
+        schema.title ?? name,
+        isRequired && h('span', { class: 'required', title: 'It has to be given' }, ' *'),
+      ),
+      control,
+      schema.description !== undefined && help,
+      fault,
+    ),
     read,
     fault(_path, message) {
       fault.textContent = fault.hidden ? message : `${fault.textContent ?? ''}; ${message}`;
@@ -192,7 +257,14 @@ function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control
 function nested(schema: Schema, { name, isRequired }: MemberOptions, inner: Field): Field {
   const own = h('p', { class: 'fault', hidden: true });
   return {
-    element: h('fieldset', {}, h('legend', {}, schema.title ?? name, isRequired && h('span', { class: 'required' }, ' *')), schema.description !== undefined && h('p', { class: 'quiet' }, schema.description), inner.element, own),
+    element: h(
+      'fieldset',
+      {},
+      h('legend', {}, schema.title ?? name, isRequired && h('span', { class: 'required' }, ' *')),
+      schema.description !== undefined && h('p', { class: 'quiet' }, schema.description),
+      inner.element,
+      own,
+    ),
     read: () => inner.read(),
     fault(path, message) {
       if (path !== '' && inner.fault(path, message)) return true;
@@ -214,14 +286,31 @@ function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field 
   function draw(): void {
     fill(
       rows,
-      items.map((item, index) => h('div', { class: 'row item' }, item.element, button('Take out', () => {
-        items.splice(index, 1);
-        draw();
-      }, { class: 'plain small', 'aria-label': `Take out number ${index + 1}` }))),
+      items.map((item, index) =>
+        h(
+          'div',
+          { class: 'row item' },
+          item.element,
+          button(
+            'Take out',
+            () => {
+              items.splice(index, 1);
+              draw();
+            },
+            { class: 'plain small', 'aria-label': `Take out number ${index + 1}` },
+          ),
+        ),
+      ),
     );
   }
   const add = (): void => {
-    items.push(memberField(itemSchema, { name: `${items.length + 1}`, path: `${path}[${items.length}]`, isRequired: false }));
+    items.push(
+      memberField(itemSchema, {
+        name: `${items.length + 1}`,
+        path: `${path}[${items.length}]`,
+        isRequired: false,
+      }),
+    );
     draw();
   };
   if (isRequired) add();

@@ -22,12 +22,25 @@ export interface Recipient {
 }
 
 /** Resolves to the id of the session that accepted the prompt. `options` are further members of the operation. */
-export async function sendPrompt({ sessionId, chatId }: Recipient, prompt: Prompt, options: { attended?: boolean; delivery?: string; id?: string } = {}): Promise<string> {
+export async function sendPrompt(
+  { sessionId, chatId }: Recipient,
+  prompt: Prompt,
+  options: { attended?: boolean; delivery?: string; id?: string } = {},
+): Promise<string> {
   const { attended, delivery, id } = options;
   if (chatId !== null) {
-    const receipt = await ask<ChatSendReceipt>('chat.sendMessage', { chatId, ...prompt, ...(attended === undefined ? {} : { attended }) });
+    const receipt = await ask<ChatSendReceipt>('chat.sendMessage', {
+      chatId,
+      ...prompt,
+      ...(attended === undefined ? {} : { attended }),
+    });
     return receipt.sessionId;
   }
-  const receipt = await ask<PromptReceipt>('sessions.prompt', { sessionId, ...prompt, ...(delivery === undefined ? {} : { delivery }), ...(id === undefined ? {} : { id }) });
+  const receipt = await ask<PromptReceipt>('sessions.prompt', {
+    sessionId,
+    ...prompt,
+    ...(delivery === undefined ? {} : { delivery }),
+    ...(id === undefined ? {} : { id }),
+  });
   return receipt.sessionId;
 }

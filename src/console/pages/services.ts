@@ -7,19 +7,36 @@ import type { OpenPage } from './page.ts';
 
 export const openServices: OpenPage = (root, _path, rooms) => {
   const rows = h('div', { class: 'cards' }, loading());
-  fill(root, h('div', { class: 'page' }, h('h1', {}, 'Services'), h('p', { class: 'quiet' }, 'What runs beside the agent.'), rows));
+  fill(
+    root,
+    h(
+      'div',
+      { class: 'page' },
+      h('h1', {}, 'Services'),
+      h('p', { class: 'quiet' }, 'What runs beside the agent.'),
+      rows,
+    ),
+  );
   const cards = new Map<string, Card>();
 
   function draw(services: readonly ServiceState[]): void {
-    fillWhenChanged(rows, services.map(({ name }) => name), () => {
-      cards.clear();
-      if (services.length === 0) return empty('No services', h('p', {}, 'Plugins bring them, and the configuration can name programs.'));
-      return services.map((service) => {
-        const card = createCard(service.name, rooms.refresh);
-        cards.set(service.name, card);
-        return card.element;
-      });
-    });
+    fillWhenChanged(
+      rows,
+      services.map(({ name }) => name),
+      () => {
+        cards.clear();
+        if (services.length === 0)
+          return empty(
+            'No services',
+            h('p', {}, 'Plugins bring them, and the configuration can name programs.'),
+          );
+        return services.map((service) => {
+          const card = createCard(service.name, rooms.refresh);
+          cards.set(service.name, card);
+          return card.element;
+        });
+      },
+    );
     for (const service of services) cards.get(service.name)?.draw(service);
   }
   return {
@@ -35,7 +52,13 @@ interface Card {
   draw(service: ServiceState): void;
 }
 
-const tones = { running: 'good', starting: 'busy', stopping: 'busy', stopped: 'plain', failed: 'bad' } as const;
+const tones = {
+  running: 'good',
+  starting: 'busy',
+  stopping: 'busy',
+  stopped: 'plain',
+  failed: 'bad',
+} as const;
 
 function createCard(name: string, refresh: () => Promise<void>): Card {
   const head = h('div', { class: 'service', 'aria-live': 'polite' });
@@ -47,7 +70,13 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
   const start = button('Start', control('start'));
   const stop = button('Stop', control('stop'), { class: 'danger' });
   const restart = button('Restart', control('restart'));
-  const element = h('section', { class: 'card', 'aria-label': name, 'data-service': name, tabindex: '-1' }, head, h('div', { class: 'row' }, start, stop, restart), operations);
+  const element = h(
+    'section',
+    { class: 'card', 'aria-label': name, 'data-service': name, tabindex: '-1' },
+    head,
+    h('div', { class: 'row' }, start, stop, restart),
+    operations,
+  );
   return {
     element,
     draw(service) {
@@ -56,14 +85,22 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
       const { title, state, since, restarts, lastError, actions, commands } = service;
       fillWhenChanged(head, [state, agoText(since), restarts, lastError], () => [
         h('h2', {}, title, ' ', pill(state, tones[state])),
-        h('p', { class: 'quiet' }, h('code', {}, name), ' · changed ', ago(since), restarts > 0 && ` · started again ${restarts === 1 ? 'once' : `${restarts} times`}`),
+        h(
+          'p',
+          { class: 'quiet' },
+          h('code', {}, name),
+          ' · changed ',
+          ago(since),
+          restarts > 0 && ` · started again ${restarts === 1 ? 'once' : `${restarts} times`}`,
+        ),
         lastError !== null && h('p', { class: 'bad' }, lastError),
       ]);
       start.hidden = state === 'running' || state === 'starting';
       stop.hidden = state === 'stopped' || state === 'stopping';
       restart.hidden = state !== 'running';
       // Not to the other button, which the next Enter would press.
-      if (isInside && [start, stop, restart].some((control) => control === focused && control.hidden)) element.focus();
+      if (isInside && [start, stop, restart].some((control) => control === focused && control.hidden))
+        element.focus();
       fillWhenChanged(operations, [actions, commands], () => [
         ...commands.map((command) => operationView(name, 'command', command)),
         ...actions.map((action) => operationView(name, 'action', action)),
@@ -73,7 +110,13 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
 }
 
 function operationView(serviceName: string, kind: 'action' | 'command', name: string): HTMLElement {
-  const payload = h('textarea', { class: 'code', rows: 2, 'aria-label': `Input of ${name}, an object in JSON`, placeholder: '{}', spellcheck: 'false' });
+  const payload = h('textarea', {
+    class: 'code',
+    rows: 2,
+    'aria-label': `Input of ${name}, an object in JSON`,
+    placeholder: '{}',
+    spellcheck: 'false',
+  });
   const result = h('div', { class: 'result', 'aria-live': 'polite' });
   const run = button(kind === 'command' ? 'Run the command' : 'Call', async () => {
     fill(result);
@@ -91,8 +134,24 @@ function operationView(serviceName: string, kind: 'action' | 'command', name: st
       fill(result, h('p', { class: 'label' }, 'Result'), json(answer.result));
     } catch (error) {
       if (!(error instanceof Refusal)) return tell(error);
-      fill(result, h('p', { class: 'bad' }, error.message), h('ul', {}, error.details.map(({ path, message }) => h('li', {}, `${path} ${message}`))), h('p', { class: 'quiet' }, `Request ${error.requestId}, ${error.code}`));
+      fill(
+        result,
+        h('p', { class: 'bad' }, error.message),
+        h(
+          'ul',
+          {},
+          error.details.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
+        ),
+        h('p', { class: 'quiet' }, `Request ${error.requestId}, ${error.code}`),
+      );
     }
   });
-  return h('details', { class: 'operation', 'data-operation': name }, h('summary', {}, h('code', {}, name), h('span', { class: 'quiet' }, ` ${kind}`)), payload, h('div', { class: 'row' }, run), result);
+  return h(
+    'details',
+    { class: 'operation', 'data-operation': name },
+    h('summary', {}, h('code', {}, name), h('span', { class: 'quiet' }, ` ${kind}`)),
+    payload,
+    h('div', { class: 'row' }, run),
+    result,
+  );
 }

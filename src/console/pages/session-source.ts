@@ -37,7 +37,10 @@ export async function openSession(sessionId: string, changed: () => void): Promi
   function join(): void {
     leave();
     if (isClosed || document.hidden) return;
-    stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${thread.seq()}`, { onEvent: takeEvent, onEnd: comeBack });
+    stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${thread.seq()}`, {
+      onEvent: takeEvent,
+      onEnd: comeBack,
+    });
   }
 
   function takeEvent({ name, data }: ServerEvent): void {
@@ -91,7 +94,15 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
   let cursor: string | undefined;
   let seq = 0;
   for (let page = 0; page < mostPages; page += 1) {
-    const { items, nextCursor, seq: upTo } = await ask<{ items: UiMessage[]; nextCursor: string | null; seq: number }>('sessions.listMessages', { sessionId, limit: 500, ...(cursor === undefined ? {} : { cursor }) });
+    const {
+      items,
+      nextCursor,
+      seq: upTo,
+    } = await ask<{ items: UiMessage[]; nextCursor: string | null; seq: number }>('sessions.listMessages', {
+      sessionId,
+      limit: 500,
+      ...(cursor === undefined ? {} : { cursor }),
+    });
     messages.push(...items);
     // The first page's is the oldest, and what is told twice is known.
     if (page === 0) seq = upTo;
@@ -102,7 +113,14 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
     ask<{ items: QueueItem[] }>('sessions.listQueue', { sessionId, limit: 200 }),
     ask<{ items: Approval[] }>('sessions.listApprovals', { sessionId, status: 'pending', limit: 200 }),
   ]);
-  const runIds = unexplainedRuns({ messages, queue: queue.items, activeRunId: session.activeRunId }).slice(0, maxRuns);
-  const runs = runIds.length === 0 ? [] : (await ask<{ items: RunView[] }>('console.runs', { sessionId, runIds })).items;
-  return { session, thread: createThread({ session, messages, seq, queue: queue.items, questions: approvals.items, runs }) };
+  const runIds = unexplainedRuns({ messages, queue: queue.items, activeRunId: session.activeRunId }).slice(
+    0,
+    maxRuns,
+  );
+  const runs =
+    runIds.length === 0 ? [] : (await ask<{ items: RunView[] }>('console.runs', { sessionId, runIds })).items;
+  return {
+    session,
+    thread: createThread({ session, messages, seq, queue: queue.items, questions: approvals.items, runs }),
+  };
 }

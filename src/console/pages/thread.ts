@@ -85,7 +85,12 @@ export function createThread(start: ThreadStart): Thread {
   const questions = new Map(start.questions.map((question) => [question.approvalId, question]));
   const remarks: Remark[] = [];
   const changed = new Set<string>();
-  let queue: Waiting[] = start.queue.map(({ queueItemId, runId, queuePosition, text }) => ({ queueItemId, runId, queuePosition, text }));
+  let queue: Waiting[] = start.queue.map(({ queueItemId, runId, queuePosition, text }) => ({
+    queueItemId,
+    runId,
+    queuePosition,
+    text,
+  }));
   let { status, activeRunId, title } = start.session;
   let isArchived = start.session.archivedAt !== null;
   let { seq } = start;
@@ -104,7 +109,14 @@ export function createThread(start: ThreadStart): Thread {
     // A completed message moves to its place in the log, which is where a reload reads it.
     messages.delete(id);
     ordered = undefined;
-    messages.set(id, { id, role, parts, runId: runId ?? known?.runId ?? (typeof metadata['runId'] === 'string' ? metadata['runId'] : null), metadata, isOpen });
+    messages.set(id, {
+      id,
+      role,
+      parts,
+      runId: runId ?? known?.runId ?? (typeof metadata['runId'] === 'string' ? metadata['runId'] : null),
+      metadata,
+      isOpen,
+    });
     changed.add(id);
   }
 
@@ -124,7 +136,8 @@ export function createThread(start: ThreadStart): Thread {
   }
 
   // Tools tell their run; the message is the one that the run writes now.
-  const writing = (runId: string): Message | undefined => [...messages.values()].findLast((message) => message.runId === runId && message.role === 'assistant');
+  const writing = (runId: string): Message | undefined =>
+    [...messages.values()].findLast((message) => message.runId === runId && message.role === 'assistant');
 
   function textPart(messageId: string, partId: string, type: 'text' | 'reasoning'): TextPart | undefined {
     const known = open.get(partId);
@@ -140,7 +153,9 @@ export function createThread(start: ThreadStart): Thread {
 
   function endTool(event: { runId: string; toolCallId: string }, end: Partial<ToolPart>): void {
     const message = writing(event.runId);
-    const part = message?.parts.findLast((one): one is ToolPart => one.type === 'dynamic-tool' && one.toolCallId === event.toolCallId);
+    const part = message?.parts.findLast(
+      (one): one is ToolPart => one.type === 'dynamic-tool' && one.toolCallId === event.toolCallId,
+    );
     if (message === undefined || part === undefined || part.state !== 'input-available') return;
     Object.assign(part, end);
     changed.add(message.id);
@@ -155,11 +170,13 @@ export function createThread(start: ThreadStart): Thread {
   // A compaction has no message, so its failure is a line of its own.
   function settle({ runId, outcome: status, error }: Extract<SessionEvent, { type: 'run.settled' }>): void {
     queue = queue.filter((item) => item.runId !== runId);
-    for (const question of questions.values()) if (isOf(question, runId)) questions.delete(question.approvalId);
+    for (const question of questions.values())
+      if (isOf(question, runId)) questions.delete(question.approvalId);
     if (isEarlyEnd(status)) {
       const reason = error?.message ?? null;
       outcomes.set(runId, { status, reason, hasStarted: started.has(runId) || writing(runId) !== undefined });
-      if (status !== 'cancelled' && ![...messages.values()].some((message) => message.runId === runId)) remark(runId, reason ?? `The run ended as ${status}.`, 'bad');
+      if (status !== 'cancelled' && ![...messages.values()].some((message) => message.runId === runId))
+        remark(runId, reason ?? `The run ended as ${status}.`, 'bad');
     }
     changedRun(runId);
   }
@@ -230,7 +247,13 @@ export function createThread(start: ThreadStart): Thread {
       case 'tool.started': {
         const message = writing(event.runId);
         if (message === undefined || !message.isOpen) break;
-        message.parts.push({ type: 'dynamic-tool', toolName: event.toolName, toolCallId: event.toolCallId, state: 'input-available', input: event.input });
+        message.parts.push({
+          type: 'dynamic-tool',
+          toolName: event.toolName,
+          toolCallId: event.toolCallId,
+          state: 'input-available',
+          input: event.input,
+        });
         changed.add(message.id);
         break;
       }
@@ -254,7 +277,13 @@ export function createThread(start: ThreadStart): Thread {
         break;
       case 'queue.added':
         // The list at the start may be younger than the messages.
-        if (!queue.some(({ queueItemId }) => queueItemId === event.queueItemId)) queue.push({ queueItemId: event.queueItemId, runId: event.runId, queuePosition: event.queuePosition, text: textOf(messages.get(event.messageId ?? '')) });
+        if (!queue.some(({ queueItemId }) => queueItemId === event.queueItemId))
+          queue.push({
+            queueItemId: event.queueItemId,
+            runId: event.runId,
+            queuePosition: event.queuePosition,
+            text: textOf(messages.get(event.messageId ?? '')),
+          });
         changedRun(event.runId);
         break;
       case 'queue.updated': {
@@ -280,7 +309,13 @@ export function createThread(start: ThreadStart): Thread {
         remark(event.runId, `The model did not answer (${event.code}); it is asked again.`);
         break;
       case 'compaction.ended':
-        remark(event.runId, event.outcome === 'completed' ? `The conversation so far was summed up: ${event.tokensBefore} tokens became ${event.tokensAfter}.` : 'The conversation could not be summed up.', event.outcome === 'completed' ? 'plain' : 'bad');
+        remark(
+          event.runId,
+          event.outcome === 'completed'
+            ? `The conversation so far was summed up: ${event.tokensBefore} tokens became ${event.tokensAfter}.`
+            : 'The conversation could not be summed up.',
+          event.outcome === 'completed' ? 'plain' : 'bad',
+        );
         break;
       default:
         break;
@@ -291,7 +326,10 @@ export function createThread(start: ThreadStart): Thread {
   return {
     messages: order,
     outcome,
-    prompt: ({ runId }) => (runId === null ? undefined : [...messages.values()].find((message) => message.role === 'user' && message.runId === runId)),
+    prompt: ({ runId }) =>
+      runId === null
+        ? undefined
+        : [...messages.values()].find((message) => message.role === 'user' && message.runId === runId),
     remarks: () => remarks,
     questions: () => [...questions.values()],
     queue: () => queue.toSorted((a, b) => a.queuePosition - b.queuePosition),
@@ -318,14 +356,26 @@ function isEarlyEnd(status: unknown): status is Outcome['status'] {
 }
 
 /** The runs whose outcome the messages and the queue do not tell, newest first. */
-export function unexplainedRuns({ messages, queue, activeRunId }: { messages: readonly UiMessage[]; queue: readonly QueueItem[]; activeRunId: string | null }): string[] {
-  const runOf = ({ metadata }: UiMessage): string | undefined => (typeof metadata?.['runId'] === 'string' ? metadata['runId'] : undefined);
+export function unexplainedRuns({
+  messages,
+  queue,
+  activeRunId,
+}: {
+  messages: readonly UiMessage[];
+  queue: readonly QueueItem[];
+  activeRunId: string | null;
+}): string[] {
+  const runOf = ({ metadata }: UiMessage): string | undefined =>
+    typeof metadata?.['runId'] === 'string' ? metadata['runId'] : undefined;
   const answered = new Set(messages.filter(({ role }) => role === 'assistant').map(runOf));
   const open = new Set([...queue.map(({ runId }) => runId), activeRunId]);
   const runs = messages.flatMap((message) => {
     const runId = runOf(message);
     if (runId === undefined) return [];
-    const isUnexplained = message.role === 'assistant' ? isEarlyEnd(message.metadata?.['status']) : !answered.has(runId) && !open.has(runId);
+    const isUnexplained =
+      message.role === 'assistant'
+        ? isEarlyEnd(message.metadata?.['status'])
+        : !answered.has(runId) && !open.has(runId);
     return isUnexplained ? [runId] : [];
   });
   return [...new Set(runs)].reverse();

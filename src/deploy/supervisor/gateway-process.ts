@@ -82,7 +82,15 @@ export function startGatewayProcess({ runner, env, cwd, fd, write }: GatewayProc
     try {
       await new Promise<void>((resolve, reject) => {
         waiting.set(id, { resolve, reject });
-        timer = setTimeout(() => reject(new Error(`The gateway was not done after ${Math.round(deadlineMs / 1_000)} seconds (${request.kind}).`)), deadlineMs);
+        timer = setTimeout(
+          () =>
+            reject(
+              new Error(
+                `The gateway was not done after ${Math.round(deadlineMs / 1_000)} seconds (${request.kind}).`,
+              ),
+            ),
+          deadlineMs,
+        );
         child.send(question, (error) => (error === null ? undefined : reject(error)));
       });
     } finally {

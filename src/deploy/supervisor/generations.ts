@@ -67,18 +67,38 @@ export function createGeneration(spec: GenerationSpec, needs: GenerationNeeds): 
   let adopted: GatewayProcess | undefined;
 
   function spawn(env: Readonly<Record<string, string>>): GatewayProcess {
-    return startGatewayProcess({ runner: spec.runner, env, cwd: folder.versionPath(spec.version), fd: socket.fd, write: needs.write });
+    return startGatewayProcess({
+      runner: spec.runner,
+      env,
+      cwd: folder.versionPath(spec.version),
+      fd: socket.fd,
+      write: needs.write,
+    });
   }
 
   async function startIn(process: GatewayProcess): Promise<void> {
     await rm(gatewaySocket, { force: true });
-    await process.ask({ kind: 'start', input: { project: folder.versionPath(spec.version), stateDirectory: folder.root, socket: gatewaySocket, url } }, needs.startMs);
+    await process.ask(
+      {
+        kind: 'start',
+        input: {
+          project: folder.versionPath(spec.version),
+          stateDirectory: folder.root,
+          socket: gatewaySocket,
+          url,
+        },
+      },
+      needs.startMs,
+    );
     const lateMs = clock.monotonicMs() + needs.startMs;
     for (;;) {
       const health = await askHealth({ socketPath: gatewaySocket });
       if (health.ready) return;
       if (process.isOver()) throw new Error('The gateway ended while it was starting.');
-      if (clock.monotonicMs() > lateMs) throw new Error(`The gateway was not ready after ${Math.round(needs.startMs / 1_000)} seconds: ${health.problem ?? 'no answer'}.`);
+      if (clock.monotonicMs() > lateMs)
+        throw new Error(
+          `The gateway was not ready after ${Math.round(needs.startMs / 1_000)} seconds: ${health.problem ?? 'no answer'}.`,
+        );
       await clock.sleep(healthEveryMs);
     }
   }
@@ -104,7 +124,9 @@ export function createGeneration(spec: GenerationSpec, needs: GenerationNeeds): 
 
   function revive(): void {
     isWanted = true;
-    void reviveUntilItServes().catch((error: unknown) => log.error({ err: error }, 'the gateway could not be started again'));
+    void reviveUntilItServes().catch((error: unknown) =>
+      log.error({ err: error }, 'the gateway could not be started again'),
+    );
   }
 
   async function reviveUntilItServes(): Promise<void> {
@@ -149,10 +171,17 @@ export function createGeneration(spec: GenerationSpec, needs: GenerationNeeds): 
     },
     async rehearse() {
       await rm(folder.trialPath, { recursive: true, force: true });
-      const process = spawn({ ...spec.env, DATABASE_PATH: folder.trialPath, STORAGE_PATH: join(folder.trialPath, 'media'), METRICS_PORT: '' });
+      const process = spawn({
+        ...spec.env,
+        DATABASE_PATH: folder.trialPath,
+        STORAGE_PATH: join(folder.trialPath, 'media'),
+        METRICS_PORT: '',
+      });
       try {
         await startOrEnd(process);
-        await (await process.leave({ lingerMs: 0 })).ended;
+        await (
+          await process.leave({ lingerMs: 0 })
+        ).ended;
       } finally {
         await process.kill();
         await rm(folder.trialPath, { recursive: true, force: true });

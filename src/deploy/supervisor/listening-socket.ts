@@ -17,17 +17,27 @@ interface Handle {
   getsockname(into: { port?: number }): number;
   close(): void;
 }
-type MakeHandle = (address: string, port: number, family: 4 | 6, fd: number, flags: number) => Handle | number;
+type MakeHandle = (
+  address: string,
+  port: number,
+  family: 4 | 6,
+  fd: number,
+  flags: number,
+) => Handle | number;
 
 /** Binds the address; the first child that listens opens it to callers. Throws in plain words when it cannot be had. */
 export function openListeningSocket(host: string, port: number): ListeningSocket {
   const makeHandle = (net as unknown as { _createServerHandle?: MakeHandle })._createServerHandle;
-  if (makeHandle === undefined) throw new Error(`Node ${process.version} cannot share a listening socket; use the version that Townhall was tested with.`);
+  if (makeHandle === undefined)
+    throw new Error(
+      `Node ${process.version} cannot share a listening socket; use the version that Townhall was tested with.`,
+    );
   const address = host === 'localhost' ? '127.0.0.1' : host;
   const family = net.isIP(address);
   if (family === 0) throw new Error(`The host "${host}" must be an address such as 0.0.0.0 or 127.0.0.1.`);
   const handle = makeHandle(address, port, family as 4 | 6, -1, 0);
-  if (typeof handle === 'number') throw new Error(`The address ${host}:${port} cannot be had: ${nameOf(handle)}.`);
+  if (typeof handle === 'number')
+    throw new Error(`The address ${host}:${port} cannot be had: ${nameOf(handle)}.`);
   const bound: { port?: number } = {};
   // A port that is taken shows here and not before.
   const failure = handle.getsockname(bound);
@@ -46,7 +56,11 @@ export function localUrl(host: string, port: number): string {
 }
 
 function nameOf(code: number): string {
-  const known: Record<string, string> = { EADDRINUSE: 'another program listens there', EACCES: 'this user may not listen there', EADDRNOTAVAIL: 'this machine does not have that address' };
+  const known: Record<string, string> = {
+    EADDRINUSE: 'another program listens there',
+    EACCES: 'this user may not listen there',
+    EADDRNOTAVAIL: 'this machine does not have that address',
+  };
   const name = util.getSystemErrorName(code);
   return known[name] ?? name;
 }

@@ -16,7 +16,8 @@ export function openLogFile(path: string, { maxBytes = maximumBytes }: { maxByte
 
   function setAside(): void {
     closeSync(fd);
-    for (let age = keptFiles - 1; age >= 1; age -= 1) moveIfThere(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`);
+    for (let age = keptFiles - 1; age >= 1; age -= 1)
+      moveIfThere(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`);
     fd = openSync(path, 'a', 0o600);
     size = 0;
   }

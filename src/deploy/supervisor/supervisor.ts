@@ -86,14 +86,24 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
 
   function make(spec: GenerationSpec, socket: ListeningSocket, deadlineMs: number): Generation {
     generations += 1;
-    return createGeneration(spec, { folder, socket, number: generations, clock, log, write: needs.write, startMs: deadlineMs });
+    return createGeneration(spec, {
+      folder,
+      socket,
+      number: generations,
+      clock,
+      log,
+      write: needs.write,
+      startMs: deadlineMs,
+    });
   }
 
   function expectMore(): void {
     clearTimeout(patience);
     patience = setTimeout(() => {
       log.warn({}, 'nothing more was heard of a deployment, which is given up');
-      void oneAtATime(abandonOrEnd).catch((error: unknown) => log.error({ err: error }, 'a deployment could not be given up'));
+      void oneAtATime(abandonOrEnd).catch((error: unknown) =>
+        log.error({ err: error }, 'a deployment could not be given up'),
+      );
     }, patienceMs);
   }
 
@@ -105,7 +115,9 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
       return await work();
     } catch (error) {
       if (error instanceof Problem) throw error;
-      throw new Problem('unavailable', 'not_ready', error instanceof Error ? error.message : String(error), { cause: error });
+      throw new Problem('unavailable', 'not_ready', error instanceof Error ? error.message : String(error), {
+        cause: error,
+      });
     } finally {
       isBusy = false;
       step = null;
@@ -124,7 +136,11 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
     const { version, runner, env } = request;
     const socket = socketFor(request.host, request.port);
     const generation = make({ version, runner, env }, socket, request.startMs);
-    const isExclusive = current !== undefined && env['DATABASE_URL'] === undefined && current.env['DATABASE_URL'] === undefined && current.env['DATABASE_PATH'] === env['DATABASE_PATH'];
+    const isExclusive =
+      current !== undefined &&
+      env['DATABASE_URL'] === undefined &&
+      current.env['DATABASE_URL'] === undefined &&
+      current.env['DATABASE_PATH'] === env['DATABASE_PATH'];
     candidate = { generation, isExclusive, hasSwitched: false };
     try {
       step = isExclusive ? 'starting it on data of its own' : 'starting it';
@@ -143,7 +159,9 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
     if (isExclusive && before !== undefined) {
       generation.warm();
       step = 'letting the version before finish';
-      await (await before.leave({ lingerMs: exclusiveLingerMs })).ended;
+      await (
+        await before.leave({ lingerMs: exclusiveLingerMs })
+      ).ended;
       step = 'opening the data with it';
     }
     try {
@@ -169,7 +187,10 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
       await again.start();
       await again.adopt();
     } catch (error) {
-      log.error({ err: error, version: before.version }, 'the version before could not be brought back at once');
+      log.error(
+        { err: error, version: before.version },
+        'the version before could not be brought back at once',
+      );
       again.revive();
     }
   }
@@ -177,7 +198,9 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
   async function dismiss(given: Candidate): Promise<void> {
     candidate = undefined;
     clearTimeout(patience);
-    await (await given.generation.leave({ lingerMs: given.hasSwitched ? handOverLingerMs : 0 })).ended;
+    await (
+      await given.generation.leave({ lingerMs: given.hasSwitched ? handOverLingerMs : 0 })
+    ).ended;
     if (given.generation.socket !== current?.socket) given.generation.socket.close();
   }
 
@@ -212,11 +235,13 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
 
   async function prune({ version, previous }: CityState): Promise<void> {
     const old = (await folder.versions()).filter((name) => name !== version && name !== previous);
-    for (const name of old.slice(0, Math.max(0, old.length - keptVersions + 2))) await folder.removeVersion(name);
+    for (const name of old.slice(0, Math.max(0, old.length - keptVersions + 2)))
+      await folder.removeVersion(name);
   }
 
   function required(): Candidate {
-    if (candidate === undefined) throw new Problem('conflict', 'conflict', 'No new version is on its way in.');
+    if (candidate === undefined)
+      throw new Problem('conflict', 'conflict', 'No new version is on its way in.');
     return candidate;
   }
 
@@ -236,7 +261,9 @@ export async function startSupervisor(needs: SupervisorNeeds): Promise<Superviso
 
   async function stop(): Promise<void> {
     clearTimeout(patience);
-    const parting = [candidate?.generation, current].map(async (generation) => (await generation?.leave({ lingerMs: exclusiveLingerMs }))?.ended);
+    const parting = [candidate?.generation, current].map(
+      async (generation) => (await generation?.leave({ lingerMs: exclusiveLingerMs }))?.ended,
+    );
     await Promise.all([...parting, ...leaving]);
     current?.socket.close();
     // It answers whoever asked for this, so it cannot be waited for here.

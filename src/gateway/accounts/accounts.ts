@@ -81,7 +81,12 @@ export interface Accounts extends Service<'accounts'> {
   /** When the token ends; null when it is nobody's. */
   tokenEnd(tokenId: string): Promise<Date | null>;
   /** A token without a login, for a command of this machine's owner. The user is made when the person is new to the Bureau. */
-  issueUserToken(request: { bureauId: string; person: Person; name?: string; ttlSeconds?: number }): Promise<IssuedToken>;
+  issueUserToken(request: {
+    bureauId: string;
+    person: Person;
+    name?: string;
+    ttlSeconds?: number;
+  }): Promise<IssuedToken>;
 }
 
 const callbackPath = '/v1/accounts/oauth/callback';
@@ -94,7 +99,12 @@ export function accounts(needs: AccountsNeeds): Accounts {
     ...records,
     async ensureUser(tx, bureauId, person, newUserId) {
       const user = await records.ensureUser(tx, bureauId, person, newUserId);
-      if (user.isNew) await needs.credits.openAccount(tx, { userId: user.userId, bureauId, startingCredits: user.startingCredits });
+      if (user.isNew)
+        await needs.credits.openAccount(tx, {
+          userId: user.userId,
+          bureauId,
+          startingCredits: user.startingCredits,
+        });
       return user;
     },
   };
@@ -103,8 +113,17 @@ export function accounts(needs: AccountsNeeds): Accounts {
   const identities = createIdentityCache({ generation: () => changes.generation(), clock: needs.clock });
   const guesses = createGuesses(guessStore, needs.guesses);
   const turnstile = needs.turnstile ?? createTurnstile(defaultPlaces);
-  const passwords = createPasswords({ store, guesses, turnstile, ...(needs.passwordRounds !== undefined && { rounds: needs.passwordRounds }) });
-  const openId = createOpenId({ fetch: needs.fetch, clock: needs.clock, ...(needs.providerDeadlineMs !== undefined && { deadlineMs: needs.providerDeadlineMs }) });
+  const passwords = createPasswords({
+    store,
+    guesses,
+    turnstile,
+    ...(needs.passwordRounds !== undefined && { rounds: needs.passwordRounds }),
+  });
+  const openId = createOpenId({
+    fetch: needs.fetch,
+    clock: needs.clock,
+    ...(needs.providerDeadlineMs !== undefined && { deadlineMs: needs.providerDeadlineMs }),
+  });
   const callbackUrl = () => {
     const base = needs.baseUrl();
     return base === null ? null : base.replace(/\/+$/, '') + callbackPath;
@@ -116,20 +135,31 @@ export function accounts(needs: AccountsNeeds): Accounts {
     emailCodeProvider({ guesses, mail, minutes: Math.ceil(times.attemptSeconds / 60) }),
     ...thirdParties({ env, openId, hasCallback: () => callbackUrl() !== null }),
   ];
-  const attempts = createAttempts({ store, attempts: attemptStore, tickets, times, callbackUrl, refuseUnlessActive: bureaus.refuseUnlessActive });
+  const attempts = createAttempts({
+    store,
+    attempts: attemptStore,
+    tickets,
+    times,
+    callbackUrl,
+    refuseUnlessActive: bureaus.refuseUnlessActive,
+  });
   const callback = createCallback({
     attempts,
     attemptStore,
     tickets,
     findBureau: bureaus.find,
     refuseUnlessActive: bureaus.refuseUnlessActive,
-    redirectProvider: (providerId) => providers.find((one) => one.kind === 'redirect' && one.id === providerId) as ReturnType<Parameters<typeof createCallback>[0]['redirectProvider']>,
+    redirectProvider: (providerId) =>
+      providers.find((one) => one.kind === 'redirect' && one.id === providerId) as ReturnType<
+        Parameters<typeof createCallback>[0]['redirectProvider']
+      >,
     confirmSeconds: times.attemptSeconds,
   });
 
   async function servingBureau(bureauId: string): Promise<Bureau> {
     const bureau = await bureaus.find(bureauId);
-    if (!bureau) throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau_id' });
+    if (!bureau)
+      throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau_id' });
     bureaus.refuseUnlessActive(bureau.state);
     return bureau;
   }
@@ -139,13 +169,46 @@ export function accounts(needs: AccountsNeeds): Accounts {
     title: 'Accounts',
     env: [...thirdPartyKeys, ...(mail.env ?? [])],
     handlers: {
-      ...loginHandlers({ providers, attempts, attemptStore, tickets, callback, guesses, background, servingBureau }),
-      ...registration({ store, attempts: attemptStore, tickets, guesses, passwords, mail, audit, changes, background, servingBureau, ttlSeconds: times.attemptSeconds }),
-      ...tokens({ store, attempts: attemptStore, audit, changes, credits: needs.credits, machines: needs.machines, servingBureau }),
+      ...loginHandlers({
+        providers,
+        attempts,
+        attemptStore,
+        tickets,
+        callback,
+        guesses,
+        background,
+        servingBureau,
+      }),
+      ...registration({
+        store,
+        attempts: attemptStore,
+        tickets,
+        guesses,
+        passwords,
+        mail,
+        audit,
+        changes,
+        background,
+        servingBureau,
+        ttlSeconds: times.attemptSeconds,
+      }),
+      ...tokens({
+        store,
+        attempts: attemptStore,
+        audit,
+        changes,
+        credits: needs.credits,
+        machines: needs.machines,
+        servingBureau,
+      }),
       ...users({ store, attempts: attemptStore, guesses, audit, changes }),
       'accounts.getMe': async (call) => {
         const { userId, bureauId, tokenId } = call.identity;
-        const [user, token, bureau] = await Promise.all([store.findUser(userId), store.findToken(tokenId), bureaus.find(bureauId)]);
+        const [user, token, bureau] = await Promise.all([
+          store.findUser(userId),
+          store.findToken(tokenId),
+          bureaus.find(bureauId),
+        ]);
         // Gone since the credential was looked at, a moment ago.
         if (!user || !token || !bureau) {
           throw new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
@@ -156,7 +219,12 @@ export function accounts(needs: AccountsNeeds): Accounts {
           status: 200,
           body: {
             user: wireUser(user),
-            bureau: { bureau_id: bureau.bureauId, name: bureau.name, state: bureau.state, server_url: bureau.serverUrl },
+            bureau: {
+              bureau_id: bureau.bureauId,
+              name: bureau.name,
+              state: bureau.state,
+              server_url: bureau.serverUrl,
+            },
             token: { token_id: token.tokenId, name: token.name, expires_at: token.expiresAt.toISOString() },
           },
         };
@@ -172,7 +240,10 @@ export function accounts(needs: AccountsNeeds): Accounts {
         const { userId, bureauId, tokenId, restMs } = found;
         const models = common(found.models, found.bureauModels);
         if (found.isUseStale) background.run(tokenId, () => store.noteUse(tokenId));
-        return { identity: { kind: 'user', userId, bureauId, tokenId, ...(models === null ? {} : { models }) }, restMs };
+        return {
+          identity: { kind: 'user', userId, bureauId, tokenId, ...(models === null ? {} : { models }) },
+          restMs,
+        };
       });
     },
     async tokenEnd(tokenId) {
@@ -182,8 +253,14 @@ export function accounts(needs: AccountsNeeds): Accounts {
       await servingBureau(bureauId);
       return store.tx(async (queries, tx) => {
         const { userId, state } = await store.ensureUser(tx, bureauId, person, id('usr'));
-        if (state !== 'active') throw new Problem('conflict', 'conflict', 'This user is blocked and gets no token.');
-        const { userToken, record } = newUserToken({ userId, kind: 'user', name: name ?? null, ttlSeconds: ttlSeconds ?? times.tokenSeconds });
+        if (state !== 'active')
+          throw new Problem('conflict', 'conflict', 'This user is blocked and gets no token.');
+        const { userToken, record } = newUserToken({
+          userId,
+          kind: 'user',
+          name: name ?? null,
+          ttlSeconds: ttlSeconds ?? times.tokenSeconds,
+        });
         const { expiresAt } = await queries.insertToken(record);
         return { userToken, tokenId: record.tokenId, userId, bureauId, expiresAt };
       });

@@ -46,7 +46,11 @@ export function createIdentityCache({ generation, clock }: IdentityCacheNeeds): 
       kept.delete(key);
       if (found === null) return null;
       if (current !== null) {
-        kept.set(key, { identity: found.identity, generation: current, untilMs: nowMs + Math.min(found.restMs, longestMs) });
+        kept.set(key, {
+          identity: found.identity,
+          generation: current,
+          untilMs: nowMs + Math.min(found.restMs, longestMs),
+        });
         if (kept.size > mostKept) kept.delete(kept.keys().next().value as string);
       }
       return found.identity;

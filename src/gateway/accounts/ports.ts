@@ -29,7 +29,10 @@ export interface MachinesPort {
 
 /** What users and API keys have of the ledger, from the transaction on that makes them. */
 export interface CreditsPort {
-  openAccount(tx: Tx, user: { userId: string; bureauId: string; startingCredits: bigint | null }): Promise<void>;
+  openAccount(
+    tx: Tx,
+    user: { userId: string; bureauId: string; startingCredits: bigint | null },
+  ): Promise<void>;
   openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
   keys(tokenIds: readonly string[]): Promise<{ tokenId: string; cap: bigint | null; spent: bigint }[]>;
 }

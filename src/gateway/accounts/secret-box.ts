@@ -8,10 +8,21 @@ const nonceBytes = 12;
 const tagBytes = 16;
 
 /** What a box is for; a box of one purpose does not open as another. */
-export type BoxPurpose = 'login result' | 'login memory' | 'oauth state' | 'login confirmation' | 'e-mail code';
+export type BoxPurpose =
+  | 'login result'
+  | 'login memory'
+  | 'oauth state'
+  | 'login confirmation'
+  | 'e-mail code';
 
 // Each kind of secret has a prefix of its own, by which the log knows it and hides it.
-const prefixes = { login: 'lgn_', code: 'lgc_', state: 'lgs_', confirmation: 'lgf_', verification: 'lgv_' } as const;
+const prefixes = {
+  login: 'lgn_',
+  code: 'lgc_',
+  state: 'lgs_',
+  confirmation: 'lgf_',
+  verification: 'lgv_',
+} as const;
 
 /** A new secret of 256 random bits, as hard to guess as a token; the one of a login is its `login_id`. */
 export function newSecret(kind: keyof typeof prefixes): string {
@@ -38,9 +49,15 @@ export function seal(secret: string, purpose: BoxPurpose, text: string): Buffer 
 
 /** Throws when the box is another secret's, has another purpose, or was tampered with. */
 export function unseal(secret: string, purpose: BoxPurpose, sealed: Buffer): string {
-  const decipher = createDecipheriv('aes-256-gcm', sealingKey(secret, purpose), sealed.subarray(0, nonceBytes));
+  const decipher = createDecipheriv(
+    'aes-256-gcm',
+    sealingKey(secret, purpose),
+    sealed.subarray(0, nonceBytes),
+  );
   decipher.setAuthTag(sealed.subarray(-tagBytes));
-  return Buffer.concat([decipher.update(sealed.subarray(nonceBytes, -tagBytes)), decipher.final()]).toString('utf8');
+  return Buffer.concat([decipher.update(sealed.subarray(nonceBytes, -tagBytes)), decipher.final()]).toString(
+    'utf8',
+  );
 }
 
 // Letters that are hard to mistake for each other and form no words.
@@ -48,7 +65,9 @@ const userCodeLetters = 'BCDFGHJKLMNPQRSTVWXZ';
 
 /** A code for a person to compare on two screens, such as `WDJB-MJHT`. */
 export function newUserCode(): string {
-  const letters = Array.from({ length: 8 }, () => userCodeLetters[randomInt(userCodeLetters.length)]).join('');
+  const letters = Array.from({ length: 8 }, () => userCodeLetters[randomInt(userCodeLetters.length)]).join(
+    '',
+  );
   return `${letters.slice(0, 4)}-${letters.slice(4)}`;
 }
 

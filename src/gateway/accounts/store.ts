@@ -94,7 +94,10 @@ export interface AccountsQueries {
   findUser(userId: string): Promise<User | null>;
   /** As `findUser`, and nobody else changes the user until the transaction ends. */
   lockUser(userId: string): Promise<User | null>;
-  listUsers(filter: { bureauId?: string | undefined; email?: string | undefined }, place: Place): Promise<User[]>;
+  listUsers(
+    filter: { bureauId?: string | undefined; email?: string | undefined },
+    place: Place,
+  ): Promise<User[]>;
   /** Whether an administrator or a backend made the user by an `external_id`. */
   isExternalUser(userId: string): Promise<boolean>;
   findToken(tokenId: string): Promise<Token | null>;
@@ -150,7 +153,9 @@ export function accountsStore(database: Database, bureaus: BureauStates): Accoun
 
 function queries(sql: Sql, bureaus: BureauStates): AccountsQueries {
   const findUser = async (userId: string, lock = sql``): Promise<User | null> => {
-    const [found] = await sql<User[]>`select ${userColumns(sql)} from gateway.accounts_users u where u.user_id = ${userId} ${lock}`;
+    const [found] = await sql<
+      User[]
+    >`select ${userColumns(sql)} from gateway.accounts_users u where u.user_id = ${userId} ${lock}`;
     return found ?? null;
   };
   return {
@@ -182,11 +187,14 @@ function queries(sql: Sql, bureaus: BureauStates): AccountsQueries {
         ${after === null ? sql`` : sql`and u.user_id > ${after}`}
       order by u.user_id limit ${limit + 1}`,
     async isExternalUser(userId) {
-      const [row] = await sql`select 1 from gateway.accounts_identities where user_id = ${userId} and issuer = ${externalIssuer}`;
+      const [row] =
+        await sql`select 1 from gateway.accounts_identities where user_id = ${userId} and issuer = ${externalIssuer}`;
       return row !== undefined;
     },
     async findToken(tokenId) {
-      const [found] = await sql<Token[]>`select ${tokenColumns(sql)} ${fromTokens(sql)} where t.token_id = ${tokenId}`;
+      const [found] = await sql<
+        Token[]
+      >`select ${tokenColumns(sql)} ${fromTokens(sql)} where t.token_id = ${tokenId}`;
       return found ?? null;
     },
     async lockLiveToken(tokenId) {

@@ -5,7 +5,14 @@ import { networkOf } from '../../kernel/http/address.ts';
 import { createBackground } from '../../kernel/background.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { checkPassword, digestPassword, dummyDigest, isShortPassword, minimumRounds, passwordFault } from '../../kernel/secrets/password.ts';
+import {
+  checkPassword,
+  digestPassword,
+  dummyDigest,
+  isShortPassword,
+  minimumRounds,
+  passwordFault,
+} from '../../kernel/secrets/password.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { parseToken, token, tokenDigest } from '../../kernel/secrets/secret.ts';
 import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/turnstile.ts';
@@ -73,7 +80,10 @@ export function admin(needs: AdminNeeds): Admin {
   const background = createBackground(log);
   const nobodysDigest = dummyDigest(rounds);
 
-  async function credentials(adminId: string, password: string): Promise<CredentialsSet & { digest: string }> {
+  async function credentials(
+    adminId: string,
+    password: string,
+  ): Promise<CredentialsSet & { digest: string }> {
     const idFault = adminIdFault(adminId);
     if (idFault !== null) throw unfit('admin_id', idFault);
     const fault = passwordFault(password, [adminId]);
@@ -111,7 +121,14 @@ export function admin(needs: AdminNeeds): Admin {
     const target = isKnown ? { kind: 'administrator', id: guess.adminId } : null;
     await audit.note({ ...entry, target, outcome: 'failed' });
     const waitSeconds = await store.waitSeconds(guess, budgets);
-    if (waitSeconds > 0) await audit.note({ ...entry, action: 'admin.lock', target, outcome: 'ok', diff: { wait_seconds: waitSeconds } });
+    if (waitSeconds > 0)
+      await audit.note({
+        ...entry,
+        action: 'admin.lock',
+        target,
+        outcome: 'ok',
+        diff: { wait_seconds: waitSeconds },
+      });
   }
 
   return {
@@ -139,14 +156,24 @@ export function admin(needs: AdminNeeds): Admin {
         };
         const opened = await store.openSession(session, guess, {
           passwordDigest,
-          within: (tx) => audit.record(tx, { ...entry, target: { kind: 'administrator', id: adminId }, outcome: 'ok', diff: { session_id: session.sessionId } }),
+          within: (tx) =>
+            audit.record(tx, {
+              ...entry,
+              target: { kind: 'administrator', id: adminId },
+              outcome: 'ok',
+              diff: { session_id: session.sessionId },
+            }),
         });
         if (!opened) throw wrong();
         call.log.info({ adminId, sessionId: session.sessionId }, 'an administrator logged in');
         return {
           status: 200,
           headers: { 'cache-control': 'no-store' },
-          body: { admin_id: adminId, session_token: sessionToken, expires_at: opened.expiresAt.toISOString() },
+          body: {
+            admin_id: adminId,
+            session_token: sessionToken,
+            expires_at: opened.expiresAt.toISOString(),
+          },
         };
       },
       'admin.getSession': async (call) => {
@@ -158,7 +185,14 @@ export function admin(needs: AdminNeeds): Admin {
           });
         }
         const { adminId, expiresAt, createdAt } = session;
-        return { status: 200, body: { admin_id: adminId, expires_at: expiresAt.toISOString(), created_at: createdAt.toISOString() } };
+        return {
+          status: 200,
+          body: {
+            admin_id: adminId,
+            expires_at: expiresAt.toISOString(),
+            created_at: createdAt.toISOString(),
+          },
+        };
       },
       'admin.logout': async (call) => {
         const { adminId, tokenId } = call.identity;
@@ -182,8 +216,18 @@ export function admin(needs: AdminNeeds): Admin {
     exists: () => store.exists(),
     async setup(adminId, password) {
       const { digest, ...set } = await credentials(adminId, password);
-      if (!(await store.insertFirst(adminId, digest, done(ownDoing, 'admin.setup', { kind: 'administrator', id: adminId })))) {
-        throw new Problem('conflict', 'conflict', 'There is an administrator already; `townhall admin reset` replaces the credentials.');
+      if (
+        !(await store.insertFirst(
+          adminId,
+          digest,
+          done(ownDoing, 'admin.setup', { kind: 'administrator', id: adminId }),
+        ))
+      ) {
+        throw new Problem(
+          'conflict',
+          'conflict',
+          'There is an administrator already; `townhall admin reset` replaces the credentials.',
+        );
       }
       log.info({ adminId }, 'made the first administrator');
       return set;
@@ -214,9 +258,14 @@ function unfit(param: string, message: string): Problem {
 }
 
 function wrong(): Problem {
-  return new Problem('unauthenticated', 'invalid_credentials', 'The administrator ID or the password is wrong.', {
-    headers: { 'www-authenticate': 'Bearer' },
-  });
+  return new Problem(
+    'unauthenticated',
+    'invalid_credentials',
+    'The administrator ID or the password is wrong.',
+    {
+      headers: { 'www-authenticate': 'Bearer' },
+    },
+  );
 }
 
 // The same words whatever ran out, so that the answer says nothing about which IDs exist.

@@ -56,15 +56,20 @@ export function judgeGuess(counters: Counters, budgets: GuessBudgets): Verdict {
 
   const opensWindow = address.tries === 0 || address.ageSeconds >= budgets.addressWindowSeconds;
   const addressTries = opensWindow ? 0 : address.tries;
-  const addressWait = addressTries < budgets.addressTries ? 0 : budgets.addressWindowSeconds - address.ageSeconds;
+  const addressWait =
+    addressTries < budgets.addressTries ? 0 : budgets.addressWindowSeconds - address.ageSeconds;
 
   const idTries = fresh(id);
   const isStranger = !pair.hasSucceeded;
-  const idWait = isStranger && idTries >= budgets.strangerTries ? budgets.strangerIntervalSeconds - id.idleSeconds : 0;
+  const idWait =
+    isStranger && idTries >= budgets.strangerTries ? budgets.strangerIntervalSeconds - id.idleSeconds : 0;
 
   const pairTries = fresh(pair);
   const over = pairTries - budgets.freeTries;
-  const pairWait = over < 0 ? 0 : Math.min(budgets.firstDelaySeconds * 2 ** over, budgets.maximumDelaySeconds) - pair.idleSeconds;
+  const pairWait =
+    over < 0
+      ? 0
+      : Math.min(budgets.firstDelaySeconds * 2 ** over, budgets.maximumDelaySeconds) - pair.idleSeconds;
 
   const wait = Math.max(addressWait, idWait, pairWait);
   if (wait > 0) return { admitted: false, retryAfterSeconds: Math.ceil(wait) };

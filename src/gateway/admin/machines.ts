@@ -29,7 +29,10 @@ export interface Machines {
    * Revokes the credential and the user tokens that it issued, which `keepTokens` leaves as they are. Throws 404
    * when there is none; without effect on one that is revoked already.
    */
-  revoke(credentialId: string, options?: { keepTokens?: boolean }): Promise<{ credentialId: string; revoked: boolean }>;
+  revoke(
+    credentialId: string,
+    options?: { keepTokens?: boolean },
+  ): Promise<{ credentialId: string; revoked: boolean }>;
 }
 
 export interface MachinesNeeds {
@@ -50,13 +53,22 @@ export function createMachines({ store, audit, changes, bureaus, tokens }: Machi
     async create({ scopes, bureauId, ttlSeconds = defaultSeconds }) {
       const unknown = scopes.find((scope) => !Object.hasOwn(operationOf, scope));
       if (scopes.length === 0 || unknown !== undefined) {
-        const what = unknown === undefined ? 'A machine credential needs a scope' : `There is no scope "${unknown}"`;
-        throw new Problem('bad_request', 'invalid_request', `${what}; the scopes are ${Object.keys(operationOf).join(' and ')}.`, { param: 'scope' });
+        const what =
+          unknown === undefined ? 'A machine credential needs a scope' : `There is no scope "${unknown}"`;
+        throw new Problem(
+          'bad_request',
+          'invalid_request',
+          `${what}; the scopes are ${Object.keys(operationOf).join(' and ')}.`,
+          { param: 'scope' },
+        );
       }
       if (!(ttlSeconds >= 1 && ttlSeconds <= maximumSeconds)) {
-        throw new Problem('bad_request', 'invalid_request', 'A machine credential lives 365 days at most.', { param: 'ttl' });
+        throw new Problem('bad_request', 'invalid_request', 'A machine credential lives 365 days at most.', {
+          param: 'ttl',
+        });
       }
-      if (!(await bureaus.find(bureauId))) throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau' });
+      if (!(await bureaus.find(bureauId)))
+        throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau' });
       const credential = token('adm');
       const made = {
         credentialId: id('adm'),
@@ -66,29 +78,50 @@ export function createMachines({ store, audit, changes, bureaus, tokens }: Machi
         last4: credential.slice(-4),
         ttlSeconds,
       };
-      const diff = { bureau_id: bureauId, scopes: made.scopes, last4: made.last4, ttl_seconds: made.ttlSeconds };
-      const machine = await store.insertMachine(made, (tx) => audit.record(tx, entryOf('admin.token.create', made.credentialId, diff)));
+      const diff = {
+        bureau_id: bureauId,
+        scopes: made.scopes,
+        last4: made.last4,
+        ttl_seconds: made.ttlSeconds,
+      };
+      const machine = await store.insertMachine(made, (tx) =>
+        audit.record(tx, entryOf('admin.token.create', made.credentialId, diff)),
+      );
       return { ...machine, credential };
     },
     list: () => store.listMachines(),
     async revoke(credentialId, { keepTokens = false } = {}) {
       const revoked = await store.revokeMachine(credentialId, async (tx) => {
         const tokensRevoked = keepTokens ? 0 : await tokens.revokeMadeBy(tx, credentialId);
-        await audit.record(tx, entryOf('admin.token.revoke', credentialId, { tokens_revoked: tokensRevoked }));
+        await audit.record(
+          tx,
+          entryOf('admin.token.revoke', credentialId, { tokens_revoked: tokensRevoked }),
+        );
         await changes.bump(tx);
       });
-      if (revoked === null) throw new Problem('not_found', 'token_not_found', 'There is no such machine credential.');
+      if (revoked === null)
+        throw new Problem('not_found', 'token_not_found', 'There is no such machine credential.');
       return { credentialId, revoked };
     },
   };
 }
 
-export function identityOf({ credentialId, bureauId, scopes }: Machine): Extract<Identity, { kind: 'admin' }> {
+export function identityOf({
+  credentialId,
+  bureauId,
+  scopes,
+}: Machine): Extract<Identity, { kind: 'admin' }> {
   // A scope that is not known any more opens nothing.
   const operations = new Set(scopes.flatMap((scope) => operationOf[scope] ?? []));
   return { kind: 'admin', adminId: credentialId, tokenId: credentialId, operations, bureauId };
 }
 
 function entryOf(action: string, credentialId: string, diff?: Record<string, unknown>): AuditEntry {
-  return { ...ownDoing, action, target: { kind: 'machine_credential', id: credentialId }, outcome: 'ok', ...(diff ? { diff } : {}) };
+  return {
+    ...ownDoing,
+    action,
+    target: { kind: 'machine_credential', id: credentialId },
+    outcome: 'ok',
+    ...(diff ? { diff } : {}),
+  };
 }

@@ -2,7 +2,14 @@
 // them. Whether a session has ended is judged here, by the database's clock.
 import { createHash } from 'node:crypto';
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
-import { guessScopes, judgeGuess, type Counter, type Counters, type GuessBudgets, type GuessScope } from './guess-budget.ts';
+import {
+  guessScopes,
+  judgeGuess,
+  type Counter,
+  type Counters,
+  type GuessBudgets,
+  type GuessScope,
+} from './guess-budget.ts';
 
 export interface Session {
   sessionId: string;
@@ -59,7 +66,11 @@ export interface AdminStore {
    * Opens a session and takes the guess back that it began with; null when the password digest is not
    * `passwordDigest` any more, so that a login cannot outlive a reset that ran beside it.
    */
-  openSession(session: NewSession, guess: Guess, proof: { passwordDigest: string; within: Within }): Promise<{ expiresAt: Date } | null>;
+  openSession(
+    session: NewSession,
+    guess: Guess,
+    proof: { passwordDigest: string; within: Within },
+  ): Promise<{ expiresAt: Date } | null>;
   findSession(by: { digest: Buffer } | { sessionId: string }, idleSeconds: number): Promise<Session | null>;
   noteUse(sessionId: string): Promise<void>;
   /** Whether it lived. */
@@ -70,7 +81,17 @@ export interface AdminStore {
   waitSeconds(guess: Guess, budgets: GuessBudgets): Promise<number>;
   /** Forgets some counters that nobody touched for so long. */
   forgetOldGuesses(seconds: number): Promise<void>;
-  insertMachine(machine: { credentialId: string; bureauId: string; scopes: readonly string[]; digest: Buffer; last4: string; ttlSeconds: number }, within: Within): Promise<Machine>;
+  insertMachine(
+    machine: {
+      credentialId: string;
+      bureauId: string;
+      scopes: readonly string[];
+      digest: Buffer;
+      last4: string;
+      ttlSeconds: number;
+    },
+    within: Within,
+  ): Promise<Machine>;
   findMachine(digest: Buffer): Promise<(Machine & { isUseStale: boolean }) | null>;
   /** The credential while it is good; its revocation waits until the transaction ends. */
   lockLiveMachine(tx: Tx, credentialId: string): Promise<Machine | null>;
@@ -227,7 +248,11 @@ export function adminStore(database: Database): AdminStore {
           and (last_used_at is null or last_used_at <= gateway.townhall_now() - interval '1 minute')`;
     },
     async listMachines() {
-      return [...(await sql<Machine[]>`select ${machineColumns(sql)} from gateway.admin_machines order by created_at, credential_id`)];
+      return [
+        ...(await sql<
+          Machine[]
+        >`select ${machineColumns(sql)} from gateway.admin_machines order by created_at, credential_id`),
+      ];
     },
     revokeMachine: (credentialId, within) =>
       database.tx(async (tx) => {

@@ -18,7 +18,13 @@ import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } fro
 import { checkModelsFile, openCatalog, viewOf, type CatalogModel } from './catalog/catalog.ts';
 import * as chatFormat from './wires/chat-format.ts';
 import { leftOut } from './wires/chat-unsaid.ts';
-import { createForeignCalls, creditsHeader, type ForeignCall, type ForeignReply, requireFormat } from './wires/foreign-calls.ts';
+import {
+  createForeignCalls,
+  creditsHeader,
+  type ForeignCall,
+  type ForeignReply,
+  requireFormat,
+} from './wires/foreign-calls.ts';
 import { curatedModels } from './catalog/curated.ts';
 import * as format from './wires/foreign-format.ts';
 import { checkAnswerFormat, checkChatInputs, checkLocalInput, checkPromptInputs } from './wires/inputs.ts';
@@ -38,7 +44,12 @@ import { createProviderModels } from './provider-models.ts';
 import { localProvider, noLocalModels } from './providers/local/local.ts';
 import { defaultVideoLimits, type VideoLimits } from './providers/video/ordered.ts';
 import { checkEffort, effortOrDefault } from './catalog/reasoning.ts';
-import { checkChatTools, checkProviderTools, refuseMembers, refusePricedTools } from './upstream/refused-members.ts';
+import {
+  checkChatTools,
+  checkProviderTools,
+  refuseMembers,
+  refusePricedTools,
+} from './upstream/refused-members.ts';
 import { sdkConfig } from './catalog/sdk-config.ts';
 import * as specification from './wires/specification.ts';
 import * as text from './wires/text.ts';
@@ -98,7 +109,10 @@ export interface AiService extends Service<'ai'> {
 }
 
 /** Reads the models file as `ai` does, and opens nothing. Throws a SettingError when it cannot be used. */
-export async function requireModelsFile(path: string, { clock, guideDirectory }: Pick<AiNeeds, 'clock' | 'guideDirectory'>): Promise<void> {
+export async function requireModelsFile(
+  path: string,
+  { clock, guideDirectory }: Pick<AiNeeds, 'clock' | 'guideDirectory'>,
+): Promise<void> {
   await checkModelsFile(path, localProvider({ clock, guideDirectory }).entries, curatedModels());
 }
 
@@ -106,46 +120,105 @@ export async function requireModelsFile(path: string, { clock, guideDirectory }:
 export async function ai(needs: AiNeeds): Promise<AiService> {
   const { env, clock, log, heartbeatMs = 15_000, hide = (said) => said } = needs;
   const timeouts = { ...defaultTimeouts, ...needs.timeouts };
-  const local = needs.localModels === false ? noLocalModels : localProvider({ clock, guideDirectory: needs.guideDirectory });
-  const catalog = await openCatalog({ env, builtin: local.entries, curated: needs.curated ?? curatedModels(), modelsFile: needs.modelsFile, log });
-  const upstream = createUpstream({ timeouts, proxies: needs.proxies ?? {}, clock, log, hide, traceparent: needs.traceparent, requestId: needs.requestId });
+  const local =
+    needs.localModels === false
+      ? noLocalModels
+      : localProvider({ clock, guideDirectory: needs.guideDirectory });
+  const catalog = await openCatalog({
+    env,
+    builtin: local.entries,
+    curated: needs.curated ?? curatedModels(),
+    modelsFile: needs.modelsFile,
+    log,
+  });
+  const upstream = createUpstream({
+    timeouts,
+    proxies: needs.proxies ?? {},
+    clock,
+    log,
+    hide,
+    traceparent: needs.traceparent,
+    requestId: needs.requestId,
+  });
   const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
   const foreign = createForeignCalls({ providers, clock, heartbeatMs });
   const attempts = createAttempts({ clock, watch: needs.watch, ...needs.resilience });
   const metering = createMetering({ ledger: needs.ledger, clock, alarmsToStop: needs.alarmsToStop });
 
-  const media = mediaHandlers({ catalog, attempts, metering, clock, providers, jobs: needs.jobs, links: needs.links, local: local.media, answerMs: timeouts.answerMs, videoLimits: { ...defaultVideoLimits, ...needs.videoLimits } });
+  const media = mediaHandlers({
+    catalog,
+    attempts,
+    metering,
+    clock,
+    providers,
+    jobs: needs.jobs,
+    links: needs.links,
+    local: local.media,
+    answerMs: timeouts.answerMs,
+    videoLimits: { ...defaultVideoLimits, ...needs.videoLimits },
+  });
 
   const deadlineMs = (streams: boolean) => (streams ? timeouts.firstByteMs : timeouts.answerMs);
 
   // What a stream that failed midway says last; nothing when it was the caller that went away.
-  function lastWords(call: Ending): (thrown: unknown, model: CatalogModel) => ReturnType<typeof renderProblem> | undefined {
+  function lastWords(
+    call: Ending,
+  ): (thrown: unknown, model: CatalogModel) => ReturnType<typeof renderProblem> | undefined {
     return (thrown, model) => {
       if (call.signal.aborted && !(call.signal.reason instanceof Problem)) return undefined;
       attempts.brokeOff(model, thrown);
       const problem = asProblem(call.signal.aborted ? call.signal.reason : thrown);
       if (problem.kind === 'internal') call.log.error({ err: problem.cause ?? problem }, 'stream failed');
-      else call.log.warn({ model: model.id, provider: model.provider, code: problem.code, err: problem.cause }, 'stream failed');
+      else
+        call.log.warn(
+          { model: model.id, provider: model.provider, code: problem.code, err: problem.cause },
+          'stream failed',
+        );
       call.note({ model: model.id, provider: model.provider, ...failureNote(problem) });
-      return inDialect(renderProblem(problem, call.requestId), problem, call.operationId.startsWith('ai.createMessage') ? 'anthropic' : undefined);
+      return inDialect(
+        renderProblem(problem, call.requestId),
+        problem,
+        call.operationId.startsWith('ai.createMessage') ? 'anthropic' : undefined,
+      );
     };
   }
 
   /** One model of the hub, and the call as it is made to it: with a limit that is paid for, where it has none. */
   function asked(model: CatalogModel, { hub, meter, ...terms }: Asked) {
-    const runs = providers.languageModel(model, { ...terms, limitSent: (tokens) => meter.limitSent(model, tokens), completed: () => meter.completed() });
-    return { runs, call: { ...hub, reasoningEffort: terms.effort, maxOutputTokens: hub.maxOutputTokens ?? meter.limit(model), signal: meter.signal } };
+    const runs = providers.languageModel(model, {
+      ...terms,
+      limitSent: (tokens) => meter.limitSent(model, tokens),
+      completed: () => meter.completed(),
+    });
+    return {
+      runs,
+      call: {
+        ...hub,
+        reasoningEffort: terms.effort,
+        maxOutputTokens: hub.maxOutputTokens ?? meter.limit(model),
+        signal: meter.signal,
+      },
+    };
   }
 
   function specified(call: StreamCall, action: string) {
     const { body, headers, identity, signal } = call;
     const effortAsked = specification.effortAsked(body);
     const hub = specification.callOf(body, undefined, signal);
-    const limit = body.maxOutputTokens === undefined ? undefined : { tokens: body.maxOutputTokens, member: 'maxOutputTokens' };
+    const limit =
+      body.maxOutputTokens === undefined
+        ? undefined
+        : { tokens: body.maxOutputTokens, member: 'maxOutputTokens' };
     return {
       version: headers['ai-language-model-specification-version'] ?? '3',
       hub,
-      meter: meterOf(call, action, { size: sizeOf(body, 'stream'), hasTools: (body.tools?.length ?? 0) > 0, isKeptLong: isKeptLong(body), limit, limitMember: 'maxOutputTokens' }),
+      meter: meterOf(call, action, {
+        size: sizeOf(body, 'stream'),
+        hasTools: (body.tools?.length ?? 0) > 0,
+        isKeptLong: isKeptLong(body),
+        limit,
+        limitMember: 'maxOutputTokens',
+      }),
       task: {
         chain: catalog.chain(viewOf(identity), modelNamed(body, headers['ai-language-model-id']), 'stream'),
         signal,
@@ -182,11 +255,18 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
   async function whole(call: StreamCall, action: string) {
     const { hub, version, meter, task } = specified(call, action);
-    const ran = await meter.run(attempts, { ...task, deadlineMs: deadlineMs(false), prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }) });
+    const ran = await meter.run(attempts, {
+      ...task,
+      deadlineMs: deadlineMs(false),
+      prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }),
+    });
     const now = clock.now();
     const options = { version, modelId: ran.model.id, responseId: id('msg'), now };
     const { body, credits } = await paidBody(call, meter, (price) =>
-      specification.answerOf({ ...ran.answer, providerMetadata: { ...ran.answer.providerMetadata, townhall: { credits: price } } }, options),
+      specification.answerOf(
+        { ...ran.answer, providerMetadata: { ...ran.answer.providerMetadata, townhall: { credits: price } } },
+        options,
+      ),
     );
     return { status: 200 as const, body, headers: { ...ranHeaders(ran), ...creditsHeader(credits) } };
   }
@@ -205,26 +285,55 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     return metering.open({ requestId, identity, action, signal, log: callLog, demand, remember });
   }
 
-  function translated(call: ChatCall, model: CatalogModel, { effort, meter }: { effort: string | undefined; meter: Meter }): (firstMs: number) => Promise<ChatReply> {
+  function translated(
+    call: ChatCall,
+    model: CatalogModel,
+    { effort, meter }: { effort: string | undefined; meter: Meter },
+  ): (firstMs: number) => Promise<ChatReply> {
     const { body, signal } = call;
     const hub = chatFormat.callOf(body, { provider: model.by, effort, signal });
     const unsaid = leftOut(body);
-    const options = { modelId: model.id, completionId: id('chatcmpl').replace('_', '-'), createdSeconds: Math.floor(clock.now().getTime() / 1000) };
+    const options = {
+      modelId: model.id,
+      completionId: id('chatcmpl').replace('_', '-'),
+      createdSeconds: Math.floor(clock.now().getTime() / 1000),
+    };
     return async (firstMs) => {
       let warnings: readonly Warning[] = [];
       if (body.stream !== true) {
         const answer = await generated(model, { effort, firstMs, hub, meter });
-        const { body: completed, credits } = await paidBody(call, meter, () => chatFormat.completion(answer, options));
-        return { status: 200, body: completed, headers: { ...warningHeaders([...unsaid, ...answer.warnings]), ...creditsHeader(credits) } };
+        const { body: completed, credits } = await paidBody(call, meter, () =>
+          chatFormat.completion(answer, options),
+        );
+        return {
+          status: 200,
+          body: completed,
+          headers: { ...warningHeaders([...unsaid, ...answer.warnings]), ...creditsHeader(credits) },
+        };
       }
       const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
       const includeUsage = body.stream_options?.include_usage === true;
-      const chunks = await begun(chatFormat.chunks(meteredParts(runs.stream(made), meter, signal), { ...options, includeUsage, onWarnings: (given) => (warnings = given) }));
-      return { status: 200, events: asEvents(chunks, (thrown) => attempts.brokeOff(model, thrown)), end: '[DONE]', headers: warningHeaders([...unsaid, ...warnings]) };
+      const chunks = await begun(
+        chatFormat.chunks(meteredParts(runs.stream(made), meter, signal), {
+          ...options,
+          includeUsage,
+          onWarnings: (given) => (warnings = given),
+        }),
+      );
+      return {
+        status: 200,
+        events: asEvents(chunks, (thrown) => attempts.brokeOff(model, thrown)),
+        end: '[DONE]',
+        headers: warningHeaders([...unsaid, ...warnings]),
+      };
     };
   }
 
-  function foreignCall(call: PassedCall, meter: Meter, formatHeaders: Record<string, string> = {}): ForeignCall {
+  function foreignCall(
+    call: PassedCall,
+    meter: Meter,
+    formatHeaders: Record<string, string> = {},
+  ): ForeignCall {
     const { body, rawBody } = call;
     return {
       body,
@@ -239,13 +348,20 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   }
 
   /** A call that nothing translates: it runs on models whose provider speaks its format. */
-  async function passed(wanted: format.ForeignFormat, call: PassedCall, { effort, formatHeaders }: Passing): Promise<ForeignReply> {
+  async function passed(
+    wanted: format.ForeignFormat,
+    call: PassedCall,
+    { effort, formatHeaders }: Passing,
+  ): Promise<ForeignReply> {
     const { body, identity, signal } = call;
     const [requested, ...fallbacks] = catalog.chain(viewOf(identity), body.model);
     if (requested !== undefined) requireFormat(requested, wanted);
     const meter = meterOf(call, wanted.name, foreignDemand(body, wanted, requested));
     const ran = await meter.run(attempts, {
-      chain: [...(requested === undefined ? [] : [requested]), ...fallbacks.filter((model) => model.by.formats.includes(wanted.name))],
+      chain: [
+        ...(requested === undefined ? [] : [requested]),
+        ...fallbacks.filter((model) => model.by.formats.includes(wanted.name)),
+      ],
       signal,
       deadlineMs: deadlineMs(body.stream === true),
       fits: (model) => requirePrice(model, ['input', 'output']),
@@ -253,7 +369,8 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       prepare: (model, checked) => {
         refuseMembers(body, model.by, { limits: wanted.limits });
         if (model.rates !== null) refusePricedTools(body);
-        return (firstMs) => foreign.pass(wanted, foreignCall(call, meter, formatHeaders), model, { effort: checked, firstMs });
+        return (firstMs) =>
+          foreign.pass(wanted, foreignCall(call, meter, formatHeaders), model, { effort: checked, firstMs });
       },
     });
     return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
@@ -261,7 +378,10 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
   const message = async (call: Call<Operations['ai.createMessage'], Identity>) => {
     refuseAccounts(call.request.headers);
-    return passed(format.messages, call, { effort: call.body.output_config?.effort, formatHeaders: messageHeaders(call.headers) });
+    return passed(format.messages, call, {
+      effort: call.body.output_config?.effort,
+      formatHeaders: messageHeaders(call.headers),
+    });
   };
 
   return {
@@ -283,7 +403,10 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
       'ai.listModels': async ({ identity }) => ({ status: 200, body: catalog.list(viewOf(identity)) }),
 
-      'ai.getModel': async ({ identity, path }) => ({ status: 200, body: catalog.get(viewOf(identity), path.model_id) }),
+      'ai.getModel': async ({ identity, path }) => ({
+        status: 200,
+        body: catalog.get(viewOf(identity), path.model_id),
+      }),
 
       'ai.getConfig': async ({ identity, request }) => ({
         status: 200,
@@ -294,8 +417,16 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       'ai.generateText': async (call) => {
         const { identity, body, signal } = call;
         const hub = text.callOf(body, signal);
-        const limit = body.max_output_tokens === undefined ? undefined : { tokens: body.max_output_tokens, member: 'max_output_tokens' };
-        const meter = meterOf(call, 'text', { size: sizeOf(body, 'text'), hasTools: (body.tools?.length ?? 0) > 0, limit, limitMember: 'max_output_tokens' });
+        const limit =
+          body.max_output_tokens === undefined
+            ? undefined
+            : { tokens: body.max_output_tokens, member: 'max_output_tokens' };
+        const meter = meterOf(call, 'text', {
+          size: sizeOf(body, 'text'),
+          hasTools: (body.tools?.length ?? 0) > 0,
+          limit,
+          limitMember: 'max_output_tokens',
+        });
         const ran = await meter.run(attempts, {
           chain: catalog.chain(viewOf(identity), body.model, 'text'),
           signal,
@@ -310,13 +441,19 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }),
         });
         const messageId = id('msg');
-        const { body: answered } = await paidBody(call, meter, (credits) => text.messageOf(ran.answer, { id: messageId, ran: { model: ran.model.id, attempts: ran.attempts, credits } }));
+        const { body: answered } = await paidBody(call, meter, (credits) =>
+          text.messageOf(ran.answer, {
+            id: messageId,
+            ran: { model: ran.model.id, attempts: ran.attempts, credits },
+          }),
+        );
         return { status: 200, body: answered };
       },
 
       'ai.streamText': (call) => streamed(call, 'stream'),
 
-      'ai.createLanguageModelAnswer': (call) => (call.headers['ai-language-model-streaming'] === 'false' ? whole : streamed)(call, 'language-model'),
+      'ai.createLanguageModelAnswer': (call) =>
+        (call.headers['ai-language-model-streaming'] === 'false' ? whole : streamed)(call, 'language-model'),
 
       'ai.createChatCompletion': async (call) => {
         const { identity, body, signal } = call;
@@ -330,14 +467,16 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
             requirePrice(model, ['input', 'output']);
             checkChatInputs(model, body.messages);
             checkLocalInput(model, body);
-            if (!model.by.formats.includes('chat')) checkAnswerFormat(model, chatFormat.answerFormat(body), 'response_format');
+            if (!model.by.formats.includes('chat'))
+              checkAnswerFormat(model, chatFormat.answerFormat(body), 'response_format');
           },
           effort: (model) => checkEffort(model, body.reasoning_effort),
           prepare: (model, effort): ((firstMs: number) => Promise<ChatReply>) => {
             refuseMembers(body, model.by, { limits: format.chat.limits });
             checkChatTools(model, body);
             if (!model.by.formats.includes('chat')) return translated(call, model, { effort, meter });
-            return (firstMs) => foreign.pass(format.chat, foreignCall(call, meter), model, { effort, firstMs });
+            return (firstMs) =>
+              foreign.pass(format.chat, foreignCall(call, meter), model, { effort, firstMs });
           },
         });
         return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
@@ -382,7 +521,9 @@ interface StreamCall extends Ending, Keyed {
   identity: Identity;
 }
 
-type PassedCall = Pick<ForeignCall, 'rawBody' | 'timing'> & Ending & Keyed & { identity: Identity; body: ForeignCall['body'] & { model: string } };
+type PassedCall = Pick<ForeignCall, 'rawBody' | 'timing'> &
+  Ending &
+  Keyed & { identity: Identity; body: ForeignCall['body'] & { model: string } };
 
 /** What is asked of a model of the hub, and on which terms. */
 interface Asked {
@@ -399,7 +540,11 @@ function keptAnswer({ remember }: Keyed, body: unknown): Alongside | undefined {
 }
 
 /** Settles a call and makes its answer, which may tell the price; the two and what a repetition is answered with are one. */
-async function paidBody<T>(call: Keyed, meter: Meter, bodyAt: (credits: number) => T): Promise<{ body: T; credits: number }> {
+async function paidBody<T>(
+  call: Keyed,
+  meter: Meter,
+  bodyAt: (credits: number) => T,
+): Promise<{ body: T; credits: number }> {
   const price = Number(meter.price());
   let body: T;
   try {
@@ -415,8 +560,17 @@ async function paidBody<T>(call: Keyed, meter: Meter, bodyAt: (credits: number) 
 }
 
 /** What a call in a foreign format asks for. */
-function foreignDemand(body: ForeignCall['body'], wanted: format.ForeignFormat, model: CatalogModel | undefined): Demand {
-  const { tools, n, query, documents } = body as { tools?: unknown; n?: unknown; query?: unknown; documents?: unknown };
+function foreignDemand(
+  body: ForeignCall['body'],
+  wanted: format.ForeignFormat,
+  model: CatalogModel | undefined,
+): Demand {
+  const { tools, n, query, documents } = body as {
+    tools?: unknown;
+    n?: unknown;
+    query?: unknown;
+    documents?: unknown;
+  };
   return {
     size: sizeOf(body, wanted.name),
     hasTools: Array.isArray(tools) && tools.length > 0,
@@ -427,7 +581,8 @@ function foreignDemand(body: ForeignCall['body'], wanted: format.ForeignFormat, 
     choices: wanted.name === 'chat' && typeof n === 'number' ? n : 1,
     hasOutput: wanted.limits.length > 0,
     // The question stands beside each document.
-    repeatedBytes: typeof query === 'string' && Array.isArray(documents) ? Buffer.byteLength(query) * documents.length : 0,
+    repeatedBytes:
+      typeof query === 'string' && Array.isArray(documents) ? Buffer.byteLength(query) * documents.length : 0,
   };
 }
 
@@ -438,15 +593,27 @@ interface Passing {
 
 function modelNamed(body: StreamRequest, header: string | undefined): string {
   const named = body.model ?? header;
-  if (named !== undefined && (body.model === undefined || header === undefined || body.model === header)) return named;
-  const fault = named === undefined ? 'is required, here or in the header ai-language-model-id' : 'differs from the header ai-language-model-id';
-  throw new Problem('bad_request', 'invalid_request', `The member model ${fault}.`, { param: 'model', details: [{ path: 'model', message: fault }] });
+  if (named !== undefined && (body.model === undefined || header === undefined || body.model === header))
+    return named;
+  const fault =
+    named === undefined
+      ? 'is required, here or in the header ai-language-model-id'
+      : 'differs from the header ai-language-model-id';
+  throw new Problem('bad_request', 'invalid_request', `The member model ${fault}.`, {
+    param: 'model',
+    details: [{ path: 'model', message: fault }],
+  });
 }
 
 // Nobody waits for such an answer, so nobody would count what it cost.
 function refuseBackground({ background }: ResponseRequest): void {
   if (background !== true) return;
-  throw new Problem('impossible', 'unsupported_by_model', 'Answers in the background are not supported; leave background out.', { param: 'background' });
+  throw new Problem(
+    'impossible',
+    'unsupported_by_model',
+    'Answers in the background are not supported; leave background out.',
+    { param: 'background' },
+  );
 }
 
 // What OpenAI takes. An answer has a vector for each input, so a longer list would make an answer of any size.
@@ -454,20 +621,38 @@ const mostInputs = 2_048;
 
 /** Throws a 400 for too many texts or lists of tokens. A list of numbers is the tokens of one input. */
 function refuseManyInputs({ input }: { input: unknown }): void {
-  if (!Array.isArray(input) || input.length <= mostInputs || input.every((item) => typeof item === 'number')) return;
-  throw new Problem('bad_request', 'invalid_request', `input may have ${mostInputs} items at most; send more of them in further requests.`, { param: 'input' });
+  if (!Array.isArray(input) || input.length <= mostInputs || input.every((item) => typeof item === 'number'))
+    return;
+  throw new Problem(
+    'bad_request',
+    'invalid_request',
+    `input may have ${mostInputs} items at most; send more of them in further requests.`,
+    { param: 'input' },
+  );
 }
 
 // They say who answers for a call at the provider, and that is whose key is configured.
 function refuseAccounts(headers: Readonly<Record<string, unknown>>): void {
-  const named = ['anthropic-workspace-id', 'anthropic-user-profile-id'].find((name) => headers[name] !== undefined);
+  const named = ['anthropic-workspace-id', 'anthropic-user-profile-id'].find(
+    (name) => headers[name] !== undefined,
+  );
   if (named === undefined) return;
-  throw new Problem('bad_request', 'invalid_request', `The header ${named} is refused: accounts at providers are configured on the server.`, { param: named });
+  throw new Problem(
+    'bad_request',
+    'invalid_request',
+    `The header ${named} is refused: accounts at providers are configured on the server.`,
+    { param: named },
+  );
 }
 
-function messageHeaders(headers: Call<Operations['ai.createMessage'], Identity>['headers']): Record<string, string> {
+function messageHeaders(
+  headers: Call<Operations['ai.createMessage'], Identity>['headers'],
+): Record<string, string> {
   const beta = headers['anthropic-beta'];
-  return { 'anthropic-version': headers['anthropic-version'] ?? '2023-06-01', ...(beta === undefined ? {} : { 'anthropic-beta': beta }) };
+  return {
+    'anthropic-version': headers['anthropic-version'] ?? '2023-06-01',
+    ...(beta === undefined ? {} : { 'anthropic-beta': beta }),
+  };
 }
 
 // Chat completions have no member for what could not be honoured.
@@ -486,7 +671,10 @@ async function begun<T>(items: AsyncGenerator<T>): Promise<AsyncIterable<T>> {
   })();
 }
 
-async function* asEvents<T>(items: AsyncIterable<T>, onThrow: (thrown: unknown) => void = () => {}): AsyncGenerator<{ data: T }> {
+async function* asEvents<T>(
+  items: AsyncIterable<T>,
+  onThrow: (thrown: unknown) => void = () => {},
+): AsyncGenerator<{ data: T }> {
   try {
     for await (const data of items) yield { data };
   } catch (thrown) {

@@ -3,8 +3,20 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
-import { type Breaker, type BreakerSettings, createBreaker, defaultBreakerSettings } from './upstream/breaker.ts';
-import { createRetryBudget, defaultRetrySettings, delayMs, isTransient, type RetryBudget, type RetrySettings } from './upstream/retry.ts';
+import {
+  type Breaker,
+  type BreakerSettings,
+  createBreaker,
+  defaultBreakerSettings,
+} from './upstream/breaker.ts';
+import {
+  createRetryBudget,
+  defaultRetrySettings,
+  delayMs,
+  isTransient,
+  type RetryBudget,
+  type RetrySettings,
+} from './upstream/retry.ts';
 
 /** One try, or one that was not made: `outcome` is `answered`, `breaker_open`, or the code of the error. */
 export interface Attempt {
@@ -48,7 +60,10 @@ export interface Attempts {
 }
 
 /** Follows one call of a model, for whoever counts them; gives back, and throws, what the call does. */
-export type WatchAttempt = <T>(attempt: { model: string; provider: string; retry: number }, call: () => Promise<T>) => Promise<T>;
+export type WatchAttempt = <T>(
+  attempt: { model: string; provider: string; retry: number },
+  call: () => Promise<T>,
+) => Promise<T>;
 
 export interface AttemptsNeeds {
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
@@ -65,20 +80,34 @@ interface Health {
   budget: RetryBudget;
 }
 
-export function createAttempts({ clock, random = Math.random, watch = (_attempt, call) => call(), ...given }: AttemptsNeeds): Attempts {
+export function createAttempts({
+  clock,
+  random = Math.random,
+  watch = (_attempt, call) => call(),
+  ...given
+}: AttemptsNeeds): Attempts {
   const retry = { ...defaultRetrySettings, ...given.retry };
   const breaker = { ...defaultBreakerSettings, ...given.breaker };
   const healths = new Map<string, Health>();
 
   function healthOf({ id, provider, upstream_model: name }: CatalogModel): Health {
     const key = `${provider} ${name}`;
-    const known = healths.get(key) ?? { model: id, provider, breaker: createBreaker({ clock, settings: breaker }), budget: createRetryBudget({ clock, settings: retry }) };
+    const known = healths.get(key) ?? {
+      model: id,
+      provider,
+      breaker: createBreaker({ clock, settings: breaker }),
+      budget: createRetryBudget({ clock, settings: retry }),
+    };
     healths.set(key, known);
     return known;
   }
 
   /** The retries of one model: its answer, or the failure after which the next model has its turn. */
-  async function tryModel<T>(task: Task<T>, model: CatalogModel, { endsMs, isLast, attempts }: Turn): Promise<{ answer: T } | { failure: Problem }> {
+  async function tryModel<T>(
+    task: Task<T>,
+    model: CatalogModel,
+    { endsMs, isLast, attempts }: Turn,
+  ): Promise<{ answer: T } | { failure: Problem }> {
     const call = task.prepare(model, task.effort(model));
     await task.reserve?.(model);
     const health = healthOf(model);
@@ -91,7 +120,9 @@ export function createAttempts({ clock, random = Math.random, watch = (_attempt,
       }
       let failure: Problem;
       try {
-        const answer = await watch({ model: model.id, provider: model.provider, retry: count }, () => call(Math.max(endsMs - clock.monotonicMs(), 1)));
+        const answer = await watch({ model: model.id, provider: model.provider, retry: count }, () =>
+          call(Math.max(endsMs - clock.monotonicMs(), 1)),
+        );
         permit.succeeded();
         attempts.push({ model: model.id, outcome: 'answered' });
         return { answer };
@@ -111,7 +142,8 @@ export function createAttempts({ clock, random = Math.random, watch = (_attempt,
       const waitMs = delayMs(failure, count, { settings: retry, random });
       // Nobody waits long for a model while another could answer.
       const tooLong = clock.monotonicMs() + waitMs >= endsMs || (!isLast && waitMs > retry.longestDelayMs);
-      if (count >= retry.retries || tooLong || health.breaker.waitMs() > 0 || !health.budget.take()) return { failure };
+      if (count >= retry.retries || tooLong || health.breaker.waitMs() > 0 || !health.budget.take())
+        return { failure };
       await clock.sleep(waitMs, task.signal);
     }
   }
@@ -134,22 +166,34 @@ export function createAttempts({ clock, random = Math.random, watch = (_attempt,
           misfit ??= unfit;
           continue;
         }
-        const outcome = await tryModel(task, model, { endsMs, isLast: position === chain.length - 1, attempts });
+        const outcome = await tryModel(task, model, {
+          endsMs,
+          isLast: position === chain.length - 1,
+          attempts,
+        });
         if ('answer' in outcome) return { answer: outcome.answer, model, attempts };
         failure = outcome.failure;
       }
       throw failure ?? misfit ?? new Error('A call without a model was made.');
     } catch (thrown) {
-      if (thrown instanceof Problem && attempts.length > 0) thrown.headers['x-townhall-attempts'] = attemptsHeader(attempts);
+      if (thrown instanceof Problem && attempts.length > 0)
+        thrown.headers['x-townhall-attempts'] = attemptsHeader(attempts);
       throw thrown;
     }
   }
 
   return {
     run,
-    breakers: () => [...healths.values()].map(({ model, provider, breaker: held }) => ({ model, provider, isOpen: held.waitMs() > 0 })),
+    breakers: () =>
+      [...healths.values()].map(({ model, provider, breaker: held }) => ({
+        model,
+        provider,
+        isOpen: held.waitMs() > 0,
+      })),
     brokeOff(model, thrown) {
-      const isFailure = thrown instanceof Problem && (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout');
+      const isFailure =
+        thrown instanceof Problem &&
+        (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout');
       if (isFailure && model.by.kind !== 'local') healthOf(model).breaker.failedLater();
     },
   };
@@ -175,13 +219,22 @@ function misfitOf<T>(task: Task<T>, model: CatalogModel): Problem | undefined {
 // this process has no provider to spare, and one user's failures (@fail) must not close it for the others.
 function speaksAgainst(problem: Problem, model: CatalogModel): boolean {
   if (model.by.kind === 'local') return false;
-  return problem.code === 'upstream_failed' || problem.code === 'upstream_truncated' || problem.kind === 'upstream_timeout';
+  return (
+    problem.code === 'upstream_failed' ||
+    problem.code === 'upstream_truncated' ||
+    problem.kind === 'upstream_timeout'
+  );
 }
 
 function heldOff(waitMs: number): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', 'The model provider has failed too often just now; it is left alone for a moment.', {
-    headers: { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) },
-  });
+  return new Problem(
+    'upstream_failed',
+    'upstream_failed',
+    'The model provider has failed too often just now; it is left alone for a moment.',
+    {
+      headers: { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) },
+    },
+  );
 }
 
 function attemptsHeader(attempts: readonly Attempt[]): string {
@@ -189,6 +242,9 @@ function attemptsHeader(attempts: readonly Attempt[]): string {
 }
 
 /** What every answer that has no member for it says in its headers. */
-export function ranHeaders({ model, attempts }: Pick<Ran<unknown>, 'model' | 'attempts'>): Record<string, string> {
+export function ranHeaders({
+  model,
+  attempts,
+}: Pick<Ran<unknown>, 'model' | 'attempts'>): Record<string, string> {
   return { 'x-townhall-model': model.id, 'x-townhall-attempts': attemptsHeader(attempts) };
 }

@@ -26,8 +26,7 @@ export type ProviderMetadata = SharedV4ProviderMetadata;
 export type ProviderOptions = SharedV4ProviderOptions;
 
 /** One call of a model. */
-export interface ModelCall
-  extends Omit<LanguageModelV4CallOptions, 'abortSignal' | 'headers' | 'reasoning'> {
+export interface ModelCall extends Omit<LanguageModelV4CallOptions, 'abortSignal' | 'headers' | 'reasoning'> {
   /** An id of the model's efforts, already checked against the model that runs; undefined sends none. */
   reasoningEffort: string | undefined;
   signal: AbortSignal;
@@ -63,7 +62,12 @@ export interface LanguageModel {
 
 /** The whole answer of a model that only streams. */
 export async function collect(parts: AsyncIterable<StreamPart>): Promise<Answer> {
-  const answer: Answer = { content: [], finishReason: { unified: 'other', raw: undefined }, usage: noUsage(), warnings: [] };
+  const answer: Answer = {
+    content: [],
+    finishReason: { unified: 'other', raw: undefined },
+    usage: noUsage(),
+    warnings: [],
+  };
   const open = new Map<string, { type: 'text' | 'reasoning'; text: string }>();
   for await (const part of parts) {
     switch (part.type) {
@@ -72,7 +76,10 @@ export async function collect(parts: AsyncIterable<StreamPart>): Promise<Answer>
         break;
       case 'text-start':
       case 'reasoning-start': {
-        const block = { type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const), text: '' };
+        const block = {
+          type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const),
+          text: '',
+        };
         open.set(part.id, block);
         answer.content.push(block);
         break;
@@ -124,7 +131,9 @@ export function tokenCount(given: number | null | undefined): number | undefined
 export function sourceList(sources: readonly Source[]): string {
   if (sources.length === 0) return '';
   const lines = sources.map((source) =>
-    source.sourceType === 'url' ? `- ${source.title ?? source.url} (${source.url})` : `- ${source.title} (${source.filename ?? source.mediaType})`,
+    source.sourceType === 'url'
+      ? `- ${source.title ?? source.url} (${source.url})`
+      : `- ${source.title} (${source.filename ?? source.mediaType})`,
   );
   return `\n\nSources:\n${lines.join('\n')}`;
 }

@@ -32,7 +32,13 @@ export interface ProviderCheckNeeds {
 const deadlineMs = 60_000;
 
 /** Calls each provider once, all at the same time; in the order of the catalog. */
-export async function checkProviders({ env, models, providers, foreign, clock }: ProviderCheckNeeds): Promise<ProviderCheck[]> {
+export async function checkProviders({
+  env,
+  models,
+  providers,
+  foreign,
+  clock,
+}: ProviderCheckNeeds): Promise<ProviderCheck[]> {
   const byProvider = new Map<string, CatalogModel[]>();
   for (const model of models()) {
     if (model.by.kind === 'local') continue;
@@ -42,28 +48,65 @@ export async function checkProviders({ env, models, providers, foreign, clock }:
   async function callOnce(model: CatalogModel): Promise<void> {
     const signal = AbortSignal.timeout(deadlineMs);
     if (model.modalities.includes('text')) {
-      const prompt = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'Answer with one word: hello.' }] }];
-      await providers.languageModel(model, { effort: undefined }).generate({ prompt, maxOutputTokens: 16, reasoningEffort: undefined, signal });
+      const prompt = [
+        { role: 'user' as const, content: [{ type: 'text' as const, text: 'Answer with one word: hello.' }] },
+      ];
+      await providers
+        .languageModel(model, { effort: undefined })
+        .generate({ prompt, maxOutputTokens: 16, reasoningEffort: undefined, signal });
       return;
     }
     const rawBody = Buffer.from(JSON.stringify({ model: model.id, input: 'hello' }));
-    await foreign.pass(embeddings, { body: {}, rawBody, signal, timing: () => {}, lastWords: () => undefined }, model, { effort: undefined });
+    await foreign.pass(
+      embeddings,
+      { body: {}, rawBody, signal, timing: () => {}, lastWords: () => undefined },
+      model,
+      { effort: undefined },
+    );
   }
 
   async function check(provider: string, candidates: readonly CatalogModel[]): Promise<ProviderCheck> {
     const key = candidates[0]?.by.api_key_env;
     if (key !== undefined && (env.get(key) ?? '') === '') {
-      return { provider, state: 'not_configured', model: null, code: null, message: `${key} is not set.`, duration_ms: null };
+      return {
+        provider,
+        state: 'not_configured',
+        model: null,
+        code: null,
+        message: `${key} is not set.`,
+        duration_ms: null,
+      };
     }
-    const model = candidates.find((one) => one.modalities.includes('text')) ?? candidates.find((one) => one.modalities.includes('embedding'));
-    if (model === undefined) return { provider, state: 'not_configured', model: null, code: null, message: 'None of its models answers in text or vectors; it was not called.', duration_ms: null };
+    const model =
+      candidates.find((one) => one.modalities.includes('text')) ??
+      candidates.find((one) => one.modalities.includes('embedding'));
+    if (model === undefined)
+      return {
+        provider,
+        state: 'not_configured',
+        model: null,
+        code: null,
+        message: 'None of its models answers in text or vectors; it was not called.',
+        duration_ms: null,
+      };
     const startedMs = clock.monotonicMs();
     const spent = () => Math.round(clock.monotonicMs() - startedMs);
     try {
       await callOnce(model);
-      return { provider, state: 'well', model: model.id, code: null, message: 'answers.', duration_ms: spent() };
+      return {
+        provider,
+        state: 'well',
+        model: model.id,
+        code: null,
+        message: 'answers.',
+        duration_ms: spent(),
+      };
     } catch (thrown) {
-      const { code, message } = diagnosis(thrown, model, providers.access(model, { effort: undefined }).baseUrl);
+      const { code, message } = diagnosis(
+        thrown,
+        model,
+        providers.access(model, { effort: undefined }).baseUrl,
+      );
       return { provider, state: 'failing', model: model.id, code, message, duration_ms: spent() };
     }
   }
@@ -74,14 +117,28 @@ export async function checkProviders({ env, models, providers, foreign, clock }:
 function diagnosis(thrown: unknown, model: CatalogModel, baseUrl: string): { code: string; message: string } {
   if (!(thrown instanceof Problem)) {
     const isLate = (thrown as { name?: unknown } | null)?.name === 'TimeoutError';
-    return isLate ? { code: 'upstream_timeout', message: `did not answer at ${baseUrl} within ${deadlineMs / 1000} seconds.` } : { code: 'internal_error', message: 'The check itself failed.' };
+    return isLate
+      ? {
+          code: 'upstream_timeout',
+          message: `did not answer at ${baseUrl} within ${deadlineMs / 1000} seconds.`,
+        }
+      : { code: 'internal_error', message: 'The check itself failed.' };
   }
   const code = thrown.foreignCode ?? thrown.code;
   const status = (thrown.cause as { status?: unknown } | undefined)?.status;
   const said = typeof status === 'number' ? ` (status ${status})` : '';
-  if (thrown.code === 'provider_credentials') return { code, message: `refused the key of ${model.by.api_key_env ?? 'no variable'}${said}.` };
-  if (thrown.cause instanceof ConnectionFailure) return { code, message: `could not be reached at ${baseUrl} (${thrown.cause.message}); ${baseUrlKey(model.provider)} or base_url says another address.` };
+  if (thrown.code === 'provider_credentials')
+    return { code, message: `refused the key of ${model.by.api_key_env ?? 'no variable'}${said}.` };
+  if (thrown.cause instanceof ConnectionFailure)
+    return {
+      code,
+      message: `could not be reached at ${baseUrl} (${thrown.cause.message}); ${baseUrlKey(model.provider)} or base_url says another address.`,
+    };
   if (thrown.kind === 'rate_limited') return { code, message: `is there but limits requests${said}.` };
-  if (thrown.code === 'upstream_refused') return { code, message: `refused the call of ${model.upstream_model}${said}: ${thrown.message}` };
-  return { code, message: `${thrown.message.replace(/^The model provider /, '').replace(/\.$/, '')}${said}, at ${baseUrl}.` };
+  if (thrown.code === 'upstream_refused')
+    return { code, message: `refused the call of ${model.upstream_model}${said}: ${thrown.message}` };
+  return {
+    code,
+    message: `${thrown.message.replace(/^The model provider /, '').replace(/\.$/, '')}${said}, at ${baseUrl}.`,
+  };
 }

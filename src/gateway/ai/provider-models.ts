@@ -39,7 +39,12 @@ export function baseUrlKey(providerId: string): string {
   return `${providerId.toUpperCase().replace(/[^A-Z0-9]+/g, '_')}_BASE_URL`;
 }
 
-export function createProviderModels({ env, upstream, timeouts, local }: ProviderModelsNeeds): ProviderModels {
+export function createProviderModels({
+  env,
+  upstream,
+  timeouts,
+  local,
+}: ProviderModelsNeeds): ProviderModels {
   const made: MadeModels = new WeakMap();
 
   function access(model: CatalogModel, { effort, firstMs, limitSent, completed }: CallTerms): ModelAccess {

@@ -68,7 +68,9 @@ export function audit(needs: AuditNeeds): Audit {
       stopping.abort();
       if (running === undefined) return;
       await running;
-      await chainPending(store, log).catch((error: unknown) => log.warn({ err: error }, 'the audit log could not be chained'));
+      await chainPending(store, log).catch((error: unknown) =>
+        log.warn({ err: error }, 'the audit log could not be chained'),
+      );
     },
   };
 }

@@ -31,14 +31,20 @@ export async function chainPending(store: AuditStore, log: Log): Promise<void> {
       const last = await store.lastBatch(tx);
       const links = taken.map(({ entryId, entry }) => ({ entryId, digest: entryDigest(entry) }));
       const previous = last?.hash ?? noHash;
-      const hash = batchHash(previous, links.map(({ digest }) => digest));
+      const hash = batchHash(
+        previous,
+        links.map(({ digest }) => digest),
+      );
       const batch = (last?.batch ?? 0n) + 1n;
       await store.insertBatch(tx, { batch, previous, hash, entries: links.length }, links);
       return { batch, hash, entries: links.length };
     });
     if (head === null) return;
     // Whoever keeps the log elsewhere keeps with it what proves that the end of the chain was not cut off.
-    log.info({ batch: String(head.batch), entries: head.entries, head: head.hash.toString('hex') }, 'audit entries chained');
+    log.info(
+      { batch: String(head.batch), entries: head.entries, head: head.hash.toString('hex') },
+      'audit entries chained',
+    );
   }
 }
 
@@ -54,7 +60,13 @@ export async function dropOldDays(store: AuditStore, days: number, log: Log): Pr
     const entries = await store.dropThrough(tx, through);
     await store.insert(
       tx,
-      { ...ownDoing, action: retentionAction, target: { kind: 'audit', id: 'entries' }, outcome: 'ok', diff: { through_batch: String(through), entries, older_than_days: days } },
+      {
+        ...ownDoing,
+        action: retentionAction,
+        target: { kind: 'audit', id: 'entries' },
+        outcome: 'ok',
+        diff: { through_batch: String(through), entries, older_than_days: days },
+      },
       id('log'),
     );
     return entries;

@@ -129,7 +129,9 @@ export function auditStore(database: Database): AuditStore {
       return rows.map(({ entryId }) => entryId);
     },
     async countPending() {
-      const [row] = await sql<{ count: number }[]>`select count(*)::integer as count from gateway.audit_pending`;
+      const [row] = await sql<
+        { count: number }[]
+      >`select count(*)::integer as count from gateway.audit_pending`;
       return row?.count ?? 0;
     },
     async lastBatchOlderThan(tx, days) {

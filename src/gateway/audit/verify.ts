@@ -4,7 +4,13 @@ import { batchHash, entryDigest, noHash } from './chain.ts';
 import type { AuditStore, Batch } from './store.ts';
 
 export interface ChainFault {
-  fault: 'entry_altered' | 'entry_missing' | 'entry_not_chained' | 'batch_altered' | 'batch_missing' | 'head_missing';
+  fault:
+    | 'entry_altered'
+    | 'entry_missing'
+    | 'entry_not_chained'
+    | 'batch_altered'
+    | 'batch_missing'
+    | 'head_missing';
   batch: string | null;
   entryId: string | null;
 }
@@ -28,7 +34,8 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
   let hasHead = head === null;
   const faults: ChainFault[] = [];
   const note = (fault: ChainFault['fault'], batch: bigint | null, entryId: string | null = null): void => {
-    if (faults.length < maximumFaults) faults.push({ fault, batch: batch === null ? null : String(batch), entryId });
+    if (faults.length < maximumFaults)
+      faults.push({ fault, batch: batch === null ? null : String(batch), entryId });
   };
   let last: Batch | null = null;
   let batches = 0;
@@ -37,7 +44,11 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
     const page = await store.batchesAfter(last?.batch ?? 0n, pageSize);
     if (page.length === 0) break;
     for (const batch of page) {
-      if (!(await follows(store, batch, last))) note(last !== null && batch.batch === last.batch + 1n ? 'batch_altered' : 'batch_missing', batch.batch);
+      if (!(await follows(store, batch, last)))
+        note(
+          last !== null && batch.batch === last.batch + 1n ? 'batch_altered' : 'batch_missing',
+          batch.batch,
+        );
       entries += await verifyBatch(store, batch, note);
       batches += 1;
       hasHead ||= batch.hash.toString('hex') === head;
@@ -47,7 +58,14 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
   if (!hasHead) note('head_missing', null);
   for (const entryId of await store.strayEntries(maximumFaults)) note('entry_not_chained', null, entryId);
   const pending = await store.countPending();
-  return { ok: faults.length === 0, batches, entries, pending, head: last?.hash.toString('hex') ?? null, faults };
+  return {
+    ok: faults.length === 0,
+    batches,
+    entries,
+    pending,
+    head: last?.hash.toString('hex') ?? null,
+    faults,
+  };
 }
 
 async function follows(store: AuditStore, batch: Batch, last: Batch | null): Promise<boolean> {
@@ -68,7 +86,12 @@ async function verifyBatch(
     else if (!entryDigest(entry).equals(digest)) note('entry_altered', batch, entryId);
   }
   // The links are held against the hash too, or a forged entry could bring a forged digest along.
-  const isWhole = linked.length === entries && batchHash(previous, linked.map(({ digest }) => digest)).equals(hash);
+  const isWhole =
+    linked.length === entries &&
+    batchHash(
+      previous,
+      linked.map(({ digest }) => digest),
+    ).equals(hash);
   if (!isWhole) note('batch_altered', batch);
   return linked.length;
 }

@@ -77,26 +77,45 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
       if (!before) throw unknown();
       const changed = await work(tx, before);
       if (changed === null) return before;
-      await audit.record(tx, { ...done.origin, action: done.action, target: { kind: 'bureau', id: bureauId }, outcome: 'ok', diff: changed.diff });
+      await audit.record(tx, {
+        ...done.origin,
+        action: done.action,
+        target: { kind: 'bureau', id: bureauId },
+        outcome: 'ok',
+        diff: changed.diff,
+      });
       await changes.bump(tx);
       return changed.after;
     });
   }
 
   function move(to: BureauState) {
-    return async (call: { operationId: string; body: { bureau_id: string }; identity: Identity; remoteAddress: string; requestId: string }) => {
-      const bureau = await change(call.body.bureau_id, { origin: auditOf(call), action: call.operationId }, async (tx, before) => {
-        if (!isMove(before.state, to)) return null;
-        const after = await store.move(tx, before.bureauId, to);
-        return { after, diff: { state: { from: before.state, to } } };
-      });
+    return async (call: {
+      operationId: string;
+      body: { bureau_id: string };
+      identity: Identity;
+      remoteAddress: string;
+      requestId: string;
+    }) => {
+      const bureau = await change(
+        call.body.bureau_id,
+        { origin: auditOf(call), action: call.operationId },
+        async (tx, before) => {
+          if (!isMove(before.state, to)) return null;
+          const after = await store.move(tx, before.bureauId, to);
+          return { after, diff: { state: { from: before.state, to } } };
+        },
+      );
       return { status: 200 as const, body: wireBureau(bureau) };
     };
   }
 
   async function replaceSettings(tx: Tx, before: Bureau, given: Partial<BureauSettings>) {
     refuseArchived(before.state);
-    return { after: await store.change(tx, before.bureauId, { ...before, ...given }), diff: differences(before, given) };
+    return {
+      after: await store.change(tx, before.bureauId, { ...before, ...given }),
+      diff: differences(before, given),
+    };
   }
 
   return {
@@ -107,7 +126,10 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
       'bureaus.listBureaus': async (call) => {
         const after = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isTimeAndId);
         const limit = limitOf(call.query);
-        const { items, next_cursor } = page(await store.list(after, limit + 1), limit, (row) => [row.place, row.bureauId]);
+        const { items, next_cursor } = page(await store.list(after, limit + 1), limit, (row) => [
+          row.place,
+          row.bureauId,
+        ]);
         return { status: 200, body: { items: items.map(wireBureau), next_cursor } };
       },
       'bureaus.createBureau': async (call) => {
@@ -125,10 +147,19 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
         };
         return store.tx(async (tx) => {
           const made = await store.insert(tx, bureauId, settings);
-          if (!made) throw new Problem('conflict', 'conflict', 'There is a Bureau with this id already.', { param: 'bureau_id' });
+          if (!made)
+            throw new Problem('conflict', 'conflict', 'There is a Bureau with this id already.', {
+              param: 'bureau_id',
+            });
           const reply = { status: 201 as const, body: wireBureau(made) };
           const target = { kind: 'bureau', id: bureauId };
-          await audit.record(tx, { ...auditOf(call), action: call.operationId, target, outcome: 'ok', diff: { name: made.name, server_url: serverUrl } });
+          await audit.record(tx, {
+            ...auditOf(call),
+            action: call.operationId,
+            target,
+            outcome: 'ok',
+            diff: { name: made.name, server_url: serverUrl },
+          });
           await call.remember(tx, reply);
           await changes.bump(tx);
           return reply;
@@ -137,13 +168,17 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
       'bureaus.updateBureau': async (call) => {
         const given = settingsOf(call.body);
         const done = { origin: auditOf(call), action: call.operationId };
-        const bureau = await change(call.body.bureau_id, done, (tx, before) => replaceSettings(tx, before, given));
+        const bureau = await change(call.body.bureau_id, done, (tx, before) =>
+          replaceSettings(tx, before, given),
+        );
         return { status: 200, body: wireBureau(bureau) };
       },
       'bureaus.updateServer': async (call) => {
         const serverUrl = requireServerUrl(call.body.server_url);
         const done = { origin: auditOf(call), action: call.operationId };
-        const bureau = await change(call.body.bureau_id, done, (tx, before) => replaceSettings(tx, before, { serverUrl }));
+        const bureau = await change(call.body.bureau_id, done, (tx, before) =>
+          replaceSettings(tx, before, { serverUrl }),
+        );
         return { status: 200, body: wireBureau(bureau) };
       },
       'bureaus.pauseBureau': move('paused'),
@@ -151,7 +186,8 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
       'bureaus.archiveBureau': move('archived'),
       'bureaus.getCurrentBureau': async (call) => {
         const { identity } = call;
-        if (identity.kind === 'user') return { status: 200, body: { bureau: summary(await known(identity.bureauId)) } };
+        if (identity.kind === 'user')
+          return { status: 200, body: { bureau: summary(await known(identity.bureauId)) } };
         const token = call.headers['x-user-token'];
         if (token === undefined) {
           const message = 'is required of an administrator';
@@ -162,18 +198,29 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
         }
         // A machine credential of a Bureau that is not active learns that, whatever token it asks about.
         if (identity.bureauId !== undefined) refuseUnlessActive((await known(identity.bureauId)).state);
-        const examined = await examineToken(token).catch((error: unknown) => hiddenOutside(identity.bureauId, error));
+        const examined = await examineToken(token).catch((error: unknown) =>
+          hiddenOutside(identity.bureauId, error),
+        );
         // A machine credential may not know more of another Bureau's token than of none.
         if (!examined || (identity.bureauId !== undefined && identity.bureauId !== examined.bureauId)) {
-          throw new Problem('not_found', 'token_not_found', 'There is no such user token.', { param: 'X-User-Token' });
+          throw new Problem('not_found', 'token_not_found', 'There is no such user token.', {
+            param: 'X-User-Token',
+          });
         }
         const { bureauId, userId, tokenId, expiresAt } = examined;
         const bureau = wireBureau(await known(bureauId));
-        return { status: 200, body: { bureau, user_id: userId, token_id: tokenId, expires_at: expiresAt.toISOString() } };
+        return {
+          status: 200,
+          body: { bureau, user_id: userId, token_id: tokenId, expires_at: expiresAt.toISOString() },
+        };
       },
     },
     async ensureLocal(serverUrl) {
-      const isNew = await store.insertIfAbsent({ bureauId: 'local', name: 'Local', serverUrl: requireServerUrl(serverUrl) });
+      const isNew = await store.insertIfAbsent({
+        bureauId: 'local',
+        name: 'Local',
+        serverUrl: requireServerUrl(serverUrl),
+      });
       if (isNew) log.info({ bureauId: 'local' }, 'made the Bureau of the local edition');
     },
     find: (bureauId) => store.find(bureauId),
@@ -185,8 +232,17 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
     hasLoginOrigin: (origin) => loginOrigins.has(origin),
     async refresh() {
       const rows = await store.listServed();
-      loginOrigins = new Set(rows.flatMap(({ redirectOrigins, serverUrl }) => [...redirectOrigins, ...(URL.canParse(serverUrl) ? [new URL(serverUrl).origin] : [])]));
-      limits = new Map(rows.flatMap(({ bureauId, limits: own }) => (own?.requests_per_minute === undefined ? [] : [[bureauId, own.requests_per_minute]])));
+      loginOrigins = new Set(
+        rows.flatMap(({ redirectOrigins, serverUrl }) => [
+          ...redirectOrigins,
+          ...(URL.canParse(serverUrl) ? [new URL(serverUrl).origin] : []),
+        ]),
+      );
+      limits = new Map(
+        rows.flatMap(({ bureauId, limits: own }) =>
+          own?.requests_per_minute === undefined ? [] : [[bureauId, own.requests_per_minute]],
+        ),
+      );
     },
   };
 
@@ -213,10 +269,14 @@ function settingsOf(body: SettingsBody): Partial<BureauSettings> {
   for (const [index, model] of (body.models ?? []).entries()) requireStorable(model, `models[${index}]`);
   return {
     ...(body.name === undefined ? {} : { name: body.name }),
-    ...(body.redirect_origins === undefined ? {} : { redirectOrigins: requireOrigins(body.redirect_origins) }),
+    ...(body.redirect_origins === undefined
+      ? {}
+      : { redirectOrigins: requireOrigins(body.redirect_origins) }),
     ...(body.models === undefined ? {} : { models: body.models }),
     ...(body.limits === undefined ? {} : { limits: body.limits }),
-    ...(body.starting_credits === undefined ? {} : { startingCredits: body.starting_credits === null ? null : BigInt(body.starting_credits) }),
+    ...(body.starting_credits === undefined
+      ? {}
+      : { startingCredits: body.starting_credits === null ? null : BigInt(body.starting_credits) }),
     ...(body.metadata === undefined ? {} : { metadata: body.metadata }),
   };
 }
@@ -234,7 +294,10 @@ const wireNames: Record<keyof BureauSettings, string> = {
 function differences(before: Bureau, given: Partial<BureauSettings>): Record<string, unknown> {
   const shown = (value: unknown) => (typeof value === 'bigint' ? Number(value) : value);
   return Object.fromEntries(
-    (Object.keys(given) as (keyof BureauSettings)[]).map((name) => [wireNames[name], { from: shown(before[name]), to: shown(given[name]) }]),
+    (Object.keys(given) as (keyof BureauSettings)[]).map((name) => [
+      wireNames[name],
+      { from: shown(before[name]), to: shown(given[name]) },
+    ]),
   );
 }
 

@@ -6,14 +6,29 @@ export type BureauState = 'active' | 'paused' | 'archived';
 
 /** Throws 403 `bureau_paused` or `bureau_archived` unless the Bureau is active. */
 export function refuseUnlessActive(state: BureauState): void {
-  if (state === 'paused') throw new Problem('forbidden', 'bureau_paused', 'This Bureau is paused; its tokens and logins work again once it is active.');
-  if (state === 'archived') throw new Problem('forbidden', 'bureau_archived', 'This Bureau is archived; its tokens and logins will not work again.');
+  if (state === 'paused')
+    throw new Problem(
+      'forbidden',
+      'bureau_paused',
+      'This Bureau is paused; its tokens and logins work again once it is active.',
+    );
+  if (state === 'archived')
+    throw new Problem(
+      'forbidden',
+      'bureau_archived',
+      'This Bureau is archived; its tokens and logins will not work again.',
+    );
 }
 
 /** Throws 409 `bureau_archived` when nothing may change any more. */
 export function refuseArchived(state: BureauState): void {
   if (state === 'archived') {
-    throw new Problem('conflict', 'bureau_archived', 'This Bureau is archived and does not change any more.', { param: 'bureau_id' });
+    throw new Problem(
+      'conflict',
+      'bureau_archived',
+      'This Bureau is archived and does not change any more.',
+      { param: 'bureau_id' },
+    );
   }
 }
 

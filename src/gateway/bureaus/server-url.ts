@@ -16,7 +16,10 @@ export function requireOrigins(given: readonly string[]): string[] {
   for (const [index, origin] of given.entries()) {
     const param = `redirect_origins[${index}]`;
     if (requireAddress(origin, param).origin !== origin) {
-      throw unfit(param, 'must be an origin alone, in lower case and without a slash at its end, such as https://app.example.test');
+      throw unfit(
+        param,
+        'must be an origin alone, in lower case and without a slash at its end, such as https://app.example.test',
+      );
     }
   }
   return [...new Set(given)];
@@ -38,5 +41,8 @@ function requireAddress(given: string, param: string): URL {
 }
 
 function unfit(param: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, { param, details: [{ path: param, message }] });
+  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
+    param,
+    details: [{ path: param, message }],
+  });
 }

@@ -65,7 +65,9 @@ export function bureausStore(database: Database): BureausStore {
       return made.length > 0;
     },
     async find(bureauId) {
-      const [found] = await sql<Bureau[]>`select ${columns(sql)} from gateway.bureaus_records where bureau_id = ${bureauId}`;
+      const [found] = await sql<
+        Bureau[]
+      >`select ${columns(sql)} from gateway.bureaus_records where bureau_id = ${bureauId}`;
       return found ?? null;
     },
     async list(after, count) {
@@ -76,13 +78,18 @@ export function bureausStore(database: Database): BureausStore {
         order by created_at, bureau_id limit ${count}`;
       return [...rows];
     },
-    stateOf: (own, column) => own`(select state from gateway.bureaus_records where bureau_id = ${own(column)})`,
-    modelsOf: (own, column) => own`(select models from gateway.bureaus_records where bureau_id = ${own(column)})`,
-    startingCreditsOf: (own, column) => own`(select starting_credits from gateway.bureaus_records where bureau_id = ${own(column)})`,
+    stateOf: (own, column) =>
+      own`(select state from gateway.bureaus_records where bureau_id = ${own(column)})`,
+    modelsOf: (own, column) =>
+      own`(select models from gateway.bureaus_records where bureau_id = ${own(column)})`,
+    startingCreditsOf: (own, column) =>
+      own`(select starting_credits from gateway.bureaus_records where bureau_id = ${own(column)})`,
     async listServed() {
-      return [...(await sql<Pick<Bureau, 'bureauId' | 'limits' | 'redirectOrigins' | 'serverUrl'>[]>`
+      return [
+        ...(await sql<Pick<Bureau, 'bureauId' | 'limits' | 'redirectOrigins' | 'serverUrl'>[]>`
         select bureau_id as "bureauId", limits, redirect_origins as "redirectOrigins", server_url as "serverUrl"
-        from gateway.bureaus_records where state = 'active'`)];
+        from gateway.bureaus_records where state = 'active'`),
+      ];
     },
     tx: (work) => database.tx(work),
     async insert(tx, bureauId, settings) {

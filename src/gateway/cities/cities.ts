@@ -21,18 +21,30 @@ export interface Cities extends Service<'cities'> {
 }
 
 export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
-  function upsert(deployment: Deployment, { origin, action }: { origin: Origin; action: string }): Promise<City> {
+  function upsert(
+    deployment: Deployment,
+    { origin, action }: { origin: Origin; action: string },
+  ): Promise<City> {
     return store.tx(async (tx) => {
       const stored = await store.upsert(tx, deployment);
       const { city_id, ...diff } = wireCity(stored);
-      await audit.record(tx, { ...origin, action, target: { kind: 'city', id: city_id }, outcome: 'ok', diff });
+      await audit.record(tx, {
+        ...origin,
+        action,
+        target: { kind: 'city', id: city_id },
+        outcome: 'ok',
+        diff,
+      });
       return stored;
     });
   }
 
   return {
     async record(deployment) {
-      await upsert({ ...deployment, baseUrl: requireBaseUrl(deployment.baseUrl), deployedAt: null }, { origin: ownDoing, action: 'cities.upsertCity' });
+      await upsert(
+        { ...deployment, baseUrl: requireBaseUrl(deployment.baseUrl), deployedAt: null },
+        { origin: ownDoing, action: 'cities.upsertCity' },
+      );
     },
     name: 'cities',
     title: 'Cities',
@@ -57,7 +69,12 @@ export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
         const cityId = call.body.city_id;
         const removed = await store.tx(async (tx) => {
           if (!(await store.remove(tx, cityId))) return false;
-          await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'city', id: cityId }, outcome: 'ok' });
+          await audit.record(tx, {
+            ...auditOf(call),
+            action: call.operationId,
+            target: { kind: 'city', id: cityId },
+            outcome: 'ok',
+          });
           return true;
         });
         return { status: 200, body: { removed } };
@@ -65,7 +82,10 @@ export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
       'cities.getCurrentCity': async () => {
         const city = await store.findCurrent(baseUrl()?.replace(/\/+$/, '') ?? null);
         if (!city) throw new Problem('not_found', 'city_not_found', 'No deployment is on record here.');
-        return { status: 200, body: { city_id: city.cityId, name: city.name, version: city.version, base_url: city.baseUrl } };
+        return {
+          status: 200,
+          body: { city_id: city.cityId, name: city.name, version: city.version, base_url: city.baseUrl },
+        };
       },
     },
   };
@@ -74,10 +94,14 @@ export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
 /** Without a slash at its end, so that one address has one spelling. */
 function requireBaseUrl(given: string): string {
   const url = URL.canParse(given) && !/[\s\p{Cc}\\]/u.test(given) ? new URL(given) : undefined;
-  const isFit = url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+  const isFit =
+    url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
   if (!isFit || /[?#]/.test(given)) {
     const message = 'must be an http or https address without credentials, query and fragment';
-    throw new Problem('bad_request', 'invalid_request', `\`base_url\` ${message}.`, { param: 'base_url', details: [{ path: 'base_url', message }] });
+    throw new Problem('bad_request', 'invalid_request', `\`base_url\` ${message}.`, {
+      param: 'base_url',
+      details: [{ path: 'base_url', message }],
+    });
   }
   return given.replace(/\/+$/, '');
 }

@@ -30,7 +30,11 @@ export function citiesStore(database: Database): CitiesStore {
   const { sql } = database;
   return {
     async list() {
-      return [...(await sql<City[]>`select ${columns(sql)} from gateway.cities_records order by deployed_at desc, city_id`)];
+      return [
+        ...(await sql<
+          City[]
+        >`select ${columns(sql)} from gateway.cities_records order by deployed_at desc, city_id`),
+      ];
     },
     async findCurrent(baseUrl) {
       const [found] = await sql<City[]>`

@@ -19,13 +19,18 @@ export function createBalances(store: Pick<CreditsStore, 'post' | 'takeBack'>): 
       const { taken, owed, lacking } = result;
       if (lacking > 0n) {
         const there = entry.credits - lacking;
-        throw new Problem('insufficient_credits', 'insufficient_credits', `The account has ${there} credits available, not ${entry.credits}.`, {
-          param: 'credits',
-          details: [
-            { path: 'needed_credits', message: String(entry.credits) },
-            { path: 'affordable_credits', message: String(there) },
-          ],
-        });
+        throw new Problem(
+          'insufficient_credits',
+          'insufficient_credits',
+          `The account has ${there} credits available, not ${entry.credits}.`,
+          {
+            param: 'credits',
+            details: [
+              { path: 'needed_credits', message: String(entry.credits) },
+              { path: 'affordable_credits', message: String(there) },
+            ],
+          },
+        );
       }
       return { taken, owed };
     },

@@ -43,7 +43,10 @@ export interface Credits extends Service<'credits'> {
   ledger: Ledger;
   balances: Balances;
   /** What an account and an API key begin with, in the transaction that makes them. */
-  openAccount(tx: Tx, user: { userId: string; bureauId: string; startingCredits: bigint | null }): Promise<void>;
+  openAccount(
+    tx: Tx,
+    user: { userId: string; bureauId: string; startingCredits: bigint | null },
+  ): Promise<void>;
   openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
   /** What went wrong with money since the start. */
@@ -59,14 +62,32 @@ export interface Credits extends Service<'credits'> {
 export function credits(needs: CreditsNeeds): Credits {
   const { store, journal, users, audit, log, clock, isAlone, retentionDays } = needs;
   const times = { ...defaultTimes, ...needs.times };
-  const lanes = createLanes({ store, clock, leaseMs: times.leaseMs, lanes: needs.lanes ?? (isAlone ? 1 : 2), onReached: () => keeper.noteReached() });
-  const ledger = createLedger({ store, lanes, journal, log, clock, leaseMs: times.leaseMs, renewEveryMs: times.renewEveryMs, beatSoon: () => keeper.beatSoon() });
+  const lanes = createLanes({
+    store,
+    clock,
+    leaseMs: times.leaseMs,
+    lanes: needs.lanes ?? (isAlone ? 1 : 2),
+    onReached: () => keeper.noteReached(),
+  });
+  const ledger = createLedger({
+    store,
+    lanes,
+    journal,
+    log,
+    clock,
+    leaseMs: times.leaseMs,
+    renewEveryMs: times.renewEveryMs,
+    beatSoon: () => keeper.beatSoon(),
+  });
   const keeper = createKeeper({ ledger, store, journal, log, clock, times, isAlone, retentionDays });
   const balances = createBalances(store);
   if (needs.metrics !== undefined) showLedger(needs.metrics, ledger);
 
   /** One change of a user's balance by an administrator, with its entry in the audit log and its answer kept. */
-  async function adjust(call: AdjustCall, work: (tx: Tx, entry: Adjustment) => Promise<unknown>): Promise<{ status: 200; body: CreditAccount }> {
+  async function adjust(
+    call: AdjustCall,
+    work: (tx: Tx, entry: Adjustment) => Promise<unknown>,
+  ): Promise<{ status: 200; body: CreditAccount }> {
     const { user_id: userId, credits: amount, reason } = call.body;
     const user = await users.findUser(userId);
     if (user === null || user.state === 'removed') throw userNotFound();
@@ -74,7 +95,13 @@ export function credits(needs: CreditsNeeds): Credits {
       await work(tx, { userId, ref: call.requestId, credits: BigInt(amount), reason });
       const account = await store.findAccount(userId, tx);
       if (account === null) throw userNotFound();
-      await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: userId }, outcome: 'ok', diff: { credits: amount, reason } });
+      await audit.record(tx, {
+        ...auditOf(call),
+        action: call.operationId,
+        target: { kind: 'user', id: userId },
+        outcome: 'ok',
+        diff: { credits: amount, reason },
+      });
       const answer = { status: 200 as const, body: wireAccount(account) };
       await call.remember(tx, answer);
       return answer;
@@ -87,20 +114,34 @@ export function credits(needs: CreditsNeeds): Credits {
     env: [],
     handlers: {
       'credits.getBalance': async ({ identity: { userId } }) => {
-        return { status: 200, body: wireBalance((await store.findAccount(userId)) ?? { accountId: userId, posted: 0n, held: 0n, owed: 0n }) };
+        return {
+          status: 200,
+          body: wireBalance(
+            (await store.findAccount(userId)) ?? { accountId: userId, posted: 0n, held: 0n, owed: 0n },
+          ),
+        };
       },
       'credits.listHistory': async ({ identity, query }) => {
         const before = query.cursor === undefined ? null : BigInt(decodeCursor(query.cursor, isTransaction));
         const limit = limitOf(query);
-        const { items, next_cursor } = page(await store.listChanges(identity.userId, { before, limit }), limit, ({ txId }) => String(txId));
+        const { items, next_cursor } = page(
+          await store.listChanges(identity.userId, { before, limit }),
+          limit,
+          ({ txId }) => String(txId),
+        );
         return { status: 200, body: { items: items.map(wireChange), next_cursor } };
       },
-      'credits.grantCredits': (call) => adjust(call, (tx, entry) => balances.post(tx, { ...entry, kind: 'grant' })),
-      'credits.deductCredits': (call) => adjust(call, (tx, entry) => balances.takeBack(tx, { ...entry, kind: 'deduct', partial: false })),
+      'credits.grantCredits': (call) =>
+        adjust(call, (tx, entry) => balances.post(tx, { ...entry, kind: 'grant' })),
+      'credits.deductCredits': (call) =>
+        adjust(call, (tx, entry) => balances.takeBack(tx, { ...entry, kind: 'deduct', partial: false })),
       'credits.listAccounts': async ({ identity, query }) => {
         const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isText);
         const limit = limitOf(query);
-        const found = await store.listAccounts({ bureauId: identity.bureauId ?? query.bureau_id }, { after, limit });
+        const found = await store.listAccounts(
+          { bureauId: identity.bureauId ?? query.bureau_id },
+          { after, limit },
+        );
         const { items, next_cursor } = page(found, limit, ({ accountId }) => accountId);
         return { status: 200, body: { items: items.map(wireAccount), next_cursor } };
       },
@@ -110,7 +151,14 @@ export function credits(needs: CreditsNeeds): Credits {
     async openAccount(tx, { userId, bureauId, startingCredits }) {
       await store.openAccount(tx, userId, bureauId);
       const starting = startingCredits ?? needs.startingCredits;
-      if (starting > 0n) await balances.post(tx, { userId, kind: 'starting', ref: userId, credits: starting, reason: 'for a new user' });
+      if (starting > 0n)
+        await balances.post(tx, {
+          userId,
+          kind: 'starting',
+          ref: userId,
+          credits: starting,
+          reason: 'for a new user',
+        });
     },
     openKey: store.openKey,
     keys: store.keys,
@@ -142,14 +190,35 @@ function isTransaction(value: unknown): value is string {
 }
 
 // Balances stay below 2^53: what can be granted at once is bounded by the contract.
-function wireBalance({ accountId, posted, held, owed }: Pick<Account, 'accountId' | 'posted' | 'held' | 'owed'>): Balance {
-  return { user_id: accountId, available: Number(posted - held), held: Number(held), posted: Number(posted), owed: Number(owed) };
+function wireBalance({
+  accountId,
+  posted,
+  held,
+  owed,
+}: Pick<Account, 'accountId' | 'posted' | 'held' | 'owed'>): Balance {
+  return {
+    user_id: accountId,
+    available: Number(posted - held),
+    held: Number(held),
+    posted: Number(posted),
+    owed: Number(owed),
+  };
 }
 
 function wireAccount(account: Account): CreditAccount {
-  return { ...wireBalance(account), bureau_id: account.bureauId, created_at: account.createdAt.toISOString() };
+  return {
+    ...wireBalance(account),
+    bureau_id: account.bureauId,
+    created_at: account.createdAt.toISOString(),
+  };
 }
 
 function wireChange({ kind, ref, credits: amount, reason, createdAt }: Change): CreditChange {
-  return { kind: kind as CreditChange['kind'], ref, credits: Number(amount), reason, created_at: createdAt.toISOString() };
+  return {
+    kind: kind as CreditChange['kind'],
+    ref,
+    credits: Number(amount),
+    reason,
+    created_at: createdAt.toISOString(),
+  };
 }

@@ -55,7 +55,10 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
   }
 
   /** Null when the file is put aside, or when another process has settled it a moment ago. */
-  async function readOne(name: string, report: (name: string, error: unknown) => void): Promise<Settlement | null> {
+  async function readOne(
+    name: string,
+    report: (name: string, error: unknown) => void,
+  ): Promise<Settlement | null> {
     const path = join(directory, name);
     let text: string;
     try {
@@ -86,7 +89,11 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
       await writeSynced(probe, '');
       await rm(probe);
     },
-    write: (settlement) => writeSynced(pathOf(settlement.holdId), JSON.stringify({ ...settlement, credits: String(settlement.credits) })),
+    write: (settlement) =>
+      writeSynced(
+        pathOf(settlement.holdId),
+        JSON.stringify({ ...settlement, credits: String(settlement.credits) }),
+      ),
     async list(report) {
       const settlements: Settlement[] = [];
       for (const name of (await readdir(directory)).filter((one) => one.endsWith(suffix)).sort()) {
@@ -106,12 +113,26 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
 function parse(text: string): Settlement {
   const value = JSON.parse(text) as Partial<Record<keyof Settlement, unknown>> | null;
   const { holdId, accountId, credits, facts } = value ?? {};
-  if (typeof holdId !== 'string' || typeof accountId !== 'string' || typeof credits !== 'string' || !/^\d{1,16}$/.test(credits) || !isRecord(facts)) {
+  if (
+    typeof holdId !== 'string' ||
+    typeof accountId !== 'string' ||
+    typeof credits !== 'string' ||
+    !/^\d{1,16}$/.test(credits) ||
+    !isRecord(facts)
+  ) {
     throw new Error('The file holds no settlement.');
   }
   const answer = isRecord(value?.answer) ? (value.answer as unknown as KeyedAnswer) : null;
   // Files of older releases have no mark. They may be of a job, which another process does again.
-  return { kind: 'settle', holdId, accountId, credits: BigInt(credits), facts: facts as unknown as UsageFacts, answer, isHeldOnly: value?.isHeldOnly !== false };
+  return {
+    kind: 'settle',
+    holdId,
+    accountId,
+    credits: BigInt(credits),
+    facts: facts as unknown as UsageFacts,
+    answer,
+    isHeldOnly: value?.isHeldOnly !== false,
+  };
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -19,7 +19,13 @@ export interface LedgerTimes {
   verifyEveryMs: number;
 }
 
-export const defaultTimes: LedgerTimes = { leaseMs: 45_000, renewEveryMs: 10_000, beatEveryMs: 2_000, sweepEveryMs: 15_000, verifyEveryMs: 3_600_000 };
+export const defaultTimes: LedgerTimes = {
+  leaseMs: 45_000,
+  renewEveryMs: 10_000,
+  beatEveryMs: 2_000,
+  sweepEveryMs: 15_000,
+  verifyEveryMs: 3_600_000,
+};
 
 export interface KeeperNeeds {
   ledger: OpenLedger;
@@ -63,7 +69,8 @@ export function createKeeper(needs: KeeperNeeds): Keeper {
   function noteReached(): void {
     const nowMs = clock.monotonicMs();
     // So long without the database, others may not have been able to renew their leases either: they get the time to.
-    if (nowMs - reachedAtMs > times.leaseMs - times.renewEveryMs - times.beatEveryMs) quietUntilMs = nowMs + times.leaseMs;
+    if (nowMs - reachedAtMs > times.leaseMs - times.renewEveryMs - times.beatEveryMs)
+      quietUntilMs = nowMs + times.leaseMs;
     reachedAtMs = nowMs;
   }
 
@@ -81,7 +88,9 @@ export function createKeeper(needs: KeeperNeeds): Keeper {
   async function beatLoop(): Promise<void> {
     while (!signal.aborted) {
       await pause(beatGapMs);
-      await clock.sleep(times.beatEveryMs - beatGapMs, AbortSignal.any([signal, waking.signal])).catch(() => undefined);
+      await clock
+        .sleep(times.beatEveryMs - beatGapMs, AbortSignal.any([signal, waking.signal]))
+        .catch(() => undefined);
       waking = new AbortController();
       await attempt('the open holds could not be renewed', () => ledger.beat());
       if (ledger.hasJournaled()) await attempt('the journal could not be settled yet', () => ledger.replay());
@@ -89,7 +98,7 @@ export function createKeeper(needs: KeeperNeeds): Keeper {
   }
 
   async function recover(isForced: boolean): Promise<number> {
-    for (let resolved = 0; ; ) {
+    for (let resolved = 0; ;) {
       const verdicts = await store.recover({ isForced, limit: sweepLimit });
       ledger.noteRecovered(verdicts);
       resolved += verdicts.filter(({ verdict }) => verdict !== 'alive').length;

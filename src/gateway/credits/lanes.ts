@@ -106,7 +106,9 @@ export function isAway(error: unknown): boolean {
 }
 
 function away(): Problem {
-  return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.', { headers: { 'retry-after': '2' } });
+  return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.', {
+    headers: { 'retry-after': '2' },
+  });
 }
 
 /** As `credits_apply` orders the operations of one account. */
@@ -119,6 +121,7 @@ function rankOf({ kind }: Operation): number {
 function laneOf(operation: Operation, count: number): number {
   const text = operation.kind === 'record' ? operation.usageId : operation.accountId;
   let hash = 0x811c9dc5;
-  for (let index = 0; index < text.length; index += 1) hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
+  for (let index = 0; index < text.length; index += 1)
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
   return (hash >>> 0) % count;
 }

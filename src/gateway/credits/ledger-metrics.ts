@@ -2,9 +2,16 @@
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
 import type { LedgerCounters } from './ledger.ts';
 
-export function showLedger(metrics: Metrics, { openHolds, counters }: { openHolds(): number; counters(): LedgerCounters }): void {
+export function showLedger(
+  metrics: Metrics,
+  { openHolds, counters }: { openHolds(): number; counters(): LedgerCounters },
+): void {
   metrics.gauge('townhall_ledger_open_holds', 'Holds that this process keeps alive.', openHolds);
-  metrics.gauge('townhall_ledger_overrun_credits', 'Credits that the house bore since the start, as calls cost more than was held and available.', () => Number(counters().overrunCredits));
+  metrics.gauge(
+    'townhall_ledger_overrun_credits',
+    'Credits that the house bore since the start, as calls cost more than was held and available.',
+    () => Number(counters().overrunCredits),
+  );
   metrics.gauge(
     'townhall_ledger_incidents',
     'What went wrong with money since the start, by what it was.',

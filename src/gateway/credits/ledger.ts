@@ -73,24 +73,42 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
   // Settlements that are neither in the database nor on the disk; only a full disk makes one wait here.
   const unwritten = new Map<string, Settlement>();
   let mayHaveJournaled = false;
-  const counters: LedgerCounters = { overruns: 0, overrunCredits: 0n, lateSettlements: 0, recovered: 0, journaled: 0, unreadable: 0, faults: 0 };
+  const counters: LedgerCounters = {
+    overruns: 0,
+    overrunCredits: 0n,
+    lateSettlements: 0,
+    recovered: 0,
+    journaled: 0,
+    unreadable: 0,
+    faults: 0,
+  };
 
   function noteSettled(holdId: string, credits: bigint, { verdict, amount, overrun }: Verdict): void {
     if (overrun > 0n) {
       counters.overruns += 1;
       counters.overrunCredits += overrun;
-      log.error({ hold_id: holdId, credits: String(credits), overrun: String(overrun) }, 'a call cost more than was held and available; the operator absorbs the rest');
+      log.error(
+        { hold_id: holdId, credits: String(credits), overrun: String(overrun) },
+        'a call cost more than was held and available; the operator absorbs the rest',
+      );
     }
     if (verdict === 'late') {
       counters.lateSettlements += 1;
-      log.warn({ hold_id: holdId, credits: String(credits), charged: String(amount) }, 'a settlement came after its hold was resolved; it is charged as far as credits are available');
+      log.warn(
+        { hold_id: holdId, credits: String(credits), charged: String(amount) },
+        'a settlement came after its hold was resolved; it is charged as far as credits are available',
+      );
     }
-    if (verdict === 'unknown') log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
+    if (verdict === 'unknown')
+      log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
   }
 
   function noteUnreadable(file: string, error: unknown): void {
     counters.unreadable += 1;
-    log.error({ alarm: 'unreadable_journal', err: error, file }, 'a file of the journal could not be read; its call is not charged');
+    log.error(
+      { alarm: 'unreadable_journal', err: error, file },
+      'a file of the journal could not be read; its call is not charged',
+    );
   }
 
   async function writeDown(settlement: Settlement): Promise<void> {
@@ -100,22 +118,44 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       counters.journaled += 1;
     } catch (error) {
       unwritten.set(settlement.holdId, settlement);
-      log.error({ err: error, hold_id: settlement.holdId }, 'a settlement could not be written to the journal');
-      throw new Problem('unavailable', 'database_unavailable', 'The call could not be settled yet.', { cause: error, headers: { 'retry-after': '2' } });
+      log.error(
+        { err: error, hold_id: settlement.holdId },
+        'a settlement could not be written to the journal',
+      );
+      throw new Problem('unavailable', 'database_unavailable', 'The call could not be settled yet.', {
+        cause: error,
+        headers: { 'retry-after': '2' },
+      });
     }
   }
 
-  function keep(holdId: string, { accountId, tokenId }: { accountId: string; tokenId: string }, held: bigint): Hold {
+  function keep(
+    holdId: string,
+    { accountId, tokenId }: { accountId: string; tokenId: string },
+    held: bigint,
+  ): Hold {
     const payer = { userId: accountId, tokenId };
     let amount = held;
     let settling: Promise<{ charged: bigint }> | undefined;
     let tokensWritten = 0;
 
-    async function settle(given: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }> {
+    async function settle(
+      given: bigint,
+      facts: UsageFacts,
+      alongside?: Alongside,
+    ): Promise<{ charged: bigint }> {
       const credits = withinBounds(holdId, given);
       const work = alongside !== undefined && 'work' in alongside ? alongside.work : undefined;
       const answer = alongside !== undefined && 'answer' in alongside ? alongside.answer() : null;
-      const settlement: Settlement = { kind: 'settle', holdId, accountId, credits, facts, answer, isHeldOnly: false };
+      const settlement: Settlement = {
+        kind: 'settle',
+        holdId,
+        accountId,
+        credits,
+        facts,
+        answer,
+        isHeldOnly: false,
+      };
       try {
         const verdict = await lanes.run(settlement, work);
         kept.delete(holdId);
@@ -137,16 +177,30 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       },
       async raise(wanted) {
         if (wanted <= amount) return;
-        const { verdict, amount: granted } = await lanes.run({ kind: 'raise', holdId, accountId, amount: bounded(wanted) });
+        const { verdict, amount: granted } = await lanes.run({
+          kind: 'raise',
+          holdId,
+          accountId,
+          amount: bounded(wanted),
+        });
         if (verdict === 'short') throw notEnough(wanted, granted);
-        if (verdict !== 'raised') throw new Problem('unavailable', 'database_unavailable', 'The credits held for this call were set free meanwhile.', { headers: { 'retry-after': '2' } });
+        if (verdict !== 'raised')
+          throw new Problem(
+            'unavailable',
+            'database_unavailable',
+            'The credits held for this call were set free meanwhile.',
+            { headers: { 'retry-after': '2' } },
+          );
         spendable.spend(payer, granted - amount);
         amount = granted;
       },
       checkpoint(credits, facts, outputTokens) {
         const entry = kept.get(holdId);
         if (entry === undefined || settling !== undefined) return;
-        entry.checkpoint = { credits: withinBounds(holdId, credits), facts: { ...entry.checkpoint?.facts, ...facts } };
+        entry.checkpoint = {
+          credits: withinBounds(holdId, credits),
+          facts: { ...entry.checkpoint?.facts, ...facts },
+        };
         if (outputTokens - tokensWritten < checkpointTokens) return;
         tokensWritten = outputTokens;
         beatSoon();
@@ -187,7 +241,11 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       const wasSure = spendable.isSure(call, amount);
       const end = spendable.begin(call, amount);
       try {
-        const { verdict, amount: granted, available } = await lanes.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
+        const {
+          verdict,
+          amount: granted,
+          available,
+        } = await lanes.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
         spendable.note(call, available);
         if (verdict === 'short') {
           if (wasSure) spendable.refuse(call);
@@ -215,9 +273,14 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
     openHolds: () => kept.size,
     async beat() {
       const nowMs = clock.monotonicMs();
-      const due = [...kept.values()].filter(({ checkpoint, renewedAtMs }) => checkpoint !== null || nowMs - renewedAtMs >= renewEveryMs);
+      const due = [...kept.values()].filter(
+        ({ checkpoint, renewedAtMs }) => checkpoint !== null || nowMs - renewedAtMs >= renewEveryMs,
+      );
       if (due.length === 0) return;
-      const beats: Beat[] = due.map(({ holdId, checkpoint }) => ({ holdId, ...(checkpoint !== null && { checkpoint }) }));
+      const beats: Beat[] = due.map(({ holdId, checkpoint }) => ({
+        holdId,
+        ...(checkpoint !== null && { checkpoint }),
+      }));
       const { resolved } = await store.keep(beats, leaseMs);
       for (const [index, entry] of due.entries()) {
         entry.renewedAtMs = nowMs;
@@ -243,7 +306,10 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
         if (overrun === 0n) continue;
         counters.overruns += 1;
         counters.overrunCredits += overrun;
-        log.error({ overrun: String(overrun) }, 'a call cost more than was held and available; the operator absorbs the rest');
+        log.error(
+          { overrun: String(overrun) },
+          'a call cost more than was held and available; the operator absorbs the rest',
+        );
       }
     },
   };
@@ -257,10 +323,15 @@ function bounded(credits: bigint): bigint {
 /** 402 with what is there, for people and for programs. */
 function notEnough(needed: bigint, affordable: bigint): Problem {
   const there = affordable > 0n ? affordable : 0n;
-  return new Problem('insufficient_credits', 'insufficient_credits', `This call may cost ${needed} credits, and ${there} are available.`, {
-    details: [
-      { path: 'needed_credits', message: String(needed) },
-      { path: 'affordable_credits', message: String(there) },
-    ],
-  });
+  return new Problem(
+    'insufficient_credits',
+    'insufficient_credits',
+    `This call may cost ${needed} credits, and ${there} are available.`,
+    {
+      details: [
+        { path: 'needed_credits', message: String(needed) },
+        { path: 'affordable_credits', message: String(there) },
+      ],
+    },
+  );
 }

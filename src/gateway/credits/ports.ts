@@ -67,13 +67,29 @@ export interface Hold {
 /** Changes of a balance that no call causes, in the transaction of what does: a payment, a grant, a new user. */
 export interface Balances {
   /** Adds credits, once per (kind, ref). What the user owes is paid of them first. */
-  post(tx: Tx, entry: { userId: string; kind: 'grant' | 'payment' | 'starting'; ref: string; credits: bigint; reason: string }): Promise<{ isNew: boolean }>;
+  post(
+    tx: Tx,
+    entry: {
+      userId: string;
+      kind: 'grant' | 'payment' | 'starting';
+      ref: string;
+      credits: bigint;
+      reason: string;
+    },
+  ): Promise<{ isNew: boolean }>;
   /**
    * Takes back min(credits, posted − held), once per (kind, ref); the rest becomes a debt that blocks new holds.
    * With `partial: false` it throws 402 when the balance does not have it all. Repeated, it answers as it did.
    */
   takeBack(
     tx: Tx,
-    entry: { userId: string; kind: 'deduct' | 'refund' | 'dispute'; ref: string; credits: bigint; reason: string; partial: boolean },
+    entry: {
+      userId: string;
+      kind: 'deduct' | 'refund' | 'dispute';
+      ref: string;
+      credits: bigint;
+      reason: string;
+      partial: boolean;
+    },
   ): Promise<{ taken: bigint; owed: bigint }>;
 }

@@ -79,7 +79,8 @@ export function createSpendable({ clock }: { clock: Pick<Clock, 'monotonicMs'> }
       put(tokens, tokenId, { available, untilMs });
     },
     spend({ userId, tokenId }, credits) {
-      for (const balance of [users.get(userId), tokens.get(tokenId)]) if (balance !== undefined) balance.available -= credits;
+      for (const balance of [users.get(userId), tokens.get(tokenId)])
+        if (balance !== undefined) balance.available -= credits;
     },
     refuse({ userId }) {
       put(refusedUntilMs, userId, clock.monotonicMs() + goodMs);

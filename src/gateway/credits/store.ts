@@ -10,13 +10,33 @@ import type { LedgerFault, LedgerReader } from './verify.ts';
 export type Operation =
   | { kind: 'hold'; holdId: string; accountId: string; call: PaidCall; amount: bigint; isSent: boolean }
   | { kind: 'raise'; holdId: string; accountId: string; amount: bigint }
-  | { kind: 'settle'; holdId: string; accountId: string; credits: bigint; facts: UsageFacts; answer: KeyedAnswer | null; isHeldOnly: boolean }
+  | {
+      kind: 'settle';
+      holdId: string;
+      accountId: string;
+      credits: bigint;
+      facts: UsageFacts;
+      answer: KeyedAnswer | null;
+      isHeldOnly: boolean;
+    }
   | { kind: 'recover'; holdId: string; accountId: string; isForced: boolean }
   | { kind: 'record'; usageId: string; call: FreeCall; facts: UsageFacts };
 
 /** The words are explained with the function, in its migration. */
 export interface Verdict {
-  verdict: 'held' | 'short' | 'raised' | 'gone' | 'settled' | 'repeated' | 'late' | 'unknown' | 'recovered' | 'voided' | 'alive' | 'recorded';
+  verdict:
+    | 'held'
+    | 'short'
+    | 'raised'
+    | 'gone'
+    | 'settled'
+    | 'repeated'
+    | 'late'
+    | 'unknown'
+    | 'recovered'
+    | 'voided'
+    | 'alive'
+    | 'recorded';
   amount: bigint;
   overrun: bigint;
   /** What the token may spend after it, where that was looked at. */
@@ -72,10 +92,16 @@ export interface CreditsStore extends LedgerReader {
   /** Resolves some holds whose lease has run out, or all that are open; says how many. One replica at a time, the others do nothing. */
   recover(options: { isForced: boolean; limit: number }): Promise<Verdict[]>;
   /** Marks an open hold as sent and renews its lease; null when it is resolved. */
-  resume(holdId: string, leaseMs: number): Promise<{ amount: bigint; accountId: string; tokenId: string } | null>;
+  resume(
+    holdId: string,
+    leaseMs: number,
+  ): Promise<{ amount: bigint; accountId: string; tokenId: string } | null>;
   available(userId: string, tokenId: string): Promise<bigint>;
   /** Null when there is no such user. */
-  post(tx: Tx, entry: { userId: string; kind: PostKind; ref: string; credits: bigint; reason: string }): Promise<boolean | null>;
+  post(
+    tx: Tx,
+    entry: { userId: string; kind: PostKind; ref: string; credits: bigint; reason: string },
+  ): Promise<boolean | null>;
   /** Null when there is no such user. */
   takeBack(
     tx: Tx,
@@ -85,7 +111,10 @@ export interface CreditsStore extends LedgerReader {
   openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
   findAccount(userId: string, within?: Sql): Promise<Account | null>;
-  listAccounts(filter: { bureauId: string | undefined }, place: { after: string | null; limit: number }): Promise<Account[]>;
+  listAccounts(
+    filter: { bureauId: string | undefined },
+    place: { after: string | null; limit: number },
+  ): Promise<Account[]>;
   listChanges(userId: string, place: { before: bigint | null; limit: number }): Promise<Change[]>;
   /** Drops some resolved holds that are older than so many days; says how many. */
   dropOldHolds(days: number, limit: number): Promise<number>;
@@ -94,7 +123,11 @@ export interface CreditsStore extends LedgerReader {
 export function creditsStore(database: Database): CreditsStore {
   const { sql } = database;
 
-  async function apply(operations: readonly Operation[], leaseMs: number, within: Sql = sql): Promise<Verdict[]> {
+  async function apply(
+    operations: readonly Operation[],
+    leaseMs: number,
+    within: Sql = sql,
+  ): Promise<Verdict[]> {
     const given = JSON.stringify(operations.map(wireOperation), bigintsAsText);
     const rows = await within<(Verdict & { op: number })[]>`
       select op, verdict, amount, overrun, available from gateway.credits_apply(${given}::text::jsonb, ${leaseMs / 1_000})`;
@@ -112,7 +145,11 @@ export function creditsStore(database: Database): CreditsStore {
     apply,
     async keep(beats, leaseMs) {
       const given = JSON.stringify(
-        beats.map(({ holdId, checkpoint }) => ({ hold_id: holdId, credits: checkpoint?.credits ?? null, facts: checkpoint?.facts ?? null })),
+        beats.map(({ holdId, checkpoint }) => ({
+          hold_id: holdId,
+          credits: checkpoint?.credits ?? null,
+          facts: checkpoint?.facts ?? null,
+        })),
         bigintsAsText,
       );
       // A row that is locked is being settled or renewed by another; to wait for it could make two wait for one another.
@@ -178,26 +215,34 @@ export function creditsStore(database: Database): CreditsStore {
     },
     async keys(tokenIds) {
       if (tokenIds.length === 0) return [];
-      return [...(await sql<KeyBudget[]>`
-        select token_id as "tokenId", cap, spent from gateway.credits_keys where token_id = any(${sql.array([...tokenIds], 25)})`)];
+      return [
+        ...(await sql<KeyBudget[]>`
+        select token_id as "tokenId", cap, spent from gateway.credits_keys where token_id = any(${sql.array([...tokenIds], 25)})`),
+      ];
     },
     async findAccount(userId, within = sql) {
-      const [found] = await within<Account[]>`select ${accountColumns(within)} from gateway.credits_accounts where account_id = ${userId}`;
+      const [found] = await within<
+        Account[]
+      >`select ${accountColumns(within)} from gateway.credits_accounts where account_id = ${userId}`;
       return found ?? null;
     },
     async listAccounts({ bureauId }, { after, limit }) {
-      return [...(await sql<Account[]>`
+      return [
+        ...(await sql<Account[]>`
         select ${accountColumns(sql)} from gateway.credits_accounts
         where true ${bureauId === undefined ? sql`` : sql`and bureau_id = ${bureauId}`} ${after === null ? sql`` : sql`and account_id > ${after}`}
-        order by account_id limit ${limit + 1}`)];
+        order by account_id limit ${limit + 1}`),
+      ];
     },
     async listChanges(userId, { before, limit }) {
       // The numbers of one account's transactions grow in the order of their commits: they are drawn under its lock.
-      return [...(await sql<Change[]>`
+      return [
+        ...(await sql<Change[]>`
         select e.tx_id as "txId", t.kind, t.ref, e.amount as credits, t.reason, t.created_at as "createdAt"
         from gateway.credits_entries e join gateway.credits_txs t using (tx_id)
         where e.account_id = ${userId} ${before === null ? sql`` : sql`and e.tx_id < ${before}`}
-        order by e.tx_id desc limit ${limit + 1}`)];
+        order by e.tx_id desc limit ${limit + 1}`),
+      ];
     },
     async dropOldHolds(days, limit) {
       const dropped = await sql`
@@ -231,16 +276,52 @@ function wireOperation(operation: Operation, op: number): object {
   switch (operation.kind) {
     case 'hold': {
       const { holdId, accountId, call, amount, isSent } = operation;
-      return { op, kind: 'hold', hold_id: holdId, account_id: accountId, bureau_id: call.bureauId, ...callMembers(call), amount, is_sent: isSent };
+      return {
+        op,
+        kind: 'hold',
+        hold_id: holdId,
+        account_id: accountId,
+        bureau_id: call.bureauId,
+        ...callMembers(call),
+        amount,
+        is_sent: isSent,
+      };
     }
     case 'raise':
-      return { op, kind: 'raise', hold_id: operation.holdId, account_id: operation.accountId, amount: operation.amount };
+      return {
+        op,
+        kind: 'raise',
+        hold_id: operation.holdId,
+        account_id: operation.accountId,
+        amount: operation.amount,
+      };
     case 'settle':
-      return { op, kind: 'settle', hold_id: operation.holdId, account_id: operation.accountId, credits: operation.credits, facts: operation.facts, answer: operation.answer, is_held_only: operation.isHeldOnly };
+      return {
+        op,
+        kind: 'settle',
+        hold_id: operation.holdId,
+        account_id: operation.accountId,
+        credits: operation.credits,
+        facts: operation.facts,
+        answer: operation.answer,
+        is_held_only: operation.isHeldOnly,
+      };
     case 'recover':
-      return { op, kind: 'recover', hold_id: operation.holdId, account_id: operation.accountId, is_forced: operation.isForced };
+      return {
+        op,
+        kind: 'recover',
+        hold_id: operation.holdId,
+        account_id: operation.accountId,
+        is_forced: operation.isForced,
+      };
     case 'record':
-      return { op, kind: 'record', usage_id: operation.usageId, ...callMembers(operation.call), facts: operation.facts };
+      return {
+        op,
+        kind: 'record',
+        usage_id: operation.usageId,
+        ...callMembers(operation.call),
+        facts: operation.facts,
+      };
   }
 }
 

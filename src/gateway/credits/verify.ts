@@ -26,7 +26,10 @@ const chunkSize = 1_000;
 const maximumFaults = 100;
 
 /** One chunk of one part. The last row has the key to go on from, if any, and the chunk's size in `expected`. */
-export type ReadChunk = (part: LedgerPart, place: { after: string | null; size: number; days: number }) => Promise<LedgerFault[]>;
+export type ReadChunk = (
+  part: LedgerPart,
+  place: { after: string | null; size: number; days: number },
+) => Promise<LedgerFault[]>;
 
 export interface LedgerReader {
   /** Gives the work a connection whose statements may take long. */
@@ -34,7 +37,11 @@ export interface LedgerReader {
 }
 
 /** `days` is how long holds and usage are kept: what is older need not be there any more. */
-export async function verifyLedger(store: LedgerReader, days: number, signal?: AbortSignal): Promise<LedgerVerdict> {
+export async function verifyLedger(
+  store: LedgerReader,
+  days: number,
+  signal?: AbortSignal,
+): Promise<LedgerVerdict> {
   const faults: LedgerFault[] = [];
   const counts: Record<LedgerPart, number> = { txs: 0, accounts: 0, keys: 0, holds: 0, usage: 0 };
   await store.verifying(async (chunkOf) => {

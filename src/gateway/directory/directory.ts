@@ -16,7 +16,10 @@ export function directory({ services, ready }: DirectoryNeeds): Service<'directo
     title: 'Directory',
     env: [],
     handlers: {
-      'directory.getHealth': async () => ({ status: 200, body: { ok: true, services: services().map(({ id }) => id) } }),
+      'directory.getHealth': async () => ({
+        status: 200,
+        body: { ok: true, services: services().map(({ id }) => id) },
+      }),
       'directory.getReadiness': async () => {
         try {
           await ready();

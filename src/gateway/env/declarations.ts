@@ -23,7 +23,10 @@ export function declarationsOf(declarers: readonly Declarer[]): Map<string, Decl
   for (const { id, env } of declarers) {
     for (const { key, description, required, secret = true, models = [] } of env) {
       const before = found.get(key);
-      const declaredBy: EnvDeclarer[] = [{ kind: 'service', id }, ...models.map((model) => ({ kind: 'model' as const, id: model }))];
+      const declaredBy: EnvDeclarer[] = [
+        { kind: 'service', id },
+        ...models.map((model) => ({ kind: 'model' as const, id: model })),
+      ];
       found.set(key, {
         key,
         description: before?.description ?? description,

@@ -22,7 +22,10 @@ export interface Dotenv {
 const quotes = ['"', "'", '`'];
 
 export function parseDotenv(text: string): Dotenv {
-  const lines = text.replace(/^\uFEFF/, '').replace(/\r\n?/g, '\n').split('\n');
+  const lines = text
+    .replace(/^\uFEFF/, '')
+    .replace(/\r\n?/g, '\n')
+    .split('\n');
   const entries: DotenvEntry[] = [];
   const faults: DotenvFault[] = [];
   for (let at = 0; at < lines.length; at += 1) {
@@ -57,7 +60,12 @@ export function parseDotenv(text: string): Dotenv {
 const unclosed = 'opens a quote that is never closed';
 
 /** The text between the quotes, over as many lines as it takes, or what is wrong with it. */
-function readQuoted(first: string, quote: string, lines: readonly string[], at: number): { value: string; lastLine: number } | string {
+function readQuoted(
+  first: string,
+  quote: string,
+  lines: readonly string[],
+  at: number,
+): { value: string; lastLine: number } | string {
   const pieces: string[] = [];
   for (let index = at; index < lines.length; index += 1) {
     const piece = index === at ? first.slice(1) : (lines[index] ?? '');

@@ -49,7 +49,8 @@ type Fingerprints = Record<string, { before: string | null; after: string | null
 // It is read from here as well as from the process, and whoever derives an address from it may declare it too.
 const publicAddress: Requirement = {
   key: 'TOWNHALL_CITY_BASE_URL',
-  description: 'The address under which users reach this server; login and payment pages are derived from it.',
+  description:
+    'The address under which users reach this server; login and payment pages are derived from it.',
   required: false,
   secret: false,
 };
@@ -86,12 +87,25 @@ export async function env(needs: EnvNeeds): Promise<Env> {
       const value = snapshot.entry(key) === undefined ? snapshot.get(key) : undefined;
       if (value === undefined || isReserved(key)) return [];
       const isMasked = secret && !reveal;
-      return [{ key, value: isMasked ? masked(value) : value, secret, masked: isMasked, readable: true, updated_at: null, source: 'process' as const }];
+      return [
+        {
+          key,
+          value: isMasked ? masked(value) : value,
+          secret,
+          masked: isMasked,
+          readable: true,
+          updated_at: null,
+          source: 'process' as const,
+        },
+      ];
     });
   }
 
   /** Gives the time of the write. */
-  async function write(variables: ReadonlyMap<string, string>, entry: (diff: Fingerprints) => AuditEntry): Promise<Date> {
+  async function write(
+    variables: ReadonlyMap<string, string>,
+    entry: (diff: Fingerprints) => AuditEntry,
+  ): Promise<Date> {
     const updatedAt = await store.tx(async (tx) => {
       const kid = sealedUnder(await store.lockCanary(tx, 'share'));
       if (!vault.has(kid)) throw keysChanged();
@@ -113,14 +127,21 @@ export async function env(needs: EnvNeeds): Promise<Env> {
     return Object.fromEntries(
       [...variables].map(([key, value]) => {
         const before = snapshot.entry(key)?.value ?? null;
-        return [key, { before: before === null ? null : vault.fingerprint(before), after: vault.fingerprint(value) }];
+        return [
+          key,
+          { before: before === null ? null : vault.fingerprint(before), after: vault.fingerprint(value) },
+        ];
       }),
     );
   }
 
   // The write is committed; that this replica cannot read it back at once is no failure of the call.
   async function takeOver(): Promise<void> {
-    await snapshot.refresh().catch((error: unknown) => log.warn({ err: error }, 'the environment could not be read again; it is tried until it can'));
+    await snapshot
+      .refresh()
+      .catch((error: unknown) =>
+        log.warn({ err: error }, 'the environment could not be read again; it is tried until it can'),
+      );
   }
 
   async function rewrap(): Promise<Rewrapped> {
@@ -137,7 +158,11 @@ export async function env(needs: EnvNeeds): Promise<Env> {
     start() {
       snapshot.reviewSecrets();
       stopFollowing = changes.onChange(() => void takeOver());
-      if (activeKid !== vault.primaryKid) log.warn({}, 'values are under the previous master key; run "townhall env rewrap" once every server has the new one');
+      if (activeKid !== vault.primaryKid)
+        log.warn(
+          {},
+          'values are under the previous master key; run "townhall env rewrap" once every server has the new one',
+        );
     },
     rewrap,
     controls: {
@@ -154,10 +179,16 @@ export async function env(needs: EnvNeeds): Promise<Env> {
     handlers: {
       'env.listVariables': async (call) => {
         const reveal = call.query.reveal === true;
-        const items = [...snapshot.entries().map((entry) => shown(entry, reveal)), ...ofProcess(reveal)].sort(byKey);
+        const items = [...snapshot.entries().map((entry) => shown(entry, reveal)), ...ofProcess(reveal)].sort(
+          byKey,
+        );
         if (reveal) {
-          const keys = items.filter(({ secret, masked: isMasked }) => secret && !isMasked).map(({ key }) => key);
-          await store.tx((tx) => audit.record(tx, entryOf(auditOf(call), 'env.revealVariables', null, { keys })));
+          const keys = items
+            .filter(({ secret, masked: isMasked }) => secret && !isMasked)
+            .map(({ key }) => key);
+          await store.tx((tx) =>
+            audit.record(tx, entryOf(auditOf(call), 'env.revealVariables', null, { keys })),
+          );
         }
         return { status: 200, body: { items } };
       },
@@ -165,7 +196,9 @@ export async function env(needs: EnvNeeds): Promise<Env> {
         const { key, value } = call.body;
         const fault = faultOf(key, value, isReserved);
         if (fault !== null) throw refused(fault);
-        const updatedAt = await write(new Map([[key, value]]), (diff) => entryOf(auditOf(call), call.operationId, key, diff[key]));
+        const updatedAt = await write(new Map([[key, value]]), (diff) =>
+          entryOf(auditOf(call), call.operationId, key, diff[key]),
+        );
         return { status: 200, body: shown({ key, value, updatedAt }) };
       },
       'env.removeVariable': async (call) => {
@@ -175,7 +208,13 @@ export async function env(needs: EnvNeeds): Promise<Env> {
         const removed = await store.tx(async (tx) => {
           if (!(await store.remove(tx, key))) return false;
           const before = snapshot.entry(key)?.value ?? null;
-          await audit.record(tx, entryOf(auditOf(call), call.operationId, key, { before: before === null ? null : vault.fingerprint(before), after: null }));
+          await audit.record(
+            tx,
+            entryOf(auditOf(call), call.operationId, key, {
+              before: before === null ? null : vault.fingerprint(before),
+              after: null,
+            }),
+          );
           await changes.bump(tx);
           return true;
         });
@@ -185,7 +224,8 @@ export async function env(needs: EnvNeeds): Promise<Env> {
       'env.importVariables': async (call) => {
         const variables = variablesIn(call.body.content, isReserved);
         const keys = [...variables.keys()];
-        if (keys.length > 0) await write(variables, (diff) => entryOf(auditOf(call), call.operationId, null, diff));
+        if (keys.length > 0)
+          await write(variables, (diff) => entryOf(auditOf(call), call.operationId, null, diff));
         return { status: 200, body: { imported: keys.length, keys } };
       },
       'env.getCatalog': async () => ({
@@ -194,7 +234,8 @@ export async function env(needs: EnvNeeds): Promise<Env> {
           items: [...declarations().values()].map(({ declaredBy, ...declared }) => {
             const value = snapshot.get(declared.key);
             const configured = value !== undefined && value !== '';
-            const source = snapshot.entry(declared.key) === undefined ? ('process' as const) : ('database' as const);
+            const source =
+              snapshot.entry(declared.key) === undefined ? ('process' as const) : ('database' as const);
             return { ...declared, configured, source: configured ? source : null, declared_by: declaredBy };
           }),
         },
@@ -207,15 +248,34 @@ function byKey(a: { key: string }, b: { key: string }): number {
   return a.key < b.key ? -1 : 1;
 }
 
-function entryOf(origin: Origin, action: string, key: string | null, diff: Record<string, unknown> | undefined): AuditEntry {
-  return { ...origin, action, target: key === null ? null : { kind: 'env', id: key }, outcome: 'ok', ...(diff === undefined ? {} : { diff }) };
+function entryOf(
+  origin: Origin,
+  action: string,
+  key: string | null,
+  diff: Record<string, unknown> | undefined,
+): AuditEntry {
+  return {
+    ...origin,
+    action,
+    target: key === null ? null : { kind: 'env', id: key },
+    outcome: 'ok',
+    ...(diff === undefined ? {} : { diff }),
+  };
 }
 
 function refused({ code, member, message }: Fault): Problem {
-  return new Problem('bad_request', code, `\`${member}\`: ${message}.`, { param: member, details: [{ path: member, message }] });
+  return new Problem('bad_request', code, `\`${member}\`: ${message}.`, {
+    param: member,
+    details: [{ path: member, message }],
+  });
 }
 
 // A replica that was started without the key to which the others have moved; it must not write what they cannot read.
 function keysChanged(): Problem {
-  return new Problem('unavailable', 'env_sealed', 'This server does not have the master key that is in use now.', { headers: { 'retry-after': '30' } });
+  return new Problem(
+    'unavailable',
+    'env_sealed',
+    'This server does not have the master key that is in use now.',
+    { headers: { 'retry-after': '30' } },
+  );
 }

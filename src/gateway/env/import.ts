@@ -11,7 +11,9 @@ const maximumDetails = 16;
 /** By key, in the order of the text; of a key that is there twice the later value. */
 export function variablesIn(content: string, isReserved: (key: string) => boolean): Map<string, string> {
   if (Buffer.byteLength(content, 'utf8') > maximumBytes) {
-    throw new Problem('too_large', 'request_too_large', 'The text is larger than 256 KiB.', { param: 'content' });
+    throw new Problem('too_large', 'request_too_large', 'The text is larger than 256 KiB.', {
+      param: 'content',
+    });
   }
   const { entries, faults } = parseDotenv(content);
   const details: ProblemDetail[] = faults.map(({ line, message }) => detail(line, message));
@@ -23,9 +25,13 @@ export function variablesIn(content: string, isReserved: (key: string) => boolea
     details.push(detail(line, `the ${fault.member} ${fault.message}`));
   }
   const variables = new Map(entries.map(({ key, value }) => [key, value]));
-  if (variables.size > maximumKeys) details.push({ path: 'content', message: `holds ${variables.size} keys; ${maximumKeys} is the most` });
+  if (variables.size > maximumKeys)
+    details.push({ path: 'content', message: `holds ${variables.size} keys; ${maximumKeys} is the most` });
   if (details.length > 0) {
-    throw new Problem('bad_request', code, `Nothing was imported: ${details[0]?.message}.`, { param: 'content', details: details.slice(0, maximumDetails) });
+    throw new Problem('bad_request', code, `Nothing was imported: ${details[0]?.message}.`, {
+      param: 'content',
+      details: details.slice(0, maximumDetails),
+    });
   }
   return variables;
 }

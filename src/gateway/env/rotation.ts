@@ -83,7 +83,13 @@ export async function rewrapAll(tx: Tx, { store, vault, audit, changes }: Rotati
       return [];
     }
     const version = versions[index] as number;
-    return [{ key: row.key, version, sealed: vault.seal(kid, { table: variablesTable, key: row.key, version }, value) }];
+    return [
+      {
+        key: row.key,
+        version,
+        sealed: vault.seal(kid, { table: variablesTable, key: row.key, version }, value),
+      },
+    ];
   });
   if (unreadable.length > 0) {
     const message = `Nothing was rewrapped: ${unreadable.join(', ')} cannot be opened. Write or remove them first.`;
@@ -93,7 +99,13 @@ export async function rewrapAll(tx: Tx, { store, vault, audit, changes }: Rotati
   if (!isMoved && resealed.length === 0) return { rewrapped: 0, kid };
   if (isMoved) await store.replaceCanary(tx, vault.seal(kid, canaryPlace, canaryWord));
   await store.reseal(tx, resealed);
-  await audit.record(tx, { ...ownDoing, action: 'env.rewrap', target: null, outcome: 'ok', diff: { kid, rewrapped: resealed.length } });
+  await audit.record(tx, {
+    ...ownDoing,
+    action: 'env.rewrap',
+    target: null,
+    outcome: 'ok',
+    diff: { kid, rewrapped: resealed.length },
+  });
   await changes.bump(tx);
   return { rewrapped: resealed.length, kid };
 }

@@ -57,18 +57,23 @@ export function createSnapshot(needs: SnapshotNeeds): EnvSnapshot {
   let next: Promise<void> | undefined;
   let retrying: Promise<void> | undefined;
 
-  const hold = (key: string, value: string): (() => void) => (needs.isSecret(key) ? redactor.hold(value) : () => {});
+  const hold = (key: string, value: string): (() => void) =>
+    needs.isSecret(key) ? redactor.hold(value) : () => {};
 
   function opened(row: StoredVariable): Held {
     const before = held.get(row.key);
     // Opened once: most loads bring nothing new. The version is part of it, because it is part of the seal.
-    if (before?.sealed === row.sealed && before.version === row.version) return { ...before, updatedAt: row.updatedAt };
+    if (before?.sealed === row.sealed && before.version === row.version)
+      return { ...before, updatedAt: row.updatedAt };
     try {
       const value = vault.open({ table: variablesTable, key: row.key, version: row.version }, row.sealed);
       return { ...row, value, release: hold(row.key, value) };
     } catch (error) {
       if (!(error instanceof SealError)) throw error;
-      log.error({ alert: 'env_unreadable', key: row.key, reason: error.reason }, 'a stored variable does not open; nothing uses it until it is written again');
+      log.error(
+        { alert: 'env_unreadable', key: row.key, reason: error.reason },
+        'a stored variable does not open; nothing uses it until it is written again',
+      );
       return { ...row, value: null, release: () => {} };
     }
   }
@@ -88,10 +93,12 @@ export function createSnapshot(needs: SnapshotNeeds): EnvSnapshot {
   function attempt(): Promise<void> {
     if (loading === undefined) return begin();
     // One load that begins after the one under way is enough for everyone who asks meanwhile.
-    next ??= loading.then(undefined, () => undefined).then(() => {
-      next = undefined;
-      return begin();
-    });
+    next ??= loading
+      .then(undefined, () => undefined)
+      .then(() => {
+        next = undefined;
+        return begin();
+      });
     return next;
   }
 

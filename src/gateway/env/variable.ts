@@ -30,17 +30,28 @@ export function faultOf(key: string, value: string, isReserved: (key: string) =>
 
 export function keyFault(key: string, isReserved: (key: string) => boolean): Fault | null {
   if (!keyShape.test(key)) {
-    return { code: 'invalid_request', member: 'key', message: 'must be upper-case letters, digits and `_`, 128 at most, a letter first' };
+    return {
+      code: 'invalid_request',
+      member: 'key',
+      message: 'must be upper-case letters, digits and `_`, 128 at most, a letter first',
+    };
   }
   if (isReserved(key)) {
-    return { code: 'env_key_reserved', member: 'key', message: `${key} is read from the process at start and cannot be set here` };
+    return {
+      code: 'env_key_reserved',
+      member: 'key',
+      message: `${key} is read from the process at start and cannot be set here`,
+    };
   }
   return null;
 }
 
 function valueFault(value: string): Fault | null {
-  if (value.includes(bullet)) return { code: 'env_value_masked', member: 'value', message: 'is a masked one; send the value itself' };
-  if (Buffer.byteLength(value, 'utf8') > maximumValueBytes) return { code: 'invalid_request', member: 'value', message: 'must be at most 32 KiB' };
-  if (value.includes('\0')) return { code: 'invalid_request', member: 'value', message: 'must not hold a NUL' };
+  if (value.includes(bullet))
+    return { code: 'env_value_masked', member: 'value', message: 'is a masked one; send the value itself' };
+  if (Buffer.byteLength(value, 'utf8') > maximumValueBytes)
+    return { code: 'invalid_request', member: 'value', message: 'must be at most 32 KiB' };
+  if (value.includes('\0'))
+    return { code: 'invalid_request', member: 'value', message: 'must not hold a NUL' };
   return null;
 }

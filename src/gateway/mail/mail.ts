@@ -28,8 +28,17 @@ export interface Mail {
 }
 
 const env: readonly Requirement[] = [
-  { key: 'SMTP_URL', description: 'The mail server for login codes, such as smtps://user:password@mail.example:465.', required: false },
-  { key: 'MAIL_FROM', description: 'The sender of login codes, such as Shop <login@shop.example>.', required: false, secret: false },
+  {
+    key: 'SMTP_URL',
+    description: 'The mail server for login codes, such as smtps://user:password@mail.example:465.',
+    required: false,
+  },
+  {
+    key: 'MAIL_FROM',
+    description: 'The sender of login codes, such as Shop <login@shop.example>.',
+    required: false,
+    secret: false,
+  },
 ];
 
 export function mail({ env: settings, deadlineMs = 10_000 }: MailNeeds): Mail {
@@ -45,7 +54,9 @@ export function mail({ env: settings, deadlineMs = 10_000 }: MailNeeds): Mail {
   function read(): { url: string; from: string } | null {
     const url = settings.get('SMTP_URL');
     const from = settings.get('MAIL_FROM');
-    return url !== undefined && from !== undefined && /^smtps?:$/.test(protocolOf(url)) ? { url, from } : null;
+    return url !== undefined && from !== undefined && /^smtps?:$/.test(protocolOf(url))
+      ? { url, from }
+      : null;
   }
 
   return {
@@ -53,10 +64,16 @@ export function mail({ env: settings, deadlineMs = 10_000 }: MailNeeds): Mail {
     isConfigured: () => read() !== null,
     async send({ to, subject, text }) {
       const where = read();
-      if (where === null) throw new Problem('upstream_failed', 'upstream_failed', 'This server cannot send e-mail.');
+      if (where === null)
+        throw new Problem('upstream_failed', 'upstream_failed', 'This server cannot send e-mail.');
       try {
         // As an object the address is taken for one, whatever is in it.
-        await transportTo(where.url).sendMail({ from: where.from, to: { name: '', address: to }, subject, text });
+        await transportTo(where.url).sendMail({
+          from: where.from,
+          to: { name: '', address: to },
+          subject,
+          text,
+        });
       } catch (cause) {
         throw failure(cause);
       }
@@ -86,9 +103,13 @@ function connection(url: string, deadlineMs: number) {
 // The library's message may name the address and what the server said to it; only its code is kept.
 function failure(cause: unknown): Problem {
   const { code } = cause as { code?: unknown };
-  const reason = new Error(`The mail server did not take the message: ${typeof code === 'string' ? code : 'no code'}.`);
+  const reason = new Error(
+    `The mail server did not take the message: ${typeof code === 'string' ? code : 'no code'}.`,
+  );
   return code === 'ETIMEDOUT'
-    ? new Problem('upstream_timeout', 'upstream_timeout', 'The mail server did not answer in time.', { cause: reason })
+    ? new Problem('upstream_timeout', 'upstream_timeout', 'The mail server did not answer in time.', {
+        cause: reason,
+      })
     : new Problem('upstream_failed', 'upstream_failed', 'The e-mail could not be sent.', { cause: reason });
 }
 

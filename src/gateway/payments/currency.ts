@@ -1,7 +1,23 @@
 // Money in the smallest unit of its currency, as providers count it: always whole, never a fraction.
 
 // Without a smaller unit.
-const withoutMinor = new Set(['bif', 'clp', 'djf', 'gnf', 'jpy', 'kmf', 'krw', 'mga', 'pyg', 'rwf', 'vnd', 'vuv', 'xaf', 'xof', 'xpf']);
+const withoutMinor = new Set([
+  'bif',
+  'clp',
+  'djf',
+  'gnf',
+  'jpy',
+  'kmf',
+  'krw',
+  'mga',
+  'pyg',
+  'rwf',
+  'vnd',
+  'vuv',
+  'xaf',
+  'xof',
+  'xpf',
+]);
 // With thousandths, of which card networks take tens only.
 const withThousandths = new Set(['bhd', 'jod', 'kwd', 'omr', 'tnd']);
 // Counted in hundredths for the sake of old programs, and taken in whole units only.

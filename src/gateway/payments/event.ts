@@ -36,7 +36,8 @@ export function mismatchOf(event: ProviderEvent, order: Order): Mismatch | null 
   if (event.fact === null) return 'unreadable';
   if (event.echoes.some((echo) => echo !== order.paymentId)) return 'payment_id';
   if (order.isLive !== null && event.isLive !== order.isLive) return 'mode';
-  if (order.reference !== null && event.reference !== null && event.reference !== order.reference) return 'reference';
+  if (order.reference !== null && event.reference !== null && event.reference !== order.reference)
+    return 'reference';
   if (event.currency !== null && event.currency !== order.currency) return 'currency';
   if (event.amount !== null && event.amount !== order.amount) return 'amount';
   if (order.product !== null && event.product !== null && event.product !== order.product) return 'product';
@@ -49,17 +50,35 @@ export function mismatchOf(event: ProviderEvent, order: Order): Mismatch | null 
 /** Two events with the same key say the same thing of a payment. */
 export function factKey(fact: Fact): string {
   if (fact.kind === 'refunded') return `refunded ${fact.amount}`;
-  if (fact.kind === 'disputed' || fact.kind === 'dispute_won') return `${fact.kind} ${fact.disputeId} ${fact.amount}`;
+  if (fact.kind === 'disputed' || fact.kind === 'dispute_won')
+    return `${fact.kind} ${fact.disputeId} ${fact.amount}`;
   return fact.kind;
 }
 
 /** As JSON, for an event whose payment is not known yet. */
 export function packEvent(event: ProviderEvent): Record<string, unknown> {
-  return JSON.parse(JSON.stringify(event, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value))) as Record<string, unknown>;
+  return JSON.parse(
+    JSON.stringify(event, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),
+  ) as Record<string, unknown>;
 }
 
 export function unpackEvent(packed: Record<string, unknown>): ProviderEvent {
-  const event = packed as unknown as Omit<ProviderEvent, 'at' | 'amount' | 'fact'> & { at: string; amount: string | null; fact: (Fact & { amount?: string }) | null };
-  const fact = event.fact === null ? null : ({ ...event.fact, ...(event.fact.amount === undefined ? {} : { amount: BigInt(event.fact.amount) }) } as Fact);
-  return { ...event, at: new Date(event.at), amount: event.amount === null ? null : BigInt(event.amount), fact };
+  const event = packed as unknown as Omit<ProviderEvent, 'at' | 'amount' | 'fact'> & {
+    at: string;
+    amount: string | null;
+    fact: (Fact & { amount?: string }) | null;
+  };
+  const fact =
+    event.fact === null
+      ? null
+      : ({
+          ...event.fact,
+          ...(event.fact.amount === undefined ? {} : { amount: BigInt(event.fact.amount) }),
+        } as Fact);
+  return {
+    ...event,
+    at: new Date(event.at),
+    amount: event.amount === null ? null : BigInt(event.amount),
+    fact,
+  };
 }

@@ -22,7 +22,15 @@ export interface Facts {
   disputes: readonly Dispute[];
 }
 
-export type PaymentState = 'pending' | 'expired' | 'failed' | 'canceled' | 'paid' | 'partially_refunded' | 'refunded' | 'disputed';
+export type PaymentState =
+  | 'pending'
+  | 'expired'
+  | 'failed'
+  | 'canceled'
+  | 'paid'
+  | 'partially_refunded'
+  | 'refunded'
+  | 'disputed';
 
 export function stateOf(facts: Facts): PaymentState {
   // Money that came is there, however late: an expired payment may still be paid.
@@ -38,7 +46,10 @@ export function stateOf(facts: Facts): PaymentState {
 
 /** What disputes that are open or lost take back. */
 export function disputedAmount({ disputes }: Pick<Facts, 'disputes'>): bigint {
-  return disputes.reduce((sum, { amount, disputedAt, wonAt }) => (disputedAt !== null && wonAt === null ? sum + amount : sum), 0n);
+  return disputes.reduce(
+    (sum, { amount, disputedAt, wonAt }) => (disputedAt !== null && wonAt === null ? sum + amount : sum),
+    0n,
+  );
 }
 
 /** The credits that the payment should have brought by now, rounded down. */
@@ -50,8 +61,12 @@ export function netCredits(facts: Facts): bigint {
 }
 
 /** When the first dispute came, and when the last was won: null while one is open or lost. */
-export function disputeTimes({ disputes }: Pick<Facts, 'disputes'>): { disputedAt: Date | null; wonAt: Date | null } {
-  const times = (of: readonly (Date | null)[]): number[] => of.flatMap((at) => (at === null ? [] : [at.getTime()]));
+export function disputeTimes({ disputes }: Pick<Facts, 'disputes'>): {
+  disputedAt: Date | null;
+  wonAt: Date | null;
+} {
+  const times = (of: readonly (Date | null)[]): number[] =>
+    of.flatMap((at) => (at === null ? [] : [at.getTime()]));
   const opened = times(disputes.map(({ disputedAt }) => disputedAt));
   const won = times(disputes.map(({ wonAt }) => wonAt));
   const isAllWon = won.length > 0 && disputes.every(({ wonAt }) => wonAt !== null);

@@ -28,7 +28,11 @@ export interface Intake {
 }
 
 export function createIntake({ store, balances, audit, users, log }: IntakeNeeds): Intake {
-  async function record(tx: Tx, event: ProviderEvent, what: { origin: Origin; action: string; paymentId: string | null; diff?: object }): Promise<void> {
+  async function record(
+    tx: Tx,
+    event: ProviderEvent,
+    what: { origin: Origin; action: string; paymentId: string | null; diff?: object },
+  ): Promise<void> {
     await audit.record(tx, {
       ...what.origin,
       action: what.action,
@@ -39,20 +43,38 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
   }
 
   /** Puts the event aside: nothing follows from it, and somebody should look. */
-  async function quarantine(tx: Tx, event: ProviderEvent, why: { origin: Origin; reason: string; paymentId: string | null; isParked?: boolean }): Promise<'quarantined'> {
+  async function quarantine(
+    tx: Tx,
+    event: ProviderEvent,
+    why: { origin: Origin; reason: string; paymentId: string | null; isParked?: boolean },
+  ): Promise<'quarantined'> {
     const { origin, reason, paymentId, isParked = false } = why;
-    await store.closeEvent(tx, event, { outcome: isParked ? 'parked' : 'quarantined', reason, ...(paymentId === null ? {} : { paymentId }) });
+    await store.closeEvent(tx, event, {
+      outcome: isParked ? 'parked' : 'quarantined',
+      reason,
+      ...(paymentId === null ? {} : { paymentId }),
+    });
     await record(tx, event, { origin, action: 'payments.quarantined', paymentId, diff: { reason } });
-    log.warn({ provider: event.provider, eventId: event.eventId, type: event.type, reason, paymentId }, 'an event of a payment provider was put aside');
+    log.warn(
+      { provider: event.provider, eventId: event.eventId, type: event.type, reason, paymentId },
+      'an event of a payment provider was put aside',
+    );
     return 'quarantined';
   }
 
   /** The facts of one event, with its own entry in the audit log; the ledger is told afterwards, once for all. */
-  async function learn(tx: Tx, order: Order, event: ProviderEvent, origin: Origin): Promise<{ order: Order; taken: Taken }> {
+  async function learn(
+    tx: Tx,
+    order: Order,
+    event: ProviderEvent,
+    origin: Origin,
+  ): Promise<{ order: Order; taken: Taken }> {
     const { paymentId } = order;
     const mismatch = mismatchOf(event, order);
-    if (mismatch !== null) return { order, taken: await quarantine(tx, event, { origin, reason: mismatch, paymentId }) };
-    if (await store.isOfAnother(tx, order, event)) return { order, taken: await quarantine(tx, event, { origin, reason: 'reference', paymentId }) };
+    if (mismatch !== null)
+      return { order, taken: await quarantine(tx, event, { origin, reason: mismatch, paymentId }) };
+    if (await store.isOfAnother(tx, order, event))
+      return { order, taken: await quarantine(tx, event, { origin, reason: 'reference', paymentId }) };
     const key = factKey(event.fact as Fact);
     if (await store.isKnown(tx, order, key)) {
       await store.closeEvent(tx, event, { outcome: 'repeated', paymentId });
@@ -87,7 +109,11 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
     return userId !== null && (user === null || user.state === 'removed');
   }
 
-  async function takeIn(tx: Tx, event: ProviderEvent, { origin, isOrphan }: { origin: Origin; isOrphan: boolean }): Promise<Taken> {
+  async function takeIn(
+    tx: Tx,
+    event: ProviderEvent,
+    { origin, isOrphan }: { origin: Origin; isOrphan: boolean },
+  ): Promise<Taken> {
     // Before anything else: whoever comes second waits here or below, and then sees what the first has done.
     await store.lockReference(tx, event);
     if (!(await store.insertEvent(tx, event, packEvent(event)))) return 'duplicate';
@@ -100,9 +126,11 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
     const { order, taken } = await learn(tx, found, event, origin);
     if (taken !== 'accepted') return taken;
     let latest = order;
-    for (const packed of await store.takeParked(tx, order)) latest = (await learn(tx, latest, unpackEvent(packed), origin)).order;
+    for (const packed of await store.takeParked(tx, order))
+      latest = (await learn(tx, latest, unpackEvent(packed), origin)).order;
     // Credits for nobody: what is known of the payment stays, and somebody has to give the money back.
-    if (isOrphan && netCredits(latest) > latest.postedCredits) return quarantine(tx, event, { origin, reason: 'unknown_user', paymentId: latest.paymentId });
+    if (isOrphan && netCredits(latest) > latest.postedCredits)
+      return quarantine(tx, event, { origin, reason: 'unknown_user', paymentId: latest.paymentId });
     await settle(tx, latest, event.fact as Fact);
     return 'accepted';
   }

@@ -56,7 +56,13 @@ export function parseEvent(body: Uint8Array): Members {
     throw new Problem('bad_request', 'invalid_json', 'The event is not JSON.', { cause });
   }
   const members = membersOf(value);
-  if (textOf(members['id']) === null) throw new Problem('bad_request', 'invalid_request', '`id` is no text of 1 to 512 characters, none of them a NUL.', { param: 'id' });
+  if (textOf(members['id']) === null)
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      '`id` is no text of 1 to 512 characters, none of them a NUL.',
+      { param: 'id' },
+    );
   return members;
 }
 

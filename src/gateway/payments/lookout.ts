@@ -55,7 +55,9 @@ export function createLookout({ store, providers, intake, clock, log }: LookoutN
     while (!stopping.signal.aborted) {
       await clock.sleep(everyMs, stopping.signal).catch(() => undefined);
       if (stopping.signal.aborted) return;
-      await look(stopping.signal).catch((error: unknown) => log.warn({ err: error }, 'payments that wait could not be looked at'));
+      await look(stopping.signal).catch((error: unknown) =>
+        log.warn({ err: error }, 'payments that wait could not be looked at'),
+      );
     }
   }
 

@@ -21,7 +21,18 @@ export interface Order extends Facts {
   postings: number;
 }
 
-export type NewOrder = Pick<Order, 'paymentId' | 'userId' | 'bureauId' | 'provider' | 'currency' | 'amount' | 'credits' | 'product' | 'returnTo'> & { ticketDigest: Buffer };
+export type NewOrder = Pick<
+  Order,
+  | 'paymentId'
+  | 'userId'
+  | 'bureauId'
+  | 'provider'
+  | 'currency'
+  | 'amount'
+  | 'credits'
+  | 'product'
+  | 'returnTo'
+> & { ticketDigest: Buffer };
 
 /** The page that a provider made for an order. */
 export interface Checkout {

@@ -30,7 +30,11 @@ export interface PaymentsNeeds {
   balances: Balances;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   users: { findUser(userId: string): Promise<{ state: string } | null> };
-  bureaus: { find(bureauId: string): Promise<{ name: string; serverUrl: string; redirectOrigins: readonly string[] } | null> };
+  bureaus: {
+    find(
+      bureauId: string,
+    ): Promise<{ name: string; serverUrl: string; redirectOrigins: readonly string[] } | null>;
+  };
   env: EnvReader;
   /** The address under which browsers reach this server; null when nobody has said it. */
   baseUrl(): string | null;
@@ -53,16 +57,38 @@ const mostOpen = 20;
 const bounds = { minimumCredits: 1_000_000n, maximumCredits: 1_000_000_000n };
 
 const ownRequirements = [
-  { key: 'CREDITS_PER_UNIT', description: 'Credits for one whole unit of money, such as one dollar; one number, or usd:1000000,jpy:6500. 1000000 for dollars when absent.', required: false, secret: false },
-  { key: 'PAYMENT_MINIMUM_CREDITS', description: 'The least that can be bought at once; 1000000 when absent.', required: false, secret: false },
-  { key: 'PAYMENT_MAXIMUM_CREDITS', description: 'The most that can be bought at once; 1000000000 when absent.', required: false, secret: false },
+  {
+    key: 'CREDITS_PER_UNIT',
+    description:
+      'Credits for one whole unit of money, such as one dollar; one number, or usd:1000000,jpy:6500. 1000000 for dollars when absent.',
+    required: false,
+    secret: false,
+  },
+  {
+    key: 'PAYMENT_MINIMUM_CREDITS',
+    description: 'The least that can be bought at once; 1000000 when absent.',
+    required: false,
+    secret: false,
+  },
+  {
+    key: 'PAYMENT_MAXIMUM_CREDITS',
+    description: 'The most that can be bought at once; 1000000000 when absent.',
+    required: false,
+    secret: false,
+  },
 ] as const;
 
 export function payments(needs: PaymentsNeeds): Payments {
   const { store, env, log, clock, fetch, webhookMs = 10_000 } = needs;
   const all: PaymentProvider[] = [stripeProvider({ env, fetch }), creemProvider({ env, fetch, clock, log })];
   const providers = new Map<ProviderId, PaymentProvider>(all.map((provider) => [provider.id, provider]));
-  const intake = createIntake({ store, balances: needs.balances, audit: needs.audit, users: needs.users, log });
+  const intake = createIntake({
+    store,
+    balances: needs.balances,
+    audit: needs.audit,
+    users: needs.users,
+    log,
+  });
   const lookout = createLookout({ store, providers, intake, clock, log });
   lookout.start(needs.queue);
 
@@ -78,7 +104,9 @@ export function payments(needs: PaymentsNeeds): Payments {
     });
   }
 
-  async function offerOf(method: ProviderId): Promise<{ provider: PaymentProvider; tariff: Tariff; baseUrl: string }> {
+  async function offerOf(
+    method: ProviderId,
+  ): Promise<{ provider: PaymentProvider; tariff: Tariff; baseUrl: string }> {
     const provider = providers.get(method);
     const tariff = provider && (await tariffOf(provider));
     const baseUrl = baseUrlOf(needs);
@@ -86,18 +114,27 @@ export function payments(needs: PaymentsNeeds): Payments {
     return { provider, tariff, baseUrl };
   }
 
-  async function receive(method: ProviderId, call: Delivered): Promise<{ status: 200; body: { outcome: Taken | 'ignored' } }> {
+  async function receive(
+    method: ProviderId,
+    call: Delivered,
+  ): Promise<{ status: 200; body: { outcome: Taken | 'ignored' } }> {
     const provider = providers.get(method);
     // An empty secret would be one that everybody knows.
     if (!provider?.isConfigured()) throw unknownMethod(null);
     const signature = call.request.headers[`${method}-signature`];
-    const event = provider.read({ body: call.rawBody, signature: typeof signature === 'string' ? signature : undefined, now: clock.now() });
+    const event = provider.read({
+      body: call.rawBody,
+      signature: typeof signature === 'string' ? signature : undefined,
+      now: clock.now(),
+    });
     if (event === null) return { status: 200, body: { outcome: 'ignored' } };
     return { status: 200, body: { outcome: await withinMs(intake.take(event, auditOf(call)), webhookMs) } };
   }
 
   async function orderOfTicket(ticket: string | undefined): Promise<Order | null> {
-    return ticket !== undefined && /^[0-9A-Za-z]{43}$/.test(ticket) ? store.findByTicket(tokenDigest(ticket)) : null;
+    return ticket !== undefined && /^[0-9A-Za-z]{43}$/.test(ticket)
+      ? store.findByTicket(tokenDigest(ticket))
+      : null;
   }
 
   return {
@@ -106,8 +143,17 @@ export function payments(needs: PaymentsNeeds): Payments {
     env: [...all.flatMap((provider) => provider.env), ...ownRequirements],
     handlers: {
       'payments.listMethods': async () => {
-        const methods = await Promise.all(all.map(async (provider) => ({ provider, tariff: await tariffOf(provider) })));
-        return { status: 200, body: { items: methods.flatMap(({ provider, tariff }) => (tariff === null ? [] : [wireMethod(provider, tariff)])) } };
+        const methods = await Promise.all(
+          all.map(async (provider) => ({ provider, tariff: await tariffOf(provider) })),
+        );
+        return {
+          status: 200,
+          body: {
+            items: methods.flatMap(({ provider, tariff }) =>
+              tariff === null ? [] : [wireMethod(provider, tariff)],
+            ),
+          },
+        };
       },
       'payments.createCheckout': async (call) => {
         const { identity, body } = call;
@@ -117,7 +163,12 @@ export function payments(needs: PaymentsNeeds): Payments {
         if (bureau === null) throw new Error('A user has no Bureau.');
         const returnTo = returnAddress(body.return_to, bureau);
         if ((await store.countOpen(identity.userId)) >= mostOpen) {
-          throw new Problem('rate_limited', 'rate_limited', `At most ${mostOpen} payments can wait at once; finish one of them, or try again later.`, { headers: { 'retry-after': '600' } });
+          throw new Problem(
+            'rate_limited',
+            'rate_limited',
+            `At most ${mostOpen} payments can wait at once; finish one of them, or try again later.`,
+            { headers: { 'retry-after': '600' } },
+          );
         }
         const ticket = randomText();
         const order: NewOrder = {
@@ -136,12 +187,21 @@ export function payments(needs: PaymentsNeeds): Payments {
         await store.tx((tx) => store.insert(tx, order));
         const { paymentId, currency, credits } = order;
         const title = `${credits.toLocaleString('en-US')} credits, ${bureau.name}`;
-        const checkout = await provider.createCheckout({ paymentId, amount, currency, title, ...resultPages(baseUrl, ticket) }).catch(async (error: unknown) => {
-          await store.fail(paymentId).catch((cause: unknown) => log.warn({ err: cause, paymentId }, 'a payment that came to nothing stays open'));
-          throw error;
-        });
+        const checkout = await provider
+          .createCheckout({ paymentId, amount, currency, title, ...resultPages(baseUrl, ticket) })
+          .catch(async (error: unknown) => {
+            await store
+              .fail(paymentId)
+              .catch((cause: unknown) =>
+                log.warn({ err: cause, paymentId }, 'a payment that came to nothing stays open'),
+              );
+            throw error;
+          });
         return store.tx(async (tx) => {
-          const reply = { status: 201 as const, body: wirePayment(await store.addCheckout(tx, paymentId, checkout)) };
+          const reply = {
+            status: 201 as const,
+            body: wirePayment(await store.addCheckout(tx, paymentId, checkout)),
+          };
           await call.remember(tx, reply);
           return reply;
         });
@@ -156,8 +216,14 @@ export function payments(needs: PaymentsNeeds): Payments {
       'payments.getPayment': async (call) => {
         const order = await store.find(call.query.payment_id);
         const { userId, bureauId } = scopeOf(call.identity, {});
-        const isTheirs = order !== null && (userId === null || order.userId === userId) && (bureauId === null || order.bureauId === bureauId);
-        if (!isTheirs) throw new Problem('not_found', 'payment_not_found', 'There is no such payment.', { param: 'payment_id' });
+        const isTheirs =
+          order !== null &&
+          (userId === null || order.userId === userId) &&
+          (bureauId === null || order.bureauId === bureauId);
+        if (!isTheirs)
+          throw new Problem('not_found', 'payment_not_found', 'There is no such payment.', {
+            param: 'payment_id',
+          });
         return { status: 200, body: wirePayment(order) };
       },
       'payments.receiveStripeEvent': async (call) => receive('stripe', call),
@@ -182,10 +248,19 @@ function baseUrlOf(needs: Pick<PaymentsNeeds, 'baseUrl'>): string | null {
   return URL.canParse(given) && /^https?:/.test(given) ? given : null;
 }
 
-type Delivered = { rawBody: Uint8Array; identity: Identity; remoteAddress: string; requestId: string; request: { headers: Readonly<Record<string, string | string[] | undefined>> } };
+type Delivered = {
+  rawBody: Uint8Array;
+  identity: Identity;
+  remoteAddress: string;
+  requestId: string;
+  request: { headers: Readonly<Record<string, string | string[] | undefined>> };
+};
 
 /** Whose payments a caller may see; an administrator narrows it down, a user's own words take no part in it. */
-function scopeOf(identity: Extract<Identity, { kind: 'user' | 'admin' }>, query: { user_id?: string; bureau_id?: string }): { userId: string | null; bureauId: string | null } {
+function scopeOf(
+  identity: Extract<Identity, { kind: 'user' | 'admin' }>,
+  query: { user_id?: string; bureau_id?: string },
+): { userId: string | null; bureauId: string | null } {
   if (identity.kind === 'user') return { userId: identity.userId, bureauId: identity.bureauId };
   return { userId: query.user_id ?? null, bureauId: identity.bureauId ?? query.bureau_id ?? null };
 }
@@ -193,23 +268,43 @@ function scopeOf(identity: Extract<Identity, { kind: 'user' | 'admin' }>, query:
 function amountAskedFor(body: { credits?: number; amount?: number }, tariff: Tariff): bigint {
   if ((body.credits === undefined) === (body.amount === undefined)) {
     const message = 'is required, or `amount` instead of it';
-    throw new Problem('bad_request', 'invalid_request', `\`credits\` ${message}.`, { param: 'credits', details: [{ path: 'credits', message }] });
+    throw new Problem('bad_request', 'invalid_request', `\`credits\` ${message}.`, {
+      param: 'credits',
+      details: [{ path: 'credits', message }],
+    });
   }
   const param = body.amount === undefined ? 'credits' : 'amount';
-  const amount = body.amount === undefined ? amountFor(BigInt(body.credits ?? 0), tariff) : BigInt(body.amount);
+  const amount =
+    body.amount === undefined ? amountFor(BigInt(body.credits ?? 0), tariff) : BigInt(body.amount);
   const fault = unpayable(amount, tariff);
-  if (fault !== null) throw new Problem('impossible', 'amount_not_payable', `\`${param}\` ${fault} ${tariff.currency}.`, { param, details: [{ path: param, message: fault }] });
+  if (fault !== null)
+    throw new Problem('impossible', 'amount_not_payable', `\`${param}\` ${fault} ${tariff.currency}.`, {
+      param,
+      details: [{ path: param, message: fault }],
+    });
   return amount;
 }
 
 function unknownMethod(param: string | null): Problem {
-  return new Problem('not_found', 'payment_method_not_found', 'There is no such payment method here.', { param });
+  return new Problem('not_found', 'payment_method_not_found', 'There is no such payment method here.', {
+    param,
+  });
 }
 
 async function withinMs<T>(work: Promise<T>, ms: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Problem('unavailable', 'database_unavailable', 'The event is not on record yet; send it again.')), ms);
+    timer = setTimeout(
+      () =>
+        reject(
+          new Problem(
+            'unavailable',
+            'database_unavailable',
+            'The event is not on record yet; send it again.',
+          ),
+        ),
+      ms,
+    );
   });
   try {
     return await Promise.race([work, late]);

@@ -50,22 +50,38 @@ export function tariffOf(given: {
   const minimum = roundUp(ceilDivide(minimumCredits * units.perUnit, creditsPerUnit));
   const bound = (maximumCredits * units.perUnit) / creditsPerUnit;
   const maximum = ((bound < mostAmount ? bound : mostAmount) / step) * step;
-  const tariff = { currency, creditsPerUnit, perUnit: units.perUnit, step, minimum: minimum < step ? step : minimum, maximum };
+  const tariff = {
+    currency,
+    creditsPerUnit,
+    perUnit: units.perUnit,
+    step,
+    minimum: minimum < step ? step : minimum,
+    maximum,
+  };
   return tariff.minimum <= tariff.maximum && creditsFor(tariff.minimum, tariff) > 0n ? tariff : null;
 }
 
-export function creditsFor(amount: bigint, { creditsPerUnit, perUnit }: Pick<Tariff, 'creditsPerUnit' | 'perUnit'>): bigint {
+export function creditsFor(
+  amount: bigint,
+  { creditsPerUnit, perUnit }: Pick<Tariff, 'creditsPerUnit' | 'perUnit'>,
+): bigint {
   return (amount * creditsPerUnit) / perUnit;
 }
 
 /** The least amount that buys so many credits. */
-export function amountFor(credits: bigint, { creditsPerUnit, perUnit, step }: Pick<Tariff, 'creditsPerUnit' | 'perUnit' | 'step'>): bigint {
+export function amountFor(
+  credits: bigint,
+  { creditsPerUnit, perUnit, step }: Pick<Tariff, 'creditsPerUnit' | 'perUnit' | 'step'>,
+): bigint {
   const amount = ceilDivide(credits * perUnit, creditsPerUnit);
   return ceilDivide(amount, step) * step;
 }
 
 /** Why the amount cannot be paid, as words that follow the name of the member; null when it can. */
-export function unpayable(amount: bigint, { minimum, maximum, step }: Pick<Tariff, 'minimum' | 'maximum' | 'step'>): string | null {
+export function unpayable(
+  amount: bigint,
+  { minimum, maximum, step }: Pick<Tariff, 'minimum' | 'maximum' | 'step'>,
+): string | null {
   if (amount < minimum) return `comes to ${amount}, and the least that can be paid is ${minimum}`;
   if (amount > maximum) return `comes to ${amount}, and the most that can be paid is ${maximum}`;
   return amount % step === 0n ? null : `comes to ${amount}, and must be a multiple of ${step}`;

@@ -20,11 +20,20 @@ export function successPage(order: Order, now: Date): Paged<200> {
 /** The person went back without paying. Had they paid after all, that is what the page says. */
 export function cancelPage(order: Order, now: Date): Paged<200> {
   if (stateOf(order) !== 'pending') return successPage(order, now);
-  return page(order, { title: 'Nothing was paid', text: `You went back before paying ${money(order)}. Your credits are as they were.` });
+  return page(order, {
+    title: 'Nothing was paid',
+    text: `You went back before paying ${money(order)}. Your credits are as they were.`,
+  });
 }
 
 export function unknownPage(): Paged<404> {
-  return { status: 404, ...renderHtml({ title: 'There is no such payment', body: '<p>This address belongs to no payment. Look at your balance where you wanted to pay.</p>' }) };
+  return {
+    status: 404,
+    ...renderHtml({
+      title: 'There is no such payment',
+      body: '<p>This address belongs to no payment. Look at your balance where you wanted to pay.</p>',
+    }),
+  };
 }
 
 function wordsOf(order: Order, now: Date): Words {
@@ -37,19 +46,37 @@ function wordsOf(order: Order, now: Date): Words {
         ...politely(now.getTime() - order.createdAt.getTime()),
       };
     case 'paid':
-      return { title: 'Thank you', text: `${money(order)} were paid, and ${credits(order.credits)} were added to your balance.` };
+      return {
+        title: 'Thank you',
+        text: `${money(order)} were paid, and ${credits(order.credits)} were added to your balance.`,
+      };
     case 'partially_refunded':
-      return { title: 'A part was refunded', text: `${writeAmount(order.refundedAmount, order.currency)} of ${money(order)} went back. ${credits(netCredits(order))} of this payment remain.` };
+      return {
+        title: 'A part was refunded',
+        text: `${writeAmount(order.refundedAmount, order.currency)} of ${money(order)} went back. ${credits(netCredits(order))} of this payment remain.`,
+      };
     case 'refunded':
-      return { title: 'The payment was refunded', text: `${money(order)} went back, and the credits with it.` };
+      return {
+        title: 'The payment was refunded',
+        text: `${money(order)} went back, and the credits with it.`,
+      };
     case 'disputed':
-      return { title: 'The payment is disputed', text: `${writeAmount(disputedAmount(order), order.currency)} of ${money(order)} are called back, and the credits with it.` };
+      return {
+        title: 'The payment is disputed',
+        text: `${writeAmount(disputedAmount(order), order.currency)} of ${money(order)} are called back, and the credits with it.`,
+      };
     case 'expired':
-      return { title: 'The payment has expired', text: `Nothing was paid. To pay ${money(order)}, begin again.` };
+      return {
+        title: 'The payment has expired',
+        text: `Nothing was paid. To pay ${money(order)}, begin again.`,
+      };
     case 'failed':
       return { title: 'The payment failed', text: `Nothing was paid. To pay ${money(order)}, begin again.` };
     case 'canceled':
-      return { title: 'The payment was canceled', text: `Nothing was paid. To pay ${money(order)}, begin again.` };
+      return {
+        title: 'The payment was canceled',
+        text: `Nothing was paid. To pay ${money(order)}, begin again.`,
+      };
   }
 }
 
@@ -67,6 +94,16 @@ function money({ amount, currency }: Order): string {
 }
 
 function page({ returnTo, paymentId }: Order, { title, text, refreshSeconds }: Words): Paged<200> {
-  const back = returnTo === null ? '' : `\n<p><a href="${escapeHtml(`${returnTo}#payment_id=${paymentId}`)}">Back to ${escapeHtml(new URL(returnTo).host)}</a></p>`;
-  return { status: 200, ...renderHtml({ title, body: `<p>${escapeHtml(text)}</p>${back}`, ...(refreshSeconds === undefined ? {} : { refreshSeconds }) }) };
+  const back =
+    returnTo === null
+      ? ''
+      : `\n<p><a href="${escapeHtml(`${returnTo}#payment_id=${paymentId}`)}">Back to ${escapeHtml(new URL(returnTo).host)}</a></p>`;
+  return {
+    status: 200,
+    ...renderHtml({
+      title,
+      body: `<p>${escapeHtml(text)}</p>${back}`,
+      ...(refreshSeconds === undefined ? {} : { refreshSeconds }),
+    }),
+  };
 }

@@ -4,14 +4,21 @@ import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
 
 /** Null when none is given. Throws 400 when the Bureau has not named the origin. */
-export function returnAddress(given: string | undefined, bureau: { serverUrl: string; redirectOrigins: readonly string[] }): string | null {
+export function returnAddress(
+  given: string | undefined,
+  bureau: { serverUrl: string; redirectOrigins: readonly string[] },
+): string | null {
   if (given === undefined) return null;
   const url = URL.canParse(given) ? new URL(given) : undefined;
-  const isWeb = url !== undefined && (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopbackHost(url.host)));
+  const isWeb =
+    url !== undefined &&
+    (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopbackHost(url.host)));
   if (!isWeb) throw refuse('must be an https address, or a plain one of this machine');
   if (url.username !== '' || url.password !== '') throw refuse('must not hold credentials');
   if (given.includes('#')) throw refuse('must not have a fragment');
-  const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((one) => (URL.canParse(one) ? new URL(one).origin : null));
+  const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((one) =>
+    URL.canParse(one) ? new URL(one).origin : null,
+  );
   if (!allowed.includes(url.origin)) throw refuse('has an origin that is not one of the Bureau’s');
   return url.href;
 }
@@ -24,5 +31,8 @@ export function resultPages(baseUrl: string, ticket: string): { successUrl: stri
 }
 
 function refuse(message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`return_to\` ${message}.`, { param: 'return_to', details: [{ path: 'return_to', message }] });
+  return new Problem('bad_request', 'invalid_request', `\`return_to\` ${message}.`, {
+    param: 'return_to',
+    details: [{ path: 'return_to', message }],
+  });
 }

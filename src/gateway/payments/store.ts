@@ -12,7 +12,12 @@ export interface PaymentsStore {
   insert(tx: Tx, order: NewOrder): Promise<void>;
   find(paymentId: string): Promise<Order | null>;
   findByTicket(digest: Buffer): Promise<Order | null>;
-  list(filter: { userId: string | null; bureauId: string | null; before: string | null; count: number }): Promise<Order[]>;
+  list(filter: {
+    userId: string | null;
+    bureauId: string | null;
+    before: string | null;
+    count: number;
+  }): Promise<Order[]>;
   /** Payments of the user that wait, of the last day. */
   countOpen(userId: string): Promise<number>;
   addCheckout(tx: Tx, paymentId: string, checkout: Checkout): Promise<Order>;
@@ -33,7 +38,11 @@ export interface PaymentsStore {
   /** Whether another payment has the provider's name for the payment or the dispute that the event gives. */
   isOfAnother(tx: Tx, order: Order, event: ProviderEvent): Promise<boolean>;
   learn(tx: Tx, order: Order, event: ProviderEvent): Promise<Order>;
-  closeEvent(tx: Tx, event: ProviderEvent, end: { outcome: EventOutcome; reason?: string; paymentId?: string; factKey?: string }): Promise<void>;
+  closeEvent(
+    tx: Tx,
+    event: ProviderEvent,
+    end: { outcome: EventOutcome; reason?: string; paymentId?: string; factKey?: string },
+  ): Promise<void>;
   /** Events that waited for the payment of this reference, in the order in which they came. */
   takeParked(tx: Tx, order: Order): Promise<Record<string, unknown>[]>;
   notePosting(tx: Tx, order: Order, postedCredits: bigint): Promise<void>;
@@ -60,7 +69,10 @@ export function paymentsStore(database: Database): PaymentsStore {
     const disputes = await sql<(Dispute & { paymentId: string })[]>`
       select payment_id as "paymentId", amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
       where payment_id = any(${rows.map(({ paymentId }) => paymentId)}::text[]) order by dispute_id`;
-    return rows.map((row) => ({ ...row, disputes: disputes.filter(({ paymentId }) => paymentId === row.paymentId) }));
+    return rows.map((row) => ({
+      ...row,
+      disputes: disputes.filter(({ paymentId }) => paymentId === row.paymentId),
+    }));
   }
 
   return {
@@ -135,9 +147,13 @@ export function paymentsStore(database: Database): PaymentsStore {
         if (found) return found;
         // We made the order and died before the provider's answer was written down.
         const [echo] = echoes;
-        return echo === undefined ? null : one(tx, tx`o.provider = ${provider} and o.payment_id = ${echo} and o.checkout_id is null`, true);
+        return echo === undefined
+          ? null
+          : one(tx, tx`o.provider = ${provider} and o.payment_id = ${echo} and o.checkout_id is null`, true);
       }
-      return reference === null ? null : one(tx, tx`o.provider = ${provider} and o.reference = ${reference}`, true);
+      return reference === null
+        ? null
+        : one(tx, tx`o.provider = ${provider} and o.reference = ${reference}`, true);
     },
     async isKnown(tx, { provider, paymentId }, key) {
       const found = await tx`

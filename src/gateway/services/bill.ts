@@ -21,7 +21,10 @@ export interface BillNeeds {
 
 const longestReason = 200;
 
-export function openBill({ ledger, clock }: BillNeeds, call: { identity: Identity; requestId: string; action: string }): Bill {
+export function openBill(
+  { ledger, clock }: BillNeeds,
+  call: { identity: Identity; requestId: string; action: string },
+): Bill {
   const { identity, requestId, action } = call;
   const startedMs = clock.monotonicMs();
   const reasons = new Set<string>();
@@ -34,13 +37,18 @@ export function openBill({ ledger, clock }: BillNeeds, call: { identity: Identit
   async function extend(given: number | bigint, reason: string): Promise<void> {
     const credits = wholeCredits(given);
     requireReason(reason);
-    if (identity.kind === 'guest') throw new Error('A guest has no credits to charge; let the action admit users.');
+    if (identity.kind === 'guest')
+      throw new Error('A guest has no credits to charge; let the action admit users.');
     if (isClosed) throw new Error('The action has ended, and can charge nothing any more.');
     if (identity.kind === 'user') {
       const wanted = total + credits;
       if (hold === undefined) {
         const { userId, bureauId, tokenId } = identity;
-        hold = await ledger.hold({ requestId, userId, bureauId, tokenId, action, model: null, provider: null }, wanted, { isSent: false });
+        hold = await ledger.hold(
+          { requestId, userId, bureauId, tokenId, action, model: null, provider: null },
+          wanted,
+          { isSent: false },
+        );
       } else {
         await hold.raise(wanted);
       }
@@ -53,7 +61,18 @@ export function openBill({ ledger, clock }: BillNeeds, call: { identity: Identit
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
     const durationMs = Math.round(clock.monotonicMs() - startedMs);
     const reason = [...reasons].join('; ').slice(0, longestReason);
-    return { action, model: null, provider: null, tokens, units: {}, outcome, estimated: false, ttftMs: null, durationMs, reason };
+    return {
+      action,
+      model: null,
+      provider: null,
+      tokens,
+      units: {},
+      outcome,
+      estimated: false,
+      ttftMs: null,
+      durationMs,
+      reason,
+    };
   }
 
   return {
@@ -68,7 +87,18 @@ export function openBill({ ledger, clock }: BillNeeds, call: { identity: Identit
       isClosed = true;
       if (hold !== undefined) await hold.settle(total, factsOf('completed'), alongside);
       else if (reasons.size > 0 && identity.kind === 'admin') {
-        await ledger.record({ requestId, userId: null, bureauId: null, tokenId: identity.tokenId, action, model: null, provider: null }, factsOf('completed'));
+        await ledger.record(
+          {
+            requestId,
+            userId: null,
+            bureauId: null,
+            tokenId: identity.tokenId,
+            action,
+            model: null,
+            provider: null,
+          },
+          factsOf('completed'),
+        );
       }
     },
     async drop(outcome) {
@@ -80,8 +110,16 @@ export function openBill({ ledger, clock }: BillNeeds, call: { identity: Identit
 }
 
 function requireReason(reason: unknown): void {
-  if (typeof reason === 'string' && reason !== '' && reason.length <= longestReason && !/\p{Cc}|\p{Surrogate}/u.test(reason)) return;
-  throw new TypeError(`The reason of a charge is a text of 1 to ${longestReason} characters, none of them a control character.`);
+  if (
+    typeof reason === 'string' &&
+    reason !== '' &&
+    reason.length <= longestReason &&
+    !/\p{Cc}|\p{Surrogate}/u.test(reason)
+  )
+    return;
+  throw new TypeError(
+    `The reason of a charge is a text of 1 to ${longestReason} characters, none of them a control character.`,
+  );
 }
 
 function wholeCredits(credits: number | bigint): bigint {

@@ -181,7 +181,9 @@ export class ActionError extends Error {
 }
 
 /** The kind of problem and the code of a refusal, or null when it is none that may be told. */
-export function refusalOf(thrown: unknown): { kind: (typeof kinds)[ActionStatus]; code: string; message: string } | null {
+export function refusalOf(
+  thrown: unknown,
+): { kind: (typeof kinds)[ActionStatus]; code: string; message: string } | null {
   if (!(thrown instanceof Error) || !(errorMark in thrown)) return null;
   const { status, code, message } = thrown as unknown as ActionError;
   const kind = Object.hasOwn(kinds, status) ? kinds[status] : undefined;

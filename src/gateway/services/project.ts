@@ -17,7 +17,10 @@ export interface Project {
 }
 
 /** Runs the entry and gives the services that it exports. Throws a ProjectError. */
-export async function loadProject({ directory, entry }: Pick<Project, 'directory' | 'entry'>): Promise<FoundService[]> {
+export async function loadProject({
+  directory,
+  entry,
+}: Pick<Project, 'directory' | 'entry'>): Promise<FoundService[]> {
   // Modules know each other by the real paths of their files.
   const root = await realpath(directory);
   resolveTownhallFor(root);
@@ -42,7 +45,9 @@ async function run(path: string, entry: string): Promise<Record<string, unknown>
 
 function placeIn(error: unknown, path: string): string {
   const stack = error instanceof Error ? (error.stack ?? '') : '';
-  const at = [pathToFileURL(path).href, path, fileURLToPath(pathToFileURL(path))].map((name) => stack.indexOf(`${name}:`)).find((found) => found >= 0);
+  const at = [pathToFileURL(path).href, path, fileURLToPath(pathToFileURL(path))]
+    .map((name) => stack.indexOf(`${name}:`))
+    .find((found) => found >= 0);
   const [, line] = at === undefined ? [] : (/:(\d+)/.exec(stack.slice(at + path.length)) ?? []);
   return line === undefined ? '' : ` (line ${line})`;
 }
@@ -55,10 +60,15 @@ function servicesOf(exported: Record<string, unknown>, entry: string): FoundServ
       // One service may be exported by two names.
       if (isService(item)) found.add(item);
       else if (typeof item === 'object' && item !== null && 'actions' in item) {
-        throw new ProjectError(`${entry}: the export ${name} looks like a service; make it with defineService({…}) from "townhall".`);
+        throw new ProjectError(
+          `${entry}: the export ${name} looks like a service; make it with defineService({…}) from "townhall".`,
+        );
       }
     }
   }
-  if (found.size === 0) throw new ProjectError(`${entry}: exports no service; export what defineService({…}) from "townhall" gives.`);
+  if (found.size === 0)
+    throw new ProjectError(
+      `${entry}: exports no service; export what defineService({…}) from "townhall" gives.`,
+    );
   return [...found].map((definition) => ({ definition, where: entry }));
 }

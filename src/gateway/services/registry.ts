@@ -1,6 +1,11 @@
 // The project's services, checked and made ready before the server starts: whatever is wrong with one is said
 // then, with the file and the member, and never met by a caller.
-import { compileQuery, compileSchema, type QueryCheck, type SchemaCheck } from '../../kernel/contract/schema.ts';
+import {
+  compileQuery,
+  compileSchema,
+  type QueryCheck,
+  type SchemaCheck,
+} from '../../kernel/contract/schema.ts';
 import type { Requirement } from '../service.ts';
 import type { ActionDefinition, JobDefinition, ServiceDefinition, ServiceRequirement } from './definition.ts';
 
@@ -55,13 +60,19 @@ const requirementMembers = ['key', 'description', 'required', 'secret'];
 const noInput = { type: 'object', additionalProperties: false };
 
 /** Throws a ProjectError at the first fault. */
-export function registerServices(found: readonly FoundService[], rules: RegistryRules): ReadonlyMap<string, ProjectService> {
+export function registerServices(
+  found: readonly FoundService[],
+  rules: RegistryRules,
+): ReadonlyMap<string, ProjectService> {
   const services = new Map<string, ProjectService>();
   const places = new Map<string, string>();
   for (const { definition, where } of found) {
     const service = readService(definition, where, rules);
     const before = places.get(service.id);
-    if (before !== undefined) throw new ProjectError(`${where}: service "${service.id}": id is already that of a service in ${before}.`);
+    if (before !== undefined)
+      throw new ProjectError(
+        `${where}: service "${service.id}": id is already that of a service in ${before}.`,
+      );
     places.set(service.id, where);
     services.set(service.id, service);
   }
@@ -73,18 +84,32 @@ function readService(definition: ServiceDefinition, where: string, rules: Regist
   const place = typeof id === 'string' && id !== '' ? `${where}: service "${id}"` : `${where}: a service`;
   const refuse = refuser(place);
   refuseUnknown(definition, serviceMembers, refuse);
-  if (typeof id !== 'string' || !serviceShape.test(id)) refuse('id', 'must be lower-case letters, digits, `_` and `-`, 64 at most, a letter first');
+  if (typeof id !== 'string' || !serviceShape.test(id))
+    refuse('id', 'must be lower-case letters, digits, `_` and `-`, 64 at most, a letter first');
   if (rules.reservedIds.has(id)) refuse('id', 'is taken by the server itself');
   if (typeof name !== 'string' || name.trim() === '') refuse('name', 'must be a text');
   if (!Array.isArray(env)) refuse('env', 'must be a list');
-  if (!isRecord(actions) || Object.keys(actions).length === 0) refuse('actions', 'must be an object with at least one action');
+  if (!isRecord(actions) || Object.keys(actions).length === 0)
+    refuse('actions', 'must be an object with at least one action');
   if (!isRecord(jobs)) refuse('jobs', 'must be an object');
   return {
     id,
     name,
-    jobs: new Map(Object.entries(jobs).map(([jobName, job]) => [jobName, readJob(jobName, job as JobDefinition, refuser(place, `jobs.${jobName}`))])),
-    env: env.map((requirement: ServiceRequirement, index) => readRequirement(requirement, refuser(place, `env[${index}]`), rules)),
-    actions: new Map(Object.entries(actions).map(([actionId, action]) => [actionId, readAction(actionId, action, refuser(place, `actions.${actionId}`))])),
+    jobs: new Map(
+      Object.entries(jobs).map(([jobName, job]) => [
+        jobName,
+        readJob(jobName, job as JobDefinition, refuser(place, `jobs.${jobName}`)),
+      ]),
+    ),
+    env: env.map((requirement: ServiceRequirement, index) =>
+      readRequirement(requirement, refuser(place, `env[${index}]`), rules),
+    ),
+    actions: new Map(
+      Object.entries(actions).map(([actionId, action]) => [
+        actionId,
+        readAction(actionId, action, refuser(place, `actions.${actionId}`)),
+      ]),
+    ),
   };
 }
 
@@ -92,7 +117,8 @@ function readRequirement(given: ServiceRequirement, refuse: Refuse, rules: Regis
   if (!isRecord(given)) refuse('', 'must be an object with key and description');
   refuseUnknown(given, requirementMembers, refuse);
   const { key, description, required = true, secret = true } = given;
-  if (typeof key !== 'string' || !keyShape.test(key)) refuse('key', 'must be upper-case letters, digits and `_`, a letter first');
+  if (typeof key !== 'string' || !keyShape.test(key))
+    refuse('key', 'must be upper-case letters, digits and `_`, a letter first');
   if (rules.isReservedKey(key)) refuse('key', `${key} is read by the server itself and is not for services`);
   if (typeof description !== 'string' || description.trim() === '') refuse('description', 'must be a text');
   if (typeof required !== 'boolean') refuse('required', 'must be true or false');
@@ -101,16 +127,21 @@ function readRequirement(given: ServiceRequirement, refuse: Refuse, rules: Regis
 }
 
 function readAction(id: string, given: ActionDefinition, refuse: Refuse): Action {
-  if (!actionShape.test(id)) refuse('', 'has an id that is not letters, digits, `_` and `-` with at most one `/` within');
+  if (!actionShape.test(id))
+    refuse('', 'has an id that is not letters, digits, `_` and `-` with at most one `/` within');
   if (!isRecord(given)) refuse('', 'must be an object');
   refuseUnknown(given, actionMembers, refuse);
   const { method, identities = ['user'], input = noInput, output = {}, run } = given as ActionDefinition;
   if (method !== 'GET' && method !== 'POST') refuse('method', 'must be GET or POST');
-  if (!Array.isArray(identities) || identities.some((identity: unknown) => !everyone.includes(identity as string))) {
+  if (
+    !Array.isArray(identities) ||
+    identities.some((identity: unknown) => !everyone.includes(identity as string))
+  ) {
     refuse('identities', `must be a list of ${everyone.join(', ')}; an empty one admits anyone`);
   }
   if (typeof run !== 'function') refuse('run', 'must be a function');
-  if (!isRecord(input) || ('type' in input && input['type'] !== 'object')) refuse('input', 'must be the JSON Schema of an object');
+  if (!isRecord(input) || ('type' in input && input['type'] !== 'object'))
+    refuse('input', 'must be the JSON Schema of an object');
   if (!isRecord(output)) refuse('output', 'must be a JSON Schema');
   return {
     id,
@@ -131,7 +162,8 @@ function readJob(name: string, given: JobDefinition, refuse: Refuse): JobDefinit
   for (const member of ['retries', 'timeoutSeconds', 'concurrency'] as const) {
     const value = given[member];
     const least = member === 'retries' ? 0 : 1;
-    if (value !== undefined && (!Number.isInteger(value) || value < least)) refuse(member, `must be a whole number of ${least} or more`);
+    if (value !== undefined && (!Number.isInteger(value) || value < least))
+      refuse(member, `must be a whole number of ${least} or more`);
   }
   if (typeof given.run !== 'function') refuse('run', 'must be a function');
   return given;
@@ -155,7 +187,10 @@ function compiled<T>(compile: () => T, member: string, refuse: Refuse): T {
   try {
     return compile();
   } catch (error) {
-    return refuse(member, `is no JSON Schema that can be used: ${error instanceof Error ? error.message : String(error)}`);
+    return refuse(
+      member,
+      `is no JSON Schema that can be used: ${error instanceof Error ? error.message : String(error)}`,
+    );
   }
 }
 

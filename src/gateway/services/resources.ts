@@ -4,7 +4,13 @@ import type { Database, Queries } from '../../kernel/data/database.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Storage } from '../../kernel/data/storage.ts';
-import type { JobDefinition, ProjectDatabase, ProjectQueue, ProjectResource, ProjectStorage } from './definition.ts';
+import type {
+  JobDefinition,
+  ProjectDatabase,
+  ProjectQueue,
+  ProjectResource,
+  ProjectStorage,
+} from './definition.ts';
 import { ProjectError, type ProjectService } from './registry.ts';
 
 /** The declared resources and where they are. */
@@ -35,7 +41,11 @@ export function openResources(needs: ResourcesNeeds): ResourcesOf {
   requireEngine(declared, needs.database.engine);
   const shared: Record<string, ProjectResource> = {};
   if (declared.database !== undefined) shared[declared.database.binding] = databaseHandle(needs.database);
-  if (declared.storage !== undefined) shared[declared.storage.binding] = storageHandle(needs.openStorage(declared.storage.directory), declared.storage.publicUrlPrefix);
+  if (declared.storage !== undefined)
+    shared[declared.storage.binding] = storageHandle(
+      needs.openStorage(declared.storage.directory),
+      declared.storage.publicUrlPrefix,
+    );
   const found = new Map<string, Readonly<Record<string, ProjectResource>>>();
   const resourcesOf: ResourcesOf = (service) => {
     const own = found.get(service.id) ?? Object.freeze({ ...shared, ...queueOf(service, declared, queue) });
@@ -44,7 +54,9 @@ export function openResources(needs: ResourcesNeeds): ResourcesOf {
   };
   for (const service of known.values()) {
     if (service.jobs.size > 0 && declared.queue === undefined) {
-      throw new ProjectError(`service "${service.id}": jobs need a queue; declare deployment.resources.queue in townhall.json.`);
+      throw new ProjectError(
+        `service "${service.id}": jobs need a queue; declare deployment.resources.queue in townhall.json.`,
+      );
     }
     for (const [name, job] of service.jobs) defineJob({ service, name, job }, { ...needs, resourcesOf });
   }
@@ -53,12 +65,15 @@ export function openResources(needs: ResourcesNeeds): ResourcesOf {
 
 function requireEngine({ database }: DeclaredResources, engine: Database['engine']): void {
   if (database?.type === 'postgres' && engine === 'embedded') {
-    throw new ProjectError('townhall.json declares a database of the type "postgres"; set DATABASE_URL to a PostgreSQL.');
+    throw new ProjectError(
+      'townhall.json declares a database of the type "postgres"; set DATABASE_URL to a PostgreSQL.',
+    );
   }
 }
 
 function databaseHandle({ sql, tx }: Queries): ProjectDatabase {
-  const handle = ((first: never, ...rest: never[]) => (sql as unknown as (...given: unknown[]) => unknown)(first, ...rest)) as unknown as ProjectDatabase;
+  const handle = ((first: never, ...rest: never[]) =>
+    (sql as unknown as (...given: unknown[]) => unknown)(first, ...rest)) as unknown as ProjectDatabase;
   return Object.assign(handle, sql, { begin: tx });
 }
 
@@ -66,7 +81,11 @@ function storageHandle(storage: Storage, publicUrlPrefix: string): ProjectStorag
   return { ...storage, url: (key) => `${publicUrlPrefix}/${encodeURIComponent(key)}` };
 }
 
-function queueOf(service: ProjectService, { queue: declared }: DeclaredResources, queue: Jobs): Record<string, ProjectQueue> {
+function queueOf(
+  service: ProjectService,
+  { queue: declared }: DeclaredResources,
+  queue: Jobs,
+): Record<string, ProjectQueue> {
   if (declared === undefined) return {};
   return {
     [declared.binding]: {
@@ -82,20 +101,27 @@ function queueName(prefix: string, service: ProjectService, job: string): string
   return `${prefix}/${service.id}/${job}`;
 }
 
-function defineJob({ service, name, job }: { service: ProjectService; name: string; job: JobDefinition }, needs: ResourcesNeeds & { resourcesOf: ResourcesOf }): void {
+function defineJob(
+  { service, name, job }: { service: ProjectService; name: string; job: JobDefinition },
+  needs: ResourcesNeeds & { resourcesOf: ResourcesOf },
+): void {
   const policy = {
     ...(job.retries === undefined ? {} : { retries: job.retries }),
     ...(job.timeoutSeconds === undefined ? {} : { expireSeconds: job.timeoutSeconds }),
     ...(job.concurrency === undefined ? {} : { concurrency: job.concurrency }),
   };
-  needs.queue.define<Record<string, unknown>>(queueName(needs.declared.queue?.name ?? '', service, name), policy, async (data, { id, signal }) => {
-    await job.run({
-      jobId: id,
-      data,
-      env: Object.freeze(Object.fromEntries(service.env.map(({ key }) => [key, needs.env.get(key)]))),
-      resources: needs.resourcesOf(service),
-      signal,
-      log: needs.log.child({ service: service.id, job: name, jobId: id }),
-    });
-  });
+  needs.queue.define<Record<string, unknown>>(
+    queueName(needs.declared.queue?.name ?? '', service, name),
+    policy,
+    async (data, { id, signal }) => {
+      await job.run({
+        jobId: id,
+        data,
+        env: Object.freeze(Object.fromEntries(service.env.map(({ key }) => [key, needs.env.get(key)]))),
+        resources: needs.resourcesOf(service),
+        signal,
+        log: needs.log.child({ service: service.id, job: name, jobId: id }),
+      });
+    },
+  );
 }

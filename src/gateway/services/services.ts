@@ -32,7 +32,14 @@ export interface Services extends Service<'services'> {
   listed: readonly { name: string; title: string; env: readonly Requirement[] }[];
 }
 
-type AnyCall = Call<Operations['services.callAction' | 'services.callStep' | 'services.callReadingAction' | 'services.callReadingStep'], Identity>;
+type AnyCall = Call<
+  Operations[
+    | 'services.callAction'
+    | 'services.callStep'
+    | 'services.callReadingAction'
+    | 'services.callReadingStep'],
+  Identity
+>;
 
 export function services(needs: ServicesNeeds): Services {
   const { known, env, actionMs, clock, ledger } = needs;
@@ -50,10 +57,16 @@ export function services(needs: ServicesNeeds): Services {
   function find(path: AnyCall['path']): { service: ProjectService; action: Action } {
     const service = known.get(path.service);
     // As the router says it: whether there is such a service is all that the path asks.
-    if (service === undefined) throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+    if (service === undefined)
+      throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
     const id = 'step' in path ? `${path.action}/${path.step}` : path.action;
     const action = service.actions.get(id);
-    if (action === undefined) throw new Problem('not_found', 'service_action_not_found', `The service ${service.id} has no such action.`);
+    if (action === undefined)
+      throw new Problem(
+        'not_found',
+        'service_action_not_found',
+        `The service ${service.id} has no such action.`,
+      );
     return { service, action };
   }
 
@@ -61,14 +74,29 @@ export function services(needs: ServicesNeeds): Services {
     const { service, action, request, input } = run;
     const { identity } = request;
     const [user, bureau] =
-      identity.kind === 'user' ? await Promise.all([needs.findUser(identity.userId), needs.findBureau(identity.bureauId)]) : [null, null];
+      identity.kind === 'user'
+        ? await Promise.all([needs.findUser(identity.userId), needs.findBureau(identity.bureauId)])
+        : [null, null];
     if (identity.kind === 'user' && (user === null || bureau === null)) throw invalidToken();
     const log = request.log.child({ service: service.id, action: action.id });
     const deadline = createDeadline(request.signal, actionMs);
     const startedMs = clock.monotonicMs();
-    const bill = openBill({ ledger, clock }, { identity, requestId: request.requestId, action: `${service.id}/${action.id}` });
+    const bill = openBill(
+      { ledger, clock },
+      { identity, requestId: request.requestId, action: `${service.id}/${action.id}` },
+    );
     const { charge } = bill;
-    const given: ActionCall = { input, identity, user, bureau, env: readEnv(service), resources: needs.resources(service), signal: deadline.signal, log, charge };
+    const given: ActionCall = {
+      input,
+      identity,
+      user,
+      bureau,
+      env: readEnv(service),
+      resources: needs.resources(service),
+      signal: deadline.signal,
+      log,
+      charge,
+    };
     try {
       const output = await deadline.race(async () => action.run(given));
       const body = checkedOutput(action, output);
@@ -77,7 +105,11 @@ export function services(needs: ServicesNeeds): Services {
       return body;
     } catch (error) {
       const outcome = request.signal.aborted ? 'client_closed' : 'upstream_failed';
-      await bill.drop(outcome).catch((fault: unknown) => log.error({ err: fault }, 'what an action had held could not be set free'));
+      await bill
+        .drop(outcome)
+        .catch((fault: unknown) =>
+          log.error({ err: fault }, 'what an action had held could not be set free'),
+        );
       throw problemOf(error, run, log);
     } finally {
       deadline.end();
@@ -89,7 +121,12 @@ export function services(needs: ServicesNeeds): Services {
     const values = Object.fromEntries(service.env.map(({ key }) => [key, env.get(key)]));
     const missing = service.env.filter(({ key, required }) => required && (values[key] ?? '') === '');
     if (missing.length > 0) {
-      throw new Problem('unavailable', 'service_not_configured', `The service ${service.id} is not configured yet.`, { headers: { 'retry-after': '60' } });
+      throw new Problem(
+        'unavailable',
+        'service_not_configured',
+        `The service ${service.id} is not configured yet.`,
+        { headers: { 'retry-after': '60' } },
+      );
     }
     return Object.freeze(values);
   }
@@ -98,7 +135,11 @@ export function services(needs: ServicesNeeds): Services {
     name: 'services',
     title: 'Services',
     env: [],
-    listed: [...known.values()].map(({ id, name, env: declared }) => ({ name: id, title: name, env: declared })),
+    listed: [...known.values()].map(({ id, name, env: declared }) => ({
+      name: id,
+      title: name,
+      env: declared,
+    })),
     handlers: {
       'services.callAction': (request) => call('POST', request),
       'services.callStep': (request) => call('POST', request),
@@ -119,13 +160,22 @@ function requireIdentity(action: Action, { identity, operationId }: AnyCall): vo
   // A credential that is good for some operations only is good for no other, here as everywhere.
   const isLimited = identity.kind === 'admin' && identity.operations?.has(operationId) === false;
   if (action.admits.has(identity.kind) && !isLimited) return;
-  if (identity.kind !== 'guest') throw new Problem('forbidden', 'forbidden_for_identity', 'This action is not for this kind of credential.');
-  throw new Problem('unauthenticated', 'authentication_required', 'This action needs a credential.', { headers: { 'www-authenticate': 'Bearer' } });
+  if (identity.kind !== 'guest')
+    throw new Problem(
+      'forbidden',
+      'forbidden_for_identity',
+      'This action is not for this kind of credential.',
+    );
+  throw new Problem('unauthenticated', 'authentication_required', 'This action needs a credential.', {
+    headers: { 'www-authenticate': 'Bearer' },
+  });
 }
 
 function wrongMethod(action: Action): Problem {
   const allow = action.method === 'GET' ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS';
-  return new Problem('method_not_allowed', 'method_not_allowed', `This path answers ${allow}.`, { headers: { allow } });
+  return new Problem('method_not_allowed', 'method_not_allowed', `This path answers ${allow}.`, {
+    headers: { allow },
+  });
 }
 
 function readInput(action: Action, { body, query }: AnyCall): Record<string, unknown> {
@@ -143,7 +193,10 @@ function readInput(action: Action, { body, query }: AnyCall): Record<string, unk
 function unfit(details: ProblemDetail[]): Problem {
   const [first] = details;
   const message = `The input does not fit the action${first === undefined ? '' : `: \`${first.path}\` ${first.message}`}.`;
-  return new Problem('bad_request', 'service_invalid_input', message, { param: first?.path || null, details });
+  return new Problem('bad_request', 'service_invalid_input', message, {
+    param: first?.path || null,
+    details,
+  });
 }
 
 /** What a caller will see of the answer, held against the action's own schema. */
@@ -151,21 +204,36 @@ function checkedOutput(action: Action, output: unknown): unknown {
   const seen: unknown = JSON.parse(JSON.stringify(output ?? null) ?? 'null');
   const verdict = action.checkOutput(seen);
   if (verdict.ok) return seen;
-  const cause = new Error(`The answer does not fit the action's output: ${verdict.details.map(({ path, message }) => `${path || 'it'} ${message}`).join('; ')}.`);
-  throw new Problem('internal', 'service_invalid_output', 'The service gave an answer that it does not promise.', { cause });
+  const cause = new Error(
+    `The answer does not fit the action's output: ${verdict.details.map(({ path, message }) => `${path || 'it'} ${message}`).join('; ')}.`,
+  );
+  throw new Problem(
+    'internal',
+    'service_invalid_output',
+    'The service gave an answer that it does not promise.',
+    { cause },
+  );
 }
 
 function problemOf(error: unknown, { request }: Run, log: Log): Problem {
   if (error instanceof Problem) return error;
   const refusal = refusalOf(error);
-  if (refusal !== null) return new Problem(refusal.kind, 'service_refused', refusal.message, { foreignCode: refusal.code });
+  if (refusal !== null)
+    return new Problem(refusal.kind, 'service_refused', refusal.message, { foreignCode: refusal.code });
   // The caller is gone, and what the action made of that is no failure of it.
   if (request.signal.aborted) log.debug({ err: error }, 'an action ended with its caller');
-  return new Problem('internal', 'service_failed', 'The service failed at this; the request id leads to it in our log.', { cause: error });
+  return new Problem(
+    'internal',
+    'service_failed',
+    'The service failed at this; the request id leads to it in our log.',
+    { cause: error },
+  );
 }
 
 function invalidToken(): Problem {
-  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', { headers: { 'www-authenticate': 'Bearer error="invalid_token"' } });
+  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
+    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
+  });
 }
 
 interface Deadline {

@@ -30,5 +30,10 @@ export function watchLedger(ledger: Ledger, note: (fields: CallNote) => void): L
 }
 
 function noteOf({ model, provider, tokens, ttftMs }: UsageFacts): CallNote {
-  return { tokens, ...(model === null ? {} : { model }), ...(provider === null ? {} : { provider }), ...(ttftMs === null ? {} : { ttftMs }) };
+  return {
+    tokens,
+    ...(model === null ? {} : { model }),
+    ...(provider === null ? {} : { provider }),
+    ...(ttftMs === null ? {} : { ttftMs }),
+  };
 }

@@ -39,15 +39,44 @@ const operationNames: Readonly<Record<string, string>> = {
   'ai.transcribeAudio': 'transcription',
 };
 
-export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry; clock: Pick<Clock, 'monotonicMs'> }): UpstreamWatch {
+export function createUpstreamWatch({
+  telemetry,
+  clock,
+}: {
+  telemetry: Telemetry;
+  clock: Pick<Clock, 'monotonicMs'>;
+}): UpstreamWatch {
   const { metrics, traces } = telemetry;
   const by = ['provider', 'model'];
-  const calls = metrics.counter('townhall_upstream_requests_total', 'Calls to model providers; the outcome is answered, aborted or the code of the failure.', [...by, 'outcome']);
-  const retries = metrics.counter('townhall_upstream_retries_total', 'Calls that repeated one that had failed.', by);
-  const durations = metrics.histogram('townhall_upstream_duration_seconds', 'From a call to a model provider to the end of its answer.', by, secondsBuckets);
-  const firsts = metrics.histogram('townhall_upstream_first_piece_seconds', 'From a call to a model provider to the first piece of a streamed answer.', by, secondsBuckets);
-  const tokens = metrics.counter('townhall_tokens_total', 'Tokens of answered calls by kind.', ['model', 'kind']);
-  const credits = metrics.counter('townhall_credits_total', 'Credits charged; a million are one US dollar.', ['model']);
+  const calls = metrics.counter(
+    'townhall_upstream_requests_total',
+    'Calls to model providers; the outcome is answered, aborted or the code of the failure.',
+    [...by, 'outcome'],
+  );
+  const retries = metrics.counter(
+    'townhall_upstream_retries_total',
+    'Calls that repeated one that had failed.',
+    by,
+  );
+  const durations = metrics.histogram(
+    'townhall_upstream_duration_seconds',
+    'From a call to a model provider to the end of its answer.',
+    by,
+    secondsBuckets,
+  );
+  const firsts = metrics.histogram(
+    'townhall_upstream_first_piece_seconds',
+    'From a call to a model provider to the first piece of a streamed answer.',
+    by,
+    secondsBuckets,
+  );
+  const tokens = metrics.counter('townhall_tokens_total', 'Tokens of answered calls by kind.', [
+    'model',
+    'kind',
+  ]);
+  const credits = metrics.counter('townhall_credits_total', 'Credits charged; a million are one US dollar.', [
+    'model',
+  ]);
   const bounded = boundedLabel(maximumModels);
   // Only what the catalog has run has a name here: what a caller asked for may be anything.
   const known = new Set<string>();
@@ -59,13 +88,20 @@ export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry
     spent.set(request, sum);
     return sum;
   };
-  const nameOf = (model: string | undefined): string => (model !== undefined && known.has(model) ? bounded(model) : 'other');
+  const nameOf = (model: string | undefined): string =>
+    model !== undefined && known.has(model) ? bounded(model) : 'other';
 
   function count(noted: CallNote): void {
     if (noted.tokens === undefined && noted.credits === undefined) return;
     const model = nameOf(noted.model);
     const { input, cachedInput, cacheWrite, output, reasoning } = noted.tokens ?? {};
-    for (const [kind, amount] of Object.entries({ input, cached_input: cachedInput, cache_write: cacheWrite, output, reasoning })) {
+    for (const [kind, amount] of Object.entries({
+      input,
+      cached_input: cachedInput,
+      cache_write: cacheWrite,
+      output,
+      reasoning,
+    })) {
       if (amount !== undefined && amount > 0) tokens.add([model, kind], amount);
     }
     if (noted.credits !== undefined && Number(noted.credits) > 0) credits.add([model], Number(noted.credits));
@@ -86,7 +122,12 @@ export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry
       const startedMs = clock.monotonicMs();
       const span = traces.start(`${operation} ${model}`, {
         kind: 'client',
-        attributes: { 'gen_ai.operation.name': operation, 'gen_ai.provider.name': provider, 'gen_ai.request.model': model, 'townhall.retry': retry === 0 ? undefined : retry },
+        attributes: {
+          'gen_ai.operation.name': operation,
+          'gen_ai.provider.name': provider,
+          'gen_ai.request.model': model,
+          'townhall.retry': retry === 0 ? undefined : retry,
+        },
       });
       if (retry > 0) retries.add(labels);
       try {
@@ -94,11 +135,18 @@ export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry
         const answeredMs = clock.monotonicMs();
         const upstreamMs = addSpent(request, answeredMs - startedMs);
         calls.add([...labels, 'answered']);
-        const ended = ({ isStream, clientGone, noted }: Pick<RequestEnd, 'isStream' | 'clientGone' | 'noted'>): void => {
+        const ended = ({
+          isStream,
+          clientGone,
+          noted,
+        }: Pick<RequestEnd, 'isStream' | 'clientGone' | 'noted'>): void => {
           const endedMs = isStream ? clock.monotonicMs() : answeredMs;
           durations.observe(labels, (endedMs - startedMs) / 1000);
           if (isStream) firsts.observe(labels, (answeredMs - startedMs) / 1000);
-          span.set({ ...noteAttributes({ ...noted, model, provider }), 'townhall.client_gone': clientGone ? true : undefined });
+          span.set({
+            ...noteAttributes({ ...noted, model, provider }),
+            'townhall.client_gone': clientGone ? true : undefined,
+          });
           span.end(endedMs);
         };
         // An answer that is streamed goes on for as long as the request does; a job has no request.
@@ -120,8 +168,16 @@ export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry
       }
     },
     showUsageAlarms(counts) {
-      metrics.gauge('townhall_usage_alarms', 'Calls of users since the start for which a provider claimed a usage far above what was possible.', () => counts().alarms);
-      metrics.gauge('townhall_stopped_payers', 'Users whose paid calls are stopped after repeated usage alarms.', () => counts().stoppedUsers);
+      metrics.gauge(
+        'townhall_usage_alarms',
+        'Calls of users since the start for which a provider claimed a usage far above what was possible.',
+        () => counts().alarms,
+      );
+      metrics.gauge(
+        'townhall_stopped_payers',
+        'Users whose paid calls are stopped after repeated usage alarms.',
+        () => counts().stoppedUsers,
+      );
     },
     showBreakers(states) {
       metrics.gauge(
@@ -143,5 +199,8 @@ export function createUpstreamWatch({ telemetry, clock }: { telemetry: Telemetry
 }
 
 function isAbort(thrown: unknown): boolean {
-  return thrown instanceof Error && (thrown.name === 'AbortError' || ('code' in thrown && thrown.code === 'ABORT_ERR'));
+  return (
+    thrown instanceof Error &&
+    (thrown.name === 'AbortError' || ('code' in thrown && thrown.code === 'ABORT_ERR'))
+  );
 }

@@ -64,7 +64,8 @@ export interface UsageStore {
 export function usageStore({ sql }: Database): UsageStore {
   return {
     async list(filter, { before, limit }) {
-      return [...(await sql<UsageRecord[]>`
+      return [
+        ...(await sql<UsageRecord[]>`
         select usage_id as "usageId", request_id as "requestId", user_id as "userId", bureau_id as "bureauId", token_id as "tokenId",
           action, model, provider, credits, outcome, estimated, ttft_ms as "ttftMs", duration_ms as "durationMs",
           created_at as "createdAt", units,
@@ -74,14 +75,22 @@ export function usageStore({ sql }: Database): UsageStore {
         from gateway.usage_records
         where ${chosen(sql, filter)}
           ${before === null ? sql`` : sql`and (created_at, usage_id) < (${before[0]}::text::timestamptz, ${before[1]}::text)`}
-        order by created_at desc, usage_id desc limit ${limit + 1}`)];
+        order by created_at desc, usage_id desc limit ${limit + 1}`),
+      ];
     },
     async group(filter, by, limit) {
-      const key = { day: sql`to_char(created_at at time zone 'UTC', 'YYYY-MM-DD')`, model: sql`model`, bureau: sql`bureau_id`, outcome: sql`outcome` }[by];
-      return [...(await sql<UsageGroup[]>`
+      const key = {
+        day: sql`to_char(created_at at time zone 'UTC', 'YYYY-MM-DD')`,
+        model: sql`model`,
+        bureau: sql`bureau_id`,
+        outcome: sql`outcome`,
+      }[by];
+      return [
+        ...(await sql<UsageGroup[]>`
         select ${key} as "group", ${sums(sql)} from gateway.usage_records
         where ${chosen(sql, filter)} group by 1
-        order by ${by === 'day' ? sql`1` : sql`sum(credits) desc, 1`} limit ${limit}`)];
+        order by ${by === 'day' ? sql`1` : sql`sum(credits) desc, 1`} limit ${limit}`),
+      ];
     },
     async total(filter) {
       const [row] = await sql<(UsageGroup & { users: bigint })[]>`

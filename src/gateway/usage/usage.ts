@@ -1,6 +1,10 @@
 // The views of what was used: each user's own, and an administrator's over all. Records are dropped when they are
 // older than the settings say.
-import type { UsageGroup as WireGroup, UsageRecord as WireRecord, UsageTotal } from '../../contract/gateway/types.gen.ts';
+import type {
+  UsageGroup as WireGroup,
+  UsageRecord as WireRecord,
+  UsageTotal,
+} from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { decodeCursor, isTimeAndId, limitOf, page } from '../../kernel/contract/page.ts';
@@ -46,7 +50,10 @@ export function usage({ store, log, clock, retentionDays }: UsageNeeds): Usage {
   }
 
   /** The span that a view is about: the last thirty days, unless it says otherwise. */
-  function spanOf({ from, to }: { from?: string | undefined; to?: string | undefined }): { from: Date; to: Date } {
+  function spanOf({ from, to }: { from?: string | undefined; to?: string | undefined }): {
+    from: Date;
+    to: Date;
+  } {
     const end = timeOf(to) ?? clock.now();
     const start = timeOf(from) ?? new Date(end.getTime() - shownDays * day);
     if (start >= end) throw refused('from', 'must be before `to`');
@@ -62,19 +69,32 @@ export function usage({ store, log, clock, retentionDays }: UsageNeeds): Usage {
         const span = spanOf(query);
         const filter = { userId: identity.userId, ...span };
         const by = query.group_by ?? 'day';
-        const [total, groups] = await Promise.all([store.total(filter), store.group(filter, by, maximumGroups)]);
-        return { status: 200, body: { ...wireSpan(span), group_by: by, total: wireTotal(total), items: groups.map(wireGroup) } };
+        const [total, groups] = await Promise.all([
+          store.total(filter),
+          store.group(filter, by, maximumGroups),
+        ]);
+        return {
+          status: 200,
+          body: { ...wireSpan(span), group_by: by, total: wireTotal(total), items: groups.map(wireGroup) },
+        };
       },
 
       'usage.listRecords': async ({ identity, query }) => {
         const own: UsageFilter =
-          identity.kind === 'user' ? { userId: identity.userId } : { userId: query.user_id, bureauId: identity.bureauId ?? query.bureau_id };
+          identity.kind === 'user'
+            ? { userId: identity.userId }
+            : { userId: query.user_id, bureauId: identity.bureauId ?? query.bureau_id };
         const [from, to] = [timeOf(query.from), timeOf(query.to)];
-        if (from !== undefined && to !== undefined && from >= to) throw refused('from', 'must be before `to`');
+        if (from !== undefined && to !== undefined && from >= to)
+          throw refused('from', 'must be before `to`');
         const filter = { ...own, requestId: query.request_id, model: query.model, from, to };
         const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
         const limit = limitOf(query);
-        const { items, next_cursor } = page(await store.list(filter, { before, limit }), limit, ({ place, usageId }) => [place, usageId]);
+        const { items, next_cursor } = page(
+          await store.list(filter, { before, limit }),
+          limit,
+          ({ place, usageId }) => [place, usageId],
+        );
         return { status: 200, body: { items: items.map(wireRecord), next_cursor } };
       },
 
@@ -82,7 +102,13 @@ export function usage({ store, log, clock, retentionDays }: UsageNeeds): Usage {
         const span = spanOf(query);
         const filter = { bureauId: identity.bureauId ?? query.bureau_id, ...span };
         const groups = (by: 'day' | 'model' | 'bureau' | 'outcome') => store.group(filter, by, maximumGroups);
-        const [total, days, models, bureaus, outcomes] = await Promise.all([store.total(filter), groups('day'), groups('model'), groups('bureau'), groups('outcome')]);
+        const [total, days, models, bureaus, outcomes] = await Promise.all([
+          store.total(filter),
+          groups('day'),
+          groups('model'),
+          groups('bureau'),
+          groups('outcome'),
+        ]);
         return {
           status: 200,
           body: {
@@ -110,7 +136,10 @@ function timeOf(text: string | undefined): Date | undefined {
 }
 
 function refused(name: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${name}\` ${message}.`, { param: name, details: [{ path: name, message }] });
+  return new Problem('bad_request', 'invalid_request', `\`${name}\` ${message}.`, {
+    param: name,
+    details: [{ path: name, message }],
+  });
 }
 
 function wireSpan({ from, to }: { from: Date; to: Date }) {
@@ -118,11 +147,25 @@ function wireSpan({ from, to }: { from: Date; to: Date }) {
 }
 
 // Sums of credits and counts stay far below 2^53, which the contract says of them.
-function wireTotal({ calls, credits, input, cachedInput, cacheWrite, output, reasoning }: UsageGroup): UsageTotal {
+function wireTotal({
+  calls,
+  credits,
+  input,
+  cachedInput,
+  cacheWrite,
+  output,
+  reasoning,
+}: UsageGroup): UsageTotal {
   return {
     calls: Number(calls),
     credits: Number(credits),
-    tokens: { input: Number(input), cached_input: Number(cachedInput), cache_write: Number(cacheWrite), output: Number(output), reasoning: Number(reasoning) },
+    tokens: {
+      input: Number(input),
+      cached_input: Number(cachedInput),
+      cache_write: Number(cacheWrite),
+      output: Number(output),
+      reasoning: Number(reasoning),
+    },
   };
 }
 
@@ -141,7 +184,13 @@ function wireRecord(record: UsageRecord): WireRecord {
     action: record.action,
     model: record.model,
     provider: record.provider,
-    tokens: { input: tokens.input, cached_input: tokens.cachedInput, cache_write: tokens.cacheWrite, output: tokens.output, reasoning: tokens.reasoning },
+    tokens: {
+      input: tokens.input,
+      cached_input: tokens.cachedInput,
+      cache_write: tokens.cacheWrite,
+      output: tokens.output,
+      reasoning: tokens.reasoning,
+    },
     units: {
       ...(units.image !== undefined && { image: units.image }),
       ...(units.videoSecond !== undefined && { video_second: units.videoSecond }),

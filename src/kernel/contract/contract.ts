@@ -12,7 +12,13 @@ import type { CallNote } from './operation.ts';
 import { Problem } from '../problem.ts';
 import type { AnyReply, Exchange, OperationFacts, ReceivedBody } from './exchange.ts';
 import { blameNul } from './metadata.ts';
-import { type ContractOperation, declaredResponse, listed, readOperations, refuseDisagreement } from './operations.ts';
+import {
+  type ContractOperation,
+  declaredResponse,
+  listed,
+  readOperations,
+  refuseDisagreement,
+} from './operations.ts';
 import { type ContractRequest, parse, type ParsedRequest } from './request.ts';
 import { createRouter, type Route, type Router } from './router.ts';
 import { ContractValidator } from './validator.ts';
@@ -64,7 +70,9 @@ const bearerShape = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
  * Refuses to start, by throwing and naming them all, when the document and the handlers do not agree or an
  * operation does not say who may call it.
  */
-export function createContract<Identity extends { kind: string }>(options: ContractOptions<Identity>): Contract {
+export function createContract<Identity extends { kind: string }>(
+  options: ContractOptions<Identity>,
+): Contract {
   const document = options.definition as Any;
   const operations = readOperations(document, options.identities);
   refuseDisagreement(document, operations, options);
@@ -81,7 +89,10 @@ export function createContract<Identity extends { kind: string }>(options: Contr
 
   backend.register({
     notFound: (context: Any) => {
-      throw context.request.failure ?? new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+      throw (
+        context.request.failure ??
+        new Problem('not_found', 'route_not_found', 'There is nothing at this path.')
+      );
     },
     methodNotAllowed: (_context: Any, request: ContractRequest) => {
       if (request.method === 'options') return { status: 204, headers: { allow: request.allow } };
@@ -95,7 +106,11 @@ export function createContract<Identity extends { kind: string }>(options: Contr
     },
     unauthorizedHandler: (_context: Any, { exchange }: ContractRequest) => {
       if (exchange.identity?.kind !== options.guest.kind) {
-        throw new Problem('forbidden', 'forbidden_for_identity', 'This operation is not for this kind of credential.');
+        throw new Problem(
+          'forbidden',
+          'forbidden_for_identity',
+          'This operation is not for this kind of credential.',
+        );
       }
       throw new Problem('unauthenticated', 'authentication_required', 'This operation needs a credential.', {
         headers: { 'www-authenticate': 'Bearer' },
@@ -103,7 +118,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
     },
     postSecurityHandler: (context: Any, request: ContractRequest) => {
       const operation = context.operation as ContractOperation;
-      if (operation.security.length === 0 || context.security.authorized) return receiveBody(operation, request);
+      if (operation.security.length === 0 || context.security.authorized)
+        return receiveBody(operation, request);
     },
     validationFail: (context: Any, request: ContractRequest) => {
       throw validator.explain(context.operation, request.parsed as ParsedRequest, context.validation.errors);
@@ -122,7 +138,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
     backend.register(operationId, (_context: Any, request: ContractRequest) => {
       request.exchange.handled = true;
       const key = request.parsed?.headers['idempotency-key'];
-      if (key === undefined || options.idempotency === undefined) return handler(new ContractCall(operationId, request, rememberNothing));
+      if (key === undefined || options.idempotency === undefined)
+        return handler(new ContractCall(operationId, request, rememberNothing));
       return aroundKeyed(operationId, request, handler);
     });
   }
@@ -133,11 +150,18 @@ export function createContract<Identity extends { kind: string }>(options: Contr
     const presented = exchange.headers.authorization;
     if (operation.facts.ignoresCredential) return;
     if (presented === undefined) return options.admit?.(exchange, operation.facts, options.guest);
-    const bearer = typeof presented === 'string' && presented.length <= maximumBearerLength ? bearerShape.exec(presented)?.[1] : undefined;
+    const bearer =
+      typeof presented === 'string' && presented.length <= maximumBearerLength
+        ? bearerShape.exec(presented)?.[1]
+        : undefined;
     return identifyAndAdmit(operation, exchange, bearer);
   }
 
-  async function identifyAndAdmit(operation: ContractOperation, exchange: Exchange, bearer: string | undefined): Promise<void> {
+  async function identifyAndAdmit(
+    operation: ContractOperation,
+    exchange: Exchange,
+    bearer: string | undefined,
+  ): Promise<void> {
     let identity: Identity | null;
     try {
       identity = bearer === undefined ? null : await options.identify(bearer);
@@ -150,7 +174,11 @@ export function createContract<Identity extends { kind: string }>(options: Contr
     exchange.identity = identity;
   }
 
-  function aroundKeyed(operationId: string, request: ContractRequest, handler: (call: Any) => Promise<Any>): Promise<Any> {
+  function aroundKeyed(
+    operationId: string,
+    request: ContractRequest,
+    handler: (call: Any) => Promise<Any>,
+  ): Promise<Any> {
     const { exchange } = request;
     const { params, query, headers, requestBody, raw } = request.parsed as ParsedRequest;
     const keyed = {
@@ -162,12 +190,16 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       isSecret: byId.get(operationId)?.isSecret === true,
       signal: exchange.signal,
     };
-    return (options.idempotency as Idempotency).around(keyed, (remember) => handler(new ContractCall(operationId, request, remember)));
+    return (options.idempotency as Idempotency).around(keyed, (remember) =>
+      handler(new ContractCall(operationId, request, remember)),
+    );
   }
 
   function receiveBody(operation: ContractOperation, request: ContractRequest): void | Promise<void> {
     const received = request.exchange.readBody(operation.facts);
-    return received instanceof Promise ? received.then((body) => takeBody(operation, request, body)) : takeBody(operation, request, received);
+    return received instanceof Promise
+      ? received.then((body) => takeBody(operation, request, body))
+      : takeBody(operation, request, received);
   }
 
   function takeBody(operation: ContractOperation, request: ContractRequest, received: ReceivedBody): void {
@@ -192,12 +224,15 @@ export function createContract<Identity extends { kind: string }>(options: Contr
         failure: undefined,
         params: {},
       };
-      const replied = (backend.handleRequest(request as Any, request) as Promise<AnyReply>).catch((error: unknown) => {
-        throw blameNul(error, request.parsed?.query, request.parsed?.requestBody);
-      });
+      const replied = (backend.handleRequest(request as Any, request) as Promise<AnyReply>).catch(
+        (error: unknown) => {
+          throw blameNul(error, request.parsed?.query, request.parsed?.requestBody);
+        },
+      );
       if (!options.validateResponses) return replied;
       return replied.then((reply) => {
-        const operation = exchange.handled && exchange.operation ? byId.get(exchange.operation.operationId) : undefined;
+        const operation =
+          exchange.handled && exchange.operation ? byId.get(exchange.operation.operationId) : undefined;
         return operation ? validator.checkedReply(operation, reply) : reply;
       });
     },
@@ -208,7 +243,8 @@ export function createContract<Identity extends { kind: string }>(options: Contr
       // What the floor itself refuses (a body too large, a drain) is the same everywhere and need not be
       // repeated on each operation, nor beside a page of it; what a handler throws is part of its operation.
       if (!exchange.handled && !declared?.content?.['application/json']) return null;
-      if (!declared) return status !== 500 ? `${operation.operationId} does not declare the status ${status}` : null;
+      if (!declared)
+        return status !== 500 ? `${operation.operationId} does not declare the status ${status}` : null;
       return validator.jsonMismatch(operation, status, body);
     },
     async warm(log) {
@@ -217,7 +253,10 @@ export function createContract<Identity extends { kind: string }>(options: Contr
         try {
           validator.getRequestValidatorsForOperation(operation.operationId);
         } catch (error) {
-          log.error({ operationId: operation.operationId, err: error }, 'a schema of the contract does not compile');
+          log.error(
+            { operationId: operation.operationId, err: error },
+            'a schema of the contract does not compile',
+          );
         }
       }
     },
@@ -291,10 +330,19 @@ class ContractRouter extends OpenAPIRouter {
     super({ definition: document, apiRoot: '/' });
     this.#operations = operations;
     this.#byId = byId;
-    const routes = new Map<string, Route<ContractOperation> & { operations: Map<string, ContractOperation> }>();
+    const routes = new Map<
+      string,
+      Route<ContractOperation> & { operations: Map<string, ContractOperation> }
+    >();
     for (const operation of operations) {
-      const spansSlashes = operation.parameters.find((parameter) => parameter.in === 'path' && parameter['x-spans-slashes'])?.name;
-      const route = routes.get(operation.path) ?? { template: operation.path, operations: new Map(), spansSlashes };
+      const spansSlashes = operation.parameters.find(
+        (parameter) => parameter.in === 'path' && parameter['x-spans-slashes'],
+      )?.name;
+      const route = routes.get(operation.path) ?? {
+        template: operation.path,
+        operations: new Map(),
+        spansSlashes,
+      };
       route.operations.set(operation.method, operation);
       routes.set(operation.path, route);
     }

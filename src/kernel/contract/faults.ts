@@ -43,20 +43,28 @@ export function invalidRequest(errors: readonly SchemaError[], tools: SchemaTool
     const path = memberPath(names);
     const subject = path === '' ? 'The body' : places[place] ? `${places[place]} \`${path}\`` : `\`${path}\``;
     const key = `${place} ${path} ${fault.message}`;
-    if (!unique.has(key)) unique.set(key, { sentence: `${subject} ${fault.message}.`, detail: { path, message: fault.message } });
+    if (!unique.has(key))
+      unique.set(key, { sentence: `${subject} ${fault.message}.`, detail: { path, message: fault.message } });
     if (unique.size === maximumDetails) break;
   }
   const all = [...unique.values()];
   const first = all[0];
-  return new Problem('bad_request', 'invalid_request', first?.sentence ?? 'The request does not match the contract.', {
-    param: first && first.detail.path !== '' ? first.detail.path : null,
-    details: all.map((fault) => fault.detail),
-  });
+  return new Problem(
+    'bad_request',
+    'invalid_request',
+    first?.sentence ?? 'The request does not match the contract.',
+    {
+      param: first && first.detail.path !== '' ? first.detail.path : null,
+      details: all.map((fault) => fault.detail),
+    },
+  );
 }
 
 /** Each error of a schema without forms to choose from, with the names that lead to the member at fault. */
 export function plainFaults(errors: readonly SchemaError[]): { names: string[]; message: string }[] {
-  return errors.flatMap(simpleFaults).map(({ pointer, message }) => ({ names: pointerParts(pointer), message }));
+  return errors
+    .flatMap(simpleFaults)
+    .map(({ pointer, message }) => ({ names: pointerParts(pointer), message }));
 }
 
 function explain(errors: readonly SchemaError[], tools: SchemaTools): Fault[] {
@@ -80,7 +88,8 @@ function within(error: SchemaError, pointer: string): boolean {
 
 function explainForms(error: SchemaError, tools: SchemaTools): Fault[] {
   const { instancePath: pointer, data } = error;
-  if (error.params.passingSchemas) return [{ pointer, message: 'matches more than one of the forms that are allowed here' }];
+  if (error.params.passingSchemas)
+    return [{ pointer, message: 'matches more than one of the forms that are allowed here' }];
   const forms = Array.isArray(error.schema) ? (error.schema as unknown[]) : [];
   const tag = isObject(data) ? discriminatorOf(error.parentSchema, forms, tools) : null;
   if (tag !== null && isObject(data)) {
@@ -89,23 +98,40 @@ function explainForms(error: SchemaError, tools: SchemaTools): Fault[] {
     if (meant.length > 0) return nearest(meant, data, pointer, tools);
     const at = `${pointer}/${escapePointer(tag)}`;
     if (value === undefined) return [{ pointer: at, message: 'is required' }];
-    return [{ pointer: at, message: oneOfThese(forms.flatMap((form) => tagValues(tools.resolve(form), tag, tools))) }];
+    return [
+      {
+        pointer: at,
+        message: oneOfThese(forms.flatMap((form) => tagValues(tools.resolve(form), tag, tools))),
+      },
+    ];
   }
   const fitting = forms.filter((form) => admitsType(tools.resolve(form), data));
   if (fitting.length > 0) return nearest(fitting, data, pointer, tools);
   const types = forms.flatMap((form) => typesOf(tools.resolve(form)));
-  return [{ pointer, message: types.length > 0 ? mustBeType(types) : 'matches none of the forms that are allowed here' }];
+  return [
+    {
+      pointer,
+      message: types.length > 0 ? mustBeType(types) : 'matches none of the forms that are allowed here',
+    },
+  ];
 }
 
 // The form with the fewest faults is the one that was meant. Where several lack one member each, any of
 // these members would do.
 function nearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Fault[] {
-  const candidates = forms.map((form) => explain(tools.check(form, data), tools)).filter((faults) => faults.length > 0);
-  const best = candidates.reduce((least, faults) => (faults.length < least.length ? faults : least), candidates[0] ?? []);
+  const candidates = forms
+    .map((form) => explain(tools.check(form, data), tools))
+    .filter((faults) => faults.length > 0);
+  const best = candidates.reduce(
+    (least, faults) => (faults.length < least.length ? faults : least),
+    candidates[0] ?? [],
+  );
   const [only] = best;
   if (!only) return [{ pointer, message: 'matches none of the forms that are allowed here' }];
   if (best.length === 1 && only.message === 'is required') {
-    const others = candidates.flatMap((faults) => (faults.length === 1 && faults[0] !== only && faults[0]?.message === 'is required' ? faults : []));
+    const others = candidates.flatMap((faults) =>
+      faults.length === 1 && faults[0] !== only && faults[0]?.message === 'is required' ? faults : [],
+    );
     const names = others.map((fault) => `\`${memberPath(pointerParts(fault.pointer))}\``);
     const message = names.length === 0 ? only.message : `is required, or ${names.join(' or ')} in its place`;
     return [{ pointer: pointer + only.pointer, message }];
@@ -114,11 +140,15 @@ function nearest(forms: unknown[], data: unknown, pointer: string, tools: Schema
 }
 
 function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools): string | null {
-  const declared = isObject(parent) && isObject(parent.discriminator) ? parent.discriminator.propertyName : undefined;
+  const declared =
+    isObject(parent) && isObject(parent.discriminator) ? parent.discriminator.propertyName : undefined;
   if (typeof declared === 'string') return declared;
   const first = forms.length > 0 ? tools.resolve(forms[0]) : {};
   const names = isObject(first.properties) ? Object.keys(first.properties) : [];
-  return names.find((name) => forms.every((form) => tagValues(tools.resolve(form), name, tools).length > 0)) ?? null;
+  return (
+    names.find((name) => forms.every((form) => tagValues(tools.resolve(form), name, tools).length > 0)) ??
+    null
+  );
 }
 
 function tagValues(form: Schema, name: string, tools: SchemaTools): unknown[] {
@@ -156,7 +186,12 @@ function simpleFaults(error: SchemaError): Fault[] {
     case 'required':
       return [{ pointer: below(params.missingProperty), message: 'is required' }];
     case 'dependentRequired':
-      return [{ pointer: below(params.missingProperty), message: `is required beside \`${String(params.property)}\`` }];
+      return [
+        {
+          pointer: below(params.missingProperty),
+          message: `is required beside \`${String(params.property)}\``,
+        },
+      ];
     case 'additionalProperties':
       return [{ pointer: below(params.additionalProperty), message: 'is not known here' }];
     case 'unevaluatedProperties':

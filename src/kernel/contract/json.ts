@@ -47,7 +47,11 @@ function refuseForeignEncoding(bytes: Buffer): void {
   const utf8Mark = first === 0xef && second === 0xbb && third === 0xbf;
   // Two bytes a character show in a zero among the first two; their byte order mark is not UTF-8 at all.
   if (utf8Mark || first === 0 || second === 0 || !isUtf8(bytes)) {
-    throw new Problem('bad_request', 'invalid_json', 'The body must be JSON in UTF-8 without a byte order mark.');
+    throw new Problem(
+      'bad_request',
+      'invalid_json',
+      'The body must be JSON in UTF-8 without a byte order mark.',
+    );
   }
 }
 
@@ -55,7 +59,17 @@ function refuseForeignEncoding(bytes: Buffer): void {
 // table, which makes the scan three times as fast as a switch over the characters.
 const meanings = new Uint8Array(256);
 const [quote, opening, closing, comma, colon, exponent] = [1, 2, 3, 4, 5, 6];
-for (const [character, meaning] of [['"', quote], ['{', opening], ['[', opening], ['}', closing], [']', closing], [',', comma], [':', colon], ['e', exponent], ['E', exponent]] as const) {
+for (const [character, meaning] of [
+  ['"', quote],
+  ['{', opening],
+  ['[', opening],
+  ['}', closing],
+  [']', closing],
+  [',', comma],
+  [':', colon],
+  ['e', exponent],
+  ['E', exponent],
+] as const) {
   meanings[character.charCodeAt(0)] = meaning;
 }
 
@@ -103,7 +117,11 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
       case opening:
         if (++parts > maximumParts) throw tooMany(`${maximumParts} objects, arrays, names and texts`);
         if (++depth > maximumDepth) {
-          throw new Problem('bad_request', 'invalid_json', `The body is nested more than ${maximumDepth} levels deep.`);
+          throw new Problem(
+            'bad_request',
+            'invalid_json',
+            `The body is nested more than ${maximumDepth} levels deep.`,
+          );
         }
         members[depth] = 0;
         if (depth <= nameDepth) {
@@ -126,7 +144,8 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
       case colon:
         allMembers += 1;
         members[depth] = (members[depth] as number) + 1;
-        if ((members[depth] as number) > maximumMembers) throw tooMany(`${maximumMembers} members in one object`);
+        if ((members[depth] as number) > maximumMembers)
+          throw tooMany(`${maximumMembers} members in one object`);
         break;
       default: {
         // e: only a number has it after a digit; `true` and `false` have not.
@@ -186,7 +205,9 @@ function isSuspectEscape(bytes: Buffer, at: number): boolean {
   const second = bytes[at + 1] ?? 0;
   // 005f is the underscore, d800 to dfff are the halves of pairs.
   if ((first | 0x20) === 0x64) return second >= 0x38;
-  return first === 0x30 && second === 0x30 && bytes[at + 2] === 0x35 && ((bytes[at + 3] ?? 0) | 0x20) === 0x66;
+  return (
+    first === 0x30 && second === 0x30 && bytes[at + 2] === 0x35 && ((bytes[at + 3] ?? 0) | 0x20) === 0x66
+  );
 }
 
 // A list serves the few members that bodies have; a body of thousands is looked up in a set.
@@ -202,10 +223,15 @@ function refuseDuplicate(literal: string, seen: Names): void {
   }
   if (seen.set ? seen.set.has(name) : seen.list.includes(name)) {
     const shown = name.toWellFormed().slice(0, 128);
-    throw new Problem('bad_request', 'duplicate_member', `The member ${JSON.stringify(shown)} appears more than once.`, {
-      param: shown,
-      details: [{ path: shown, message: 'appears more than once' }],
-    });
+    throw new Problem(
+      'bad_request',
+      'duplicate_member',
+      `The member ${JSON.stringify(shown)} appears more than once.`,
+      {
+        param: shown,
+        details: [{ path: shown, message: 'appears more than once' }],
+      },
+    );
   }
   if (seen.set) seen.set.add(name);
   else if (seen.list.push(name) > 16) seen.set = new Set(seen.list);
@@ -219,7 +245,11 @@ interface Names {
 function refuseUnsafeValues(document: unknown): void {
   const fault = findUnsafe(document);
   if (fault === undefined) return;
-  const path = fault.steps.reduceRight<string>((above, step) => (typeof step === 'number' ? `${above}[${step}]` : above === '' ? step : `${above}.${step}`), '');
+  const path = fault.steps.reduceRight<string>(
+    (above, step) =>
+      typeof step === 'number' ? `${above}[${step}]` : above === '' ? step : `${above}.${step}`,
+    '',
+  );
   throw unsafe(path, fault.message);
 }
 
@@ -231,8 +261,10 @@ interface UnsafeValue {
 
 // Depth was bounded by the scan, so recursion is safe.
 function findUnsafe(value: unknown): UnsafeValue | undefined {
-  if (typeof value === 'number' && !Number.isFinite(value)) return { steps: [], message: 'is a number beyond what can be represented' };
-  if (typeof value === 'string' && !value.isWellFormed()) return { steps: [], message: 'holds half of a surrogate pair' };
+  if (typeof value === 'number' && !Number.isFinite(value))
+    return { steps: [], message: 'is a number beyond what can be represented' };
+  if (typeof value === 'string' && !value.isWellFormed())
+    return { steps: [], message: 'holds half of a surrogate pair' };
   if (typeof value !== 'object' || value === null) return undefined;
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index += 1) {
@@ -243,7 +275,8 @@ function findUnsafe(value: unknown): UnsafeValue | undefined {
   }
   for (const name of Object.keys(value)) {
     // An own member of this name becomes the prototype of whatever it is assigned to.
-    if (name === '__proto__') return { steps: [], message: 'has a member `__proto__`, which is not accepted' };
+    if (name === '__proto__')
+      return { steps: [], message: 'has a member `__proto__`, which is not accepted' };
     if (!name.isWellFormed()) return { steps: [], message: 'has a name that holds half of a surrogate pair' };
     const fault = findUnsafe((value as Record<string, unknown>)[name]);
     if (fault !== undefined) return addStep(fault, name);
@@ -258,8 +291,13 @@ function addStep(fault: UnsafeValue, step: string | number): UnsafeValue {
 
 function unsafe(path: string, message: string): Problem {
   const shown = path.slice(0, 256);
-  return new Problem('bad_request', 'invalid_json', `${shown === '' ? 'The body' : `\`${shown}\``} ${message}.`, {
-    param: shown === '' ? null : shown,
-    details: [{ path: shown, message }],
-  });
+  return new Problem(
+    'bad_request',
+    'invalid_json',
+    `${shown === '' ? 'The body' : `\`${shown}\``} ${message}.`,
+    {
+      param: shown === '' ? null : shown,
+      details: [{ path: shown, message }],
+    },
+  );
 }

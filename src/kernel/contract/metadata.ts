@@ -40,5 +40,9 @@ function nulIn(value: unknown, path: string): string | undefined {
 }
 
 function unfit(param: string, message: string, cause?: unknown): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, { param, details: [{ path: param, message }], cause });
+  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
+    param,
+    details: [{ path: param, message }],
+    cause,
+  });
 }

@@ -120,6 +120,10 @@ export type Handler<Op extends OperationShape, Identity extends { kind: string }
 ) => Promise<Reply<Op>>;
 
 /** The handlers of all operations whose id begins with `Prefix`. */
-export type Handlers<Ops extends { [K in keyof Ops]: OperationShape }, Prefix extends string, Identity extends { kind: string }> = {
+export type Handlers<
+  Ops extends { [K in keyof Ops]: OperationShape },
+  Prefix extends string,
+  Identity extends { kind: string },
+> = {
   [K in keyof Ops as K extends `${Prefix}.${string}` ? K : never]: Handler<Ops[K], Identity>;
 };

@@ -53,25 +53,36 @@ export function readOperations(document: Any, identities: Record<string, string>
       const own = item[method];
       if (!own) continue;
       const body = own.requestBody ? resolvePointer(document, own.requestBody) : undefined;
-      const parameters = [...(own.parameters ?? []), ...(item.parameters ?? [])].map((parameter) => resolvePointer(document, parameter));
+      const parameters = [...(own.parameters ?? []), ...(item.parameters ?? [])].map((parameter) =>
+        resolvePointer(document, parameter),
+      );
       operations.push({
         operationId: own.operationId ?? '',
         method,
         path,
         declaredSecurity: own.security,
         // An empty requirement among others admits anyone just as an empty list does.
-        security: schemesOf(own.security).length === 0 || own.security.some((one: object) => Object.keys(one).length === 0) ? [] : [{ [listed]: [] }],
+        security:
+          schemesOf(own.security).length === 0 ||
+          own.security.some((one: object) => Object.keys(one).length === 0)
+            ? []
+            : [{ [listed]: [] }],
         admits: new Set(schemesOf(own.security).map((scheme) => identities[scheme] ?? '')),
         parameters,
         requestBody: body,
         formFiles: formFilesOf(document, body?.content?.[formType]?.schema),
         responses: Object.fromEntries(
-          Object.entries(own.responses ?? {}).map(([status, response]) => [status, resolvePointer(document, response)]),
+          Object.entries(own.responses ?? {}).map(([status, response]) => [
+            status,
+            resolvePointer(document, response),
+          ]),
         ),
         facts: {
           operationId: own.operationId ?? '',
           maxBodyBytes: own['x-max-body-bytes'],
-          body: body ? { required: body.required === true, mediaTypes: Object.keys(body.content ?? {}) } : null,
+          body: body
+            ? { required: body.required === true, mediaTypes: Object.keys(body.content ?? {}) }
+            : null,
           passthrough: own['x-passthrough'] === true,
           rawBody: own['x-raw-body'] === true,
           bodyDeadlineMs: own['x-body-deadline-ms'],
@@ -103,7 +114,11 @@ export function readOperations(document: Any, identities: Record<string, string>
 
 function formFilesOf(document: Any, schema: Any): ReadonlySet<string> {
   const members = Object.entries<Any>(resolvePointer(document, schema)?.properties ?? {});
-  return new Set(members.filter(([, member]) => resolvePointer(document, member).format === 'binary').map(([name]) => name));
+  return new Set(
+    members
+      .filter(([, member]) => resolvePointer(document, member).format === 'binary')
+      .map(([name]) => name),
+  );
 }
 
 function schemesOf(security: Record<string, string[]>[] | undefined): string[] {
@@ -111,7 +126,11 @@ function schemesOf(security: Record<string, string[]>[] | undefined): string[] {
 }
 
 /** Throws, naming all faults, when the document and the handlers do not agree. */
-export function refuseDisagreement(document: Any, operations: ContractOperation[], options: { handlers: object; identities: Record<string, string> }): void {
+export function refuseDisagreement(
+  document: Any,
+  operations: ContractOperation[],
+  options: { handlers: object; identities: Record<string, string> },
+): void {
   const faults: string[] = [];
   const seen = new Set<string>();
   const used = new Set(Object.keys(document.components?.securitySchemes ?? {}));
@@ -125,15 +144,19 @@ export function refuseDisagreement(document: Any, operations: ContractOperation[
     if (declaredSecurity?.some?.((requirement) => Object.keys(requirement).length > 1)) {
       faults.push(`${name} asks for two credentials at once`);
     }
-    if (facts.errorDialect !== undefined && !errorDialects.includes(facts.errorDialect)) faults.push(`${name} has unknown error types`);
-    if (operationId !== '' && !Object.hasOwn(options.handlers, operationId)) faults.push(`${name} has no handler`);
+    if (facts.errorDialect !== undefined && !errorDialects.includes(facts.errorDialect))
+      faults.push(`${name} has unknown error types`);
+    if (operationId !== '' && !Object.hasOwn(options.handlers, operationId))
+      faults.push(`${name} has no handler`);
   }
   for (const operationId of Object.keys(options.handlers)) {
     if (!seen.has(operationId)) faults.push(`the handler ${operationId} has no operation`);
   }
   for (const scheme of used) {
-    if (!Object.hasOwn(options.identities, scheme)) faults.push(`the security scheme ${scheme} is not mapped to an identity`);
-    else if (!document.components?.securitySchemes?.[scheme]) faults.push(`the security scheme ${scheme} is not declared`);
+    if (!Object.hasOwn(options.identities, scheme))
+      faults.push(`the security scheme ${scheme} is not mapped to an identity`);
+    else if (!document.components?.securitySchemes?.[scheme])
+      faults.push(`the security scheme ${scheme} is not declared`);
   }
   if (faults.length > 0) throw new Error(`The contract cannot be served: ${faults.join('; ')}.`);
 }
@@ -156,5 +179,9 @@ export function resolvePointer(document: Any, schema: Any): Any {
 
 /** What the operation says of a status, by its number, its class or its default. */
 export function declaredResponse(operation: ContractOperation, status: number): Any {
-  return operation.responses[String(status)] ?? operation.responses[`${Math.floor(status / 100)}XX`] ?? operation.responses.default;
+  return (
+    operation.responses[String(status)] ??
+    operation.responses[`${Math.floor(status / 100)}XX`] ??
+    operation.responses.default
+  );
 }

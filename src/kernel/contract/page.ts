@@ -47,7 +47,11 @@ export function isTimeAndId(value: unknown): value is [time: string, id: string]
 /**
  * The page out of rows that were read with one more than `limit`: that one says whether there is a next page.
  */
-export function page<Row>(rows: readonly Row[], limit: number, cursorOf: (row: Row) => CursorValue): { items: Row[]; next_cursor: string | null } {
+export function page<Row>(
+  rows: readonly Row[],
+  limit: number,
+  cursorOf: (row: Row) => CursorValue,
+): { items: Row[]; next_cursor: string | null } {
   const items = rows.slice(0, limit);
   const last = items.at(-1);
   const hasMore = rows.length > limit && last !== undefined;
@@ -61,5 +65,8 @@ export function limitOf(query: { limit?: number | undefined }): number {
 
 function notOurs(): Problem {
   const message = 'is not a cursor of this list';
-  return new Problem('bad_request', 'invalid_request', `\`cursor\` ${message}.`, { param: 'cursor', details: [{ path: 'cursor', message }] });
+  return new Problem('bad_request', 'invalid_request', `\`cursor\` ${message}.`, {
+    param: 'cursor',
+    details: [{ path: 'cursor', message }],
+  });
 }

@@ -61,7 +61,8 @@ function parseQuery(text: string, operation: ContractOperation): Record<string, 
     const value = cut < 0 ? '' : decodeQuery(pair.slice(cut + 1));
     const parameter = operation.queryParameters.get(name);
     const before = query[name];
-    if (parameter?.list) query[name] = [...((before as string[]) ?? []), ...(parameter.commas ? value.split(',') : [value])];
+    if (parameter?.list)
+      query[name] = [...((before as string[]) ?? []), ...(parameter.commas ? value.split(',') : [value])];
     else if (before !== undefined && parameter) throw repeated(name);
     // Somebody else's names may repeat, and nothing that was sent is passed over.
     else query[name] = before === undefined ? value : [before, value].flat();
@@ -81,6 +82,11 @@ function decodeQuery(text: string): string {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
   } catch (cause) {
-    throw new Problem('bad_request', 'invalid_request', 'The query holds a percent encoding that cannot be decoded.', { cause });
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      'The query holds a percent encoding that cannot be decoded.',
+      { cause },
+    );
   }
 }

@@ -51,7 +51,11 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
   }
   templates.sort(bySpecificity);
 
-  function settle(template: Template<Operation>, method: string, params: () => Record<string, string>): RouteMatch<Operation> {
+  function settle(
+    template: Template<Operation>,
+    method: string,
+    params: () => Record<string, string>,
+  ): RouteMatch<Operation> {
     const { operations } = template.route;
     const operation = operations.get(method) ?? (method === 'head' ? operations.get('get') : undefined);
     if (operation === undefined) return { outcome: 'method_not_allowed', allow: template.allow };
@@ -67,7 +71,9 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
       const parts = path.split('/').slice(1);
       if (owned.has(meant)) {
         // A name that is none, such as `%2e`, below a list: nothing else was meant, so its own fault is told.
-        const below = templates.find((candidate) => candidate.route.template.startsWith(`${meant}/`) && fits(candidate, parts));
+        const below = templates.find(
+          (candidate) => candidate.route.template.startsWith(`${meant}/`) && fits(candidate, parts),
+        );
         if (below && !parts.includes('')) paramsOf(below, parts);
         return { outcome: 'not_found' };
       }
@@ -89,12 +95,17 @@ function segmentsOf(template: string): Segment[] {
   return template
     .split('/')
     .slice(1)
-    .map((part) => (part.startsWith('{') && part.endsWith('}') ? { literal: null, name: part.slice(1, -1) } : { literal: part, name: '' }));
+    .map((part) =>
+      part.startsWith('{') && part.endsWith('}')
+        ? { literal: null, name: part.slice(1, -1) }
+        : { literal: part, name: '' },
+    );
 }
 
 function allowOf<Operation>(route: Route<Operation>): string {
   const methods = [...route.operations.keys()].map((method) => method.toUpperCase());
-  if (methods.includes('GET') && !methods.includes('HEAD')) methods.splice(methods.indexOf('GET') + 1, 0, 'HEAD');
+  if (methods.includes('GET') && !methods.includes('HEAD'))
+    methods.splice(methods.indexOf('GET') + 1, 0, 'HEAD');
   return [...methods, 'OPTIONS'].join(', ');
 }
 
@@ -108,8 +119,15 @@ function bySpecificity(a: { segments: Segment[] }, b: { segments: Segment[] }): 
   return a.segments.length < b.segments.length ? 1 : 0;
 }
 
-function fits({ segments, route }: { segments: Segment[]; route: { spansSlashes?: string } }, parts: string[]): boolean {
-  if (parts.length !== segments.length && (route.spansSlashes === undefined || parts.length < segments.length)) return false;
+function fits(
+  { segments, route }: { segments: Segment[]; route: { spansSlashes?: string } },
+  parts: string[],
+): boolean {
+  if (
+    parts.length !== segments.length &&
+    (route.spansSlashes === undefined || parts.length < segments.length)
+  )
+    return false;
   return segments.every((segment, index) => segment.literal === null || segment.literal === parts[index]);
 }
 
@@ -128,7 +146,9 @@ function paramsOf<Operation>(template: Template<Operation>, parts: string[]): Re
 function decodeParameter(name: string, raw: string, spans: boolean): string {
   const value = raw.includes('%') ? decodeURIComponent(raw) : raw;
   const pieces = spans ? value.split('/') : [value];
-  const unsafe = pieces.some((piece) => piece === '' || piece === '.' || piece === '..' || unsafeInSegment.test(piece));
+  const unsafe = pieces.some(
+    (piece) => piece === '' || piece === '.' || piece === '..' || unsafeInSegment.test(piece),
+  );
   if (unsafe) {
     const message = 'holds characters or segments that a path may not have';
     throw new Problem('bad_request', 'invalid_path', `The path parameter \`${name}\` ${message}.`, {
@@ -147,7 +167,12 @@ function refuseUndecodable(path: string): void {
   try {
     decodeURIComponent(path);
   } catch (cause) {
-    throw new Problem('bad_request', 'invalid_path', 'The path holds a percent encoding that cannot be decoded.', { cause });
+    throw new Problem(
+      'bad_request',
+      'invalid_path',
+      'The path holds a percent encoding that cannot be decoded.',
+      { cause },
+    );
   }
 }
 
@@ -160,7 +185,9 @@ function canonical(path: string): string {
   let text = path;
   // Four rounds see through any nesting that a proxy could peel off; each further one costs the sender 2 bytes a character.
   for (let round = 0; round < 4 && text.includes('%'); round += 1) {
-    const decoded = text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'));
+    const decoded = text.replace(/(?:%[0-9a-f]{2})+/gi, (run) =>
+      Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'),
+    );
     if (decoded === text) break;
     text = decoded;
   }

@@ -51,7 +51,13 @@ function compileStrange(schema: JsonSchema): ValidateFunction {
 
 function compileAlone(schema: JsonSchema, options: Options): ValidateFunction {
   // One validator a schema: two schemas may use one `$id`.
-  const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true, logger: false, ...options });
+  const ajv = new Ajv2020({
+    strict: false,
+    allErrors: false,
+    validateFormats: true,
+    logger: false,
+    ...options,
+  });
   formats.default(ajv);
   useQuickLengths(ajv);
   return ajv.compile(schema);
@@ -65,7 +71,13 @@ export interface SchemaFault {
 
 /** Compiles the schema of a document that a person writes: all faults are told and not only the first. Throws like `compileSchema`. */
 export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => SchemaFault[] {
-  const ajv = new Ajv2020({ strict: false, allErrors: true, verbose: true, validateFormats: true, logger: false });
+  const ajv = new Ajv2020({
+    strict: false,
+    allErrors: true,
+    verbose: true,
+    validateFormats: true,
+    logger: false,
+  });
   formats.default(ajv);
   useQuickLengths(ajv);
   const validate = ajv.compile(schema);
@@ -73,14 +85,22 @@ export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => S
 }
 
 /** As a SchemaCheck, but what fits is given back as the schema's types. */
-export type QueryCheck = (query: Readonly<Record<string, unknown>>) => { ok: true; value: Record<string, unknown> } | { ok: false; details: ProblemDetail[] };
+export type QueryCheck = (
+  query: Readonly<Record<string, unknown>>,
+) => { ok: true; value: Record<string, unknown> } | { ok: false; details: ProblemDetail[] };
 
 /**
  * Compiles a schema for members that arrive as text, as those of a query do: where it asks for a number or a
  * boolean, a text that says one passes, and a single value passes for a list of one. Throws like `compileSchema`.
  */
 export function compileQuery(schema: JsonSchema): QueryCheck {
-  const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true, logger: false, coerceTypes: 'array' });
+  const ajv = new Ajv2020({
+    strict: false,
+    allErrors: false,
+    validateFormats: true,
+    logger: false,
+    coerceTypes: 'array',
+  });
   formats.default(ajv);
   useQuickLengths(ajv);
   const validate = ajv.compile(schema);
@@ -97,9 +117,14 @@ function detail(error: ErrorObject): ProblemDetail {
     .split('/')
     .slice(1)
     .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'));
-  const { missingProperty, additionalProperty } = error.params as { missingProperty?: string; additionalProperty?: string };
-  if (missingProperty !== undefined) return { path: shown([...parent, missingProperty]), message: 'is required' };
-  if (additionalProperty !== undefined) return { path: shown([...parent, additionalProperty]), message: 'is not known here' };
+  const { missingProperty, additionalProperty } = error.params as {
+    missingProperty?: string;
+    additionalProperty?: string;
+  };
+  if (missingProperty !== undefined)
+    return { path: shown([...parent, missingProperty]), message: 'is required' };
+  if (additionalProperty !== undefined)
+    return { path: shown([...parent, additionalProperty]), message: 'is not known here' };
   return { path: shown(parent), message: error.message ?? 'is not valid' };
 }
 

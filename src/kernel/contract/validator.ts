@@ -6,7 +6,13 @@ import { OpenAPIValidator, type OpenAPIRouter } from 'openapi-backend';
 import { Problem } from '../problem.ts';
 import type { AnyReply } from './exchange.ts';
 import { invalidRequest, type SchemaError, type SchemaTools } from './faults.ts';
-import { type ContractOperation, declaredResponse, formType, type Parameter, resolvePointer } from './operations.ts';
+import {
+  type ContractOperation,
+  declaredResponse,
+  formType,
+  type Parameter,
+  resolvePointer,
+} from './operations.ts';
 import type { ContractRequest, ParsedRequest } from './request.ts';
 import { useQuickLengths } from './text-length.ts';
 
@@ -40,8 +46,14 @@ export class ContractValidator extends OpenAPIValidator {
   }
 
   override validateRequest(request: Any, operation: Any): Any {
-    const { params, query, headers, requestBody, isForm } = (request as ContractRequest).parsed as ParsedRequest;
-    const values = { path: params, query, header: headers, ...(isForm ? { requestForm: writtenForm(operation, requestBody) } : { requestBody }) };
+    const { params, query, headers, requestBody, isForm } = (request as ContractRequest)
+      .parsed as ParsedRequest;
+    const values = {
+      path: params,
+      query,
+      header: headers,
+      ...(isForm ? { requestForm: writtenForm(operation, requestBody) } : { requestBody }),
+    };
     for (const validate of this.getRequestValidatorsForOperation(operation.operationId) ?? []) {
       if (!validate(values)) return { valid: false, errors: validate.errors };
     }
@@ -61,7 +73,14 @@ export class ContractValidator extends OpenAPIValidator {
   }
 
   explain(operation: ContractOperation, parsed: ParsedRequest, errors: SchemaError[]): Problem {
-    if (parsed.isForm) return invalidRequest(errors.map((error) => ({ ...error, instancePath: error.instancePath.replace(/^\/requestForm/, '/requestBody') })), this.#tools);
+    if (parsed.isForm)
+      return invalidRequest(
+        errors.map((error) => ({
+          ...error,
+          instancePath: error.instancePath.replace(/^\/requestForm/, '/requestBody'),
+        })),
+        this.#tools,
+      );
     const inBody = errors.some((error) => error.instancePath.startsWith('/requestBody'));
     const schema = operation.requestBody?.content?.['application/json']?.schema;
     if (!inBody || parsed.raw.byteLength > explainedBodyBytes) return invalidRequest(errors, this.#tools);
@@ -110,7 +129,8 @@ export class ContractValidator extends OpenAPIValidator {
     }
     if (reply.content !== undefined) {
       const mediaType = (reply.mediaType ?? '').split(';', 1)[0]?.trim() ?? '';
-      if (!declared.content?.[mediaType]) refuse(`${operation.operationId} does not declare ${mediaType} for ${reply.status}`);
+      if (!declared.content?.[mediaType])
+        refuse(`${operation.operationId} does not declare ${mediaType} for ${reply.status}`);
     } else if ('body' in reply) {
       refuse(this.jsonMismatch(operation, reply.status, reply.body));
     } else if (declared.content) {
@@ -128,7 +148,10 @@ function writtenForm(operation: Any, members: unknown): unknown {
       const isFile = typeof value === 'object';
       if (declared.has(name) === isFile) return [name, isFile ? '' : value];
       const message = declared.has(name) ? 'must be a file' : 'must not be a file';
-      throw new Problem('bad_request', 'invalid_request', `The member \`${name}\` ${message}.`, { param: name, details: [{ path: name, message }] });
+      throw new Problem('bad_request', 'invalid_request', `The member \`${name}\` ${message}.`, {
+        param: name,
+        details: [{ path: name, message }],
+      });
     }),
   );
 }
@@ -164,18 +187,27 @@ function isKeepable(time: Date): boolean {
 function parameterSchema(operation: ContractOperation): object {
   const place = (where: string, open: boolean) => {
     const own = operation.parameters.filter((parameter) => parameter.in === where);
-    const nameOf = (parameter: Parameter) => (where === 'header' ? parameter.name.toLowerCase() : parameter.name);
-    const listed = own.filter((parameter) => where !== 'header' || operation.headerNames.includes(nameOf(parameter)));
+    const nameOf = (parameter: Parameter) =>
+      where === 'header' ? parameter.name.toLowerCase() : parameter.name;
+    const listed = own.filter(
+      (parameter) => where !== 'header' || operation.headerNames.includes(nameOf(parameter)),
+    );
     return {
       type: 'object',
       additionalProperties: open,
-      properties: Object.fromEntries(listed.map((parameter) => [nameOf(parameter), rebase(parameter.schema ?? {})])),
+      properties: Object.fromEntries(
+        listed.map((parameter) => [nameOf(parameter), rebase(parameter.schema ?? {})]),
+      ),
       required: listed.filter((parameter) => parameter.required).map(nameOf),
     };
   };
   return {
     type: 'object',
-    properties: { path: place('path', false), query: place('query', operation.toleratesQuery), header: place('header', true) },
+    properties: {
+      path: place('path', false),
+      query: place('query', operation.toleratesQuery),
+      header: place('header', true),
+    },
   };
 }
 
@@ -185,7 +217,9 @@ function rebase(schema: unknown): Any {
   if (typeof schema !== 'object' || schema === null) return schema;
   return Object.fromEntries(
     Object.entries(schema).map(([name, value]) =>
-      name === '$ref' && typeof value === 'string' && value.startsWith('#') ? [name, documentKey + value] : [name, rebase(value)],
+      name === '$ref' && typeof value === 'string' && value.startsWith('#')
+        ? [name, documentKey + value]
+        : [name, rebase(value)],
     ),
   );
 }

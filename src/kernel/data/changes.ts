@@ -85,7 +85,9 @@ export function createChanges(options: ChangesOptions): Changes {
 
   return {
     async bump(tx) {
-      const [row] = await tx<{ number: bigint }[]>`update ${tx(table)} set number = number + 1 returning number`;
+      const [row] = await tx<
+        { number: bigint }[]
+      >`update ${tx(table)} set number = number + 1 returning number`;
       own = { number: row?.number ?? 0n, untilMs: clock.monotonicMs() + ownChangeMs };
     },
     onChange(listener) {

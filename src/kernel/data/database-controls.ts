@@ -10,7 +10,10 @@ export interface DatabaseControls extends Record<string, ControlHandler> {
   'db.backup': ControlHandler;
 }
 
-export function databaseControls(database: Database, migrations: { schema: string; directory: string }): DatabaseControls {
+export function databaseControls(
+  database: Database,
+  migrations: { schema: string; directory: string },
+): DatabaseControls {
   return {
     'db.facts': () => databaseFacts(database, migrations),
     // Into a file that the command has made: whoever may use the socket may read the data.

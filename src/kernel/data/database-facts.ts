@@ -16,7 +16,10 @@ export interface DatabaseFacts {
   migrations: MigrationState;
 }
 
-export async function databaseFacts(database: Database, migrations: { schema: string; directory: string }): Promise<DatabaseFacts> {
+export async function databaseFacts(
+  database: Database,
+  migrations: { schema: string; directory: string },
+): Promise<DatabaseFacts> {
   const { sql, engine, version } = database;
   const startedMs = systemClock.monotonicMs();
   const [clock] = await sql<{ at: Date }[]>`select clock_timestamp() as at`;

@@ -86,7 +86,10 @@ const defaultLimits: DatabaseLimits = {
  * `prepare: false` is for a pooler in transaction mode (`?prepare=false` in the URL does the same): no named
  * statements, and the timeouts are set inside of transactions instead of at the connection's start.
  */
-export type ConnectOptions = ({ url: string; prepare?: boolean } | { path: string; seed?: string; checkpointEveryMs?: number }) & {
+export type ConnectOptions = (
+  | { url: string; prepare?: boolean }
+  | { path: string; seed?: string; checkpointEveryMs?: number }
+) & {
   limits?: Partial<DatabaseLimits>;
 };
 
@@ -100,7 +103,11 @@ export async function connect(options: ConnectOptions, { log }: { log: Log }): P
 }
 
 /** Waits for a database to open, and names the setting of its address when that fails. `url` is absent for the embedded one. */
-export async function withSettingName<T>(setting: string, url: string | undefined, opening: Promise<T>): Promise<T> {
+export async function withSettingName<T>(
+  setting: string,
+  url: string | undefined,
+  opening: Promise<T>,
+): Promise<T> {
   try {
     return await opening;
   } catch (error) {
@@ -108,11 +115,17 @@ export async function withSettingName<T>(setting: string, url: string | undefine
     const { message: reason, cause } = error instanceof Error ? error : new Error(String(error));
     const detail = cause instanceof Error ? ` (${cause.message})` : '';
     const message = `The database of ${setting} cannot be opened: ${reason}${detail}`;
-    throw error instanceof Problem ? new Problem(error.kind, error.code, message, { cause: error, headers: error.headers }) : new Error(message, { cause: error });
+    throw error instanceof Problem
+      ? new Problem(error.kind, error.code, message, { cause: error, headers: error.headers })
+      : new Error(message, { cause: error });
   }
 }
 
-async function connectServer(options: { url: string; prepare?: boolean }, limits: DatabaseLimits, log: Log): Promise<Database> {
+async function connectServer(
+  options: { url: string; prepare?: boolean },
+  limits: DatabaseLimits,
+  log: Log,
+): Promise<Database> {
   const settings = {
     statement_timeout: limits.statementMs,
     lock_timeout: limits.lockMs,
@@ -131,11 +144,18 @@ async function connectServer(options: { url: string; prepare?: boolean }, limits
         ssl: false,
         prepare,
         // A pooler refuses unknown settings at start, or would hand them to another client.
-        connection: { application_name: 'townhall', TimeZone: 'UTC', ...(prepare && !isPatient ? settings : {}) },
+        connection: {
+          application_name: 'townhall',
+          TimeZone: 'UTC',
+          ...(prepare && !isPatient ? settings : {}),
+        },
       }),
-    begin: prepare || isPatient
-      ? 'begin'
-      : ['begin', ...Object.entries(settings).map(([name, value]) => `set local ${name} = ${value}`)].join('; '),
+    begin:
+      prepare || isPatient
+        ? 'begin'
+        : ['begin', ...Object.entries(settings).map(([name, value]) => `set local ${name} = ${value}`)].join(
+            '; ',
+          ),
   });
   const main = createQueries(make(false, limits.deadlineMs, limits.maxConnections));
   try {
@@ -157,7 +177,11 @@ async function connectServer(options: { url: string; prepare?: boolean }, limits
   }
 }
 
-async function connectEmbedded(options: { path: string; seed?: string; checkpointEveryMs?: number }, limits: DatabaseLimits, log: Log): Promise<Database> {
+async function connectEmbedded(
+  options: { path: string; seed?: string; checkpointEveryMs?: number },
+  limits: DatabaseLimits,
+  log: Log,
+): Promise<Database> {
   const engine = await openEmbedded({ ...options, idleInTransactionMs: limits.idleInTransactionMs, log });
   const make = (isPatient: boolean, deadlineMs: number): Connections => ({
     maxConnections: 1,
@@ -165,7 +189,13 @@ async function connectEmbedded(options: { path: string; seed?: string; checkpoin
     queueMs: isPatient ? deadlineMs : limits.queueMs,
     open: async () => watch(await engine.dial({ patient: isPatient }), deadlineMs),
     client: (socket) =>
-      createClient(undefined, { ...clientOptions(socket, log), host: 'localhost', user: 'postgres', database: 'postgres', ssl: false }),
+      createClient(undefined, {
+        ...clientOptions(socket, log),
+        host: 'localhost',
+        user: 'postgres',
+        database: 'postgres',
+        ssl: false,
+      }),
     begin: 'begin',
   });
   const main = createQueries(make(false, limits.deadlineMs));
@@ -240,7 +270,8 @@ const arrayTypes = Object.fromEntries(
       to: array,
       from: [array],
       parse: (value: string) => parseArray(value, parse),
-      serialize: (value: unknown) => (Array.isArray(value) ? formatArray(value, parse === json) : String(value)),
+      serialize: (value: unknown) =>
+        Array.isArray(value) ? formatArray(value, parse === json) : String(value),
     },
   ]),
 );
@@ -341,7 +372,8 @@ async function openLease(connections: Connections, onLost: () => void): Promise<
 }
 
 async function runAlone(pool: Pool<Lease>, query: Query): Promise<void> {
-  if (query.cursorFn) return query.reject(new Error('A cursor needs a transaction: its connection must not be given away.'));
+  if (query.cursorFn)
+    return query.reject(new Error('A cursor needs a transaction: its connection must not be given away.'));
   let lease: Lease;
   try {
     lease = await pool.acquire();
@@ -380,7 +412,10 @@ async function transact<T>(pool: Pool<Lease>, begin: string, work: (tx: Tx) => P
     const result = await work(tx);
     // PostgreSQL answers the commit of a failed transaction with a mere "ROLLBACK".
     const { command } = await sql.unsafe('commit');
-    if (command === 'ROLLBACK') throw firstError instanceof Error ? firstError : new Error('The transaction had failed and was rolled back.', { cause: firstError });
+    if (command === 'ROLLBACK')
+      throw firstError instanceof Error
+        ? firstError
+        : new Error('The transaction had failed and was rolled back.', { cause: firstError });
     return result;
   } catch (error) {
     if (lease.isAlive) await sql.unsafe('rollback').catch(() => lease.end());
@@ -401,7 +436,9 @@ function createSql(maker: postgres.Sql<Types>, run: (query: Query) => void): Sql
   // A list is a parameter of whatever type the statement wants there. postgres.js would declare the type of
   // its first element, which is wrong for bigints, dates and booleans.
   const asParameter = (value: unknown): unknown =>
-    Array.isArray(value) && value.length > 0 && !(value[0] instanceof Promise) ? maker.typed(value, 0) : value;
+    Array.isArray(value) && value.length > 0 && !(value[0] instanceof Promise)
+      ? maker.typed(value, 0)
+      : value;
   const call = (first: unknown, ...rest: unknown[]) => {
     const isTemplate = Array.isArray(first) && 'raw' in first;
     return route(make(first, ...(isTemplate ? rest.map(asParameter) : rest)));
@@ -413,7 +450,8 @@ function createSql(maker: postgres.Sql<Types>, run: (query: Query) => void): Sql
     json: maker.json,
     unsafe: (...parameters: Parameters<Sql['unsafe']>) => route(maker.unsafe(...parameters)),
     file: (...parameters: Parameters<Sql['file']>) => route(maker.file(...parameters)),
-    notify: (channel: string, payload: string) => (call as unknown as Sql)`select pg_notify(${channel}, ${payload})`,
+    notify: (channel: string, payload: string) =>
+      (call as unknown as Sql)`select pg_notify(${channel}, ${payload})`,
   }) as unknown as Sql;
 }
 
@@ -452,7 +490,9 @@ async function requireDurability(sql: Sql): Promise<void> {
     where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name`;
   if (off.length === 0) return;
   const names = off.map(({ name }) => name).join(' and ');
-  throw unavailable(`The PostgreSQL server has ${names} off, so it would acknowledge what a power cut can take away. Turn it on.`);
+  throw unavailable(
+    `The PostgreSQL server has ${names} off, so it would acknowledge what a power cut can take away. Turn it on.`,
+  );
 }
 
 // Classes and codes that mean "not now": connection trouble, out of resources, shutting down or starting,
@@ -460,20 +500,37 @@ async function requireDurability(sql: Sql): Promise<void> {
 const awayClasses = ['08', '53', '57', '58'];
 const awayCodes = new Set(['25006', '25P03', '55P03']);
 const awaySystemCodes = new Set([
-  'CONNECTION_CLOSED', 'CONNECTION_DESTROYED', 'CONNECTION_ENDED', 'CONNECT_TIMEOUT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOENT',
-  'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOTFOUND', 'EAI_AGAIN', 'ERR_STREAM_DESTROYED', 'ERR_STREAM_WRITE_AFTER_END',
+  'CONNECTION_CLOSED',
+  'CONNECTION_DESTROYED',
+  'CONNECTION_ENDED',
+  'CONNECT_TIMEOUT',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ENOENT',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ERR_STREAM_DESTROYED',
+  'ERR_STREAM_WRITE_AFTER_END',
 ]);
 
 /** What a failure of the database is to a caller: a Problem when it may pass, else the error itself, an SQL error with its `code`. */
 function databaseProblem(error: unknown): unknown {
   if (error instanceof Problem) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  const isAway = error instanceof postgres.PostgresError
-    ? awayClasses.includes(code.slice(0, 2)) || awayCodes.has(code)
-    : error instanceof Frozen || awaySystemCodes.has(code);
+  const isAway =
+    error instanceof postgres.PostgresError
+      ? awayClasses.includes(code.slice(0, 2)) || awayCodes.has(code)
+      : error instanceof Frozen || awaySystemCodes.has(code);
   return isAway ? unavailable('The database does not answer at the moment.', error) : error;
 }
 
 function unavailable(message: string, cause?: unknown): Problem {
-  return new Problem('unavailable', 'database_unavailable', message, { cause, headers: { 'retry-after': '2' } });
+  return new Problem('unavailable', 'database_unavailable', message, {
+    cause,
+    headers: { 'retry-after': '2' },
+  });
 }

@@ -1,7 +1,16 @@
 // The thread in which the embedded PostgreSQL lives. PGlite has one session and answers synchronously,
 // so it is kept off the server's event loop; peers take turns, and one that is inside a transaction keeps
 // its turn until the transaction ends. A commit is on the disk before its answer leaves this file.
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
 import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
@@ -41,21 +50,37 @@ export type FromWorker =
 // default, fdatasync, is an empty call in PGlite's file layer. 8 MB of buffers cost a tenth of the memory
 // that its default does and are no slower: the operating system caches the same pages.
 const startParams = [
-  '--single', '-O', '-j',
-  '-c', 'search_path=public',
-  '-c', 'exit_on_error=false',
-  '-c', 'log_checkpoints=false',
-  '-c', 'max_worker_processes=0',
-  '-c', 'max_parallel_workers=0',
-  '-c', 'max_parallel_workers_per_gather=0',
-  '-c', 'max_parallel_maintenance_workers=0',
-  '-c', 'io_method=sync',
-  '-c', 'fsync=on',
-  '-c', 'full_page_writes=on',
-  '-c', 'synchronous_commit=on',
-  '-c', 'wal_sync_method=fsync',
-  '-c', 'shared_buffers=8MB',
-  '-c', 'timezone=UTC',
+  '--single',
+  '-O',
+  '-j',
+  '-c',
+  'search_path=public',
+  '-c',
+  'exit_on_error=false',
+  '-c',
+  'log_checkpoints=false',
+  '-c',
+  'max_worker_processes=0',
+  '-c',
+  'max_parallel_workers=0',
+  '-c',
+  'max_parallel_workers_per_gather=0',
+  '-c',
+  'max_parallel_maintenance_workers=0',
+  '-c',
+  'io_method=sync',
+  '-c',
+  'fsync=on',
+  '-c',
+  'full_page_writes=on',
+  '-c',
+  'synchronous_commit=on',
+  '-c',
+  'wal_sync_method=fsync',
+  '-c',
+  'shared_buffers=8MB',
+  '-c',
+  'timezone=UTC',
 ];
 
 /** PGlite's folder file system, whose fsync does nothing, with one that asks the disk. */
@@ -80,7 +105,10 @@ class DurableFolder extends NodeFS {
 
 interface EmscriptenModule {
   FS: { ErrnoError: new (errno: number) => Error };
-  NODEFS: { stream_ops: { fsync?: (stream: { nfd: number }) => number }; convertNodeCode(error: unknown): number };
+  NODEFS: {
+    stream_ops: { fsync?: (stream: { nfd: number }) => number };
+    convertNodeCode(error: unknown): number;
+  };
 }
 
 // In its single-user mode PostgreSQL never makes a checkpoint by itself, so the log would grow for ever and
@@ -156,7 +184,11 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
     const peer = holder;
     if (peer === null) return;
     forget(peer);
-    send({ kind: 'expelled', peer, bytes: fatalError('25P03', 'terminating connection due to idle-in-transaction timeout') });
+    send({
+      kind: 'expelled',
+      peer,
+      bytes: fatalError('25P03', 'terminating connection due to idle-in-transaction timeout'),
+    });
     serveWaiting();
   }
 
@@ -208,7 +240,11 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
 async function engineFiles() {
   if (!isSingleExecutable) return {};
   const file = (name: string) => readBytes(shipped(`packages/@electric-sql/pglite/${name}`));
-  const [engine, initdb, data] = await Promise.all([file('pglite.wasm'), file('initdb.wasm'), file('pglite.data')]);
+  const [engine, initdb, data] = await Promise.all([
+    file('pglite.wasm'),
+    file('initdb.wasm'),
+    file('pglite.data'),
+  ]);
   return {
     pgliteWasmModule: await WebAssembly.compile(engine as BufferSource),
     initdbWasmModule: await WebAssembly.compile(initdb as BufferSource),
@@ -230,12 +266,14 @@ async function plant(seed: string, cluster: string): Promise<void> {
   let file: number | undefined;
   let missing = 0;
   let padding = 0;
-  for await (const chunk of readPieces(seed).pipe(createGunzip({ chunkSize: 256 * 1024 })) as AsyncIterable<Buffer>) {
+  for await (const chunk of readPieces(seed).pipe(
+    createGunzip({ chunkSize: 256 * 1024 }),
+  ) as AsyncIterable<Buffer>) {
     pending = pending.length > 0 ? Buffer.concat([pending, chunk]) : chunk;
     for (;;) {
       if (file !== undefined) {
         const part = pending.subarray(0, missing);
-        for (let written = 0; written < part.length; ) written += writeSync(file, part, written);
+        for (let written = 0; written < part.length;) written += writeSync(file, part, written);
         pending = pending.subarray(part.length);
         missing -= part.length;
         if (missing > 0) break;
@@ -248,7 +286,8 @@ async function plant(seed: string, cluster: string): Promise<void> {
       pending = pending.subarray(padding + 512);
       padding = (512 - (entry.bytes % 512)) % 512;
       const target = join(growing, entry.name);
-      if (!target.startsWith(growing)) throw new Error(`The seed ${seed} names a file outside of itself: ${entry.name}`);
+      if (!target.startsWith(growing))
+        throw new Error(`The seed ${seed} names a file outside of itself: ${entry.name}`);
       made.push(target);
       if (entry.isFolder) {
         mkdirSync(target, { recursive: true, mode: 0o700 });
@@ -258,7 +297,8 @@ async function plant(seed: string, cluster: string): Promise<void> {
       }
     }
   }
-  if (file !== undefined || !existsSync(join(growing, 'PG_VERSION'))) throw new Error(`The seed ${seed} is not whole.`);
+  if (file !== undefined || !existsSync(join(growing, 'PG_VERSION')))
+    throw new Error(`The seed ${seed} is not whole.`);
   await syncAll(made);
   renameSync(growing, cluster);
   syncPath(dirname(cluster));
@@ -269,7 +309,12 @@ async function initialize(cluster: string): Promise<void> {
   const growing = `${cluster}.new`;
   rmSync(growing, { recursive: true, force: true });
   mkdirSync(growing, { mode: 0o700 });
-  const db = await PGlite.create({ fs: new DurableFolder(growing), startParams, ...(await engineFiles()), initDbStartParams: ['--wal-segsize=1'] });
+  const db = await PGlite.create({
+    fs: new DurableFolder(growing),
+    startParams,
+    ...(await engineFiles()),
+    initDbStartParams: ['--wal-segsize=1'],
+  });
   await db.close();
   renameSync(growing, cluster);
   syncPath(dirname(cluster));
@@ -300,9 +345,14 @@ function syncPath(path: string): void {
 /** One header of a ustar archive, as PGlite and `tar` write it for a cluster: short names, no links. Undefined at its end. */
 function tarEntry(header: Buffer): { name: string; isFolder: boolean; bytes: number } | undefined {
   if (header[0] === 0) return undefined;
-  const text = (from: number, length: number): string => header.toString('latin1', from, from + length).replace(/\0.*$/s, '');
+  const text = (from: number, length: number): string =>
+    header.toString('latin1', from, from + length).replace(/\0.*$/s, '');
   const prefix = text(257, 5) === 'ustar' ? text(345, 155) : '';
-  return { name: `${prefix}/${text(0, 100)}`, isFolder: header[156] === 0x35, bytes: Number.parseInt(text(124, 12), 8) || 0 };
+  return {
+    name: `${prefix}/${text(0, 100)}`,
+    isFolder: header[156] === 0x35,
+    bytes: Number.parseInt(text(124, 12), 8) || 0,
+  };
 }
 
 /** Whether the answer ends in ReadyForQuery outside of a transaction: the peer's turn is over. */
@@ -314,7 +364,7 @@ function isIdle(answer: Uint8Array): boolean {
 function messages(answer: Uint8Array, type: string): Uint8Array[] {
   const view = new DataView(answer.buffer, answer.byteOffset, answer.byteLength);
   const found: Uint8Array[] = [];
-  for (let at = 0; at + 5 <= answer.length; ) {
+  for (let at = 0; at + 5 <= answer.length;) {
     const end = at + 1 + view.getUint32(at + 1);
     if (answer[at] === type.charCodeAt(0)) found.push(answer.slice(at, end));
     at = end;

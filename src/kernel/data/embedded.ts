@@ -53,16 +53,23 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   }
   // V8's optimizing compiler takes 550 MB to optimize the engine's largest functions, for no speed that we
   // could measure. The first flag implies the others only when it is given on the command line.
-  for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering']) setFlagsFromString(flag);
+  for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering'])
+    setFlagsFromString(flag);
   try {
     return await supervise(start, { log: options.log, release: () => lock.release() });
   } catch (cause) {
     lock.release();
-    throw new Error(`The embedded database in ${options.path} cannot be opened: ${cause instanceof Error ? cause.message : String(cause)}.`, { cause });
+    throw new Error(
+      `The embedded database in ${options.path} cannot be opened: ${cause instanceof Error ? cause.message : String(cause)}.`,
+      { cause },
+    );
   }
 }
 
-async function supervise(start: EmbeddedStart, { log, release }: { log: Log; release: () => void }): Promise<Embedded> {
+async function supervise(
+  start: EmbeddedStart,
+  { log, release }: { log: Log; release: () => void },
+): Promise<Embedded> {
   let engine: Promise<Engine> | undefined = startEngine(start);
   let isClosing = false;
   await engine;
@@ -72,11 +79,13 @@ async function supervise(start: EmbeddedStart, { log, release }: { log: Log; rel
     engine ??= startEngine(start);
     const current = engine;
     current.then(
-      ({ gone }) => gone.then((reason) => {
-        if (engine !== current) return;
-        engine = undefined;
-        if (!isClosing) log.error({ reason }, 'the embedded database stopped and is started again when it is asked next');
-      }),
+      ({ gone }) =>
+        gone.then((reason) => {
+          if (engine !== current) return;
+          engine = undefined;
+          if (!isClosing)
+            log.error({ reason }, 'the embedded database stopped and is started again when it is asked next');
+        }),
       () => {
         if (engine === current) engine = undefined;
       },
@@ -116,7 +125,13 @@ interface Peer {
 }
 
 async function startEngine(start: EmbeddedStart): Promise<Engine> {
-  const worker = startThread('src/kernel/data/embedded-worker', { workerData: start, env: {}, execArgv: [], name: 'embedded-postgres', resourceLimits: { maxYoungGenerationSizeMb: 6 } });
+  const worker = startThread('src/kernel/data/embedded-worker', {
+    workerData: start,
+    env: {},
+    execArgv: [],
+    name: 'embedded-postgres',
+    resourceLimits: { maxYoungGenerationSizeMb: 6 },
+  });
   const peers = new Map<number, Peer>();
   const leaving = new Map<number, NodeJS.Timeout>();
   const ready = Promise.withResolvers<void>();
@@ -222,9 +237,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
 
 // AuthenticationOk, BackendKeyData and ReadyForQuery: a worker of our own needs no login.
 const startupAnswer = Buffer.from([
-  0x52, 0, 0, 0, 8, 0, 0, 0, 0,
-  0x4b, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0,
-  0x5a, 0, 0, 0, 5, 0x49,
+  0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x4b, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49,
 ]);
 
 /**
@@ -260,7 +273,7 @@ function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; le
   });
   function sendBatches(): void {
     let end = 0;
-    for (let at = 0; at + 5 <= received.length; ) {
+    for (let at = 0; at + 5 <= received.length;) {
       const next = at + 1 + received.readUInt32BE(at + 1);
       if (next > received.length) break;
       if (endsBatch.has(received[at] ?? 0)) end = next;

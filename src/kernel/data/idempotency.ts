@@ -52,7 +52,10 @@ export interface Idempotency {
    * Runs the work, or gives the answer that it had. Throws 409 while it still runs or when its answer was not
    * kept, and 422 when the key was used for something else.
    */
-  around<Reply extends Answer>(call: KeyedCall, work: (remember: Remember) => Promise<Reply>): Promise<Reply | Answer>;
+  around<Reply extends Answer>(
+    call: KeyedCall,
+    work: (remember: Remember) => Promise<Reply>,
+  ): Promise<Reply | Answer>;
   close(): Promise<void>;
 }
 
@@ -84,7 +87,14 @@ const mostCallers = 10_000;
 export const rememberNothing: Remember = Object.assign(async () => {}, { inSettlement: () => undefined });
 
 export function createIdempotency(options: IdempotencyOptions): Idempotency {
-  const { database, clock, log, leaseMs = 60_000, keepSeconds = 24 * 3600, mostBytes = 16 * 2 ** 20 } = options;
+  const {
+    database,
+    clock,
+    log,
+    leaseMs = 60_000,
+    keepSeconds = 24 * 3600,
+    mostBytes = 16 * 2 ** 20,
+  } = options;
   const { sql } = database;
   const table = `${options.schema}.idempotency`;
   const now = () => sql.unsafe(`${options.schema}.townhall_now()`);
@@ -95,7 +105,11 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const added = new Map<string, number>();
 
   /** Null when the key is ours now, otherwise what is known of it. */
-  async function claim(scope: Buffer, request: Buffer, owner: { run: string; requestId: string; caller: string }): Promise<Row | null> {
+  async function claim(
+    scope: Buffer,
+    request: Buffer,
+    owner: { run: string; requestId: string; caller: string },
+  ): Promise<Row | null> {
     const { run, requestId, caller } = owner;
     // One statement decides among any number at once; a row that is over is taken over, unless its call is still to be
     // charged.
@@ -115,7 +129,12 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     return row ?? claim(scope, request, owner);
   }
 
-  async function keep(own: Tx | typeof sql, { scope, run, caller }: { scope: Buffer; run: string; caller: string }, answer: { status: number; body?: unknown }, isSecret: boolean): Promise<void> {
+  async function keep(
+    own: Tx | typeof sql,
+    { scope, run, caller }: { scope: Buffer; run: string; caller: string },
+    answer: { status: number; body?: unknown },
+    isSecret: boolean,
+  ): Promise<void> {
     const body = keptBody(answer.body, isSecret);
     countKept(caller, body);
     await own`
@@ -149,9 +168,12 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   function forgetOld(): void {
     if (clock.monotonicMs() - forgottenAtMs < forgetEveryMs) return;
     forgottenAtMs = clock.monotonicMs();
-    background.run('forget old answers', () => sql`
+    background.run(
+      'forget old answers',
+      () => sql`
       delete from ${sql(table)} where scope in (
-        select scope from ${sql(table)} where expires_at <= ${now()} order by expires_at limit 1000 for update skip locked)`);
+        select scope from ${sql(table)} where expires_at <= ${now()} order by expires_at limit 1000 for update skip locked)`,
+    );
   }
 
   /** Never throws: the caller has its answer, and the lease frees a key that could not be settled. */
@@ -174,9 +196,12 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       if (existing !== null) return again(existing, request);
       forgetOld();
       const renewal = setInterval(() => {
-        background.run(`lease ${run}`, () => sql`
+        background.run(
+          `lease ${run}`,
+          () => sql`
           update ${sql(table)} set lease_until = ${now()} + make_interval(secs => ${leaseMs / 1_000})
-          where scope = ${scope} and run = ${run} and state = 'running'`);
+          where scope = ${scope} and run = ${run} and state = 'running'`,
+        );
       }, leaseMs / 3);
       let isKept = false;
       let isInSettlement = false;
@@ -196,14 +221,25 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       );
       try {
         const reply = await work(remember);
-        if (!isKept && !isInSettlement) await settle('an answer could not be kept', () => keep(sql, { scope, run, caller }, reply, call.isSecret));
+        if (!isKept && !isInSettlement)
+          await settle('an answer could not be kept', () =>
+            keep(sql, { scope, run, caller }, reply, call.isSecret),
+          );
         return reply;
       } catch (error) {
         const problem = asProblem(error);
         if (isRefusal(problem) || call.signal.aborted) {
           // What is charged, or is yet to be, must not be done again.
           if (!isInSettlement) await settle('a key could not be freed', () => release(scope, run));
-        } else await settle('a failure could not be kept', () => keep(sql, { scope, run, caller }, { status: problem.status, body: renderProblem(problem, call.requestId) }, false));
+        } else
+          await settle('a failure could not be kept', () =>
+            keep(
+              sql,
+              { scope, run, caller },
+              { status: problem.status, body: renderProblem(problem, call.requestId) },
+              false,
+            ),
+          );
         throw error;
       } finally {
         clearInterval(renewal);
@@ -229,14 +265,16 @@ function shortestJson(value: unknown, most: number): number {
   if (typeof value !== 'object' || value === null) return 1;
   let length = 2;
   if (Array.isArray(value)) {
-    for (let index = 0; index < value.length && length <= most; index += 1) length += 1 + shortestJson(value[index], most - length);
+    for (let index = 0; index < value.length && length <= most; index += 1)
+      length += 1 + shortestJson(value[index], most - length);
     return length - Math.min(value.length, 1);
   }
   for (const name in value) {
     if (length > most) break;
     const member = (value as Record<string, unknown>)[name];
     // JSON leaves members without a value out.
-    if (member !== undefined && typeof member !== 'function') length += name.length + 3 + shortestJson(member, most - length);
+    if (member !== undefined && typeof member !== 'function')
+      length += name.length + 3 + shortestJson(member, most - length);
   }
   return length;
 }
@@ -248,15 +286,33 @@ function isRefusal({ status }: Problem): boolean {
 
 function again(known: Row, request: Buffer): Answer {
   if (!known.request.equals(request)) {
-    throw new Problem('impossible', 'idempotency_key_reused', 'This Idempotency-Key was used for another request; use a new one.', { param: 'Idempotency-Key' });
+    throw new Problem(
+      'impossible',
+      'idempotency_key_reused',
+      'This Idempotency-Key was used for another request; use a new one.',
+      { param: 'Idempotency-Key' },
+    );
   }
   if (known.state === 'running') {
-    throw new Problem('conflict', 'idempotency_key_in_use', 'The first call with this Idempotency-Key still runs.', { param: 'Idempotency-Key', headers: { 'retry-after': '1' } });
+    throw new Problem(
+      'conflict',
+      'idempotency_key_in_use',
+      'The first call with this Idempotency-Key still runs.',
+      { param: 'Idempotency-Key', headers: { 'retry-after': '1' } },
+    );
   }
   if (known.state === 'opaque' || known.body === null || known.status === null) {
-    throw new Problem('conflict', 'result_not_replayable', 'This call was made already; its answer is not kept.', { param: 'Idempotency-Key' });
+    throw new Problem(
+      'conflict',
+      'result_not_replayable',
+      'This call was made already; its answer is not kept.',
+      { param: 'Idempotency-Key' },
+    );
   }
-  const headers = { 'idempotent-replayed': 'true', ...(known.status >= 400 ? { 'x-should-retry': 'false' } : {}) };
+  const headers = {
+    'idempotent-replayed': 'true',
+    ...(known.status >= 400 ? { 'x-should-retry': 'false' } : {}),
+  };
   return { status: known.status, body: JSON.parse(known.body), headers };
 }
 

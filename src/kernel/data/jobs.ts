@@ -32,7 +32,11 @@ export interface EnqueueOptions {
 
 export interface Jobs {
   /** Before `start`. The handler's throw is a failed attempt. */
-  define<Data extends object>(name: string, policy: JobPolicy, handler: (data: Data, context: JobContext) => Promise<void>): void;
+  define<Data extends object>(
+    name: string,
+    policy: JobPolicy,
+    handler: (data: Data, context: JobContext) => Promise<void>,
+  ): void;
   /** Before `start`. Enqueues the job by a five-member cron expression in UTC, once over all replicas. */
   schedule(name: string, cron: string, data: object): void;
   /** Returns at once; the tables are made and the handlers begin in the background, tried again until it works. */
@@ -70,7 +74,10 @@ const longestRetryMs = 10_000;
 const afterAbortMs = 3_000;
 
 /** Nothing is opened before `start`. `stop` must come before the database is closed. */
-export function createJobs(database: Database, { schema, log, keepDays = 30, pollSeconds = 2 }: JobsOptions): Jobs {
+export function createJobs(
+  database: Database,
+  { schema, log, keepDays = 30, pollSeconds = 2 }: JobsOptions,
+): Jobs {
   const definitions = new Map<string, Definition>();
   const schedules: { name: string; cron: string; data: object }[] = [];
   const workers = new Map<string, string>();
@@ -149,7 +156,11 @@ export function createJobs(database: Database, { schema, log, keepDays = 30, pol
     await starting.findJobs(name, { id: '00000000-0000-0000-0000-000000000000' });
   }
 
-  async function run(name: string, handler: Definition['handler'], job: { id: string; data: unknown; signal: AbortSignal }): Promise<void> {
+  async function run(
+    name: string,
+    handler: Definition['handler'],
+    job: { id: string; data: unknown; signal: AbortSignal },
+  ): Promise<void> {
     try {
       await handler(job.data as never, { id: job.id, signal: job.signal });
     } catch (error) {
@@ -176,7 +187,9 @@ export function createJobs(database: Database, { schema, log, keepDays = 30, pol
     async enqueue(name, data, { key, delaySeconds, tx } = {}) {
       if (!definitions.has(name)) throw new Error(`No job is named "${name}".`);
       if (tx && !boss) {
-        throw new Problem('unavailable', 'not_ready', 'The server is still starting.', { headers: { 'retry-after': '1' } });
+        throw new Problem('unavailable', 'not_ready', 'The server is still starting.', {
+          headers: { 'retry-after': '1' },
+        });
       }
       const target = boss ?? (await ready.promise);
       const id = await target.send(name, data, {
@@ -191,7 +204,11 @@ export function createJobs(database: Database, { schema, log, keepDays = 30, pol
     },
     async stop({ timeoutMs }) {
       stopping.abort();
-      ready.reject(new Problem('unavailable', 'draining', 'The server is stopping.', { headers: { 'retry-after': '1' } }));
+      ready.reject(
+        new Problem('unavailable', 'draining', 'The server is stopping.', {
+          headers: { 'retry-after': '1' },
+        }),
+      );
       await started;
       await boss?.stop({ graceful: true, timeout: timeoutMs });
       // What was aborted has still to leave things in order, for which the caller's database must be open.
@@ -234,10 +251,14 @@ function executor(sql: Sql): ExecuteSql {
       asText.add(Number(place));
       return `$${place}::text::${type}`;
     });
-    const parameters = values.map((value, index) => (asText.has(index + 1) && isPlainObject(value) ? JSON.stringify(value) : value));
+    const parameters = values.map((value, index) =>
+      asText.has(index + 1) && isPlainObject(value) ? JSON.stringify(value) : value,
+    );
     const result = await sql.unsafe<Record<string, unknown>[]>(statement, parameters as never[]);
     // Several statements in one text give a list of results.
-    const rows = result.some((row) => Array.isArray(row)) ? (result as unknown as Record<string, unknown>[][]).flat() : [...result];
+    const rows = result.some((row) => Array.isArray(row))
+      ? (result as unknown as Record<string, unknown>[][]).flat()
+      : [...result];
     return { rows: rows.map(withoutBigints) };
   };
 }
@@ -262,9 +283,13 @@ async function withinMs(work: Promise<unknown>, ms: number): Promise<void> {
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer);
-      resolve();
-    }, { once: true });
+    signal.addEventListener(
+      'abort',
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
   });
 }

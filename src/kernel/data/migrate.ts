@@ -44,7 +44,9 @@ export async function migrate(database: Migratable, options: MigrateOptions): Pr
   const session = database.session({ deadlineMs });
   try {
     const applied = await session.tx(async (tx) => {
-      await tx.unsafe(`set local statement_timeout = 0; set local lock_timeout = 0; set local idle_in_transaction_session_timeout = 0`);
+      await tx.unsafe(
+        `set local statement_timeout = 0; set local lock_timeout = 0; set local idle_in_transaction_session_timeout = 0`,
+      );
       await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.migrate.${schema}`}, 0))`;
       await prepareSchema(tx, schema);
       return applyPending(tx, schema, migrations);
@@ -68,16 +70,23 @@ export interface MigrationState {
 }
 
 /** Looks, and changes nothing. */
-export async function migrationState(database: { sql: MigrationTx }, { schema, directory }: { schema: string; directory: string }): Promise<MigrationState> {
+export async function migrationState(
+  database: { sql: MigrationTx },
+  { schema, directory }: { schema: string; directory: string },
+): Promise<MigrationState> {
   const migrations = await readMigrations(directory);
   const [found] = await database.sql`select to_regclass(${`${schema}.migrations`})::text as ledger`;
-  const rows = found?.['ledger'] ? await database.sql.unsafe(`select name, checksum from ${schema}.migrations order by name`) : [];
+  const rows = found?.['ledger']
+    ? await database.sql.unsafe(`select name, checksum from ${schema}.migrations order by name`)
+    : [];
   const checksums = new Map(rows.map(({ name, checksum }) => [String(name), String(checksum)]));
   const names = new Set(migrations.map(({ name }) => name));
   return {
     applied: checksums.size,
     pending: migrations.flatMap(({ name }) => (checksums.has(name) ? [] : [name])),
-    altered: migrations.flatMap(({ name, checksum }) => (checksums.has(name) && checksums.get(name) !== checksum ? [name] : [])),
+    altered: migrations.flatMap(({ name, checksum }) =>
+      checksums.has(name) && checksums.get(name) !== checksum ? [name] : [],
+    ),
     unknown: [...checksums.keys()].filter((name) => !names.has(name)),
   };
 }
@@ -88,7 +97,8 @@ async function readMigrations(directory: string): Promise<Migration[]> {
   if (misnamed) throw new Error(`The migration "${misnamed}" is not named NNNN_name.sql.`);
   for (const [index, name] of names.entries()) {
     const before = names[index - 1];
-    if (before?.slice(0, 4) === name.slice(0, 4)) throw new Error(`The migrations "${before}" and "${name}" have one number.`);
+    if (before?.slice(0, 4) === name.slice(0, 4))
+      throw new Error(`The migrations "${before}" and "${name}" have one number.`);
   }
   return Promise.all(
     names.map(async (name) => {
@@ -124,12 +134,19 @@ async function applyPending(tx: MigrationTx, schema: string, migrations: Migrati
   for (const { name, text, checksum } of migrations) {
     const known = checksums.get(name);
     if (known === checksum) continue;
-    if (known) throw new Error(`The migration "${name}" was changed after it had been applied to the schema ${schema}.`);
-    if (name < newest) throw new Error(`The migration "${name}" stands before "${newest}", which is applied already.`);
+    if (known)
+      throw new Error(
+        `The migration "${name}" was changed after it had been applied to the schema ${schema}.`,
+      );
+    if (name < newest)
+      throw new Error(`The migration "${name}" stands before "${newest}", which is applied already.`);
     try {
       await tx.unsafe(text);
     } catch (cause) {
-      throw new Error(`The migration "${name}" failed: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+      throw new Error(
+        `The migration "${name}" failed: ${cause instanceof Error ? cause.message : String(cause)}`,
+        { cause },
+      );
     }
     // Both are safe to write out: a name has passed its pattern and a checksum is hexadecimal.
     await tx.unsafe(`insert into ${schema}.migrations (name, checksum) values ('${name}', '${checksum}')`);

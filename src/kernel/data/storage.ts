@@ -40,7 +40,8 @@ export function directoryStorage(path: string): Storage {
       await handle.sync();
     } catch (error) {
       // Some systems cannot sync a folder; there a rename is as durable as they make it.
-      if (!['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+      if (!['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'].includes((error as NodeJS.ErrnoException).code ?? ''))
+        throw error;
     } finally {
       await handle.close();
     }

@@ -35,13 +35,19 @@ export async function dial(target: DialTarget, connectMs: number): Promise<Duple
   throw failure;
 }
 
-async function open(address: { path: string } | { host: string; port: number }, connectMs: number): Promise<Socket> {
+async function open(
+  address: { path: string } | { host: string; port: number },
+  connectMs: number,
+): Promise<Socket> {
   const socket = connectSocket({ ...address, noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 });
   await within(socket, connectMs, once(socket, 'connect'));
   return socket;
 }
 
-async function secure(socket: Socket, { host, tls, connectMs }: { host: string; tls: DialTarget['tls']; connectMs: number }): Promise<Duplex> {
+async function secure(
+  socket: Socket,
+  { host, tls, connectMs }: { host: string; tls: DialTarget['tls']; connectMs: number },
+): Promise<Duplex> {
   if (!tls || tls === 'disable') return socket;
   // SSLRequest: length 8, code 80877103. The server answers with one byte, before any of its own protocol.
   socket.write(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]));
@@ -52,7 +58,11 @@ async function secure(socket: Socket, { host, tls, connectMs }: { host: string; 
     throw new Error('The database server does not offer TLS.');
   }
   const mustVerify = typeof tls === 'object' || tls === true || String(tls).startsWith('verify');
-  const options: ConnectionOptions = { socket, rejectUnauthorized: mustVerify, ...(typeof tls === 'object' ? tls : {}) };
+  const options: ConnectionOptions = {
+    socket,
+    rejectUnauthorized: mustVerify,
+    ...(typeof tls === 'object' ? tls : {}),
+  };
   if (!isIP(host)) options.servername = host;
   // verify-ca asks for a known issuer only, whatever name the certificate bears.
   if (tls === 'verify-ca') options.checkServerIdentity = () => undefined;
@@ -63,7 +73,10 @@ async function secure(socket: Socket, { host, tls, connectMs }: { host: string; 
 }
 
 async function within<T>(stream: Duplex, limitMs: number, happening: Promise<T>): Promise<T> {
-  const timer = setTimeout(() => stream.destroy(new Frozen('The database server did not take the connection in time.')), limitMs);
+  const timer = setTimeout(
+    () => stream.destroy(new Frozen('The database server did not take the connection in time.')),
+    limitMs,
+  );
   try {
     return await happening;
   } catch (error) {
@@ -84,7 +97,10 @@ export function watch(stream: Duplex, deadlineMs: number): Duplex {
   const write = stream.write;
   const arm = (): void => {
     clearTimeout(timer);
-    timer = setTimeout(() => stream.destroy(new Frozen(`The database gave no answer for ${deadlineMs} ms.`)), deadlineMs);
+    timer = setTimeout(
+      () => stream.destroy(new Frozen(`The database gave no answer for ${deadlineMs} ms.`)),
+      deadlineMs,
+    );
   };
   stream.write = function watched(this: Duplex, ...parameters: Parameters<typeof write>) {
     arm();

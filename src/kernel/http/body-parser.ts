@@ -21,7 +21,10 @@ export interface ToBodyThread {
 }
 
 /** What it answers: the bytes that it was sent, and the value or what is wrong with them. */
-export type FromBodyThread = { bytes: Uint8Array<ArrayBuffer> } & ({ value: unknown } | { problem: WrittenProblem });
+export type FromBodyThread = { bytes: Uint8Array<ArrayBuffer> } & (
+  | { value: unknown }
+  | { problem: WrittenProblem }
+);
 
 interface WrittenProblem {
   kind: ProblemKind;
@@ -68,7 +71,8 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
   return new Promise<ParsedBody>((resolve, reject) => {
     waiting.push({ resolve, reject });
     // Only memory of its own can be moved; a part of something larger is copied.
-    const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : Buffer.from(new Uint8Array(bytes).buffer);
+    const own =
+      bytes.byteLength === bytes.buffer.byteLength ? bytes : Buffer.from(new Uint8Array(bytes).buffer);
     worker.postMessage({ bytes: own, formType }, [own.buffer as ArrayBuffer]);
   }).then(async (parsed) => {
     await nextTurn();
@@ -85,11 +89,16 @@ function startParser(): { worker: Worker; waiting: Waiting[] } {
   worker.on('message', (answer: FromBodyThread) => {
     const first = own.waiting.shift();
     if ('problem' in answer) first?.reject(problemOf(answer.problem));
-    else first?.resolve({ raw: Buffer.from(answer.bytes.buffer, answer.bytes.byteOffset, answer.bytes.byteLength), value: answer.value });
+    else
+      first?.resolve({
+        raw: Buffer.from(answer.bytes.buffer, answer.bytes.byteOffset, answer.bytes.byteLength),
+        value: answer.value,
+      });
   });
   const giveUp = (cause: unknown): void => {
     if (thread === own) thread = undefined;
-    for (const { reject } of own.waiting.splice(0)) reject(new Error('The thread that parses large bodies has ended.', { cause }));
+    for (const { reject } of own.waiting.splice(0))
+      reject(new Error('The thread that parses large bodies has ended.', { cause }));
   };
   worker.on('error', giveUp);
   worker.on('exit', giveUp);

@@ -11,8 +11,14 @@ parentPort?.on('message', (request: ToBodyThread) => {
   last = last.then(async () => {
     const answer = await parse(request);
     // The bytes go back as they came: a signature or a digest may be about them. The files of a form move as well.
-    const files = 'value' in answer && request.formType !== undefined ? Object.values(answer.value as Record<string, string | { content: Uint8Array<ArrayBuffer> }>) : [];
-    parentPort?.postMessage(answer, [request.bytes.buffer, ...files.flatMap((member) => (typeof member === 'string' ? [] : [member.content.buffer]))]);
+    const files =
+      'value' in answer && request.formType !== undefined
+        ? Object.values(answer.value as Record<string, string | { content: Uint8Array<ArrayBuffer> }>)
+        : [];
+    parentPort?.postMessage(answer, [
+      request.bytes.buffer,
+      ...files.flatMap((member) => (typeof member === 'string' ? [] : [member.content.buffer])),
+    ]);
   });
 });
 

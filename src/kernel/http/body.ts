@@ -21,7 +21,11 @@ export function announcesBody(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }
 
-export function receiveBody(request: IncomingMessage, operation: OperationFacts, limits: BodyLimits): ReceivedBody | Promise<ReceivedBody> {
+export function receiveBody(
+  request: IncomingMessage,
+  operation: OperationFacts,
+  limits: BodyLimits,
+): ReceivedBody | Promise<ReceivedBody> {
   if (!announcesBody(request)) return absent;
   const maximum = operation.maxBodyBytes ?? limits.maxBytes;
   refuseEncoding(request);
@@ -37,9 +41,14 @@ export function receiveBody(request: IncomingMessage, operation: OperationFacts,
     }
     if (raw.byteLength === 0) return absent;
     if (mediaType === 'multipart/form-data') {
-      return { ...(await parseForm(raw, request.headers['content-type'] ?? '')), present: true, isForm: true };
+      return {
+        ...(await parseForm(raw, request.headers['content-type'] ?? '')),
+        present: true,
+        isForm: true,
+      };
     }
-    if (mediaType !== 'application/json' || operation.rawBody) return { raw, present: true, value: undefined, isForm: false };
+    if (mediaType !== 'application/json' || operation.rawBody)
+      return { raw, present: true, value: undefined, isForm: false };
     return { ...(await parseBody(raw)), present: true, isForm: false };
   });
 }
@@ -56,14 +65,21 @@ function declaredMediaType(request: IncomingMessage, mediaTypes: readonly string
   const [essence = '', ...parameters] = (request.headers['content-type'] ?? '').split(';');
   const mediaType = essence.trim().toLowerCase();
   if (!mediaTypes.includes(mediaType)) {
-    throw new Problem('unsupported_media', 'unsupported_media_type', `The body must be sent as ${mediaTypes.join(' or ')}.`, {
-      param: 'content-type',
-    });
+    throw new Problem(
+      'unsupported_media',
+      'unsupported_media_type',
+      `The body must be sent as ${mediaTypes.join(' or ')}.`,
+      {
+        param: 'content-type',
+      },
+    );
   }
   for (const parameter of parameters) {
     const [name = '', value = ''] = parameter.split('=');
     if (name.trim().toLowerCase() === 'charset' && !/^\s*"?utf-?8"?\s*$/i.test(value)) {
-      throw new Problem('unsupported_media', 'unsupported_media_type', 'The body must be in UTF-8.', { param: 'content-type' });
+      throw new Problem('unsupported_media', 'unsupported_media_type', 'The body must be in UTF-8.', {
+        param: 'content-type',
+      });
     }
   }
   return mediaType;
@@ -74,7 +90,12 @@ function tooLarge(maximum: number): Problem {
 }
 
 function tooSlow(deadlineMs: number): Problem {
-  return new Problem('bad_request', 'invalid_request', `The body was not complete within ${deadlineMs / 1000} seconds.`, { headers: { connection: 'close' } });
+  return new Problem(
+    'bad_request',
+    'invalid_request',
+    `The body was not complete within ${deadlineMs / 1000} seconds.`,
+    { headers: { connection: 'close' } },
+  );
 }
 
 function collect(request: IncomingMessage, maximum: number, deadlineMs: number): Promise<Buffer> {
@@ -107,7 +128,8 @@ function collect(request: IncomingMessage, maximum: number, deadlineMs: number):
     });
     // Comes after the end as well, when it changes nothing any more.
     request.on('close', () => {
-      if (!request.complete) reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));
+      if (!request.complete)
+        reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));
     });
   });
 }

@@ -71,14 +71,18 @@ export function createDrain({ http, doors, visits, fresh, lastWordsMs }: DrainOp
     graceMs = Math.min(lingerMs, longestGraceMs);
     if (noticeMs > 0) await new Promise((resolve) => setTimeout(resolve, noticeMs));
     // Not http's own close, which would cut connections that are idle at this moment and may bring a request in the next.
-    const closed = Promise.all(doors.map((door) => new Promise<void>((resolve) => Door.prototype.close.call(door, () => resolve()))));
+    const closed = Promise.all(
+      doors.map((door) => new Promise<void>((resolve) => Door.prototype.close.call(door, () => resolve()))),
+    );
     const abort = setTimeout(() => {
       refuse();
       for (const visit of visits) visit.abort(draining());
     }, drainMs);
     const destroy = setTimeout(() => http.closeAllConnections(), drainMs + lastWordsMs);
     let lingering: NodeJS.Timeout | undefined;
-    const lingered = new Promise<void>((resolve) => (lingering = setTimeout(resolve, Math.min(lingerMs, drainMs))));
+    const lingered = new Promise<void>(
+      (resolve) => (lingering = setTimeout(resolve, Math.min(lingerMs, drainMs))),
+    );
     if (lingerMs > 0) await Promise.race([closed, lingered.then(onceRead)]);
     clearTimeout(lingering);
     if (lingerMs === 0) refuse();
@@ -116,5 +120,7 @@ function onceRead(): Promise<void> {
 }
 
 function draining(): Problem {
-  return new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', { headers: { 'retry-after': '1' } });
+  return new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', {
+    headers: { 'retry-after': '1' },
+  });
 }

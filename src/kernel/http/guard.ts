@@ -35,7 +35,11 @@ export function loopbackGuard(options: LoopbackGuardOptions = {}): Guard {
       (name) => host === `${name}:${localPort}` || (localPort === 80 && host === name),
     );
     if (host === undefined || !(atLoopback || allowedHosts.has(host)) || !targetAgrees(target, host)) {
-      throw new Problem('forbidden', 'forbidden_host', 'This server answers only under its own loopback address.');
+      throw new Problem(
+        'forbidden',
+        'forbidden_host',
+        'This server answers only under its own loopback address.',
+      );
     }
     const { origin } = headers;
     const ownOrigin = origin === `http://${host}`;

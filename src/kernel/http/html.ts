@@ -49,7 +49,8 @@ export const pageHeaders: Readonly<Record<string, string>> = {
 };
 
 export function renderHtml({ title, body, refreshSeconds }: HtmlPage): HtmlReply {
-  const refresh = refreshSeconds === undefined ? '' : `\n<meta http-equiv="refresh" content="${refreshSeconds}">`;
+  const refresh =
+    refreshSeconds === undefined ? '' : `\n<meta http-equiv="refresh" content="${refreshSeconds}">`;
   const html = `<!doctype html>
 <html lang="en">
 <head>

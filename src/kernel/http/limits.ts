@@ -32,7 +32,13 @@ interface Bucket {
 const maximumBuckets = 50_000;
 
 /** A quota that this process alone knows of. */
-export function createQuota({ clock, maxBuckets = maximumBuckets }: { clock: Pick<Clock, 'monotonicMs'>; maxBuckets?: number }): Quota {
+export function createQuota({
+  clock,
+  maxBuckets = maximumBuckets,
+}: {
+  clock: Pick<Clock, 'monotonicMs'>;
+  maxBuckets?: number;
+}): Quota {
   const buckets = new Map<string, Bucket>();
   return {
     draw(key, { name, perMinute }) {
@@ -47,13 +53,20 @@ export function createQuota({ clock, maxBuckets = maximumBuckets }: { clock: Pic
       if (known) buckets.delete(place);
       else if (buckets.size >= maxBuckets) buckets.delete(buckets.keys().next().value ?? '');
       buckets.set(place, { tokens: left, atMs: nowMs });
-      return { granted, left: Math.floor(left), waitSeconds: Math.max(1, Math.ceil((1 - (left % 1)) / perMs / 1_000)) };
+      return {
+        granted,
+        left: Math.floor(left),
+        waitSeconds: Math.max(1, Math.ceil((1 - (left % 1)) / perMs / 1_000)),
+      };
     },
   };
 }
 
 /** The headers of RFC-to-be draft-ietf-httpapi-ratelimit-headers. */
-export function rateHeaders({ name, perMinute }: RatePolicy, { left, waitSeconds }: Drawn): Record<string, string> {
+export function rateHeaders(
+  { name, perMinute }: RatePolicy,
+  { left, waitSeconds }: Drawn,
+): Record<string, string> {
   return {
     'ratelimit-policy': `"${name}";q=${perMinute};w=60`,
     ratelimit: `"${name}";r=${left};t=${waitSeconds}`,
@@ -62,7 +75,9 @@ export function rateHeaders({ name, perMinute }: RatePolicy, { left, waitSeconds
 
 /** The one answer to whoever asks too often; `Retry-After` is never before the `t` of the headers. */
 export function tooOften(waitSeconds: number): Problem {
-  return new Problem('rate_limited', 'rate_limited', 'Too many requests; try again later.', { headers: { 'retry-after': String(waitSeconds) } });
+  return new Problem('rate_limited', 'rate_limited', 'Too many requests; try again later.', {
+    headers: { 'retry-after': String(waitSeconds) },
+  });
 }
 
 export interface AddressCap {

@@ -13,14 +13,19 @@ const maximumParts = 64;
 const maximumFieldBytes = 64 * 1024;
 
 /** The members of the form. Throws a 400 for what is no form, and for a member that comes twice. */
-export async function parseMultipart(raw: Uint8Array, contentType: string): Promise<Record<string, string | UploadedFile>> {
+export async function parseMultipart(
+  raw: Uint8Array,
+  contentType: string,
+): Promise<Record<string, string | UploadedFile>> {
   const boundary = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(contentType);
   const named = boundary?.[1] ?? boundary?.[2];
   if (named === undefined) throw invalid('The form names no boundary.');
   refuseManyParts(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength), `--${named}`);
   let form: FormData;
   try {
-    form = await new Response(raw as Uint8Array<ArrayBuffer>, { headers: { 'content-type': contentType } }).formData();
+    form = await new Response(raw as Uint8Array<ArrayBuffer>, {
+      headers: { 'content-type': contentType },
+    }).formData();
   } catch (cause) {
     throw invalid('The body is not a valid form.', cause);
   }
@@ -28,13 +33,25 @@ export async function parseMultipart(raw: Uint8Array, contentType: string): Prom
   const members = Object.create(null) as Record<string, string | UploadedFile>;
   for (const [name, value] of form) {
     if (name in members) {
-      throw new Problem('bad_request', 'duplicate_member', `The member \`${name}\` appears more than once.`, { param: name });
+      throw new Problem('bad_request', 'duplicate_member', `The member \`${name}\` appears more than once.`, {
+        param: name,
+      });
     }
     if (typeof value === 'string') {
-      if (Buffer.byteLength(value) > maximumFieldBytes) throw new Problem('too_large', 'request_too_large', `The member \`${name}\` may have ${maximumFieldBytes} bytes at most.`, { param: name });
+      if (Buffer.byteLength(value) > maximumFieldBytes)
+        throw new Problem(
+          'too_large',
+          'request_too_large',
+          `The member \`${name}\` may have ${maximumFieldBytes} bytes at most.`,
+          { param: name },
+        );
       members[name] = value;
     } else {
-      members[name] = { fileName: value.name, mediaType: value.type.split(';', 1)[0]?.trim().toLowerCase() ?? '', content: new Uint8Array(await value.arrayBuffer()) };
+      members[name] = {
+        fileName: value.name,
+        mediaType: value.type.split(';', 1)[0]?.trim().toLowerCase() ?? '',
+        content: new Uint8Array(await value.arrayBuffer()),
+      };
     }
   }
   return members;

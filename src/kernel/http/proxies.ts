@@ -44,7 +44,10 @@ function add(trusted: BlockList, given: string): void {
   const [address = '', bits, ...surplus] = given.split('/');
   const version = isIP(address);
   const width = version === 6 ? 128 : 32;
-  const isFit = version !== 0 && surplus.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= width));
+  const isFit =
+    version !== 0 &&
+    surplus.length === 0 &&
+    (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= width));
   if (!isFit) throw new Error(`"${given}" is neither an address nor a network such as 10.0.0.0/8.`);
   trusted.addSubnet(address, bits === undefined ? width : Number(bits), version === 6 ? 'ipv6' : 'ipv4');
 }
@@ -52,7 +55,8 @@ function add(trusted: BlockList, given: string): void {
 /** The address of one entry, which some proxies write with a port; null when there is none. */
 function addressOf(entry: string): string | null {
   const text = entry.trim();
-  const match = /^\[([0-9A-Fa-f:.]+)\](?::\d{1,5})?$/.exec(text) ?? /^(\d+\.\d+\.\d+\.\d+):\d{1,5}$/.exec(text);
+  const match =
+    /^\[([0-9A-Fa-f:.]+)\](?::\d{1,5})?$/.exec(text) ?? /^(\d+\.\d+\.\d+\.\d+):\d{1,5}$/.exec(text);
   const address = match?.[1] ?? text;
   return isIP(address) === 0 ? null : plainAddress(address);
 }

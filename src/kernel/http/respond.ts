@@ -44,32 +44,48 @@ export function createResponder(options: ResponderOptions): Responder {
   const { contract, clock, surface, streams, cors } = options;
 
   function commonHeaders(visit: Visit): Record<string, string> {
-    const headers: Record<string, string> = { 'x-request-id': visit.requestId, 'x-content-type-options': 'nosniff' };
+    const headers: Record<string, string> = {
+      'x-request-id': visit.requestId,
+      'x-content-type-options': 'nosniff',
+    };
     const theirs = visit.headers['x-request-id'];
-    if (typeof theirs === 'string' && /^[\x20-\x7e]{1,128}$/.test(theirs)) headers['x-client-request-id'] = theirs;
+    if (typeof theirs === 'string' && /^[\x20-\x7e]{1,128}$/.test(theirs))
+      headers['x-client-request-id'] = theirs;
     const scoped = cors.scoped?.paths.has(visit.path) ? cors.scoped : undefined;
     if (cors.origins.size > 0 || scoped) {
-      Object.assign(headers, corsHeaders(visit, (origin) => cors.origins.has(origin) || (scoped?.allows(origin) ?? false)));
+      Object.assign(
+        headers,
+        corsHeaders(visit, (origin) => cors.origins.has(origin) || (scoped?.allows(origin) ?? false)),
+      );
     }
     if (options.draining() || leavesBodyUnread(visit)) headers.connection = 'close';
     return headers;
   }
 
-  function head(visit: Visit, reply: { status: number; headers?: Record<string, string> }, own: Record<string, string>): void {
+  function head(
+    visit: Visit,
+    reply: { status: number; headers?: Record<string, string> },
+    own: Record<string, string>,
+  ): void {
     const headers = commonHeaders(visit);
     // Answers depend on the credential, so nothing keeps them unless the operation says otherwise.
     headers['cache-control'] = 'no-store';
     headers['server-timing'] = visit.serverTiming(clock.monotonicMs());
     Object.assign(headers, visit.answerHeaders, own);
     const vary = headers.vary;
-    if (reply.headers) for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
+    if (reply.headers)
+      for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
     // An answer can vary by its operation and by the origin of a page.
     if (vary !== undefined && headers.vary !== vary) headers.vary = `${vary}, ${headers.vary}`;
     if (headers.connection === 'close' && leavesBodyUnread(visit)) lingerAfterAnswer(visit);
     visit.response.writeHead(reply.status, headers);
   }
 
-  function json(visit: Visit, reply: { status: number; headers?: Record<string, string> }, body: unknown): void {
+  function json(
+    visit: Visit,
+    reply: { status: number; headers?: Record<string, string> },
+    body: unknown,
+  ): void {
     const text = JSON.stringify(body);
     if (text === undefined) throw new Error('A reply has a body that is not JSON.');
     head(visit, reply, { 'content-type': jsonType, 'content-length': String(Buffer.byteLength(text)) });
@@ -84,8 +100,10 @@ export function createResponder(options: ResponderOptions): Responder {
   // The client hears nothing of the cause; the log has it once.
   function logFailure(visit: Visit, problem: Problem, message: string): void {
     visit.note(failureNote(problem));
-    if (problem.kind === 'internal') visit.log.error({ operationId: visit.operation?.operationId, err: problem.cause ?? problem }, message);
-    else if (problem.cause !== undefined) visit.log.debug({ code: problem.code, err: problem.cause }, message);
+    if (problem.kind === 'internal')
+      visit.log.error({ operationId: visit.operation?.operationId, err: problem.cause ?? problem }, message);
+    else if (problem.cause !== undefined)
+      visit.log.debug({ code: problem.code, err: problem.cause }, message);
   }
 
   async function events(visit: Visit, reply: AnyReply): Promise<void> {
@@ -133,7 +151,9 @@ export function createResponder(options: ResponderOptions): Responder {
       visit.isStream = produced !== undefined;
       if (visit.method === 'HEAD' && produced) {
         discard(produced);
-        head(visit, reply, { 'content-type': reply.events ? 'text/event-stream; charset=utf-8' : (reply.mediaType ?? '') });
+        head(visit, reply, {
+          'content-type': reply.events ? 'text/event-stream; charset=utf-8' : (reply.mediaType ?? ''),
+        });
         visit.response.end();
       } else if (reply.events !== undefined) {
         return events(visit, reply);
@@ -157,12 +177,19 @@ export function createResponder(options: ResponderOptions): Responder {
       let body = errorBody(visit, problem);
       const mismatch = contract.problemMismatch(visit, problem.status, body);
       if (mismatch !== null) {
-        visit.log.error({ operationId: visit.operation?.operationId, mismatch }, 'an error does not match the contract');
+        visit.log.error(
+          { operationId: visit.operation?.operationId, mismatch },
+          'an error does not match the contract',
+        );
         problem = asProblem(new Error(mismatch));
         body = errorBody(visit, problem);
       }
       const headers = { ...problem.headers };
-      if ((problem.kind === 'unavailable' || problem.kind === 'rate_limited') && headers['retry-after'] === undefined) headers['retry-after'] = '1';
+      if (
+        (problem.kind === 'unavailable' || problem.kind === 'rate_limited') &&
+        headers['retry-after'] === undefined
+      )
+        headers['retry-after'] = '1';
       if (isPermanent(problem)) headers['x-should-retry'] = 'false';
       json(visit, { status: problem.status, headers }, body);
     },
@@ -227,13 +254,15 @@ function corsHeaders(visit: Visit, allows: (origin: string) => boolean): Record<
   const headers: Record<string, string> = {
     vary: 'Origin',
     'access-control-allow-origin': origin,
-    'access-control-expose-headers': 'x-request-id, retry-after, ratelimit, ratelimit-policy, server-timing, idempotent-replayed, x-townhall-model, x-townhall-attempts, x-townhall-credits, x-townhall-warnings',
+    'access-control-expose-headers':
+      'x-request-id, retry-after, ratelimit, ratelimit-policy, server-timing, idempotent-replayed, x-townhall-model, x-townhall-attempts, x-townhall-credits, x-townhall-warnings',
   };
   const method = visit.headers['access-control-request-method'];
   if (visit.method !== 'OPTIONS' || typeof method !== 'string') return headers;
   const asked = visit.headers['access-control-request-headers'];
   headers['access-control-allow-methods'] = 'GET, HEAD, POST, PUT, PATCH, DELETE';
-  if (typeof asked === 'string' && /^[\w-]+(?:\s*,\s*[\w-]+)*$/.test(asked)) headers['access-control-allow-headers'] = asked;
+  if (typeof asked === 'string' && /^[\w-]+(?:\s*,\s*[\w-]+)*$/.test(asked))
+    headers['access-control-allow-headers'] = asked;
   headers['access-control-max-age'] = '600';
   return headers;
 }

@@ -108,7 +108,10 @@ export interface RunningCall {
  * Where a server listens: an address, a socket in the file system, or a listening socket that this process was
  * started with. The last two are told the url under which callers know them.
  */
-export type ListenPlace = { host: string; port: number } | { path: string; url: string } | { fd: number; url: string };
+export type ListenPlace =
+  | { host: string; port: number }
+  | { path: string; url: string }
+  | { fd: number; url: string };
 
 export interface Server {
   /**
@@ -159,7 +162,10 @@ export function createServer(options: ServerOptions): Server {
       requestId: id('req'),
       log,
       nowMs: clock.monotonicMs(),
-      remoteAddress: proxies === undefined ? peerOf(request.socket) : proxies.clientOf(peerOf(request.socket), request.headers['x-forwarded-for']),
+      remoteAddress:
+        proxies === undefined
+          ? peerOf(request.socket)
+          : proxies.clientOf(peerOf(request.socket), request.headers['x-forwarded-for']),
       limits: { maxBytes: limits.maxBodyBytes, deadlineMs: timeouts.requestMs },
     });
     request[visitKey] = visit;
@@ -195,9 +201,12 @@ export function createServer(options: ServerOptions): Server {
 
   const serve: RequestHandler = (request, response, next) => {
     const visit = admit(request, response);
-    const page = pages.length > 0 && pages.find(({ prefix }) => visit.path === prefix || visit.path.startsWith(`${prefix}/`));
+    const page =
+      pages.length > 0 &&
+      pages.find(({ prefix }) => visit.path === prefix || visit.path.startsWith(`${prefix}/`));
     if (page && (visit.method === 'GET' || visit.method === 'HEAD')) {
-      for (const [name, value] of Object.entries({ ...responder.commonHeaders(visit), ...pageHeaders })) response.setHeader(name, value);
+      for (const [name, value] of Object.entries({ ...responder.commonHeaders(visit), ...pageHeaders }))
+        response.setHeader(name, value);
       next();
       return undefined;
     }
@@ -240,7 +249,12 @@ export function createServer(options: ServerOptions): Server {
   app.response = ServerResponse.prototype as express.Response;
   app.use(serve);
   for (const { prefix, directory } of pages) {
-    app.use(prefix, isSingleExecutable ? serveShipped(directory) : express.static(directory, { cacheControl: false, dotfiles: 'ignore' }));
+    app.use(
+      prefix,
+      isSingleExecutable
+        ? serveShipped(directory)
+        : express.static(directory, { cacheControl: false, dotfiles: 'ignore' }),
+    );
   }
   if (pages.length > 0) app.use(serveAfterPages);
   app.use(errorEdge);
@@ -260,10 +274,18 @@ export function createServer(options: ServerOptions): Server {
   );
   // One more than allowed, so that an excess is seen rather than cut off in silence.
   http.maxHeadersCount = limits.maxHeaders + 1;
-  http.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseBytes(socket as Socket, error, surface));
+  http.on('clientError', (error: NodeJS.ErrnoException, socket) =>
+    refuseBytes(socket as Socket, error, surface),
+  );
   // CONNECT comes with a raw socket, and there is nothing here to tunnel to.
   http.on('connect', (_request, socket) => {
-    endWith(socket as Socket, new Problem('method_not_allowed', 'method_not_allowed', 'This server does not tunnel.', { headers: { allow: 'GET, HEAD, POST, OPTIONS' } }), surface);
+    endWith(
+      socket as Socket,
+      new Problem('method_not_allowed', 'method_not_allowed', 'This server does not tunnel.', {
+        headers: { allow: 'GET, HEAD, POST, OPTIONS' },
+      }),
+      surface,
+    );
   });
   // With a listener Node leaves the 100 to us; visit.ts sends it once the body is wanted.
   http.on('checkContinue', app);
@@ -285,7 +307,9 @@ export function createServer(options: ServerOptions): Server {
     running: () =>
       [...visits].flatMap((visit) => {
         const { authorization } = visit.headers;
-        return authorization === undefined || visit.identity === undefined ? [] : [{ authorization, end: (reason) => endEarly(visit, reason) }];
+        return authorization === undefined || visit.identity === undefined
+          ? []
+          : [{ authorization, end: (reason) => endEarly(visit, reason) }];
       }),
     async listen(place) {
       // The first place is the server's own, which is how Node begins to watch deadlines; others only bring connections.
@@ -329,7 +353,12 @@ function peerOf(socket: { remoteAddress?: string | undefined }): string {
 }
 
 function tooManyAtOnce(): Problem {
-  return new Problem('rate_limited', 'rate_limited', 'Too many connections from this address; try again later.', { headers: { 'retry-after': '1' } });
+  return new Problem(
+    'rate_limited',
+    'rate_limited',
+    'Too many connections from this address; try again later.',
+    { headers: { 'retry-after': '1' } },
+  );
 }
 
 function callableHost(host: string): string {
@@ -345,11 +374,20 @@ function arrivalOf(request: IncomingMessage): Arrival {
     const name = rawHeaders[at] as string;
     if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[at + 1] as string);
   }
-  return { hosts, target: request.url ?? '', headers: request.headers, localPort: request.socket.localPort ?? 0 };
+  return {
+    hosts,
+    target: request.url ?? '',
+    headers: request.headers,
+    localPort: request.socket.localPort ?? 0,
+  };
 }
 
 /** The line of one request. An object of one shape a kind of line: it is made for every request. */
-function accessFields(visit: Visit, durationMs: number, nameIdentity: ServerOptions['nameIdentity']): Record<string, unknown> {
+function accessFields(
+  visit: Visit,
+  durationMs: number,
+  nameIdentity: ServerOptions['nameIdentity'],
+): Record<string, unknown> {
   const { operation, identity, noted, trace } = visit;
   const fields: Record<string, unknown> = {
     requestId: visit.requestId,
@@ -369,7 +407,18 @@ function accessFields(visit: Visit, durationMs: number, nameIdentity: ServerOpti
   return fields;
 }
 
-function noteFields({ model, provider, tokens, credits, upstreamMs, ttftMs, code, attempts, providerStatus, providerWords }: CallNote): Record<string, unknown> {
+function noteFields({
+  model,
+  provider,
+  tokens,
+  credits,
+  upstreamMs,
+  ttftMs,
+  code,
+  attempts,
+  providerStatus,
+  providerWords,
+}: CallNote): Record<string, unknown> {
   // Beside the others and not under a name of their own: a flat line needs no copy.
   return {
     model,
@@ -405,22 +454,29 @@ function refuseMalformed({ hosts, target }: Arrival, request: IncomingMessage, l
   };
   if (request.httpVersionMajor !== 1) refuse('The request must be HTTP/1.1.');
   const [host] = hosts;
-  if (hosts.length !== 1 || host === undefined || !hostShape.test(host)) refuse('The request must have exactly one Host.');
-  if (target.length > limits.maxUrlBytes) refuse(`The address of the request may have ${limits.maxUrlBytes} bytes at most.`);
-  if (request.rawHeaders.length > 2 * limits.maxHeaders) refuse(`The request may have ${limits.maxHeaders} headers at most.`);
+  if (hosts.length !== 1 || host === undefined || !hostShape.test(host))
+    refuse('The request must have exactly one Host.');
+  if (target.length > limits.maxUrlBytes)
+    refuse(`The address of the request may have ${limits.maxUrlBytes} bytes at most.`);
+  if (request.rawHeaders.length > 2 * limits.maxHeaders)
+    refuse(`The request may have ${limits.maxHeaders} headers at most.`);
   if (!target.startsWith('/') && target !== '*') {
     const authority = /^https?:\/\/([^/?]*)(?:[/?]|$)/i.exec(target)?.[1];
-    if (authority?.toLowerCase() !== host?.toLowerCase()) refuse('The address of the request names another host.');
+    if (authority?.toLowerCase() !== host?.toLowerCase())
+      refuse('The address of the request names another host.');
   }
-  if (request.headers.expect !== undefined && !/^100-continue$/i.test(request.headers.expect)) refuse('The expectation cannot be met.');
-  if (request.rawHeaders.length > 2 * Object.keys(request.headers).length) refuseRepeated(request.rawHeaders, refuse);
+  if (request.headers.expect !== undefined && !/^100-continue$/i.test(request.headers.expect))
+    refuse('The expectation cannot be met.');
+  if (request.rawHeaders.length > 2 * Object.keys(request.headers).length)
+    refuseRepeated(request.rawHeaders, refuse);
 }
 
 function refuseRepeated(rawHeaders: readonly string[], refuse: (message: string) => never): void {
   const seen = new Set<string>();
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = (rawHeaders[at] as string).toLowerCase();
-    if (singleHeaders.includes(name) && seen.has(name)) refuse(`The header \`${name}\` appears more than once.`);
+    if (singleHeaders.includes(name) && seen.has(name))
+      refuse(`The header \`${name}\` appears more than once.`);
     seen.add(name);
   }
 }
@@ -444,15 +500,26 @@ const pageHeaders: Readonly<Record<string, string>> = {
 
 /** What the file server throws for a path it cannot read is the caller's fault, not ours. */
 function pageProblem(thrown: unknown): Problem | undefined {
-  const status = thrown instanceof Error && !(thrown instanceof Problem) ? (thrown as { status?: unknown }).status : undefined;
-  if (status === 400) return new Problem('bad_request', 'invalid_path', 'The path holds a percent encoding that cannot be decoded.', { cause: thrown });
-  if (status === 403 || status === 404) return new Problem('not_found', 'route_not_found', 'There is nothing at this path.', { cause: thrown });
+  const status =
+    thrown instanceof Error && !(thrown instanceof Problem)
+      ? (thrown as { status?: unknown }).status
+      : undefined;
+  if (status === 400)
+    return new Problem(
+      'bad_request',
+      'invalid_path',
+      'The path holds a percent encoding that cannot be decoded.',
+      { cause: thrown },
+    );
+  if (status === 403 || status === 404)
+    return new Problem('not_found', 'route_not_found', 'There is nothing at this path.', { cause: thrown });
   return undefined;
 }
 
 /** Answers bytes that never became a request, so that they too get the one error shape. */
 function refuseBytes(socket: Socket, error: NodeJS.ErrnoException, surface: 'gateway' | 'agent'): void {
-  const begun = (socket as { _httpMessage?: { headersSent: boolean } | null })._httpMessage?.headersSent === true;
+  const begun =
+    (socket as { _httpMessage?: { headersSent: boolean } | null })._httpMessage?.headersSent === true;
   if (!socket.writable || begun || error.code === 'ECONNRESET') {
     socket.destroy();
     return;
@@ -461,7 +528,15 @@ function refuseBytes(socket: Socket, error: NodeJS.ErrnoException, surface: 'gat
     HPE_HEADER_OVERFLOW: 'The headers of the request are too large.',
     ERR_HTTP_REQUEST_TIMEOUT: 'The request took too long to arrive.',
   };
-  endWith(socket, new Problem('bad_request', 'invalid_request', messages[error.code ?? ''] ?? 'The request is not well-formed HTTP.'), surface);
+  endWith(
+    socket,
+    new Problem(
+      'bad_request',
+      'invalid_request',
+      messages[error.code ?? ''] ?? 'The request is not well-formed HTTP.',
+    ),
+    surface,
+  );
 }
 
 function endWith(socket: Socket, problem: Problem, surface: 'gateway' | 'agent'): void {

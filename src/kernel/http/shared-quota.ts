@@ -72,15 +72,19 @@ export function createSharedQuota({ database, schema, clock, log }: SharedQuotaO
     const granted = share.tokens >= 1;
     if (granted) share.tokens -= 1;
     const waitMs = Math.max(share.emptyUntilMs - clock.monotonicMs(), 60_000 / perMinute);
-    return { granted, left: Math.floor(share.tokens + share.leftAtOthers), waitSeconds: Math.max(1, Math.ceil(waitMs / 1_000)) };
+    return {
+      granted,
+      left: Math.floor(share.tokens + share.leftAtOthers),
+      waitSeconds: Math.max(1, Math.ceil(waitMs / 1_000)),
+    };
   }
 
   function forgetOld(): void {
     if (clock.monotonicMs() - forgottenAtMs < forgetEveryMs) return;
     forgottenAtMs = clock.monotonicMs();
     // A bucket that nobody touched for two minutes is full, which is what an absent one is.
-    sql`delete from ${sql(table)} where at < clock_timestamp() - interval '2 minutes'`.catch((error: unknown) =>
-      log.warn({ err: error }, 'old quotas could not be forgotten'),
+    sql`delete from ${sql(table)} where at < clock_timestamp() - interval '2 minutes'`.catch(
+      (error: unknown) => log.warn({ err: error }, 'old quotas could not be forgotten'),
     );
   }
 
@@ -105,7 +109,8 @@ export function createSharedQuota({ database, schema, clock, log }: SharedQuotaO
       // With the limit itself, so that no share of a larger bucket is left when a limit is lowered.
       const place = `${policy.name}/${policy.perMinute} ${key}`;
       const share = shareOf(place);
-      if (share.tokens >= 1 || clock.monotonicMs() < share.emptyUntilMs) return drawn(share, policy.perMinute);
+      if (share.tokens >= 1 || clock.monotonicMs() < share.emptyUntilMs)
+        return drawn(share, policy.perMinute);
       return drawShared(key, policy, place, share);
     },
   };

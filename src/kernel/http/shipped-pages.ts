@@ -18,7 +18,9 @@ interface Page {
 }
 
 /** For a mount point: the address has lost its prefix. What there is no page for goes on to `next`. */
-export function serveShipped(folder: string): (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => Promise<void> {
+export function serveShipped(
+  folder: string,
+): (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => Promise<void> {
   let names: Promise<ReadonlySet<string>> | undefined;
   const pages = new Map<string, Page>();
 
@@ -29,7 +31,14 @@ export function serveShipped(folder: string): (request: IncomingMessage, respons
     if (page === undefined) {
       const content = await readBytes(`${folder}/${name}`);
       const etag = `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`;
-      page = { content, headers: { 'content-type': mediaTypes[name.split('.').pop() ?? ''] ?? 'application/octet-stream', 'content-length': String(content.byteLength), etag } };
+      page = {
+        content,
+        headers: {
+          'content-type': mediaTypes[name.split('.').pop() ?? ''] ?? 'application/octet-stream',
+          'content-length': String(content.byteLength),
+          etag,
+        },
+      };
       pages.set(name, page);
     }
     return page;

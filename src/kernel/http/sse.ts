@@ -38,7 +38,8 @@ export async function writeEvents(
   try {
     const outcome = await pump(outlet, events, (event) => Buffer.from(frame(event)));
     if (outcome !== 'completed') return outcome;
-    if (options.end !== undefined && !(await outlet.write(Buffer.from(`data: ${options.end}\n\n`)))) return outlet.loss();
+    if (options.end !== undefined && !(await outlet.write(Buffer.from(`data: ${options.end}\n\n`))))
+      return outlet.loss();
     response.end();
     return 'completed';
   } catch (error) {
@@ -98,7 +99,11 @@ function stop(iterator: AsyncIterator<unknown>): void {
   iterator.return?.().catch(() => {});
 }
 
-async function pump<T>(outlet: Outlet, source: AsyncIterable<T>, toBytes: (item: T) => Uint8Array): Promise<StreamOutcome> {
+async function pump<T>(
+  outlet: Outlet,
+  source: AsyncIterable<T>,
+  toBytes: (item: T) => Uint8Array,
+): Promise<StreamOutcome> {
   const iterator = source[Symbol.asyncIterator]();
   for (;;) {
     const step = await outlet.unlessClosed(iterator.next());

@@ -79,7 +79,10 @@ export class Visit implements Exchange {
   }
 
   get log(): Log {
-    this.#log ??= this.#needs.log.child({ requestId: this.requestId, ...traceFields(this.trace, this.headers.traceparent) });
+    this.#log ??= this.#needs.log.child({
+      requestId: this.requestId,
+      ...traceFields(this.trace, this.headers.traceparent),
+    });
     return this.#log;
   }
 

@@ -31,7 +31,8 @@ export function passwordFault(password: string, names: readonly string[]): strin
   if (characters > maximumCharacters || Buffer.byteLength(text) > maximumBytes) {
     return `The password may have at most ${maximumCharacters} characters and ${maximumBytes} bytes.`;
   }
-  if (isCommonPassword(text, names)) return 'The password is among the first that anyone would try; take another.';
+  if (isCommonPassword(text, names))
+    return 'The password is among the first that anyone would try; take another.';
   return null;
 }
 
@@ -55,10 +56,14 @@ export function dummyDigest(rounds: number): string {
  * Whether the password has the digest, and how many rounds that took. Throws when the digest is not one that
  * this file could have made.
  */
-export async function checkPassword(password: string, digest: string): Promise<{ matches: boolean; rounds: number }> {
+export async function checkPassword(
+  password: string,
+  digest: string,
+): Promise<{ matches: boolean; rounds: number }> {
   const [, given = '', salt = '', key = ''] = digestShape.exec(digest) ?? [];
   const rounds = Number(given);
-  if (!(rounds >= minimumRounds && rounds <= maximumRounds)) throw new Error('A stored password digest is not in our format.');
+  if (!(rounds >= minimumRounds && rounds <= maximumRounds))
+    throw new Error('A stored password digest is not in our format.');
   const derived = await deriveKey(password, Buffer.from(salt, 'base64'), rounds);
   return { matches: timingSafeEqual(derived, Buffer.from(key, 'base64')), rounds };
 }

@@ -72,11 +72,19 @@ const hidden = '[redacted]';
 const minimumHeldLength = 6;
 // The shapes that are secrets whether or not anybody holds them. The checksum is not looked at, because a
 // token with a typing error still gives most of a secret away.
-const knownShapes = /th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}/g;
+const knownShapes =
+  /th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}/g;
 // The same at one place of a serialized text, where a line break in front of a word has become the letter n; so
 // nothing is said of what stands before it.
-const shapeHere = /th_(?:usr|adm|agt)_[0-9A-Za-z]{20}|lg[a-z]_[0-9A-Za-z]{20}|[Bb]earer [A-Za-z0-9._~+/=-]{6}/y;
-const shapeBeginnings = ['th_u', 'th_a', 'Bear', 'bear', ...[...'abcdefghijklmnopqrstuvwxyz'].map((letter) => `lg${letter}_`)];
+const shapeHere =
+  /th_(?:usr|adm|agt)_[0-9A-Za-z]{20}|lg[a-z]_[0-9A-Za-z]{20}|[Bb]earer [A-Za-z0-9._~+/=-]{6}/y;
+const shapeBeginnings = [
+  'th_u',
+  'th_a',
+  'Bear',
+  'bear',
+  ...[...'abcdefghijklmnopqrstuvwxyz'].map((letter) => `lg${letter}_`),
+];
 
 export function createRedactor(): Redactor {
   const holders = new Map<string, number>();
@@ -222,7 +230,13 @@ function withoutSpans(text: string, spans: Span[]): string {
 /** The ways in which a value may stand in a text, or in a text within a serialized document. */
 function formsOf(value: string): Set<string> {
   const bytes = Buffer.from(value, 'utf8');
-  const plain = [value, encodeURIComponent(value.toWellFormed()), bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url'), bytes.toString('hex')];
+  const plain = [
+    value,
+    encodeURIComponent(value.toWellFormed()),
+    bytes.toString('base64').replace(/=+$/, ''),
+    bytes.toString('base64url'),
+    bytes.toString('hex'),
+  ];
   // Text that was serialized before it was logged carries the escaped form, and its line escapes it once more.
   const escaped = plain.map(escapedIn);
   return new Set([...plain, ...escaped, ...escaped.map(escapedIn)]);

@@ -86,7 +86,12 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
       const wrapped = encrypt(keyNamed(kid), bound, dataKey);
       const sealed = encrypt(dataKey, bound, Buffer.from(value, 'utf8'));
       dataKey.fill(0);
-      const parts = [Buffer.concat([wrapped.nonce, wrapped.text, wrapped.tag]), sealed.nonce, sealed.text, sealed.tag];
+      const parts = [
+        Buffer.concat([wrapped.nonce, wrapped.text, wrapped.tag]),
+        sealed.nonce,
+        sealed.text,
+        sealed.tag,
+      ];
       return [format, kid, ...parts.map((part) => part.toString('base64url'))].join('.');
     },
     open(place, sealed) {
@@ -107,8 +112,12 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
         throw damaged();
       }
     },
-    derive: (purpose) => [primary, ...others].map(({ bytes }) => Buffer.from(hkdfSync('sha256', bytes, '', `townhall ${purpose}`, keyBytes))),
-    fingerprint: (value) => `fp_${createHmac('sha256', fingerprintKey).update(value, 'utf8').digest('hex').slice(0, 16)}`,
+    derive: (purpose) =>
+      [primary, ...others].map(({ bytes }) =>
+        Buffer.from(hkdfSync('sha256', bytes, '', `townhall ${purpose}`, keyBytes)),
+      ),
+    fingerprint: (value) =>
+      `fp_${createHmac('sha256', fingerprintKey).update(value, 'utf8').digest('hex').slice(0, 16)}`,
   };
 }
 
@@ -126,7 +135,9 @@ function encrypt(key: Buffer, bound: Buffer, plain: Buffer): Encrypted {
 }
 
 function decrypt(key: Buffer, bound: Buffer, { nonce, text, tag }: Encrypted): Buffer {
-  const decipher = createDecipheriv(cipherName, key, nonce, { authTagLength: tagBytes }).setAAD(bound).setAuthTag(tag);
+  const decipher = createDecipheriv(cipherName, key, nonce, { authTagLength: tagBytes })
+    .setAAD(bound)
+    .setAuthTag(tag);
   return Buffer.concat([decipher.update(text), decipher.final()]);
 }
 
@@ -142,7 +153,12 @@ function partsOf(sealed: string): { kid: string; wrapped: Buffer; nonce: Buffer;
   const [version, kid = '', ...encoded] = sealed.split('.');
   const [wrapped, nonce, text, tag] = encoded.map(strictBase64);
   if (version !== format || encoded.length !== 4 || !wrapped || !nonce || !text || !tag) throw damaged();
-  if (wrapped.length !== nonceBytes + keyBytes + tagBytes || nonce.length !== nonceBytes || tag.length !== tagBytes) throw damaged();
+  if (
+    wrapped.length !== nonceBytes + keyBytes + tagBytes ||
+    nonce.length !== nonceBytes ||
+    tag.length !== tagBytes
+  )
+    throw damaged();
   return { kid, wrapped, nonce, text, tag };
 }
 

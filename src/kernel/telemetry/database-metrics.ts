@@ -15,9 +15,22 @@ export function showDatabase(metrics: Metrics, database: Pick<Database, 'pool' |
     },
     ['state'],
   );
-  metrics.gauge('townhall_database_connections_max', 'Connections that there may be.', () => database.pool().max);
-  metrics.gauge('townhall_database_waiting', 'Statements and transactions that wait for a connection.', () => database.pool().waiting);
+  metrics.gauge(
+    'townhall_database_connections_max',
+    'Connections that there may be.',
+    () => database.pool().max,
+  );
+  metrics.gauge(
+    'townhall_database_waiting',
+    'Statements and transactions that wait for a connection.',
+    () => database.pool().waiting,
+  );
   if (!metrics.isOn) return;
-  const waits = metrics.histogram('townhall_database_wait_seconds', 'How long a statement or transaction waited that did not get a connection at once.', [], waitBuckets);
+  const waits = metrics.histogram(
+    'townhall_database_wait_seconds',
+    'How long a statement or transaction waited that did not get a connection at once.',
+    [],
+    waitBuckets,
+  );
   database.onPoolWait((ms) => waits.observe([], ms / 1000));
 }

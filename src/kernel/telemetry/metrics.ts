@@ -23,7 +23,12 @@ export interface Metrics {
    * A state that is asked for at each reading. What `collect` throws leaves this one gauge out of the reading; a late
    * answer does so too.
    */
-  gauge(name: string, help: string, collect: () => Measured | Promise<Measured>, labels?: readonly string[]): void;
+  gauge(
+    name: string,
+    help: string,
+    collect: () => Measured | Promise<Measured>,
+    labels?: readonly string[],
+  ): void;
 }
 
 /** Measures nothing. */
@@ -35,7 +40,9 @@ export const silentMetrics: Metrics = {
 };
 
 /** Bounds in seconds for what takes from a millisecond to minutes. */
-export const secondsBuckets: readonly number[] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800];
+export const secondsBuckets: readonly number[] = [
+  0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800,
+];
 
 /** Bounds in seconds for waits that should be short. */
 export const waitBuckets: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5];

@@ -2,9 +2,25 @@
 // OpenTelemetry. It is loaded only when an endpoint is set. The rule it keeps: a collector that is slow or dead costs a
 // bounded queue and nothing else; what does not fit is dropped, and nobody who is served waits for it.
 import type { AsyncLocalStorage } from 'node:async_hooks';
-import { type Attributes, type Context, ROOT_CONTEXT, type Span as ApiSpan, type SpanContext, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import {
+  type Attributes,
+  type Context,
+  ROOT_CONTEXT,
+  type Span as ApiSpan,
+  type SpanContext,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
-import { BatchSpanProcessor, ParentBasedSampler, type SpanExporter, TraceIdRatioBasedSampler, TracerProvider, type TracerProviderOptions } from '@opentelemetry/sdk-trace';
+import {
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type SpanExporter,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+  type TracerProviderOptions,
+} from '@opentelemetry/sdk-trace';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { Place } from './place.ts';
@@ -53,7 +69,11 @@ export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
     concurrencyLimit: 2,
   });
   const provider = new TracerProvider({
-    resource: resourceOf({ 'service.name': settings.serviceName, 'service.version': version, 'townhall.surface': surface }),
+    resource: resourceOf({
+      'service.name': settings.serviceName,
+      'service.version': version,
+      'townhall.surface': surface,
+    }),
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.sampledShare) }),
     spanLimits: { attributeValueLengthLimit: maximumText },
     spanProcessors: [
@@ -87,7 +107,8 @@ export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
       traceparent: `00-${traceId}-${spanId}-${(traceFlags & 1).toString(16).padStart(2, '0')}`,
       set: (attributes) => void own.setAttributes(attributesOf(attributes)),
       rename: (name) => void own.updateName(name),
-      fail: (reason) => void own.setAttribute('error.type', hide(reason)).setStatus({ code: SpanStatusCode.ERROR }),
+      fail: (reason) =>
+        void own.setAttribute('error.type', hide(reason)).setStatus({ code: SpanStatusCode.ERROR }),
       end(atMs = clock.monotonicMs()) {
         if (!isOver) own.end(timeOf(atMs));
         isOver = true;
@@ -105,7 +126,18 @@ export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
       const context: Context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
       const linked = link === undefined ? undefined : parseTraceparent(link);
       const links = linked === undefined ? [] : [{ context: linked }];
-      return spanOf(tracer.startSpan(name, { kind: kinds[kind], attributes: attributesOf(attributes), links, startTime: timeOf(clock.monotonicMs()) }, context));
+      return spanOf(
+        tracer.startSpan(
+          name,
+          {
+            kind: kinds[kind],
+            attributes: attributesOf(attributes),
+            links,
+            startTime: timeOf(clock.monotonicMs()),
+          },
+          context,
+        ),
+      );
     },
     within: (span, work) => place.run({ request: place.getStore()?.request, span }, work),
     traceparent: () => place.getStore()?.span?.traceparent,
@@ -125,18 +157,26 @@ const traceparentShape = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([
 
 function parseTraceparent(text: string): SpanContext | undefined {
   const [, traceId, spanId, flags] = traceparentShape.exec(text) ?? [];
-  return traceId === undefined || spanId === undefined ? undefined : { traceId, spanId, traceFlags: Number.parseInt(flags ?? '00', 16) & 1 };
+  return traceId === undefined || spanId === undefined
+    ? undefined
+    : { traceId, spanId, traceFlags: Number.parseInt(flags ?? '00', 16) & 1 };
 }
 
 /** The exporter, telling the operator now and then that the collector takes nothing. */
-function watched(exporter: SpanExporter, { clock, log }: Pick<OpenTelemetryNeeds, 'clock' | 'log'>): SpanExporter {
+function watched(
+  exporter: SpanExporter,
+  { clock, log }: Pick<OpenTelemetryNeeds, 'clock' | 'log'>,
+): SpanExporter {
   let quietUntilMs = 0;
   return {
     export(spans, done) {
       exporter.export(spans, (result) => {
         if (result.error !== undefined && clock.monotonicMs() >= quietUntilMs) {
           quietUntilMs = clock.monotonicMs() + quietMs;
-          log.warn({ spans: spans.length, err: result.error }, 'the collector did not take the spans; they are given up');
+          log.warn(
+            { spans: spans.length, err: result.error },
+            'the collector did not take the spans; they are given up',
+          );
         }
         done(result);
       });

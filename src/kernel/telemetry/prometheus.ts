@@ -42,7 +42,13 @@ export function openPrometheus({ log }: { log: Log }): Prometheus {
       return { add: (values, amount = 1) => counter.labels(...values).inc(amount) };
     },
     histogram(name, help, labels, buckets) {
-      const histogram = new Histogram({ name, help, labelNames: [...labels], buckets: [...buckets], registers: [registry] });
+      const histogram = new Histogram({
+        name,
+        help,
+        labelNames: [...labels],
+        buckets: [...buckets],
+        registers: [registry],
+      });
       return { observe: (values, value) => histogram.labels(...values).observe(value) };
     },
     gauge(name, help, collect, labels = []) {

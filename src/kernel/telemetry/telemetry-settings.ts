@@ -5,12 +5,32 @@ import type { TelemetrySettings } from './telemetry.ts';
 /** The rows. The agent's port has a key of its own, as both surfaces may be started with one environment. */
 export function telemetryRows({ prefix, serviceName }: { prefix: '' | 'AGENT_'; serviceName: string }) {
   return {
-    metricsPort: optionalInteger(`${prefix}METRICS_PORT`, 'Port on which Prometheus reads metrics, at /metrics; without it there are none. 0 takes any free one.', { flag: 'metrics-port', min: 0, max: 65535 }),
-    metricsHost: text(`${prefix}METRICS_HOST`, '127.0.0.1', 'Address of that port.', { flag: 'metrics-host' }),
-    otlpEndpoint: optionalText('OTEL_EXPORTER_OTLP_ENDPOINT', 'Collector that traces are sent to, over OTLP/HTTP; without it there are none.', { flag: null }),
-    otlpHeaders: secretText('OTEL_EXPORTER_OTLP_HEADERS', "Headers for it, such as its key: name=value, separated by commas."),
-    traceServiceName: text('OTEL_SERVICE_NAME', serviceName, 'The name under which the traces stand.', { flag: null }),
-    tracePercent: integer('TRACE_PERCENT', 100, 'Share of the traces begun here that is kept; those begun by callers go on as they were decided there.', { flag: null, min: 0, max: 100 }),
+    metricsPort: optionalInteger(
+      `${prefix}METRICS_PORT`,
+      'Port on which Prometheus reads metrics, at /metrics; without it there are none. 0 takes any free one.',
+      { flag: 'metrics-port', min: 0, max: 65535 },
+    ),
+    metricsHost: text(`${prefix}METRICS_HOST`, '127.0.0.1', 'Address of that port.', {
+      flag: 'metrics-host',
+    }),
+    otlpEndpoint: optionalText(
+      'OTEL_EXPORTER_OTLP_ENDPOINT',
+      'Collector that traces are sent to, over OTLP/HTTP; without it there are none.',
+      { flag: null },
+    ),
+    otlpHeaders: secretText(
+      'OTEL_EXPORTER_OTLP_HEADERS',
+      'Headers for it, such as its key: name=value, separated by commas.',
+    ),
+    traceServiceName: text('OTEL_SERVICE_NAME', serviceName, 'The name under which the traces stand.', {
+      flag: null,
+    }),
+    tracePercent: integer(
+      'TRACE_PERCENT',
+      100,
+      'Share of the traces begun here that is kept; those begun by callers go on as they were decided there.',
+      { flag: null, min: 0, max: 100 },
+    ),
   };
 }
 
@@ -24,18 +44,40 @@ interface Read {
 }
 
 /** Throws a SettingError for an endpoint that is no address. */
-export function telemetrySettings({ metricsPort, metricsHost, otlpEndpoint, otlpHeaders, traceServiceName, tracePercent }: Read): TelemetrySettings {
-  if (otlpEndpoint !== undefined && !/^https?:$/.test(URL.canParse(otlpEndpoint) ? new URL(otlpEndpoint).protocol : '')) {
-    throw new SettingError(`OTEL_EXPORTER_OTLP_ENDPOINT takes an http or https address, such as http://127.0.0.1:4318, not "${otlpEndpoint}".`);
+export function telemetrySettings({
+  metricsPort,
+  metricsHost,
+  otlpEndpoint,
+  otlpHeaders,
+  traceServiceName,
+  tracePercent,
+}: Read): TelemetrySettings {
+  if (
+    otlpEndpoint !== undefined &&
+    !/^https?:$/.test(URL.canParse(otlpEndpoint) ? new URL(otlpEndpoint).protocol : '')
+  ) {
+    throw new SettingError(
+      `OTEL_EXPORTER_OTLP_ENDPOINT takes an http or https address, such as http://127.0.0.1:4318, not "${otlpEndpoint}".`,
+    );
   }
   return {
     metrics: metricsPort === undefined ? null : { host: metricsHost, port: metricsPort },
-    traces: otlpEndpoint === undefined ? null : { endpoint: otlpEndpoint, headers: otlpHeaders, serviceName: traceServiceName, sampledShare: tracePercent / 100 },
+    traces:
+      otlpEndpoint === undefined
+        ? null
+        : {
+            endpoint: otlpEndpoint,
+            headers: otlpHeaders,
+            serviceName: traceServiceName,
+            sampledShare: tracePercent / 100,
+          },
   };
 }
 
 /** What of the settings must not appear in the log. */
 export function telemetrySecrets({ traces }: TelemetrySettings): string[] {
   const values = (traces?.headers ?? '').split(',').map((pair) => pair.slice(pair.indexOf('=') + 1).trim());
-  return [...values, ...values.map((value) => value.replace(/^(?:Basic|Bearer)[ %20]+/i, ''))].filter((value) => value !== '');
+  return [...values, ...values.map((value) => value.replace(/^(?:Basic|Bearer)[ %20]+/i, ''))].filter(
+    (value) => value !== '',
+  );
 }

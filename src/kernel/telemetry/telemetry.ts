@@ -48,8 +48,16 @@ export interface Telemetry {
 export async function openTelemetry(needs: TelemetryNeeds): Promise<Telemetry> {
   const { settings, clock, log } = needs;
   const place = new AsyncLocalStorage<Place>();
-  const prometheus = settings.metrics === null ? undefined : (await import('./prometheus.ts')).openPrometheus({ log });
-  const spans = settings.traces === null ? undefined : (await import('./opentelemetry.ts')).openOpenTelemetry({ ...needs, settings: settings.traces, place });
+  const prometheus =
+    settings.metrics === null ? undefined : (await import('./prometheus.ts')).openPrometheus({ log });
+  const spans =
+    settings.traces === null
+      ? undefined
+      : (await import('./opentelemetry.ts')).openOpenTelemetry({
+          ...needs,
+          settings: settings.traces,
+          place,
+        });
   const metrics = prometheus ?? silentMetrics;
   const traces = spans ?? silentTraces;
   const listeners: ((end: RequestEnd) => void)[] = [];
@@ -92,15 +100,42 @@ interface Followed {
 
 function observe({ place, metrics, traces, listeners }: Observing): RequestObserver {
   const followed = new Map<Visit, Followed>();
-  const requests = metrics.counter('townhall_requests_total', 'Requests that have ended, by operation, status and kind of identity.', ['operation', 'status', 'identity']);
-  const durations = metrics.histogram('townhall_request_duration_seconds', 'From the arrival of a request to the last byte of its answer.', ['operation'], secondsBuckets);
-  const abandoned = metrics.counter('townhall_requests_abandoned_total', 'Requests whose client went away before it had the whole answer.', ['operation']);
-  metrics.gauge('townhall_requests_in_flight', 'Requests that have not got their whole answer yet.', () => followed.size);
-  metrics.gauge('townhall_open_streams', 'Answers that are streams and have not ended.', () => [...followed.keys()].filter(({ isStream }) => isStream).length);
+  const requests = metrics.counter(
+    'townhall_requests_total',
+    'Requests that have ended, by operation, status and kind of identity.',
+    ['operation', 'status', 'identity'],
+  );
+  const durations = metrics.histogram(
+    'townhall_request_duration_seconds',
+    'From the arrival of a request to the last byte of its answer.',
+    ['operation'],
+    secondsBuckets,
+  );
+  const abandoned = metrics.counter(
+    'townhall_requests_abandoned_total',
+    'Requests whose client went away before it had the whole answer.',
+    ['operation'],
+  );
+  metrics.gauge(
+    'townhall_requests_in_flight',
+    'Requests that have not got their whole answer yet.',
+    () => followed.size,
+  );
+  metrics.gauge(
+    'townhall_open_streams',
+    'Answers that are streams and have not ended.',
+    () => [...followed.keys()].filter(({ isStream }) => isStream).length,
+  );
 
   return {
     within(visit, work) {
-      const span = traces.isOn ? traces.start(visit.method, { kind: 'server', remoteParent: headerOf(visit.headers.traceparent), attributes: { 'http.request.method': visit.method } }) : undefined;
+      const span = traces.isOn
+        ? traces.start(visit.method, {
+            kind: 'server',
+            remoteParent: headerOf(visit.headers.traceparent),
+            attributes: { 'http.request.method': visit.method },
+          })
+        : undefined;
       if (span !== undefined) visit.trace = { traceId: span.traceId, spanId: span.spanId };
       const known = followed.get(visit) ?? { span, ending: [] };
       followed.set(visit, known);
@@ -122,7 +157,11 @@ function observe({ place, metrics, traces, listeners }: Observing): RequestObser
       if (visit.clientGone) abandoned.add([operation]);
       const known = followed.get(visit);
       followed.delete(visit);
-      const end: RequestEnd = { isStream: visit.isStream, clientGone: visit.clientGone, noted: visit.noted ?? {} };
+      const end: RequestEnd = {
+        isStream: visit.isStream,
+        clientGone: visit.clientGone,
+        noted: visit.noted ?? {},
+      };
       for (const listener of known?.ending ?? []) listener(end);
       for (const listener of listeners) listener(end);
       if (known?.span) endServerSpan(known.span, visit);
@@ -148,8 +187,16 @@ function endServerSpan(span: Span, visit: Visit): void {
 }
 
 /** What a handler noted, under the names of OpenTelemetry's conventions for generative models. */
-export function noteAttributes({ model, provider, tokens, credits }: CallNote): Record<string, string | number | undefined> {
-  const input = tokens === undefined ? undefined : (tokens.input ?? 0) + (tokens.cachedInput ?? 0) + (tokens.cacheWrite ?? 0);
+export function noteAttributes({
+  model,
+  provider,
+  tokens,
+  credits,
+}: CallNote): Record<string, string | number | undefined> {
+  const input =
+    tokens === undefined
+      ? undefined
+      : (tokens.input ?? 0) + (tokens.cachedInput ?? 0) + (tokens.cacheWrite ?? 0);
   const output = tokens === undefined ? undefined : (tokens.output ?? 0) + (tokens.reasoning ?? 0);
   return {
     'gen_ai.response.model': model,

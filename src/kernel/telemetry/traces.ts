@@ -58,7 +58,12 @@ export const silentTraces: Traces = {
 };
 
 /** Runs the work as a span that ends with it. What it throws marks the span by the code that `reasonOf` finds. */
-export async function traced<T>(traces: Traces, span: Span, work: () => Promise<T>, reasonOf: (thrown: unknown) => string = codeOf): Promise<T> {
+export async function traced<T>(
+  traces: Traces,
+  span: Span,
+  work: () => Promise<T>,
+  reasonOf: (thrown: unknown) => string = codeOf,
+): Promise<T> {
   try {
     return await traces.within(span, work);
   } catch (thrown) {
@@ -71,6 +76,7 @@ export async function traced<T>(traces: Traces, span: Span, work: () => Promise<
 
 /** A thrown thing's stable name: a Problem's code, else the error's class. */
 export function codeOf(thrown: unknown): string {
-  if (thrown instanceof Error) return 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name;
+  if (thrown instanceof Error)
+    return 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name;
   return 'unknown';
 }

@@ -14,12 +14,19 @@ describe('a chat', () => {
   test('takes a hundred at once: places unique and without a gap, first in first out, each run once', async () => {
     const { client } = await world.start({ settings: { drainMs: 0 } });
     world.gateway.answer(() => says('Done.'));
-    const receipts = await Promise.all(Array.from({ length: 100 }, (_, index) => client.sessions.execute({ chatId: 'room', instructions: `message ${index}.` })));
+    const receipts = await Promise.all(
+      Array.from({ length: 100 }, (_, index) =>
+        client.sessions.execute({ chatId: 'room', instructions: `message ${index}.` }),
+      ),
+    );
     const queued = receipts.map((receipt) => {
-      if (!('queuePosition' in receipt) || receipt.queuePosition === undefined || receipt.seq === undefined) throw new Error('It was not queued.');
+      if (!('queuePosition' in receipt) || receipt.queuePosition === undefined || receipt.seq === undefined)
+        throw new Error('It was not queued.');
       return { ...receipt, queuePosition: receipt.queuePosition, seq: receipt.seq };
     });
-    expect(queued.every((receipt) => receipt.success && receipt.queued && typeof receipt.queueItemId === 'string')).toBe(true);
+    expect(
+      queued.every((receipt) => receipt.success && receipt.queued && typeof receipt.queueItemId === 'string'),
+    ).toBe(true);
     expect(new Set(queued.map(({ sessionId }) => sessionId)).size).toBe(1);
     expect(new Set(queued.map(({ runId }) => runId)).size).toBe(100);
     const sessionId = queued[0]?.sessionId as string;
@@ -37,9 +44,18 @@ describe('a chat', () => {
     }
     const started = events.flatMap((event) => (event.type === 'run.started' ? [event.runId] : []));
     expect(started).toEqual(accepted.map(({ runId }) => runId));
-    expect(events.filter((event) => event.type === 'run.settled').every((event) => event.type === 'run.settled' && event.outcome === 'completed')).toBe(true);
+    expect(
+      events
+        .filter((event) => event.type === 'run.settled')
+        .every((event) => event.type === 'run.settled' && event.outcome === 'completed'),
+    ).toBe(true);
     expect(world.gateway.requests).toHaveLength(100);
-    expect(await client.sessions.get({ sessionId })).toMatchObject({ kind: 'chat', chatId: 'room', messageCount: 200, queueLength: 0 });
+    expect(await client.sessions.get({ sessionId })).toMatchObject({
+      kind: 'chat',
+      chatId: 'room',
+      messageCount: 200,
+      queueLength: 0,
+    });
   }, 120_000);
 
   test('is what the dashboard’s instructions for its session join, at once; another session is waited for', async () => {
@@ -49,14 +65,30 @@ describe('a chat', () => {
     const first = await client.sessions.execute({ chatId: 'room', instructions: 'One.' });
     expect(first).toMatchObject({ success: true, queued: true, queuePosition: 0 });
     await slow.asked;
-    const second = await client.sessions.executeInSession({ sessionId: first.sessionId, instructions: 'Two.' });
-    expect(second).toMatchObject({ success: true, queued: true, queuePosition: 1, sessionId: first.sessionId, queueItemId: expect.stringMatching(/^qit_/) });
+    const second = await client.sessions.executeInSession({
+      sessionId: first.sessionId,
+      instructions: 'Two.',
+    });
+    expect(second).toMatchObject({
+      success: true,
+      queued: true,
+      queuePosition: 1,
+      sessionId: first.sessionId,
+      queueItemId: expect.stringMatching(/^qit_/),
+    });
     const { items } = await client.sessions.listMessages({ sessionId: first.sessionId });
-    expect(items.map(({ role, metadata }) => [role, metadata?.['origin']])).toEqual([['user', 'execute'], ['user', 'dashboard']]);
+    expect(items.map(({ role, metadata }) => [role, metadata?.['origin']])).toEqual([
+      ['user', 'execute'],
+      ['user', 'dashboard'],
+    ]);
     slow.end();
     await collect(client.sessions.follow({ sessionId: first.sessionId, until: 'idle' }));
     await client.sessions.create({ id: 'plain' });
-    expect(await client.sessions.executeInSession({ sessionId: 'plain', instructions: 'Three.' })).toMatchObject({ success: true, queued: false, text: 'Later.' });
-    await expect(client.sessions.executeInSession({ sessionId: 'nobody', instructions: 'Four.' })).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
+    expect(
+      await client.sessions.executeInSession({ sessionId: 'plain', instructions: 'Three.' }),
+    ).toMatchObject({ success: true, queued: false, text: 'Later.' });
+    await expect(
+      client.sessions.executeInSession({ sessionId: 'nobody', instructions: 'Four.' }),
+    ).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
   });
 });

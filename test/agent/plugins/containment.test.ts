@@ -75,8 +75,21 @@ describe('an agent with plugins of others', () => {
       await writeFile(join(folder, `${name}.mjs`), text);
     }
     const database = 'url' in place.options ? ['--database-url', place.options.url] : [];
-    const flags = ['--port', '0', '--data-dir', join(folder, 'data'), '--gateway-url', gateway.url, ...database, ...files.flatMap((file) => ['--plugin', file])];
-    child = spawn(process.execPath, [main, 'agent', ...flags], { cwd: folder, env: { PATH: process.env['PATH'], NODE_OPTIONS: nodeOptions, AGENT_GATEWAY_TOKEN: 'th_usr_test' }, stdio: ['ignore', 'pipe', 'pipe'] });
+    const flags = [
+      '--port',
+      '0',
+      '--data-dir',
+      join(folder, 'data'),
+      '--gateway-url',
+      gateway.url,
+      ...database,
+      ...files.flatMap((file) => ['--plugin', file]),
+    ];
+    child = spawn(process.execPath, [main, 'agent', ...flags], {
+      cwd: folder,
+      env: { PATH: process.env['PATH'], NODE_OPTIONS: nodeOptions, AGENT_GATEWAY_TOKEN: 'th_usr_test' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     lines = [];
     errors = '';
     child.stderr?.on('data', (piece: Buffer) => (errors += piece.toString('utf8')));
@@ -91,24 +104,42 @@ describe('an agent with plugins of others', () => {
     client = createAgentClient({ baseUrl: url, token });
   }
 
-  const act = (plugin: string, payload: Record<string, unknown> = {}) => client.plugins.callAction({ plugin_name: plugin, action_name: 'act', payload });
-  const stateOf = async (plugin: string) => (await client.plugins.listPlugins()).plugins.find(({ name }) => name === plugin);
+  const act = (plugin: string, payload: Record<string, unknown> = {}) =>
+    client.plugins.callAction({ plugin_name: plugin, action_name: 'act', payload });
+  const stateOf = async (plugin: string) =>
+    (await client.plugins.listPlugins()).plugins.find(({ name }) => name === plugin);
   const logged = (): LogLine[] => lines.map((line) => JSON.parse(line) as LogLine);
 
   test('goes on when a plugin fails outside of a call, and says so in its state', async () => {
-    await launch({ ...Object.fromEntries(Object.entries(lateFailures).map(([name, body]) => [name, pluginFile(name, body)])), sound: pluginFile('sound', '') });
+    await launch({
+      ...Object.fromEntries(
+        Object.entries(lateFailures).map(([name, body]) => [name, pluginFile(name, body)]),
+      ),
+      sound: pluginFile('sound', ''),
+    });
     for (const name of Object.keys(lateFailures)) {
       expect(await act(name)).toMatchObject({ result: { done: true } });
-      await expect.poll(() => stateOf(name), { message: name }).toMatchObject({ state: 'failed', reasons: [expect.stringContaining('outside of any call')] });
+      await expect
+        .poll(() => stateOf(name), { message: name })
+        .toMatchObject({ state: 'failed', reasons: [expect.stringContaining('outside of any call')] });
       await expect(act(name)).rejects.toMatchObject({ code: 'plugin_unavailable' });
     }
     expect(await act('sound')).toMatchObject({ result: { done: true } });
     expect(await stateOf('sound')).toMatchObject({ state: 'ready' });
-    expect(logged()).toContainEqual(expect.objectContaining({ level: 'error', plugin: 'timer', err: expect.objectContaining({ message: 'late in a timer' }) }));
+    expect(logged()).toContainEqual(
+      expect.objectContaining({
+        level: 'error',
+        plugin: 'timer',
+        err: expect.objectContaining({ message: 'late in a timer' }),
+      }),
+    );
   });
 
   test('keeps the guards of a plugin that has failed late', async () => {
-    await launch({ timer: pluginFile('timer', lateFailures['timer'] ?? ''), sound: pluginFile('other', '').replace('guards', 'effects') });
+    await launch({
+      timer: pluginFile('timer', lateFailures['timer'] ?? ''),
+      sound: pluginFile('other', '').replace('guards', 'effects'),
+    });
     await act('timer');
     await expect.poll(() => stateOf('timer')).toMatchObject({ state: 'failed' });
     await expect(act('other', { forbidden: true })).rejects.toMatchObject({ code: 'plugin_refused' });
@@ -116,23 +147,33 @@ describe('an agent with plugins of others', () => {
 
   test('contains the start, the services and the hooks of a plugin', async () => {
     const late = (what: string): string => `setTimeout(() => { throw new Error('late: ${what}'); }, 5)`;
-    const extended = (name: string, member: string): string => `${pluginFile(name, '')}\nObject.assign(plugin, { ${member} });`;
+    const extended = (name: string, member: string): string =>
+      `${pluginFile(name, '')}\nObject.assign(plugin, { ${member} });`;
     await launch({
       starter: extended('starter', `start() { ${late('start')}; }`),
-      server: extended('server', `services: [{ name: 'ticker', title: 'Ticker', async start() { ${late('service')}; }, async stop() {} }]`),
+      server: extended(
+        'server',
+        `services: [{ name: 'ticker', title: 'Ticker', async start() { ${late('service')}; }, async stop() {} }]`,
+      ),
       watcher: extended('watcher', `hooks: { effects: { 'tool.after': () => { ${late('hook')}; } } }`),
     });
     await client.plugins.callAction({ plugin_name: 'files', action_name: 'list', payload: {} });
-    for (const name of ['starter', 'server', 'watcher']) await expect.poll(() => stateOf(name), { message: name }).toMatchObject({ state: 'failed' });
+    for (const name of ['starter', 'server', 'watcher'])
+      await expect.poll(() => stateOf(name), { message: name }).toMatchObject({ state: 'failed' });
   });
 
   test('contains what the file of a plugin starts while it is loaded', async () => {
-    await launch({ early: pluginFile('early', '', `setTimeout(() => { throw new Error('of the module'); }, 5);`) });
+    await launch({
+      early: pluginFile('early', '', `setTimeout(() => { throw new Error('of the module'); }, 5);`),
+    });
     await expect.poll(() => stateOf('early')).toMatchObject({ state: 'failed' });
   });
 
   test('ends with an error that belongs to no plugin', async () => {
-    await writeFile(join(folder, 'crash.mjs'), `process.on('SIGUSR2', () => { Promise.reject(new Error('of the agent itself')); });`);
+    await writeFile(
+      join(folder, 'crash.mjs'),
+      `process.on('SIGUSR2', () => { Promise.reject(new Error('of the agent itself')); });`,
+    );
     await launch({ sound: pluginFile('sound', '') }, `--import=${join(folder, 'crash.mjs')}`);
     const exited = once(child, 'exit');
     child.kill('SIGUSR2');
@@ -144,8 +185,16 @@ describe('an agent with plugins of others', () => {
     const body = `console.log('first\\nsecond'); process.stdout.write('half '); process.stdout.write(new TextEncoder().encode('and half\\n'), () => console.info('written'))`;
     await launch({ printer: pluginFile('printer', body, `console.log('while loading');`) });
     await act('printer');
-    const printed = () => logged().flatMap(({ line, plugin }) => (line === undefined ? [] : [[plugin, line]]));
-    await expect.poll(() => printed().slice(1)).toEqual([['printer', 'first'], ['printer', 'second'], ['printer', 'half and half'], ['printer', 'written']]);
+    const printed = () =>
+      logged().flatMap(({ line, plugin }) => (line === undefined ? [] : [[plugin, line]]));
+    await expect
+      .poll(() => printed().slice(1))
+      .toEqual([
+        ['printer', 'first'],
+        ['printer', 'second'],
+        ['printer', 'half and half'],
+        ['printer', 'written'],
+      ]);
     expect(printed()[0]).toEqual([expect.stringContaining('printer.mjs'), 'while loading']);
   });
 });

@@ -10,7 +10,13 @@ import { createAgentClient } from '@townhall/agent';
 import { createAgentClient as createClassicClient } from '@townhall/agent/classic';
 import { startAgent } from '../../support/agent.ts';
 import { makeDatabase } from '../../support/databases.ts';
-import { calls, says, scriptedGateway, toolResults, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+import {
+  calls,
+  says,
+  scriptedGateway,
+  toolResults,
+  type ScriptedGateway,
+} from '../../support/scripted-gateway.ts';
 
 const example = join(import.meta.dirname, '../../../examples/plugin-journal.ts');
 const main = join(import.meta.dirname, '../../../src/cli/main.ts');
@@ -36,8 +42,22 @@ interface RunningAgent {
 async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAgent> {
   const place = await makeDatabase({ isEmpty: true });
   const database = 'url' in place.options ? ['--database-url', place.options.url] : [];
-  const given = ['agent', '--port', '0', '--data-dir', dataDir, '--gateway-url', gateway.url, ...database, ...flags];
-  const child = spawn(process.execPath, [main, ...given], { cwd: folder, env: { PATH: process.env['PATH'], AGENT_GATEWAY_TOKEN: 'th_usr_test' }, stdio: ['ignore', 'pipe', 'inherit'] });
+  const given = [
+    'agent',
+    '--port',
+    '0',
+    '--data-dir',
+    dataDir,
+    '--gateway-url',
+    gateway.url,
+    ...database,
+    ...flags,
+  ];
+  const child = spawn(process.execPath, [main, ...given], {
+    cwd: folder,
+    env: { PATH: process.env['PATH'], AGENT_GATEWAY_TOKEN: 'th_usr_test' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   for await (const line of createInterface({ input: child.stdout })) {
     const { msg, url } = JSON.parse(line) as { msg: string; url: string };
     if (msg !== 'listening') continue;
@@ -58,41 +78,56 @@ async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAge
   throw new Error('The agent has ended before it listened.');
 }
 
-test.each(['current', 'classic'] as const)('the journal of the examples works in a turn and over HTTP (%s)', async (variant) => {
-  gateway.answer((request) => {
-    const results = toolResults(request);
-    if (results.length === 0) return calls({ name: 'files_write', input: { path: 'a.txt', content: 'x' } }, { name: 'files_write', input: { path: '.env', content: 'x' } });
-    if (results.length === 2) return calls({ name: 'journal_read', input: {} });
-    return says(JSON.stringify(results.map(({ output }) => output.value)));
-  });
-  const agent = await runAgent(join(folder, variant), '--plugin', example, '--variant', variant);
-  let code: number | null = null;
-  try {
-    const current = createAgentClient({ baseUrl: agent.url, token: agent.token });
-    const { text } = (await current.sessions.execute({ instructions: 'Write.' })) as { text: string };
-    expect(text).toContain('"created":true');
-    expect(text).toContain('Nobody touches .env files here.');
-    const read =
-      variant === 'classic'
-        ? createClassicClient({ baseUrl: agent.url, token: agent.token }).plugins.callAction({ pluginName: 'journal', actionName: 'read' })
-        : current.plugins.callAction({ plugin_name: 'journal', action_name: 'read' });
-    const { entries } = (await read).result as { entries: string[] };
-    expect(entries).toContain('files_write went well');
-    // What a guard has refused was not called, so nothing came after it.
-    expect(entries.some((entry) => entry.includes('failed'))).toBe(false);
-  } finally {
-    code = await agent.stop();
-  }
-  expect(code).toBe(0);
-});
+test.each(['current', 'classic'] as const)(
+  'the journal of the examples works in a turn and over HTTP (%s)',
+  async (variant) => {
+    gateway.answer((request) => {
+      const results = toolResults(request);
+      if (results.length === 0)
+        return calls(
+          { name: 'files_write', input: { path: 'a.txt', content: 'x' } },
+          { name: 'files_write', input: { path: '.env', content: 'x' } },
+        );
+      if (results.length === 2) return calls({ name: 'journal_read', input: {} });
+      return says(JSON.stringify(results.map(({ output }) => output.value)));
+    });
+    const agent = await runAgent(join(folder, variant), '--plugin', example, '--variant', variant);
+    let code: number | null = null;
+    try {
+      const current = createAgentClient({ baseUrl: agent.url, token: agent.token });
+      const { text } = (await current.sessions.execute({ instructions: 'Write.' })) as { text: string };
+      expect(text).toContain('"created":true');
+      expect(text).toContain('Nobody touches .env files here.');
+      const read =
+        variant === 'classic'
+          ? createClassicClient({ baseUrl: agent.url, token: agent.token }).plugins.callAction({
+              pluginName: 'journal',
+              actionName: 'read',
+            })
+          : current.plugins.callAction({ plugin_name: 'journal', action_name: 'read' });
+      const { entries } = (await read).result as { entries: string[] };
+      expect(entries).toContain('files_write went well');
+      // What a guard has refused was not called, so nothing came after it.
+      expect(entries.some((entry) => entry.includes('failed'))).toBe(false);
+    } finally {
+      code = await agent.stop();
+    }
+    expect(code).toBe(0);
+  },
+);
 
 describe('--plugin and --plugin-config', () => {
-  const start = (settings: object) => startAgent({ gatewayUrl: gateway.url, settings }).then((agent) => agent.close());
+  const start = (settings: object) =>
+    startAgent({ gatewayUrl: gateway.url, settings }).then((agent) => agent.close());
   test.each([
     ['a file that is not there', undefined, /there is no file/],
     ['a file that does not load', 'throw new Error("broken");', /cannot be loaded: broken/],
     ['a file without a plugin', 'export const x = 1;', /exports no plugin/],
-    ['a plugin that takes a name of another', 'export default { name: "files", title: "", description: "", actions: {} };', /Two plugins claim the name "files"/],
+    [
+      'a plugin that takes a name of another',
+      'export default { name: "files", title: "", description: "", actions: {} };',
+      /Two plugins claim the name "files"/,
+    ],
   ])('refuse %s at the start', async (name, text, reason) => {
     const path = join(folder, `${name.replaceAll(' ', '-')}.ts`);
     if (text !== undefined) await writeFile(path, text);
@@ -117,7 +152,10 @@ describe('--plugin and --plugin-config', () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, settings: { pluginConfig: path } });
     try {
       const { plugins } = await agent.client.plugins.listPlugins();
-      expect(plugins.find(({ name }) => name === 'shell')).toMatchObject({ state: 'unavailable', reasons: ['It is disabled by configuration.'] });
+      expect(plugins.find(({ name }) => name === 'shell')).toMatchObject({
+        state: 'unavailable',
+        reasons: ['It is disabled by configuration.'],
+      });
       gateway.answer(() => says('Fine.'));
       gateway.requests.length = 0;
       await agent.client.sessions.execute({ instructions: 'Say something.' });

@@ -1,10 +1,28 @@
 // The plugin `files` against a real folder: what it does, and every way out of the folder that we know of.
 import { execFileSync } from 'node:child_process';
-import { link, mkdir, mkdtemp, readdir, readFile, realpath, rm, stat, symlink, writeFile, chmod } from 'node:fs/promises';
+import {
+  link,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  realpath,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+  chmod,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { callAction, createRegistry, files, openWorkspace, type ActionOutcome } from '../../../src/agent/plugins/index.ts';
+import {
+  callAction,
+  createRegistry,
+  files,
+  openWorkspace,
+  type ActionOutcome,
+} from '../../../src/agent/plugins/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
@@ -19,7 +37,15 @@ describe('the plugin files', () => {
     call = (action, input) => {
       const tool = registry.tool(`files_${action}`);
       if (!tool) throw new Error(`There is no files_${action}.`);
-      return callAction({ tool, input, workspace: opened.root, signal: new AbortController().signal, timeoutMs: 5_000, clock: systemClock, log: silentLog });
+      return callAction({
+        tool,
+        input,
+        workspace: opened.root,
+        signal: new AbortController().signal,
+        timeoutMs: 5_000,
+        clock: systemClock,
+        log: silentLog,
+      });
     };
   }
 
@@ -36,19 +62,35 @@ describe('the plugin files', () => {
   afterEach(() => rm(outside, { recursive: true, force: true }));
 
   test('writes a file and its folders, reads it, lists it and replaces it with its mode kept', async () => {
-    expect(await call('write', { path: 'a/b/c.sh', content: 'één' })).toEqual({ ok: true, output: { path: 'a/b/c.sh', bytes: 5, created: true } });
+    expect(await call('write', { path: 'a/b/c.sh', content: 'één' })).toEqual({
+      ok: true,
+      output: { path: 'a/b/c.sh', bytes: 5, created: true },
+    });
     await chmod(join(workspace, 'a/b/c.sh'), 0o750);
-    expect(await call('write', { path: './a//b/c.sh', content: 'two' })).toMatchObject({ ok: true, output: { created: false } });
+    expect(await call('write', { path: './a//b/c.sh', content: 'two' })).toMatchObject({
+      ok: true,
+      output: { created: false },
+    });
     expect((await stat(join(workspace, 'a/b/c.sh'))).mode & 0o777).toBe(0o750);
-    expect(await call('read', { path: 'a/b/c.sh' })).toEqual({ ok: true, output: { path: 'a/b/c.sh', bytes: 3, content: 'two' } });
-    expect(await call('list', { path: 'a/b' })).toEqual({ ok: true, output: { path: 'a/b', entries: [{ name: 'c.sh', type: 'file', bytes: 3 }] } });
+    expect(await call('read', { path: 'a/b/c.sh' })).toEqual({
+      ok: true,
+      output: { path: 'a/b/c.sh', bytes: 3, content: 'two' },
+    });
+    expect(await call('list', { path: 'a/b' })).toEqual({
+      ok: true,
+      output: { path: 'a/b', entries: [{ name: 'c.sh', type: 'file', bytes: 3 }] },
+    });
     expect(await readdir(join(workspace, 'a/b'))).toEqual(['c.sh']);
   });
 
   test('refuses an edit by the size of its result before it is made', async () => {
     await writeFile(join(workspace, 'many.txt'), 'a'.repeat(200_000));
     const edit = { path: 'many.txt', oldText: 'a', newText: 'b'.repeat(1024 * 1024), all: true };
-    expect(await call('edit', edit)).toMatchObject({ ok: false, problem: { code: 'action_refused' }, message: expect.stringContaining('would be larger than') });
+    expect(await call('edit', edit)).toMatchObject({
+      ok: false,
+      problem: { code: 'action_refused' },
+      message: expect.stringContaining('would be larger than'),
+    });
     expect((await stat(join(workspace, 'many.txt'))).size).toBe(200_000);
   });
 
@@ -66,7 +108,11 @@ describe('the plugin files', () => {
     ['\ud800', 'holds characters'],
     ['x'.repeat(300), 'is too long'],
   ])('refuses the path %j in every action', async (path, why) => {
-    const asked: [string, object][] = [['list', { path }], ['read', { path }], ['write', { path, content: 'x' }]];
+    const asked: [string, object][] = [
+      ['list', { path }],
+      ['read', { path }],
+      ['write', { path, content: 'x' }],
+    ];
     for (const [action, input] of asked) {
       expect(await call(action, input)).toMatchObject({ ok: false, message: expect.stringContaining(why) });
     }
@@ -78,11 +124,18 @@ describe('the plugin files', () => {
     await symlink('folder-link', join(workspace, 'chain'));
     await symlink('../workspace-of-another', join(workspace, 'sibling'));
     await symlink(join(outside, 'new.txt'), join(workspace, 'dangling'));
-    for (const path of ['file-link', 'folder-link/secret.txt', 'chain/secret.txt', 'sibling/secret.txt', 'dangling']) {
+    for (const path of [
+      'file-link',
+      'folder-link/secret.txt',
+      'chain/secret.txt',
+      'sibling/secret.txt',
+      'dangling',
+    ]) {
       expect(await call('read', { path })).toMatchObject({ ok: false });
       expect(await call('write', { path, content: 'mine now' })).toMatchObject({ ok: false });
     }
-    for (const path of ['folder-link', 'chain', 'sibling']) expect(await call('list', { path })).toMatchObject({ ok: false });
+    for (const path of ['folder-link', 'chain', 'sibling'])
+      expect(await call('list', { path })).toMatchObject({ ok: false });
     expect(await readFile(join(outside, 'secret.txt'), 'utf8')).toBe('nobody may read this');
     expect((await readdir(outside)).sort()).toEqual(['secret.txt', 'workspace', 'workspace-of-another']);
     expect(await readdir(join(outside, 'workspace-of-another'))).toEqual(['secret.txt']);
@@ -91,8 +144,14 @@ describe('the plugin files', () => {
   test('follows a link that stays within, but writes through none', async () => {
     await writeFile(join(workspace, 'real.txt'), 'here');
     await symlink('real.txt', join(workspace, 'alias.txt'));
-    expect(await call('read', { path: 'alias.txt' })).toMatchObject({ ok: true, output: { content: 'here' } });
-    expect(await call('write', { path: 'alias.txt', content: 'x' })).toMatchObject({ ok: false, message: expect.stringContaining('is a link') });
+    expect(await call('read', { path: 'alias.txt' })).toMatchObject({
+      ok: true,
+      output: { content: 'here' },
+    });
+    expect(await call('write', { path: 'alias.txt', content: 'x' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('is a link'),
+    });
   });
 
   test('leaves another name of a file as it was when it replaces it', async () => {
@@ -105,7 +164,10 @@ describe('the plugin files', () => {
     await symlink('data/agent.token', join(workspace, 'token-link'));
     await symlink('data', join(workspace, 'data-link'));
     for (const path of ['data/agent.token', 'token-link', 'data-link/agent.token']) {
-      expect(await call('read', { path })).toMatchObject({ ok: false, message: expect.stringContaining('does not exist') });
+      expect(await call('read', { path })).toMatchObject({
+        ok: false,
+        message: expect.stringContaining('does not exist'),
+      });
     }
     expect(await call('list', { path: 'data' })).toMatchObject({ ok: false });
     expect(await call('write', { path: 'data/new', content: 'x' })).toMatchObject({ ok: false });
@@ -113,19 +175,31 @@ describe('the plugin files', () => {
   });
 
   // What another gateway or agent keeps in the same workspace, which no setting of this agent names.
-  test.each(['master.key', 'agent.token', 'local.token', 'control.sock', 'Master.KEY'])('keeps tools from a file named %s anywhere', async (name) => {
-    await mkdir(join(workspace, 'other'));
-    await writeFile(join(workspace, 'other', name), 'secret bytes');
-    await symlink(`other/${name}`, join(workspace, 'plain-name'));
-    for (const path of [`other/${name}`, 'plain-name']) {
-      expect(await call('read', { path })).toMatchObject({ ok: false, message: expect.stringContaining('reserved for secrets') });
-      expect(await call('edit', { path, oldText: 'secret', newText: 'x' })).toMatchObject({ ok: false });
-      expect(await call('write', { path, content: 'x' })).toMatchObject({ ok: false });
-    }
-    expect(await call('list', { path: 'other' })).toEqual({ ok: true, output: { path: 'other', entries: [] } });
-    expect(await call('search', { text: 'secret bytes' })).toMatchObject({ ok: true, output: { matches: [] } });
-    expect(await readFile(join(workspace, 'other', name), 'utf8')).toBe('secret bytes');
-  });
+  test.each(['master.key', 'agent.token', 'local.token', 'control.sock', 'Master.KEY'])(
+    'keeps tools from a file named %s anywhere',
+    async (name) => {
+      await mkdir(join(workspace, 'other'));
+      await writeFile(join(workspace, 'other', name), 'secret bytes');
+      await symlink(`other/${name}`, join(workspace, 'plain-name'));
+      for (const path of [`other/${name}`, 'plain-name']) {
+        expect(await call('read', { path })).toMatchObject({
+          ok: false,
+          message: expect.stringContaining('reserved for secrets'),
+        });
+        expect(await call('edit', { path, oldText: 'secret', newText: 'x' })).toMatchObject({ ok: false });
+        expect(await call('write', { path, content: 'x' })).toMatchObject({ ok: false });
+      }
+      expect(await call('list', { path: 'other' })).toEqual({
+        ok: true,
+        output: { path: 'other', entries: [] },
+      });
+      expect(await call('search', { text: 'secret bytes' })).toMatchObject({
+        ok: true,
+        output: { matches: [] },
+      });
+      expect(await readFile(join(workspace, 'other', name), 'utf8')).toBe('secret bytes');
+    },
+  );
 
   test('hides a folder that holds the lock of an embedded database', async () => {
     await mkdir(join(workspace, 'var', 'db', 'pg'), { recursive: true });
@@ -133,14 +207,23 @@ describe('the plugin files', () => {
     await writeFile(join(workspace, 'var', 'db', 'pg', 'rows'), 'secret bytes');
     await symlink('var/db/pg', join(workspace, 'rows-link'));
     for (const path of ['var/db/pg/rows', 'rows-link/rows']) {
-      expect(await call('read', { path })).toMatchObject({ ok: false, message: expect.stringContaining('does not exist') });
+      expect(await call('read', { path })).toMatchObject({
+        ok: false,
+        message: expect.stringContaining('does not exist'),
+      });
       expect(await call('write', { path, content: 'x' })).toMatchObject({ ok: false });
     }
-    expect(await call('write', { path: 'src/townhall.lock', content: '' })).toMatchObject({ ok: false, message: expect.stringContaining('reserved for secrets') });
+    expect(await call('write', { path: 'src/townhall.lock', content: '' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('reserved for secrets'),
+    });
     expect(await call('list', { path: 'var/db' })).toMatchObject({ ok: false });
     expect(await call('list', { path: 'var' })).toEqual({ ok: true, output: { path: 'var', entries: [] } });
     expect(await call('list', { path: 'rows-link' })).toMatchObject({ ok: false });
-    expect(await call('search', { text: 'secret bytes' })).toMatchObject({ ok: true, output: { matches: [] } });
+    expect(await call('search', { text: 'secret bytes' })).toMatchObject({
+      ok: true,
+      output: { matches: [] },
+    });
   });
 
   test('recognizes a hidden file under another name in the same folder tree', async () => {
@@ -149,21 +232,33 @@ describe('the plugin files', () => {
     await writeFile(join(workspace, 'key'), 'secret bytes');
     await link(join(workspace, 'key'), join(workspace, 'node_modules', 'key'));
     await open([join(workspace, 'data'), join(workspace, 'key')]);
-    expect(await call('read', { path: 'node_modules/key' })).toMatchObject({ ok: false, message: expect.stringContaining('does not exist') });
-    expect(await call('list', { path: 'node_modules' })).toEqual({ ok: true, output: { path: 'node_modules', entries: [] } });
+    expect(await call('read', { path: 'node_modules/key' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('does not exist'),
+    });
+    expect(await call('list', { path: 'node_modules' })).toEqual({
+      ok: true,
+      output: { path: 'node_modules', entries: [] },
+    });
   });
 
-  test.each(['.env', '.env.production', 'app/.env.local', '.ENV'])('refuses to open the environment file %s', async (path) => {
-    await mkdir(join(workspace, 'app'));
-    await writeFile(join(workspace, path), 'API_KEY=secret');
-    await symlink(path, join(workspace, 'settings'));
-    for (const name of [path, 'settings']) {
-      expect(await call('read', { path: name })).toMatchObject({ ok: false, message: expect.stringContaining('environment file') });
-      expect(await call('write', { path: name, content: 'x' })).toMatchObject({ ok: false });
-    }
-    expect(await call('search', { text: 'API_KEY' })).toMatchObject({ ok: true, output: { matches: [] } });
-    expect(await readFile(join(workspace, path), 'utf8')).toBe('API_KEY=secret');
-  });
+  test.each(['.env', '.env.production', 'app/.env.local', '.ENV'])(
+    'refuses to open the environment file %s',
+    async (path) => {
+      await mkdir(join(workspace, 'app'));
+      await writeFile(join(workspace, path), 'API_KEY=secret');
+      await symlink(path, join(workspace, 'settings'));
+      for (const name of [path, 'settings']) {
+        expect(await call('read', { path: name })).toMatchObject({
+          ok: false,
+          message: expect.stringContaining('environment file'),
+        });
+        expect(await call('write', { path: name, content: 'x' })).toMatchObject({ ok: false });
+      }
+      expect(await call('search', { text: 'API_KEY' })).toMatchObject({ ok: true, output: { matches: [] } });
+      expect(await readFile(join(workspace, path), 'utf8')).toBe('API_KEY=secret');
+    },
+  );
 
   test('opens the samples of environment files and a folder named .env', async () => {
     for (const path of ['.env.example', '.env.sample', '.env.template', '.env/lib.py']) {
@@ -174,8 +269,13 @@ describe('the plugin files', () => {
 
   test('refuses to read a file with a second name on the disk', async () => {
     await link(join(outside, 'secret.txt'), join(workspace, 'hard.txt'));
-    expect(await call('read', { path: 'hard.txt' })).toMatchObject({ ok: false, message: expect.stringContaining('hard link') });
-    expect(await call('edit', { path: 'hard.txt', oldText: 'nobody', newText: 'all' })).toMatchObject({ ok: false });
+    expect(await call('read', { path: 'hard.txt' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('hard link'),
+    });
+    expect(await call('edit', { path: 'hard.txt', oldText: 'nobody', newText: 'all' })).toMatchObject({
+      ok: false,
+    });
     expect(await call('search', { text: 'nobody' })).toMatchObject({ ok: true, output: { matches: [] } });
   });
 
@@ -192,18 +292,38 @@ describe('the plugin files', () => {
     await writeFile(join(workspace, 'zeros'), 'a\u0000b');
     await writeFile(join(workspace, 'large'), 'x'.repeat(256 * 1024 + 1));
     execFileSync('mkfifo', [join(workspace, 'pipe')]);
-    expect(await call('read', { path: 'binary' })).toMatchObject({ ok: false, message: expect.stringContaining('not text') });
-    expect(await call('read', { path: 'zeros' })).toMatchObject({ ok: false, message: expect.stringContaining('not text') });
-    expect(await call('read', { path: 'large' })).toMatchObject({ ok: false, message: expect.stringContaining('larger than the 256 KiB') });
+    expect(await call('read', { path: 'binary' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('not text'),
+    });
+    expect(await call('read', { path: 'zeros' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('not text'),
+    });
+    expect(await call('read', { path: 'large' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('larger than the 256 KiB'),
+    });
     expect(await call('read', { path: '.' })).toMatchObject({ ok: false });
-    expect(await call('read', { path: 'pipe' })).toMatchObject({ ok: false, message: expect.stringContaining('not a plain file') });
-    expect(await call('read', { path: 'absent' })).toMatchObject({ ok: false, message: expect.stringContaining('does not exist') });
+    expect(await call('read', { path: 'pipe' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('not a plain file'),
+    });
+    expect(await call('read', { path: 'absent' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('does not exist'),
+    });
     expect(await call('write', { path: 'pipe', content: 'x' })).toMatchObject({ ok: false });
-    expect(await call('write', { path: 'a', content: 'x'.repeat(1024 * 1024 + 1) })).toMatchObject({ ok: false, message: expect.stringContaining('does not fit') });
+    expect(await call('write', { path: 'a', content: 'x'.repeat(1024 * 1024 + 1) })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('does not fit'),
+    });
   });
 
   test('lists a thousand entries at most and says that there are more', async () => {
-    await Promise.all(Array.from({ length: 1_005 }, (_, index) => writeFile(join(workspace, `f${index}`), '')));
+    await Promise.all(
+      Array.from({ length: 1_005 }, (_, index) => writeFile(join(workspace, `f${index}`), '')),
+    );
     const listed = await call('list', {});
     expect(listed).toMatchObject({ ok: true, output: { truncated: true } });
     expect(listed.ok && (listed.output as { entries: unknown[] }).entries).toHaveLength(1_000);

@@ -3,8 +3,13 @@ import { describe, expect, test } from 'vitest';
 import { createRegistry, definePlugin, type Hooks, type Plugin } from '../../../src/agent/plugins/index.ts';
 
 type PluginHooks = NonNullable<Plugin['hooks']>;
-const plugin = (name: string, hooks: PluginHooks): Plugin => definePlugin({ name, title: name, description: '', actions: {}, hooks });
-const hooksOf = (...given: [string, PluginHooks][]): Hooks => createRegistry(given.map(([name, hooks]) => plugin(name, hooks)), { hookMs: 50 }).hooks;
+const plugin = (name: string, hooks: PluginHooks): Plugin =>
+  definePlugin({ name, title: name, description: '', actions: {}, hooks });
+const hooksOf = (...given: [string, PluginHooks][]): Hooks =>
+  createRegistry(
+    given.map(([name, hooks]) => plugin(name, hooks)),
+    { hookMs: 50 },
+  ).hooks;
 const context = { sessionId: 'ses_1' };
 const hang = () => new Promise<never>(() => {});
 const fail = () => {
@@ -13,39 +18,80 @@ const fail = () => {
 
 describe('pipelines', () => {
   test('transform a value one after the other, in the order of the plugins', async () => {
-    const add = (letter: string): PluginHooks => ({ pipelines: { 'answer.before': async ({ text }) => ({ text: text + letter }) } });
-    expect(await hooksOf(['a', add('a')], ['b', add('b')]).pipeline('answer.before', { text: '' }, context)).toEqual({ text: 'ab' });
+    const add = (letter: string): PluginHooks => ({
+      pipelines: { 'answer.before': async ({ text }) => ({ text: text + letter }) },
+    });
+    expect(
+      await hooksOf(['a', add('a')], ['b', add('b')]).pipeline('answer.before', { text: '' }, context),
+    ).toEqual({ text: 'ab' });
   });
 
   test('that throw, hang or answer rubbish are left out', async () => {
-    const bad = [fail, hang, () => undefined, () => null, () => 'text', () => ({}), () => ({ text: 7 }), () => [], () => hang] as never[];
+    const bad = [
+      fail,
+      hang,
+      () => undefined,
+      () => null,
+      () => 'text',
+      () => ({}),
+      () => ({ text: 7 }),
+      () => [],
+      () => hang,
+    ] as never[];
     for (const run of bad) {
-      const hooks = hooksOf(['bad', { pipelines: { 'answer.before': run } }], ['good', { pipelines: { 'answer.before': ({ text }) => ({ text: `${text}!` }) } }]);
+      const hooks = hooksOf(
+        ['bad', { pipelines: { 'answer.before': run } }],
+        ['good', { pipelines: { 'answer.before': ({ text }) => ({ text: `${text}!` }) } }],
+      );
       expect(await hooks.pipeline('answer.before', { text: 'yes' }, context)).toEqual({ text: 'yes!' });
     }
   });
 
   test('get a copy, and add no members of their own', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: { deep: [1] } };
-    const hooks = hooksOf(['a', { pipelines: { 'tool.before': (given) => {
-      (given.input as { deep: number[] }).deep.push(2);
-      return { ...given, extra: true } as never;
-    } } }]);
-    expect(await hooks.pipeline('tool.before', value, context)).toEqual({ ...value, input: { deep: [1, 2] } });
+    const hooks = hooksOf([
+      'a',
+      {
+        pipelines: {
+          'tool.before': (given) => {
+            (given.input as { deep: number[] }).deep.push(2);
+            return { ...given, extra: true } as never;
+          },
+        },
+      },
+    ]);
+    expect(await hooks.pipeline('tool.before', value, context)).toEqual({
+      ...value,
+      input: { deep: [1, 2] },
+    });
     expect(value.input).toEqual({ deep: [1] });
   });
 });
 
 describe('guards', () => {
   test('let a value pass, or refuse it with a reason', async () => {
-    const hooks = hooksOf(['a', { guards: { 'step.before': ({ step }) => (step > 2 ? { refuse: 'Enough.' } : undefined) } }]);
+    const hooks = hooksOf([
+      'a',
+      { guards: { 'step.before': ({ step }) => (step > 2 ? { refuse: 'Enough.' } : undefined) } },
+    ]);
     await hooks.guard('step.before', { step: 1 }, context);
-    await expect(hooks.guard('step.before', { step: 3 }, context)).rejects.toMatchObject({ code: 'plugin_refused', message: 'The plugin "a" refuses: Enough.' });
+    await expect(hooks.guard('step.before', { step: 3 }, context)).rejects.toMatchObject({
+      code: 'plugin_refused',
+      message: 'The plugin "a" refuses: Enough.',
+    });
   });
 
-  test.each([['throws', fail], ['hangs', hang], ['answers rubbish', () => false], ['answers a truth', () => true], ['refuses without a reason', () => ({ refuse: 1 })]])('one that %s refuses', async (_, run) => {
+  test.each([
+    ['throws', fail],
+    ['hangs', hang],
+    ['answers rubbish', () => false],
+    ['answers a truth', () => true],
+    ['refuses without a reason', () => ({ refuse: 1 })],
+  ])('one that %s refuses', async (_, run) => {
     const hooks = hooksOf(['a', { guards: { 'step.before': run as never } }]);
-    const failure = (await hooks.guard('step.before', { step: 1 }, context).catch((error: unknown) => error)) as Error;
+    const failure = (await hooks
+      .guard('step.before', { step: 1 }, context)
+      .catch((error: unknown) => error)) as Error;
     expect(failure).toMatchObject({ code: 'plugin_refused' });
     expect(failure.message).not.toContain('secret');
     await hooks.guard('answer.before', { text: '' }, context);
@@ -55,17 +101,29 @@ describe('guards', () => {
 describe('effects and resolves', () => {
   test('effects are begun and not waited for, and their failures are nobody’s', async () => {
     const seen = Promise.withResolvers<string>();
-    const hooks = hooksOf(['bad', { effects: { 'answer.after': fail } }], ['slow', { effects: { 'answer.after': hang } }], ['good', { effects: { 'answer.after': ({ text }) => seen.resolve(text) } }]);
+    const hooks = hooksOf(
+      ['bad', { effects: { 'answer.after': fail } }],
+      ['slow', { effects: { 'answer.after': hang } }],
+      ['good', { effects: { 'answer.after': ({ text }) => seen.resolve(text) } }],
+    );
     hooks.effect('answer.after', { text: 'done' }, context);
     expect(await seen.promise).toBe('done');
   });
 
   test('a name has one resolver, whose answer counts when it has one', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: null };
-    const answers = (run: () => unknown) => hooksOf(['a', { resolves: { 'tool.before': run as never } }]).resolve('tool.before', value, context);
+    const answers = (run: () => unknown) =>
+      hooksOf(['a', { resolves: { 'tool.before': run as never } }]).resolve('tool.before', value, context);
     expect(await answers(() => ({ cached: true }))).toEqual({ cached: true });
-    expect([await answers(() => undefined), await answers(fail), await answers(hang), await hooksOf().resolve('tool.before', value, context)]).toEqual([undefined, undefined, undefined, undefined]);
-    expect(() => hooksOf(['a', { resolves: { 'tool.before': fail } }], ['b', { resolves: { 'tool.before': fail } }])).toThrow('Two plugins resolve "tool.before": "a" and "b".');
+    expect([
+      await answers(() => undefined),
+      await answers(fail),
+      await answers(hang),
+      await hooksOf().resolve('tool.before', value, context),
+    ]).toEqual([undefined, undefined, undefined, undefined]);
+    expect(() =>
+      hooksOf(['a', { resolves: { 'tool.before': fail } }], ['b', { resolves: { 'tool.before': fail } }]),
+    ).toThrow('Two plugins resolve "tool.before": "a" and "b".');
   });
 });
 
@@ -73,17 +131,37 @@ describe('the registry', () => {
   test('refuses hooks that nobody calls, and settings that do not fit', () => {
     expect(() => hooksOf(['a', { guards: { 'tool.during': fail } } as never])).toThrow(/never called/);
     expect(() => hooksOf(['a', { watchers: {} } as never])).toThrow(/the kind "watchers"/);
-    expect(() => createRegistry([plugin('a', {})], { config: new Map([['a', { settings: { x: 1 } }]]) })).toThrow(/takes no settings/);
-    expect(() => createRegistry([], { config: new Map([['b', {}]]) })).toThrow(/names the plugin "b", and there is none/);
+    expect(() =>
+      createRegistry([plugin('a', {})], { config: new Map([['a', { settings: { x: 1 } }]]) }),
+    ).toThrow(/takes no settings/);
+    expect(() => createRegistry([], { config: new Map([['b', {}]]) })).toThrow(
+      /names the plugin "b", and there is none/,
+    );
   });
 
   test('starts plugins side by side; one that hangs or throws is failed, its hooks and tools are off, and the others stand', async () => {
     const stopped: string[] = [];
     const make = (name: string, start: () => Promise<void> | void): Plugin =>
-      definePlugin<{ act: object }>({ name, title: name, description: '', start, stop: () => void stopped.push(name), hooks: { guards: { 'step.before': () => ({ refuse: name }) } }, actions: { act: { description: '', input: { type: 'object' }, run: async () => null } } });
-    const registry = createRegistry([make('hangs', hang), make('throws', fail), make('off', fail), make('stands', () => {})], { startMs: 50, config: new Map([['off', { enabled: false }]]) });
+      definePlugin<{ act: object }>({
+        name,
+        title: name,
+        description: '',
+        start,
+        stop: () => void stopped.push(name),
+        hooks: { guards: { 'step.before': () => ({ refuse: name }) } },
+        actions: { act: { description: '', input: { type: 'object' }, run: async () => null } },
+      });
+    const registry = createRegistry(
+      [make('hangs', hang), make('throws', fail), make('off', fail), make('stands', () => {})],
+      { startMs: 50, config: new Map([['off', { enabled: false }]]) },
+    );
     await registry.start('/');
-    expect(registry.plugins.map((one) => one.state().state)).toEqual(['failed', 'failed', 'unavailable', 'ready']);
+    expect(registry.plugins.map((one) => one.state().state)).toEqual([
+      'failed',
+      'failed',
+      'unavailable',
+      'ready',
+    ]);
     expect(registry.tools.map(({ name }) => name)).toEqual(['stands_act']);
     await expect(registry.hooks.guard('step.before', { step: 1 }, context)).rejects.toThrow('"stands"');
     await registry.stop();

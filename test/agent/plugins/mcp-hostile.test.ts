@@ -3,7 +3,13 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { tmpdir } from 'node:os';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { callAction, createRegistry, mcp, type ActionOutcome, type PluginRegistry } from '../../../src/agent/plugins/index.ts';
+import {
+  callAction,
+  createRegistry,
+  mcp,
+  type ActionOutcome,
+  type PluginRegistry,
+} from '../../../src/agent/plugins/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
@@ -45,12 +51,24 @@ async function hostileServer(behaviour: Behaviour): Promise<HostileServer> {
     for await (const chunk of request.setEncoding('utf8')) text += chunk as string;
     const message = JSON.parse(text) as Message;
     methods.push(message.method);
-    const reply = (result: object) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ jsonrpc: '2.0', id: message.id, result }));
+    const reply = (result: object) =>
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ jsonrpc: '2.0', id: message.id, result }));
     if (message.id === undefined) response.writeHead(202).end();
-    else if (message.method === 'initialize') reply({ protocolVersion: '2025-06-18', capabilities: { tools: { listChanged: true } }, serverInfo: { name: 'hostile', version: '1' } });
+    else if (message.method === 'initialize')
+      reply({
+        protocolVersion: '2025-06-18',
+        capabilities: { tools: { listChanged: true } },
+        serverInfo: { name: 'hostile', version: '1' },
+      });
     else if (message.method === 'tools/list') reply({ tools: behaviour.tools });
     else if (behaviour.call !== undefined) behaviour.call(message, response);
-    else reply({ content: [{ type: 'text', text: JSON.stringify(message.params?.arguments) }], structuredContent: { text: `${'a'.repeat(40)}!` } });
+    else
+      reply({
+        content: [{ type: 'text', text: JSON.stringify(message.params?.arguments) }],
+        structuredContent: { text: `${'a'.repeat(40)}!` },
+      });
   };
   const server: Server = createServer((request, response) => void answer(request, response));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -67,7 +85,11 @@ async function hostileServer(behaviour: Behaviour): Promise<HostileServer> {
 }
 
 const readOnly = { annotations: { readOnlyHint: true } };
-const plain = { name: 'plain', inputSchema: { type: 'object', required: ['text'], properties: { text: { type: 'string' } } }, ...readOnly };
+const plain = {
+  name: 'plain',
+  inputSchema: { type: 'object', required: ['text'], properties: { text: { type: 'string' } } },
+  ...readOnly,
+};
 
 describe('a server that misbehaves', () => {
   const closers: (() => Promise<void>)[] = [];
@@ -75,13 +97,24 @@ describe('a server that misbehaves', () => {
     for (const close of closers.splice(0).reverse()) await close();
   });
 
-  async function open(behaviour: Behaviour, more: { headers?: Record<string, string>; lines?: string[] } = {}): Promise<{ registry: PluginRegistry; server: HostileServer }> {
+  async function open(
+    behaviour: Behaviour,
+    more: { headers?: Record<string, string>; lines?: string[] } = {},
+  ): Promise<{ registry: PluginRegistry; server: HostileServer }> {
     const server = await hostileServer(behaviour);
     closers.push(server.close);
     const redactor = createRedactor();
-    const log = more.lines === undefined ? silentLog : createLog({ level: 'info', redactor, write: (line) => void more.lines?.push(line) });
-    const servers = new Map([['far', { url: server.url, ...(more.headers ? { headers: more.headers } : {}) }]]);
-    const registry = createRegistry([mcp({ servers, workspace: tmpdir(), env: {}, redactor, fetch, clock: systemClock, log })], { log });
+    const log =
+      more.lines === undefined
+        ? silentLog
+        : createLog({ level: 'info', redactor, write: (line) => void more.lines?.push(line) });
+    const servers = new Map([
+      ['far', { url: server.url, ...(more.headers ? { headers: more.headers } : {}) }],
+    ]);
+    const registry = createRegistry(
+      [mcp({ servers, workspace: tmpdir(), env: {}, redactor, fetch, clock: systemClock, log })],
+      { log },
+    );
     await registry.start(tmpdir());
     closers.push(() => registry.stop());
     return { registry, server };
@@ -92,20 +125,48 @@ describe('a server that misbehaves', () => {
   async function call(registry: PluginRegistry, action: string, input: unknown): Promise<ActionOutcome> {
     const tool = registry.tool(`mcp_${action}`);
     if (tool === undefined) throw new Error(`There is no tool ${action}.`);
-    return callAction({ tool, input, workspace: tmpdir(), isApproved: true, signal: new AbortController().signal, timeoutMs: 60_000, clock: systemClock, log: silentLog });
+    return callAction({
+      tool,
+      input,
+      workspace: tmpdir(),
+      isApproved: true,
+      signal: new AbortController().signal,
+      timeoutMs: 60_000,
+      clock: systemClock,
+      log: silentLog,
+    });
   }
 
   test('has no pattern of its schema run on an input', async () => {
-    const inputSchema = { type: 'object', required: ['text'], properties: { text: { type: 'string', pattern: '^(a+)+$' } }, patternProperties: { '^(b+)+$': {} } };
+    const inputSchema = {
+      type: 'object',
+      required: ['text'],
+      properties: { text: { type: 'string', pattern: '^(a+)+$' } },
+      patternProperties: { '^(b+)+$': {} },
+    };
     const { registry } = await open({ tools: [{ name: 'slow', inputSchema, ...readOnly }] });
     const text = `${'a'.repeat(40)}!`;
     expect(await call(registry, 'far-slow', { text })).toMatchObject({ ok: true });
-    expect(await call(registry, 'far-slow', { text: 1 })).toMatchObject({ ok: false, message: expect.stringContaining('text must be string') });
+    expect(await call(registry, 'far-slow', { text: 1 })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('text must be string'),
+    });
   });
 
   test('has no references of its schema followed for an input', async () => {
-    const steps = Array.from({ length: 40 }, (_, index) => [`s${index}`, { allOf: [{ $ref: `#/$defs/s${index + 1}` }, { $ref: `#/$defs/s${index + 1}` }] }] as const);
-    const inputSchema = { type: 'object', $ref: '#/$defs/s0', $defs: { ...Object.fromEntries(steps), s40: { required: ['text'] } } };
+    const steps = Array.from(
+      { length: 40 },
+      (_, index) =>
+        [
+          `s${index}`,
+          { allOf: [{ $ref: `#/$defs/s${index + 1}` }, { $ref: `#/$defs/s${index + 1}` }] },
+        ] as const,
+    );
+    const inputSchema = {
+      type: 'object',
+      $ref: '#/$defs/s0',
+      $defs: { ...Object.fromEntries(steps), s40: { required: ['text'] } },
+    };
     const { registry } = await open({ tools: [{ name: 'deep', inputSchema, ...readOnly }] });
     expect(await call(registry, 'far-deep', { text: 'x' })).toMatchObject({ ok: true });
   });
@@ -113,79 +174,132 @@ describe('a server that misbehaves', () => {
   test('has no schema of its results run on them', async () => {
     const outputSchema = { type: 'object', properties: { text: { type: 'string', pattern: '^(a+)+$' } } };
     const { registry } = await open({ tools: [{ ...plain, outputSchema }] });
-    expect(await call(registry, 'far-plain', { text: 'x' })).toMatchObject({ ok: true, output: { text: `${'a'.repeat(40)}!` } });
+    expect(await call(registry, 'far-plain', { text: 'x' })).toMatchObject({
+      ok: true,
+      output: { text: `${'a'.repeat(40)}!` },
+    });
   });
 
   test('loses a tool with an unusable schema and keeps the others', async () => {
-    const broken = { ...plain, name: 'broken', outputSchema: { type: 'object', properties: { text: { type: 'nonsense' } } } };
-    const large = { ...plain, name: 'large', inputSchema: { type: 'object', description: 'x'.repeat(300_000) } };
+    const broken = {
+      ...plain,
+      name: 'broken',
+      outputSchema: { type: 'object', properties: { text: { type: 'nonsense' } } },
+    };
+    const large = {
+      ...plain,
+      name: 'large',
+      inputSchema: { type: 'object', description: 'x'.repeat(300_000) },
+    };
     const { registry } = await open({ tools: [broken, large, plain] });
     expect(actionsOf(registry)).toEqual(['far-broken', 'far-plain']);
-    expect((await registry.plugin('mcp')?.availability())?.reasons).toEqual([expect.stringMatching(/"large" of the server "far" is left out: .*KiB/)]);
+    expect((await registry.plugin('mcp')?.availability())?.reasons).toEqual([
+      expect.stringMatching(/"large" of the server "far" is left out: .*KiB/),
+    ]);
   });
 
   test('has no schema of thousands of members compiled', async () => {
-    const properties = Object.fromEntries(Array.from({ length: 2_000 }, (_, index) => [`p${index}`, { type: 'string' }]));
-    const { registry } = await open({ tools: [{ name: 'wide', inputSchema: { type: 'object', properties }, ...readOnly }] });
+    const properties = Object.fromEntries(
+      Array.from({ length: 2_000 }, (_, index) => [`p${index}`, { type: 'string' }]),
+    );
+    const { registry } = await open({
+      tools: [{ name: 'wide', inputSchema: { type: 'object', properties }, ...readOnly }],
+    });
     expect(actionsOf(registry)).toEqual(['far-wide']);
-    expect(await call(registry, 'far-wide', { p1999: 5 })).toMatchObject({ ok: false, message: expect.stringContaining('p1999 must be string') });
+    expect(await call(registry, 'far-wide', { p1999: 5 })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('p1999 must be string'),
+    });
   });
 
   test.each([
     [{ required: ['a'] }, {}, 'a is required'],
     [{ properties: { a: {} }, additionalProperties: false }, { b: 1 }, 'b is not known here'],
     [{ properties: { a: { enum: ['x', 'y'] } } }, { a: 'z' }, 'a must be one of the allowed values'],
-    [{ properties: { a: { type: 'array', items: { type: ['integer', 'null'] }, maxItems: 2 } } }, { a: [1, null, 2] }, 'a must have at most 2'],
-    [{ properties: { a: { type: 'array', items: { type: ['integer', 'null'] } } } }, { a: [1, 1.5] }, 'a[1] must be integer or null'],
-    [{ properties: { a: { properties: { b: { type: 'number', minimum: 3 } } } } }, { a: { b: 2 } }, 'a.b must be at least 3'],
+    [
+      { properties: { a: { type: 'array', items: { type: ['integer', 'null'] }, maxItems: 2 } } },
+      { a: [1, null, 2] },
+      'a must have at most 2',
+    ],
+    [
+      { properties: { a: { type: 'array', items: { type: ['integer', 'null'] } } } },
+      { a: [1, 1.5] },
+      'a[1] must be integer or null',
+    ],
+    [
+      { properties: { a: { properties: { b: { type: 'number', minimum: 3 } } } } },
+      { a: { b: 2 } },
+      'a.b must be at least 3',
+    ],
   ])('has the plain keywords of its schema %j held against an input', async (schema, input, fault) => {
-    const { registry } = await open({ tools: [{ name: 'plain', inputSchema: { type: 'object', ...schema }, ...readOnly }] });
-    expect(await call(registry, 'far-plain', input)).toMatchObject({ ok: false, message: expect.stringContaining(fault) });
+    const { registry } = await open({
+      tools: [{ name: 'plain', inputSchema: { type: 'object', ...schema }, ...readOnly }],
+    });
+    expect(await call(registry, 'far-plain', input)).toMatchObject({
+      ok: false,
+      message: expect.stringContaining(fault),
+    });
   });
 
-  test.each([{ properties: { a: { type: 'nonsense' } } }, { properties: { a: { pattern: '(' } } }, { $ref: 'https://example.com/schema' }])('loses a tool with the schema %j', async (schema) => {
-    const { registry } = await open({ tools: [{ name: 'odd', inputSchema: { type: 'object', ...schema }, ...readOnly }, plain] });
+  test.each([
+    { properties: { a: { type: 'nonsense' } } },
+    { properties: { a: { pattern: '(' } } },
+    { $ref: 'https://example.com/schema' },
+  ])('loses a tool with the schema %j', async (schema) => {
+    const { registry } = await open({
+      tools: [{ name: 'odd', inputSchema: { type: 'object', ...schema }, ...readOnly }, plain],
+    });
     expect(actionsOf(registry)).toEqual(['far-plain']);
   });
 
   test('keeps the schemas of all its tools within one bound', async () => {
-    const tools = Array.from({ length: 100 }, (_, index) => ({ ...plain, name: `tool-${index}`, inputSchema: { type: 'object', description: 'x'.repeat(50_000) } }));
+    const tools = Array.from({ length: 100 }, (_, index) => ({
+      ...plain,
+      name: `tool-${index}`,
+      inputSchema: { type: 'object', description: 'x'.repeat(50_000) },
+    }));
     const { registry } = await open({ tools });
     expect(actionsOf(registry).length).toBeGreaterThan(0);
     expect(actionsOf(registry).length).toBeLessThan(25);
   });
 
-  test.each(['application/json', 'text/event-stream'])('cannot answer a call with endless %s', async (type) => {
-    let sent = 0;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const chunk = Buffer.from(`data: ${'x'.repeat(1024 * 1024)}\n`);
-    const { registry } = await open({
-      tools: [plain],
-      call(_message, response) {
-        response.writeHead(200, { 'content-type': type });
-        response.once('close', () => resolve());
-        const timer = setInterval(() => {
-          if (response.destroyed || sent > 128 * 1024 * 1024) {
-            clearInterval(timer);
-            response.destroy();
-            return;
-          }
-          // Counts what the agent takes, not what waits in this process.
-          if (response.writableNeedDrain) return;
-          sent += chunk.length;
-          response.write(chunk);
-        }, 5);
-      },
-    });
-    const outcome = call(registry, 'far-plain', { text: 'x' });
-    await promise;
-    expect(sent).toBeLessThan(64 * 1024 * 1024);
-    if (type === 'application/json') expect(await outcome).toMatchObject({ ok: false });
-  });
+  test.each(['application/json', 'text/event-stream'])(
+    'cannot answer a call with endless %s',
+    async (type) => {
+      let sent = 0;
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const chunk = Buffer.from(`data: ${'x'.repeat(1024 * 1024)}\n`);
+      const { registry } = await open({
+        tools: [plain],
+        call(_message, response) {
+          response.writeHead(200, { 'content-type': type });
+          response.once('close', () => resolve());
+          const timer = setInterval(() => {
+            if (response.destroyed || sent > 128 * 1024 * 1024) {
+              clearInterval(timer);
+              response.destroy();
+              return;
+            }
+            // Counts what the agent takes, not what waits in this process.
+            if (response.writableNeedDrain) return;
+            sent += chunk.length;
+            response.write(chunk);
+          }, 5);
+        },
+      });
+      const outcome = call(registry, 'far-plain', { text: 'x' });
+      await promise;
+      expect(sent).toBeLessThan(64 * 1024 * 1024);
+      if (type === 'application/json') expect(await outcome).toMatchObject({ ok: false });
+    },
+  );
 
   test('is listed again once for many notices of changed tools', async () => {
     const notice = `data: ${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/tools/list_changed' })}\n\n`;
-    const { server } = await open({ tools: [plain], notify: (response) => void setTimeout(() => response.write(notice.repeat(500)), 300) });
+    const { server } = await open({
+      tools: [plain],
+      notify: (response) => void setTimeout(() => response.write(notice.repeat(500)), 300),
+    });
     const lists = () => server.methods.filter((method) => method === 'tools/list').length;
     await expect.poll(lists).toBeGreaterThan(1);
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -199,13 +313,17 @@ describe('a server that misbehaves', () => {
       {
         tools: [plain],
         before(request, response) {
-          response.writeHead(500, { 'content-type': 'text/plain' }).end(`no entry with ${request.headers['x-api-key'] as string} ${'y'.repeat(200_000)}`);
+          response
+            .writeHead(500, { 'content-type': 'text/plain' })
+            .end(`no entry with ${request.headers['x-api-key'] as string} ${'y'.repeat(200_000)}`);
           return true;
         },
       },
       { headers: { 'x-api-key': secret }, lines },
     );
-    await expect.poll(() => lines.filter((line) => line.includes('cannot be reached')).length).toBeGreaterThan(0);
+    await expect
+      .poll(() => lines.filter((line) => line.includes('cannot be reached')).length)
+      .toBeGreaterThan(0);
     expect(lines.join('\n')).not.toContain(secret);
     expect(Math.max(...lines.map((line) => line.length))).toBeLessThan(32_000);
   });

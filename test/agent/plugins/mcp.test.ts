@@ -4,7 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
-import { calls, says, scriptedGateway, toolResults, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+import {
+  calls,
+  says,
+  scriptedGateway,
+  toolResults,
+  type ScriptedGateway,
+} from '../../support/scripted-gateway.ts';
 
 const program = join(import.meta.dirname, '..', '..', 'support', 'mcp-server.ts');
 
@@ -31,7 +37,11 @@ describe('the plugin mcp', () => {
       }),
     );
     gateway = await scriptedGateway();
-    agent = await startAgent({ gatewayUrl: gateway.url, gatewayToken: 'th_usr_hidden', settings: { pluginConfig: config } });
+    agent = await startAgent({
+      gatewayUrl: gateway.url,
+      gatewayToken: 'th_usr_hidden',
+      settings: { pluginConfig: config },
+    });
   });
   afterAll(async () => {
     const pids = (await readFile(join(agent.workspace, 'mcp-pids'), 'utf8')).split(' ').map(Number);
@@ -46,18 +56,32 @@ describe('the plugin mcp', () => {
     const { plugins } = await agent.client.plugins.listCatalog();
     return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
   }
-  const call = (action_name: string, payload: Record<string, unknown> = {}) => agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload });
+  const call = (action_name: string, payload: Record<string, unknown> = {}) =>
+    agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload });
 
   test('offers the tools of a server, and is available while one server is, with a reason for the other', async () => {
     await expect.poll(() => actions()).toContain('probe-add-numbers');
-    expect(await actions()).toEqual(['probe-add-numbers', 'probe-environment', 'probe-fails', 'probe-writes', 'probe-dies', 'probe-grow']);
-    expect(await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' })).toMatchObject({ availability: { available: true, reasons: ['The server "absent" cannot be reached.'] } });
+    expect(await actions()).toEqual([
+      'probe-add-numbers',
+      'probe-environment',
+      'probe-fails',
+      'probe-writes',
+      'probe-dies',
+      'probe-grow',
+    ]);
+    expect(await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' })).toMatchObject({
+      availability: { available: true, reasons: ['The server "absent" cannot be reached.'] },
+    });
   });
 
   test('calls a tool, refuses input that does not fit, and passes on what a tool fails with', async () => {
     expect(await call('probe-add-numbers', { a: 2, b: 3 })).toMatchObject({ result: { text: '5' } });
     await expect(call('probe-add-numbers', { a: 'two', b: 3 })).rejects.toMatchObject({ status: 400 });
-    await expect(call('probe-fails')).rejects.toMatchObject({ status: 422, code: 'action_refused', message: expect.stringContaining('No luck today.') });
+    await expect(call('probe-fails')).rejects.toMatchObject({
+      status: 422,
+      code: 'action_refused',
+      message: expect.stringContaining('No luck today.'),
+    });
   });
 
   test('gives a server its own environment and none of the agent’s secrets', async () => {
@@ -77,7 +101,11 @@ describe('the plugin mcp', () => {
   test('runs in a turn where it only reads, and asks a person where it may write', async () => {
     gateway.answer((request) => {
       const results = toolResults(request);
-      if (results.length === 0) return calls({ name: 'mcp_probe-add-numbers', input: { a: 20, b: 22 } }, { name: 'mcp_probe-writes', input: {} });
+      if (results.length === 0)
+        return calls(
+          { name: 'mcp_probe-add-numbers', input: { a: 20, b: 22 } },
+          { name: 'mcp_probe-writes', input: {} },
+        );
       return says(JSON.stringify(results.map(({ output }) => output.value)));
     });
     const answer = await agent.client.sessions.execute({ instructions: 'Add.' });
@@ -91,7 +119,16 @@ describe('the plugin mcp', () => {
     await expect.poll(() => actions()).toContain('probe-later');
     expect(await call('probe-later')).toMatchObject({ result: { text: 'here' } });
     await expect(call('probe-dies')).rejects.toMatchObject({ status: 502 });
-    await expect.poll(() => call('probe-add-numbers', { a: 1, b: 1 }).then(({ result }) => result, () => null), { timeout: 60_000 }).toEqual({ text: '2' });
+    await expect
+      .poll(
+        () =>
+          call('probe-add-numbers', { a: 1, b: 1 }).then(
+            ({ result }) => result,
+            () => null,
+          ),
+        { timeout: 60_000 },
+      )
+      .toEqual({ text: '2' });
   });
 });
 
@@ -103,8 +140,20 @@ describe('tools of MCP servers whose names meet', () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-mcp-'));
     const config = join(folder, 'plugins.json');
-    const server = (SERVER: string, MORE_TOOLS: string) => ({ command: process.execPath, args: [program], env: { SERVER, MORE_TOOLS } });
-    await writeFile(config, JSON.stringify({ mcpServers: { a: server('a', `b-c,Same_Name,same-name,${longName}-1,${longName}-2,名前,道具`), 'a-b': server('a-b', 'c') } }));
+    const server = (SERVER: string, MORE_TOOLS: string) => ({
+      command: process.execPath,
+      args: [program],
+      env: { SERVER, MORE_TOOLS },
+    });
+    await writeFile(
+      config,
+      JSON.stringify({
+        mcpServers: {
+          a: server('a', `b-c,Same_Name,same-name,${longName}-1,${longName}-2,名前,道具`),
+          'a-b': server('a-b', 'c'),
+        },
+      }),
+    );
     gateway = await scriptedGateway();
     agent = await startAgent({ gatewayUrl: gateway.url, settings: { pluginConfig: config } });
   });
@@ -118,14 +167,21 @@ describe('tools of MCP servers whose names meet', () => {
     const { plugins } = await agent.client.plugins.listCatalog();
     return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
   }
-  const call = async (action_name: string): Promise<unknown> => (await agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload: {} })).result;
+  const call = async (action_name: string): Promise<unknown> =>
+    (await agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload: {} })).result;
 
   test('belong to the server with the longer name, and the other is left out with a reason', async () => {
     await expect.poll(() => actions()).toEqual(expect.arrayContaining(['a-same-name', 'a-b-c']));
     expect(await call('a-b-c')).toEqual({ text: 'a-b: c' });
     expect(await call('a-same-name')).toEqual({ text: 'a: Same_Name' });
     const { availability } = await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' });
-    expect(availability).toMatchObject({ available: true, reasons: [expect.stringContaining('"b-c" of the server "a" is left out'), expect.stringContaining('"same-name" of the server "a" is left out')] });
+    expect(availability).toMatchObject({
+      available: true,
+      reasons: [
+        expect.stringContaining('"b-c" of the server "a" is left out'),
+        expect.stringContaining('"same-name" of the server "a" is left out'),
+      ],
+    });
   });
 
   test('keep a digest where characters are lost, so that each is reached', async () => {

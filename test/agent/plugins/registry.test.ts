@@ -3,25 +3,41 @@ import { describe, expect, test } from 'vitest';
 import { createRegistry, definePlugin, type Plugin } from '../../../src/agent/plugins/index.ts';
 
 const plugin = (name: string, action = 'act', input: Record<string, unknown> = { type: 'object' }): Plugin =>
-  definePlugin({ name, title: name, description: '', actions: { [action]: { description: '', input, run: async () => null } } });
+  definePlugin({
+    name,
+    title: name,
+    description: '',
+    actions: { [action]: { description: '', input, run: async () => null } },
+  });
 
 describe('the registry of plugins', () => {
   test('names tools by plugin and action', () => {
-    expect(createRegistry([plugin('a'), plugin('b')]).tools.map(({ name }) => name)).toEqual(['a_act', 'b_act']);
+    expect(createRegistry([plugin('a'), plugin('b')]).tools.map(({ name }) => name)).toEqual([
+      'a_act',
+      'b_act',
+    ]);
   });
 
   test('refuses two claims on one name', () => {
-    expect(() => createRegistry([plugin('a'), plugin('a', 'other')])).toThrow('Two plugins claim the name "a".');
+    expect(() => createRegistry([plugin('a'), plugin('a', 'other')])).toThrow(
+      'Two plugins claim the name "a".',
+    );
   });
 
-  test.each(['', 'A', 'a_b', '../x', '__proto__', 'constructor()', 'a'.repeat(32)])('refuses the name %j for a plugin and for an action', (name) => {
-    expect(() => createRegistry([plugin(name)])).toThrow(/names are lower-case/);
-    if (name !== '__proto__') expect(() => createRegistry([plugin('a', name)])).toThrow(/names are lower-case/);
-  });
+  test.each(['', 'A', 'a_b', '../x', '__proto__', 'constructor()', 'a'.repeat(32)])(
+    'refuses the name %j for a plugin and for an action',
+    (name) => {
+      expect(() => createRegistry([plugin(name)])).toThrow(/names are lower-case/);
+      if (name !== '__proto__')
+        expect(() => createRegistry([plugin('a', name)])).toThrow(/names are lower-case/);
+    },
+  );
 
   test('refuses an input schema that is none', () => {
     expect(() => createRegistry([plugin('a', 'act', { type: 'string' })])).toThrow(/not that of an object/);
-    expect(() => createRegistry([plugin('a', 'act', { type: 'object', properties: { x: { type: 'banana' } } })])).toThrow(/is not a JSON Schema/);
+    expect(() =>
+      createRegistry([plugin('a', 'act', { type: 'object', properties: { x: { type: 'banana' } } })]),
+    ).toThrow(/is not a JSON Schema/);
   });
 
   test('knows no tool by the name of a built-in member', () => {

@@ -16,31 +16,40 @@ afterAll(async () => {
 });
 
 const start = (name = 'keeper') => startAgent({ gatewayUrl: gateway.url, database: world.database, name });
-const on = (agent: TestAgent, plugin_name: string) => async (action_name: string, payload: Record<string, unknown> = {}) =>
-  (await agent.client.plugins.callAction({ plugin_name, action_name, payload })).result as never;
+const on =
+  (agent: TestAgent, plugin_name: string) =>
+  async (action_name: string, payload: Record<string, unknown> = {}) =>
+    (await agent.client.plugins.callAction({ plugin_name, action_name, payload })).result as never;
 
 describe('the plugin memory', () => {
   test('keeps notes over a restart, finds them by words and parts of words, and forgets them', async () => {
     const first = await start();
     const add = on(first, 'memory');
-    const { noteId } = (await add('add', { text: 'The staging server is called Möwe and runs Debian.' })) as { noteId: string };
+    const { noteId } = (await add('add', { text: 'The staging server is called Möwe and runs Debian.' })) as {
+      noteId: string;
+    };
     await add('add', { key: 'deploy', text: 'Deploy with make ship.' });
     await add('add', { key: 'deploy', text: 'Deploy with npm run ship.' });
     await first.close();
 
     const second = await start();
     const memory = on(second, 'memory');
-    const texts = async (query: string) => ((await memory('search', { query })) as { notes: { text: string }[] }).notes.map(({ text }) => text);
+    const texts = async (query: string) =>
+      ((await memory('search', { query })) as { notes: { text: string }[] }).notes.map(({ text }) => text);
     expect(await texts('möwe')).toEqual(['The staging server is called Möwe and runs Debian.']);
     expect(await texts('debian staging')).toHaveLength(1);
     expect(await texts('npm run')).toEqual(['Deploy with npm run ship.']);
     expect(await texts('bian')).toHaveLength(1);
     expect(await texts('make ship')).toEqual([]);
-    for (const odd of ["'; drop table x; --", '"', '((', '%', '\\', ':*']) expect(await texts(odd)).toBeInstanceOf(Array);
+    for (const odd of ["'; drop table x; --", '"', '((', '%', '\\', ':*'])
+      expect(await texts(odd)).toBeInstanceOf(Array);
     expect(((await memory('list')) as { notes: object[] }).notes).toHaveLength(2);
     await memory('remove', { note: noteId });
     await memory('remove', { note: 'deploy' });
-    await expect(memory('remove', { note: 'deploy' })).rejects.toMatchObject({ status: 422, code: 'action_refused' });
+    await expect(memory('remove', { note: 'deploy' })).rejects.toMatchObject({
+      status: 422,
+      code: 'action_refused',
+    });
     await expect(memory('add', { text: 'a\u0000b' })).rejects.toMatchObject({ status: 400 });
     await second.close();
   });
@@ -64,17 +73,26 @@ describe('the plugin schedule', () => {
     const schedule = on(agent, 'schedule');
     await schedule('once', { instructions: 'Water the plants.', inSeconds: 1 });
     const askedMs = Date.now();
-    const repeated = (await schedule('repeat', { instructions: 'Look at the clock.', cron: '*/5 * * * *', timeZone: 'Europe/Berlin' })) as { dueAt: string };
+    const repeated = (await schedule('repeat', {
+      instructions: 'Look at the clock.',
+      cron: '*/5 * * * *',
+      timeZone: 'Europe/Berlin',
+    })) as { dueAt: string };
     expect(new Date(repeated.dueAt).getMinutes() % 5).toBe(0);
     expect(Date.parse(repeated.dueAt)).toBeGreaterThan(askedMs);
     await expect.poll(() => asked().filter((prompt) => prompt.includes('Water the plants.')).length).toBe(1);
-    await expect.poll(async () => ((await schedule('list')) as { schedules: object[] }).schedules.length).toBe(1);
+    await expect
+      .poll(async () => ((await schedule('list')) as { schedules: object[] }).schedules.length)
+      .toBe(1);
     await agent.close();
   });
 
   test('keeps what is to come over a restart, and takes it back', async () => {
     const first = await start('planner');
-    const { scheduleId } = (await on(first, 'schedule')('once', { instructions: 'Never do this.', inSeconds: 3_000 })) as { scheduleId: string };
+    const { scheduleId } = (await on(first, 'schedule')('once', {
+      instructions: 'Never do this.',
+      inSeconds: 3_000,
+    })) as { scheduleId: string };
     await on(first, 'schedule')('once', { instructions: 'Feed the cat.', inSeconds: 3 });
     await first.close();
     const second = await start('planner');
@@ -93,7 +111,10 @@ describe('the plugin schedule', () => {
     ['once', { instructions: 'x', at: '2001-01-01T00:00:00Z' }],
   ])('refuses %s with %j', async (action, payload) => {
     const agent = await start('refuser');
-    await expect(on(agent, 'schedule')(action, payload)).rejects.toMatchObject({ status: 422, code: 'action_refused' });
+    await expect(on(agent, 'schedule')(action, payload)).rejects.toMatchObject({
+      status: 422,
+      code: 'action_refused',
+    });
     await agent.close();
   });
 });

@@ -16,22 +16,88 @@ const probe: Plugin = definePlugin<Record<string, never>>({
   availability: () => ({ available: isThere, reasons: isThere ? [] : ['The cable is out.'] }),
   actions: {
     echo: { description: 'Echoes.', api: true, input: { type: 'object' }, run: async (input) => input },
-    typed: { description: 'Takes a number.', api: true, input: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } }, additionalProperties: false }, run: async () => null },
-    throws: { description: 'Throws.', api: true, input: { type: 'object' }, run: async () => { throw new Error('secret detail'); } },
-    rejects: { description: 'Throws at once.', api: true, input: { type: 'object' }, run: () => { throw new Error('secret detail'); } },
-    hangs: { description: 'Never ends.', api: true, input: { type: 'object' }, run: () => new Promise(() => {}) },
-    rubbish: { description: 'Answers no JSON.', api: true, input: { type: 'object' }, run: async () => { const circle: Record<string, unknown> = {}; circle['self'] = circle; return circle; } },
-    lies: { description: 'Answers something else than it says.', api: true, input: { type: 'object' }, output: { type: 'object', required: ['n'] }, run: async () => ({ m: 1 }) },
-    refuses: { description: 'Refuses.', api: true, input: { type: 'object' }, run: async (_, { refuse }) => refuse('Not on a Sunday.') },
-    asks: { description: 'Needs a person.', api: true, needsApproval: true, input: { type: 'object' }, run: async () => 'done' },
+    typed: {
+      description: 'Takes a number.',
+      api: true,
+      input: {
+        type: 'object',
+        required: ['n'],
+        properties: { n: { type: 'integer' } },
+        additionalProperties: false,
+      },
+      run: async () => null,
+    },
+    throws: {
+      description: 'Throws.',
+      api: true,
+      input: { type: 'object' },
+      run: async () => {
+        throw new Error('secret detail');
+      },
+    },
+    rejects: {
+      description: 'Throws at once.',
+      api: true,
+      input: { type: 'object' },
+      run: () => {
+        throw new Error('secret detail');
+      },
+    },
+    hangs: {
+      description: 'Never ends.',
+      api: true,
+      input: { type: 'object' },
+      run: () => new Promise(() => {}),
+    },
+    rubbish: {
+      description: 'Answers no JSON.',
+      api: true,
+      input: { type: 'object' },
+      run: async () => {
+        const circle: Record<string, unknown> = {};
+        circle['self'] = circle;
+        return circle;
+      },
+    },
+    lies: {
+      description: 'Answers something else than it says.',
+      api: true,
+      input: { type: 'object' },
+      output: { type: 'object', required: ['n'] },
+      run: async () => ({ m: 1 }),
+    },
+    refuses: {
+      description: 'Refuses.',
+      api: true,
+      input: { type: 'object' },
+      run: async (_, { refuse }) => refuse('Not on a Sunday.'),
+    },
+    asks: {
+      description: 'Needs a person.',
+      api: true,
+      needsApproval: true,
+      input: { type: 'object' },
+      run: async () => 'done',
+    },
     hidden: { description: 'For the model alone.', input: { type: 'object' }, run: async () => null },
   },
   hooks: {
-    guards: { 'tool.before': ({ input }) => ((input as { forbidden?: boolean }).forbidden ? { refuse: 'That is forbidden.' } : undefined) },
+    guards: {
+      'tool.before': ({ input }) =>
+        (input as { forbidden?: boolean }).forbidden ? { refuse: 'That is forbidden.' } : undefined,
+    },
     effects: { 'tool.after': (value) => void effects.push(value) },
   },
 });
-const broken: Plugin = definePlugin({ name: 'broken', title: 'Broken', description: 'Does not start.', actions: {}, start: () => { throw new Error('no'); } });
+const broken: Plugin = definePlugin({
+  name: 'broken',
+  title: 'Broken',
+  description: 'Does not start.',
+  actions: {},
+  start: () => {
+    throw new Error('no');
+  },
+});
 
 interface Door {
   list(): Promise<{ plugins: object[] }>;
@@ -50,7 +116,12 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
   let agent: TestAgent;
   let door: Door;
   beforeAll(async () => {
-    agent = await startAgent({ gatewayUrl: gateway.url, variant, settings: { toolTimeoutMs: 400 }, needs: { plugins: [probe, broken] } });
+    agent = await startAgent({
+      gatewayUrl: gateway.url,
+      variant,
+      settings: { toolTimeoutMs: 400 },
+      needs: { plugins: [probe, broken] },
+    });
     const classic = createClassicClient({ baseUrl: agent.url, token: agent.token });
     const current = agent.client;
     door =
@@ -59,13 +130,15 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
             list: () => classic.plugins.listPlugins(),
             summaries: () => classic.plugins.listPlugins(),
             availability: (pluginName) => classic.plugins.checkAvailability({ pluginName }),
-            call: (pluginName, actionName, payload) => classic.plugins.callAction({ pluginName, actionName, ...(payload ? { payload } : {}) }),
+            call: (pluginName, actionName, payload) =>
+              classic.plugins.callAction({ pluginName, actionName, ...(payload ? { payload } : {}) }),
           }
         : {
             list: () => current.plugins.listPlugins(),
             summaries: () => current.plugins.listCatalog(),
             availability: (plugin_name) => current.plugins.checkAvailability({ plugin_name }),
-            call: (plugin_name, action_name, payload) => current.plugins.callAction({ plugin_name, action_name, ...(payload ? { payload } : {}) }),
+            call: (plugin_name, action_name, payload) =>
+              current.plugins.callAction({ plugin_name, action_name, ...(payload ? { payload } : {}) }),
           };
   });
   afterAll(() => agent.close());
@@ -84,25 +157,45 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
       availability: { enabled: true, available: true, reasons: [] },
     });
     const { config } = summary as unknown as { config: { actions: { name: string }[] } };
-    expect(config.actions.find(({ name }) => name === 'echo')).toMatchObject({ supportsApi: true, supportsCommand: false, apiMethod: 'POST', apiPath: '/api/plugins/action', needsApproval: false });
-    expect(config.actions.find(({ name }) => name === 'hidden')).toMatchObject({ supportsApi: false, apiMethod: '', apiPath: '' });
-    expect(await (agent.client.ui.listPlugins())).toEqual({ success: true, plugins });
+    expect(config.actions.find(({ name }) => name === 'echo')).toMatchObject({
+      supportsApi: true,
+      supportsCommand: false,
+      apiMethod: 'POST',
+      apiPath: '/api/plugins/action',
+      needsApproval: false,
+    });
+    expect(config.actions.find(({ name }) => name === 'hidden')).toMatchObject({
+      supportsApi: false,
+      apiMethod: '',
+      apiPath: '',
+    });
+    expect(await agent.client.ui.listPlugins()).toEqual({ success: true, plugins });
   });
 
   test(variant === 'current' ? 'list the managed states' : 'have no catalog', async () => {
-    const response = await agent.fetch('/api/plugins/catalog', { headers: { authorization: `Bearer ${agent.token}` } });
+    const response = await agent.fetch('/api/plugins/catalog', {
+      headers: { authorization: `Bearer ${agent.token}` },
+    });
     if (variant === 'classic') {
       expect(response.status).toBe(404);
       return;
     }
     const { plugins } = await door.list();
     expect(plugins).toContainEqual({ name: 'probe', state: 'ready', reasons: [], since: expect.any(String) });
-    expect(plugins).toContainEqual({ name: 'broken', state: 'failed', reasons: ['It failed to start; the log says why.'], since: expect.any(String) });
+    expect(plugins).toContainEqual({
+      name: 'broken',
+      state: 'failed',
+      reasons: ['It failed to start; the log says why.'],
+      since: expect.any(String),
+    });
   });
 
   test('call an action, and its effect hears of it', async () => {
     effects.length = 0;
-    expect(await door.call('probe', 'echo', { a: [1, null, 'é'] })).toMatchObject({ success: true, result: { a: [1, null, 'é'] } });
+    expect(await door.call('probe', 'echo', { a: [1, null, 'é'] })).toMatchObject({
+      success: true,
+      result: { a: [1, null, 'é'] },
+    });
     expect(await door.call('probe', 'echo')).toMatchObject({ result: {} });
     expect(await door.call('probe', 'asks')).toMatchObject({ result: 'done' });
     await expect.poll(() => effects.length).toBe(3);
@@ -123,10 +216,22 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     const failure = await door.call('probe', action, payload).catch((error: unknown) => error);
     expect(failure).toMatchObject({ status, code });
     expect(String((failure as Error).message)).not.toContain('secret');
-    expect(await door.call('probe', 'echo', { still: 'there' })).toMatchObject({ result: { still: 'there' } });
+    expect(await door.call('probe', 'echo', { still: 'there' })).toMatchObject({
+      result: { still: 'there' },
+    });
   });
 
-  test.each(['__proto__', 'constructor', 'toString', '../x', 'Probe', 'probe ', 'pro_be', '\u0000', 'x'.repeat(128)])('answer 404 for the name %j of a plugin and of an action', async (name) => {
+  test.each([
+    '__proto__',
+    'constructor',
+    'toString',
+    '../x',
+    'Probe',
+    'probe ',
+    'pro_be',
+    '\u0000',
+    'x'.repeat(128),
+  ])('answer 404 for the name %j of a plugin and of an action', async (name) => {
     await expect(door.availability(name)).rejects.toMatchObject({ status: 404, code: 'plugin_not_found' });
     await expect(door.call(name, 'echo')).rejects.toMatchObject({ status: 404, code: 'plugin_not_found' });
     await expect(door.call('probe', name)).rejects.toMatchObject({ status: 404, code: 'action_not_found' });
@@ -135,17 +240,29 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
   test('say why a plugin is not available, and do not call it then', async () => {
     isThere = false;
     try {
-      expect(await door.availability('probe')).toMatchObject({ availability: { enabled: true, available: false, reasons: ['The cable is out.'] } });
-      await expect(door.call('probe', 'echo')).rejects.toMatchObject({ status: 409, code: 'plugin_unavailable' });
+      expect(await door.availability('probe')).toMatchObject({
+        availability: { enabled: true, available: false, reasons: ['The cable is out.'] },
+      });
+      await expect(door.call('probe', 'echo')).rejects.toMatchObject({
+        status: 409,
+        code: 'plugin_unavailable',
+      });
     } finally {
       isThere = true;
     }
-    expect(await door.availability('probe')).toMatchObject({ availability: { available: true, reasons: [] } });
-    expect(await door.availability('broken')).toMatchObject({ availability: { enabled: true, available: false } });
+    expect(await door.availability('probe')).toMatchObject({
+      availability: { available: true, reasons: [] },
+    });
+    expect(await door.availability('broken')).toMatchObject({
+      availability: { enabled: true, available: false },
+    });
   });
 
   test('refuse the member names of the other variant', async () => {
-    const body = variant === 'classic' ? { plugin_name: 'probe', action_name: 'echo' } : { pluginName: 'probe', actionName: 'echo' };
+    const body =
+      variant === 'classic'
+        ? { plugin_name: 'probe', action_name: 'echo' }
+        : { pluginName: 'probe', actionName: 'echo' };
     const response = await agent.fetch('/api/plugins/action', {
       method: 'POST',
       headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },

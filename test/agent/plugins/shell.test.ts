@@ -3,25 +3,45 @@ import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { callAction, createRegistry, openWorkspace, shell, type ActionOutcome } from '../../../src/agent/plugins/index.ts';
+import {
+  callAction,
+  createRegistry,
+  openWorkspace,
+  shell,
+  type ActionOutcome,
+} from '../../../src/agent/plugins/index.ts';
 import { programEnvironment, runProgram } from '../../../src/agent/programs/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
 describe('the plugin shell', () => {
   let folder: string;
-  let call: (input: unknown, options?: { signal?: AbortSignal; isApproved?: boolean }) => Promise<ActionOutcome>;
+  let call: (
+    input: unknown,
+    options?: { signal?: AbortSignal; isApproved?: boolean },
+  ) => Promise<ActionOutcome>;
   let needsApproval: (input: unknown) => boolean | undefined;
 
   async function open(settings: Record<string, unknown> = {}) {
     const workspace = await openWorkspace({ folder, hidden: [] });
     const env = programEnvironment({ ...process.env, AGENT_GATEWAY_TOKEN: 'th_usr_secret' });
-    const registry = createRegistry([shell({ workspace, env, clock: systemClock })], { config: new Map([['shell', { settings }]]) });
+    const registry = createRegistry([shell({ workspace, env, clock: systemClock })], {
+      config: new Map([['shell', { settings }]]),
+    });
     const tool = registry.tool('shell_run');
     if (!tool) throw new Error('There is no shell_run.');
     needsApproval = (input) => tool.needsApproval(input);
     call = (input, { signal = new AbortController().signal, isApproved = true } = {}) =>
-      callAction({ tool, input, workspace: folder, isApproved, signal, timeoutMs: 20_000, clock: systemClock, log: silentLog });
+      callAction({
+        tool,
+        input,
+        workspace: folder,
+        isApproved,
+        signal,
+        timeoutMs: 20_000,
+        clock: systemClock,
+        log: silentLog,
+      });
   }
 
   beforeEach(async () => {
@@ -52,33 +72,54 @@ describe('the plugin shell', () => {
 
   test('needs the approval of a person unless the settings say otherwise', async () => {
     expect(needsApproval({ command: 'ls' })).toBe(true);
-    expect(await call({ command: 'echo > ran' }, { isApproved: false })).toMatchObject({ ok: false, problem: { code: 'approval_required' } });
+    expect(await call({ command: 'echo > ran' }, { isApproved: false })).toMatchObject({
+      ok: false,
+      problem: { code: 'approval_required' },
+    });
     expect(await readFile(join(folder, 'ran'), 'utf8').catch(() => 'never')).toBe('never');
     await open({ approval: 'never' });
-    expect(await call({ command: 'echo free' }, { isApproved: false })).toMatchObject({ ok: true, output: { output: 'free\n' } });
-    await expect(open({ approval: 'sometimes' })).rejects.toThrow(/settings of the plugin "shell" do not fit/);
+    expect(await call({ command: 'echo free' }, { isApproved: false })).toMatchObject({
+      ok: true,
+      output: { output: 'free\n' },
+    });
+    await expect(open({ approval: 'sometimes' })).rejects.toThrow(
+      /settings of the plugin "shell" do not fit/,
+    );
   });
 
   test('ends a command at its deadline, also one that ignores being asked, with all that it has started', async () => {
     const command = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do sleep 1; done`;
     const started = performance.now();
     const outcome = await call({ command, timeoutSeconds: 1 });
-    expect(outcome).toMatchObject({ ok: true, output: { exitCode: null, signal: 'SIGKILL', ended: 'It was ended after 1 seconds.' } });
+    expect(outcome).toMatchObject({
+      ok: true,
+      output: { exitCode: null, signal: 'SIGKILL', ended: 'It was ended after 1 seconds.' },
+    });
     expect(performance.now() - started).toBeLessThan(18_000);
-    expect([await isRunning(await pidIn('parent')), await isRunning(await pidIn('child'))]).toEqual([false, false]);
+    expect([await isRunning(await pidIn('parent')), await isRunning(await pidIn('child'))]).toEqual([
+      false,
+      false,
+    ]);
   });
 
   test('ends what a command leaves in the background, also what has left its group', async () => {
-    const outcome = await call({ command: "sleep 300 & echo $! > one; setsid sh -c 'echo $$ > two; exec sleep 300' > /dev/null 2>&1 & while [ ! -s two ]; do sleep 0.05; done; echo done" });
+    const outcome = await call({
+      command:
+        "sleep 300 & echo $! > one; setsid sh -c 'echo $$ > two; exec sleep 300' > /dev/null 2>&1 & while [ ! -s two ]; do sleep 0.05; done; echo done",
+    });
     expect(outcome).toMatchObject({ ok: true, output: { exitCode: 0, output: 'done\n' } });
     expect(await pidIn('one')).toBeGreaterThan(1);
     expect(await pidIn('two')).toBeGreaterThan(1);
-    await expect.poll(async () => [await isRunning(await pidIn('one')), await isRunning(await pidIn('two'))]).toEqual([false, false]);
+    await expect
+      .poll(async () => [await isRunning(await pidIn('one')), await isRunning(await pidIn('two'))])
+      .toEqual([false, false]);
   });
 
   test('ends what a command starts with an emptied environment in a session of its own', async () => {
     const detached = `const { pid } = require('child_process').spawn('sleep', ['300'], { detached: true, env: {}, stdio: 'ignore' }); require('fs').writeFileSync('two', String(pid)); process.exit(0)`;
-    const outcome = await call({ command: `env -i setsid /bin/sh -c 'echo $$ > one; exec sleep 300' > /dev/null 2>&1 & while [ ! -s one ]; do sleep 0.05; done; '${process.execPath}' -e "${detached}"; echo done` });
+    const outcome = await call({
+      command: `env -i setsid /bin/sh -c 'echo $$ > one; exec sleep 300' > /dev/null 2>&1 & while [ ! -s one ]; do sleep 0.05; done; '${process.execPath}' -e "${detached}"; echo done`,
+    });
     expect(outcome).toMatchObject({ ok: true, output: { exitCode: 0, output: 'done\n' } });
     const pids = [await pidIn('one'), await pidIn('two')];
     expect(Math.min(...pids)).toBeGreaterThan(1);
@@ -86,18 +127,36 @@ describe('the plugin shell', () => {
   });
 
   test('says of a program that is absent why it cannot be started', async () => {
-    const options = { folder, env: { PATH: '/usr/bin:/bin' }, maxOutputBytes: 1024, timeoutMs: 5_000, signal: new AbortController().signal, clock: systemClock };
+    const options = {
+      folder,
+      env: { PATH: '/usr/bin:/bin' },
+      maxOutputBytes: 1024,
+      timeoutMs: 5_000,
+      signal: new AbortController().signal,
+      clock: systemClock,
+    };
     await writeFile(join(folder, 'plain'), 'no program');
-    await expect(runProgram({ ...options, command: ['no-such-program'] })).rejects.toMatchObject({ code: 'action_refused', message: 'The program cannot be started: it is not there.' });
-    await expect(runProgram({ ...options, command: ['./plain'] })).rejects.toMatchObject({ message: 'The program cannot be started: it may not be run.' });
-    expect(await runProgram({ ...options, command: ['printf', '%s', '-x "a b"'] })).toMatchObject({ exitCode: 0, output: '-x "a b"' });
+    await expect(runProgram({ ...options, command: ['no-such-program'] })).rejects.toMatchObject({
+      code: 'action_refused',
+      message: 'The program cannot be started: it is not there.',
+    });
+    await expect(runProgram({ ...options, command: ['./plain'] })).rejects.toMatchObject({
+      message: 'The program cannot be started: it may not be run.',
+    });
+    expect(await runProgram({ ...options, command: ['printf', '%s', '-x "a b"'] })).toMatchObject({
+      exitCode: 0,
+      output: '-x "a b"',
+    });
   });
 
   test('ends a command that floods, and keeps the beginning and the end of what it said', async () => {
     const started = performance.now();
     const outcome = await call({ command: 'echo first; exec yes' });
     expect(performance.now() - started).toBeLessThan(18_000);
-    expect(outcome).toMatchObject({ ok: true, output: { truncated: true, ended: 'It was ended because it said too much.' } });
+    expect(outcome).toMatchObject({
+      ok: true,
+      output: { truncated: true, ended: 'It was ended because it said too much.' },
+    });
     const { output } = (outcome as { output: { output: string } }).output;
     expect(output.startsWith('first\ny\n')).toBe(true);
     expect(output).toMatch(/\[\d+ bytes are left out here\]/);
@@ -115,7 +174,13 @@ describe('the plugin shell', () => {
   });
 
   test('runs nowhere but in the workspace', async () => {
-    expect(await call({ command: 'pwd', folder: '..' })).toMatchObject({ ok: false, problem: { code: 'action_refused' } });
-    expect(await call({ command: 'pwd', folder: 'absent' })).toMatchObject({ ok: false, problem: { code: 'action_refused' } });
+    expect(await call({ command: 'pwd', folder: '..' })).toMatchObject({
+      ok: false,
+      problem: { code: 'action_refused' },
+    });
+    expect(await call({ command: 'pwd', folder: 'absent' })).toMatchObject({
+      ok: false,
+      problem: { code: 'action_refused' },
+    });
   });
 });

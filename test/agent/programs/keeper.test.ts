@@ -40,24 +40,43 @@ describe('programs of an agent', { timeout: 60_000 }, () => {
       JSON.stringify({
         services: {
           // One that ignores being asked, with a child that has left its group.
-          deaf: { command: ['/bin/sh', '-c', `trap '' TERM; setsid sh -c 'echo $$ > stray; exec sleep 300' & echo $$ > deaf; while :; do sleep 1; done`] },
+          deaf: {
+            command: [
+              '/bin/sh',
+              '-c',
+              `trap '' TERM; setsid sh -c 'echo $$ > stray; exec sleep 300' & echo $$ > deaf; while :; do sleep 1; done`,
+            ],
+          },
         },
         mcpServers: { probe: { command: process.execPath, args: [mcp] } },
       }),
     );
     const started = spawn(process.execPath, [join(import.meta.dirname, '../../support/agent-process.ts')], {
-      env: { PATH: process.env['PATH'], TEST_DATABASE: JSON.stringify(place.options), AGENT_PORT: '0', AGENT_DATA_DIR: folder, AGENT_PLUGIN_CONFIG: config, AGENT_GATEWAY_URL: gateway.url, AGENT_GATEWAY_TOKEN: 'th_usr_test' },
+      env: {
+        PATH: process.env['PATH'],
+        TEST_DATABASE: JSON.stringify(place.options),
+        AGENT_PORT: '0',
+        AGENT_DATA_DIR: folder,
+        AGENT_PLUGIN_CONFIG: config,
+        AGENT_GATEWAY_URL: gateway.url,
+        AGENT_GATEWAY_TOKEN: 'th_usr_test',
+      },
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     child = started;
     for await (const line of createInterface({ input: started.stdout })) {
       const { msg, url } = JSON.parse(line) as { msg: string; url: string };
-      if (msg === 'listening') return { process: started, url, token: (await readFile(join(folder, 'agent.token'), 'utf8')).trim() };
+      if (msg === 'listening')
+        return { process: started, url, token: (await readFile(join(folder, 'agent.token'), 'utf8')).trim() };
     }
     throw new Error('The agent ended before it listened.');
   }
 
-  const pidsIn = async (name: string) => (await readFile(join(folder, 'workspace', name), 'utf8').catch(() => '')).split(/\s+/).filter(Boolean).map(Number);
+  const pidsIn = async (name: string) =>
+    (await readFile(join(folder, 'workspace', name), 'utf8').catch(() => ''))
+      .split(/\s+/)
+      .filter(Boolean)
+      .map(Number);
 
   test('end when the agent is killed: a service that does not listen, its stray, an MCP server with its child, a command, and what it starts with an emptied environment', async () => {
     const agent = await launch();
@@ -65,9 +84,17 @@ describe('programs of an agent', { timeout: 60_000 }, () => {
     const call = fetch(`${agent.url}/api/plugins/action`, {
       method: 'POST',
       headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ plugin_name: 'shell', action_name: 'run', payload: { command: "env -i setsid /bin/sh -c 'echo $$ > bare; exec sleep 300' & echo $$ > command; exec sleep 300" } }),
+      body: JSON.stringify({
+        plugin_name: 'shell',
+        action_name: 'run',
+        payload: {
+          command:
+            "env -i setsid /bin/sh -c 'echo $$ > bare; exec sleep 300' & echo $$ > command; exec sleep 300",
+        },
+      }),
     }).catch(() => 'cut off');
-    const found = async () => (await Promise.all(['deaf', 'stray', 'mcp-pids', 'command', 'bare'].map(pidsIn))).flat();
+    const found = async () =>
+      (await Promise.all(['deaf', 'stray', 'mcp-pids', 'command', 'bare'].map(pidsIn))).flat();
     await expect.poll(async () => (await found()).length, { timeout: 60_000 }).toBe(6);
     const pids = await found();
     expect(await Promise.all(pids.map(isRunning))).toEqual(Array(6).fill(true));

@@ -17,8 +17,20 @@ describe.each(['current', 'classic'] as const)('the service chat of the %s varia
   });
 
   test('takes messages with queue metadata, in one session for one chat', async () => {
-    const first = await agent.client.chat.sendMessage({ chatId: 'family', text: 'What is for dinner?', attachments: [{ type: 'document', fileName: 'a.md', contentType: 'text/markdown', content: '# Larder' }] });
-    expect(first).toMatchObject({ success: true, serviceName: 'chat', queued: true, queuePosition: 0, queueItemId: expect.stringMatching(/^(qit|run)_/) });
+    const first = await agent.client.chat.sendMessage({
+      chatId: 'family',
+      text: 'What is for dinner?',
+      attachments: [
+        { type: 'document', fileName: 'a.md', contentType: 'text/markdown', content: '# Larder' },
+      ],
+    });
+    expect(first).toMatchObject({
+      success: true,
+      serviceName: 'chat',
+      queued: true,
+      queuePosition: 0,
+      queueItemId: expect.stringMatching(/^(qit|run)_/),
+    });
     const second = await agent.client.chat.sendMessage({ chatId: 'family', text: 'And tomorrow?' });
     expect(second.sessionId).toBe(first.sessionId);
     expect(second.seq).toBeGreaterThan(first.seq);
@@ -29,13 +41,25 @@ describe.each(['current', 'classic'] as const)('the service chat of the %s varia
   test('takes nothing while it is stopped, and starts again', async () => {
     await agent.client.services.controlService({ serviceName: 'chat', action: 'stop' });
     const before = gateway.requests.length;
-    await expect(agent.client.chat.sendMessage({ chatId: 'family', text: 'Hello?' })).rejects.toMatchObject({ status: 503, code: 'service_stopped' });
+    await expect(agent.client.chat.sendMessage({ chatId: 'family', text: 'Hello?' })).rejects.toMatchObject({
+      status: 503,
+      code: 'service_stopped',
+    });
     await agent.client.services.controlService({ serviceName: 'chat', action: 'start' });
     expect(gateway.requests.length).toBe(before);
-    expect(await agent.client.chat.sendMessage({ chatId: 'other', text: 'Hello!' })).toMatchObject({ queued: true, queuePosition: 0 });
+    expect(await agent.client.chat.sendMessage({ chatId: 'other', text: 'Hello!' })).toMatchObject({
+      queued: true,
+      queuePosition: 0,
+    });
   });
 
-  test.each([{}, { chatId: 'a' }, { chatId: 'a b', text: 'x' }, { chatId: 'a', text: '' }, { chatId: 'a', text: 'x', more: 1 }])('refuses %j', async (message) => {
+  test.each([
+    {},
+    { chatId: 'a' },
+    { chatId: 'a b', text: 'x' },
+    { chatId: 'a', text: '' },
+    { chatId: 'a', text: 'x', more: 1 },
+  ])('refuses %j', async (message) => {
     await expect(agent.client.chat.sendMessage(message as never)).rejects.toMatchObject({ status: 400 });
   });
 });

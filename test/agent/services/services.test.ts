@@ -28,17 +28,49 @@ const bell: ServiceDefinition = {
     await new Promise((resolve) => setTimeout(resolve, 5));
   },
   actions: {
-    ring: { description: 'Rings.', input: { type: 'object', properties: { times: { type: 'integer' } }, additionalProperties: false }, run: async ({ times = 1 }: { times?: number }) => 'ding'.repeat(times) },
+    ring: {
+      description: 'Rings.',
+      input: { type: 'object', properties: { times: { type: 'integer' } }, additionalProperties: false },
+      run: async ({ times = 1 }: { times?: number }) => 'ding'.repeat(times),
+    },
     hang: { description: 'Never ends.', input: anything, run: () => new Promise(() => {}) },
-    fail: { description: 'Fails.', input: anything, run: () => { throw new Error('secret detail'); } },
+    fail: {
+      description: 'Fails.',
+      input: anything,
+      run: () => {
+        throw new Error('secret detail');
+      },
+    },
   },
   commands: {
-    deaf: { description: 'Runs what does not listen.', input: anything, run: async (_: object, { program }) => program(['/bin/sh', '-c', `trap '' TERM; echo $$ > deaf; while :; do sleep 1; done`]) },
-    flood: { description: 'Runs what floods.', input: anything, run: async (_: object, { program }) => program(['/bin/sh', '-c', 'echo $$ > flood; exec yes']) },
+    deaf: {
+      description: 'Runs what does not listen.',
+      input: anything,
+      run: async (_: object, { program }) =>
+        program(['/bin/sh', '-c', `trap '' TERM; echo $$ > deaf; while :; do sleep 1; done`]),
+    },
+    flood: {
+      description: 'Runs what floods.',
+      input: anything,
+      run: async (_: object, { program }) => program(['/bin/sh', '-c', 'echo $$ > flood; exec yes']),
+    },
   },
 };
-const sleeper: ServiceDefinition = { name: 'sleeper', title: 'Sleeper', autostart: false, start: async () => {}, stop: async () => {}, actions: { nap: { description: '', input: anything, run: async () => 'zzz' } } };
-const holder = definePlugin({ name: 'holder', title: 'Holder', description: '', actions: {}, services: [bell, sleeper] });
+const sleeper: ServiceDefinition = {
+  name: 'sleeper',
+  title: 'Sleeper',
+  autostart: false,
+  start: async () => {},
+  stop: async () => {},
+  actions: { nap: { description: '', input: anything, run: async () => 'zzz' } },
+};
+const holder = definePlugin({
+  name: 'holder',
+  title: 'Holder',
+  description: '',
+  actions: {},
+  services: [bell, sleeper],
+});
 
 let gateway: ScriptedGateway;
 let folder: string;
@@ -61,20 +93,36 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   beforeAll(async () => {
     const config = join(folder, `${variant}.json`);
     const services = {
-      ticker: { command: ['/bin/sh', '-c', 'echo tick; exec sleep 300'], commands: { date: { command: ['date'] } } },
+      ticker: {
+        command: ['/bin/sh', '-c', 'echo tick; exec sleep 300'],
+        commands: { date: { command: ['date'] } },
+      },
       faulty: { command: ['/bin/sh', '-c', 'exit 7'], autostart: false },
     };
     await writeFile(config, JSON.stringify({ services }));
-    agent = await startAgent({ gatewayUrl: gateway.url, variant, settings: { pluginConfig: config, commandTimeoutMs: 2_000 }, needs: { plugins: [holder] } });
+    agent = await startAgent({
+      gatewayUrl: gateway.url,
+      variant,
+      settings: { pluginConfig: config, commandTimeoutMs: 2_000 },
+      needs: { plugins: [holder] },
+    });
   });
   afterAll(() => agent.close());
-  const control = (serviceName: string, action: 'start' | 'stop' | 'restart' | 'status') => agent.client.services.controlService({ serviceName, action });
+  const control = (serviceName: string, action: 'start' | 'stop' | 'restart' | 'status') =>
+    agent.client.services.controlService({ serviceName, action });
 
   test('are listed with their state, actions and commands', async () => {
     const { services } = await agent.client.services.listServices();
     expect(services).toMatchObject([
       { name: 'chat', state: 'running', actions: ['send'] },
-      { name: 'bell', state: 'running', restarts: 0, lastError: null, actions: ['ring', 'hang', 'fail'], commands: ['deaf', 'flood'] },
+      {
+        name: 'bell',
+        state: 'running',
+        restarts: 0,
+        lastError: null,
+        actions: ['ring', 'hang', 'fail'],
+        commands: ['deaf', 'flood'],
+      },
       { name: 'sleeper', state: 'stopped' },
       { name: 'ticker', state: 'running', commands: ['output', 'date'] },
       { name: 'faulty', state: 'stopped' },
@@ -82,11 +130,23 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   });
 
   test('start, stop and say whether that changed anything', async () => {
-    expect(await control('sleeper', 'status')).toMatchObject({ changed: false, service: { state: 'stopped' } });
-    await expect(agent.client.services.callAction({ serviceName: 'sleeper', actionName: 'nap' })).rejects.toMatchObject({ status: 503, code: 'service_stopped' });
+    expect(await control('sleeper', 'status')).toMatchObject({
+      changed: false,
+      service: { state: 'stopped' },
+    });
+    await expect(
+      agent.client.services.callAction({ serviceName: 'sleeper', actionName: 'nap' }),
+    ).rejects.toMatchObject({ status: 503, code: 'service_stopped' });
     expect(await control('sleeper', 'start')).toMatchObject({ changed: true, service: { state: 'running' } });
-    expect(await control('sleeper', 'start')).toMatchObject({ changed: false, service: { state: 'running' } });
-    expect(await agent.client.services.callAction({ serviceName: 'sleeper', actionName: 'nap' })).toEqual({ success: true, serviceName: 'sleeper', result: 'zzz' });
+    expect(await control('sleeper', 'start')).toMatchObject({
+      changed: false,
+      service: { state: 'running' },
+    });
+    expect(await agent.client.services.callAction({ serviceName: 'sleeper', actionName: 'nap' })).toEqual({
+      success: true,
+      serviceName: 'sleeper',
+      result: 'zzz',
+    });
     expect(await control('sleeper', 'stop')).toMatchObject({ changed: true, service: { state: 'stopped' } });
     expect(await control('sleeper', 'stop')).toMatchObject({ changed: false });
   });
@@ -94,7 +154,10 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   test('are one machine for fifty who start, stop and restart at once', async () => {
     trail.length = 0;
     mostOpen = 0;
-    const actions = Array.from({ length: 50 }, (_, index) => (['start', 'stop', 'restart'] as const)[index % 3] ?? 'start');
+    const actions = Array.from(
+      { length: 50 },
+      (_, index) => (['start', 'stop', 'restart'] as const)[index % 3] ?? 'start',
+    );
     const answers = await Promise.all(actions.map((action) => control('bell', action)));
     expect(answers.every(({ success }) => success)).toBe(true);
     expect(await control('bell', 'start')).toMatchObject({ service: { state: 'running' } });
@@ -102,11 +165,14 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(open).toBe(1);
     // Each stop follows its start and each start its stop.
     trail.forEach((step, index) => index > 0 && expect(step).not.toBe(trail[index - 1]));
-    expect(await agent.client.services.callAction({ serviceName: 'bell', actionName: 'ring', times: 2 } as never)).toMatchObject({ result: 'dingding' });
+    expect(
+      await agent.client.services.callAction({ serviceName: 'bell', actionName: 'ring', times: 2 } as never),
+    ).toMatchObject({ result: 'dingding' });
   });
 
   test('bear an action that fails or hangs, and refuse a payload that does not fit', async () => {
-    const call = (actionName: string, body: object) => agent.client.services.callAction({ serviceName: 'bell', actionName, ...body } as never);
+    const call = (actionName: string, body: object) =>
+      agent.client.services.callAction({ serviceName: 'bell', actionName, ...body } as never);
     const failure = (await call('fail', {}).catch((error: unknown) => error)) as Error;
     expect(failure).toMatchObject({ status: 502, code: 'action_failed' });
     expect(failure.message).not.toContain('secret');
@@ -121,8 +187,13 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
       const answer = await agent.client.services.callCommand({ serviceName: 'bell', command });
       // And some seconds more for what else the machine does.
       expect(performance.now() - started).toBeLessThan(15_000);
-      if (command === 'flood') expect((answer as { result: { output: string } }).result.output.length).toBeLessThan(1024 * 1024 + 100);
-      expect(answer).toMatchObject({ result: { because: command === 'deaf' ? 'deadline' : expect.stringMatching(/^(flood|deadline)$/) } });
+      if (command === 'flood')
+        expect((answer as { result: { output: string } }).result.output.length).toBeLessThan(
+          1024 * 1024 + 100,
+        );
+      expect(answer).toMatchObject({
+        result: { because: command === 'deaf' ? 'deadline' : expect.stringMatching(/^(flood|deadline)$/) },
+      });
       const pid = Number(await readFile(join(agent.workspace, command), 'utf8'));
       expect(pid).toBeGreaterThan(1);
       await expect.poll(() => isRunning(pid)).toBe(false);
@@ -132,28 +203,46 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   test('run a program, keep what it says, and end it with all that it has started', async () => {
     const output = () => agent.client.services.callCommand({ serviceName: 'ticker', command: 'output' });
     await expect.poll(async () => (await output()).result).toMatchObject({ text: 'tick\n' });
-    expect(await agent.client.services.callCommand({ serviceName: 'ticker', command: 'date' })).toMatchObject({ result: { exitCode: 0, ended: 'exit' } });
-    expect(await control('ticker', 'restart')).toMatchObject({ changed: true, service: { state: 'running', restarts: 1 } });
+    expect(await agent.client.services.callCommand({ serviceName: 'ticker', command: 'date' })).toMatchObject(
+      { result: { exitCode: 0, ended: 'exit' } },
+    );
+    expect(await control('ticker', 'restart')).toMatchObject({
+      changed: true,
+      service: { state: 'running', restarts: 1 },
+    });
     expect(await control('ticker', 'stop')).toMatchObject({ service: { state: 'stopped' } });
   });
 
   test('fail after their retries and say why', async () => {
     const { service } = await control('faulty', 'start');
     expect(['running', 'starting', 'failed']).toContain(service.state);
-    await expect.poll(async () => (await control('faulty', 'status')).service, { timeout: 80_000, interval: 100 }).toMatchObject({ state: 'failed', restarts: 5, lastError: 'It ended by itself with the exit code 7.' });
+    await expect
+      .poll(async () => (await control('faulty', 'status')).service, { timeout: 80_000, interval: 100 })
+      .toMatchObject({ state: 'failed', restarts: 5, lastError: 'It ended by itself with the exit code 7.' });
     expect(await control('faulty', 'stop')).toMatchObject({ changed: true, service: { state: 'stopped' } });
   });
 
-  test.each(['__proto__', 'constructor', 'toString', '../x', '..', '%2e%2e', 'bell ', 'Bell'])('answer 404 for the name %j of a service, an action and a command', async (name) => {
-    await expect(control(name, 'status')).rejects.toMatchObject({ status: 404, code: 'service_not_found' });
-    await expect(control(name, 'start')).rejects.toMatchObject({ status: 404 });
-    await expect(agent.client.services.callCommand({ serviceName: name, command: 'x' })).rejects.toMatchObject({ status: 404 });
-    await expect(agent.client.services.callCommand({ serviceName: 'bell', command: name })).rejects.toMatchObject({ status: 404, code: 'command_not_found' });
-    const encoded = encodeURIComponent(name);
-    for (const path of [`/service/${encoded}/ring`, `/service/bell/${encoded}`]) {
-      const response = await agent.fetch(path, { method: 'POST', headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' }, body: '{}' });
-      // A slash that was encoded is refused before any name is looked at.
-      expect([path, response.status]).toEqual([path, encoded.includes('%2F') ? 400 : 404]);
-    }
-  });
+  test.each(['__proto__', 'constructor', 'toString', '../x', '..', '%2e%2e', 'bell ', 'Bell'])(
+    'answer 404 for the name %j of a service, an action and a command',
+    async (name) => {
+      await expect(control(name, 'status')).rejects.toMatchObject({ status: 404, code: 'service_not_found' });
+      await expect(control(name, 'start')).rejects.toMatchObject({ status: 404 });
+      await expect(
+        agent.client.services.callCommand({ serviceName: name, command: 'x' }),
+      ).rejects.toMatchObject({ status: 404 });
+      await expect(
+        agent.client.services.callCommand({ serviceName: 'bell', command: name }),
+      ).rejects.toMatchObject({ status: 404, code: 'command_not_found' });
+      const encoded = encodeURIComponent(name);
+      for (const path of [`/service/${encoded}/ring`, `/service/bell/${encoded}`]) {
+        const response = await agent.fetch(path, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
+          body: '{}',
+        });
+        // A slash that was encoded is refused before any name is looked at.
+        expect([path, response.status]).toEqual([path, encoded.includes('%2F') ? 400 : 404]);
+      }
+    },
+  );
 });

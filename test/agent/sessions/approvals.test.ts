@@ -14,7 +14,12 @@ describe('approvals', () => {
     actions: {
       act: {
         description: 'Acts.',
-        input: { type: 'object', required: ['what'], properties: { what: { type: 'string' } }, additionalProperties: false },
+        input: {
+          type: 'object',
+          required: ['what'],
+          properties: { what: { type: 'string' } },
+          additionalProperties: false,
+        },
         needsApproval: true,
         run: async ({ what }) => void ran.push(what),
       },
@@ -30,7 +35,9 @@ describe('approvals', () => {
   afterAll(() => world.close());
 
   const start = async (settings: object = {}) => {
-    world.gateway.answer((_, index) => (index === 0 ? calls({ name: 'careful_act', input: { what: 'it' } }) : says('So be it.')));
+    world.gateway.answer((_, index) =>
+      index === 0 ? calls({ name: 'careful_act', input: { what: 'it' } }) : says('So be it.'),
+    );
     return world.start({ needs: { plugins: [careful] }, settings });
   };
 
@@ -41,17 +48,35 @@ describe('approvals', () => {
     const { client } = await start();
     await client.sessions.create({ id: 's', attended: true });
     await client.sessions.prompt({ sessionId: 's', text: 'Act.' });
-    const events = await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'status.changed' && event.status === 'requires_action');
-    expect(events.some((event) => event.type === 'approval.requested' && event.toolName === 'careful_act')).toBe(true);
+    const events = await collect(
+      client.sessions.follow({ sessionId: 's' }),
+      (event) => event.type === 'status.changed' && event.status === 'requires_action',
+    );
+    expect(
+      events.some((event) => event.type === 'approval.requested' && event.toolName === 'careful_act'),
+    ).toBe(true);
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ status: 'requires_action' });
     const { items } = await client.sessions.listApprovals({ sessionId: 's', status: 'pending' });
     expect(items).toMatchObject([{ status: 'pending', input: { what: 'it' } }]);
     expect(ran).toEqual([]);
     const approvalId = items[0]?.approvalId as string;
-    const decided = await client.sessions.decideApproval({ sessionId: 's', approvalId, decision, reason: 'Because.' });
+    const decided = await client.sessions.decideApproval({
+      sessionId: 's',
+      approvalId,
+      decision,
+      reason: 'Because.',
+    });
     expect(decided).toMatchObject({ status, decidedBy: expect.stringMatching(/^tok_/) });
-    expect(await client.sessions.decideApproval({ sessionId: 's', approvalId, decision })).toMatchObject({ status });
-    await expect(client.sessions.decideApproval({ sessionId: 's', approvalId, decision: decision === 'deny' ? 'approve' : 'deny' })).rejects.toMatchObject({ status: 409, code: 'approval_settled' });
+    expect(await client.sessions.decideApproval({ sessionId: 's', approvalId, decision })).toMatchObject({
+      status,
+    });
+    await expect(
+      client.sessions.decideApproval({
+        sessionId: 's',
+        approvalId,
+        decision: decision === 'deny' ? 'approve' : 'deny',
+      }),
+    ).rejects.toMatchObject({ status: 409, code: 'approval_settled' });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(ran).toEqual(expected);
     if (decision === 'deny') expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toContain('Because.');
@@ -60,20 +85,29 @@ describe('approvals', () => {
   test('that nobody decides in time are denials', async () => {
     const { client } = await start({ approvalTtlMs: 50 });
     await client.sessions.create({ id: 's', attended: true });
-    expect(await client.sessions.prompt({ sessionId: 's', text: 'Act.' }, { headers: { prefer: 'wait=20' } })).toMatchObject({ status: 'completed' });
-    expect((await client.sessions.listApprovals({ sessionId: 's' })).items).toMatchObject([{ status: 'denied', decidedBy: 'expiry' }]);
+    expect(
+      await client.sessions.prompt({ sessionId: 's', text: 'Act.' }, { headers: { prefer: 'wait=20' } }),
+    ).toMatchObject({ status: 'completed' });
+    expect((await client.sessions.listApprovals({ sessionId: 's' })).items).toMatchObject([
+      { status: 'denied', decidedBy: 'expiry' },
+    ]);
     expect(ran).toEqual([]);
   });
 
   test.each([
     ['deny', 'denied', []],
     ['approve', 'approved', ['it']],
-  ] as const)('in a session that nobody attends are decided at once by the policy %s', async (unattendedApprovals, status, expected) => {
-    const { client } = await start({ unattendedApprovals });
-    const { sessionId } = await client.sessions.execute({ instructions: 'Act.' });
-    expect((await client.sessions.listApprovals({ sessionId })).items).toMatchObject([{ status, decidedBy: 'policy', expiresAt: null }]);
-    expect(ran).toEqual(expected);
-  });
+  ] as const)(
+    'in a session that nobody attends are decided at once by the policy %s',
+    async (unattendedApprovals, status, expected) => {
+      const { client } = await start({ unattendedApprovals });
+      const { sessionId } = await client.sessions.execute({ instructions: 'Act.' });
+      expect((await client.sessions.listApprovals({ sessionId })).items).toMatchObject([
+        { status, decidedBy: 'policy', expiresAt: null },
+      ]);
+      expect(ran).toEqual(expected);
+    },
+  );
 
   test('end with the run that is cancelled while it waits', async () => {
     const { client } = await start();
@@ -81,7 +115,9 @@ describe('approvals', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'Act.' });
     await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'approval.requested');
     await client.sessions.cancel({ sessionId: 's' });
-    expect((await client.sessions.listApprovals({ sessionId: 's' })).items).toMatchObject([{ status: 'denied', decidedBy: 'run' }]);
+    expect((await client.sessions.listApprovals({ sessionId: 's' })).items).toMatchObject([
+      { status: 'denied', decidedBy: 'run' },
+    ]);
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ status: 'idle' });
     expect(ran).toEqual([]);
   });

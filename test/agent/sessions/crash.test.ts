@@ -19,8 +19,20 @@ import { id } from '../../../src/kernel/ids.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { startAgent } from '../../support/agent.ts';
-import { makeDatabase, silentLog, testDatabase, type DatabasePlace, type TestDatabase } from '../../support/databases.ts';
-import { calls, says, scriptedGateway, stream, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+import {
+  makeDatabase,
+  silentLog,
+  testDatabase,
+  type DatabasePlace,
+  type TestDatabase,
+} from '../../support/databases.ts';
+import {
+  calls,
+  says,
+  scriptedGateway,
+  stream,
+  type ScriptedGateway,
+} from '../../support/scripted-gateway.ts';
 import { held } from '../../support/session-world.ts';
 
 // A lease as short as this keeps the test on PostgreSQL short; the embedded engine needs none.
@@ -46,19 +58,23 @@ describe('a killed agent', { timeout: 180_000 }, () => {
   });
 
   async function launch(): Promise<{ process: ChildProcess; url: string; token: string }> {
-    const started = spawn(process.execPath, [join(import.meta.dirname, '..', '..', 'support', 'agent-process.ts')], {
-      env: {
-        PATH: process.env['PATH'],
-        TEST_DATABASE: JSON.stringify(place.options),
-        AGENT_PORT: '0',
-        AGENT_DATA_DIR: dataDir,
-        AGENT_GATEWAY_URL: gateway.url,
-        AGENT_GATEWAY_TOKEN: 'th_usr_test',
-        AGENT_LEASE_MS: String(leaseMs),
-        AGENT_DRAIN_MS: '1000',
+    const started = spawn(
+      process.execPath,
+      [join(import.meta.dirname, '..', '..', 'support', 'agent-process.ts')],
+      {
+        env: {
+          PATH: process.env['PATH'],
+          TEST_DATABASE: JSON.stringify(place.options),
+          AGENT_PORT: '0',
+          AGENT_DATA_DIR: dataDir,
+          AGENT_GATEWAY_URL: gateway.url,
+          AGENT_GATEWAY_TOKEN: 'th_usr_test',
+          AGENT_LEASE_MS: String(leaseMs),
+          AGENT_DRAIN_MS: '1000',
+        },
+        stdio: ['ignore', 'pipe', 'inherit'],
       },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
+    );
     child = started;
     for await (const line of createInterface({ input: started.stdout })) {
       const said = JSON.parse(line) as { msg: string; url: string };
@@ -77,11 +93,18 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     });
 
   // What the next agent makes of it, seen from within the test's own process.
-  async function afterRestart(look: (agent: Awaited<ReturnType<typeof startAgent>>) => Promise<void>): Promise<void> {
+  async function afterRestart(
+    look: (agent: Awaited<ReturnType<typeof startAgent>>) => Promise<void>,
+  ): Promise<void> {
     const database = await connect(place.options, { log: silentLog });
     const agent = await startAgent({ gatewayUrl: gateway.url, dataDir, database, settings: { leaseMs } });
     try {
-      await expect.poll(async () => (await agent.sql`select 1 from agent.sessions_runs where settled_at is null`).length, { interval: 50 }).toBe(0);
+      await expect
+        .poll(
+          async () => (await agent.sql`select 1 from agent.sessions_runs where settled_at is null`).length,
+          { interval: 50 },
+        )
+        .toBe(0);
       // On the embedded engine it was settled before anything could be asked.
       await look(agent);
     } finally {
@@ -102,12 +125,22 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     await afterRestart(async (next) => {
       expect(next.token).toBe(agent.token);
       const runs = await next.sql`select status, error from agent.sessions_runs`;
-      expect(runs.map((run) => ({ ...run }))).toMatchObject([{ status: 'interrupted', error: { code: 'run_interrupted' } }]);
-      const log = await next.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`select seq, type, data from agent.sessions_events order by seq`;
+      expect(runs.map((run) => ({ ...run }))).toMatchObject([
+        { status: 'interrupted', error: { code: 'run_interrupted' } },
+      ]);
+      const log = await next.sql<
+        { seq: number; type: string; data: Record<string, unknown> }[]
+      >`select seq, type, data from agent.sessions_events order by seq`;
       expect(log.map(({ seq }) => seq)).toEqual(log.map((_, index) => index + 1));
-      expect(log.map(({ type }) => type).slice(-3)).toEqual(['message.completed', 'run.settled', 'status.changed']);
+      expect(log.map(({ type }) => type).slice(-3)).toEqual([
+        'message.completed',
+        'run.settled',
+        'status.changed',
+      ]);
       expect(log.filter(({ type }) => type === 'run.settled')).toHaveLength(1);
-      expect(await next.client.sessions.execute({ instructions: 'And now?' })).toMatchObject({ text: 'Back again.' });
+      expect(await next.client.sessions.execute({ instructions: 'And now?' })).toMatchObject({
+        text: 'Back again.',
+      });
     });
     expect(gateway.requests).toHaveLength(2);
   });
@@ -115,14 +148,22 @@ describe('a killed agent', { timeout: 180_000 }, () => {
   test('while a tool runs: the message keeps what was done, says what is not known, and no tool runs again', async () => {
     const agent = await launch();
     gateway.answer((_, index) =>
-      index === 0 ? calls({ name: 'files_write', input: { path: 'once.txt', content: '1' }, id: 'done' }) : calls({ name: 'endless_hang', input: {}, id: 'cut' }),
+      index === 0
+        ? calls({ name: 'files_write', input: { path: 'once.txt', content: '1' }, id: 'done' })
+        : calls({ name: 'endless_hang', input: {}, id: 'cut' }),
     );
     void execute(agent, 'Write, then hang.').catch(() => undefined);
-    await expect.poll(async () => readFile(join(dataDir, 'workspace', 'begun'), 'utf8').catch(() => 'not yet'), { interval: 20 }).toBe('');
+    await expect
+      .poll(async () => readFile(join(dataDir, 'workspace', 'begun'), 'utf8').catch(() => 'not yet'), {
+        interval: 20,
+      })
+      .toBe('');
     await kill(agent.process);
     await rm(join(dataDir, 'workspace', 'once.txt'));
     await afterRestart(async (next) => {
-      const [completed] = await next.sql<{ message: { parts: Record<string, unknown>[]; metadata: object } }[]>`
+      const [completed] = await next.sql<
+        { message: { parts: Record<string, unknown>[]; metadata: object } }[]
+      >`
         select data -> 'message' as message from agent.sessions_events where type = 'message.completed' order by seq desc limit 1`;
       expect(completed?.message.metadata).toMatchObject({ status: 'interrupted' });
       expect(completed?.message.parts.filter(({ type }) => type === 'dynamic-tool')).toMatchObject([
@@ -141,7 +182,9 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     await kill(agent.process);
     expect(response.status).toBe(200);
     await afterRestart(async (next) => {
-      expect((await next.sql`select status from agent.sessions_runs`).map((run) => run['status'])).toEqual(['completed']);
+      expect((await next.sql`select status from agent.sessions_runs`).map((run) => run['status'])).toEqual([
+        'completed',
+      ]);
     });
   });
 
@@ -153,7 +196,10 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     await asked.promise;
     agent.process.kill('SIGTERM');
     const response = await call;
-    expect([response.status, await response.json()]).toMatchObject([503, { error: { code: 'run_interrupted' } }]);
+    expect([response.status, await response.json()]).toMatchObject([
+      503,
+      { error: { code: 'run_interrupted' } },
+    ]);
     if (agent.process.exitCode === null) await once(agent.process, 'exit');
     expect(agent.process.exitCode).toBe(0);
   });
@@ -177,22 +223,60 @@ describe('the log of sessions', () => {
     gateway.answer(() => says('Late, but here.'));
     const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
     const session = await first.client.sessions.create({ title: 'Left' });
-    const [row] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.sessions_sessions where session_id = ${session.id}`;
+    const [row] = await database.sql<
+      { agent_id: string }[]
+    >`select agent_id from agent.sessions_sessions where session_id = ${session.id}`;
     await first.close();
     const runId = id('run');
-    const message = { id: id('msg'), role: 'user', parts: [{ type: 'text', text: 'Still there?' }], metadata: { runId } } as const;
+    const message = {
+      id: id('msg'),
+      role: 'user',
+      parts: [{ type: 'text', text: 'Still there?' }],
+      metadata: { runId },
+    } as const;
     await createCommitter(database, () => {}).commit(async (unit) => {
-      const run = { runId, sessionKey: session.id, agentId: row?.agent_id as string, delivery: 'queue', isUrgent: false, origin: 'sdk', queueItemId: id('qit'), inputMessageId: message.id, preview: '', model: null, reasoningEffort: null, promptId: null, promptHash: null, receipt: null, begins: null } as const;
-      const said: LogEntry = { type: 'message.completed', messageId: message.id, message: { ...message, parts: [...message.parts] } };
-      await append(unit, { sessionKey: session.id, runId, events: [said], change: { queue: 1 } }, insertRuns(unit.tx, [run], { instanceId: 'ins_x', leaseMs: 1_000 }));
+      const run = {
+        runId,
+        sessionKey: session.id,
+        agentId: row?.agent_id as string,
+        delivery: 'queue',
+        isUrgent: false,
+        origin: 'sdk',
+        queueItemId: id('qit'),
+        inputMessageId: message.id,
+        preview: '',
+        model: null,
+        reasoningEffort: null,
+        promptId: null,
+        promptHash: null,
+        receipt: null,
+        begins: null,
+      } as const;
+      const said: LogEntry = {
+        type: 'message.completed',
+        messageId: message.id,
+        message: { ...message, parts: [...message.parts] },
+      };
+      await append(
+        unit,
+        { sessionKey: session.id, runId, events: [said], change: { queue: 1 } },
+        insertRuns(unit.tx, [run], { instanceId: 'ins_x', leaseMs: 1_000 }),
+      );
     });
     const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
     try {
-      await expect.poll(async () => (await second.client.sessions.getRun({ sessionId: session.id, runId })).status).toBe('completed');
-      expect(await second.client.sessions.getRun({ sessionId: session.id, runId })).toMatchObject({ text: 'Late, but here.' });
+      await expect
+        .poll(async () => (await second.client.sessions.getRun({ sessionId: session.id, runId })).status)
+        .toBe('completed');
+      expect(await second.client.sessions.getRun({ sessionId: session.id, runId })).toMatchObject({
+        text: 'Late, but here.',
+      });
       expect(gateway.requests).toHaveLength(1);
       expect(JSON.stringify(gateway.requests[0]?.prompt)).toContain('Still there?');
-      expect(await second.client.sessions.get({ sessionId: session.id })).toMatchObject({ status: 'idle', queueLength: 0 });
+      expect(await second.client.sessions.get({ sessionId: session.id })).toMatchObject({
+        status: 'idle',
+        queueLength: 0,
+      });
     } finally {
       await second.close();
     }
@@ -209,30 +293,64 @@ describe('the log of sessions', () => {
         return new Promise(() => {});
       },
     }));
-    const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'crowd', settings: { drainMs: 0 } });
+    const first = await startAgent({
+      gatewayUrl: gateway.url,
+      database,
+      name: 'crowd',
+      settings: { drainMs: 0 },
+    });
     for (const sessionId of ids) await first.client.sessions.create({ id: sessionId });
     for (const sessionId of ids) await first.client.sessions.prompt({ sessionId, text: 'Wait.' });
     await asked.promise;
-    const waiting = await Promise.all(ids.map((sessionId) => first.client.sessions.prompt({ sessionId, text: 'Then this.' })));
+    const waiting = await Promise.all(
+      ids.map((sessionId) => first.client.sessions.prompt({ sessionId, text: 'Then this.' })),
+    );
     await first.close();
     gateway.answer(() => says('In turn.'));
-    const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'crowd', settings: { maxRuns: 1, leaseMs: 400 } });
+    const second = await startAgent({
+      gatewayUrl: gateway.url,
+      database,
+      name: 'crowd',
+      settings: { maxRuns: 1, leaseMs: 400 },
+    });
     try {
       for (const { sessionId, runId } of waiting) {
-        await expect.poll(async () => (await second.client.sessions.getRun({ sessionId, runId })).status).toBe('completed');
+        await expect
+          .poll(async () => (await second.client.sessions.getRun({ sessionId, runId })).status)
+          .toBe('completed');
       }
     } finally {
       await second.close();
     }
   });
 
-  const interrupted = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null, events: [], hasCheckpoints: true, hasSteered: false } as const;
+  const interrupted = {
+    outcome: 'interrupted',
+    usage: { inputTokens: 0, outputTokens: 0 },
+    finishReason: null,
+    error: null,
+    events: [],
+    hasCheckpoints: true,
+    hasSteered: false,
+  } as const;
 
   /** The one run that is open, and the rules by which another process of its agent settles it. */
-  async function openRun(): Promise<{ key: { runId: string; sessionKey: string }; rules: Parameters<typeof settleRun>[3] }> {
-    const [run] = await database.sql<{ run_id: string; session_id: string; agent_id: string }[]>`select run_id, session_id, agent_id from agent.sessions_runs where settled_at is null`;
+  async function openRun(): Promise<{
+    key: { runId: string; sessionKey: string };
+    rules: Parameters<typeof settleRun>[3];
+  }> {
+    const [run] = await database.sql<
+      { run_id: string; session_id: string; agent_id: string }[]
+    >`select run_id, session_id, agent_id from agent.sessions_runs where settled_at is null`;
     if (run === undefined) throw new Error('No run is open.');
-    const rules = { agentId: run.agent_id, holder: { instanceId: 'ins_other', leaseMs: 60_000 }, defaultModel: 'local/echo', mayContinue: () => true, claim: () => {}, release: () => {} };
+    const rules = {
+      agentId: run.agent_id,
+      holder: { instanceId: 'ins_other', leaseMs: 60_000 },
+      defaultModel: 'local/echo',
+      mayContinue: () => true,
+      claim: () => {},
+      release: () => {},
+    };
     return { key: { runId: run.run_id, sessionKey: run.session_id }, rules };
   }
 
@@ -251,13 +369,33 @@ describe('the log of sessions', () => {
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       call.catch(() => {});
       await asked.promise;
-      const [run] = await database.sql<{ run_id: string; session_id: string }[]>`select run_id, session_id from agent.sessions_runs where settled_at is null`;
+      const [run] = await database.sql<
+        { run_id: string; session_id: string }[]
+      >`select run_id, session_id from agent.sessions_runs where settled_at is null`;
       const key = { runId: run?.run_id as string, sessionKey: run?.session_id as string };
-      const end = { outcome: 'interrupted', usage: { inputTokens: 0, outputTokens: 0 }, finishReason: null, error: null, events: [], hasCheckpoints: false, hasSteered: false } as const;
-      const [owner] = await database.sql<{ agent_id: string }[]>`select agent_id from agent.sessions_sessions where session_id = ${key.sessionKey}`;
-      const rules = { agentId: owner?.agent_id as string, holder: { instanceId: 'ins_other', leaseMs: 60_000 }, defaultModel: 'local/echo', mayContinue: () => true, claim: () => {}, release: () => {} };
+      const end = {
+        outcome: 'interrupted',
+        usage: { inputTokens: 0, outputTokens: 0 },
+        finishReason: null,
+        error: null,
+        events: [],
+        hasCheckpoints: false,
+        hasSteered: false,
+      } as const;
+      const [owner] = await database.sql<
+        { agent_id: string }[]
+      >`select agent_id from agent.sessions_sessions where session_id = ${key.sessionKey}`;
+      const rules = {
+        agentId: owner?.agent_id as string,
+        holder: { instanceId: 'ins_other', leaseMs: 60_000 },
+        defaultModel: 'local/echo',
+        mayContinue: () => true,
+        claim: () => {},
+        release: () => {},
+      };
       const committer = createCommitter(database, () => {});
-      const settle = async () => (await committer.commit((unit) => settleRun(unit, key, end, rules))) !== null;
+      const settle = async () =>
+        (await committer.commit((unit) => settleRun(unit, key, end, rules))) !== null;
       expect([await settle(), await settle()]).toEqual([true, false]);
       released.resolve();
       await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
@@ -279,14 +417,18 @@ describe('the log of sessions', () => {
       call.catch(() => {});
       await slow.asked;
       slow.say('The beginning.');
-      await expect.poll(async () => (await database.sql`select 1 from agent.sessions_checkpoints`).length).toBe(1);
+      await expect
+        .poll(async () => (await database.sql`select 1 from agent.sessions_checkpoints`).length)
+        .toBe(1);
       const { key, rules } = await openRun();
       await createCommitter(database, () => {}).commit((unit) => settleRun(unit, key, interrupted, rules));
       // Long enough to be saved at once.
       slow.say('x'.repeat(8 * 1024));
       slow.end();
       await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
-      expect(await database.sql`select piece from agent.sessions_checkpoints where run_id = ${key.runId}`).toEqual([]);
+      expect(
+        await database.sql`select piece from agent.sessions_checkpoints where run_id = ${key.runId}`,
+      ).toEqual([]);
     } finally {
       await agent.close();
     }
@@ -301,7 +443,9 @@ describe('the log of sessions', () => {
       await slow.asked;
       const { key, rules } = await openRun();
       const committer = createCommitter(database, () => {});
-      expect(await committer.commit((unit) => settleRun(unit, key, interrupted, { ...rules, agentId: id('agt') }))).toBeNull();
+      expect(
+        await committer.commit((unit) => settleRun(unit, key, interrupted, { ...rules, agentId: id('agt') })),
+      ).toBeNull();
       slow.say('Done.');
       slow.end();
       expect(await call).toMatchObject({ text: 'Done.' });
@@ -311,15 +455,26 @@ describe('the log of sessions', () => {
   });
 
   test('two agents with a session of one id write each into its own', async () => {
-    const both = () => Promise.all(['first-of-two', 'second-of-two'].map((name) => startAgent({ gatewayUrl: gateway.url, database, name })));
+    const both = () =>
+      Promise.all(
+        ['first-of-two', 'second-of-two'].map((name) =>
+          startAgent({ gatewayUrl: gateway.url, database, name }),
+        ),
+      );
     const before = await both();
     for (const { client } of before) await client.sessions.create({ id: 'shared' });
     for (const agent of before) await agent.close();
     // An input that interrupts looks its session up under the lock.
     const agents = await both();
     try {
-      gateway.answer((request) => says(`Heard ${JSON.stringify(request.prompt.at(-1)?.content).match(/word-\d/)?.[0]}`));
-      for (const [index, { client }] of agents.entries()) await client.sessions.prompt({ sessionId: 'shared', text: `word-${index}`, delivery: 'interrupt' }, { headers: { prefer: 'wait=20' } });
+      gateway.answer((request) =>
+        says(`Heard ${JSON.stringify(request.prompt.at(-1)?.content).match(/word-\d/)?.[0]}`),
+      );
+      for (const [index, { client }] of agents.entries())
+        await client.sessions.prompt(
+          { sessionId: 'shared', text: `word-${index}`, delivery: 'interrupt' },
+          { headers: { prefer: 'wait=20' } },
+        );
       for (const [index, { client }] of agents.entries()) {
         const { items } = await client.sessions.listMessages({ sessionId: 'shared' });
         expect(items).toHaveLength(2);
@@ -352,7 +507,8 @@ describe('the log of sessions', () => {
     const log = await eventsOf(key);
     expect(log.map(({ seq }) => seq)).toEqual(Array.from({ length: 80 }, (_, index) => index + 1));
     // The two of one append stand together.
-    for (let at = 0; at < log.length; at += 2) expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
+    for (let at = 0; at < log.length; at += 2)
+      expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
     expect(told.map(({ seq }) => seq).sort((a, b) => a - b)).toEqual(log.map(({ seq }) => seq));
     if (database.engine === 'embedded') expect(told.map(({ seq }) => seq)).toEqual(log.map(({ seq }) => seq));
   });
@@ -377,10 +533,19 @@ describe('the log of sessions', () => {
       },
     }));
     // It looks every fifteen milliseconds, and its leases are over soon after.
-    const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'busy', settings: { leaseMs: 60 } });
+    const agent = await startAgent({
+      gatewayUrl: gateway.url,
+      database,
+      name: 'busy',
+      settings: { leaseMs: 60 },
+    });
     try {
-      const results = await Promise.all(Array.from({ length: 20 }, () => agent.client.sessions.execute({ instructions: 'Take your time.' })));
-      expect(results.map((result) => 'text' in result && result.text)).toEqual(results.map(() => 'Still mine.'));
+      const results = await Promise.all(
+        Array.from({ length: 20 }, () => agent.client.sessions.execute({ instructions: 'Take your time.' })),
+      );
+      expect(results.map((result) => 'text' in result && result.text)).toEqual(
+        results.map(() => 'Still mine.'),
+      );
     } finally {
       await agent.close();
     }

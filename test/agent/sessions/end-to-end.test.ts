@@ -10,7 +10,12 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
   let agent: TestAgent;
   beforeAll(async () => {
     gateway = await startGateway();
-    agent = await startAgent({ gatewayUrl: gateway.url, gatewayToken: gateway.userToken, model: 'local/echo', variant });
+    agent = await startAgent({
+      gatewayUrl: gateway.url,
+      gatewayToken: gateway.userToken,
+      model: 'local/echo',
+      variant,
+    });
   });
   afterAll(async () => {
     await agent.close();
@@ -19,7 +24,9 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
 
   test('a tool call of the model writes a file, and its result comes back as the answer', async () => {
     const input = { path: 'letters/first.txt', content: 'Good morning' };
-    const result = await agent.client.sessions.execute({ instructions: `@tool files_write ${JSON.stringify(input)}\nWrite the letter.` });
+    const result = await agent.client.sessions.execute({
+      instructions: `@tool files_write ${JSON.stringify(input)}\nWrite the letter.`,
+    });
     expect(result).toMatchObject({ success: true, finishReason: 'stop', message: { role: 'assistant' } });
     expect('text' in result && result.text).toContain('letters/first.txt');
     expect('usage' in result && result.usage.outputTokens).toBeGreaterThan(0);
@@ -27,8 +34,11 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
   });
 
   test('two tools of one step both answer', async () => {
-    const result = await agent.client.sessions.execute({ instructions: '@tool files_list {}\n@tool files_read {"path":"letters/first.txt"}\nLook.' });
-    const tools = 'message' in result ? result.message.parts.filter((part) => part.type === 'dynamic-tool') : [];
+    const result = await agent.client.sessions.execute({
+      instructions: '@tool files_list {}\n@tool files_read {"path":"letters/first.txt"}\nLook.',
+    });
+    const tools =
+      'message' in result ? result.message.parts.filter((part) => part.type === 'dynamic-tool') : [];
     expect(tools).toMatchObject([
       { toolName: 'files_list', state: 'output-available' },
       { toolName: 'files_read', state: 'output-available', output: { content: 'Good morning' } },
@@ -36,14 +46,28 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
   });
 
   test('a model that is not there is 404, and a failing one 502', async () => {
-    await expect(agent.client.sessions.execute({ instructions: 'Speak.', model: 'acme/none' })).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
-    await expect(agent.client.sessions.execute({ instructions: '@fail-after\nSpeak.' })).rejects.toMatchObject({ status: 502 });
+    await expect(
+      agent.client.sessions.execute({ instructions: 'Speak.', model: 'acme/none' }),
+    ).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
+    await expect(
+      agent.client.sessions.execute({ instructions: '@fail-after\nSpeak.' }),
+    ).rejects.toMatchObject({ status: 502 });
   });
 
   test('a token that the gateway does not know is told as the agent’s own trouble', async () => {
-    const stranger = await startAgent({ gatewayUrl: gateway.url, gatewayToken: 'th_usr_unknown', model: 'local/echo', variant, database: agent.database, name: 'stranger' });
+    const stranger = await startAgent({
+      gatewayUrl: gateway.url,
+      gatewayToken: 'th_usr_unknown',
+      model: 'local/echo',
+      variant,
+      database: agent.database,
+      name: 'stranger',
+    });
     try {
-      await expect(stranger.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 502, code: 'provider_credentials' });
+      await expect(stranger.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
+        status: 502,
+        code: 'provider_credentials',
+      });
     } finally {
       await stranger.close();
     }

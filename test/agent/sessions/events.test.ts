@@ -19,20 +19,26 @@ describe('the event stream', () => {
   afterEach(() => world.reset());
   afterAll(() => world.close());
 
-  test.each(['current', 'classic'] as const)('keeps every promise of the conformance script, %s', async (variant) => {
-    const agent = await world.start({ variant });
-    world.gateway.answer(() => says('A text of several pieces, \u{1f600} and an accent: é.'));
-    const findings = await checkEventStream(agent.url, agent.token);
-    expect(findings.filter(({ broken }) => broken !== null)).toEqual([]);
-    expect(findings.length).toBeGreaterThan(20);
-  });
+  test.each(['current', 'classic'] as const)(
+    'keeps every promise of the conformance script, %s',
+    async (variant) => {
+      const agent = await world.start({ variant });
+      world.gateway.answer(() => says('A text of several pieces, \u{1f600} and an accent: é.'));
+      const findings = await checkEventStream(agent.url, agent.token);
+      expect(findings.filter(({ broken }) => broken !== null)).toEqual([]);
+      expect(findings.length).toBeGreaterThan(20);
+    },
+  );
 
   test('shows whoever joins in the middle of a part all of it, and both readers the same text', async () => {
     const { client, sql } = await world.start();
     const answer = held();
     world.gateway.answer(() => answer.answer);
     await client.sessions.create({ id: 's' });
-    const early = reading(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'run.settled');
+    const early = reading(
+      client.sessions.follow({ sessionId: 's' }),
+      (event) => event.type === 'run.settled',
+    );
     await client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
     await answer.asked;
     answer.say('Hello \u{1f600}');
@@ -40,13 +46,20 @@ describe('the event stream', () => {
     const late = reading(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     await late.shows('Hello \u{1f600}');
     // Durable before the part has ended.
-    await expect.poll(async () => (await sql`select string_agg(piece, '') as text from agent.sessions_checkpoints`)[0]?.['text'], { interval: 20 }).toBe('Hello \u{1f600}');
+    await expect
+      .poll(
+        async () =>
+          (await sql`select string_agg(piece, '') as text from agent.sessions_checkpoints`)[0]?.['text'],
+        { interval: 20 },
+      )
+      .toBe('Hello \u{1f600}');
     answer.say(' there');
     await Promise.all([early.shows('Hello \u{1f600} there'), late.shows('Hello \u{1f600} there')]);
     answer.end();
     const events = await late.ended;
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-    for (const event of [...events, ...(await early.ended)]) if (event.type === 'part.delta' && event.delta === ' there') expect(event.offset).toBe(8);
+    for (const event of [...events, ...(await early.ended)])
+      if (event.type === 'part.delta' && event.delta === ' there') expect(event.offset).toBe(8);
     expect(await sql`select 1 from agent.sessions_checkpoints`).toHaveLength(0);
   });
 
@@ -59,14 +72,19 @@ describe('the event stream', () => {
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(events.map(({ type }) => type)).toEqual(['stream.ready', 'stream.reset']);
     expect(events[1]).toMatchObject({ after: 0, headSeq, reason: 'too_old' });
-    expect(seqs(await collect(client.sessions.follow({ sessionId: 's', until: 'idle', after: headSeq - 2 })))).toEqual([headSeq - 1, headSeq]);
+    expect(
+      seqs(await collect(client.sessions.follow({ sessionId: 's', until: 'idle', after: headSeq - 2 }))),
+    ).toEqual([headSeq - 1, headSeq]);
   });
 
   test('sends a heartbeat while nothing happens', async () => {
     const agent = await world.start({ settings: { heartbeatMs: 1_000 } });
     await agent.client.sessions.create({ id: 's' });
     const stop = new AbortController();
-    const response = await agent.fetch('/api/sdk/sessions/s/events', { headers: { authorization: `Bearer ${agent.token}` }, signal: stop.signal });
+    const response = await agent.fetch('/api/sdk/sessions/s/events', {
+      headers: { authorization: `Bearer ${agent.token}` },
+      signal: stop.signal,
+    });
     let text = '';
     for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
       text += Buffer.from(chunk).toString();
@@ -81,7 +99,9 @@ describe('the event stream', () => {
     await agent.client.sessions.create({ id: 's' });
     const { hostname, port } = new URL(agent.url);
     const socket = createConnection(Number(port), hostname);
-    socket.write(`GET /api/sdk/sessions/s/events HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${agent.token}\r\n\r\n`);
+    socket.write(
+      `GET /api/sdk/sessions/s/events HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${agent.token}\r\n\r\n`,
+    );
     let received = '';
     socket.on('data', (chunk) => (received += chunk.toString('utf8')));
     await expect.poll(() => received).toContain('stream.ready');
@@ -100,11 +120,17 @@ describe('the event stream', () => {
     const answer = held();
     world.gateway.answer(() => answer.answer);
     await first.client.sessions.create({ id: 's' });
-    const seen = collect(second.client.sessions.follow({ sessionId: 's', after: 1 }), (event) => event.type === 'run.settled');
+    const seen = collect(
+      second.client.sessions.follow({ sessionId: 's', after: 1 }),
+      (event) => event.type === 'run.settled',
+    );
     await first.client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
     await answer.asked;
     answer.say('From afar');
-    await collect(second.client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || event.type === 'part.snapshot');
+    await collect(
+      second.client.sessions.follow({ sessionId: 's' }),
+      (event) => event.type === 'part.delta' || event.type === 'part.snapshot',
+    );
     answer.end();
     const events = await seen;
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 2));
@@ -114,29 +140,52 @@ describe('the event stream', () => {
 });
 
 describe('a follower', () => {
-  const stored = (seq: number): StoredEvent => ({ sessionKey: 's', seq, runId: null, type: 'run.step.started', json: `{"step": ${seq}}`, time: '2026-11-20T09:00:00.000Z' });
+  const stored = (seq: number): StoredEvent => ({
+    sessionKey: 's',
+    seq,
+    runId: null,
+    type: 'run.step.started',
+    json: `{"step": ${seq}}`,
+    time: '2026-11-20T09:00:00.000Z',
+  });
   const limits = { heartbeatMs: 60_000, maxReplayEvents: 1_000_000, maxBufferBytes: 64 * 1024 };
 
   function open(log: StoredEvent[], bus = createBus(), after = 0) {
     const stop = new AbortController();
-    const session = { key: 's', id: 's', headSeq: log.length, status: 'running' as const, activeRunId: null, queueLength: 0 };
+    const session = {
+      key: 's',
+      id: 's',
+      headSeq: log.length,
+      status: 'running' as const,
+      activeRunId: null,
+      queueLength: 0,
+    };
     const read = async (_session: object, from: number, limit: number) => {
       await new Promise((resolve) => setImmediate(resolve));
       return log.filter(({ seq }) => seq > from).slice(0, limit);
     };
-    return { bus, frames: follow({ key: 's', after, untilIdle: false, form: 'ndjson', signal: stop.signal }, { bus, session, read, clock: systemClock, limits }) };
+    return {
+      bus,
+      frames: follow(
+        { key: 's', after, untilIdle: false, form: 'ndjson', signal: stop.signal },
+        { bus, session, read, clock: systemClock, limits },
+      ),
+    };
   }
 
   test('misses nothing and tells nothing twice, however replay, publication and its own reading fall', async () => {
     for (let seed = 1; seed <= 30; seed += 1) {
       let state = seed;
       const random = () => (state = (state * 48271) % 2147483647) / 2147483647;
-      const log: StoredEvent[] = Array.from({ length: Math.floor(random() * 20) }, (_, index) => stored(index + 1));
+      const log: StoredEvent[] = Array.from({ length: Math.floor(random() * 20) }, (_, index) =>
+        stored(index + 1),
+      );
       const { bus, frames } = open(log);
       const found: number[] = [];
       const reading = (async () => {
         for await (const bytes of frames) {
-          for (const line of Buffer.from(bytes).toString().split('\n')) if (line !== '') found.push(...[(JSON.parse(line) as { seq?: number }).seq ?? []].flat());
+          for (const line of Buffer.from(bytes).toString().split('\n'))
+            if (line !== '') found.push(...[(JSON.parse(line) as { seq?: number }).seq ?? []].flat());
           if (random() < 0.3) await new Promise((resolve) => setImmediate(resolve));
           if (found.length >= 200) break;
         }
@@ -166,40 +215,59 @@ describe('a follower', () => {
     return text.match(/"seq":\d+/g) ?? [];
   }
 
-  test('hears of what was published after its session was looked up and before it began', { timeout: 30_000 }, async () => {
-    const log = [stored(1)];
-    const { bus, frames } = open(log, createBus(), 1);
-    log.push(stored(2));
-    bus.publish([stored(2)]);
-    expect(await upToSecond(frames)).toEqual(['"seq":2']);
-  });
-
-  test('reads what another process has written while nothing happens in this one', { timeout: 30_000 }, async () => {
-    const log = [stored(1)];
-    const { bus, frames } = open(log);
-    const told = upToSecond(frames, () => {
+  test(
+    'hears of what was published after its session was looked up and before it began',
+    { timeout: 30_000 },
+    async () => {
+      const log = [stored(1)];
+      const { bus, frames } = open(log, createBus(), 1);
       log.push(stored(2));
-      bus.moved('s', 2);
-    });
-    expect(await told).toEqual(['"seq":1', '"seq":2']);
-  });
+      bus.publish([stored(2)]);
+      expect(await upToSecond(frames)).toEqual(['"seq":2']);
+    },
+  );
+
+  test(
+    'reads what another process has written while nothing happens in this one',
+    { timeout: 30_000 },
+    async () => {
+      const log = [stored(1)];
+      const { bus, frames } = open(log);
+      const told = upToSecond(frames, () => {
+        log.push(stored(2));
+        bus.moved('s', 2);
+      });
+      expect(await told).toEqual(['"seq":1', '"seq":2']);
+    },
+  );
 
   test('that does not read is dropped once its buffer is full, by an error and not by an end', async () => {
     const { bus, frames } = open([]);
     await frames.next();
-    const part: OpenPart = { runId: 'r', messageId: 'm', partId: 'p', partType: 'text', startedSeq: 0, text: '' };
+    const part: OpenPart = {
+      runId: 'r',
+      messageId: 'm',
+      partId: 'p',
+      partType: 'text',
+      startedSeq: 0,
+      text: '',
+    };
     bus.openPart('s', part);
     const waiting = frames.next();
     bus.addText('s', 'p', 'first', '2026-11-20T09:00:00.000Z');
     expect(Buffer.from((await waiting).value as Uint8Array).toString()).toContain('"delta":"first"');
-    for (let index = 0; index < 200; index += 1) bus.addText('s', 'p', 'x'.repeat(1024), '2026-11-20T09:00:00.000Z');
+    for (let index = 0; index < 200; index += 1)
+      bus.addText('s', 'p', 'x'.repeat(1024), '2026-11-20T09:00:00.000Z');
     await expect(frames.next()).rejects.toThrow(/too slow/);
     expect(bus.followed()).toEqual([]);
   });
 });
 
 /** Reads on by itself; `shows` resolves once the text that has been shown so far is this one. */
-function reading(events: AsyncIterable<SessionEvent>, last?: (event: SessionEvent) => boolean): { ended: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {
+function reading(
+  events: AsyncIterable<SessionEvent>,
+  last?: (event: SessionEvent) => boolean,
+): { ended: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {
   const found: SessionEvent[] = [];
   let look = (): void => {};
   return {

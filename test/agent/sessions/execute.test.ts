@@ -7,14 +7,31 @@ import { AgentError } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { startAgent, type AgentOptions, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
-import { calls, says, scriptedGateway, stream, toolResults, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+import {
+  calls,
+  says,
+  scriptedGateway,
+  stream,
+  toolResults,
+  type ScriptedGateway,
+} from '../../support/scripted-gateway.ts';
 
-const trouble = definePlugin<{ throw: object; hang: object; rubbish: object; huge: object; echo: { text: string } }>({
+const trouble = definePlugin<{
+  throw: object;
+  hang: object;
+  rubbish: object;
+  huge: object;
+  echo: { text: string };
+}>({
   name: 'trouble',
   title: 'Trouble',
   description: 'Does what a tool should not do.',
   actions: {
-    throw: { description: 'Throws.', input: { type: 'object' }, run: () => Promise.reject(new Error('secret sk-live-123 at /etc/passwd')) },
+    throw: {
+      description: 'Throws.',
+      input: { type: 'object' },
+      run: () => Promise.reject(new Error('secret sk-live-123 at /etc/passwd')),
+    },
     hang: { description: 'Never ends.', input: { type: 'object' }, run: () => new Promise(() => {}) },
     rubbish: {
       description: 'Returns what is no JSON.',
@@ -25,10 +42,19 @@ const trouble = definePlugin<{ throw: object; hang: object; rubbish: object; hug
         return loop;
       },
     },
-    huge: { description: 'Returns too much.', input: { type: 'object' }, run: async () => 'x'.repeat(600 * 1024) },
+    huge: {
+      description: 'Returns too much.',
+      input: { type: 'object' },
+      run: async () => 'x'.repeat(600 * 1024),
+    },
     echo: {
       description: 'Gives its text back.',
-      input: { type: 'object', required: ['text'], properties: { text: { type: 'string', maxLength: 50 } }, additionalProperties: false },
+      input: {
+        type: 'object',
+        required: ['text'],
+        properties: { text: { type: 'string', maxLength: 50 } },
+        additionalProperties: false,
+      },
       run: async ({ text }) => ({ text }),
     },
   },
@@ -41,7 +67,14 @@ describe('sessions.execute', () => {
   // All on one database, each an agent of its own.
   const start = async (options: Partial<AgentOptions> = {}) => {
     const name = `agent-${randomUUID()}`;
-    const agent = await startAgent({ gatewayUrl: gateway.url, name, model: 'local/echo', database: world.database, needs: { plugins: [trouble] }, ...options });
+    const agent = await startAgent({
+      gatewayUrl: gateway.url,
+      name,
+      model: 'local/echo',
+      database: world.database,
+      needs: { plugins: [trouble] },
+      ...options,
+    });
     agents.push(agent);
     return agent;
   };
@@ -64,8 +97,10 @@ describe('sessions.execute', () => {
       body: JSON.stringify(body),
     });
   const events = async (agent: TestAgent, sessionId: string) =>
-    (await agent.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
-      select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`).map((row) => ({ ...row }));
+    (
+      await agent.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
+      select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`
+    ).map((row) => ({ ...row }));
 
   const runsOf = async (agent: TestAgent) =>
     agent.sql<{ run_id: string; status: string; error: unknown }[]>`
@@ -76,22 +111,36 @@ describe('sessions.execute', () => {
     const text = 'x'.repeat(2 * 1024 * 1024);
     gateway.answer(() => says('Read.'));
     expect((await agent.client.sessions.execute({ instructions: text })).success).toBe(true);
-    await expect(agent.client.sessions.execute({ instructions: `${text}x` })).rejects.toMatchObject({ status: 413, code: 'request_too_large', param: 'instructions' });
+    await expect(agent.client.sessions.execute({ instructions: `${text}x` })).rejects.toMatchObject({
+      status: 413,
+      code: 'request_too_large',
+      param: 'instructions',
+    });
   });
 
   test('sends no conversation that the gateway would refuse for its length', async () => {
     const agent = await start();
     gateway.answer(() => says('Read.'));
-    const attachment = { type: 'document' as const, fileName: 'a.txt', contentType: 'text/plain', content: 'x'.repeat(7 * 1024 * 1024) };
+    const attachment = {
+      type: 'document' as const,
+      fileName: 'a.txt',
+      contentType: 'text/plain',
+      content: 'x'.repeat(7 * 1024 * 1024),
+    };
     const chat = await agent.client.sessions.create({});
     const prompt = async () => {
       const answer = await agent.fetch(`/api/dashboard/sessions/${chat.id}/execute`, {
-        method: 'POST', headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' }, body: JSON.stringify({ instructions: 'Read it.', attachments: [attachment] }),
+        method: 'POST',
+        headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ instructions: 'Read it.', attachments: [attachment] }),
       });
       return [answer.status, (await answer.json()) as unknown];
     };
     expect(await prompt()).toMatchObject([200, { success: true }]);
-    expect(await prompt()).toMatchObject([422, { error: { code: 'upstream_refused', message: expect.stringContaining('10485760') as unknown } }]);
+    expect(await prompt()).toMatchObject([
+      422,
+      { error: { code: 'upstream_refused', message: expect.stringContaining('10485760') as unknown } },
+    ]);
     expect(gateway.requests).toHaveLength(1);
   });
 
@@ -105,7 +154,10 @@ describe('sessions.execute', () => {
     gateway.answer(() => says('Read.'));
     const content = unit.repeat(length / unit.length);
     const fitsGateway = Buffer.byteLength(JSON.stringify(content)) <= 10 * 1024 * 1024;
-    const call = agent.client.sessions.execute({ instructions: 'Read it.', attachments: [{ type: 'document', fileName: 'a.txt', contentType: 'text/plain', content }] });
+    const call = agent.client.sessions.execute({
+      instructions: 'Read it.',
+      attachments: [{ type: 'document', fileName: 'a.txt', contentType: 'text/plain', content }],
+    });
     if (fitsGateway) expect((await call).success).toBe(true);
     else await expect(call).rejects.toMatchObject({ status: 422, code: 'upstream_refused' });
     expect(gateway.requests).toHaveLength(fitsGateway ? 1 : 0);
@@ -114,8 +166,13 @@ describe('sessions.execute', () => {
   test('writes and reads real files and answers with the text of the last step', async () => {
     const agent = await start();
     gateway.answer((_, index) => {
-      if (index === 0) return calls({ name: 'files_write', input: { path: 'notes/day.md', content: 'Sunny.' } });
-      if (index === 1) return calls({ name: 'files_read', input: { path: 'notes/day.md' } }, { name: 'files_list', input: {} });
+      if (index === 0)
+        return calls({ name: 'files_write', input: { path: 'notes/day.md', content: 'Sunny.' } });
+      if (index === 1)
+        return calls(
+          { name: 'files_read', input: { path: 'notes/day.md' } },
+          { name: 'files_list', input: {} },
+        );
       return says('It was sunny.');
     });
     const result = await agent.client.sessions.execute({ instructions: 'Note the weather.' });
@@ -135,7 +192,13 @@ describe('sessions.execute', () => {
       ['files_list', { path: '.', entries: [{ name: 'notes', type: 'folder' }] }],
     ]);
     expect('message' in result && result.message.parts.map((part) => part.type)).toEqual([
-      'step-start', 'dynamic-tool', 'step-start', 'dynamic-tool', 'dynamic-tool', 'step-start', 'text',
+      'step-start',
+      'dynamic-tool',
+      'step-start',
+      'dynamic-tool',
+      'dynamic-tool',
+      'step-start',
+      'text',
     ]);
   });
 
@@ -147,16 +210,33 @@ describe('sessions.execute', () => {
     expect(log.map(({ seq }) => seq)).toEqual(log.map((_, index) => index + 1));
     expect(log.map(({ type }) => type)).toEqual([
       'session.created',
-      'message.created', 'message.completed',
-      'run.started', 'status.changed', 'message.created',
-      'run.step.started', 'tool.started', 'tool.output', 'run.step.ended',
-      'run.step.started', 'part.started', 'part.ended', 'run.step.ended',
-      'message.completed', 'run.settled', 'status.changed',
+      'message.created',
+      'message.completed',
+      'run.started',
+      'status.changed',
+      'message.created',
+      'run.step.started',
+      'tool.started',
+      'tool.output',
+      'run.step.ended',
+      'run.step.started',
+      'part.started',
+      'part.ended',
+      'run.step.ended',
+      'message.completed',
+      'run.settled',
+      'status.changed',
     ]);
     expect(log.at(-2)?.data).toMatchObject({ outcome: 'completed', finishReason: 'stop', error: null });
-    const [run] = await agent.sql`select status, usage, settled_at is not null as settled from agent.sessions_runs where run_id = ${runId}`;
-    expect(run).toMatchObject({ status: 'completed', settled: true, usage: { inputTokens: 20, outputTokens: 6 } });
-    const [session] = await agent.sql`select kind, head_seq, active_run_id from agent.sessions_sessions where session_id = ${sessionId}`;
+    const [run] =
+      await agent.sql`select status, usage, settled_at is not null as settled from agent.sessions_runs where run_id = ${runId}`;
+    expect(run).toMatchObject({
+      status: 'completed',
+      settled: true,
+      usage: { inputTokens: 20, outputTokens: 6 },
+    });
+    const [session] =
+      await agent.sql`select kind, head_seq, active_run_id from agent.sessions_sessions where session_id = ${sessionId}`;
     expect({ ...session }).toEqual({ kind: 'execute', head_seq: log.length, active_run_id: null });
   });
 
@@ -165,12 +245,18 @@ describe('sessions.execute', () => {
     const names = ['throw', 'hang', 'rubbish', 'huge'];
     gateway.answer((_, index) =>
       index === 0
-        ? calls(...names.map((name) => ({ name: `trouble_${name}`, input: {}, id: name })), { name: 'trouble_echo', input: { text: 'fine' }, id: 'echo' })
+        ? calls(...names.map((name) => ({ name: `trouble_${name}`, input: {}, id: name })), {
+            name: 'trouble_echo',
+            input: { text: 'fine' },
+            id: 'echo',
+          })
         : says('One of five.'),
     );
     const result = await agent.client.sessions.execute({ instructions: 'Try all.' });
     expect(result).toMatchObject({ text: 'One of five.' });
-    const shown = Object.fromEntries(toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]));
+    const shown = Object.fromEntries(
+      toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]),
+    );
     expect(shown).toEqual({
       throw: { type: 'error-text', value: 'The action failed.' },
       hang: { type: 'error-text', value: 'The action did not end within 0.2 seconds.' },
@@ -194,19 +280,32 @@ describe('sessions.execute', () => {
         : says('None of them.'),
     );
     const { sessionId } = await agent.client.sessions.execute({ instructions: 'Misuse the tools.' });
-    const shown = Object.fromEntries(toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]));
-    expect(shown['unknown']).toMatchObject({ type: 'error-text', value: expect.stringContaining('constructor') });
-    expect(shown['more']).toEqual({ type: 'error-text', value: 'The input does not fit: more is not known here.' });
+    const shown = Object.fromEntries(
+      toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]),
+    );
+    expect(shown['unknown']).toMatchObject({
+      type: 'error-text',
+      value: expect.stringContaining('constructor'),
+    });
+    expect(shown['more']).toEqual({
+      type: 'error-text',
+      value: 'The input does not fit: more is not known here.',
+    });
     expect(shown['less']).toEqual({ type: 'error-text', value: 'The input does not fit: text is required.' });
     expect(shown['broken']?.type).toBe('error-text');
     const failed = (await events(agent, sessionId)).filter(({ type }) => type === 'tool.failed');
-    expect(new Set(failed.map(({ data }) => data['toolCallId']))).toEqual(new Set(['broken', 'less', 'more', 'unknown']));
+    expect(new Set(failed.map(({ data }) => data['toolCallId']))).toEqual(
+      new Set(['broken', 'less', 'more', 'unknown']),
+    );
   });
 
   test('ends a run that still asks for tools at the step limit as failed', async () => {
     const agent = await start({ settings: { maxSteps: 3 } });
     gateway.answer(() => calls({ name: 'files_list', input: {} }));
-    await expect(agent.client.sessions.execute({ instructions: 'Go on for ever.' })).rejects.toMatchObject({ status: 422, code: 'step_limit_reached' });
+    await expect(agent.client.sessions.execute({ instructions: 'Go on for ever.' })).rejects.toMatchObject({
+      status: 422,
+      code: 'step_limit_reached',
+    });
     expect(gateway.requests).toHaveLength(3);
     const [run] = await runsOf(agent);
     expect(run).toMatchObject({ status: 'failed', error: { code: 'step_limit_reached' } });
@@ -218,7 +317,9 @@ describe('sessions.execute', () => {
     const result = await agent.client.sessions.execute({ instructions: 'Speak \u0000 oddly.' });
     expect(result).toMatchObject({ text: 'a\u0000b \\u0000 \ud83d\ude00' });
     const log = await events(agent, result.sessionId);
-    expect(log.find(({ type }) => type === 'message.completed')?.data).toMatchObject({ message: { parts: [{ text: 'Speak \ufffd oddly.' }] } });
+    expect(log.find(({ type }) => type === 'message.completed')?.data).toMatchObject({
+      message: { parts: [{ text: 'Speak \ufffd oddly.' }] },
+    });
     expect(log.findLast(({ type }) => type === 'message.completed')?.data).toMatchObject({
       message: { parts: [{ type: 'step-start' }, { text: 'a\ufffdb \\u0000 \ud83d\ude00' }] },
     });
@@ -228,8 +329,13 @@ describe('sessions.execute', () => {
     const agent = await start({ gatewayToken: 'th_usr_of-the-agent' });
     gateway.answer(() => says('Done.'));
     await agent.client.sessions.execute({ instructions: 'Speak.', model: 'acme/fast' });
-    expect(gateway.requests[0]).toMatchObject({ model: 'acme/fast', authorization: 'Bearer th_usr_of-the-agent' });
-    expect(gateway.requests[0]?.tools?.map(({ name }) => name)).toEqual(expect.arrayContaining(['files_list', 'files_read', 'files_write']));
+    expect(gateway.requests[0]).toMatchObject({
+      model: 'acme/fast',
+      authorization: 'Bearer th_usr_of-the-agent',
+    });
+    expect(gateway.requests[0]?.tools?.map(({ name }) => name)).toEqual(
+      expect.arrayContaining(['files_list', 'files_read', 'files_write']),
+    );
     expect(JSON.stringify(gateway.requests[0]?.prompt)).not.toContain(agent.workspace);
   });
 
@@ -237,49 +343,92 @@ describe('sessions.execute', () => {
     const file = join((await start()).dataDir, 'gateway.token');
     const agent = await start({ gatewayTokenFile: file });
     gateway.answer(() => says('Done.'));
-    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 503, code: 'not_ready' });
+    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
+      status: 503,
+      code: 'not_ready',
+    });
     await writeFile(file, 'th_usr_first\n');
     await agent.client.sessions.execute({ instructions: 'Speak.' });
     await writeFile(file, 'th_usr_second\n');
     await agent.client.sessions.execute({ instructions: 'Speak.' });
-    expect(gateway.requests.map(({ authorization }) => authorization)).toEqual(['Bearer th_usr_first', 'Bearer th_usr_second']);
+    expect(gateway.requests.map(({ authorization }) => authorization)).toEqual([
+      'Bearer th_usr_first',
+      'Bearer th_usr_second',
+    ]);
   });
 
   test.each([
     [401, { code: 'invalid_token', type: 'authentication_error' }, 502, 'provider_credentials'],
     [402, { code: 'insufficient_credits', type: 'insufficient_credits' }, 402, 'insufficient_credits'],
     [404, { code: 'model_not_found' }, 404, 'model_not_found'],
-    [400, { code: 'context_length_exceeded', message: 'This model takes 8192 tokens.' }, 422, 'upstream_refused'],
+    [
+      400,
+      { code: 'context_length_exceeded', message: 'This model takes 8192 tokens.' },
+      422,
+      'upstream_refused',
+    ],
     [422, { code: 'unsupported_by_model' }, 422, 'unsupported_by_model'],
     [429, { code: 'rate_limited', type: 'rate_limit_error' }, 429, 'rate_limited'],
     [500, { code: 'internal_error', type: 'server_error' }, 502, 'upstream_failed'],
     [502, { code: 'upstream_failed', type: 'upstream_error' }, 502, 'upstream_failed'],
     [503, { code: 'draining', type: 'server_error' }, 503, 'not_ready'],
     [504, { code: 'upstream_timeout', type: 'upstream_error' }, 504, 'upstream_timeout'],
-  ])('a gateway that answers %i is told as a failed run, without addresses or tokens', async (status, error, expected, code) => {
-    const agent = await start();
-    gateway.answer(() => ({ status, error }));
-    const response = await execute(agent, { instructions: 'Speak.' });
-    const body = await response.text();
-    expect([response.status, JSON.parse(body)]).toMatchObject([expected, { success: false, error: { code } }]);
-    expect(body).not.toContain(gateway.url);
-    expect(body).not.toContain('th_usr_test');
-    const [run] = await runsOf(agent);
-    expect(run?.status).toBe('failed');
-    expect(body).toContain(run?.run_id);
-  });
+  ])(
+    'a gateway that answers %i is told as a failed run, without addresses or tokens',
+    async (status, error, expected, code) => {
+      const agent = await start();
+      gateway.answer(() => ({ status, error }));
+      const response = await execute(agent, { instructions: 'Speak.' });
+      const body = await response.text();
+      expect([response.status, JSON.parse(body)]).toMatchObject([
+        expected,
+        { success: false, error: { code } },
+      ]);
+      expect(body).not.toContain(gateway.url);
+      expect(body).not.toContain('th_usr_test');
+      const [run] = await runsOf(agent);
+      expect(run?.status).toBe('failed');
+      expect(body).toContain(run?.run_id);
+    },
+  );
 
   test('a gateway that is not there, cuts its answer off or fails midway is 502', async () => {
     const agent = await start();
     gateway.answer((_, index) =>
       index === 0
-        ? { respond: async (response) => void response.writeHead(200, { 'content-type': 'text/event-stream' }).end('data: {"type":"text-start","id":"t"}\n\n') }
-        : { parts: [{ type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'It broke.' } }, { type: 'finish', finishReason: { unified: 'error' }, usage: { inputTokens: {}, outputTokens: {} } }] },
+        ? {
+            respond: async (response) =>
+              void response
+                .writeHead(200, { 'content-type': 'text/event-stream' })
+                .end('data: {"type":"text-start","id":"t"}\n\n'),
+          }
+        : {
+            parts: [
+              {
+                type: 'error',
+                error: { type: 'upstream_error', code: 'upstream_failed', message: 'It broke.' },
+              },
+              {
+                type: 'finish',
+                finishReason: { unified: 'error' },
+                usage: { inputTokens: {}, outputTokens: {} },
+              },
+            ],
+          },
     );
-    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 502, code: 'upstream_truncated' });
-    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 502, code: 'upstream_failed' });
+    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
+      status: 502,
+      code: 'upstream_truncated',
+    });
+    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
+      status: 502,
+      code: 'upstream_failed',
+    });
     const alone = await start({ gatewayUrl: 'http://127.0.0.1:1' });
-    await expect(alone.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({ status: 502, code: 'upstream_failed' });
+    await expect(alone.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
+      status: 502,
+      code: 'upstream_failed',
+    });
   });
 
   test('answers 202 when the run takes longer than the caller is let wait, and the run goes on', async () => {
@@ -308,7 +457,10 @@ describe('sessions.execute', () => {
         async respond(response) {
           asked.resolve();
           await promise;
-          stream(response, calls({ name: 'files_write', input: { path: 'alone.txt', content: 'still here' } }));
+          stream(
+            response,
+            calls({ name: 'files_write', input: { path: 'alone.txt', content: 'still here' } }),
+          );
         },
       };
     });
@@ -339,7 +491,9 @@ describe('sessions.execute', () => {
     expect(told).toMatchObject({ status: 'rejected', reason: { status: 503, code: 'run_interrupted' } });
     expect(AgentError.isInstance((told as PromiseRejectedResult).reason)).toBe(true);
     expect(String((told as PromiseRejectedResult).reason)).toContain(run?.run_id);
-    expect(await runsOf(agent)).toMatchObject([{ status: 'interrupted', error: { code: 'run_interrupted' } }]);
+    expect(await runsOf(agent)).toMatchObject([
+      { status: 'interrupted', error: { code: 'run_interrupted' } },
+    ]);
   });
 
   test('refuses more runs at one time than it was given', async () => {
@@ -349,7 +503,10 @@ describe('sessions.execute', () => {
     const first = agent.client.sessions.execute({ instructions: 'Wait.' });
     first.catch(() => {});
     await asked.promise;
-    await expect(agent.client.sessions.execute({ instructions: 'Me too.' })).rejects.toMatchObject({ status: 429, code: 'rate_limited' });
+    await expect(agent.client.sessions.execute({ instructions: 'Me too.' })).rejects.toMatchObject({
+      status: 429,
+      code: 'rate_limited',
+    });
   });
 
   test.each([
@@ -362,11 +519,20 @@ describe('sessions.execute', () => {
   ])('refuses a body with %s, and no run is made', async (_, body) => {
     const agent = await start();
     const response = await execute(agent, body);
-    expect([response.status, await response.json()]).toMatchObject([400, { success: false, error: { code: 'invalid_request' } }]);
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { success: false, error: { code: 'invalid_request' } },
+    ]);
     expect(await runsOf(agent)).toHaveLength(0);
   });
 });
 
 async function settled(agent: TestAgent, runId: string, status: string): Promise<void> {
-  await expect.poll(async () => (await agent.sql`select status from agent.sessions_runs where run_id = ${runId}`)[0]?.['status'], { interval: 20 }).toBe(status);
+  await expect
+    .poll(
+      async () =>
+        (await agent.sql`select status from agent.sessions_runs where run_id = ${runId}`)[0]?.['status'],
+      { interval: 20 },
+    )
+    .toBe(status);
 }

@@ -24,39 +24,55 @@ async function kill(child: ChildProcess): Promise<void> {
   await gone;
 }
 
-test('two clients that follow and one that prompts see the same, and one that is killed and returns has missed nothing', { timeout: 180_000 }, async () => {
-  const agent = await world.start();
-  const answer = held();
-  world.gateway.answer(() => answer.answer);
+test(
+  'two clients that follow and one that prompts see the same, and one that is killed and returns has missed nothing',
+  { timeout: 180_000 },
+  async () => {
+    const agent = await world.start();
+    const answer = held();
+    world.gateway.answer(() => answer.answer);
 
-  function client(...given: string[]) {
-    const child = spawn(process.execPath, [join(import.meta.dirname, '../../../examples/agent-follow.ts'), '--session', 'shown', ...given], {
-      env: { PATH: process.env['PATH'], TOWNHALL_AGENT_URL: agent.url, TOWNHALL_AGENT_TOKEN: agent.token },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    children.push(child);
-    let said = '';
-    child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
-    return { child, closed: once(child, 'close'), lines: () => said.split('\n').slice(0, -1) };
-  }
+    function client(...given: string[]) {
+      const child = spawn(
+        process.execPath,
+        [join(import.meta.dirname, '../../../examples/agent-follow.ts'), '--session', 'shown', ...given],
+        {
+          env: {
+            PATH: process.env['PATH'],
+            TOWNHALL_AGENT_URL: agent.url,
+            TOWNHALL_AGENT_TOKEN: agent.token,
+          },
+          stdio: ['ignore', 'pipe', 'inherit'],
+        },
+      );
+      children.push(child);
+      let said = '';
+      child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
+      return { child, closed: once(child, 'close'), lines: () => said.split('\n').slice(0, -1) };
+    }
 
-  const stays = client();
-  const dies = client();
-  const speaks = client('Tell me of the hall.');
-  await answer.asked;
-  answer.say('It is ');
-  for (const { lines } of [stays, dies]) await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
-  await kill(dies.child);
-  const [known] = dies.lines();
-  const returns = client('--after', /^\d+/.exec(known ?? '')?.[0] ?? '');
-  answer.say('open.');
-  answer.end();
-  // The one that spoke ends by itself once it is answered.
-  await speaks.closed;
-  expect(speaks.child.exitCode).toBe(0);
-  await expect.poll(() => stays.lines().length, { timeout: 60_000 }).toBe(2);
-  await expect.poll(() => returns.lines().length, { timeout: 60_000 }).toBe(1);
-  expect([...dies.lines(), ...returns.lines()]).toEqual(stays.lines());
-  expect(speaks.lines()).toEqual(stays.lines());
-  expect(stays.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual(['You    Tell me of the hall.', 'Agent  It is open.']);
-});
+    const stays = client();
+    const dies = client();
+    const speaks = client('Tell me of the hall.');
+    await answer.asked;
+    answer.say('It is ');
+    for (const { lines } of [stays, dies])
+      await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
+    await kill(dies.child);
+    const [known] = dies.lines();
+    const returns = client('--after', /^\d+/.exec(known ?? '')?.[0] ?? '');
+    answer.say('open.');
+    answer.end();
+    // The one that spoke ends by itself once it is answered.
+    await speaks.closed;
+    expect(speaks.child.exitCode).toBe(0);
+    await expect.poll(() => stays.lines().length, { timeout: 60_000 }).toBe(2);
+    await expect.poll(() => returns.lines().length, { timeout: 60_000 }).toBe(1);
+    expect([...dies.lines(), ...returns.lines()]).toEqual(stays.lines());
+    expect(speaks.lines()).toEqual(stays.lines());
+    expect(stays.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
+      'You    Tell me of the hall.',
+      'Agent  It is open.',
+    ]);
+  },
+);

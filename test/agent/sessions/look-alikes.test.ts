@@ -13,7 +13,10 @@ function defuseWhole(text: string): string {
   let at = 0;
   for (const character of text) {
     at += character.length;
-    const shown = (character.codePointAt(0) as number) < 0x80 ? character : character.replace(unseen, '').normalize('NFKC');
+    const shown =
+      (character.codePointAt(0) as number) < 0x80
+        ? character
+        : character.replace(unseen, '').normalize('NFKC');
     for (let unit = 0; unit < shown.length; unit += 1) ends.push(at);
     plain += shown;
   }
@@ -27,28 +30,86 @@ function defuseWhole(text: string): string {
 }
 
 describe('defuse', () => {
-  const pieces = ['<', '\uff1c', '\ufe64', '/', '\uff0f', '\\', ' ', '\u00a0', '\n', '\u200b', '\u0301', '\ufeff', 'file', 'FILE', '\uff46\uff49\uff4c\uff45', '\ufb01le', 'f', 'i', '\u0130', '\u0131', 'l', 'e', '\u00e9', '>', '_', '7', 'x', '\u{1d41f}', '\u{1f600}', '\u2100', '\ufdfa', '\ud83d'];
+  const pieces = [
+    '<',
+    '\uff1c',
+    '\ufe64',
+    '/',
+    '\uff0f',
+    '\\',
+    ' ',
+    '\u00a0',
+    '\n',
+    '\u200b',
+    '\u0301',
+    '\ufeff',
+    'file',
+    'FILE',
+    '\uff46\uff49\uff4c\uff45',
+    '\ufb01le',
+    'f',
+    'i',
+    '\u0130',
+    '\u0131',
+    'l',
+    'e',
+    '\u00e9',
+    '>',
+    '_',
+    '7',
+    'x',
+    '\u{1d41f}',
+    '\u{1f600}',
+    '\u2100',
+    '\ufdfa',
+    '\ud83d',
+  ];
 
   test('agrees with the rule on every mixture', () => {
     const text = fc.array(fc.constantFrom(...pieces), { maxLength: 14 }).map((parts) => parts.join(''));
-    expect(() => fc.assert(fc.property(text, (mixture) => defuse(mixture) === defuseWhole(mixture)), { numRuns: 5_000, seed: 7 })).not.toThrow();
+    expect(() =>
+      fc.assert(
+        fc.property(text, (mixture) => defuse(mixture) === defuseWhole(mixture)),
+        { numRuns: 5_000, seed: 7 },
+      ),
+    ).not.toThrow();
   });
 
   test('agrees with the rule behind an element that every reader sees', () => {
-    const text = fc.array(fc.constantFrom(...pieces), { maxLength: 6 }).map((parts) => `\u00e9<${parts.join('')}file${parts.join('')}`);
-    expect(() => fc.assert(fc.property(text, (mixture) => defuse(mixture) === defuseWhole(mixture)), { numRuns: 5_000, seed: 7 })).not.toThrow();
+    const text = fc
+      .array(fc.constantFrom(...pieces), { maxLength: 6 })
+      .map((parts) => `\u00e9<${parts.join('')}file${parts.join('')}`);
+    expect(() =>
+      fc.assert(
+        fc.property(text, (mixture) => defuse(mixture) === defuseWhole(mixture)),
+        { numRuns: 5_000, seed: 7 },
+      ),
+    ).not.toThrow();
   });
 
   test('is the same for a text that is rendered in pieces', async () => {
     const text = `\u00e9${'<\u200bfile <\\ x'.repeat(100_000)}${' '.repeat(300_000)}</file>`;
-    const rendered = await renderFiles([{ attachmentId: 'att', fileName: 'a', contentType: 'text/plain', sizeBytes: 1, text, isBase64: false }], 'n');
+    const rendered = await renderFiles(
+      [
+        {
+          attachmentId: 'att',
+          fileName: 'a',
+          contentType: 'text/plain',
+          sizeBytes: 1,
+          text,
+          isBase64: false,
+        },
+      ],
+      'n',
+    );
     expect(rendered.slice(rendered.indexOf('\n') + 1, -'\n</file>'.length)).toBe(defuse(text));
   });
 
   test('knows every character that is a less-than sign in compatibility form', () => {
     const signs: number[] = [];
     for (let code = 0; code <= 0x10ffff; code += 1) {
-      if (code < 0xd800 || code > 0xdfff) if (String.fromCodePoint(code).normalize('NFKC').includes('<')) signs.push(code);
+      if (code < 0xd800 || code > 0xdfff)
+        if (String.fromCodePoint(code).normalize('NFKC').includes('<')) signs.push(code);
     }
     expect(signs.map((code) => code.toString(16))).toEqual(['3c', 'fe64', 'ff1c']);
   });

@@ -16,155 +16,230 @@ import { collect, held, seqs } from '../../support/session-world.ts';
 // Short enough to wait for, and longer than a pause of a busy machine.
 const pausedLeaseMs = 3_000;
 
-describe.runIf(inject('databaseSource')?.engine === 'postgres')('two replicas of an agent', { timeout: 120_000 }, () => {
-  let gateway: ScriptedGateway;
-  let place: DatabasePlace;
-  let databases: Database[];
-  let agents: TestAgent[];
-  beforeEach(async () => {
-    gateway = await scriptedGateway();
-    place = await makeDatabase();
-    databases = [];
-    agents = [];
-  });
-  afterEach(async () => {
-    for (const agent of agents) await agent.close();
-    for (const database of databases) await database.close();
-    await gateway.close();
-    await place.remove();
-  });
-
-  async function replica(settings: { leaseMs?: number } = {}): Promise<TestAgent> {
-    const database = await connect(place.options, { log: silentLog });
-    databases.push(database);
-    const agent = await startAgent({ gatewayUrl: gateway.url, name: 'twins', database, settings: { drainMs: 0, ...settings } });
-    agents.push(agent);
-    return agent;
-  }
-
-  test('a steer that the one accepts is given to the model by the other, whose run it is, and both tell of it', async () => {
-    const [one, other] = [await replica(), await replica()];
-    const first = held();
-    gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
-    await one.client.sessions.create({ id: 's' });
-    const run = await one.client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.asked;
-    first.say('On my way');
-    const steer = await other.client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
-    expect(steer).toMatchObject({ queued: true, queuePosition: 1 });
-    first.end();
-    const [seen, seenThere] = await Promise.all([one, other].map(({ client }) => collect(client.sessions.follow({ sessionId: 's', until: 'idle' }))));
-    expect(seqs(seen ?? [])).toEqual(seqs(seenThere ?? []));
-    expect(seen?.find((event) => event.type === 'queue.removed')).toMatchObject({ reason: 'steered', runId: steer.runId });
-    for (const { runId } of [run, steer]) expect(await other.client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
-    expect(JSON.stringify(gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
-  });
-
-  test('inputs that both accept at one time stand in one queue without a gap, and each runs once', async () => {
-    const both = [await replica(), await replica()];
-    const first = held();
-    gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
-    await both[0]?.client.sessions.create({ id: 's' });
-    await both[0]?.client.sessions.prompt({ sessionId: 's', text: 'first' });
-    await first.asked;
-    const receipts = await Promise.all(Array.from({ length: 40 }, (_, index) => (both[index % 2] as TestAgent).client.sessions.prompt({ sessionId: 's', text: `input ${index}` })));
-    expect(receipts.map(({ queuePosition }) => queuePosition).sort((a, b) => a - b)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
-    first.end();
-    const events = await collect((both[1] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-    expect(events.filter(({ type }) => type === 'run.settled')).toHaveLength(41);
-    expect(gateway.requests).toHaveLength(41);
-  });
-
-  test('a conversation that goes from the one to the other and back is shown to the model whole, each word of it once', async () => {
-    const both = [await replica(), await replica()];
-    gateway.answer((_, index) => says(`Answer ${index}.`));
-    await both[0]?.client.sessions.create({ id: 's' });
-    for (let turn = 0; turn < 6; turn += 1) await both[turn % 3 === 0 ? 0 : 1]?.client.sessions.prompt({ sessionId: 's', text: `Question ${turn}?` }, { headers: { prefer: 'wait=20' } });
-    for (const [turn, { prompt }] of gateway.requests.entries()) {
-      const said = JSON.stringify(prompt).match(/(?:Question|Answer) \d/g);
-      expect(said).toEqual([...Array.from({ length: turn }, (_, index) => [`Question ${index}`, `Answer ${index}`]).flat(), `Question ${turn}`]);
-    }
-    const events = await collect((both[0] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-  });
-
-  test('a run whose lease is renewed while the other waits for its lock goes on', async () => {
-    const [one, other] = [await replica({ leaseMs: 600_000 }), await replica({ leaseMs: 1_000 })];
-    const slow = held();
-    gateway.answer(() => slow.answer);
-    await one.client.sessions.create({ id: 's' });
-    const { runId } = await one.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
-    await slow.asked;
-    const setLease = (minutes: number) => one.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
-    const waiting = () => one.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
-    await one.database.tx(async (tx) => {
-      await tx`select 1 from agent.sessions_sessions where active_run_id = ${runId} for update`;
-      await setLease(-1);
-      await expect.poll(async () => (await waiting()).length, { interval: 20 }).toBeGreaterThan(0);
-      await setLease(10);
+describe.runIf(inject('databaseSource')?.engine === 'postgres')(
+  'two replicas of an agent',
+  { timeout: 120_000 },
+  () => {
+    let gateway: ScriptedGateway;
+    let place: DatabasePlace;
+    let databases: Database[];
+    let agents: TestAgent[];
+    beforeEach(async () => {
+      gateway = await scriptedGateway();
+      place = await makeDatabase();
+      databases = [];
+      agents = [];
     });
-    // The other has looked again by then.
-    await expect.poll(async () => (await waiting()).length).toBe(0);
-    await other.client.sessions.get({ sessionId: 's' });
-    slow.say('Still here.');
-    slow.end();
-    await expect.poll(async () => (await one.client.sessions.getRun({ sessionId: 's', runId })).status).toBe('completed');
-  });
+    afterEach(async () => {
+      for (const agent of agents) await agent.close();
+      for (const database of databases) await database.close();
+      await gateway.close();
+      await place.remove();
+    });
 
-  test('one that was paused beyond its lease can append nothing after the other has taken its run over', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
-    const asked = held();
-    gateway.answer((_, index) => (index === 0 ? asked.answer : says('After it.')));
-    const paused = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
-    try {
-      const waking = await replica({ leaseMs: pausedLeaseMs });
-      await waking.client.sessions.create({ id: 's' });
-      const run = await fetch(`${paused.url}/api/sdk/sessions/s/prompt`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${waking.token}`, 'content-type': 'application/json' },
-        body: JSON.stringify({ text: 'Begin.' }),
-      }).then(async (response) => (await response.json()) as { runId: string });
-      await asked.asked;
-      asked.say('The beginning ');
-      // In the log, so that something of it is to be kept.
-      await expect.poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length).toBeGreaterThan(0);
-      paused.child.kill('SIGSTOP');
-      await expect.poll(async () => (await waking.client.sessions.getRun({ sessionId: 's', runId: run.runId })).status).toBe('interrupted');
-      const { headSeq } = await waking.client.sessions.get({ sessionId: 's' });
-      paused.child.kill('SIGCONT');
-      asked.say('and what nobody may keep');
-      asked.end();
-      // The old owner ends its run for itself; it is awake once it answers.
-      expect((await fetch(`${paused.url}/health`)).status).toBe(200);
-      await expect.poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length).toBe(0);
-      const after = await waking.client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } });
-      const events = await collect(waking.client.sessions.follow({ sessionId: 's', until: 'idle' }));
-      expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-      expect(events.filter((event) => 'seq' in event && event.seq > headSeq && 'runId' in event && event.runId === run.runId)).toEqual([]);
-      expect(events.filter((event) => event.type === 'run.settled').map((event) => [event.runId, event.outcome])).toEqual([[run.runId, 'interrupted'], [after.runId, 'completed']]);
-      const { items } = await waking.client.sessions.listMessages({ sessionId: 's' });
-      expect(JSON.stringify(items)).toContain('The beginning');
-      expect(JSON.stringify(items)).not.toContain('nobody may keep');
-    } finally {
-      paused.child.kill('SIGCONT');
-      const gone = once(paused.child, 'exit');
-      paused.child.kill('SIGKILL');
-      await gone;
-      await rm(folder, { recursive: true, force: true });
+    async function replica(settings: { leaseMs?: number } = {}): Promise<TestAgent> {
+      const database = await connect(place.options, { log: silentLog });
+      databases.push(database);
+      const agent = await startAgent({
+        gatewayUrl: gateway.url,
+        name: 'twins',
+        database,
+        settings: { drainMs: 0, ...settings },
+      });
+      agents.push(agent);
+      return agent;
     }
-  });
-});
+
+    test('a steer that the one accepts is given to the model by the other, whose run it is, and both tell of it', async () => {
+      const [one, other] = [await replica(), await replica()];
+      const first = held();
+      gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
+      await one.client.sessions.create({ id: 's' });
+      const run = await one.client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
+      await first.asked;
+      first.say('On my way');
+      const steer = await other.client.sessions.prompt({
+        sessionId: 's',
+        text: 'Turn left!',
+        delivery: 'steer',
+      });
+      expect(steer).toMatchObject({ queued: true, queuePosition: 1 });
+      first.end();
+      const [seen, seenThere] = await Promise.all(
+        [one, other].map(({ client }) => collect(client.sessions.follow({ sessionId: 's', until: 'idle' }))),
+      );
+      expect(seqs(seen ?? [])).toEqual(seqs(seenThere ?? []));
+      expect(seen?.find((event) => event.type === 'queue.removed')).toMatchObject({
+        reason: 'steered',
+        runId: steer.runId,
+      });
+      for (const { runId } of [run, steer])
+        expect(await other.client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+          status: 'completed',
+        });
+      expect(JSON.stringify(gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
+    });
+
+    test('inputs that both accept at one time stand in one queue without a gap, and each runs once', async () => {
+      const both = [await replica(), await replica()];
+      const first = held();
+      gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+      await both[0]?.client.sessions.create({ id: 's' });
+      await both[0]?.client.sessions.prompt({ sessionId: 's', text: 'first' });
+      await first.asked;
+      const receipts = await Promise.all(
+        Array.from({ length: 40 }, (_, index) =>
+          (both[index % 2] as TestAgent).client.sessions.prompt({ sessionId: 's', text: `input ${index}` }),
+        ),
+      );
+      expect(receipts.map(({ queuePosition }) => queuePosition).sort((a, b) => a - b)).toEqual(
+        Array.from({ length: 40 }, (_, index) => index + 1),
+      );
+      first.end();
+      const events = await collect(
+        (both[1] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }),
+      );
+      expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+      expect(events.filter(({ type }) => type === 'run.settled')).toHaveLength(41);
+      expect(gateway.requests).toHaveLength(41);
+    });
+
+    test('a conversation that goes from the one to the other and back is shown to the model whole, each word of it once', async () => {
+      const both = [await replica(), await replica()];
+      gateway.answer((_, index) => says(`Answer ${index}.`));
+      await both[0]?.client.sessions.create({ id: 's' });
+      for (let turn = 0; turn < 6; turn += 1)
+        await both[turn % 3 === 0 ? 0 : 1]?.client.sessions.prompt(
+          { sessionId: 's', text: `Question ${turn}?` },
+          { headers: { prefer: 'wait=20' } },
+        );
+      for (const [turn, { prompt }] of gateway.requests.entries()) {
+        const said = JSON.stringify(prompt).match(/(?:Question|Answer) \d/g);
+        expect(said).toEqual([
+          ...Array.from({ length: turn }, (_, index) => [`Question ${index}`, `Answer ${index}`]).flat(),
+          `Question ${turn}`,
+        ]);
+      }
+      const events = await collect(
+        (both[0] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }),
+      );
+      expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+    });
+
+    test('a run whose lease is renewed while the other waits for its lock goes on', async () => {
+      const [one, other] = [await replica({ leaseMs: 600_000 }), await replica({ leaseMs: 1_000 })];
+      const slow = held();
+      gateway.answer(() => slow.answer);
+      await one.client.sessions.create({ id: 's' });
+      const { runId } = await one.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+      await slow.asked;
+      const setLease = (minutes: number) =>
+        one.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
+      const waiting = () =>
+        one.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
+      await one.database.tx(async (tx) => {
+        await tx`select 1 from agent.sessions_sessions where active_run_id = ${runId} for update`;
+        await setLease(-1);
+        await expect.poll(async () => (await waiting()).length, { interval: 20 }).toBeGreaterThan(0);
+        await setLease(10);
+      });
+      // The other has looked again by then.
+      await expect.poll(async () => (await waiting()).length).toBe(0);
+      await other.client.sessions.get({ sessionId: 's' });
+      slow.say('Still here.');
+      slow.end();
+      await expect
+        .poll(async () => (await one.client.sessions.getRun({ sessionId: 's', runId })).status)
+        .toBe('completed');
+    });
+
+    test('one that was paused beyond its lease can append nothing after the other has taken its run over', async () => {
+      const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
+      const asked = held();
+      gateway.answer((_, index) => (index === 0 ? asked.answer : says('After it.')));
+      const paused = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
+      try {
+        const waking = await replica({ leaseMs: pausedLeaseMs });
+        await waking.client.sessions.create({ id: 's' });
+        const run = await fetch(`${paused.url}/api/sdk/sessions/s/prompt`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${waking.token}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ text: 'Begin.' }),
+        }).then(async (response) => (await response.json()) as { runId: string });
+        await asked.asked;
+        asked.say('The beginning ');
+        // In the log, so that something of it is to be kept.
+        await expect
+          .poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length)
+          .toBeGreaterThan(0);
+        paused.child.kill('SIGSTOP');
+        await expect
+          .poll(
+            async () => (await waking.client.sessions.getRun({ sessionId: 's', runId: run.runId })).status,
+          )
+          .toBe('interrupted');
+        const { headSeq } = await waking.client.sessions.get({ sessionId: 's' });
+        paused.child.kill('SIGCONT');
+        asked.say('and what nobody may keep');
+        asked.end();
+        // The old owner ends its run for itself; it is awake once it answers.
+        expect((await fetch(`${paused.url}/health`)).status).toBe(200);
+        await expect
+          .poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length)
+          .toBe(0);
+        const after = await waking.client.sessions.prompt(
+          { sessionId: 's', text: 'And now?' },
+          { headers: { prefer: 'wait=20' } },
+        );
+        const events = await collect(waking.client.sessions.follow({ sessionId: 's', until: 'idle' }));
+        expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+        expect(
+          events.filter(
+            (event) => 'seq' in event && event.seq > headSeq && 'runId' in event && event.runId === run.runId,
+          ),
+        ).toEqual([]);
+        expect(
+          events.filter((event) => event.type === 'run.settled').map((event) => [event.runId, event.outcome]),
+        ).toEqual([
+          [run.runId, 'interrupted'],
+          [after.runId, 'completed'],
+        ]);
+        const { items } = await waking.client.sessions.listMessages({ sessionId: 's' });
+        expect(JSON.stringify(items)).toContain('The beginning');
+        expect(JSON.stringify(items)).not.toContain('nobody may keep');
+      } finally {
+        paused.child.kill('SIGCONT');
+        const gone = once(paused.child, 'exit');
+        paused.child.kill('SIGKILL');
+        await gone;
+        await rm(folder, { recursive: true, force: true });
+      }
+    });
+  },
+);
 
 // An agent in a process of its own, which can be stopped without its knowledge.
-async function launch(folder: string, { gatewayUrl, options }: { gatewayUrl: string; options: DatabasePlace['options'] }): Promise<{ child: ChildProcess; url: string }> {
-  const child = spawn(process.execPath, [join(import.meta.dirname, '..', '..', 'support', 'agent-process.ts')], {
-    env: {
-      PATH: process.env['PATH'], TEST_DATABASE: JSON.stringify(options), AGENT_NAME: 'twins', AGENT_PORT: '0', AGENT_DATA_DIR: folder,
-      AGENT_GATEWAY_URL: gatewayUrl, AGENT_GATEWAY_TOKEN: 'th_usr_test', AGENT_LEASE_MS: String(pausedLeaseMs),
+async function launch(
+  folder: string,
+  { gatewayUrl, options }: { gatewayUrl: string; options: DatabasePlace['options'] },
+): Promise<{ child: ChildProcess; url: string }> {
+  const child = spawn(
+    process.execPath,
+    [join(import.meta.dirname, '..', '..', 'support', 'agent-process.ts')],
+    {
+      env: {
+        PATH: process.env['PATH'],
+        TEST_DATABASE: JSON.stringify(options),
+        AGENT_NAME: 'twins',
+        AGENT_PORT: '0',
+        AGENT_DATA_DIR: folder,
+        AGENT_GATEWAY_URL: gatewayUrl,
+        AGENT_GATEWAY_TOKEN: 'th_usr_test',
+        AGENT_LEASE_MS: String(pausedLeaseMs),
+      },
+      stdio: ['ignore', 'pipe', 'inherit'],
     },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  );
   for await (const line of createInterface({ input: child.stdout })) {
     const said = JSON.parse(line) as { msg: string; url: string };
     if (said.msg === 'listening') return { child, url: said.url };

@@ -16,25 +16,52 @@ describe('sessions', () => {
   test('are created once by an id, listed in pages, changed, archived and deleted', async () => {
     const { client } = await world.start();
     const made = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
-    expect(made).toMatchObject({ id: 'first', kind: 'sdk', status: 'idle', headSeq: 1, messageCount: 0, forkedFrom: null });
-    await expect(client.sessions.create({ id: 'first' })).rejects.toMatchObject({ status: 409, code: 'session_exists' });
+    expect(made).toMatchObject({
+      id: 'first',
+      kind: 'sdk',
+      status: 'idle',
+      headSeq: 1,
+      messageCount: 0,
+      forkedFrom: null,
+    });
+    await expect(client.sessions.create({ id: 'first' })).rejects.toMatchObject({
+      status: 409,
+      code: 'session_exists',
+    });
     expect(await client.sessions.create({ id: 'first', ifExists: 'return' })).toMatchObject({ title: 'One' });
     await client.sessions.create({});
     await client.sessions.create({});
     const page = await client.sessions.list({ limit: 2 });
     const rest = await client.sessions.list({ limit: 2, cursor: page.nextCursor as string });
     expect([page.items.length, rest.items.length, rest.nextCursor]).toEqual([2, 1, null]);
-    for (const place of [['2026-02-31T00:00:00.000Z', 'x'], ['0000-01-01T00:00:00.000Z', 'x'], ['1', 'x']]) {
+    for (const place of [
+      ['2026-02-31T00:00:00.000Z', 'x'],
+      ['0000-01-01T00:00:00.000Z', 'x'],
+      ['1', 'x'],
+    ]) {
       const cursor = Buffer.from(JSON.stringify(place)).toString('base64url');
       await expect(client.sessions.list({ cursor })).rejects.toMatchObject({ status: 400, param: 'cursor' });
-      await expect(client.sessions.listQueue({ sessionId: 'first', cursor })).rejects.toMatchObject({ status: 400, param: 'cursor' });
+      await expect(client.sessions.listQueue({ sessionId: 'first', cursor })).rejects.toMatchObject({
+        status: 400,
+        param: 'cursor',
+      });
     }
     expect(new Set([...page.items, ...rest.items].map(({ id }) => id)).size).toBe(3);
-    expect(await client.sessions.update({ sessionId: 'first', title: 'Two', archived: true })).toMatchObject({ title: 'Two', archivedAt: expect.any(String), metadata: { a: 1 } });
-    await expect(client.sessions.prompt({ sessionId: 'first', text: 'Hello?' })).rejects.toMatchObject({ status: 409, code: 'session_archived' });
+    expect(await client.sessions.update({ sessionId: 'first', title: 'Two', archived: true })).toMatchObject({
+      title: 'Two',
+      archivedAt: expect.any(String),
+      metadata: { a: 1 },
+    });
+    await expect(client.sessions.prompt({ sessionId: 'first', text: 'Hello?' })).rejects.toMatchObject({
+      status: 409,
+      code: 'session_archived',
+    });
     expect((await client.sessions.list({ archived: true })).items.map(({ id }) => id)).toEqual(['first']);
     await client.sessions.remove({ sessionId: 'first' });
-    await expect(client.sessions.get({ sessionId: 'first' })).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
+    await expect(client.sessions.get({ sessionId: 'first' })).rejects.toMatchObject({
+      status: 404,
+      code: 'session_not_found',
+    });
     expect(await client.sessions.create({ id: 'first' })).toMatchObject({ title: null, headSeq: 1 });
   });
 
@@ -50,25 +77,34 @@ describe('sessions', () => {
     const texts = [random(), random(), random(), 'a'.repeat(2_000_000)];
     for (const text of texts) await client.sessions.prompt({ sessionId: 's', text });
     const pages: number[][] = [];
-    for (let cursor: string | null | undefined; cursor !== null; ) {
-      const { items, nextCursor } = await client.sessions.listMessages({ sessionId: 's', limit: 500, ...(cursor === undefined ? {} : { cursor }) });
+    for (let cursor: string | null | undefined; cursor !== null;) {
+      const { items, nextCursor } = await client.sessions.listMessages({
+        sessionId: 's',
+        limit: 500,
+        ...(cursor === undefined ? {} : { cursor }),
+      });
       pages.push(items.map(({ parts }) => (parts[0] as { text: string }).text.length));
       cursor = nextCursor;
     }
     expect(pages).toEqual([[6, 2_000_000, 2_000_000, 2_000_000], [2_000_000]]);
 
     const { headSeq } = await client.sessions.get({ sessionId: 's' });
-    const [session] = await sql<{ session_id: string }[]>`select session_id from agent.sessions_sessions join agent.tokens_agents using (agent_id) where public_id = 's' and name = ${name}`;
+    const [session] = await sql<
+      { session_id: string }[]
+    >`select session_id from agent.sessions_sessions join agent.tokens_agents using (agent_id) where public_id = 's' and name = ${name}`;
     const { session_id: sessionKey } = session as { session_id: string };
     const store = eventStore({ sql });
     const read: number[] = [];
-    for (let after = 0; after < headSeq; ) {
+    for (let after = 0; after < headSeq;) {
       const page = await store.read([{ sessionKey, upTo: headSeq }], after, 1_000);
       expect(page.slice(0, -1).reduce((bytes, { json }) => bytes + json.length, 0)).toBeLessThan(6 * 2 ** 20);
       read.push(...page.map(({ seq }) => seq));
       after = page.at(-1)?.seq ?? Number.NaN;
     }
-    const told = await collect(client.sessions.follow({ sessionId: 's' }), (event) => 'seq' in event && event.seq === headSeq);
+    const told = await collect(
+      client.sessions.follow({ sessionId: 's' }),
+      (event) => 'seq' in event && event.seq === headSeq,
+    );
     expect(read).toEqual(Array.from({ length: headSeq }, (_, index) => index + 1));
     expect(seqs(told)).toEqual(read);
 
@@ -78,10 +114,22 @@ describe('sessions', () => {
         values (${`apr_${place}`}, ${sessionKey}, 'run_x', 'call_x', 'files_write', ${JSON.stringify({ content: randomBytes(300_000).toString('hex') })}::text::jsonb, 'denied')`;
     }
     const questions = await client.sessions.listApprovals({ sessionId: 's', limit: 4 });
-    const more = await client.sessions.listApprovals({ sessionId: 's', limit: 4, cursor: questions.nextCursor as string });
-    expect([...questions.items, ...more.items].map(({ approvalId }) => approvalId)).toEqual(['apr_1', 'apr_2', 'apr_3', 'apr_4']);
+    const more = await client.sessions.listApprovals({
+      sessionId: 's',
+      limit: 4,
+      cursor: questions.nextCursor as string,
+    });
+    expect([...questions.items, ...more.items].map(({ approvalId }) => approvalId)).toEqual([
+      'apr_1',
+      'apr_2',
+      'apr_3',
+      'apr_4',
+    ]);
     expect([questions.items.length < 4, more.nextCursor]).toEqual([true, null]);
-    expect(await client.sessions.listApprovals({ sessionId: 's', limit: 1 })).toMatchObject({ items: [{ approvalId: 'apr_1' }], nextCursor: expect.any(String) });
+    expect(await client.sessions.listApprovals({ sessionId: 's', limit: 1 })).toMatchObject({
+      items: [{ approvalId: 'apr_1' }],
+      nextCursor: expect.any(String),
+    });
     first.end();
   });
 
@@ -93,29 +141,57 @@ describe('sessions', () => {
     expect(await one.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
   });
 
-  test.each(['.', '..', '%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])('of the id %s are 400, and an unknown one is 404', async (id) => {
-    const agent = await world.start();
-    expect(await rawGet(agent, `/api/sdk/sessions/${id}/messages`)).toBe(400);
-    expect(await rawGet(agent, `/api/sdk/sessions/${id}`)).toBe(400);
-    expect(await rawGet(agent, '/api/sdk/sessions/unknown/messages')).toBe(404);
-    expect(await rawGet(agent, '/api/sdk/sessions/unknown/events')).toBe(404);
-  });
+  test.each(['.', '..', '%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])(
+    'of the id %s are 400, and an unknown one is 404',
+    async (id) => {
+      const agent = await world.start();
+      expect(await rawGet(agent, `/api/sdk/sessions/${id}/messages`)).toBe(400);
+      expect(await rawGet(agent, `/api/sdk/sessions/${id}`)).toBe(400);
+      expect(await rawGet(agent, '/api/sdk/sessions/unknown/messages')).toBe(404);
+      expect(await rawGet(agent, '/api/sdk/sessions/unknown/events')).toBe(404);
+    },
+  );
 
   test('take a prompt once by its id, answer the same receipt again and refuse other content', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Sunny.'));
     await client.sessions.create({ id: 's' });
     const first = await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' });
-    expect(first).toMatchObject({ sessionId: 's', messageId: 'p', status: 'running', queued: false, queuePosition: 0 });
+    expect(first).toMatchObject({
+      sessionId: 's',
+      messageId: 'p',
+      status: 'running',
+      queued: false,
+      queuePosition: 0,
+    });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' })).toEqual(first);
-    await expect(client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Other?' })).rejects.toMatchObject({ status: 409, code: 'prompt_conflict' });
+    await expect(client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Other?' })).rejects.toMatchObject({
+      status: 409,
+      code: 'prompt_conflict',
+    });
     expect(world.gateway.requests).toHaveLength(1);
-    const waited = await client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } });
-    expect(waited).toMatchObject({ status: 'completed', run: { status: 'completed', text: 'Sunny.', usage: { inputTokens: 10 } } });
+    const waited = await client.sessions.prompt(
+      { sessionId: 's', text: 'And now?' },
+      { headers: { prefer: 'wait=20' } },
+    );
+    expect(waited).toMatchObject({
+      status: 'completed',
+      run: { status: 'completed', text: 'Sunny.', usage: { inputTokens: 10 } },
+    });
     const { items, seq } = await client.sessions.listMessages({ sessionId: 's' });
-    expect(items.map(({ role, metadata }) => [role, typeof metadata?.['seq']])).toEqual([['user', 'number'], ['assistant', 'number'], ['user', 'number'], ['assistant', 'number']]);
-    expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ messageCount: 4, headSeq: seq, title: 'Weather?', usage: { inputTokens: 20, outputTokens: 6 } });
+    expect(items.map(({ role, metadata }) => [role, typeof metadata?.['seq']])).toEqual([
+      ['user', 'number'],
+      ['assistant', 'number'],
+      ['user', 'number'],
+      ['assistant', 'number'],
+    ]);
+    expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({
+      messageCount: 4,
+      headSeq: seq,
+      title: 'Weather?',
+      usage: { inputTokens: 20, outputTokens: 6 },
+    });
     // The second time the model was shown what had been said before.
     expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Weather\?.*Sunny\..*And now\?/);
   });
@@ -123,8 +199,19 @@ describe('sessions', () => {
   test('refuse a prompt without words, with both forms and with an id that is a path', async () => {
     const { client, fetch, token } = await world.start();
     await client.sessions.create({ id: 's' });
-    for (const body of [{}, { text: '' }, { text: 'a', parts: [{ type: 'text', text: 'b' }] }, { text: 'a', id: '../b' }, { parts: [{ type: 'file', mediaType: 'image/png', url: 'http://127.0.0.1/x' }] }, { text: 'a', delivery: 'now' }]) {
-      const response = await fetch('/api/sdk/sessions/s/prompt', { method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' }, body: JSON.stringify(body) });
+    for (const body of [
+      {},
+      { text: '' },
+      { text: 'a', parts: [{ type: 'text', text: 'b' }] },
+      { text: 'a', id: '../b' },
+      { parts: [{ type: 'file', mediaType: 'image/png', url: 'http://127.0.0.1/x' }] },
+      { text: 'a', delivery: 'now' },
+    ]) {
+      const response = await fetch('/api/sdk/sessions/s/prompt', {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      });
       expect([JSON.stringify(body), response.status]).toEqual([JSON.stringify(body), 400]);
     }
     expect((await client.sessions.get({ sessionId: 's' })).headSeq).toBe(1);
@@ -134,15 +221,46 @@ describe('sessions', () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Seen.'));
     await client.sessions.create({ id: 's' });
-    const file = (url: string) => [{ type: 'text' as const, text: 'Look.' }, { type: 'file' as const, mediaType: 'image/png', filename: 'dot.png', url }];
-    for (const url of ['data:nonsense', 'data:image/png;base64,a*b=', 'data:image/png;base64,AAA', 'data:image/png,AAAA', 'data:', 'data:image/png;base64']) {
-      await expect(client.sessions.prompt({ sessionId: 's', parts: file(url) }), url).rejects.toMatchObject({ status: 400, param: 'parts[1].url' });
+    const file = (url: string) => [
+      { type: 'text' as const, text: 'Look.' },
+      { type: 'file' as const, mediaType: 'image/png', filename: 'dot.png', url },
+    ];
+    for (const url of [
+      'data:nonsense',
+      'data:image/png;base64,a*b=',
+      'data:image/png;base64,AAA',
+      'data:image/png,AAAA',
+      'data:',
+      'data:image/png;base64',
+    ]) {
+      await expect(client.sessions.prompt({ sessionId: 's', parts: file(url) }), url).rejects.toMatchObject({
+        status: 400,
+        param: 'parts[1].url',
+      });
     }
-    await expect(client.sessions.prompt({ sessionId: 's', parts: [{ type: 'file', mediaType: '', url: 'data:image/png;base64,AAAA' }] })).rejects.toMatchObject({ status: 400 });
-    for (const url of ['data:image/png;base64,AAAA', 'data:;base64,AAAA', 'data:image/png;charset=x;base64,AA==']) {
-      expect(await client.sessions.prompt({ sessionId: 's', parts: file(url) }, { headers: { prefer: 'wait=20' } }), url).toMatchObject({ status: 'completed' });
+    await expect(
+      client.sessions.prompt({
+        sessionId: 's',
+        parts: [{ type: 'file', mediaType: '', url: 'data:image/png;base64,AAAA' }],
+      }),
+    ).rejects.toMatchObject({ status: 400 });
+    for (const url of [
+      'data:image/png;base64,AAAA',
+      'data:;base64,AAAA',
+      'data:image/png;charset=x;base64,AA==',
+    ]) {
+      expect(
+        await client.sessions.prompt(
+          { sessionId: 's', parts: file(url) },
+          { headers: { prefer: 'wait=20' } },
+        ),
+        url,
+      ).toMatchObject({ status: 'completed' });
     }
-    expect(world.gateway.requests.at(-1)?.prompt.at(-1)?.content).toEqual([{ type: 'text', text: 'Look.' }, expect.objectContaining({ type: 'file', mediaType: 'image/png', filename: 'dot.png' })]);
+    expect(world.gateway.requests.at(-1)?.prompt.at(-1)?.content).toEqual([
+      { type: 'text', text: 'Look.' },
+      expect.objectContaining({ type: 'file', mediaType: 'image/png', filename: 'dot.png' }),
+    ]);
   });
 
   test('show their queue with live places, run it in order and let go of what is taken out', async () => {
@@ -153,21 +271,38 @@ describe('sessions', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'zero' });
     await first.asked;
     const waiting = [];
-    for (const text of ['one', 'two', 'three']) waiting.push(await client.sessions.prompt({ sessionId: 's', text }));
-    expect(waiting.map(({ queued, queuePosition }) => [queued, queuePosition])).toEqual([[true, 1], [true, 2], [true, 3]]);
-    await expect(client.sessions.prompt({ sessionId: 's', text: 'never', delivery: 'reject' })).rejects.toMatchObject({ status: 409, code: 'session_busy' });
-    expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ status: 'running', queueLength: 3 });
+    for (const text of ['one', 'two', 'three'])
+      waiting.push(await client.sessions.prompt({ sessionId: 's', text }));
+    expect(waiting.map(({ queued, queuePosition }) => [queued, queuePosition])).toEqual([
+      [true, 1],
+      [true, 2],
+      [true, 3],
+    ]);
+    await expect(
+      client.sessions.prompt({ sessionId: 's', text: 'never', delivery: 'reject' }),
+    ).rejects.toMatchObject({ status: 409, code: 'session_busy' });
+    expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({
+      status: 'running',
+      queueLength: 3,
+    });
     await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting[1]?.queueItemId as string });
     const queue = await client.sessions.listQueue({ sessionId: 's' });
-    expect(queue.items.map(({ text, queuePosition }) => [text, queuePosition])).toEqual([['one', 1], ['three', 2]]);
+    expect(queue.items.map(({ text, queuePosition }) => [text, queuePosition])).toEqual([
+      ['one', 1],
+      ['three', 2],
+    ]);
     first.say('Slow.');
     first.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     const settled = events.flatMap((event) => (event.type === 'run.settled' ? [event.outcome] : []));
     expect(settled).toEqual(['cancelled', 'completed', 'completed', 'completed']);
-    expect(await client.sessions.getRun({ sessionId: 's', runId: waiting[1]?.runId as string })).toMatchObject({ status: 'cancelled', queuePosition: null });
-    await expect(client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting[0]?.queueItemId as string })).rejects.toMatchObject({ status: 409, code: 'run_started' });
+    expect(
+      await client.sessions.getRun({ sessionId: 's', runId: waiting[1]?.runId as string }),
+    ).toMatchObject({ status: 'cancelled', queuePosition: null });
+    await expect(
+      client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting[0]?.queueItemId as string }),
+    ).rejects.toMatchObject({ status: 409, code: 'run_started' });
     const asked = world.gateway.requests.map(({ prompt }) => JSON.stringify(prompt.at(-1)?.content));
     expect(asked.map((text) => /zero|one|two|three/.exec(text)?.[0])).toEqual(['zero', 'one', 'three']);
   });
@@ -184,9 +319,13 @@ describe('sessions', () => {
     expect(steer).toMatchObject({ queued: true });
     first.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(events.find((event) => event.type === 'queue.removed')).toMatchObject({ reason: 'steered', runId: steer.runId });
+    expect(events.find((event) => event.type === 'queue.removed')).toMatchObject({
+      reason: 'steered',
+      runId: steer.runId,
+    });
     expect(events.filter((event) => event.type === 'run.started')).toHaveLength(1);
-    for (const { runId } of [run, steer]) expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    for (const { runId } of [run, steer])
+      expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
     expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items.map(({ role }) => role)).toEqual(['user', 'user', 'assistant', 'assistant']);
@@ -205,11 +344,19 @@ describe('sessions', () => {
     first.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     const taken = events.findIndex((event) => event.type === 'queue.removed' && event.reason === 'steered');
-    expect(events[taken + 1]).toMatchObject({ type: 'queue.updated', items: [{ runId: waiting.runId, queuePosition: 1 }], queueLength: 1 });
+    expect(events[taken + 1]).toMatchObject({
+      type: 'queue.updated',
+      items: [{ runId: waiting.runId, queuePosition: 1 }],
+      queueLength: 1,
+    });
     let messageCount = 0;
     for (const event of events) {
       if (event.type === 'message.created') messageCount += 1;
-      if ('seq' in event) expect(await client.sessions.fork({ sessionId: 's', seq: event.seq, dryRun: true }), `seq ${event.seq}`).toMatchObject({ messageCount });
+      if ('seq' in event)
+        expect(
+          await client.sessions.fork({ sessionId: 's', seq: event.seq, dryRun: true }),
+          `seq ${event.seq}`,
+        ).toMatchObject({ messageCount });
     }
   });
 
@@ -223,11 +370,17 @@ describe('sessions', () => {
     const steer = await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
     first.end();
     await second.asked;
-    await expect(client.sessions.removeQueueItem({ sessionId: 's', queueItemId: steer.queueItemId as string })).rejects.toMatchObject({ status: 409, code: 'run_started' });
+    await expect(
+      client.sessions.removeQueueItem({ sessionId: 's', queueItemId: steer.queueItemId as string }),
+    ).rejects.toMatchObject({ status: 409, code: 'run_started' });
     const { cancelled } = await client.sessions.cancel({ sessionId: 's', runId: steer.runId });
     expect([...cancelled].sort()).toEqual([run.runId, steer.runId].sort());
-    for (const { runId } of [run, steer]) expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'cancelled' });
-    await expect(client.sessions.cancel({ sessionId: 's', runId: 'run_unknown' })).rejects.toMatchObject({ status: 404, code: 'run_not_found' });
+    for (const { runId } of [run, steer])
+      expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'cancelled' });
+    await expect(client.sessions.cancel({ sessionId: 's', runId: 'run_unknown' })).rejects.toMatchObject({
+      status: 404,
+      code: 'run_not_found',
+    });
   });
 
   test('let an interrupt end the running run and come next, before what waited', async () => {
@@ -238,11 +391,20 @@ describe('sessions', () => {
     const slow = await client.sessions.prompt({ sessionId: 's', text: 'slow' });
     await first.asked;
     await client.sessions.prompt({ sessionId: 's', text: 'patient' });
-    expect(await client.sessions.prompt({ sessionId: 's', text: 'urgent', delivery: 'interrupt' })).toMatchObject({ queuePosition: 1 });
+    expect(
+      await client.sessions.prompt({ sessionId: 's', text: 'urgent', delivery: 'interrupt' }),
+    ).toMatchObject({ queuePosition: 1 });
     await first.gone;
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(await client.sessions.getRun({ sessionId: 's', runId: slow.runId })).toMatchObject({ status: 'cancelled', error: { code: 'run_cancelled' } });
-    expect(world.gateway.requests.map(({ prompt }) => /slow|patient|urgent/.exec(JSON.stringify(prompt.at(-1)))?.[0])).toEqual(['slow', 'urgent', 'patient']);
+    expect(await client.sessions.getRun({ sessionId: 's', runId: slow.runId })).toMatchObject({
+      status: 'cancelled',
+      error: { code: 'run_cancelled' },
+    });
+    expect(
+      world.gateway.requests.map(
+        ({ prompt }) => /slow|patient|urgent/.exec(JSON.stringify(prompt.at(-1)))?.[0],
+      ),
+    ).toEqual(['slow', 'urgent', 'patient']);
   });
 
   test('cancel what runs down to the provider, keep the text that came, and take the next prompt', async () => {
@@ -253,26 +415,56 @@ describe('sessions', () => {
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
     await first.asked;
     first.say('Half of it');
-    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''));
-    expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({ sessionId: 's', cancelled: [run.runId] });
+    await collect(
+      client.sessions.follow({ sessionId: 's' }),
+      (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''),
+    );
+    expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({
+      sessionId: 's',
+      cancelled: [run.runId],
+    });
     await first.gone;
     expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({ sessionId: 's', cancelled: [] });
-    expect(await client.sessions.getRun({ sessionId: 's', runId: run.runId })).toMatchObject({ status: 'cancelled', text: 'Half of it' });
-    expect(await client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } })).toMatchObject({ run: { text: 'Again.' } });
+    expect(await client.sessions.getRun({ sessionId: 's', runId: run.runId })).toMatchObject({
+      status: 'cancelled',
+      text: 'Half of it',
+    });
+    expect(
+      await client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } }),
+    ).toMatchObject({ run: { text: 'Again.' } });
   });
 
   test('fork by reference at the head, at a message and at a seq, and replay through the reference', async () => {
     const { client } = await world.start();
     world.gateway.answer((_, index) => says(`Answer ${index}.`));
     await client.sessions.create({ id: 's' });
-    for (const id of ['a', 'b']) await client.sessions.prompt({ sessionId: 's', id, text: `Question ${id}` }, { headers: { prefer: 'wait=20' } });
+    for (const id of ['a', 'b'])
+      await client.sessions.prompt(
+        { sessionId: 's', id, text: `Question ${id}` },
+        { headers: { prefer: 'wait=20' } },
+      );
     const parent = await client.sessions.get({ sessionId: 's' });
-    expect(await client.sessions.fork({ sessionId: 's', messageId: 'b', position: 'before', dryRun: true })).toMatchObject({ dryRun: true, messageCount: 2, openRunId: null });
+    expect(
+      await client.sessions.fork({ sessionId: 's', messageId: 'b', position: 'before', dryRun: true }),
+    ).toMatchObject({ dryRun: true, messageCount: 2, openRunId: null });
     expect((await client.sessions.list()).items).toHaveLength(1);
-    const fork = await client.sessions.fork({ sessionId: 's', messageId: 'b', position: 'before', title: 'What if' });
+    const fork = await client.sessions.fork({
+      sessionId: 's',
+      messageId: 'b',
+      position: 'before',
+      title: 'What if',
+    });
     if ('dryRun' in fork) throw new Error('No fork was made.');
-    expect(fork).toMatchObject({ parentSessionId: 's', title: 'What if', messageCount: 2, forkedFrom: { sessionId: 's', messageId: 'b' } });
-    await client.sessions.prompt({ sessionId: fork.id, text: 'Otherwise' }, { headers: { prefer: 'wait=20' } });
+    expect(fork).toMatchObject({
+      parentSessionId: 's',
+      title: 'What if',
+      messageCount: 2,
+      forkedFrom: { sessionId: 's', messageId: 'b' },
+    });
+    await client.sessions.prompt(
+      { sessionId: fork.id, text: 'Otherwise' },
+      { headers: { prefer: 'wait=20' } },
+    );
     expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).toMatch(/Question a.*Answer 0.*Otherwise/);
     expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).not.toContain('Question b');
     const events = await collect(client.sessions.follow({ sessionId: fork.id, until: 'idle' }));
@@ -282,8 +474,13 @@ describe('sessions', () => {
     // Deleted, the parent is gone for all but its forks.
     await client.sessions.remove({ sessionId: 's' });
     expect((await client.sessions.listMessages({ sessionId: fork.id })).items).toHaveLength(4);
-    await expect(client.sessions.fork({ sessionId: fork.id, seq: 10_000 })).rejects.toMatchObject({ status: 400 });
-    await expect(client.sessions.fork({ sessionId: fork.id, messageId: 'nothing' })).rejects.toMatchObject({ status: 404, code: 'message_not_found' });
+    await expect(client.sessions.fork({ sessionId: fork.id, seq: 10_000 })).rejects.toMatchObject({
+      status: 400,
+    });
+    await expect(client.sessions.fork({ sessionId: fork.id, messageId: 'nothing' })).rejects.toMatchObject({
+      status: 404,
+      code: 'message_not_found',
+    });
   });
 
   test('deleted while they run leave nothing behind', async () => {
@@ -295,9 +492,14 @@ describe('sessions', () => {
     await first.asked;
     await client.sessions.prompt({ sessionId: 's', text: 'Then this.' });
     await client.sessions.remove({ sessionId: 's' });
-    await expect(client.sessions.prompt({ sessionId: 's', text: 'Anybody?' })).rejects.toMatchObject({ status: 404 });
+    await expect(client.sessions.prompt({ sessionId: 's', text: 'Anybody?' })).rejects.toMatchObject({
+      status: 404,
+    });
     for (const table of ['events', 'runs', 'checkpoints']) {
-      expect(await sql`select 1 from ${sql(`agent.sessions_${table}`)} where session_id not in (select session_id from agent.sessions_sessions)`, table).toHaveLength(0);
+      expect(
+        await sql`select 1 from ${sql(`agent.sessions_${table}`)} where session_id not in (select session_id from agent.sessions_sessions)`,
+        table,
+      ).toHaveLength(0);
     }
     expect(await client.sessions.create({ id: 's' })).toMatchObject({ headSeq: 1, messageCount: 0 });
     world.gateway.answer(() => says('Here.'));
@@ -313,17 +515,29 @@ describe('sessions', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
     await first.asked;
     first.say('Once upon');
-    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''));
+    await collect(
+      client.sessions.follow({ sessionId: 's' }),
+      (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''),
+    );
     const fork = await client.sessions.fork({ sessionId: 's' });
     if ('dryRun' in fork) throw new Error('No fork was made.');
     expect(fork).toMatchObject({ status: 'idle', queueLength: 0 });
     const { items } = await client.sessions.listMessages({ sessionId: fork.id });
-    expect(items.at(-1)).toMatchObject({ role: 'assistant', metadata: { status: 'interrupted' }, parts: [{ type: 'step-start' }, { type: 'text', text: 'Once upon' }] });
-    await client.sessions.prompt({ sessionId: fork.id, text: 'Otherwise' }, { headers: { prefer: 'wait=20' } });
+    expect(items.at(-1)).toMatchObject({
+      role: 'assistant',
+      metadata: { status: 'interrupted' },
+      parts: [{ type: 'step-start' }, { type: 'text', text: 'Once upon' }],
+    });
+    await client.sessions.prompt(
+      { sessionId: fork.id, text: 'Otherwise' },
+      { headers: { prefer: 'wait=20' } },
+    );
     first.say(' a time.');
     first.end();
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect((await client.sessions.listMessages({ sessionId: 's' })).items.at(-1)).toMatchObject({ parts: [{ type: 'step-start' }, { text: 'Once upon a time.' }] });
+    expect((await client.sessions.listMessages({ sessionId: 's' })).items.at(-1)).toMatchObject({
+      parts: [{ type: 'step-start' }, { text: 'Once upon a time.' }],
+    });
   });
 
   test('forked again and again while they run give each fork what had been said by then', async () => {
@@ -337,11 +551,20 @@ describe('sessions', () => {
     for (const [index, piece] of said.entries()) {
       first.say(piece);
       const text = said.slice(0, index + 1).join('');
-      await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'part.snapshot' && event.text === text || event.type === 'part.delta' && event.offset + event.delta.length === text.length);
+      await collect(
+        client.sessions.follow({ sessionId: 's' }),
+        (event) =>
+          (event.type === 'part.snapshot' && event.text === text) ||
+          (event.type === 'part.delta' && event.offset + event.delta.length === text.length),
+      );
       const fork = await client.sessions.fork({ sessionId: 's' });
       if ('dryRun' in fork) throw new Error('No fork was made.');
       const { items } = await client.sessions.listMessages({ sessionId: fork.id });
-      expect(items.at(-1)).toMatchObject({ role: 'assistant', metadata: { status: 'interrupted' }, parts: [{ type: 'step-start' }, { type: 'text', text }] });
+      expect(items.at(-1)).toMatchObject({
+        role: 'assistant',
+        metadata: { status: 'interrupted' },
+        parts: [{ type: 'step-start' }, { type: 'text', text }],
+      });
       // Another input raises the seq, and one that is taken out again ends within the run.
       const { queueItemId } = await client.sessions.prompt({ sessionId: 's', text: 'More.' });
       await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: queueItemId as string });
@@ -352,17 +575,25 @@ describe('sessions', () => {
     const end = events.find((event) => event.type === 'run.settled' && event.runId === run?.runId);
     for (const event of events) {
       if (!('seq' in event)) continue;
-      const isOpen = event.seq >= (run?.seq ?? 0) && event.seq < (end !== undefined && 'seq' in end ? end.seq : 0);
-      expect(await client.sessions.fork({ sessionId: 's', seq: event.seq, dryRun: true }), `seq ${event.seq}`).toMatchObject({ openRunId: isOpen ? run?.runId : null });
+      const isOpen =
+        event.seq >= (run?.seq ?? 0) && event.seq < (end !== undefined && 'seq' in end ? end.seq : 0);
+      expect(
+        await client.sessions.fork({ sessionId: 's', seq: event.seq, dryRun: true }),
+        `seq ${event.seq}`,
+      ).toMatchObject({ openRunId: isOpen ? run?.runId : null });
     }
-    await expect(client.sessions.fork({ sessionId: 's', seq: 3, position: 'before' })).rejects.toMatchObject({ status: 400, param: 'position' });
+    await expect(client.sessions.fork({ sessionId: 's', seq: 3, position: 'before' })).rejects.toMatchObject({
+      status: 400,
+      param: 'position',
+    });
   });
 
   test('deleted while somebody follows them end the stream, and the follower hears that they are gone', async () => {
     const { client } = await world.start();
     await client.sessions.create({ id: 's' });
     const followed = client.sessions.follow({ sessionId: 's' })[Symbol.asyncIterator]();
-    for (const type of ['stream.ready', 'session.created']) expect(await followed.next()).toMatchObject({ value: { type } });
+    for (const type of ['stream.ready', 'session.created'])
+      expect(await followed.next()).toMatchObject({ value: { type } });
     const next = followed.next();
     next.catch(() => {});
     await client.sessions.remove({ sessionId: 's' });
@@ -380,7 +611,13 @@ describe('sessions', () => {
       if ('dryRun' in fork) throw new Error('No fork was made.');
       last = fork.id;
     }
-    await expect.poll(async () => (await sql`select lineage from agent.sessions_sessions where session_id = ${last}`)[0]?.['lineage'], { timeout: 10_000 }).not.toHaveLength(34);
+    await expect
+      .poll(
+        async () =>
+          (await sql`select lineage from agent.sessions_sessions where session_id = ${last}`)[0]?.['lineage'],
+        { timeout: 10_000 },
+      )
+      .not.toHaveLength(34);
     const events = await collect(client.sessions.follow({ sessionId: last, until: 'idle' }));
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     expect((await client.sessions.listMessages({ sessionId: last })).items).toHaveLength(2);
@@ -388,12 +625,20 @@ describe('sessions', () => {
 
   test('compact what the model is shown, and keep what was said', async () => {
     const { client } = await world.start();
-    world.gateway.answer((request) => says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of the weather.' : 'Sunny.'));
+    world.gateway.answer((request) =>
+      says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of the weather.' : 'Sunny.'),
+    );
     await client.sessions.create({ id: 's' });
-    await client.sessions.prompt({ sessionId: 's', text: 'Weather today?' }, { headers: { prefer: 'wait=20' } });
+    await client.sessions.prompt(
+      { sessionId: 's', text: 'Weather today?' },
+      { headers: { prefer: 'wait=20' } },
+    );
     const { runId } = await client.sessions.compact({ sessionId: 's' });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed', delivery: 'compact' });
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+      status: 'completed',
+      delivery: 'compact',
+    });
     await client.sessions.prompt({ sessionId: 's', text: 'And then?' }, { headers: { prefer: 'wait=20' } });
     const shown = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
     expect(shown).toContain('They spoke of the weather.');
@@ -405,7 +650,9 @@ describe('sessions', () => {
 
   test('keep an answer to a tool of a past turn in the conversation', async () => {
     const { client } = await world.start();
-    world.gateway.answer((_, index) => (index === 0 ? calls({ name: 'files_list', input: {} }) : says('Nothing there.')));
+    world.gateway.answer((_, index) =>
+      index === 0 ? calls({ name: 'files_list', input: {} }) : says('Nothing there.'),
+    );
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Look.' }, { headers: { prefer: 'wait=20' } });
     await client.sessions.prompt({ sessionId: 's', text: 'And?' }, { headers: { prefer: 'wait=20' } });

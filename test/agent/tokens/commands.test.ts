@@ -13,11 +13,21 @@ import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-ga
 async function run(...given: string[]): Promise<{ out: string[]; err: string[] }> {
   const out: string[] = [];
   const err: string[] = [];
-  expect(await agentCommand.run({ arguments: given, env: {}, print: (line) => void out.push(line), isHeard: () => true, output: { isTerminal: false, write: async () => {} }, complain: (line) => void err.push(line) })).toBe(0);
+  expect(
+    await agentCommand.run({
+      arguments: given,
+      env: {},
+      print: (line) => void out.push(line),
+      isHeard: () => true,
+      output: { isTerminal: false, write: async () => {} },
+      complain: (line) => void err.push(line),
+    }),
+  ).toBe(0);
   return { out, err };
 }
 
-const json = async (...given: string[]) => JSON.parse((await run(...given, '--json')).out[0] ?? '') as Record<string, never>;
+const json = async (...given: string[]) =>
+  JSON.parse((await run(...given, '--json')).out[0] ?? '') as Record<string, never>;
 
 let gateway: ScriptedGateway;
 beforeAll(async () => {
@@ -25,7 +35,8 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-const statusOf = async (agent: TestAgent, token: string) => (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
+const statusOf = async (agent: TestAgent, token: string) =>
+  (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
 
 describe('townhall agent token, beside a running agent', () => {
   let agent: TestAgent;
@@ -46,7 +57,12 @@ describe('townhall agent token, beside a running agent', () => {
     expect([parseToken(token), await statusOf(agent, token)]).toEqual(['agt', 200]);
     const tokenId = /Its id is (tok_\w+)/.exec(err[0] ?? '')?.[1] ?? '';
     const listed = (await json('token', 'list', ...place)) as unknown as { items: Record<string, unknown>[] };
-    expect(listed.items.find((item) => item['tokenId'] === tokenId)).toMatchObject({ name: 'laptop', state: 'live', expiresAt: null, last4: token.slice(-4) });
+    expect(listed.items.find((item) => item['tokenId'] === tokenId)).toMatchObject({
+      name: 'laptop',
+      state: 'live',
+      expiresAt: null,
+      last4: token.slice(-4),
+    });
     expect(JSON.stringify(listed)).not.toContain(token);
     expect(listed.items).toHaveLength(2);
     expect(await json('token', 'revoke', tokenId, ...place)).toEqual({ tokenId, revoked: true });
@@ -57,7 +73,10 @@ describe('townhall agent token, beside a running agent', () => {
   });
 
   test('makes a token that expires', async () => {
-    const made = (await json('token', 'create', 'short', '--ttl', '4s', ...place)) as unknown as { token: string; expiresAt: string };
+    const made = (await json('token', 'create', 'short', '--ttl', '4s', ...place)) as unknown as {
+      token: string;
+      expiresAt: string;
+    };
     expect(await statusOf(agent, made.token)).toBe(200);
     expect(Date.parse(made.expiresAt)).toBeGreaterThan(0);
     await expect.poll(() => statusOf(agent, made.token), { interval: 50 }).toBe(401);
@@ -82,7 +101,9 @@ describe('townhall agent token, beside a running agent', () => {
   test('calls an action that its plugin opens to commands', async () => {
     const { out } = await run('call', 'files', 'write', '{"path":"a.txt","content":"hello"}', ...place);
     expect(JSON.parse(out.join('\n'))).toEqual({ path: 'a.txt', bytes: 5, created: true });
-    expect((await run('call', 'files', 'search', '{"text":"ell"}', ...place)).out.join('\n')).toContain('a.txt');
+    expect((await run('call', 'files', 'search', '{"text":"ell"}', ...place)).out.join('\n')).toContain(
+      'a.txt',
+    );
   });
 });
 
@@ -102,8 +123,13 @@ describe('townhall agent token, without a running agent', () => {
     const isEmbedded = probe.engine === 'embedded';
     if (isEmbedded) await probe.close();
     else world = probe;
-    const open = () => connect(isEmbedded ? { path: join(folder, 'agent.db') } : probe.options, { log: silentLog });
-    const place = ['--data-dir', folder, ...('url' in probe.options ? ['--database-url', probe.options.url] : [])];
+    const open = () =>
+      connect(isEmbedded ? { path: join(folder, 'agent.db') } : probe.options, { log: silentLog });
+    const place = [
+      '--data-dir',
+      folder,
+      ...('url' in probe.options ? ['--database-url', probe.options.url] : []),
+    ];
     if (isEmbedded) {
       await expect(run('token', 'list', ...place)).rejects.toThrow(/There is no agent's data/);
     }
@@ -112,8 +138,13 @@ describe('townhall agent token, without a running agent', () => {
     await agent.close();
     await first.close();
 
-    await expect(run('token', 'list', '--name', 'nobody', ...place)).rejects.toThrow(/There is no agent "nobody"/);
-    const made = (await json('token', 'create', 'later', ...place)) as unknown as { token: string; tokenId: string };
+    await expect(run('token', 'list', '--name', 'nobody', ...place)).rejects.toThrow(
+      /There is no agent "nobody"/,
+    );
+    const made = (await json('token', 'create', 'later', ...place)) as unknown as {
+      token: string;
+      tokenId: string;
+    };
     const second = await open();
     const again = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: second });
     try {

@@ -19,11 +19,21 @@ interface Route {
 
 function routesOf(variant: 'current' | 'classic'): Route[] {
   const folder = variant === 'classic' ? 'agent-classic' : 'agent';
-  const bundle = JSON.parse(readFileSync(join(import.meta.dirname, '../../../src/contract', folder, 'bundle.json'), 'utf8')) as { paths: Record<string, Record<string, { security?: object[] }>> };
+  const bundle = JSON.parse(
+    readFileSync(join(import.meta.dirname, '../../../src/contract', folder, 'bundle.json'), 'utf8'),
+  ) as { paths: Record<string, Record<string, { security?: object[] }>> };
   return Object.entries(bundle.paths).flatMap(([template, item]) =>
     ['get', 'post', 'put', 'patch', 'delete'].flatMap((method) => {
       const operation = item[method];
-      return operation === undefined ? [] : [{ method: method.toUpperCase(), path: template.replaceAll(/\{[^}]+\}/g, 'nothing'), isOpen: operation.security?.length === 0 }];
+      return operation === undefined
+        ? []
+        : [
+            {
+              method: method.toUpperCase(),
+              path: template.replaceAll(/\{[^}]+\}/g, 'nothing'),
+              isOpen: operation.security?.length === 0,
+            },
+          ];
     }),
   );
 }
@@ -46,16 +56,33 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
   let revoked: string;
   let expired: string;
   beforeAll(async () => {
-    agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `door-${variant}` });
-    other = await startAgent({ gatewayUrl: gateway.url, database: world.database, variant, name: `neighbour-${variant}` });
-    const [row] = await world.database.sql<{ agent_id: string }[]>`select agent_id from agent.tokens_agents where name = ${`door-${variant}`}`;
-    const desk = tokenDesk({ store: tokenStore(world.database), agentId: row?.agent_id ?? '', redactor: createRedactor() });
+    agent = await startAgent({
+      gatewayUrl: gateway.url,
+      database: world.database,
+      variant,
+      name: `door-${variant}`,
+    });
+    other = await startAgent({
+      gatewayUrl: gateway.url,
+      database: world.database,
+      variant,
+      name: `neighbour-${variant}`,
+    });
+    const [row] = await world.database.sql<
+      { agent_id: string }[]
+    >`select agent_id from agent.tokens_agents where name = ${`door-${variant}`}`;
+    const desk = tokenDesk({
+      store: tokenStore(world.database),
+      agentId: row?.agent_id ?? '',
+      redactor: createRedactor(),
+    });
     const dead = await desk.create({ name: 'dead' });
     await desk.revoke(dead.tokenId);
     revoked = dead.token;
     const old = await desk.create({ name: 'old', ttlSeconds: 1 });
     expired = old.token;
-    await world.database.sql`update agent.tokens_tokens set expires_at = now() - interval '1 minute' where token_id = ${old.tokenId}`;
+    await world.database
+      .sql`update agent.tokens_tokens set expires_at = now() - interval '1 minute' where token_id = ${old.tokenId}`;
   });
   afterAll(async () => {
     await agent.close();
@@ -72,7 +99,15 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
 
   test('has the routes of the specification', () => {
     expect(routes.filter(({ isOpen }) => isOpen)).toEqual([{ method: 'GET', path: '/health', isOpen: true }]);
-    expect(routes.map(({ method, path }) => `${method} ${path}`)).toEqual(expect.arrayContaining(['POST /api/plugins/action', 'POST /api/services/control', 'POST /service/chat/send', 'POST /service/nothing/nothing', 'GET /api/ui/plugins']));
+    expect(routes.map(({ method, path }) => `${method} ${path}`)).toEqual(
+      expect.arrayContaining([
+        'POST /api/plugins/action',
+        'POST /api/services/control',
+        'POST /service/chat/send',
+        'POST /service/nothing/nothing',
+        'GET /api/ui/plugins',
+      ]),
+    );
   });
 
   test('opens to the one exact bearer on every route, and to nothing else', async () => {
@@ -103,14 +138,25 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
     const before = await traces();
     for (const { method, path, isOpen } of routes) {
       for (const [name, headers] of Object.entries(credentials)) {
-        const { status, challenge, body } = await send(agent, method, `${path}?token=${token}&access_token=${token}`, headers);
+        const { status, challenge, body } = await send(
+          agent,
+          method,
+          `${path}?token=${token}&access_token=${token}`,
+          headers,
+        );
         expect([name, method, path, status]).toEqual([name, method, path, isOpen ? 400 : 401]);
         if (isOpen) continue;
         expect(challenge, `${method} ${path}`).toMatch(/^Bearer/);
         expect(JSON.parse(body)).toMatchObject({ success: false, error: { type: 'authentication_error' } });
       }
       // The right one is let in; what it is answered then depends on what was asked.
-      const { status } = await send(agent, method, path, { authorization: `Bearer ${token}` }, '{"nonsense":1}');
+      const { status } = await send(
+        agent,
+        method,
+        path,
+        { authorization: `Bearer ${token}` },
+        '{"nonsense":1}',
+      );
       expect([method, path, [401, 403, 500].includes(status)]).toEqual([method, path, false]);
     }
     expect(await traces()).toEqual(before);
@@ -128,50 +174,122 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
       'no port': [['Host', '127.0.0.1']],
       'the address of all': [['Host', `0.0.0.0:${port}`]],
       'with credentials': [['Host', `a@${own}`]],
-      'two hosts': [['Host', own], ['Host', 'evil.test']],
-      'two of ours': [['Host', own], ['Host', own]],
-      'two hosts, ours last': [['Host', 'evil.test'], ['Host', own]],
-      'null origin': [['Host', own], ['Origin', 'null']],
-      'foreign origin': [['Host', own], ['Origin', 'https://evil.test']],
-      'another local origin': [['Host', own], ['Origin', 'http://localhost:1']],
-      'ours as https': [['Host', own], ['Origin', `https://${own}`]],
-      'a longer origin': [['Host', own], ['Origin', `http://${own}.evil.test`]],
-      'cross-site': [['Host', own], ['Sec-Fetch-Site', 'cross-site']],
-      'same site, other port': [['Host', own], ['Sec-Fetch-Site', 'same-site']],
+      'two hosts': [
+        ['Host', own],
+        ['Host', 'evil.test'],
+      ],
+      'two of ours': [
+        ['Host', own],
+        ['Host', own],
+      ],
+      'two hosts, ours last': [
+        ['Host', 'evil.test'],
+        ['Host', own],
+      ],
+      'null origin': [
+        ['Host', own],
+        ['Origin', 'null'],
+      ],
+      'foreign origin': [
+        ['Host', own],
+        ['Origin', 'https://evil.test'],
+      ],
+      'another local origin': [
+        ['Host', own],
+        ['Origin', 'http://localhost:1'],
+      ],
+      'ours as https': [
+        ['Host', own],
+        ['Origin', `https://${own}`],
+      ],
+      'a longer origin': [
+        ['Host', own],
+        ['Origin', `http://${own}.evil.test`],
+      ],
+      'cross-site': [
+        ['Host', own],
+        ['Sec-Fetch-Site', 'cross-site'],
+      ],
+      'same site, other port': [
+        ['Host', own],
+        ['Sec-Fetch-Site', 'same-site'],
+      ],
     };
     const before = await traces();
-    for (const { method, path } of [...routes, { method: 'GET', path: '/nowhere' }, { method: 'OPTIONS', path: '/api/execute' }]) {
+    for (const { method, path } of [
+      ...routes,
+      { method: 'GET', path: '/nowhere' },
+      { method: 'OPTIONS', path: '/api/execute' },
+    ]) {
       for (const [name, headers] of Object.entries(foreign)) {
         // Also without a token: 403 and not 401, since it is decided before.
         for (const authorization of [`Bearer ${agent.token}`, '']) {
-          const answer = await raw(agent, method, path, [...headers, ...(authorization === '' ? [] : [['Authorization', authorization] as [string, string]]), ['Content-Type', 'application/json'], ['Content-Length', '2']]);
+          const answer = await raw(agent, method, path, [
+            ...headers,
+            ...(authorization === '' ? [] : [['Authorization', authorization] as [string, string]]),
+            ['Content-Type', 'application/json'],
+            ['Content-Length', '2'],
+          ]);
           expect([name, method, path, answer.status]).toEqual([name, method, path, 403]);
-          expect(JSON.parse(answer.body)).toMatchObject({ success: false, error: { type: 'permission_error' } });
-          expect(Object.keys(answer.headers).filter((header) => header.startsWith('access-control-'))).toEqual([]);
+          expect(JSON.parse(answer.body)).toMatchObject({
+            success: false,
+            error: { type: 'permission_error' },
+          });
+          expect(
+            Object.keys(answer.headers).filter((header) => header.startsWith('access-control-')),
+          ).toEqual([]);
         }
       }
       const target = `${method} http://evil.test${path} HTTP/1.1\r\nHost: ${own}\r\nAuthorization: Bearer ${agent.token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`;
-      expect([method, path, (await bytes(agent, target)).slice(0, 13)]).toEqual([method, path, 'HTTP/1.1 403 ']);
+      expect([method, path, (await bytes(agent, target)).slice(0, 13)]).toEqual([
+        method,
+        path,
+        'HTTP/1.1 403 ',
+      ]);
     }
     expect(await traces()).toEqual(before);
   });
 });
 
-async function send(agent: TestAgent, method: string, path: string, headers: Record<string, string>, body = '{}'): Promise<{ status: number; challenge: string | null; body: string }> {
+async function send(
+  agent: TestAgent,
+  method: string,
+  path: string,
+  headers: Record<string, string>,
+  body = '{}',
+): Promise<{ status: number; challenge: string | null; body: string }> {
   const hasBody = method !== 'GET' && method !== 'DELETE';
-  const response = await agent.fetch(path, { method, headers: { 'content-type': 'application/json', ...headers }, ...(hasBody ? { body } : {}) });
-  return { status: response.status, challenge: response.headers.get('www-authenticate'), body: await response.text() };
+  const response = await agent.fetch(path, {
+    method,
+    headers: { 'content-type': 'application/json', ...headers },
+    ...(hasBody ? { body } : {}),
+  });
+  return {
+    status: response.status,
+    challenge: response.headers.get('www-authenticate'),
+    body: await response.text(),
+  };
 }
 
 // node:http, because fetch sets Host and Origin by itself and sends no header twice.
-function raw(agent: TestAgent, method: string, path: string, headers: [string, string][]): Promise<{ status: number; headers: Record<string, unknown>; body: string }> {
+function raw(
+  agent: TestAgent,
+  method: string,
+  path: string,
+  headers: [string, string][],
+): Promise<{ status: number; headers: Record<string, unknown>; body: string }> {
   const { hostname, port } = new URL(agent.url);
   return new Promise((resolve, reject) => {
-    const sent = request({ hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never }, (response) => {
-      let body = '';
-      response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
-    });
+    const sent = request(
+      { hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never },
+      (response) => {
+        let body = '';
+        response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
+        response.on('end', () =>
+          resolve({ status: response.statusCode ?? 0, headers: response.headers, body }),
+        );
+      },
+    );
     sent.on('error', reject);
     sent.end('{}');
   });

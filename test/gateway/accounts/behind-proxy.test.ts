@@ -13,7 +13,11 @@ const hasNginx = spawnSync('nginx', ['-v']).status === 0;
 if (!hasNginx) console.warn('SKIPPED: the tests behind a proxy need nginx, which is not here.');
 const isPostgres = inject('databaseSource')?.engine === 'postgres';
 
-const startLogin = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ provider: 'local', bureau_id: 'local' }) };
+const startLogin = {
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ provider: 'local', bureau_id: 'local' }),
+};
 
 async function untilOpen(port: number): Promise<void> {
   for (let attempt = 0; attempt < 1_200; attempt += 1) {
@@ -31,7 +35,9 @@ async function untilOpen(port: number): Promise<void> {
 async function startProxy(target: string, lines: string): Promise<{ url: string; close(): Promise<void> }> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-nginx-'));
   const port = await freePort();
-  const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) => `${name}_temp_path ${folder}/${name};`).join(' ');
+  const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+    .map((name) => `${name}_temp_path ${folder}/${name};`)
+    .join(' ');
   await writeFile(
     join(folder, 'nginx.conf'),
     `daemon off; pid ${folder}/pid; error_log ${folder}/error.log; events {} http { access_log off; ${places} server { listen 127.0.0.1:${port}; location / { proxy_pass ${target}; ${lines} } } }`,
@@ -73,7 +79,9 @@ describe.skipIf(!hasNginx || isPostgres)('the local login behind nginx', () => {
     for (const url of [proxy.url, world.url]) {
       const response = await fetch(`${url}/v1/accounts/login/start`, startLogin);
       expect([url === proxy.url, response.status]).toEqual([url === proxy.url, 404]);
-      expect(await (await fetch(`${url}/v1/accounts/providers?bureau_id=local`)).json()).toEqual({ items: [] });
+      expect(await (await fetch(`${url}/v1/accounts/providers?bureau_id=local`)).json()).toEqual({
+        items: [],
+      });
     }
     expect(world.gateway.hasLocalLogin()).toBe(false);
     expect(world.logLines.join('')).not.toMatch(/local login is open/);
@@ -81,7 +89,9 @@ describe.skipIf(!hasNginx || isPostgres)('the local login behind nginx', () => {
 
   test('start says that it is open when neither is set', async () => {
     const { world } = await start({}, outsideHost);
-    expect(world.logLines.join('')).toMatch(/The local login is open: .*TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES/);
+    expect(world.logLines.join('')).toMatch(
+      /The local login is open: .*TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES/,
+    );
   });
 
   test.each([
@@ -102,8 +112,13 @@ describe.skipIf(!hasNginx || isPostgres)('the local login behind nginx', () => {
 
     test('ends to exist without a restart', async () => {
       expect((await fetch(`${world.url}/v1/accounts/login/start`, startLogin)).status).toBe(200);
-      await world.admin.env.upsertVariable({ key: 'TOWNHALL_CITY_BASE_URL', value: 'https://townhall.example' });
-      await expect.poll(async () => (await fetch(`${world.url}/v1/accounts/login/start`, startLogin)).status).toBe(404);
+      await world.admin.env.upsertVariable({
+        key: 'TOWNHALL_CITY_BASE_URL',
+        value: 'https://townhall.example',
+      });
+      await expect
+        .poll(async () => (await fetch(`${world.url}/v1/accounts/login/start`, startLogin)).status)
+        .toBe(404);
     });
   });
 });

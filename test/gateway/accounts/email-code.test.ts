@@ -21,7 +21,10 @@ const result = (loginId: string) => world.call('GET', `/v1/accounts/login/result
 
 async function start(): Promise<string> {
   const { body } = await post('login/start', { provider: 'email_code', bureau_id: 'local' });
-  expect(body).toMatchObject({ outcome: 'input', inputs: [{ name: 'email', type: 'email', required: true }] });
+  expect(body).toMatchObject({
+    outcome: 'input',
+    inputs: [{ name: 'email', type: 'email', required: true }],
+  });
   return body.login_id;
 }
 
@@ -29,7 +32,8 @@ async function send(loginId: string, email: string) {
   return post('login/continue', { login_id: loginId, input: { email } });
 }
 
-const enter = (loginId: string, code: string) => post('login/continue', { login_id: loginId, input: { code } });
+const enter = (loginId: string, code: string) =>
+  post('login/continue', { login_id: loginId, input: { code } });
 const wrongFor = (code: string) => (code === '00000000' ? '11111111' : '00000000');
 
 describe('the login with an e-mail code', () => {
@@ -37,7 +41,15 @@ describe('the login with an e-mail code', () => {
     const email = newAddress();
     const loginId = await start();
     const sent = await send(loginId, ` ${email.toUpperCase()} `);
-    expect([sent.status, sent.body]).toEqual([200, { login_id: loginId, provider: 'email_code', outcome: 'input', inputs: [{ name: 'code', type: 'code', label: 'Code from the e-mail', required: true }] }]);
+    expect([sent.status, sent.body]).toEqual([
+      200,
+      {
+        login_id: loginId,
+        provider: 'email_code',
+        outcome: 'input',
+        inputs: [{ name: 'code', type: 'code', label: 'Code from the e-mail', required: true }],
+      },
+    ]);
     expect((await result(loginId)).body.status).toBe('pending');
     const { code, text } = await mailbox.letterTo(email);
     expect(text).toContain('Local');
@@ -72,7 +84,8 @@ describe('the login with an e-mail code', () => {
     const loginId = await start();
     await send(loginId, email);
     const { code } = await mailbox.letterTo(email);
-    for (let tried = 0; tried < 4; tried += 1) expect((await enter(loginId, wrongFor(code))).status).toBe(401);
+    for (let tried = 0; tried < 4; tried += 1)
+      expect((await enter(loginId, wrongFor(code))).status).toBe(401);
     expect((await enter(loginId, code)).status).toBe(410);
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'too_many_tries' });
   });
@@ -97,7 +110,9 @@ describe('the login with an e-mail code', () => {
     await Promise.all(Array.from({ length: 20 }, () => enter(loginId, code)));
     const reads = await Promise.all(Array.from({ length: 5 }, () => result(loginId)));
     expect(new Set(reads.map(({ body }) => body.user_token)).size).toBe(1);
-    expect(await world.database.sql`select 1 from gateway.accounts_users where email = ${email}`).toHaveLength(1);
+    expect(
+      await world.database.sql`select 1 from gateway.accounts_users where email = ${email}`,
+    ).toHaveLength(1);
   });
 
   test('does not take the code of another attempt', async () => {
@@ -128,7 +143,8 @@ test('gives the token to a reader who waited while the attempt was finished', as
     await tx`select 1 from gateway.accounts_login_attempts where digest = sha256(${Buffer.from(loginId)}) for update`;
     reading = result(loginId);
     // The embedded engine has one session, in which the reader waits for its turn instead of the lock.
-    const isWaiting = async () => world.database.engine === 'embedded' || (await tx`select 1 from pg_locks where not granted`).length > 0;
+    const isWaiting = async () =>
+      world.database.engine === 'embedded' || (await tx`select 1 from pg_locks where not granted`).length > 0;
     await expect.poll(isWaiting).toBe(true);
     await tx`insert into gateway.accounts_users (user_id, bureau_id) values ('usr_waited', 'local')`;
     await tx`update gateway.accounts_login_attempts set state = 'done', user_id = 'usr_waited' where digest = sha256(${Buffer.from(loginId)})`;
@@ -139,7 +155,12 @@ test('gives the token to a reader who waited while the attempt was finished', as
 test('says that there is no such member, and ignores a redirect_to', async () => {
   const extra = await post('login/continue', { login_id: await start(), input: {}, user_id: 'usr_1' });
   expect([extra.status, extra.body.error.param]).toEqual([400, 'user_id']);
-  const started = await post('login/start', { provider: 'email_code', bureau_id: 'local', redirect_to: `${world.url}/x`, code_challenge: 'A'.repeat(43) });
+  const started = await post('login/start', {
+    provider: 'email_code',
+    bureau_id: 'local',
+    redirect_to: `${world.url}/x`,
+    code_challenge: 'A'.repeat(43),
+  });
   const email = newAddress();
   await send(started.body.login_id, email);
   await enter(started.body.login_id, (await mailbox.letterTo(email)).code);

@@ -17,8 +17,12 @@ beforeAll(async () => {
   oidc = await startOidc(callback);
   world = await startGateway({
     env: {
-      TOWNHALL_CITY_BASE_URL: publicUrl, SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example',
-      OIDC_ISSUER: oidc.issuer, OIDC_CLIENT_ID: oidc.clientId, OIDC_CLIENT_SECRET: oidc.clientSecret,
+      TOWNHALL_CITY_BASE_URL: publicUrl,
+      SMTP_URL: mailbox.url,
+      MAIL_FROM: 'login@shop.example',
+      OIDC_ISSUER: oidc.issuer,
+      OIDC_CLIENT_ID: oidc.clientId,
+      OIDC_CLIENT_SECRET: oidc.clientSecret,
     },
   });
 });
@@ -33,7 +37,10 @@ const visit = (url: URL) => fetch(world.url + url.pathname + url.search, { redir
 
 async function decide(page: string, decision: 'confirm' | 'cancel'): Promise<void> {
   const confirmation = /name="confirmation" value="([^"]+)"/.exec(page)?.[1] ?? '';
-  await fetch(`${world.url}/v1/accounts/oauth/confirm`, { method: 'POST', body: new URLSearchParams({ confirmation, decision }) });
+  await fetch(`${world.url}/v1/accounts/oauth/confirm`, {
+    method: 'POST',
+    body: new URLSearchParams({ confirmation, decision }),
+  });
 }
 
 describe('client.login', () => {
@@ -77,21 +84,30 @@ describe('client.login', () => {
       bureauId: 'local',
       provider: 'oidc',
       pollMs: 20,
-      open: ({ url }) => void (async () => decide(await (await visit(await oidc.browse(url))).text(), 'cancel'))(),
+      open: ({ url }) =>
+        void (async () => decide(await (await visit(await oidc.browse(url))).text(), 'cancel'))(),
     });
     await expect(refused).rejects.toMatchObject({ name: 'GatewayError', code: 'login_denied' });
   });
 
   test('stops waiting when it is told to, with the signal’s reason', async () => {
     const stop = new AbortController();
-    const waiting = world.guest.login({ bureauId: 'local', provider: 'oidc', pollMs: 60_000, signal: stop.signal, open: () => setTimeout(() => stop.abort(new Error('enough')), 50) });
+    const waiting = world.guest.login({
+      bureauId: 'local',
+      provider: 'oidc',
+      pollMs: 60_000,
+      signal: stop.signal,
+      open: () => setTimeout(() => stop.abort(new Error('enough')), 50),
+    });
     await expect(waiting).rejects.toThrow('enough');
   });
 
   test('says which function it needs, and throws on what the server refuses', async () => {
     await expect(world.guest.login({ bureauId: 'local', provider: 'email_code' })).rejects.toThrow('`input`');
     await expect(world.guest.login({ bureauId: 'local', provider: 'oidc' })).rejects.toThrow('`open`');
-    await expect(world.guest.login({ bureauId: 'nobody', provider: 'oidc' })).rejects.toSatisfy((error) => GatewayError.isInstance(error) && error.code === 'bureau_not_found');
+    await expect(world.guest.login({ bureauId: 'nobody', provider: 'oidc' })).rejects.toSatisfy(
+      (error) => GatewayError.isInstance(error) && error.code === 'bureau_not_found',
+    );
   });
 });
 
@@ -106,19 +122,25 @@ describe('client.login.redirect and client.login.finish', () => {
     const back = (await visit(await oidc.browse(url))).headers.get('location') ?? '';
     expect(back.startsWith(`${redirectTo}#login_code=`)).toBe(true);
     // Another browser's memory does not fit.
-    await expect(world.guest.login.finish((await begin()).resume, back)).rejects.toMatchObject({ code: 'login_failed' });
+    await expect(world.guest.login.finish((await begin()).resume, back)).rejects.toMatchObject({
+      code: 'login_failed',
+    });
     const done = await world.guest.login.finish(resume, back);
     expect(done?.user.display_name).toBe('Grace');
   });
 
   test('throw when the person came back without a login, and see where there is none', async () => {
     const { resume } = await begin();
-    await expect(world.guest.login.finish(resume, `${redirectTo}#login_error=login_denied`)).rejects.toMatchObject({ code: 'login_denied' });
+    await expect(
+      world.guest.login.finish(resume, `${redirectTo}#login_error=login_denied`),
+    ).rejects.toMatchObject({ code: 'login_denied' });
     expect(await world.guest.login.finish(resume, redirectTo)).toBeNull();
     expect(await world.guest.login.finish(resume, `${redirectTo}#top`)).toBeNull();
   });
 
   test('are not for a provider without a third party', async () => {
-    await expect(world.guest.login.redirect({ bureauId: 'local', provider: 'email_code', redirectTo })).rejects.toThrow('use `login`');
+    await expect(
+      world.guest.login.redirect({ bureauId: 'local', provider: 'email_code', redirectTo }),
+    ).rejects.toThrow('use `login`');
   });
 });

@@ -29,19 +29,32 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 beforeAll(async () => {
   world = await startWorld({ accounts: { providerDeadlineMs: 15_000 } });
   server = createServer((request, response) => {
-    const answer = (status: number, body: unknown) => response.writeHead(status, { 'content-type': 'application/json; charset=utf-8' }).end(JSON.stringify(body));
+    const answer = (status: number, body: unknown) =>
+      response
+        .writeHead(status, { 'content-type': 'application/json; charset=utf-8' })
+        .end(JSON.stringify(body));
     void (async () => {
       const url = new URL(request.url ?? '/', 'http://double');
       if (url.pathname === '/login/oauth/access_token') {
         github.exchanged = Object.fromEntries(new URLSearchParams(await bodyOf(request)));
         const { code = '', code_verifier: verifier = '' } = github.exchanged;
-        const isProven = github.challenges.get(code) === createHash('sha256').update(verifier).digest('base64url');
+        const isProven =
+          github.challenges.get(code) === createHash('sha256').update(verifier).digest('base64url');
         github.challenges.delete(code);
         if (github.refusal) return answer(200, github.refusal);
-        if (!isProven) return answer(200, { error: 'bad_verification_code', error_description: 'The code passed is incorrect or expired.' });
-        return answer(200, { access_token: 'gho_CANARYaccesstoken', scope: 'read:user,user:email', token_type: 'bearer' });
+        if (!isProven)
+          return answer(200, {
+            error: 'bad_verification_code',
+            error_description: 'The code passed is incorrect or expired.',
+          });
+        return answer(200, {
+          access_token: 'gho_CANARYaccesstoken',
+          scope: 'read:user,user:email',
+          token_type: 'bearer',
+        });
       }
-      if (request.headers.authorization?.toLowerCase() !== 'bearer gho_canaryaccesstoken') return answer(401, { message: 'Bad credentials' });
+      if (request.headers.authorization?.toLowerCase() !== 'bearer gho_canaryaccesstoken')
+        return answer(401, { message: 'Bad credentials' });
       if (url.pathname === '/api/user') return answer(200, github.user);
       if (url.pathname === '/api/user/emails') return answer(200, github.emails);
       return answer(404, {});
@@ -49,7 +62,12 @@ beforeAll(async () => {
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  Object.assign(world.env, { GITHUB_CLIENT_ID: 'townhall', GITHUB_CLIENT_SECRET: 'CANARY-github-secret', GITHUB_BASE_URL: base, GITHUB_API_BASE_URL: `${base}/api/` });
+  Object.assign(world.env, {
+    GITHUB_CLIENT_ID: 'townhall',
+    GITHUB_CLIENT_SECRET: 'CANARY-github-secret',
+    GITHUB_BASE_URL: base,
+    GITHUB_API_BASE_URL: `${base}/api/`,
+  });
 });
 beforeEach(() => {
   github.refusal = undefined;
@@ -67,11 +85,16 @@ afterAll(async () => {
 
 /** Starts, comes back with a code of the double's, and confirms what the page asks. */
 async function logIn() {
-  const started = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'github', bureau_id: 'local' } });
+  const started = await world.call('POST', '/v1/accounts/login/start', {
+    body: { provider: 'github', bureau_id: 'local' },
+  });
   const asked = new URL(started.body.url).searchParams;
   const code = `code-${github.challenges.size}-${Math.random()}`;
   github.challenges.set(code, asked.get('code_challenge') ?? '');
-  const page = await world.call('GET', `/v1/accounts/oauth/callback?${new URLSearchParams({ code, state: asked.get('state') ?? '' })}`);
+  const page = await world.call(
+    'GET',
+    `/v1/accounts/oauth/callback?${new URLSearchParams({ code, state: asked.get('state') ?? '' })}`,
+  );
   const confirmation = /name="confirmation" value="([^"]+)"/.exec(page.text)?.[1];
   if (confirmation !== undefined) {
     await world.call('POST', '/v1/accounts/oauth/confirm', {
@@ -86,11 +109,23 @@ async function logIn() {
 describe('the login with GitHub', () => {
   test('asks for PKCE and the two scopes, and knows who came', async () => {
     const { asked, page, body } = await logIn();
-    expect(Object.fromEntries(asked)).toMatchObject({ client_id: 'townhall', scope: 'read:user user:email', code_challenge_method: 'S256' });
+    expect(Object.fromEntries(asked)).toMatchObject({
+      client_id: 'townhall',
+      scope: 'read:user user:email',
+      code_challenge_method: 'S256',
+    });
     expect(asked.has('nonce')).toBe(false);
     expect(page.status).toBe(200);
-    expect(github.exchanged).toMatchObject({ client_id: 'townhall', redirect_uri: `${world.url}/v1/accounts/oauth/callback`, grant_type: 'authorization_code' });
-    expect(body.user).toMatchObject({ email: 'ada@example.com', display_name: 'Ada', avatar_url: 'https://avatars.example/1815' });
+    expect(github.exchanged).toMatchObject({
+      client_id: 'townhall',
+      redirect_uri: `${world.url}/v1/accounts/oauth/callback`,
+      grant_type: 'authorization_code',
+    });
+    expect(body.user).toMatchObject({
+      email: 'ada@example.com',
+      display_name: 'Ada',
+      avatar_url: 'https://avatars.example/1815',
+    });
   });
 
   test('knows the number, not the name, which another person can take', async () => {
@@ -106,7 +141,10 @@ describe('the login with GitHub', () => {
 
   test('takes no address that is not both primary and verified', async () => {
     github.user = { id: 1, login: 'eve' };
-    github.emails = [{ email: 'victim@example.com', primary: true, verified: false }, { email: 'other@example.com', primary: false, verified: true }];
+    github.emails = [
+      { email: 'victim@example.com', primary: true, verified: false },
+      { email: 'other@example.com', primary: false, verified: true },
+    ];
     expect((await logIn()).body.user.email).toBeNull();
     github.user = { id: 2, login: 'nobody' };
     github.emails = { message: 'no list' };
@@ -126,6 +164,7 @@ describe('the login with GitHub', () => {
   test('keeps neither the access token nor the client secret', async () => {
     await logIn();
     const kept = (await world.dump()) + world.logLines.join('');
-    for (const secret of ['gho_CANARYaccesstoken', 'CANARY-github-secret']) expect(kept).not.toContain(secret);
+    for (const secret of ['gho_CANARYaccesstoken', 'CANARY-github-secret'])
+      expect(kept).not.toContain(secret);
   });
 });

@@ -21,26 +21,46 @@ describe('guesses at one address', () => {
   });
   afterAll(() => place?.close());
 
-  const shiftClock = (interval: string) => place.database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
+  const shiftClock = (interval: string) =>
+    place.database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
   const at = (email: string, remoteAddress: string) => ({ bureauId: 'shop', email, remoteAddress });
   /** The seconds to wait; 0 for a try that was counted. */
-  const wait = (kind: 'passwords' | 'wrongCodes' | 'sentCodes', email: string, from: string): Promise<number> =>
-    guesses.count(kind, at(email, from)).then(() => 0, (error: unknown) => Number((error as { headers: Record<string, string> }).headers['retry-after']));
-  const waits = async (kind: 'passwords' | 'wrongCodes' | 'sentCodes', email: string, networks: string[]): Promise<number[]> => {
+  const wait = (
+    kind: 'passwords' | 'wrongCodes' | 'sentCodes',
+    email: string,
+    from: string,
+  ): Promise<number> =>
+    guesses.count(kind, at(email, from)).then(
+      () => 0,
+      (error: unknown) => Number((error as { headers: Record<string, string> }).headers['retry-after']),
+    );
+  const waits = async (
+    kind: 'passwords' | 'wrongCodes' | 'sentCodes',
+    email: string,
+    networks: string[],
+  ): Promise<number[]> => {
     const seconds: number[] = [];
     for (const from of networks) seconds.push(await wait(kind, email, from));
     return seconds;
   };
   const times = (count: number, from: string) => Array<string>(count).fill(from);
 
-  test.each([['passwords', 5], ['wrongCodes', 5], ['sentCodes', 10]] as const)('of the kind %s leave other networks free', async (kind, own) => {
+  test.each([
+    ['passwords', 5],
+    ['wrongCodes', 5],
+    ['sentCodes', 10],
+  ] as const)('of the kind %s leave other networks free', async (kind, own) => {
     const email = newAddress();
     expect(await waits(kind, email, times(own, network(1)))).toEqual(Array(own).fill(0));
     expect(await wait(kind, email, network(1))).toBeGreaterThan(0);
     expect(await wait(kind, email, network(2))).toBe(0);
   });
 
-  test.each([['passwords', 30], ['wrongCodes', 30], ['sentCodes', 60]] as const)('of the kind %s from many networks wait, and no longer than minutes', async (kind, first) => {
+  test.each([
+    ['passwords', 30],
+    ['wrongCodes', 30],
+    ['sentCodes', 60],
+  ] as const)('of the kind %s from many networks wait, and no longer than minutes', async (kind, first) => {
     const email = newAddress();
     const strangers = Array.from({ length: 20 }, (_, n) => network(n + 10));
     expect(await waits(kind, email, strangers)).toEqual(Array(20).fill(0));
@@ -69,7 +89,8 @@ describe('guesses at one address', () => {
     let sent = 0;
     for (let minute = 0; minute < 24 * 60; minute += 5) {
       await shiftClock(`${minute} minutes`);
-      for (let tried = 0; tried < 2; tried += 1) if ((await wait('sentCodes', email, network(3))) === 0) sent += 1;
+      for (let tried = 0; tried < 2; tried += 1)
+        if ((await wait('sentCodes', email, network(3))) === 0) sent += 1;
     }
     await shiftClock('0');
     expect(sent).toBeLessThanOrEqual(45);
@@ -79,15 +100,24 @@ describe('guesses at one address', () => {
     const email = newAddress();
     await guesses.count('passwords', at(email, network(5)));
     await guesses.succeed('passwords', at(email, network(5)));
-    await waits('passwords', email, Array.from({ length: 25 }, (_, n) => network(n + 100)));
+    await waits(
+      'passwords',
+      email,
+      Array.from({ length: 25 }, (_, n) => network(n + 100)),
+    );
     expect(await wait('passwords', email, network(6))).toBeGreaterThan(0);
     expect(await waits('passwords', email, times(5, network(5)))).toEqual([0, 0, 0, 0, 0]);
   });
 
   test('that had to wait use up nothing of their own network', async () => {
     const email = newAddress();
-    await waits('passwords', email, Array.from({ length: 20 }, (_, n) => network(n + 200)));
-    for (const seconds of await waits('passwords', email, times(8, network(7)))) expect(seconds).toBeLessThanOrEqual(30);
+    await waits(
+      'passwords',
+      email,
+      Array.from({ length: 20 }, (_, n) => network(n + 200)),
+    );
+    for (const seconds of await waits('passwords', email, times(8, network(7))))
+      expect(seconds).toBeLessThanOrEqual(30);
     await shiftClock('31 seconds');
     expect(await wait('passwords', email, network(7))).toBe(0);
     await shiftClock('0');
@@ -95,7 +125,9 @@ describe('guesses at one address', () => {
 
   test('at once are counted one by one', async () => {
     const email = newAddress();
-    const counted = await Promise.all(Array.from({ length: 40 }, (_, n) => wait('sentCodes', email, network(n + 300))));
+    const counted = await Promise.all(
+      Array.from({ length: 40 }, (_, n) => wait('sentCodes', email, network(n + 300))),
+    );
     expect(counted.filter((seconds) => seconds === 0)).toHaveLength(20);
   });
 });
@@ -105,7 +137,9 @@ describe('a stranger who asks for codes', () => {
   let mailbox: Mailbox;
   beforeAll(async () => {
     mailbox = await startMailbox();
-    world = await startGateway({ env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example', TRUSTED_PROXIES: '127.0.0.1,::1' } });
+    world = await startGateway({
+      env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example', TRUSTED_PROXIES: '127.0.0.1,::1' },
+    });
   });
   afterAll(async () => {
     await world?.close();
@@ -113,22 +147,33 @@ describe('a stranger who asks for codes', () => {
   });
 
   const post = (path: string, body: object, from: string) =>
-    fetch(`${world.url}/v1/accounts/${path}`, { method: 'POST', headers: { 'content-type': 'application/json', 'x-forwarded-for': from }, body: JSON.stringify(body) });
+    fetch(`${world.url}/v1/accounts/${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-forwarded-for': from },
+      body: JSON.stringify(body),
+    });
   const requests = {
-    register: (email: string, from: string) => post('register', { bureau_id: 'local', email, password: 'a garden of forking paths' }, from),
-    'password/forgot': (email: string, from: string) => post('password/forgot', { bureau_id: 'local', email }, from),
+    register: (email: string, from: string) =>
+      post('register', { bureau_id: 'local', email, password: 'a garden of forking paths' }, from),
+    'password/forgot': (email: string, from: string) =>
+      post('password/forgot', { bureau_id: 'local', email }, from),
     async email_code(email: string, from: string) {
-      const { login_id } = (await (await post('login/start', { provider: 'email_code', bureau_id: 'local' }, from)).json()) as { login_id: string };
+      const { login_id } = (await (
+        await post('login/start', { provider: 'email_code', bureau_id: 'local' }, from)
+      ).json()) as { login_id: string };
       return post('login/continue', { login_id, input: { email } }, from);
     },
   };
 
-  test.each(Object.entries(requests))('with %s leaves the owner their registration', async (_name, request) => {
-    const email = newAddress();
-    for (let n = 0; n < 10; n += 1) expect((await request(email, '203.0.113.1')).status).toBeLessThan(300);
-    const over = await request(email, '203.0.113.1');
-    expect([over.status, Number(over.headers.get('retry-after')) <= 60]).toEqual([429, true]);
-    expect((await requests.register(email, '198.51.100.7')).status).toBe(202);
-    expect((await requests.email_code(email, '198.51.100.7')).status).toBe(200);
-  });
+  test.each(Object.entries(requests))(
+    'with %s leaves the owner their registration',
+    async (_name, request) => {
+      const email = newAddress();
+      for (let n = 0; n < 10; n += 1) expect((await request(email, '203.0.113.1')).status).toBeLessThan(300);
+      const over = await request(email, '203.0.113.1');
+      expect([over.status, Number(over.headers.get('retry-after')) <= 60]).toEqual([429, true]);
+      expect((await requests.register(email, '198.51.100.7')).status).toBe(202);
+      expect((await requests.email_code(email, '198.51.100.7')).status).toBe(200);
+    },
+  );
 });

@@ -1,6 +1,10 @@
 // When what was read of a token may be given again, and when it may not.
 import { beforeEach, describe, expect, test } from 'vitest';
-import { createIdentityCache, type IdentityCache, type Recognised } from '../../../src/gateway/accounts/identity-cache.ts';
+import {
+  createIdentityCache,
+  type IdentityCache,
+  type Recognised,
+} from '../../../src/gateway/accounts/identity-cache.ts';
 
 let generation: number | null;
 let nowMs: number;
@@ -11,7 +15,10 @@ beforeEach(() => {
   cache = createIdentityCache({ generation: () => generation, clock: { monotonicMs: () => nowMs } });
 });
 
-const found = (userId = 'usr_1', restMs = 3_600_000): Recognised => ({ identity: { kind: 'user', userId, bureauId: 'local', tokenId: 'tok_1' }, restMs });
+const found = (userId = 'usr_1', restMs = 3_600_000): Recognised => ({
+  identity: { kind: 'user', userId, bureauId: 'local', tokenId: 'tok_1' },
+  restMs,
+});
 const get = (recognised: Recognised | null = found(), key = 'a') =>
   cache.get(key, async () => {
     reads += 1;
@@ -65,7 +72,7 @@ describe('a token that was read', () => {
     expect(reads).toBe(3);
   });
 
-  test('is nobody\'s only as long as it takes to ask again', async () => {
+  test("is nobody's only as long as it takes to ask again", async () => {
     expect(await get(null)).toBeNull();
     expect(await get()).toEqual(found().identity);
   });

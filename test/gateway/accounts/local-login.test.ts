@@ -5,7 +5,14 @@ import { localLogin } from '../../../src/gateway/accounts/providers/local.ts';
 import { newSecret, seal, unseal } from '../../../src/gateway/accounts/secret-box.ts';
 import { startWorld, type World } from './world.ts';
 
-const neighbour = { bureauId: 'local', bureauName: 'Local', remoteAddress: '127.0.0.1', host: '127.0.0.1:43127', origin: undefined, isForwarded: false };
+const neighbour = {
+  bureauId: 'local',
+  bureauName: 'Local',
+  remoteAddress: '127.0.0.1',
+  host: '127.0.0.1:43127',
+  origin: undefined,
+  isForwarded: false,
+};
 
 describe('the local login', () => {
   test.each([
@@ -18,7 +25,10 @@ describe('the local login', () => {
 
   test.each([
     ['from another machine', { remoteAddress: '192.168.1.7' }],
-    ['from another machine under the name of this one', { remoteAddress: '::ffff:192.168.1.7', host: 'localhost' }],
+    [
+      'from another machine under the name of this one',
+      { remoteAddress: '::ffff:192.168.1.7', host: 'localhost' },
+    ],
     ['from an address that only looks close', { remoteAddress: '128.0.0.1' }],
     ['under a foreign Host', { host: 'townhall.example' }],
     ['without a Host', { host: '' }],
@@ -31,7 +41,12 @@ describe('the local login', () => {
 });
 
 describe('a server', () => {
-  const alone = { engine: 'embedded', localLogin: undefined, cityBaseUrl: undefined, trustedProxies: [] } as const;
+  const alone = {
+    engine: 'embedded',
+    localLogin: undefined,
+    cityBaseUrl: undefined,
+    trustedProxies: [],
+  } as const;
 
   test('has the local login when it is the local edition and nothing stands in front of it', () => {
     expect(mayLogInLocally(alone)).toBe(true);
@@ -50,7 +65,9 @@ describe('a server', () => {
   test('answers 404 to the local login where it is off', async () => {
     const world = await startWorld({ localLogin: false });
     try {
-      const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local', bureau_id: 'local' } });
+      const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
+        body: { provider: 'local', bureau_id: 'local' },
+      });
       expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
       expect((await world.call('GET', '/v1/accounts/providers?bureau_id=local')).body).toEqual({ items: [] });
     } finally {
@@ -65,20 +82,60 @@ describe('a request that says that it was passed on', () => {
     world = await startWorld();
   });
   afterAll(() => world?.close());
-  const start = (headers: Record<string, string>) => world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local', bureau_id: 'local' }, headers });
+  const start = (headers: Record<string, string>) =>
+    world.call('POST', '/v1/accounts/login/start', {
+      body: { provider: 'local', bureau_id: 'local' },
+      headers,
+    });
 
   test.each([
-    'Forwarded', 'Via', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Forwarded-Proto', 'X-Forwarded', 'X-Forwarded-Client-Cert', 'X-Real-IP', 'X-Client-IP', 'Client-IP',
-    'X-Cluster-Client-IP', 'CF-Connecting-IP', 'CF-Ray', 'True-Client-IP', 'Fastly-Client-IP', 'Fly-Client-IP', 'X-Original-Forwarded-For', 'X-Original-Host',
-    'X-Envoy-External-Address', 'X-Azure-ClientIP', 'X-Azure-SocketIP', 'X-Amzn-Trace-Id', 'X-AppEngine-User-IP', 'X-Vercel-Forwarded-For', 'X-NF-Client-Connection-IP',
-    'CDN-Loop', 'CloudFront-Viewer-Address', 'Tailscale-User-Login', 'X-Remote-IP', 'X-Remote-Addr', 'DO-Connecting-IP',
+    'Forwarded',
+    'Via',
+    'X-Forwarded-For',
+    'X-Forwarded-Host',
+    'X-Forwarded-Proto',
+    'X-Forwarded',
+    'X-Forwarded-Client-Cert',
+    'X-Real-IP',
+    'X-Client-IP',
+    'Client-IP',
+    'X-Cluster-Client-IP',
+    'CF-Connecting-IP',
+    'CF-Ray',
+    'True-Client-IP',
+    'Fastly-Client-IP',
+    'Fly-Client-IP',
+    'X-Original-Forwarded-For',
+    'X-Original-Host',
+    'X-Envoy-External-Address',
+    'X-Azure-ClientIP',
+    'X-Azure-SocketIP',
+    'X-Amzn-Trace-Id',
+    'X-AppEngine-User-IP',
+    'X-Vercel-Forwarded-For',
+    'X-NF-Client-Connection-IP',
+    'CDN-Loop',
+    'CloudFront-Viewer-Address',
+    'Tailscale-User-Login',
+    'X-Remote-IP',
+    'X-Remote-Addr',
+    'DO-Connecting-IP',
   ])('with %s has no local login', async (name) => {
     const { status, body } = await start({ [name]: '203.0.113.7' });
     expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
   });
 
   test('is not one with the headers of programs and browsers on this machine', async () => {
-    const headers = { 'user-agent': 'curl/8', accept: '*/*', 'accept-language': 'en', 'x-request-id': 'abc', traceparent: '00-00000000000000000000000000000001-0000000000000001-01', 'x-stainless-os': 'Linux', dnt: '1', priority: 'u=1' };
+    const headers = {
+      'user-agent': 'curl/8',
+      accept: '*/*',
+      'accept-language': 'en',
+      'x-request-id': 'abc',
+      traceparent: '00-00000000000000000000000000000001-0000000000000001-01',
+      'x-stainless-os': 'Linux',
+      dnt: '1',
+      priority: 'u=1',
+    };
     expect((await start(headers)).status).toBe(200);
   });
 });
@@ -92,7 +149,9 @@ describe('many at once', () => {
   const local = { provider: 'local', bureau_id: 'local' };
 
   test('first logins of one person make one user', async () => {
-    const starts = await Promise.all(Array.from({ length: 8 }, () => world.call('POST', '/v1/accounts/login/start', { body: local })));
+    const starts = await Promise.all(
+      Array.from({ length: 8 }, () => world.call('POST', '/v1/accounts/login/start', { body: local })),
+    );
     expect(starts.map(({ status }) => status)).toEqual(Array(8).fill(200));
     expect(await world.database.sql`select 1 from gateway.accounts_users`).toHaveLength(1);
   });

@@ -33,7 +33,9 @@ describe('accounts.listProviders', () => {
   });
 
   test('lists nothing to a caller under a foreign Host', async () => {
-    const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', { headers: { host: 'rebound.example' } });
+    const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', {
+      headers: { host: 'rebound.example' },
+    });
     expect(body).toEqual({ items: [] });
   });
 
@@ -50,7 +52,9 @@ describe('accounts.listProviders', () => {
   });
 
   test('refuses a credential that is nobody’s', async () => {
-    const { status, body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', { token: 'nonsense' });
+    const { status, body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', {
+      token: 'nonsense',
+    });
     expect([status, body.error.code]).toEqual([401, 'invalid_token']);
   });
 });
@@ -59,7 +63,11 @@ describe('accounts.startLogin', () => {
   test('is done at once with the local login', async () => {
     const { status, headers, body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
     expect(status).toBe(200);
-    expect(body).toEqual({ login_id: expect.stringMatching(/^lgn_[0-9A-Za-z]{43}$/), provider: 'local', outcome: 'done' });
+    expect(body).toEqual({
+      login_id: expect.stringMatching(/^lgn_[0-9A-Za-z]{43}$/),
+      provider: 'local',
+      outcome: 'done',
+    });
     expect(headers['cache-control']).toBe('no-store');
   });
 
@@ -76,25 +84,34 @@ describe('accounts.startLogin', () => {
 
   test('has the local login under every name of this machine', async () => {
     for (const host of ['localhost', 'LOCALHOST:80', '127.0.0.1:1', '[::1]:43127']) {
-      const { status } = await world.call('POST', '/v1/accounts/login/start', { body: local, headers: { host } });
+      const { status } = await world.call('POST', '/v1/accounts/login/start', {
+        body: local,
+        headers: { host },
+      });
       expect([host, status]).toEqual([host, 200]);
     }
   });
 
   test('does not know a provider that is not there', async () => {
-    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { ...local, provider: 'github' } });
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
+      body: { ...local, provider: 'github' },
+    });
     expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
   });
 
   test('says that there is no such Bureau', async () => {
-    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { ...local, bureau_id: 'nobody' } });
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
+      body: { ...local, bureau_id: 'nobody' },
+    });
     expect([status, body.error.code]).toEqual([404, 'bureau_not_found']);
   });
 
   test('names missing and unknown members', async () => {
     const missing = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local' } });
     expect([missing.status, missing.body.error.param]).toEqual([400, 'bureau_id']);
-    const unknown = await world.call('POST', '/v1/accounts/login/start', { body: { ...local, user_id: 'usr_1' } });
+    const unknown = await world.call('POST', '/v1/accounts/login/start', {
+      body: { ...local, user_id: 'usr_1' },
+    });
     expect([unknown.status, unknown.body.error.param]).toEqual([400, 'user_id']);
   });
 
@@ -111,7 +128,9 @@ describe('accounts.startLogin', () => {
   });
 
   test('leads every login of the local edition to one user', async () => {
-    const ids = await Promise.all([1, 2, 3].map(async () => (await readResult(await startLogin())).body.user.user_id));
+    const ids = await Promise.all(
+      [1, 2, 3].map(async () => (await readResult(await startLogin())).body.user.user_id),
+    );
     expect(new Set(ids).size).toBe(1);
   });
 });
@@ -121,7 +140,11 @@ describe('accounts.getLoginResult', () => {
     const loginId = await startLogin();
     const { status, headers, body } = await readResult(loginId);
     expect(status).toBe(200);
-    expect(body).toMatchObject({ login_id: loginId, status: 'done', user: { email: null, display_name: 'Local user', metadata: {} } });
+    expect(body).toMatchObject({
+      login_id: loginId,
+      status: 'done',
+      user: { email: null, display_name: 'Local user', metadata: {} },
+    });
     expect(headers['cache-control']).toBe('no-store');
     const days = (Date.parse(body.expires_at) - Date.now()) / 86_400_000;
     expect(days).toBeGreaterThan(29.99);
@@ -205,7 +228,12 @@ test('keeps no token and no login_id in the database or the log', async () => {
   expect(kept).toContain(body.user.user_id);
   for (const secret of [loginId, body.user_token]) {
     const payload = secret.replace(/^(th_usr|lgn)_/, '');
-    for (const form of [secret, payload, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64')]) {
+    for (const form of [
+      secret,
+      payload,
+      Buffer.from(secret).toString('hex'),
+      Buffer.from(secret).toString('base64'),
+    ]) {
       expect(kept.includes(form)).toBe(false);
     }
   }

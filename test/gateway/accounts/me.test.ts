@@ -14,7 +14,12 @@ beforeEach(() => world.shiftClock('0'));
 afterAll(() => world.close());
 
 const issue = (ttlSeconds?: number) =>
-  world.accounts.issueUserToken({ bureauId: 'local', person: localPerson, name: 'shell', ...(ttlSeconds ? { ttlSeconds } : {}) });
+  world.accounts.issueUserToken({
+    bureauId: 'local',
+    person: localPerson,
+    name: 'shell',
+    ...(ttlSeconds ? { ttlSeconds } : {}),
+  });
 const me = (token?: string) => world.call('GET', '/v1/accounts/me', token === undefined ? {} : { token });
 
 describe('accounts.getMe', () => {
@@ -43,7 +48,9 @@ describe('accounts.getMe', () => {
   });
 
   test('is not for an administrator', async () => {
-    const login = await world.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password: 'a rather long secret' } });
+    const login = await world.call('POST', '/v1/admin/login', {
+      body: { admin_id: 'admin', password: 'a rather long secret' },
+    });
     const { status, body } = await me(login.body.session_token);
     expect([status, body.error.code]).toEqual([403, 'forbidden_for_identity']);
   });
@@ -56,7 +63,12 @@ describe('accounts.getMe', () => {
 
   test('believes the token alone about who is asking', async () => {
     const issued = await issue();
-    const headers = { 'x-user-id': 'usr_somebody', 'x-bureau-id': 'other', 'x-user-token': mintToken('usr'), 'x-forwarded-for': '10.0.0.1' };
+    const headers = {
+      'x-user-id': 'usr_somebody',
+      'x-bureau-id': 'other',
+      'x-user-token': mintToken('usr'),
+      'x-forwarded-for': '10.0.0.1',
+    };
     const { body } = await world.call('GET', '/v1/accounts/me', { token: issued.userToken, headers });
     expect([body.user.user_id, body.bureau.bureau_id]).toEqual([issued.userId, 'local']);
   });
@@ -67,7 +79,10 @@ describe('accounts.getMe', () => {
     ['a session that was never opened', () => mintToken('adm')],
     ['an agent’s token', () => mintToken('agt')],
     ['a token with a typing error', async () => flipLast((await issue()).userToken)],
-    ['a token of another kind with the same characters', async () => (await issue()).userToken.replace('th_usr_', 'th_adm_')],
+    [
+      'a token of another kind with the same characters',
+      async () => (await issue()).userToken.replace('th_usr_', 'th_adm_'),
+    ],
   ])('refuses %s', async (_name, make) => {
     const { status, headers, body } = await me(await make());
     expect([status, body.error.code]).toEqual([401, 'invalid_token']);
@@ -77,7 +92,8 @@ describe('accounts.getMe', () => {
   test('refuses a revoked token at once', async () => {
     const { userToken, tokenId } = await issue();
     expect((await me(userToken)).status).toBe(200);
-    await world.database.sql`update gateway.accounts_tokens set revoked_at = gateway.townhall_now() where token_id = ${tokenId}`;
+    await world.database
+      .sql`update gateway.accounts_tokens set revoked_at = gateway.townhall_now() where token_id = ${tokenId}`;
     expect((await me(userToken)).status).toBe(401);
   });
 
@@ -161,7 +177,8 @@ describe('identify', () => {
       baseUrl: () => null,
       localLogin: () => false,
     });
-    for (const text of ['', 'x'.repeat(200), `th_usr_${'0'.repeat(49)}`, mintToken('adm')]) expect(await slice.identify(text)).toBeNull();
+    for (const text of ['', 'x'.repeat(200), `th_usr_${'0'.repeat(49)}`, mintToken('adm')])
+      expect(await slice.identify(text)).toBeNull();
     expect(statements).toEqual([]);
   });
 });

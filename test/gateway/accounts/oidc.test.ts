@@ -12,8 +12,13 @@ const redirectTo = 'https://shop.example/login?from=menu';
 beforeAll(async () => {
   world = await startWorld({ maxConnections: 1, accounts: { providerDeadlineMs: 4_000 } });
   oidc = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
-  Object.assign(world.env, { OIDC_ISSUER: oidc.issuer, OIDC_CLIENT_ID: oidc.clientId, OIDC_CLIENT_SECRET: oidc.clientSecret });
-  await world.database.sql`update gateway.bureaus_records set redirect_origins = ${world.database.sql.array(['https://shop.example'], 25)} where bureau_id = 'local'`;
+  Object.assign(world.env, {
+    OIDC_ISSUER: oidc.issuer,
+    OIDC_CLIENT_ID: oidc.clientId,
+    OIDC_CLIENT_SECRET: oidc.clientSecret,
+  });
+  await world.database
+    .sql`update gateway.bureaus_records set redirect_origins = ${world.database.sql.array(['https://shop.example'], 25)} where bureau_id = 'local'`;
 });
 beforeEach(() => world.shiftClock('0'));
 afterEach(() => {
@@ -32,9 +37,15 @@ function proof() {
 }
 
 async function start(extra: Record<string, string> = {}) {
-  const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local', ...extra } });
+  const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
+    body: { provider: 'oidc', bureau_id: 'local', ...extra },
+  });
   expect([status, body.outcome]).toEqual([200, 'redirect']);
-  return { loginId: String(body.login_id), url: String(body.url), userCode: body.user_code as string | undefined };
+  return {
+    loginId: String(body.login_id),
+    url: String(body.url),
+    userCode: body.user_code as string | undefined,
+  };
 }
 
 const pathOf = (url: URL) => url.pathname + url.search;
@@ -42,7 +53,10 @@ const comeBack = (url: URL) => world.call('GET', pathOf(url));
 const result = (loginId: string, members: Record<string, string> = {}) =>
   world.call('GET', `/v1/accounts/login/result?${new URLSearchParams({ login_id: loginId, ...members })}`);
 const decide = (fields: Record<string, string>) =>
-  world.call('POST', '/v1/accounts/oauth/confirm', { body: new URLSearchParams(fields).toString(), headers: { 'content-type': 'application/x-www-form-urlencoded' } });
+  world.call('POST', '/v1/accounts/oauth/confirm', {
+    body: new URLSearchParams(fields).toString(),
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+  });
 const confirmationIn = (html: string) => /name="confirmation" value="([^"]+)"/.exec(html)?.[1] ?? '';
 const counts = async () => {
   const [row] = await world.database.sql<{ users: number; tokens: number }[]>`
@@ -64,7 +78,10 @@ describe('a redirect login without redirect_to', () => {
     const said = await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' });
     expect([said.status, said.text]).toEqual([200, expect.stringContaining('You are logged in')]);
     const { body } = await result(loginId);
-    expect(body).toMatchObject({ status: 'done', user: { email: 'ada@example.com', display_name: 'Ada <Lovelace>' } });
+    expect(body).toMatchObject({
+      status: 'done',
+      user: { email: 'ada@example.com', display_name: 'Ada <Lovelace>' },
+    });
     expect((await world.call('GET', '/v1/accounts/me', { token: body.user_token })).status).toBe(200);
   });
 
@@ -73,7 +90,11 @@ describe('a redirect login without redirect_to', () => {
     const page = await comeBack(await oidc.browse(url));
     const confirmation = confirmationIn(page.text);
     expect((await decide({ confirmation, decision: 'cancel' })).text).toContain('refused');
-    expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'failed', error: 'login_denied' });
+    expect((await result(loginId)).body).toEqual({
+      login_id: loginId,
+      status: 'failed',
+      error: 'login_denied',
+    });
     expect((await decide({ confirmation, decision: 'confirm' })).status).toBe(400);
     expect((await result(loginId)).body.status).toBe('failed');
   });
@@ -90,7 +111,9 @@ describe('a redirect login without redirect_to', () => {
     const { url } = await start();
     const { headers, text } = await comeBack(await oidc.browse(url));
     expect(headers['content-type']).toMatch(/^text\/html;charset=utf-8$/);
-    expect(headers['content-security-policy']).toMatch(/^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'$/);
+    expect(headers['content-security-policy']).toMatch(
+      /^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'$/,
+    );
     expect(headers['cache-control']).toBe('no-store');
     expect(headers['referrer-policy']).toBe('no-referrer');
     expect(text).not.toContain('<script');
@@ -119,7 +142,10 @@ describe('a redirect login with redirect_to', () => {
     // The starter alone gets nothing, nor does anybody with one half of the proof.
     const bare = await result(loginId);
     expect([bare.status, bare.body.error.param]).toEqual([400, 'login_code']);
-    for (const members of [{ login_code: code, code_verifier: proof().verifier }, { login_code: `lgc_${'0'.repeat(43)}`, code_verifier: verifier }]) {
+    for (const members of [
+      { login_code: code, code_verifier: proof().verifier },
+      { login_code: `lgc_${'0'.repeat(43)}`, code_verifier: verifier },
+    ]) {
       const wrong = await result(loginId, members);
       expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
     }
@@ -133,7 +159,11 @@ describe('a redirect login with redirect_to', () => {
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: proof().challenge });
     const back = await comeBack(await oidc.browse(url));
     expect([back.status, back.headers.location]).toEqual([303, `${redirectTo}#login_error=login_denied`]);
-    expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'failed', error: 'login_denied' });
+    expect((await result(loginId)).body).toEqual({
+      login_id: loginId,
+      status: 'failed',
+      error: 'login_denied',
+    });
   });
 
   test.each([
@@ -149,13 +179,20 @@ describe('a redirect login with redirect_to', () => {
     ['a fragment', 'https://shop.example/#x'],
     ['a scheme of its own', 'shop.example://login'],
   ])('refuses a redirect_to with %s', async (_name, given) => {
-    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local', redirect_to: given, code_challenge: proof().challenge } });
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
+      body: { provider: 'oidc', bureau_id: 'local', redirect_to: given, code_challenge: proof().challenge },
+    });
     expect([status, body.error.param]).toEqual([400, 'redirect_to']);
   });
 
   test('wants both, the address and the challenge', async () => {
-    for (const [extra, param] of [[{ redirect_to: redirectTo }, 'code_challenge'], [{ code_challenge: proof().challenge }, 'redirect_to']] as const) {
-      const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local', ...extra } });
+    for (const [extra, param] of [
+      [{ redirect_to: redirectTo }, 'code_challenge'],
+      [{ code_challenge: proof().challenge }, 'redirect_to'],
+    ] as const) {
+      const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
+        body: { provider: 'oidc', bureau_id: 'local', ...extra },
+      });
       expect([status, body.error.param]).toEqual([400, param]);
     }
   });
@@ -231,17 +268,44 @@ describe('the callback', () => {
     ['another nonce', ({ header, claims, sign }) => sign(header, { ...claims, nonce: 'another' })],
     ['no nonce', ({ header, claims: { nonce: _nonce, ...claims }, sign }) => sign(header, claims)],
     ['another audience', ({ header, claims, sign }) => sign(header, { ...claims, aud: 'another' })],
-    ['another issuer', ({ header, claims, sign }) => sign(header, { ...claims, iss: 'https://evil.example' })],
+    [
+      'another issuer',
+      ({ header, claims, sign }) => sign(header, { ...claims, iss: 'https://evil.example' }),
+    ],
     ['no subject', ({ header, claims: { sub: _sub, ...claims }, sign }) => sign(header, claims)],
-    ['an empty subject', ({ header, claims, sign }) => sign(header, { ...claims, sub: '', email: 'eve@shop.example' })],
-    ['a blank subject', ({ header, claims, sign }) => sign(header, { ...claims, sub: ' ', email: 'eve@shop.example' })],
-    ['a NUL as subject', ({ header, claims, sign }) => sign(header, { ...claims, sub: 'a\0b', email: 'eve@shop.example' })],
-    ['a subject beyond 255 characters', ({ header, claims, sign }) => sign(header, { ...claims, sub: 'a'.repeat(256), email: 'eve@shop.example' })],
-    ['a number as subject', ({ header, claims, sign }) => sign(header, { ...claims, sub: 7, email: 'eve@shop.example' })],
+    [
+      'an empty subject',
+      ({ header, claims, sign }) => sign(header, { ...claims, sub: '', email: 'eve@shop.example' }),
+    ],
+    [
+      'a blank subject',
+      ({ header, claims, sign }) => sign(header, { ...claims, sub: ' ', email: 'eve@shop.example' }),
+    ],
+    [
+      'a NUL as subject',
+      ({ header, claims, sign }) => sign(header, { ...claims, sub: 'a\0b', email: 'eve@shop.example' }),
+    ],
+    [
+      'a subject beyond 255 characters',
+      ({ header, claims, sign }) =>
+        sign(header, { ...claims, sub: 'a'.repeat(256), email: 'eve@shop.example' }),
+    ],
+    [
+      'a number as subject',
+      ({ header, claims, sign }) => sign(header, { ...claims, sub: 7, email: 'eve@shop.example' }),
+    ],
     ['an end in the past', ({ header, claims, sign }) => sign(header, { ...claims, exp: 1_700_000_000 })],
     ['the algorithm none', ({ claims }) => `${encode({ alg: 'none' })}.${encode(claims)}.`],
-    ['a signature of somebody else', ({ header, claims, sign }) => `${sign(header, claims).split('.').slice(0, 2).join('.')}.${'A'.repeat(342)}`],
-    ['other claims under the old signature', ({ header, claims, sign }) => [encode(header), encode({ ...claims, sub: 'eve' }), sign(header, claims).split('.')[2]].join('.')],
+    [
+      'a signature of somebody else',
+      ({ header, claims, sign }) =>
+        `${sign(header, claims).split('.').slice(0, 2).join('.')}.${'A'.repeat(342)}`,
+    ],
+    [
+      'other claims under the old signature',
+      ({ header, claims, sign }) =>
+        [encode(header), encode({ ...claims, sub: 'eve' }), sign(header, claims).split('.')[2]].join('.'),
+    ],
   ])('refuses an ID token with %s, and makes nobody of it', async (_name, bend) => {
     const before = await counts();
     const { loginId, url } = await start();
@@ -257,7 +321,11 @@ describe('the callback', () => {
   test('says that the provider refused, without its words', async () => {
     const { loginId, url } = await start();
     const state = new URL(url).searchParams.get('state') ?? '';
-    const query = new URLSearchParams({ state, error: 'server_error', error_description: '<b>evil words</b>' });
+    const query = new URLSearchParams({
+      state,
+      error: 'server_error',
+      error_description: '<b>evil words</b>',
+    });
     const { status, text } = await refused(`/v1/accounts/oauth/callback?${query}`);
     expect(status).toBe(400);
     expect(text).not.toContain('evil words');
@@ -301,7 +369,9 @@ describe('the callback', () => {
     const [sent, ...rest] = answers.toSorted((a, b) => a.status - b.status);
     expect([sent?.status, rest.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
     const code = String(sent?.headers.location).split('login_code=')[1] ?? '';
-    const reads = await Promise.all(Array.from({ length: 20 }, () => result(loginId, { login_code: code, code_verifier: verifier })));
+    const reads = await Promise.all(
+      Array.from({ length: 20 }, () => result(loginId, { login_code: code, code_verifier: verifier })),
+    );
     expect(new Set(reads.map(({ body }) => body.user_token)).size).toBe(1);
     expect(await counts()).toEqual({ users: (before?.users ?? 0) + 1, tokens: (before?.tokens ?? 0) + 1 });
   });
@@ -364,7 +434,9 @@ describe('who it is', () => {
 describe('the provider', () => {
   test('is listed while its keys are there, and asked for PKCE, state and nonce', async () => {
     const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
-    expect((body.items as unknown as { id: string; kind: string }[]).find(({ id }) => id === 'oidc')).toMatchObject({ kind: 'redirect', inputs: [] });
+    expect(
+      (body.items as unknown as { id: string; kind: string }[]).find(({ id }) => id === 'oidc'),
+    ).toMatchObject({ kind: 'redirect', inputs: [] });
     const asked = new URL((await start()).url).searchParams;
     expect(Object.fromEntries(asked)).toMatchObject({
       client_id: oidc.clientId,
@@ -377,16 +449,32 @@ describe('the provider', () => {
   });
 
   test('sends nobody to an address that a header names', async () => {
-    const headers = { host: 'localhost:1', 'x-forwarded-host': 'evil.example', 'x-forwarded-proto': 'https', forwarded: 'host=evil.example' };
-    const { body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' }, headers });
-    expect(new URL(body.url).searchParams.get('redirect_uri')).toBe(`${world.url}/v1/accounts/oauth/callback`);
+    const headers = {
+      host: 'localhost:1',
+      'x-forwarded-host': 'evil.example',
+      'x-forwarded-proto': 'https',
+      forwarded: 'host=evil.example',
+    };
+    const { body } = await world.call('POST', '/v1/accounts/login/start', {
+      body: { provider: 'oidc', bureau_id: 'local' },
+      headers,
+    });
+    expect(new URL(body.url).searchParams.get('redirect_uri')).toBe(
+      `${world.url}/v1/accounts/oauth/callback`,
+    );
   });
 
   test('does not exist without its keys, nor under an issuer on a plain connection', async () => {
     const { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer } = world.env;
-    for (const change of [{ OIDC_CLIENT_SECRET: undefined }, { OIDC_ISSUER: 'http://login.example' }, { OIDC_ISSUER: 'login.example' }]) {
+    for (const change of [
+      { OIDC_CLIENT_SECRET: undefined },
+      { OIDC_ISSUER: 'http://login.example' },
+      { OIDC_ISSUER: 'login.example' },
+    ]) {
       Object.assign(world.env, { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer }, change);
-      const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' } });
+      const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
+        body: { provider: 'oidc', bureau_id: 'local' },
+      });
       expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
     }
     Object.assign(world.env, { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer });
@@ -397,7 +485,8 @@ describe('the provider', () => {
     const issuer = world.env['OIDC_ISSUER'];
     Object.assign(world.env, { OIDC_ISSUER: other.issuer });
     try {
-      const begin = () => world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' } });
+      const begin = () =>
+        world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' } });
       other.hangs.add('/.well-known/openid-configuration');
       expect((await begin()).body.error.code).toBe('upstream_timeout');
       other.hangs.clear();
@@ -426,13 +515,27 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
   const page = await comeBack(await oidc.browse(open.url));
   const kept = before + (await world.dump()) + world.logLines.join('');
   const secrets = [
-    bound.loginId, asked.get('state'), asked.get('nonce'), back.searchParams.get('code'), loginCode, verifier, read.body.user_token,
-    open.loginId, open.userCode, confirmationIn(page.text), oidc.clientSecret,
+    bound.loginId,
+    asked.get('state'),
+    asked.get('nonce'),
+    back.searchParams.get('code'),
+    loginCode,
+    verifier,
+    read.body.user_token,
+    open.loginId,
+    open.userCode,
+    confirmationIn(page.text),
+    oidc.clientSecret,
   ];
   expect(secrets.every((secret) => typeof secret === 'string' && secret.length > 8)).toBe(true);
   for (const secret of secrets as string[]) {
     const payload = secret.replace(/^(th_usr|lg[a-z])_/, '');
-    for (const form of [secret, payload, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64')]) {
+    for (const form of [
+      secret,
+      payload,
+      Buffer.from(secret).toString('hex'),
+      Buffer.from(secret).toString('base64'),
+    ]) {
       expect({ secret, isKept: kept.includes(form) }).toEqual({ secret, isKept: false });
     }
   }

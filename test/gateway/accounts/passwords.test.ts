@@ -19,8 +19,10 @@ afterAll(async () => {
   await mailbox?.close();
 });
 
-const post = (path: string, body: object, token?: string) => world.call('POST', `/v1/accounts/${path}`, { body, ...(token === undefined ? {} : { token }) });
-const register = (email: string, chosen = password, extra: object = {}) => post('register', { bureau_id: 'local', email, password: chosen, ...extra });
+const post = (path: string, body: object, token?: string) =>
+  world.call('POST', `/v1/accounts/${path}`, { body, ...(token === undefined ? {} : { token }) });
+const register = (email: string, chosen = password, extra: object = {}) =>
+  post('register', { bureau_id: 'local', email, password: chosen, ...extra });
 const forgot = (email: string) => post('password/forgot', { bureau_id: 'local', email });
 const newAddress = () => `user-${randomBytes(6).toString('hex')}@example.com`;
 
@@ -28,7 +30,9 @@ async function account(email = newAddress(), chosen = password): Promise<string>
   const { status, body } = await register(email, chosen);
   expect(status).toBe(202);
   const { code } = await mailbox.letterTo(email);
-  expect((await post('verify', { verification_id: body.verification_id, code })).body).toEqual({ verified: true });
+  expect((await post('verify', { verification_id: body.verification_id, code })).body).toEqual({
+    verified: true,
+  });
   return email;
 }
 
@@ -52,7 +56,10 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const email = newAddress();
     const { status, headers, body } = await register(email.toUpperCase(), password, { display_name: 'Ada' });
     expect(status).toBe(202);
-    expect(body).toEqual({ verification_id: expect.stringMatching(/^lgv_[0-9A-Za-z]{43}$/), expires_at: expect.any(String) });
+    expect(body).toEqual({
+      verification_id: expect.stringMatching(/^lgv_[0-9A-Za-z]{43}$/),
+      expires_at: expect.any(String),
+    });
     expect(headers['cache-control']).toBe('no-store');
     expect((await tryLogin(email)).next.status).toBe(401);
 
@@ -80,19 +87,28 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const { body } = await register(email);
     const { code } = await mailbox.letterTo(email);
     const wrong = code === '00000000' ? '11111111' : '00000000';
-    for (let tried = 0; tried < 5; tried += 1) expect((await post('verify', { verification_id: body.verification_id, code: wrong })).status).toBe(401);
+    for (let tried = 0; tried < 5; tried += 1)
+      expect((await post('verify', { verification_id: body.verification_id, code: wrong })).status).toBe(401);
     expect((await post('verify', { verification_id: body.verification_id, code })).status).toBe(401);
   });
 
-  test.each([['too short', 'abcdefghijk'], ['among the first that are tried', 'password1234'], ['the address itself', 'person@example.com']])(
-    'refuse a password that is %s',
-    async (_name, chosen) => {
-      const { status, body } = await register('person@example.com', chosen);
-      expect([status, body.error.param]).toEqual([400, 'password']);
-    },
-  );
+  test.each([
+    ['too short', 'abcdefghijk'],
+    ['among the first that are tried', 'password1234'],
+    ['the address itself', 'person@example.com'],
+  ])('refuse a password that is %s', async (_name, chosen) => {
+    const { status, body } = await register('person@example.com', chosen);
+    expect([status, body.error.param]).toEqual([400, 'password']);
+  });
 
-  test.each(['no address', 'a@b', 'two@example.com,three@example.com', 'a@example.com\r\nbcc: b@example.com', 'ada@exämple.com', '"a b"@example.com'])('refuse %j as an address', async (email) => {
+  test.each([
+    'no address',
+    'a@b',
+    'two@example.com,three@example.com',
+    'a@example.com\r\nbcc: b@example.com',
+    'ada@exämple.com',
+    '"a b"@example.com',
+  ])('refuse %j as an address', async (email) => {
     const { status, body } = await register(email);
     expect([status, body.error.param]).toEqual([400, 'email']);
   });
@@ -101,7 +117,11 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const email = await account();
     const fresh = newAddress();
     const [known, unknown] = [await register(email, another), await register(fresh, another)];
-    expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([unknown.status, Object.keys(unknown.body), Object.keys(unknown.headers)]);
+    expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([
+      unknown.status,
+      Object.keys(unknown.body),
+      Object.keys(unknown.headers),
+    ]);
     const letter = await mailbox.letterTo(email, 2);
     expect(letter.code).toBe('');
     expect(letter.text).toContain('has an account already');
@@ -118,7 +138,9 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const started = await post('login/start', { provider: 'email_code', bureau_id: 'local' });
     await post('login/continue', { login_id: started.body.login_id, input: { email: victim } });
     const { code } = await mailbox.letterTo(victim, 2);
-    expect((await post('login/continue', { login_id: started.body.login_id, input: { code } })).body.outcome).toBe('done');
+    expect(
+      (await post('login/continue', { login_id: started.body.login_id, input: { code } })).body.outcome,
+    ).toBe('done');
     expect((await tryLogin(victim, another)).next.status).toBe(401);
     expect((await post('verify', { verification_id: attack.body.verification_id, code })).status).toBe(401);
   });
@@ -127,7 +149,8 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const { SMTP_URL: url } = world.env;
     world.env['SMTP_URL'] = undefined;
     try {
-      for (const { status, body } of [await register(newAddress()), await forgot(newAddress())]) expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
+      for (const { status, body } of [await register(newAddress()), await forgot(newAddress())])
+        expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
       const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
       expect((body.items as unknown as { id: string }[]).map(({ id }) => id)).toEqual(['local']);
     } finally {
@@ -147,7 +170,10 @@ describe('accounts.register and accounts.verifyEmail', () => {
 describe('the login with a password', () => {
   test('refuses a wrong password and an unknown address with the same words', async () => {
     const email = await account();
-    const [wrong, unknown] = [(await tryLogin(email, another)).next, (await tryLogin(newAddress(), another)).next];
+    const [wrong, unknown] = [
+      (await tryLogin(email, another)).next,
+      (await tryLogin(newAddress(), another)).next,
+    ];
     const { request_id: _one, ...known } = wrong.body.error as unknown as Record<string, unknown>;
     const { request_id: _other, ...foreign } = unknown.body.error as unknown as Record<string, unknown>;
     expect([wrong.status, known]).toEqual([401, foreign]);
@@ -157,11 +183,14 @@ describe('the login with a password', () => {
   test('takes five inputs an attempt', async () => {
     // Five different addresses, so that no address's own budget is what ends it.
     const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
-    const guess = () => post('login/continue', { login_id: body.login_id, input: { email: newAddress(), password: another } });
+    const guess = () =>
+      post('login/continue', { login_id: body.login_id, input: { email: newAddress(), password: another } });
     for (let tried = 0; tried < 5; tried += 1) expect((await guess()).status).toBe(401);
     const over = await guess();
     expect([over.status, over.body.error.code]).toEqual([410, 'login_spent']);
-    expect((await world.call('GET', `/v1/accounts/login/result?login_id=${body.login_id}`)).body).toMatchObject({ status: 'failed', error: 'too_many_tries' });
+    expect(
+      (await world.call('GET', `/v1/accounts/login/result?login_id=${body.login_id}`)).body,
+    ).toMatchObject({ status: 'failed', error: 'too_many_tries' });
   });
 
   test('evaluates five wrong passwords an hour of one address, however many come at once', async () => {
@@ -215,20 +244,25 @@ describe('the login with a password', () => {
 
 describe('a forgotten password', () => {
   // The embedded database runs one transaction at a time, so that nothing can come between.
-  test.skipIf(inject('databaseSource')?.engine !== 'postgres')('refuses a login with the former password that ends after the reset', async () => {
-    const email = await account();
-    const { sql } = world.database;
-    const login = await world.database.tx(async (tx) => {
-      await tx`select 1 from gateway.accounts_users where email = ${email} for update`;
-      const pending = tryLogin(email);
-      // The login has checked the password and waits for the user's row.
-      await expect.poll(async () => (await sql`select 1 from pg_locks where not granted`).length).toBeGreaterThan(0);
-      await tx`update gateway.accounts_passwords set password_digest = 'replaced' where user_id = (select user_id from gateway.accounts_users where email = ${email})`;
-      return { pending };
-    });
-    const { next } = await login.pending;
-    expect([next.status, next.body.error?.code]).toEqual([401, 'invalid_credentials']);
-  });
+  test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
+    'refuses a login with the former password that ends after the reset',
+    async () => {
+      const email = await account();
+      const { sql } = world.database;
+      const login = await world.database.tx(async (tx) => {
+        await tx`select 1 from gateway.accounts_users where email = ${email} for update`;
+        const pending = tryLogin(email);
+        // The login has checked the password and waits for the user's row.
+        await expect
+          .poll(async () => (await sql`select 1 from pg_locks where not granted`).length)
+          .toBeGreaterThan(0);
+        await tx`update gateway.accounts_passwords set password_digest = 'replaced' where user_id = (select user_id from gateway.accounts_users where email = ${email})`;
+        return { pending };
+      });
+      const { next } = await login.pending;
+      expect([next.status, next.body.error?.code]).toEqual([401, 'invalid_credentials']);
+    },
+  );
 
   test('is replaced with the code, and the tokens of earlier logins are worthless', async () => {
     const email = await account();
@@ -236,12 +270,20 @@ describe('a forgotten password', () => {
     const { status, body } = await forgot(email);
     expect(status).toBe(202);
     const { code } = await mailbox.letterTo(email, 2);
-    const reset = await post('password/reset', { verification_id: body.verification_id, code, password: another });
+    const reset = await post('password/reset', {
+      verification_id: body.verification_id,
+      code,
+      password: another,
+    });
     expect([reset.status, reset.body]).toEqual([200, { changed: true }]);
     expect((await me(token)).status).toBe(401);
     expect((await tryLogin(email, password)).next.status).toBe(401);
     await logIn(email, another);
-    expect(world.audited.at(-1)).toMatchObject({ action: 'accounts.resetPassword', outcome: 'ok', target: { kind: 'user' } });
+    expect(world.audited.at(-1)).toMatchObject({
+      action: 'accounts.resetPassword',
+      outcome: 'ok',
+      target: { kind: 'user' },
+    });
   });
 
   test('ends the API keys and issued tokens of its user', async () => {
@@ -251,7 +293,8 @@ describe('a forgotten password', () => {
     const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
     // As an administrator's token and the key of an earlier release are: without a maker.
     const kept = (await post('keys/create', { name: 'orphan' }, token)).body.user_token;
-    await world.database.sql`update gateway.accounts_tokens set maker_id = null, kind = 'issued' where name = 'orphan' and user_id = ${userId}`;
+    await world.database
+      .sql`update gateway.accounts_tokens set maker_id = null, kind = 'issued' where name = 'orphan' and user_id = ${userId}`;
     const { body } = await forgot(email);
     const { code } = await mailbox.letterTo(email, 2);
     await post('password/reset', { verification_id: body.verification_id, code, password: another });
@@ -271,8 +314,16 @@ describe('a forgotten password', () => {
 
   test('gets the same answer for an address that nobody has, and no e-mail', async () => {
     const [known, unknown] = [await forgot(await account()), await forgot('nobody@example.com')];
-    expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([unknown.status, Object.keys(unknown.body), Object.keys(unknown.headers)]);
-    const reset = await post('password/reset', { verification_id: unknown.body.verification_id, code: 'nocodefits', password: another });
+    expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([
+      unknown.status,
+      Object.keys(unknown.body),
+      Object.keys(unknown.headers),
+    ]);
+    const reset = await post('password/reset', {
+      verification_id: unknown.body.verification_id,
+      code: 'nocodefits',
+      password: another,
+    });
     expect([reset.status, reset.body.error.code]).toEqual([401, 'invalid_credentials']);
     expect(mailbox.letters.some(({ to }) => to === 'nobody@example.com')).toBe(false);
   });
@@ -280,7 +331,10 @@ describe('a forgotten password', () => {
   test('sends ten codes a day from one network to one address', async () => {
     const email = newAddress();
     const answers = await Promise.all(Array.from({ length: 13 }, () => forgot(email)));
-    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([...Array(10).fill(202), ...Array(3).fill(429)]);
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
+      ...Array(10).fill(202),
+      ...Array(3).fill(429),
+    ]);
     expect((await register(email)).status).toBe(429);
   });
 
@@ -288,16 +342,26 @@ describe('a forgotten password', () => {
     const email = await account();
     const { body } = await forgot(email);
     const { code } = await mailbox.letterTo(email, 2);
-    const unfit = await post('password/reset', { verification_id: body.verification_id, code, password: 'short' });
+    const unfit = await post('password/reset', {
+      verification_id: body.verification_id,
+      code,
+      password: 'short',
+    });
     expect([unfit.status, unfit.body.error.param]).toEqual([400, 'password']);
-    expect((await post('password/reset', { verification_id: body.verification_id, code, password: another })).status).toBe(200);
+    expect(
+      (await post('password/reset', { verification_id: body.verification_id, code, password: another }))
+        .status,
+    ).toBe(200);
   });
 
   test('does not take the code of a registration', async () => {
     const email = newAddress();
     const { body } = await register(email);
     const { code } = await mailbox.letterTo(email);
-    expect((await post('password/reset', { verification_id: body.verification_id, code, password: another })).status).toBe(401);
+    expect(
+      (await post('password/reset', { verification_id: body.verification_id, code, password: another }))
+        .status,
+    ).toBe(401);
   });
 });
 
@@ -307,7 +371,9 @@ describe('accounts.changePassword', () => {
     const [here, elsewhere] = [await logIn(email), await logIn(email)];
     const wrong = await post('password/change', { current_password: another, new_password: another }, here);
     expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
-    expect((await post('password/change', { current_password: password, new_password: another }, here)).body).toEqual({ changed: true });
+    expect(
+      (await post('password/change', { current_password: password, new_password: another }, here)).body,
+    ).toEqual({ changed: true });
     expect([(await me(here)).status, (await me(elsewhere)).status]).toEqual([200, 401]);
     await logIn(email, another);
     const row = world.audited.at(-1);
@@ -325,11 +391,14 @@ describe('accounts.changePassword', () => {
   test('is not for users without a password, guests, or API keys', async () => {
     const body = { current_password: password, new_password: another };
     const { body: started } = await post('login/start', { provider: 'local', bureau_id: 'local' });
-    const local = (await world.call('GET', `/v1/accounts/login/result?login_id=${started.login_id}`)).body.user_token;
+    const local = (await world.call('GET', `/v1/accounts/login/result?login_id=${started.login_id}`)).body
+      .user_token;
     expect((await post('password/change', body, local)).body.error.code).toBe('conflict');
     expect((await post('password/change', body)).status).toBe(401);
     const key = await post('keys/create', { name: 'ci' }, await logIn(await account()));
-    expect((await post('password/change', body, key.body.user_token)).body.error.code).toBe('forbidden_for_identity');
+    expect((await post('password/change', body, key.body.user_token)).body.error.code).toBe(
+      'forbidden_for_identity',
+    );
   });
 });
 
@@ -342,8 +411,18 @@ test('keeps no password, code or verification id in the database or the log', as
   const token = await logIn(email);
   await tryLogin(email, 'CANARY a wrong one that was typed');
   const kept = waiting + (await world.dump()) + world.logLines.join('');
-  for (const secret of ['CANARY', String(body.verification_id).slice(4), token.slice(7), `${code.slice(0, 4)} ${code.slice(4)}`]) {
-    for (const form of [secret, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64').replace(/=+$/, '')]) expect(kept.includes(form)).toBe(false);
+  for (const secret of [
+    'CANARY',
+    String(body.verification_id).slice(4),
+    token.slice(7),
+    `${code.slice(0, 4)} ${code.slice(4)}`,
+  ]) {
+    for (const form of [
+      secret,
+      Buffer.from(secret).toString('hex'),
+      Buffer.from(secret).toString('base64').replace(/=+$/, ''),
+    ])
+      expect(kept.includes(form)).toBe(false);
   }
   // Eight digits alone may stand in a digest or a time by chance; as a word they may not.
   expect(new RegExp(`(?<![0-9a-f])${code}(?![0-9a-f])`).test(kept)).toBe(false);

@@ -29,7 +29,9 @@ interface Holder {
 }
 
 async function makeHolder(): Promise<Holder> {
-  const { bureau_id: bureauId } = await one.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
+  const { bureau_id: bureauId } = await one.admin.bureaus.createBureau({
+    server_url: 'https://shop.example',
+  });
   const issued = await one.admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'holder' });
   return { userToken: issued.user_token, tokenId: issued.token_id, userId: issued.user_id, bureauId };
 }
@@ -57,7 +59,13 @@ async function logIn(email: string): Promise<string> {
 }
 
 const statusAt = (world: GatewayWorld, token: string): Promise<number> =>
-  world.as(token).ai.listModels().then(() => 200, (error: unknown) => (error as { status: number }).status);
+  world
+    .as(token)
+    .ai.listModels()
+    .then(
+      () => 200,
+      (error: unknown) => (error as { status: number }).status,
+    );
 
 /** Whether the gateway gives what it has read again without asking: after a change of its own it does not for a moment. */
 async function keepsWhatItRead(world: GatewayWorld): Promise<boolean> {
@@ -79,13 +87,37 @@ async function isKnown({ userToken }: Pick<Holder, 'userToken'>): Promise<void> 
 describe('a token that both replicas have seen', () => {
   test.each<[string, number, (holder: Holder) => Promise<unknown>]>([
     ['was revoked by its id', 401, ({ tokenId }) => one.admin.accounts.revokeTokens({ token_id: tokenId })],
-    ['was revoked with all of its user', 401, ({ userId }) => one.admin.accounts.revokeTokens({ user_id: userId })],
-    ['was revoked with all of its Bureau', 401, ({ bureauId }) => one.admin.accounts.revokeTokens({ bureau_id: bureauId })],
+    [
+      'was revoked with all of its user',
+      401,
+      ({ userId }) => one.admin.accounts.revokeTokens({ user_id: userId }),
+    ],
+    [
+      'was revoked with all of its Bureau',
+      401,
+      ({ bureauId }) => one.admin.accounts.revokeTokens({ bureau_id: bureauId }),
+    ],
     ['was logged out with', 401, ({ userToken }) => one.as(userToken).accounts.logout()],
-    ['belongs to a user who was blocked', 401, ({ userId }) => one.admin.accounts.blockUser({ user_id: userId })],
-    ['belongs to a user who was removed', 401, ({ userId }) => one.admin.accounts.removeUser({ user_id: userId })],
-    ['belongs to a Bureau that was paused', 403, ({ bureauId }) => one.admin.bureaus.pauseBureau({ bureau_id: bureauId })],
-    ['belongs to a Bureau that was archived', 403, ({ bureauId }) => one.admin.bureaus.archiveBureau({ bureau_id: bureauId })],
+    [
+      'belongs to a user who was blocked',
+      401,
+      ({ userId }) => one.admin.accounts.blockUser({ user_id: userId }),
+    ],
+    [
+      'belongs to a user who was removed',
+      401,
+      ({ userId }) => one.admin.accounts.removeUser({ user_id: userId }),
+    ],
+    [
+      'belongs to a Bureau that was paused',
+      403,
+      ({ bureauId }) => one.admin.bureaus.pauseBureau({ bureau_id: bureauId }),
+    ],
+    [
+      'belongs to a Bureau that was archived',
+      403,
+      ({ bureauId }) => one.admin.bureaus.archiveBureau({ bureau_id: bureauId }),
+    ],
   ])('and %s is refused with %i', async (what, status, takeAway) => {
     const holder = await makeHolder();
     await isKnown(holder);
@@ -110,7 +142,9 @@ describe('a token that both replicas have seen', () => {
     const email = await makeAccount();
     const [inUse, elsewhere] = [await logIn(email), await logIn(email)];
     for (const userToken of [inUse, elsewhere]) await isKnown({ userToken });
-    await one.as(inUse).accounts.changePassword({ current_password: password, new_password: 'the library of babel' });
+    await one
+      .as(inUse)
+      .accounts.changePassword({ current_password: password, new_password: 'the library of babel' });
     expect(await statusAt(one, elsewhere)).toBe(401);
     await until(async () => (await statusAt(other, elsewhere)) === 401, 'the other login is refused');
     expect([await statusAt(one, inUse), await statusAt(other, inUse)]).toEqual([200, 200]);
@@ -121,7 +155,11 @@ describe('a token that both replicas have seen', () => {
     const userToken = await logIn(email);
     await isKnown({ userToken });
     const { verification_id } = await one.guest.accounts.requestPasswordReset({ bureau_id: 'local', email });
-    await one.guest.accounts.resetPassword({ verification_id, code: (await mailbox.letterTo(email, 2)).code, password: 'the library of babel' });
+    await one.guest.accounts.resetPassword({
+      verification_id,
+      code: (await mailbox.letterTo(email, 2)).code,
+      password: 'the library of babel',
+    });
     expect(await statusAt(one, userToken)).toBe(401);
     await until(async () => (await statusAt(other, userToken)) === 401, 'the login is refused');
   });
@@ -132,7 +170,10 @@ describe('a token that both replicas have seen', () => {
     await until(async () => (await statusAt(other, holder.userToken)) === 401, 'the blocked user is refused');
     await one.admin.accounts.unblockUser({ user_id: holder.userId });
     await one.admin.bureaus.pauseBureau({ bureau_id: holder.bureauId });
-    await until(async () => (await statusAt(other, holder.userToken)) === 403, 'the paused Bureau is refused');
+    await until(
+      async () => (await statusAt(other, holder.userToken)) === 403,
+      'the paused Bureau is refused',
+    );
     await one.admin.bureaus.activateBureau({ bureau_id: holder.bureauId });
     await until(async () => (await statusAt(other, holder.userToken)) === 200, 'the token is good again');
     expect(await statusAt(one, holder.userToken)).toBe(200);

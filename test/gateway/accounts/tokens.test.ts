@@ -10,15 +10,25 @@ let machine: string;
 beforeAll(async () => {
   world = await startWorld({ maxConnections: 1 });
   await world.admin.setup('admin', 'a rather long secret');
-  admin = (await world.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password: 'a rather long secret' } })).body.session_token;
-  await world.database.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('shop', 'Shop', 'https://shop.example'), ('other', 'Other', 'https://other.example')`;
-  ({ credential: machine } = await world.admin.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' }));
+  admin = (
+    await world.call('POST', '/v1/admin/login', {
+      body: { admin_id: 'admin', password: 'a rather long secret' },
+    })
+  ).body.session_token;
+  await world.database
+    .sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('shop', 'Shop', 'https://shop.example'), ('other', 'Other', 'https://other.example')`;
+  ({ credential: machine } = await world.admin.machines.create({
+    scopes: ['tokens.issue'],
+    bureauId: 'shop',
+  }));
 });
 beforeEach(() => world.shiftClock('0'));
 afterAll(() => world.close());
 
-const issue = (body: object, token = admin) => world.call('POST', '/v1/accounts/tokens/issue', { body, token });
-const revoke = (body: object, token = admin) => world.call('POST', '/v1/accounts/tokens/revoke', { body, token });
+const issue = (body: object, token = admin) =>
+  world.call('POST', '/v1/accounts/tokens/issue', { body, token });
+const revoke = (body: object, token = admin) =>
+  world.call('POST', '/v1/accounts/tokens/revoke', { body, token });
 const list = (query = '') => world.call('GET', `/v1/accounts/tokens/list${query}`, { token: admin });
 const me = (token: string) => world.call('GET', '/v1/accounts/me', { token });
 const items = (body: Json) => body.items as unknown as Record<string, unknown>[];
@@ -28,20 +38,36 @@ const customer = () => `customer-${(customers += 1)}`;
 describe('accounts.issueToken', () => {
   test('makes the user when the external_id is new, and knows it again', async () => {
     const externalId = customer();
-    const { status, headers, body } = await issue({ bureau_id: 'shop', external_id: externalId, metadata: { plan: 'pro' } });
+    const { status, headers, body } = await issue({
+      bureau_id: 'shop',
+      external_id: externalId,
+      metadata: { plan: 'pro' },
+    });
     expect(status).toBe(201);
     expect(headers['cache-control']).toBe('no-store');
-    expect(Object.keys(body).toSorted()).toEqual(['bureau_id', 'expires_at', 'token_id', 'user_id', 'user_token']);
+    expect(Object.keys(body).toSorted()).toEqual([
+      'bureau_id',
+      'expires_at',
+      'token_id',
+      'user_id',
+      'user_token',
+    ]);
     const days = (Date.parse(body.expires_at) - Date.now()) / 86_400_000;
     expect(days).toBeGreaterThan(6.99);
     expect(days).toBeLessThan(7.01);
     const mine = (await me(body.user_token)).body;
-    expect(mine).toMatchObject({ user: { user_id: body.user_id, metadata: { plan: 'pro' } }, bureau: { bureau_id: 'shop' }, token: { token_id: body.token_id } });
+    expect(mine).toMatchObject({
+      user: { user_id: body.user_id, metadata: { plan: 'pro' } },
+      bureau: { bureau_id: 'shop' },
+      token: { token_id: body.token_id },
+    });
 
     const again = (await issue({ bureau_id: 'shop', external_id: externalId })).body;
     expect([again.user_id, again.token_id === body.token_id]).toEqual([body.user_id, false]);
     expect((await me(again.user_token)).body.user).toMatchObject({ metadata: { plan: 'pro' } });
-    expect((await issue({ bureau_id: 'other', external_id: externalId })).body.user_id).not.toBe(body.user_id);
+    expect((await issue({ bureau_id: 'other', external_id: externalId })).body.user_id).not.toBe(
+      body.user_id,
+    );
     expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).body.user_id).toBe(body.user_id);
   });
 
@@ -58,7 +84,9 @@ describe('accounts.issueToken', () => {
 
   test('twenty first issues at once make one user', async () => {
     const externalId = customer();
-    const issued = await Promise.all(Array.from({ length: 20 }, () => issue({ bureau_id: 'shop', external_id: externalId })));
+    const issued = await Promise.all(
+      Array.from({ length: 20 }, () => issue({ bureau_id: 'shop', external_id: externalId })),
+    );
     expect(new Set(issued.map(({ body }) => body.user_id)).size).toBe(1);
     expect(new Set(issued.map(({ body }) => body.user_token)).size).toBe(20);
   });
@@ -69,7 +97,12 @@ describe('accounts.issueToken', () => {
     ['a user that is not there', { user_id: `usr_${'0'.repeat(26)}` }, 404, 'user_not_found'],
     ['a Bureau that is not there', { bureau_id: 'nobody', external_id: 'x' }, 404, 'bureau_not_found'],
     ['an unknown member', { external_id: 'x', models: [] }, 400, 'invalid_request'],
-    ['metadata beyond measure', { external_id: 'x', metadata: { note: 'x'.repeat(17_000) } }, 400, 'invalid_request'],
+    [
+      'metadata beyond measure',
+      { external_id: 'x', metadata: { note: 'x'.repeat(17_000) } },
+      400,
+      'invalid_request',
+    ],
   ])('refuses %s', async (_name, part, status, code) => {
     const answer = await issue({ bureau_id: 'shop', ...part });
     expect([answer.status, answer.body.error.code]).toEqual([status, code]);
@@ -80,21 +113,40 @@ describe('accounts.issueToken', () => {
     const refused = [
       [await issue({ bureau_id: 'shop', external_id: 'a\0b' }), 'external_id'],
       [await issue({ bureau_id: 'shop', external_id: 'x', metadata: { note: ['\0'] } }), 'metadata'],
-      [await world.call('POST', '/v1/accounts/keys/create', { token: body.user_token, body: { name: 'a\0b' } }), 'name'],
+      [
+        await world.call('POST', '/v1/accounts/keys/create', {
+          token: body.user_token,
+          body: { name: 'a\0b' },
+        }),
+        'name',
+      ],
       [await world.call('GET', '/v1/accounts/users?email=%00', { token: admin }), 'email'],
     ] as const;
-    for (const [answer, param] of refused) expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([400, 'invalid_request', param]);
+    for (const [answer, param] of refused)
+      expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([
+        400,
+        'invalid_request',
+        param,
+      ]);
   });
 
   test('does not know a user of another Bureau', async () => {
     const { body } = await issue({ bureau_id: 'other', external_id: customer() });
-    expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).body.error.code).toBe('user_not_found');
+    expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).body.error.code).toBe(
+      'user_not_found',
+    );
   });
 
   test('is for administrators', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
     expect((await issue({ bureau_id: 'shop', external_id: 'x' }, body.user_token)).status).toBe(403);
-    expect((await world.call('POST', '/v1/accounts/tokens/issue', { body: { bureau_id: 'shop', external_id: 'x' } })).status).toBe(401);
+    expect(
+      (
+        await world.call('POST', '/v1/accounts/tokens/issue', {
+          body: { bureau_id: 'shop', external_id: 'x' },
+        })
+      ).status,
+    ).toBe(401);
   });
 
   test('by a machine credential is for its own Bureau, and nothing else is', async () => {
@@ -107,18 +159,29 @@ describe('accounts.issueToken', () => {
   });
 
   test('by a machine credential ends with that credential', async () => {
-    const short = await world.admin.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop', ttlSeconds: 600 });
-    const { body } = await issue({ bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 }, short.credential);
+    const short = await world.admin.machines.create({
+      scopes: ['tokens.issue'],
+      bureauId: 'shop',
+      ttlSeconds: 600,
+    });
+    const { body } = await issue(
+      { bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 },
+      short.credential,
+    );
     expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(short.expiresAt.getTime());
   });
 
-  test.each(['email', 'https://login.example', 'local'])('by a machine credential finds no user of the issuer %s', async (issuer) => {
-    const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
-    await world.database.sql`update gateway.accounts_identities set issuer = ${issuer} where user_id = ${body.user_id}`;
-    const refused = await issue({ bureau_id: 'shop', user_id: body.user_id }, machine);
-    expect([refused.status, refused.body.error.code]).toEqual([404, 'user_not_found']);
-    expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).status).toBe(201);
-  });
+  test.each(['email', 'https://login.example', 'local'])(
+    'by a machine credential finds no user of the issuer %s',
+    async (issuer) => {
+      const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
+      await world.database
+        .sql`update gateway.accounts_identities set issuer = ${issuer} where user_id = ${body.user_id}`;
+      const refused = await issue({ bureau_id: 'shop', user_id: body.user_id }, machine);
+      expect([refused.status, refused.body.error.code]).toEqual([404, 'user_not_found']);
+      expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).status).toBe(201);
+    },
+  );
 
   test('by a machine credential knows a user with an external_id', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
@@ -128,7 +191,13 @@ describe('accounts.issueToken', () => {
   test('is recorded without the token', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
     const row = world.audited.at(-1);
-    expect(row).toMatchObject({ action: 'accounts.issueToken', actor: { kind: 'admin' }, target: { kind: 'token', id: body.token_id }, outcome: 'ok', diff: { user_id: body.user_id, bureau_id: 'shop' } });
+    expect(row).toMatchObject({
+      action: 'accounts.issueToken',
+      actor: { kind: 'admin' },
+      target: { kind: 'token', id: body.token_id },
+      outcome: 'ok',
+      diff: { user_id: body.user_id, bureau_id: 'shop' },
+    });
     expect(JSON.stringify(row)).not.toContain(String(body.user_token).slice(7, 40));
   });
 });
@@ -153,20 +222,34 @@ describe('accounts.listTokens', () => {
     } while (cursor !== '');
     expect(seen).toEqual(ids);
     const [first] = items((await list(`?user_id=${userId}&bureau_id=shop&limit=1`)).body);
-    expect(first).toMatchObject({ kind: 'issued', user_id: userId, bureau_id: 'shop', name: null, models: null, revoked_at: null });
+    expect(first).toMatchObject({
+      kind: 'issued',
+      user_id: userId,
+      bureau_id: 'shop',
+      name: null,
+      models: null,
+      revoked_at: null,
+    });
     expect(items((await list(`?user_id=${userId}&bureau_id=other`)).body)).toEqual([]);
   });
 
-  test.each(['garbage', 'eyJ9', Buffer.from('["a","b"]').toString('base64url')])('refuses the cursor %s', async (cursor) => {
-    const { status, body } = await list(`?cursor=${cursor}`);
-    expect([status, body.error.param]).toEqual([400, 'cursor']);
-  });
+  test.each(['garbage', 'eyJ9', Buffer.from('["a","b"]').toString('base64url')])(
+    'refuses the cursor %s',
+    async (cursor) => {
+      const { status, body } = await list(`?cursor=${cursor}`);
+      expect([status, body.error.param]).toEqual([400, 'cursor']);
+    },
+  );
 });
 
 describe('accounts.revokeTokens', () => {
   test('takes one, all of a user, or all of a Bureau, at once', async () => {
     const [one, two] = [customer(), customer()];
-    const [a, b, c] = [(await issue({ bureau_id: 'other', external_id: one })).body, (await issue({ bureau_id: 'other', external_id: one })).body, (await issue({ bureau_id: 'other', external_id: two })).body];
+    const [a, b, c] = [
+      (await issue({ bureau_id: 'other', external_id: one })).body,
+      (await issue({ bureau_id: 'other', external_id: one })).body,
+      (await issue({ bureau_id: 'other', external_id: two })).body,
+    ];
     expect((await revoke({ token_id: a.token_id })).body).toEqual({ revoked: 1 });
     expect([(await me(a.user_token)).status, (await me(b.user_token)).status]).toEqual([401, 200]);
     expect((await revoke({ token_id: a.token_id })).body).toEqual({ revoked: 0 });
@@ -174,7 +257,10 @@ describe('accounts.revokeTokens', () => {
     expect([(await me(b.user_token)).status, (await me(c.user_token)).status]).toEqual([401, 200]);
     expect(Number((await revoke({ bureau_id: 'other' })).body.revoked)).toBeGreaterThanOrEqual(1);
     expect((await me(c.user_token)).status).toBe(401);
-    expect(world.audited.at(-1)).toMatchObject({ action: 'accounts.revokeTokens', target: { kind: 'bureau', id: 'other' } });
+    expect(world.audited.at(-1)).toMatchObject({
+      action: 'accounts.revokeTokens',
+      target: { kind: 'bureau', id: 'other' },
+    });
   });
 
   test.each([
@@ -190,16 +276,30 @@ describe('accounts.revokeTokens', () => {
 
 describe('API keys', () => {
   const user = async () => (await issue({ bureau_id: 'shop', external_id: customer() })).body.user_token;
-  const keys = (action: string, token: string, body?: object) => world.call(body ? 'POST' : 'GET', `/v1/accounts/keys/${action}`, { token, ...(body && { body }) });
+  const keys = (action: string, token: string, body?: object) =>
+    world.call(body ? 'POST' : 'GET', `/v1/accounts/keys/${action}`, { token, ...(body && { body }) });
 
   test('are named tokens of their user, listed and revoked by it', async () => {
     const token = await user();
     const { status, body } = await keys('create', token, { name: 'ci', models: ['local/echo'], ttl: 3600 });
     expect(status).toBe(201);
     expect(body).toMatchObject({ name: 'ci', models: ['local/echo'] });
-    expect((await me(body.user_token)).body).toMatchObject({ user: (await me(token)).body.user, token: { token_id: body.token_id, name: 'ci' } });
+    expect((await me(body.user_token)).body).toMatchObject({
+      user: (await me(token)).body.user,
+      token: { token_id: body.token_id, name: 'ci' },
+    });
     expect(items((await keys('list', token)).body)).toEqual([
-      { token_id: body.token_id, name: 'ci', last4: String(body.user_token).slice(-4), models: ['local/echo'], credit_cap: null, credits_spent: 0, created_at: expect.any(String), expires_at: body.expires_at, last_used_at: expect.anything() },
+      {
+        token_id: body.token_id,
+        name: 'ci',
+        last4: String(body.user_token).slice(-4),
+        models: ['local/echo'],
+        credit_cap: null,
+        credits_spent: 0,
+        created_at: expect.any(String),
+        expires_at: body.expires_at,
+        last_used_at: expect.anything(),
+      },
     ]);
     expect((await keys('revoke', token, { token_id: body.token_id })).body).toEqual({ revoked: true });
     expect((await me(body.user_token)).status).toBe(401);
@@ -209,15 +309,23 @@ describe('API keys', () => {
 
   test('carry their models into the identity, and other tokens carry none', async () => {
     const token = await user();
-    const limited = (await keys('create', token, { name: 'limited', models: ['local/echo', 'local/guide'] })).body.user_token;
+    const limited = (await keys('create', token, { name: 'limited', models: ['local/echo', 'local/guide'] }))
+      .body.user_token;
     const open = (await keys('create', token, { name: 'open' })).body.user_token;
-    expect(await world.accounts.identify(limited)).toMatchObject({ kind: 'user', models: ['local/echo', 'local/guide'] });
-    for (const other of [open, token]) expect(await world.accounts.identify(other)).not.toHaveProperty('models');
+    expect(await world.accounts.identify(limited)).toMatchObject({
+      kind: 'user',
+      models: ['local/echo', 'local/guide'],
+    });
+    for (const other of [open, token])
+      expect(await world.accounts.identify(other)).not.toHaveProperty('models');
   });
 
   test('cannot make or revoke keys, so a limited one stays limited', async () => {
     const key = (await keys('create', await user(), { name: 'limited', models: ['local/echo'] })).body;
-    for (const answer of [await keys('create', key.user_token, { name: 'more' }), await keys('revoke', key.user_token, { token_id: key.token_id })]) {
+    for (const answer of [
+      await keys('create', key.user_token, { name: 'more' }),
+      await keys('revoke', key.user_token, { token_id: key.token_id }),
+    ]) {
       expect([answer.status, answer.body.error.code]).toEqual([403, 'forbidden_for_identity']);
     }
   });
@@ -225,7 +333,10 @@ describe('API keys', () => {
   test('end no later than the token that makes them', async () => {
     const issued = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 60 })).body;
     for (const ttl of [undefined, 31_536_000]) {
-      const { body } = await keys('create', issued.user_token, { name: 'long', ...(ttl !== undefined && { ttl }) });
+      const { body } = await keys('create', issued.user_token, {
+        name: 'long',
+        ...(ttl !== undefined && { ttl }),
+      });
       expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(Date.parse(issued.expires_at));
     }
   });
@@ -253,7 +364,10 @@ describe('API keys', () => {
   test('made while their maker is revoked are revoked too', async () => {
     for (let round = 0; round < 10; round += 1) {
       const issued = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
-      const [key] = await Promise.all([keys('create', issued.user_token, { name: 'late' }), revoke({ token_id: issued.token_id })]);
+      const [key] = await Promise.all([
+        keys('create', issued.user_token, { name: 'late' }),
+        revoke({ token_id: issued.token_id }),
+      ]);
       if (key.status === 201) expect((await me(key.body.user_token)).status).toBe(401);
       else expect(key.status).toBe(401);
     }
@@ -261,7 +375,10 @@ describe('API keys', () => {
 
   test('see themselves and no other key', async () => {
     const token = await user();
-    const [one] = [(await keys('create', token, { name: 'one' })).body, (await keys('create', token, { name: 'two' })).body];
+    const [one] = [
+      (await keys('create', token, { name: 'one' })).body,
+      (await keys('create', token, { name: 'two' })).body,
+    ];
     expect(items((await keys('list', one.user_token)).body).map((key) => key['name'])).toEqual(['one']);
     expect(items((await keys('list', token)).body).map((key) => key['name'])).toEqual(['one', 'two']);
   });
@@ -277,7 +394,13 @@ describe('API keys', () => {
     expect((await me(key.user_token)).status).toBe(200);
   });
 
-  test.each([[{}, 'name'], [{ name: '' }, 'name'], [{ name: 'x', models: [] }, 'models'], [{ name: 'x', ttl: 31_536_001 }, 'ttl'], [{ name: 'x', user_id: 'usr_1' }, 'user_id']])('refuse %j', async (body, param) => {
+  test.each([
+    [{}, 'name'],
+    [{ name: '' }, 'name'],
+    [{ name: 'x', models: [] }, 'models'],
+    [{ name: 'x', ttl: 31_536_001 }, 'ttl'],
+    [{ name: 'x', user_id: 'usr_1' }, 'user_id'],
+  ])('refuse %j', async (body, param) => {
     const { status, body: refused } = await keys('create', await user(), body);
     expect([status, refused.error.param]).toEqual([400, param]);
   });
@@ -286,8 +409,13 @@ describe('API keys', () => {
 describe('accounts.logout', () => {
   test('revokes the token in use and no other', async () => {
     const externalId = customer();
-    const [here, elsewhere] = [(await issue({ bureau_id: 'shop', external_id: externalId })).body.user_token, (await issue({ bureau_id: 'shop', external_id: externalId })).body.user_token];
-    expect((await world.call('POST', '/v1/accounts/logout', { token: here })).body).toEqual({ revoked: true });
+    const [here, elsewhere] = [
+      (await issue({ bureau_id: 'shop', external_id: externalId })).body.user_token,
+      (await issue({ bureau_id: 'shop', external_id: externalId })).body.user_token,
+    ];
+    expect((await world.call('POST', '/v1/accounts/logout', { token: here })).body).toEqual({
+      revoked: true,
+    });
     expect([(await me(here)).status, (await me(elsewhere)).status]).toEqual([401, 200]);
     expect((await world.call('POST', '/v1/accounts/logout')).status).toBe(401);
   });
@@ -298,34 +426,59 @@ describe('identity comes from the bearer alone', () => {
     const mine = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
     const theirs = (await issue({ bureau_id: 'other', external_id: customer() })).body;
     const headers = {
-      'x-user-id': theirs.user_id, 'x-bureau-id': 'other', 'x-user-token': theirs.user_token, 'x-forwarded-user': theirs.user_id,
-      'x-forwarded-for': '10.0.0.1', 'x-forwarded-host': 'evil.example', cookie: `user_token=${theirs.user_token}`, 'proxy-authorization': `Bearer ${theirs.user_token}`,
+      'x-user-id': theirs.user_id,
+      'x-bureau-id': 'other',
+      'x-user-token': theirs.user_token,
+      'x-forwarded-user': theirs.user_id,
+      'x-forwarded-for': '10.0.0.1',
+      'x-forwarded-host': 'evil.example',
+      cookie: `user_token=${theirs.user_token}`,
+      'proxy-authorization': `Bearer ${theirs.user_token}`,
     };
     const { body } = await world.call('GET', '/v1/accounts/me', { token: mine.user_token, headers });
     expect([body.user.user_id, body.bureau.bureau_id]).toEqual([mine.user_id, 'shop']);
     for (const name of ['user_id', 'bureau_id', 'access_token', 'token']) {
-      const queried = await world.call('GET', `/v1/accounts/me?${name}=${theirs.user_id}`, { token: mine.user_token });
+      const queried = await world.call('GET', `/v1/accounts/me?${name}=${theirs.user_id}`, {
+        token: mine.user_token,
+      });
       expect([queried.status, queried.body.error.param]).toEqual([400, name]);
       expect((await world.call('GET', `/v1/accounts/me?${name}=${theirs.user_token}`)).status).toBe(401);
     }
-    const key = await world.call('POST', '/v1/accounts/keys/create', { token: mine.user_token, headers, body: { name: 'x' } });
+    const key = await world.call('POST', '/v1/accounts/keys/create', {
+      token: mine.user_token,
+      headers,
+      body: { name: 'x' },
+    });
     expect((await me(key.body.user_token)).body.user.user_id).toBe(mine.user_id);
     expect((await world.call('GET', '/v1/accounts/me', { headers })).status).toBe(401);
   });
 });
 
 describe('users', () => {
-  const users = (action: string, body: object, token = admin) => world.call('POST', `/v1/accounts/users/${action}`, { body, token });
-  const listed = async (query: string) => items((await world.call('GET', `/v1/accounts/users${query}`, { token: admin })).body);
+  const users = (action: string, body: object, token = admin) =>
+    world.call('POST', `/v1/accounts/users/${action}`, { body, token });
+  const listed = async (query: string) =>
+    items((await world.call('GET', `/v1/accounts/users${query}`, { token: admin })).body);
 
   test('are listed by Bureau and by e-mail address', async () => {
     const person = { issuer: 'test', subject: 'one', email: 'Ada@Example.com', displayName: 'Ada' };
     const { userId } = await world.accounts.issueUserToken({ bureauId: 'local', person });
     expect(await listed('?email=ada@example.COM')).toEqual([
-      { user_id: userId, bureau_id: 'local', state: 'active', email: 'Ada@Example.com', display_name: 'Ada', avatar_url: null, metadata: {}, created_at: expect.any(String) },
+      {
+        user_id: userId,
+        bureau_id: 'local',
+        state: 'active',
+        email: 'Ada@Example.com',
+        display_name: 'Ada',
+        avatar_url: null,
+        metadata: {},
+        created_at: expect.any(String),
+      },
     ]);
     expect(await listed('?email=ada@example.com&bureau_id=shop')).toEqual([]);
-    expect((await listed('?bureau_id=local&limit=500')).every((user) => user['bureau_id'] === 'local')).toBe(true);
+    expect((await listed('?bureau_id=local&limit=500')).every((user) => user['bureau_id'] === 'local')).toBe(
+      true,
+    );
     expect(await listed(`?email=${encodeURIComponent("' or 1=1 --")}`)).toEqual([]);
   });
 
@@ -343,21 +496,39 @@ describe('users', () => {
   });
 
   test('when removed leave a row that tells nothing of them', async () => {
-    const person = { issuer: 'test', subject: 'CANARY-subject', email: 'canary@example.com', displayName: 'CANARY name' };
+    const person = {
+      issuer: 'test',
+      subject: 'CANARY-subject',
+      email: 'canary@example.com',
+      displayName: 'CANARY name',
+    };
     const { userId, userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person });
     await world.call('POST', '/v1/accounts/keys/create', { token: userToken, body: { name: 'CANARY key' } });
     expect((await users('remove', { user_id: userId })).body).toEqual({ removed: true });
     expect((await me(userToken)).status).toBe(401);
     expect(await world.dump()).not.toMatch(/CANARY|canary@/);
-    expect(await world.database.sql`select state from gateway.accounts_users where user_id = ${userId}`).toMatchObject([{ state: 'removed' }]);
-    for (const action of ['remove', 'block', 'unblock']) expect((await users(action, { user_id: userId })).body.error.code).toBe('user_not_found');
+    expect(
+      await world.database.sql`select state from gateway.accounts_users where user_id = ${userId}`,
+    ).toMatchObject([{ state: 'removed' }]);
+    for (const action of ['remove', 'block', 'unblock'])
+      expect((await users(action, { user_id: userId })).body.error.code).toBe('user_not_found');
     expect((await issue({ bureau_id: 'local', user_id: userId })).body.error.code).toBe('user_not_found');
-    expect((await listed('?email=canary@example.com'))).toEqual([]);
-    expect((await world.accounts.issueUserToken({ bureauId: 'local', person: { ...person, email: null, displayName: null } })).userId).not.toBe(userId);
+    expect(await listed('?email=canary@example.com')).toEqual([]);
+    expect(
+      (
+        await world.accounts.issueUserToken({
+          bureauId: 'local',
+          person: { ...person, email: null, displayName: null },
+        })
+      ).userId,
+    ).not.toBe(userId);
   });
 
   test('are ruled by administrators alone', async () => {
-    const { userId, userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });
+    const { userId, userToken } = await world.accounts.issueUserToken({
+      bureauId: 'local',
+      person: localPerson,
+    });
     for (const action of ['block', 'unblock', 'remove']) {
       expect((await users(action, { user_id: userId }, userToken)).status).toBe(403);
       expect((await users(action, { user_id: `usr_${'0'.repeat(26)}` })).status).toBe(404);
@@ -369,10 +540,18 @@ describe('users', () => {
 
 test('keeps no issued token and no key in the database or the log', async () => {
   const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
-  const key = await world.call('POST', '/v1/accounts/keys/create', { token: body.user_token, body: { name: 'x' } });
+  const key = await world.call('POST', '/v1/accounts/keys/create', {
+    token: body.user_token,
+    body: { name: 'x' },
+  });
   const kept = (await world.dump()) + world.logLines.join('') + JSON.stringify(world.audited);
   for (const secret of [body.user_token, key.body.user_token, machine, admin]) {
     const payload = String(secret).slice(7);
-    for (const form of [payload, Buffer.from(payload).toString('hex'), Buffer.from(payload).toString('base64')]) expect(kept.includes(form)).toBe(false);
+    for (const form of [
+      payload,
+      Buffer.from(payload).toString('hex'),
+      Buffer.from(payload).toString('base64'),
+    ])
+      expect(kept.includes(form)).toBe(false);
   }
 });

@@ -2,7 +2,12 @@
 // database of its own. The contract is cut down to their operations; everything else is as it runs.
 import { readFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
-import { accounts, accountsStores, type Accounts, type AccountsNeeds } from '../../../src/gateway/accounts/index.ts';
+import {
+  accounts,
+  accountsStores,
+  type Accounts,
+  type AccountsNeeds,
+} from '../../../src/gateway/accounts/index.ts';
 import { admin, adminStore, type Admin, type AdminNeeds } from '../../../src/gateway/admin/index.ts';
 import type { AuditEntry } from '../../../src/gateway/audit/index.ts';
 import { bureaus, bureausStore, type Bureaus } from '../../../src/gateway/bureaus/index.ts';
@@ -21,9 +26,38 @@ import { testDatabase } from '../../support/databases.ts';
 /** A member of an answer, readable as a text and as an object: what it is, the tests say, and fail where it is not. */
 export type Json = string & { readonly [name in Member]: Json };
 type Member =
-  | 'error' | 'code' | 'param' | 'message' | 'items' | 'login_id' | 'user' | 'user_id' | 'user_token' | 'expires_at' | 'bureau'
-  | 'bureau_id' | 'session_token' | 'outcome' | 'inputs' | 'status' | 'url' | 'user_code' | 'token_id' | 'next_cursor' | 'verification_id'
-  | 'token' | 'models' | 'name' | 'email' | 'revoked' | 'state' | 'kind' | 'external_id' | 'display_name' | 'avatar_url' | 'id';
+  | 'error'
+  | 'code'
+  | 'param'
+  | 'message'
+  | 'items'
+  | 'login_id'
+  | 'user'
+  | 'user_id'
+  | 'user_token'
+  | 'expires_at'
+  | 'bureau'
+  | 'bureau_id'
+  | 'session_token'
+  | 'outcome'
+  | 'inputs'
+  | 'status'
+  | 'url'
+  | 'user_code'
+  | 'token_id'
+  | 'next_cursor'
+  | 'verification_id'
+  | 'token'
+  | 'models'
+  | 'name'
+  | 'email'
+  | 'revoked'
+  | 'state'
+  | 'kind'
+  | 'external_id'
+  | 'display_name'
+  | 'avatar_url'
+  | 'id';
 
 export interface Answer {
   status: number;
@@ -45,7 +79,11 @@ export interface World {
   audited: AuditEntry[];
   /** Declared keys; a test may change them at any time. */
   env: Record<string, string | undefined>;
-  call(method: string, path: string, options?: { token?: string; body?: unknown; headers?: Record<string, string> }): Promise<Answer>;
+  call(
+    method: string,
+    path: string,
+    options?: { token?: string; body?: unknown; headers?: Record<string, string> },
+  ): Promise<Answer>;
   /** Shifts the database's time; only in a world with one connection. */
   shiftClock(interval: string): Promise<void>;
   /** The text of every text and binary column of every table, binary ones in hexadecimal, base64 and as text. */
@@ -69,7 +107,10 @@ const prefixes = ['accounts.', 'admin.', 'directory.'];
 
 export async function startWorld(options: WorldOptions = {}): Promise<World> {
   // A busy machine is no busy database: what waits for the one session of the embedded engine gets its turn.
-  const limits = { queueMs: 15_000, ...(options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections }) };
+  const limits = {
+    queueMs: 15_000,
+    ...(options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections }),
+  };
   const place = await testDatabase({ limits });
   const { database } = place;
   const logLines: string[] = [];
@@ -99,7 +140,11 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     mail: mailer,
     audit: { record: async (_tx, entry) => void audited.push(entry) },
     changes: { bump: async () => undefined, generation: () => null },
-    credits: { openAccount: (tx, { userId, bureauId }) => balances.openAccount(tx, userId, bureauId), openKey: balances.openKey, keys: balances.keys },
+    credits: {
+      openAccount: (tx, { userId, bureauId }) => balances.openAccount(tx, userId, bureauId),
+      openKey: balances.openKey,
+      keys: balances.keys,
+    },
     machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
     localLogin: () => options.localLogin ?? true,
     baseUrl: () => (options.baseUrl === null ? null : listening),
@@ -114,14 +159,22 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     log,
     ...options.admin,
   });
-  const listed = [bureauSlice, accountSlice, adminSlice].map(({ name, title, env }) => ({ id: name, title, env }));
-  const directorySlice = directory({ services: () => listed, ready: options.ready ?? (() => database.ping()) });
+  const listed = [bureauSlice, accountSlice, adminSlice].map(({ name, title, env }) => ({
+    id: name,
+    title,
+    env,
+  }));
+  const directorySlice = directory({
+    services: () => listed,
+    ready: options.ready ?? (() => database.ping()),
+  });
 
   const contract = createContract<Identity>({
     definition: await definition(),
     handlers: { ...accountSlice.handlers, ...adminSlice.handlers, ...directorySlice.handlers },
     identities: { userToken: 'user', adminSession: 'admin' },
-    identify: async (bearer) => (parseToken(bearer) === 'adm' ? adminSlice.identify(bearer) : accountSlice.identify(bearer)),
+    identify: async (bearer) =>
+      parseToken(bearer) === 'adm' ? adminSlice.identify(bearer) : accountSlice.identify(bearer),
     guest: { kind: 'guest' },
     validateResponses: true,
   });
@@ -158,7 +211,12 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
             let text = '';
             response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
             response.once('error', reject).once('end', () => {
-              resolve({ status: response.statusCode ?? 0, headers: response.headers, body: (isJson(response.headers) ? JSON.parse(text || '{}') : {}) as Json, text });
+              resolve({
+                status: response.statusCode ?? 0,
+                headers: response.headers,
+                body: (isJson(response.headers) ? JSON.parse(text || '{}') : {}) as Json,
+                text,
+              });
             });
           },
         );
@@ -166,7 +224,8 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
         request.end(sent);
       }),
     async shiftClock(interval) {
-      if (options.maxConnections !== 1) throw new Error('The clock is a connection’s own; this world has several.');
+      if (options.maxConnections !== 1)
+        throw new Error('The clock is a connection’s own; this world has several.');
       await database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
     },
     dump: () => dump(database),
@@ -186,9 +245,13 @@ function isJson(headers: Answer['headers']): boolean {
 
 async function definition(): Promise<object> {
   const file = new URL('../../../src/contract/gateway/bundle.json', import.meta.url);
-  const bundle = JSON.parse(await readFile(file, 'utf8')) as { paths: Record<string, Record<string, { operationId?: string }>> };
+  const bundle = JSON.parse(await readFile(file, 'utf8')) as {
+    paths: Record<string, Record<string, { operationId?: string }>>;
+  };
   const own = Object.entries(bundle.paths).filter(([, item]) =>
-    Object.values(item).some(({ operationId = '' }) => prefixes.some((prefix) => operationId.startsWith(prefix))),
+    Object.values(item).some(({ operationId = '' }) =>
+      prefixes.some((prefix) => operationId.startsWith(prefix)),
+    ),
   );
   return { ...bundle, paths: Object.fromEntries(own) };
 }
@@ -201,8 +264,15 @@ async function dump({ sql }: Database): Promise<string> {
   for (const { name } of tables) {
     for (const row of await sql.unsafe(`select * from ${name}`)) {
       for (const value of Object.values(row)) {
-        if (Buffer.isBuffer(value)) texts.push(value.toString('hex'), value.toString('base64'), value.toString('latin1'));
-        else texts.push(typeof value === 'string' ? value : (JSON.stringify(value, (_key, inner) => (typeof inner === 'bigint' ? `${inner}` : inner)) ?? ''));
+        if (Buffer.isBuffer(value))
+          texts.push(value.toString('hex'), value.toString('base64'), value.toString('latin1'));
+        else
+          texts.push(
+            typeof value === 'string'
+              ? value
+              : (JSON.stringify(value, (_key, inner) => (typeof inner === 'bigint' ? `${inner}` : inner)) ??
+                  ''),
+          );
       }
     }
   }

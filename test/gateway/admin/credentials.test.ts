@@ -1,6 +1,11 @@
 // Which credentials are accepted, who may set them, and what a reset ends.
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { checkPassword, digestPassword, dummyDigest, passwordFault } from '../../../src/kernel/secrets/password.ts';
+import {
+  checkPassword,
+  digestPassword,
+  dummyDigest,
+  passwordFault,
+} from '../../../src/kernel/secrets/password.ts';
 import { startWorld, type World } from '../accounts/world.ts';
 
 const fitPassword = 'a rather long secret';
@@ -38,16 +43,20 @@ describe('a password', () => {
 
   test('is judged in no time, however it is made', () => {
     const started = performance.now();
-    for (const piece of ['pass', '1', ' ', '-1', 'abc']) passwordFault(piece.repeat(256 / piece.length) + '\u00e9', ['abc']);
+    for (const piece of ['pass', '1', ' ', '-1', 'abc'])
+      passwordFault(piece.repeat(256 / piece.length) + '\u00e9', ['abc']);
     expect(performance.now() - started).toBeLessThan(5_000);
   });
 
   test('is the same in every normal form, and nothing else has its digest', async () => {
-    const digest = await digestPassword('caf\u00e9 au lait s\'il', 600_000);
+    const digest = await digestPassword("caf\u00e9 au lait s'il", 600_000);
     expect(digest).toMatch(/^\$pbkdf2-sha256\$i=600000\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
-    expect(await checkPassword('cafe\u0301 au lait s\'il', digest)).toEqual({ matches: true, rounds: 600_000 });
-    expect((await checkPassword('cafe au lait s\'il', digest)).matches).toBe(false);
-    expect((await checkPassword('cafe au lait s\'il', dummyDigest(600_000))).matches).toBe(false);
+    expect(await checkPassword("cafe\u0301 au lait s'il", digest)).toEqual({
+      matches: true,
+      rounds: 600_000,
+    });
+    expect((await checkPassword("cafe au lait s'il", digest)).matches).toBe(false);
+    expect((await checkPassword("cafe au lait s'il", dummyDigest(600_000))).matches).toBe(false);
   });
 
   test('is not checked against a digest of too few or too many rounds', async () => {
@@ -69,26 +78,41 @@ describe('setup and reset', () => {
 
   test('refuse an unfit ID and an unfit password, and set nothing', async () => {
     for (const adminId of ['', 'two words', 'x'.repeat(65), 'ümlaut']) {
-      await expect(world.admin.setup(adminId, fitPassword)).rejects.toMatchObject({ status: 400, param: 'admin_id' });
+      await expect(world.admin.setup(adminId, fitPassword)).rejects.toMatchObject({
+        status: 400,
+        param: 'admin_id',
+      });
     }
-    await expect(world.admin.setup('ada', 'k3v9x2mq7wz')).rejects.toMatchObject({ status: 400, param: 'password' });
-    await expect(world.admin.reset('ada', 'k3v9x2mq7wz')).rejects.toMatchObject({ status: 400, param: 'password' });
+    await expect(world.admin.setup('ada', 'k3v9x2mq7wz')).rejects.toMatchObject({
+      status: 400,
+      param: 'password',
+    });
+    await expect(world.admin.reset('ada', 'k3v9x2mq7wz')).rejects.toMatchObject({
+      status: 400,
+      param: 'password',
+    });
     expect(await world.admin.exists()).toBe(false);
   });
 
   test('setup makes one administrator, of however many at once', async () => {
-    const outcomes = await Promise.allSettled(['ada', 'bob', 'cyd'].map((adminId) => world.admin.setup(adminId, fitPassword)));
+    const outcomes = await Promise.allSettled(
+      ['ada', 'bob', 'cyd'].map((adminId) => world.admin.setup(adminId, fitPassword)),
+    );
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
-    for (const outcome of outcomes) if (outcome.status === 'rejected') expect(outcome.reason).toMatchObject({ code: 'conflict' });
+    for (const outcome of outcomes)
+      if (outcome.status === 'rejected') expect(outcome.reason).toMatchObject({ code: 'conflict' });
     expect(await world.admin.exists()).toBe(true);
     expect(await world.database.sql`select 1 from gateway.admin_administrators`).toHaveLength(1);
   });
 
   test('reset replaces the credentials and ends every session', async () => {
     expect(await world.admin.reset('ada', fitPassword)).toEqual({ adminId: 'ada', isShort: false });
-    const tokens = [await login('ada', fitPassword), await login('ada', fitPassword)].map(({ body }) => body.session_token);
+    const tokens = [await login('ada', fitPassword), await login('ada', fitPassword)].map(
+      ({ body }) => body.session_token,
+    );
     await world.admin.reset('grace', 'another long secret');
-    for (const token of tokens) expect((await world.call('GET', '/v1/admin/session', { token })).status).toBe(401);
+    for (const token of tokens)
+      expect((await world.call('GET', '/v1/admin/session', { token })).status).toBe(401);
     expect((await login('ada', fitPassword)).status).toBe(401);
     expect((await login('grace', fitPassword)).status).toBe(401);
     expect((await login('grace', 'another long secret')).status).toBe(200);
@@ -104,9 +128,15 @@ describe('setup and reset', () => {
 
   test('a login that began before a reset gets no session after it', async () => {
     await world.admin.reset('grace', fitPassword);
-    const [login1, reset] = await Promise.all([login('grace', fitPassword), world.admin.reset('grace', 'another long secret')]);
+    const [login1, reset] = await Promise.all([
+      login('grace', fitPassword),
+      world.admin.reset('grace', 'another long secret'),
+    ]);
     expect(reset.adminId).toBe('grace');
-    if (login1.status === 200) expect((await world.call('GET', '/v1/admin/session', { token: login1.body.session_token })).status).toBe(401);
+    if (login1.status === 200)
+      expect(
+        (await world.call('GET', '/v1/admin/session', { token: login1.body.session_token })).status,
+      ).toBe(401);
     else expect(login1.status).toBe(401);
   });
 

@@ -1,6 +1,10 @@
 // Guessing an administrator's password: how many guesses are looked at, and who still gets in meanwhile.
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { defaultGuessBudgets as budgets, judgeGuess, type Counters } from '../../../src/gateway/admin/guess-budget.ts';
+import {
+  defaultGuessBudgets as budgets,
+  judgeGuess,
+  type Counters,
+} from '../../../src/gateway/admin/guess-budget.ts';
 import { adminStore } from '../../../src/gateway/admin/index.ts';
 import { createTurnstile } from '../../../src/kernel/secrets/turnstile.ts';
 import { startWorld, type Answer, type Json, type World, type WorldOptions } from '../accounts/world.ts';
@@ -29,7 +33,9 @@ const said = (body: Json | undefined) => ({ ...(body?.error as unknown as object
 describe('admin.login', () => {
   test('looks at no more of fifty wrong passwords at once than are free', async () => {
     const at = await begin({ admin: { guesses: slow } });
-    const answers = await Promise.all(Array.from({ length: 50 }, (_, index) => login(at, `wrong secret ${index}`)));
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, index) => login(at, `wrong secret ${index}`)),
+    );
     const evaluated = answers.filter(({ status }) => status === 401);
     const refused = answers.filter(({ status }) => status === 429);
     expect(evaluated.length + refused.length).toBe(50);
@@ -44,7 +50,9 @@ describe('admin.login', () => {
     const at = await begin();
     const store = adminStore(at.database);
     const counted = await Promise.all(
-      Array.from({ length: 40 }, () => store.countGuess({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slow })),
+      Array.from({ length: 40 }, () =>
+        store.countGuess({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slow }),
+      ),
     );
     expect(counted.filter((outcome) => outcome === 'counted')).toHaveLength(5);
   });
@@ -81,7 +89,8 @@ describe('admin.login', () => {
   test('lets one network try so many IDs and no more', async () => {
     const at = await begin({ admin: { guesses: { addressTries: 4, addressWindowSeconds: 6_000 } } });
     const answers: Answer[] = [];
-    for (let guess = 0; guess < 6; guess += 1) answers.push(await login(at, 'wrong secret', `nobody-${guess}`));
+    for (let guess = 0; guess < 6; guess += 1)
+      answers.push(await login(at, 'wrong secret', `nobody-${guess}`));
     expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 429, 429]);
     expect(Number(answers[4]?.headers['retry-after'])).toBeGreaterThan(5_000);
   });
@@ -125,7 +134,9 @@ describe('admin.login', () => {
   });
 
   test('sends away at once whoever comes while all places are taken', async () => {
-    const at = await begin({ admin: { turnstile: createTurnstile({ running: 1, waiting: 1 }), guesses: { freeTries: 100 } } });
+    const at = await begin({
+      admin: { turnstile: createTurnstile({ running: 1, waiting: 1 }), guesses: { freeTries: 100 } },
+    });
     const answers = await Promise.all(Array.from({ length: 8 }, () => login(at, password)));
     const statuses = answers.map(({ status }) => status);
     expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(1);
@@ -164,13 +175,19 @@ describe('the budgets', () => {
   });
 
   test('do not count a known network among the strangers', () => {
-    const verdict = judgeGuess(with_({ id: { ...none, tries: 20 }, pair: { ...none, hasSucceeded: true } }), budgets);
+    const verdict = judgeGuess(
+      with_({ id: { ...none, tries: 20 }, pair: { ...none, hasSucceeded: true } }),
+      budgets,
+    );
     expect(verdict).toMatchObject({ admitted: true, tries: { id: 20, pair: 1 } });
   });
 
   test('open a new window for an address when its last is over', () => {
     const full = { ...none, tries: 30 };
-    expect(judgeGuess(with_({ address: { ...full, ageSeconds: 100.2 } }), budgets)).toEqual({ admitted: false, retryAfterSeconds: 500 });
+    expect(judgeGuess(with_({ address: { ...full, ageSeconds: 100.2 } }), budgets)).toEqual({
+      admitted: false,
+      retryAfterSeconds: 500,
+    });
     expect(judgeGuess(with_({ address: { ...full, ageSeconds: 600 } }), budgets)).toMatchObject({
       admitted: true,
       opensWindow: true,

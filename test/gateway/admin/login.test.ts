@@ -10,16 +10,21 @@ vi.setConfig({ testTimeout: 120_000 });
 
 let world: World;
 beforeAll(async () => {
-  world = await startWorld({ maxConnections: 1, admin: { guesses: { freeTries: 1_000, addressTries: 1_000, strangerTries: 1_000 } } });
+  world = await startWorld({
+    maxConnections: 1,
+    admin: { guesses: { freeTries: 1_000, addressTries: 1_000, strangerTries: 1_000 } },
+  });
   await world.admin.setup(adminId, password);
 });
 beforeEach(() => world.shiftClock('0'));
 afterAll(() => world.close());
 
-const login = (body: unknown = { admin_id: adminId, password }) => world.call('POST', '/v1/admin/login', { body });
+const login = (body: unknown = { admin_id: adminId, password }) =>
+  world.call('POST', '/v1/admin/login', { body });
 /** An error without the id of its request, which is never the same. */
 const said = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
-const session = (token?: string) => world.call('GET', '/v1/admin/session', token === undefined ? {} : { token });
+const session = (token?: string) =>
+  world.call('GET', '/v1/admin/session', token === undefined ? {} : { token });
 async function open(): Promise<string> {
   const { status, body } = await login();
   expect(status).toBe(200);
@@ -77,16 +82,24 @@ describe('admin.login', () => {
   test('renews a digest that has fewer rounds than today’s', async () => {
     const stronger = await startWorld({ admin: { passwordRounds: 700_000 } });
     try {
-      const digest = async () => (await stronger.database.sql`select password_digest from gateway.admin_administrators`)[0]?.['password_digest'];
+      const digest = async () =>
+        (await stronger.database.sql`select password_digest from gateway.admin_administrators`)[0]?.[
+          'password_digest'
+        ];
       await stronger.admin.setup('admin', password);
       expect(await digest()).toMatch(/^\$pbkdf2-sha256\$i=700000\$/);
-      const [{ password_digest: older } = {}] = await world.database.sql`select password_digest from gateway.admin_administrators`;
+      const [{ password_digest: older } = {}] = await world.database
+        .sql`select password_digest from gateway.admin_administrators`;
       expect(older).toMatch(/^\$pbkdf2-sha256\$i=600000\$/);
       await stronger.database.sql`update gateway.admin_administrators set password_digest = ${String(older)}`;
-      const answer = await stronger.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password } });
+      const answer = await stronger.call('POST', '/v1/admin/login', {
+        body: { admin_id: 'admin', password },
+      });
       expect(answer.status).toBe(200);
       expect(await digest()).toMatch(/^\$pbkdf2-sha256\$i=700000\$/);
-      expect((await stronger.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password } })).status).toBe(200);
+      expect(
+        (await stronger.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password } })).status,
+      ).toBe(200);
     } finally {
       await stronger.close();
     }
@@ -98,7 +111,11 @@ describe('admin.getSession', () => {
     const opened = await login();
     const { status, body } = await session(opened.body.session_token);
     expect(status).toBe(200);
-    expect(body).toEqual({ admin_id: adminId, expires_at: opened.body.expires_at, created_at: expect.stringMatching(/\.\d{3}Z$/) });
+    expect(body).toEqual({
+      admin_id: adminId,
+      expires_at: opened.body.expires_at,
+      created_at: expect.stringMatching(/\.\d{3}Z$/),
+    });
   });
 
   test('asks a guest for a credential', async () => {
@@ -139,7 +156,8 @@ describe('admin.getSession', () => {
 
   test('ends after twelve hours whatever its use', async () => {
     const token = await open();
-    await world.database.sql`update gateway.admin_sessions set last_used_at = gateway.townhall_now() + interval '11 hours 59 minutes'`;
+    await world.database
+      .sql`update gateway.admin_sessions set last_used_at = gateway.townhall_now() + interval '11 hours 59 minutes'`;
     await world.shiftClock('11 hours 59 minutes');
     expect((await session(token)).status).toBe(200);
     await world.shiftClock('12 hours');
@@ -177,8 +195,18 @@ test('keeps no password and no session token in the database or the log', async 
   await session(token);
   const kept = (await world.dump()) + world.logLines.join('');
   expect(kept).toContain(adminId);
-  for (const secret of [password, wrong, token, 'CANARYtypedintothewrongfield', token.slice('th_adm_'.length)]) {
-    for (const form of [secret, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64').replace(/=+$/, '')]) {
+  for (const secret of [
+    password,
+    wrong,
+    token,
+    'CANARYtypedintothewrongfield',
+    token.slice('th_adm_'.length),
+  ]) {
+    for (const form of [
+      secret,
+      Buffer.from(secret).toString('hex'),
+      Buffer.from(secret).toString('base64').replace(/=+$/, ''),
+    ]) {
       expect(kept.includes(form)).toBe(false);
     }
   }

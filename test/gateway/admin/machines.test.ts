@@ -10,15 +10,22 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const examine = (credential: string, userToken: string) => world.as(credential).bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': userToken } });
+const examine = (credential: string, userToken: string) =>
+  world.as(credential).bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': userToken } });
 
 describe('a machine credential', () => {
   test('does what its scope names, for users of its Bureau alone', async () => {
-    const { credential, credentialId } = await world.gateway.machines.create({ scopes: ['bureaus.current'], bureauId: 'shop' });
+    const { credential, credentialId } = await world.gateway.machines.create({
+      scopes: ['bureaus.current'],
+      bureauId: 'shop',
+    });
     expect(credential).toMatch(/^th_adm_/);
     const own = await makeUser(world.sql, 'shop');
     const foreign = await makeUser(world.sql, 'local');
-    await expect(examine(credential, own.userToken)).resolves.toMatchObject({ bureau: { bureau_id: 'shop' }, user_id: own.userId });
+    await expect(examine(credential, own.userToken)).resolves.toMatchObject({
+      bureau: { bureau_id: 'shop' },
+      user_id: own.userId,
+    });
     const unknown = { status: 404, code: 'token_not_found' };
     await expect(examine(credential, foreign.userToken)).rejects.toMatchObject(unknown);
     await expect(examine(credential, 'nonsense')).rejects.toMatchObject(unknown);
@@ -28,24 +35,39 @@ describe('a machine credential', () => {
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
     const paused = { status: 403, code: 'bureau_paused' };
     await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
-    for (const token of [own.userToken, foreign.userToken, 'nonsense']) await expect(examine(credential, token)).rejects.toMatchObject(paused);
+    for (const token of [own.userToken, foreign.userToken, 'nonsense'])
+      await expect(examine(credential, token)).rejects.toMatchObject(paused);
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     await world.admin.bureaus.activateBureau({ bureau_id: 'shop' });
-    expect((await world.gateway.machines.list()).find((machine) => machine.credentialId === credentialId)).toMatchObject({ bureauId: 'shop', scopes: ['bureaus.current'], revokedAt: null });
+    expect(
+      (await world.gateway.machines.list()).find((machine) => machine.credentialId === credentialId),
+    ).toMatchObject({ bureauId: 'shop', scopes: ['bureaus.current'], revokedAt: null });
   });
 
   test('issues user tokens for its Bureau, and finds no other', async () => {
-    const { credential } = await world.gateway.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' });
+    const { credential } = await world.gateway.machines.create({
+      scopes: ['tokens.issue'],
+      bureauId: 'shop',
+    });
     const machine = world.as(credential);
     const issued = await machine.accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-1' });
-    await expect(world.as(issued.user_token).accounts.getMe()).resolves.toMatchObject({ bureau: { bureau_id: 'shop' } });
+    await expect(world.as(issued.user_token).accounts.getMe()).resolves.toMatchObject({
+      bureau: { bureau_id: 'shop' },
+    });
     const absent = { status: 404, code: 'bureau_not_found', param: 'bureau_id' };
-    await expect(machine.accounts.issueToken({ bureau_id: 'local', external_id: 'customer-1' })).rejects.toMatchObject(absent);
-    await expect(machine.accounts.issueToken({ bureau_id: 'nobody', external_id: 'customer-1' })).rejects.toMatchObject(absent);
+    await expect(
+      machine.accounts.issueToken({ bureau_id: 'local', external_id: 'customer-1' }),
+    ).rejects.toMatchObject(absent);
+    await expect(
+      machine.accounts.issueToken({ bureau_id: 'nobody', external_id: 'customer-1' }),
+    ).rejects.toMatchObject(absent);
   });
 
   test('is refused at every other operation of an administrator, known and unknown things alike', async () => {
-    const { credential } = await world.gateway.machines.create({ scopes: ['bureaus.current'], bureauId: 'shop' });
+    const { credential } = await world.gateway.machines.create({
+      scopes: ['bureaus.current'],
+      bureauId: 'shop',
+    });
     const machine = world.as(credential);
     for (const call of [
       () => machine.bureaus.listBureaus(),
@@ -64,16 +86,29 @@ describe('a machine credential', () => {
 
   test('ends when it is revoked, and by its time; what it was stays on record', async () => {
     const { userToken } = await makeUser(world.sql, 'shop');
-    const { credential, credentialId } = await world.gateway.machines.create({ scopes: ['tokens.issue', 'bureaus.current'], bureauId: 'shop', ttlSeconds: 3_600 });
+    const { credential, credentialId } = await world.gateway.machines.create({
+      scopes: ['tokens.issue', 'bureaus.current'],
+      bureauId: 'shop',
+      ttlSeconds: 3_600,
+    });
     await expect(examine(credential, userToken)).resolves.toBeDefined();
     expect(await world.gateway.machines.revoke(credentialId)).toEqual({ credentialId, revoked: true });
     expect(await world.gateway.machines.revoke(credentialId)).toEqual({ credentialId, revoked: false });
-    await expect(examine(credential, userToken)).rejects.toMatchObject({ status: 401, code: 'invalid_token' });
+    await expect(examine(credential, userToken)).rejects.toMatchObject({
+      status: 401,
+      code: 'invalid_token',
+    });
     await expect(world.gateway.machines.revoke('adm_nobody')).rejects.toMatchObject({ status: 404 });
-    const short = await world.gateway.machines.create({ scopes: ['bureaus.current'], bureauId: 'shop', ttlSeconds: 60 });
+    const short = await world.gateway.machines.create({
+      scopes: ['bureaus.current'],
+      bureauId: 'shop',
+      ttlSeconds: 60,
+    });
     await world.sql`update gateway.admin_machines set expires_at = now() where credential_id = ${short.credentialId}`;
     await expect(examine(short.credential, userToken)).rejects.toMatchObject({ status: 401 });
-    const actions = await world.sql<{ action: string }[]>`select action from gateway.audit_entries where target_id = ${credentialId} order by entry_id`;
+    const actions = await world.sql<
+      { action: string }[]
+    >`select action from gateway.audit_entries where target_id = ${credentialId} order by entry_id`;
     expect(actions.map(({ action }) => action)).toEqual(['admin.token.create', 'admin.token.revoke']);
   });
 
@@ -89,50 +124,84 @@ describe('a machine credential', () => {
   });
 
   test('takes the tokens that it issued along when it is revoked', async () => {
-    const { credential, credentialId } = await world.gateway.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' });
-    const issued = await world.as(credential).accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-2' });
+    const { credential, credentialId } = await world.gateway.machines.create({
+      scopes: ['tokens.issue'],
+      bureauId: 'shop',
+    });
+    const issued = await world
+      .as(credential)
+      .accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-2' });
     const key = await world.as(issued.user_token).accounts.createKey({ name: 'ci' });
     await world.gateway.machines.revoke(credentialId);
-    for (const token of [issued.user_token, key.user_token]) await expect(world.as(token).accounts.getMe()).rejects.toMatchObject({ status: 401 });
+    for (const token of [issued.user_token, key.user_token])
+      await expect(world.as(token).accounts.getMe()).rejects.toMatchObject({ status: 401 });
   });
 
   test('leaves its tokens when its revocation says so', async () => {
-    const { credential, credentialId } = await world.gateway.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' });
-    const issued = await world.as(credential).accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-3' });
+    const { credential, credentialId } = await world.gateway.machines.create({
+      scopes: ['tokens.issue'],
+      bureauId: 'shop',
+    });
+    const issued = await world
+      .as(credential)
+      .accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-3' });
     await world.gateway.machines.revoke(credentialId, { keepTokens: true });
-    await expect(world.as(issued.user_token).accounts.getMe()).resolves.toMatchObject({ user: { user_id: issued.user_id } });
+    await expect(world.as(issued.user_token).accounts.getMe()).resolves.toMatchObject({
+      user: { user_id: issued.user_id },
+    });
   });
 
   test('is not made for an unknown scope, without one, or for an unknown Bureau', async () => {
     const { create } = world.gateway.machines;
-    await expect(create({ scopes: ['everything'], bureauId: 'shop' })).rejects.toMatchObject({ status: 400, param: 'scope' });
-    await expect(create({ scopes: ['constructor'], bureauId: 'shop' })).rejects.toMatchObject({ status: 400 });
+    await expect(create({ scopes: ['everything'], bureauId: 'shop' })).rejects.toMatchObject({
+      status: 400,
+      param: 'scope',
+    });
+    await expect(create({ scopes: ['constructor'], bureauId: 'shop' })).rejects.toMatchObject({
+      status: 400,
+    });
     await expect(create({ scopes: [], bureauId: 'shop' })).rejects.toMatchObject({ status: 400 });
-    await expect(create({ scopes: ['tokens.issue'], bureauId: 'nobody' })).rejects.toMatchObject({ code: 'bureau_not_found' });
+    await expect(create({ scopes: ['tokens.issue'], bureauId: 'nobody' })).rejects.toMatchObject({
+      code: 'bureau_not_found',
+    });
   });
 
   test('lies nowhere but in the hands of who made it', async () => {
-    const { credential } = await world.gateway.machines.create({ scopes: ['bureaus.current'], bureauId: 'shop' });
-    const rows = JSON.stringify(await world.sql`select encode(digest, 'hex') as digest, last4, scopes from gateway.admin_machines`);
-    const entries = JSON.stringify(await world.sql`select diff, target_id, actor_id from gateway.audit_entries`);
-    for (const text of [rows, entries, world.logLines.join('')]) expect(text).not.toContain(credential.slice(7, 40));
+    const { credential } = await world.gateway.machines.create({
+      scopes: ['bureaus.current'],
+      bureauId: 'shop',
+    });
+    const rows = JSON.stringify(
+      await world.sql`select encode(digest, 'hex') as digest, last4, scopes from gateway.admin_machines`,
+    );
+    const entries = JSON.stringify(
+      await world.sql`select diff, target_id, actor_id from gateway.audit_entries`,
+    );
+    for (const text of [rows, entries, world.logLines.join('')])
+      expect(text).not.toContain(credential.slice(7, 40));
   });
 });
 
 describe('the audit log', () => {
   test('tells of logins and of wrong guesses, and keeps no unknown ID, which may be a password', async () => {
-    const wrong = (adminId: string) => world.guest.admin.login({ admin_id: adminId, password: 'a wrong password, surely' }).catch(() => undefined);
+    const wrong = (adminId: string) =>
+      world.guest.admin
+        .login({ admin_id: adminId, password: 'a wrong password, surely' })
+        .catch(() => undefined);
     await wrong('admin');
     await wrong('CANARY-typed-into-the-wrong-field');
     const entries = async () => [
-      ...(await world.sql<{ outcome: string; targetId: string | null; address: string | null }[]>`select outcome, target_id as "targetId", address from gateway.audit_entries where action = 'admin.login' order by entry_id`),
+      ...(await world.sql<
+        { outcome: string; targetId: string | null; address: string | null }[]
+      >`select outcome, target_id as "targetId", address from gateway.audit_entries where action = 'admin.login' order by entry_id`),
     ];
     await expect.poll(entries).toEqual([
       { outcome: 'ok', targetId: 'admin', address: '127.0.0.1' },
       { outcome: 'failed', targetId: 'admin', address: '127.0.0.1' },
       { outcome: 'failed', targetId: null, address: '127.0.0.1' },
     ]);
-    const locks = async () => (await world.sql`select diff from gateway.audit_entries where action = 'admin.lock'`).length;
+    const locks = async () =>
+      (await world.sql`select diff from gateway.audit_entries where action = 'admin.lock'`).length;
     // The delay doubles with each guess; the first ones may be over before a busy machine has looked at the guess.
     for (let n = 0; n < 12 && (await locks()) === 0; n += 1) await wrong('admin');
     await expect.poll(locks).toBeGreaterThan(0);

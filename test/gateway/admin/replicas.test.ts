@@ -11,14 +11,19 @@ let gateways: GatewayWorld[];
 beforeAll(async () => {
   place = await makeDatabase();
   // At one time, as when a deployment brings up all of its replicas.
-  gateways = await Promise.all(Array.from({ length: isPostgres ? 2 : 1 }, () => startGateway({ withAdmin: true, place })));
+  gateways = await Promise.all(
+    Array.from({ length: isPostgres ? 2 : 1 }, () => startGateway({ withAdmin: true, place })),
+  );
 });
 afterAll(async () => {
   for (const gateway of gateways ?? []) await gateway.close();
   await place?.remove();
 });
 
-async function guess(n: number, adminId: string): Promise<{ status: number; text: string; headers: string[] }> {
+async function guess(
+  n: number,
+  adminId: string,
+): Promise<{ status: number; text: string; headers: string[] }> {
   const answer = await fetch(`${(gateways[n % gateways.length] as GatewayWorld).url}/v1/admin/login`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -30,7 +35,10 @@ async function guess(n: number, adminId: string): Promise<{ status: number; text
 
 test('gateways that start at one time on a new database have one administrator, whom each of them lets in', async () => {
   for (const { url } of gateways) {
-    const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password });
+    const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({
+      admin_id: testAdministrator.adminId,
+      password: testAdministrator.password,
+    });
     expect(token).toMatch(/^th_adm_/);
   }
 });
@@ -52,7 +60,9 @@ describe('wrong passwords', () => {
     };
     await Promise.all(Array.from({ length: 50 }, worker));
     const evaluated = statuses.filter((status) => status === 401).length;
-    const counts = Object.fromEntries([...Map.groupBy(statuses, (status) => status)].map(([status, all]) => [status, all.length]));
+    const counts = Object.fromEntries(
+      [...Map.groupBy(statuses, (status) => status)].map(([status, all]) => [status, all.length]),
+    );
     console.log(`${evaluated} of ${statuses.length} guesses were looked at: ${JSON.stringify(counts)}`);
     expect(evaluated).toBeGreaterThan(0);
     expect(evaluated).toBeLessThanOrEqual(10);
@@ -60,6 +70,8 @@ describe('wrong passwords', () => {
     expect(Object.keys(counts).filter((status) => !['401', '429', '503'].includes(status))).toEqual([]);
     // The right password waits like a wrong one, and an administrator's session is untouched.
     const world = gateways[0] as GatewayWorld;
-    await expect(world.admin.admin.getSession()).resolves.toMatchObject({ admin_id: testAdministrator.adminId });
+    await expect(world.admin.admin.getSession()).resolves.toMatchObject({
+      admin_id: testAdministrator.adminId,
+    });
   });
 });

@@ -12,7 +12,13 @@ describe('a client that goes away', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    world = await startAi({ models: provider.modelsFile({ slow: 'ok?chunks=500&gap=20', never: 'never-headers', silence: 'silence?chunks=2' }) });
+    world = await startAi({
+      models: provider.modelsFile({
+        slow: 'ok?chunks=500&gap=20',
+        never: 'never-headers',
+        silence: 'silence?chunks=2',
+      }),
+    });
   });
   afterAll(async () => {
     await world.close();
@@ -22,9 +28,14 @@ describe('a client that goes away', () => {
   /** Sends the call, goes away as soon as `when` says, and returns how long the provider's socket lived on. */
   async function lived(path: string, body: object, when: 'called' | 'first byte'): Promise<number> {
     provider.reset();
-    const outgoing = request(`${world.url}${path}`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${userToken}` } });
+    const outgoing = request(`${world.url}${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${userToken}` },
+    });
     outgoing.on('error', () => {});
-    const firstByte = new Promise<void>((resolve) => outgoing.on('response', (response) => response.once('data', () => resolve())));
+    const firstByte = new Promise<void>((resolve) =>
+      outgoing.on('response', (response) => response.once('data', () => resolve())),
+    );
     outgoing.end(JSON.stringify(body));
     await provider.until((calls) => calls.length === 1);
     if (when === 'first byte') await firstByte;
@@ -35,9 +46,24 @@ describe('a client that goes away', () => {
   }
 
   test.each<[string, string, object, 'called' | 'first byte']>([
-    ['chat, streamed, midway', '/v1/ai/chat/completions', { model: 'acme/slow', messages, stream: true }, 'first byte'],
-    ['chat, streamed, in a silence', '/v1/ai/chat/completions', { model: 'acme/silence', messages, stream: true }, 'first byte'],
-    ['chat, streamed, before the first byte', '/v1/ai/chat/completions', { model: 'acme/never', messages, stream: true }, 'called'],
+    [
+      'chat, streamed, midway',
+      '/v1/ai/chat/completions',
+      { model: 'acme/slow', messages, stream: true },
+      'first byte',
+    ],
+    [
+      'chat, streamed, in a silence',
+      '/v1/ai/chat/completions',
+      { model: 'acme/silence', messages, stream: true },
+      'first byte',
+    ],
+    [
+      'chat, streamed, before the first byte',
+      '/v1/ai/chat/completions',
+      { model: 'acme/never', messages, stream: true },
+      'called',
+    ],
     ['chat, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages }, 'called'],
     ['text', '/v1/ai/text', { model: 'acme/never', prompt: 'hi' }, 'called'],
     ['stream, midway', '/v1/ai/stream', { model: 'acme/slow', prompt }, 'first byte'],

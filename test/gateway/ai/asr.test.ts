@@ -20,10 +20,17 @@ const sound = (() => {
   return file;
 })();
 
-async function sendForm(members: Record<string, string | File>, headers: Record<string, string> = {}): Promise<Response> {
+async function sendForm(
+  members: Record<string, string | File>,
+  headers: Record<string, string> = {},
+): Promise<Response> {
   const form = new FormData();
   for (const [name, value] of Object.entries(members)) form.append(name, value);
-  return fetch(`${world.url}/v1/ai/asr`, { method: 'POST', headers: { authorization: `Bearer ${world.userToken}`, ...headers }, body: form });
+  return fetch(`${world.url}/v1/ai/asr`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${world.userToken}`, ...headers },
+    body: form,
+  });
 }
 
 const file = new File([sound], 'my "own"\nname.wav', { type: 'audio/wav' });
@@ -32,11 +39,24 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   it('takes a form, and sends the sound on byte for byte', async () => {
     const response = await sendForm({ model: 'acme/whisper', file, language: 'en', prompt: 'Townhall' });
     expect(response.status).toBe(200);
-    expect(await response.json()).toEqual({ text: 'Good morning.', segments: [{ text: 'Good morning.', start_second: 0, end_second: 1.25 }], language: 'en', duration_seconds: 1.5 });
+    expect(await response.json()).toEqual({
+      text: 'Good morning.',
+      segments: [{ text: 'Good morning.', start_second: 0, end_second: 1.25 }],
+      language: 'en',
+      duration_seconds: 1.5,
+    });
     const call = world.provider.lastCall();
     expect(call.path).toBe('/v1/audio/transcriptions');
-    const form = await new Response(new Uint8Array(call.body), { headers: { 'content-type': call.headers['content-type'] ?? '' } }).formData();
-    expect(Object.fromEntries([...form].filter(([, value]) => typeof value === 'string'))).toEqual({ model: 'whisper', response_format: 'verbose_json', 'timestamp_granularities[]': 'segment', language: 'en', prompt: 'Townhall' });
+    const form = await new Response(new Uint8Array(call.body), {
+      headers: { 'content-type': call.headers['content-type'] ?? '' },
+    }).formData();
+    expect(Object.fromEntries([...form].filter(([, value]) => typeof value === 'string'))).toEqual({
+      model: 'whisper',
+      response_format: 'verbose_json',
+      'timestamp_granularities[]': 'segment',
+      language: 'en',
+      prompt: 'Townhall',
+    });
     const sent = form.get('file') as File;
     expect(Buffer.from(await sent.arrayBuffer())).toEqual(sound);
     // Its own name says nothing to a provider, and might say something of its owner.
@@ -44,7 +64,11 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   });
 
   it('takes a document, and reads the duration from the sound where the model does not tell', async () => {
-    const answer = await world.user.ai.transcribeAudio({ model: 'acme/listener', audio: sound.toString('base64'), media_type: 'audio/wav' });
+    const answer = await world.user.ai.transcribeAudio({
+      model: 'acme/listener',
+      audio: sound.toString('base64'),
+      media_type: 'audio/wav',
+    });
     expect(answer).toEqual({ text: 'Good morning.', segments: [], language: null, duration_seconds: 0.5 });
   });
 
@@ -54,7 +78,12 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     ['a file that is text', { model: 'acme/whisper', file: 'hello' }, 400, 'file'],
     ['a model that is a file', { model: file, file }, 400, 'model'],
     ['an unknown member', { model: 'acme/whisper', file, base_url: 'http://x' }, 400, 'base_url'],
-    ['an empty file', { model: 'acme/whisper', file: new File([], 'a.wav', { type: 'audio/wav' }) }, 400, 'file'],
+    [
+      'an empty file',
+      { model: 'acme/whisper', file: new File([], 'a.wav', { type: 'audio/wav' }) },
+      400,
+      'file',
+    ],
     ['a language that is none', { model: 'acme/whisper', file, language: '../x' }, 400, 'language'],
     ['a model that does not listen', { model: 'local/flite', file }, 422, 'model'],
   ])('refuses %s', async (_what, members, status, param) => {
@@ -65,37 +94,62 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
 
   it('refuses what is no form, another media type, a member twice, and more parts than a form has', async () => {
     const post = async (type: string, body: string) => {
-      const response = await fetch(`${world.url}/v1/ai/asr`, { method: 'POST', headers: { authorization: `Bearer ${world.userToken}`, 'content-type': type }, body });
+      const response = await fetch(`${world.url}/v1/ai/asr`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${world.userToken}`, 'content-type': type },
+        body,
+      });
       return [response.status, ((await response.json()) as { error: { code: string } }).error.code];
     };
     const part = (name: string) => `--b\r\ncontent-disposition: form-data; name="${name}"\r\n\r\nx\r\n`;
     expect(await post('multipart/form-data', 'x')).toEqual([400, 'invalid_request']);
     expect(await post('multipart/form-data; boundary=b', 'garbage')).toEqual([400, 'invalid_request']);
-    expect(await post('multipart/form-data; boundary=b', `${part('model')}${part('model')}--b--\r\n`)).toEqual([400, 'duplicate_member']);
-    expect(await post('multipart/form-data; boundary=b', `${Array.from({ length: 100 }, (_, index) => part(`m${index}`)).join('')}--b--\r\n`)).toEqual([400, 'invalid_request']);
-    expect(await post('multipart/form-data; boundary=b', `${part('__proto__')}${part('model')}--b--\r\n`)).toEqual([400, 'invalid_request']);
+    expect(
+      await post('multipart/form-data; boundary=b', `${part('model')}${part('model')}--b--\r\n`),
+    ).toEqual([400, 'duplicate_member']);
+    expect(
+      await post(
+        'multipart/form-data; boundary=b',
+        `${Array.from({ length: 100 }, (_, index) => part(`m${index}`)).join('')}--b--\r\n`,
+      ),
+    ).toEqual([400, 'invalid_request']);
+    expect(
+      await post('multipart/form-data; boundary=b', `${part('__proto__')}${part('model')}--b--\r\n`),
+    ).toEqual([400, 'invalid_request']);
     expect(await post('text/plain', 'x')).toEqual([415, 'unsupported_media_type']);
   });
 
   it('takes 25 MiB of sound in a document as in a form, and refuses what is no base64', async () => {
     const most = Buffer.alloc(25 * 1024 * 1024);
-    const answer = await world.user.ai.transcribeAudio({ model: 'acme/listener', audio: most.toString('base64'), media_type: 'audio/wav' });
+    const answer = await world.user.ai.transcribeAudio({
+      model: 'acme/listener',
+      audio: most.toString('base64'),
+      media_type: 'audio/wav',
+    });
     expect(answer.text).toBe('Good morning.');
     expect(world.provider.lastCall().body.length).toBeGreaterThan(most.length);
-    await expect(world.user.ai.transcribeAudio({ model: 'acme/listener', audio: 'no base64', media_type: 'audio/wav' })).rejects.toMatchObject({ status: 400, param: 'audio' });
+    await expect(
+      world.user.ai.transcribeAudio({ model: 'acme/listener', audio: 'no base64', media_type: 'audio/wav' }),
+    ).rejects.toMatchObject({ status: 400, param: 'audio' });
   });
 
   it('refuses more than 25 MiB of sound, and more than that on the wire unread', async () => {
     const large = new File([Buffer.alloc(25 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' });
     expect((await sendForm({ model: 'acme/whisper', file: large })).status).toBe(413);
-    const response = await sendForm({ model: 'acme/whisper', file: new File([Buffer.alloc(36 * 1024 * 1024)], 'a.wav') }).catch((error: unknown) => error);
+    const response = await sendForm({
+      model: 'acme/whisper',
+      file: new File([Buffer.alloc(36 * 1024 * 1024)], 'a.wav'),
+    }).catch((error: unknown) => error);
     expect(response instanceof Response ? response.status : 413).toBe(413);
   });
 
   it('tells of a provider that fails', async () => {
     expect((await sendForm({ model: 'acme/broken', file })).status).toBe(502);
     const response = await sendForm({ model: 'acme/painter', file });
-    expect([response.status, ((await response.json()) as { error: { code: string } }).error.code]).toEqual([502, 'upstream_failed']);
+    expect([response.status, ((await response.json()) as { error: { code: string } }).error.code]).toEqual([
+      502,
+      'upstream_failed',
+    ]);
   });
 
   it('is for users and administrators', async () => {
@@ -114,9 +168,17 @@ describe('a slow line', { timeout: 60_000 }, () => {
   afterAll(() => slow?.close());
 
   /** Sends the bytes in two pieces with so much time between them, or never the second. */
-  function sendSlowly(path: string, body: Buffer, pauseMs: number | null): Promise<{ status: number; text: string }> {
+  function sendSlowly(
+    path: string,
+    body: Buffer,
+    pauseMs: number | null,
+  ): Promise<{ status: number; text: string }> {
     return new Promise((resolve, reject) => {
-      const headers = { authorization: `Bearer ${slow.userToken}`, 'content-type': 'application/json', 'content-length': body.length };
+      const headers = {
+        authorization: `Bearer ${slow.userToken}`,
+        'content-type': 'application/json',
+        'content-length': body.length,
+      };
       const sent = request(`${slow.url}${path}`, { method: 'POST', headers }, (response) => {
         let text = '';
         response.setEncoding('utf8');
@@ -130,9 +192,17 @@ describe('a slow line', { timeout: 60_000 }, () => {
   }
 
   it('may take longer over a sound than over any other request', async () => {
-    const heard = Buffer.from(JSON.stringify({ model: 'acme/whisper', audio: sound.toString('base64'), media_type: 'audio/wav' }));
-    expect(await sendSlowly('/v1/ai/asr', heard, 3_500)).toMatchObject({ status: 200, text: expect.stringContaining('Good morning.') });
+    const heard = Buffer.from(
+      JSON.stringify({ model: 'acme/whisper', audio: sound.toString('base64'), media_type: 'audio/wav' }),
+    );
+    expect(await sendSlowly('/v1/ai/asr', heard, 3_500)).toMatchObject({
+      status: 200,
+      text: expect.stringContaining('Good morning.'),
+    });
     const said = Buffer.from(JSON.stringify({ model: 'local/echo', prompt: 'x'.repeat(1_000) }));
-    expect(await sendSlowly('/v1/ai/text', said, null)).toMatchObject({ status: 400, text: expect.stringContaining('within 1 seconds') });
+    expect(await sendSlowly('/v1/ai/text', said, null)).toMatchObject({
+      status: 400,
+      text: expect.stringContaining('within 1 seconds'),
+    });
   });
 });

@@ -1,23 +1,89 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
-import { affordableOutput, boundOf, inputBound, longestOutput, requirePrice } from '../../../src/gateway/ai/metering/bound.ts';
+import {
+  affordableOutput,
+  boundOf,
+  inputBound,
+  longestOutput,
+  requirePrice,
+} from '../../../src/gateway/ai/metering/bound.ts';
 import { type RequestFormat, sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 
-const by = { id: 'acme', name: 'Acme', kind: 'openai-compatible', usage: 'ask', unpriced_members: [], formats: ['chat'], output_limit_member: 'max_tokens' } as const;
+const by = {
+  id: 'acme',
+  name: 'Acme',
+  kind: 'openai-compatible',
+  usage: 'ask',
+  unpriced_members: [],
+  formats: ['chat'],
+  output_limit_member: 'max_tokens',
+} as const;
 const entry = (more: Partial<CatalogModel> = {}): CatalogModel => ({
-  id: 'acme/fast', name: 'Fast', description: '', provider: 'acme', upstream_model: 'fast', modalities: ['text'], tags: [], created: 0, meta: {}, context_window: null, max_output_tokens: 1_000,
-  rates: { input: 1_000_000, output: 2_000_000 }, tiers: [], fallbacks: [], by: { ...by, unpriced_members: [], formats: ['chat'] }, ...more,
+  id: 'acme/fast',
+  name: 'Fast',
+  description: '',
+  provider: 'acme',
+  upstream_model: 'fast',
+  modalities: ['text'],
+  tags: [],
+  created: 0,
+  meta: {},
+  context_window: null,
+  max_output_tokens: 1_000,
+  rates: { input: 1_000_000, output: 2_000_000 },
+  tiers: [],
+  fallbacks: [],
+  by: { ...by, unpriced_members: [], formats: ['chat'] },
+  ...more,
 });
 // The same in every run, so that a change fails for what it changed; another SEED looks for more.
 const seed = Number(process.env['SEED'] ?? 20261121);
 const picture = 'iVBORw0KGgo='.repeat(10_000);
 
 // JSON that looks like media: members and values that formats use for them, in any order and depth.
-const names = ['type', 'data', 'url', 'image_url', 'input_audio', 'file', 'file_data', 'file_id', 'source', 'media_type', 'mediaType', 'content', 'output', 'note'];
-const types = ['image', 'image_url', 'input_image', 'audio', 'input_audio', 'video', 'file', 'document', 'input_file', 'tool_result', 'base64', 'content', 'text', 'AAAA', 'data:image/png;base64,AAAA', 'https://example.com/a.png'];
+const names = [
+  'type',
+  'data',
+  'url',
+  'image_url',
+  'input_audio',
+  'file',
+  'file_data',
+  'file_id',
+  'source',
+  'media_type',
+  'mediaType',
+  'content',
+  'output',
+  'note',
+];
+const types = [
+  'image',
+  'image_url',
+  'input_image',
+  'audio',
+  'input_audio',
+  'video',
+  'file',
+  'document',
+  'input_file',
+  'tool_result',
+  'base64',
+  'content',
+  'text',
+  'AAAA',
+  'data:image/png;base64,AAAA',
+  'https://example.com/a.png',
+];
 const { lookalike } = fc.letrec<{ lookalike: unknown }>((tie) => ({
-  lookalike: fc.oneof({ maxDepth: 4 }, fc.constantFrom(...types), fc.string({ unit: 'grapheme' }), fc.array(tie('lookalike'), { maxLength: 3 }), fc.dictionary(fc.constantFrom(...names), tie('lookalike'), { maxKeys: 5 })),
+  lookalike: fc.oneof(
+    { maxDepth: 4 },
+    fc.constantFrom(...types),
+    fc.string({ unit: 'grapheme' }),
+    fc.array(tie('lookalike'), { maxLength: 3 }),
+    fc.dictionary(fc.constantFrom(...names), tie('lookalike'), { maxKeys: 5 }),
+  ),
 }));
 
 interface Parts {
@@ -33,30 +99,98 @@ const user = (media: object[]) => ({ role: 'user', content: [{ type: 'text', tex
 // A request of each format: what looks like media stands in the input of a tool, in its schema and in metadata.
 const requests: Record<RequestFormat, (parts: Parts) => object> = {
   chat: ({ input, schema, metadata, media }) => ({
-    model: 'x', metadata: object(metadata), response_format: { type: 'json_schema', json_schema: { schema: object(schema) } }, tools: [{ type: 'function', function: { name: 'f', parameters: { properties: { a: { default: schema } } } } }],
-    messages: [user(media), { role: 'assistant', content: null, tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: JSON.stringify(input) } }], extra: input }, { role: 'tool', tool_call_id: 'c', content: JSON.stringify(input) }],
+    model: 'x',
+    metadata: object(metadata),
+    response_format: { type: 'json_schema', json_schema: { schema: object(schema) } },
+    tools: [
+      { type: 'function', function: { name: 'f', parameters: { properties: { a: { default: schema } } } } },
+    ],
+    messages: [
+      user(media),
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [
+          { id: 'c', type: 'function', function: { name: 'f', arguments: JSON.stringify(input) } },
+        ],
+        extra: input,
+      },
+      { role: 'tool', tool_call_id: 'c', content: JSON.stringify(input) },
+    ],
   }),
   messages: ({ input, schema, metadata, media }) => ({
-    model: 'x', metadata: object(metadata), tools: [{ name: 'f', input_schema: { properties: { a: { default: schema } } } }],
-    messages: [user(media), { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'f', input: object(input) }] }, { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content: [{ type: 'text', text: 'done', citations: input }] }] }],
+    model: 'x',
+    metadata: object(metadata),
+    tools: [{ name: 'f', input_schema: { properties: { a: { default: schema } } } }],
+    messages: [
+      user(media),
+      { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'f', input: object(input) }] },
+      {
+        role: 'user',
+        content: [
+          {
+            type: 'tool_result',
+            tool_use_id: 't',
+            content: [{ type: 'text', text: 'done', citations: input }],
+          },
+        ],
+      },
+    ],
   }),
   responses: ({ input, schema, metadata, media }) => ({
-    model: 'x', metadata: object(metadata), tools: [{ type: 'function', name: 'f', parameters: { default: schema } }],
-    input: [user(media), { type: 'function_call', call_id: 'c', name: 'f', arguments: JSON.stringify(input), extra: input }, { type: 'shell_call_output', output: [input] }, { type: 'reasoning', summary: [input] }],
+    model: 'x',
+    metadata: object(metadata),
+    tools: [{ type: 'function', name: 'f', parameters: { default: schema } }],
+    input: [
+      user(media),
+      { type: 'function_call', call_id: 'c', name: 'f', arguments: JSON.stringify(input), extra: input },
+      { type: 'shell_call_output', output: [input] },
+      { type: 'reasoning', summary: [input] },
+    ],
   }),
-  embeddings: ({ input, metadata, media }) => ({ model: 'x', input: ['hi', ...media], extra: [input], metadata }),
-  rerank: ({ input, metadata, media }) => ({ model: 'x', query: 'hi', documents: ['hi', ...media], extra: [input], metadata }),
+  embeddings: ({ input, metadata, media }) => ({
+    model: 'x',
+    input: ['hi', ...media],
+    extra: [input],
+    metadata,
+  }),
+  rerank: ({ input, metadata, media }) => ({
+    model: 'x',
+    query: 'hi',
+    documents: ['hi', ...media],
+    extra: [input],
+    metadata,
+  }),
   text: ({ input, schema, media }) => ({
-    model: 'x', response_format: { type: 'json', schema: object(schema) }, tools: [{ name: 'f', input_schema: { default: schema } }],
-    messages: [user(media), { role: 'assistant', content: [{ type: 'tool-call', tool_call_id: 'c', tool_name: 'f', input }] }, { role: 'tool', content: [{ type: 'tool-result', tool_call_id: 'c', output: input }] }],
+    model: 'x',
+    response_format: { type: 'json', schema: object(schema) },
+    tools: [{ name: 'f', input_schema: { default: schema } }],
+    messages: [
+      user(media),
+      { role: 'assistant', content: [{ type: 'tool-call', tool_call_id: 'c', tool_name: 'f', input }] },
+      { role: 'tool', content: [{ type: 'tool-result', tool_call_id: 'c', output: input }] },
+    ],
   }),
   stream: ({ input, schema, metadata, media }) => ({
-    model: 'x', providerOptions: { acme: { a: metadata } }, tools: [{ type: 'function', name: 'f', inputSchema: { default: schema } }],
-    prompt: [user(media), { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 'f', input }] }, { role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'json', value: input } }] }],
+    model: 'x',
+    providerOptions: { acme: { a: metadata } },
+    tools: [{ type: 'function', name: 'f', inputSchema: { default: schema } }],
+    prompt: [
+      user(media),
+      { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 'f', input }] },
+      {
+        role: 'tool',
+        content: [
+          { type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'json', value: input } },
+        ],
+      },
+    ],
   }),
 };
 
-const base64 = fc.uint8Array({ minLength: 1, maxLength: 200 }).map((bytes) => Buffer.from(bytes).toString('base64'));
+const base64 = fc
+  .uint8Array({ minLength: 1, maxLength: 200 })
+  .map((bytes) => Buffer.from(bytes).toString('base64'));
 
 /** A genuine medium of the format with text in all its other members, and the bytes of the medium itself. */
 function mediumOf(format: RequestFormat): fc.Arbitrary<{ part: object; bytes: number }> {
@@ -64,15 +198,43 @@ function mediumOf(format: RequestFormat): fc.Arbitrary<{ part: object; bytes: nu
     const url = `data:image/png;base64,${data}`;
     switch (format) {
       case 'messages':
-        return { part: { type: 'document', title: note, context: note, note: extra, source: { type: 'base64', media_type: 'application/pdf', data, note } }, bytes: data.length };
+        return {
+          part: {
+            type: 'document',
+            title: note,
+            context: note,
+            note: extra,
+            source: { type: 'base64', media_type: 'application/pdf', data, note },
+          },
+          bytes: data.length,
+        };
       case 'responses':
-        return { part: { type: 'input_file', filename: note, note: extra, file_data: data }, bytes: data.length };
+        return {
+          part: { type: 'input_file', filename: note, note: extra, file_data: data },
+          bytes: data.length,
+        };
       case 'text':
-        return { part: { type: 'file', media_type: 'application/pdf', filename: note, data }, bytes: data.length };
+        return {
+          part: { type: 'file', media_type: 'application/pdf', filename: note, data },
+          bytes: data.length,
+        };
       case 'stream':
-        return { part: { type: 'file', mediaType: 'image/png', filename: note, originalUrl: note, providerOptions: { acme: { a: extra } }, data }, bytes: data.length };
+        return {
+          part: {
+            type: 'file',
+            mediaType: 'image/png',
+            filename: note,
+            originalUrl: note,
+            providerOptions: { acme: { a: extra } },
+            data,
+          },
+          bytes: data.length,
+        };
       default:
-        return { part: { type: 'image_url', note: extra, image_url: { url, detail: note, note: extra } }, bytes: url.length };
+        return {
+          part: { type: 'image_url', note: extra, image_url: { url, detail: note, note: extra } },
+          bytes: url.length,
+        };
     }
   });
 }
@@ -80,71 +242,248 @@ function mediumOf(format: RequestFormat): fc.Arbitrary<{ part: object; bytes: nu
 function bytesOfStrings(value: unknown): number {
   if (typeof value === 'string') return Buffer.byteLength(value);
   if (typeof value !== 'object' || value === null) return 0;
-  return Object.entries(value).reduce((sum, [name, member]) => sum + (name === 'model' ? 0 : bytesOfStrings(member)), 0);
+  return Object.entries(value).reduce(
+    (sum, [name, member]) => sum + (name === 'model' ? 0 : bytesOfStrings(member)),
+    0,
+  );
 }
 
 describe(`the size of a request (seed ${seed})`, () => {
   test('is at least every byte of its text, tools and schemas, in any format', () => {
-    fc.assert(fc.property(fc.array(fc.string({ unit: 'grapheme' }), { minLength: 1, maxLength: 5 }), fc.string({ unit: 'grapheme' }), fc.dictionary(fc.string(), fc.string()), (texts, system, schema) => {
-      const bytes = [...texts, system, ...Object.entries(schema).flat()].reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-      const bodies: [RequestFormat, object][] = [
-        ['chat', { model: 'x', messages: [{ role: 'system', content: system }, ...texts.map((content) => ({ role: 'user', content }))], tools: [{ type: 'function', function: { name: 'f', parameters: { properties: schema } } }] }],
-        ['messages', { model: 'x', system, messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }], tools: [{ name: 'f', input_schema: { properties: schema } }] }],
-        ['responses', { model: 'x', instructions: system, input: [{ role: 'user', content: texts.map((text) => ({ type: 'input_text', text })) }], tools: [{ type: 'function', name: 'f', parameters: schema }] }],
-        ['text', { model: 'x', system, prompt: texts.join(''), tools: [{ name: 'f', input_schema: schema }] }],
-        ['stream', { model: 'x', prompt: [{ role: 'system', content: system }, { role: 'user', content: texts.map((text) => ({ type: 'text', text })) }], tools: [{ type: 'function', name: 'f', inputSchema: schema }] }],
-      ];
-      for (const [format, body] of bodies) expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual(bytes);
-    }), { seed, numRuns: 200 });
+    fc.assert(
+      fc.property(
+        fc.array(fc.string({ unit: 'grapheme' }), { minLength: 1, maxLength: 5 }),
+        fc.string({ unit: 'grapheme' }),
+        fc.dictionary(fc.string(), fc.string()),
+        (texts, system, schema) => {
+          const bytes = [...texts, system, ...Object.entries(schema).flat()].reduce(
+            (sum, text) => sum + Buffer.byteLength(text),
+            0,
+          );
+          const bodies: [RequestFormat, object][] = [
+            [
+              'chat',
+              {
+                model: 'x',
+                messages: [
+                  { role: 'system', content: system },
+                  ...texts.map((content) => ({ role: 'user', content })),
+                ],
+                tools: [{ type: 'function', function: { name: 'f', parameters: { properties: schema } } }],
+              },
+            ],
+            [
+              'messages',
+              {
+                model: 'x',
+                system,
+                messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }],
+                tools: [{ name: 'f', input_schema: { properties: schema } }],
+              },
+            ],
+            [
+              'responses',
+              {
+                model: 'x',
+                instructions: system,
+                input: [{ role: 'user', content: texts.map((text) => ({ type: 'input_text', text })) }],
+                tools: [{ type: 'function', name: 'f', parameters: schema }],
+              },
+            ],
+            [
+              'text',
+              { model: 'x', system, prompt: texts.join(''), tools: [{ name: 'f', input_schema: schema }] },
+            ],
+            [
+              'stream',
+              {
+                model: 'x',
+                prompt: [
+                  { role: 'system', content: system },
+                  { role: 'user', content: texts.map((text) => ({ type: 'text', text })) },
+                ],
+                tools: [{ type: 'function', name: 'f', inputSchema: schema }],
+              },
+            ],
+          ];
+          for (const [format, body] of bodies)
+            expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual(bytes);
+        },
+      ),
+      { seed, numRuns: 200 },
+    );
   });
 
-  test.each(Object.entries(requests) as [RequestFormat, (parts: Parts) => object][])('counts all text outside genuine media in the format %s', (format, request) => {
-    fc.assert(fc.property(lookalike, lookalike, lookalike, fc.array(mediumOf(format), { maxLength: 3 }), (input, schema, metadata, media) => {
-      const body = request({ input, schema, metadata, media: media.map(({ part }) => part) });
-      const size = sizeOf(body, format);
-      expect(size.media).toBe(media.length);
-      const mediaBytes = media.reduce((sum, { bytes }) => sum + bytes, 0);
-      expect(size.textBytes).toBeGreaterThanOrEqual(bytesOfStrings(body) - mediaBytes);
-    }), { seed, numRuns: 300 });
-  });
+  test.each(Object.entries(requests) as [RequestFormat, (parts: Parts) => object][])(
+    'counts all text outside genuine media in the format %s',
+    (format, request) => {
+      fc.assert(
+        fc.property(
+          lookalike,
+          lookalike,
+          lookalike,
+          fc.array(mediumOf(format), { maxLength: 3 }),
+          (input, schema, metadata, media) => {
+            const body = request({ input, schema, metadata, media: media.map(({ part }) => part) });
+            const size = sizeOf(body, format);
+            expect(size.media).toBe(media.length);
+            const mediaBytes = media.reduce((sum, { bytes }) => sum + bytes, 0);
+            expect(size.textBytes).toBeGreaterThanOrEqual(bytesOfStrings(body) - mediaBytes);
+          },
+        ),
+        { seed, numRuns: 300 },
+      );
+    },
+  );
 
   test.each<[string, RequestFormat, object]>([
     ['an earlier answer', 'responses', { input: 'hi', previous_response_id: 'resp_1' }],
     ['a conversation by its name', 'responses', { input: 'hi', conversation: 'conv_1' }],
     ['a conversation as an object', 'responses', { input: 'hi', conversation: { id: 'conv_1' } }],
     ['a prompt of the provider', 'responses', { prompt: { id: 'pmpt_1', variables: { a: 'b' } } }],
-    ['an item of before', 'responses', { input: [{ type: 'item_reference', id: 'rs_1' }, { role: 'user', content: 'hi' }] }],
-    ['an earlier answer of the package', 'stream', { prompt: [{ role: 'user', content: [] }], providerOptions: { openai: { previousResponseId: 'resp_1' } } }],
-  ])('counts what the provider keeps and reads again as what can be of any length: %s', (_what, format, body) => {
-    const size = sizeOf({ model: 'x', ...body }, format);
-    expect(size).toMatchObject({ media: 1, mediaTokens: 262_144 });
-    expect(inputBound(entry({ context_window: 128_000 }), { size })).toBe(128_000);
-  });
+    [
+      'an item of before',
+      'responses',
+      {
+        input: [
+          { type: 'item_reference', id: 'rs_1' },
+          { role: 'user', content: 'hi' },
+        ],
+      },
+    ],
+    [
+      'an earlier answer of the package',
+      'stream',
+      {
+        prompt: [{ role: 'user', content: [] }],
+        providerOptions: { openai: { previousResponseId: 'resp_1' } },
+      },
+    ],
+  ])(
+    'counts what the provider keeps and reads again as what can be of any length: %s',
+    (_what, format, body) => {
+      const size = sizeOf({ model: 'x', ...body }, format);
+      expect(size).toMatchObject({ media: 1, mediaTokens: 262_144 });
+      expect(inputBound(entry({ context_window: 128_000 }), { size })).toBe(128_000);
+    },
+  );
 
   test('counts the variables of a stored prompt as text', () => {
-    expect(sizeOf({ model: 'x', prompt: { id: 'pmpt_1', variables: { a: 'b'.repeat(900) } } }, 'responses').textBytes).toBeGreaterThan(900);
+    expect(
+      sizeOf({ model: 'x', prompt: { id: 'pmpt_1', variables: { a: 'b'.repeat(900) } } }, 'responses')
+        .textBytes,
+    ).toBeGreaterThan(900);
   });
 
   test('a prompt in words, or of messages, is no more than what it says', () => {
     expect(sizeOf({ model: 'x', prompt: 'hi', previous_response_id: null }, 'responses').media).toBe(0);
-    expect(sizeOf({ model: 'x', prompt: [{ role: 'user', content: 'hi' }], conversation: null }, 'responses').media).toBe(0);
+    expect(
+      sizeOf({ model: 'x', prompt: [{ role: 'user', content: 'hi' }], conversation: null }, 'responses')
+        .media,
+    ).toBe(0);
   });
 
-  const turn = (part: object) => ({ messages: [{ role: 'user', content: [part, { type: 'text', text: 'hi' }] }] });
+  const turn = (part: object) => ({
+    messages: [{ role: 'user', content: [part, { type: 'text', text: 'hi' }] }],
+  });
   const source = { type: 'base64', media_type: 'image/png', data: picture };
   test.each<[string, RequestFormat, object]>([
-    ['chat completions, inline', 'chat', turn({ type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } })],
-    ['chat completions, by address', 'chat', turn({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } })],
+    [
+      'chat completions, inline',
+      'chat',
+      turn({ type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } }),
+    ],
+    [
+      'chat completions, by address',
+      'chat',
+      turn({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } }),
+    ],
     ['messages, inline', 'messages', turn({ type: 'image', source })],
-    ['messages, in the result of a tool', 'messages', turn({ type: 'tool_result', tool_use_id: 'x', content: [{ type: 'image', source }] })],
-    ['messages, in a document', 'messages', turn({ type: 'document', source: { type: 'content', content: [{ type: 'image', source }] } })],
-    ['responses', 'responses', { input: [{ role: 'user', content: [{ type: 'input_image', image_url: `data:image/png;base64,${picture}` }] }] }],
-    ['responses, in the output of a tool', 'responses', { input: [{ type: 'function_call_output', call_id: 'c', output: [{ type: 'input_image', image_url: `data:image/png;base64,${picture}` }] }] }],
-    ['responses, of a computer', 'responses', { input: [{ type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot', image_url: `data:image/png;base64,${picture}` } }] }],
+    [
+      'messages, in the result of a tool',
+      'messages',
+      turn({ type: 'tool_result', tool_use_id: 'x', content: [{ type: 'image', source }] }),
+    ],
+    [
+      'messages, in a document',
+      'messages',
+      turn({ type: 'document', source: { type: 'content', content: [{ type: 'image', source }] } }),
+    ],
+    [
+      'responses',
+      'responses',
+      {
+        input: [
+          { role: 'user', content: [{ type: 'input_image', image_url: `data:image/png;base64,${picture}` }] },
+        ],
+      },
+    ],
+    [
+      'responses, in the output of a tool',
+      'responses',
+      {
+        input: [
+          {
+            type: 'function_call_output',
+            call_id: 'c',
+            output: [{ type: 'input_image', image_url: `data:image/png;base64,${picture}` }],
+          },
+        ],
+      },
+    ],
+    [
+      'responses, of a computer',
+      'responses',
+      {
+        input: [
+          {
+            type: 'computer_call_output',
+            call_id: 'c',
+            output: { type: 'computer_screenshot', image_url: `data:image/png;base64,${picture}` },
+          },
+        ],
+      },
+    ],
     ['text', 'text', turn({ type: 'image', media_type: 'image/png', data: picture })],
-    ['stream', 'stream', { prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }] }],
-    ['stream, version 4', 'stream', { prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: { type: 'data', data: picture } }] }] }],
-    ['stream, in the result of a tool', 'stream', { prompt: [{ role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'content', value: [{ type: 'image-data', mediaType: 'image/png', data: picture }] } }] }] }],
+    [
+      'stream',
+      'stream',
+      { prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }] },
+    ],
+    [
+      'stream, version 4',
+      'stream',
+      {
+        prompt: [
+          {
+            role: 'user',
+            content: [{ type: 'file', mediaType: 'image/png', data: { type: 'data', data: picture } }],
+          },
+        ],
+      },
+    ],
+    [
+      'stream, in the result of a tool',
+      'stream',
+      {
+        prompt: [
+          {
+            role: 'tool',
+            content: [
+              {
+                type: 'tool-result',
+                toolCallId: 'c',
+                toolName: 'f',
+                output: {
+                  type: 'content',
+                  value: [{ type: 'image-data', mediaType: 'image/png', data: picture }],
+                },
+              },
+            ],
+          },
+        ],
+      },
+    ],
   ])('counts a picture as a picture, not by its bytes: %s', (_format, format, body) => {
     const { textBytes, mediaTokens, usualMediaTokens, media } = sizeOf({ model: 'x', ...body }, format);
     expect(media).toBe(1);
@@ -156,11 +495,17 @@ describe(`the size of a request (seed ${seed})`, () => {
   const sizeOfPart = (part: object) => sizeOf({ input: [{ role: 'user', content: [part] }] }, 'responses');
 
   test('counts sound by its length', () => {
-    const tokens = (data: string) => sizeOfPart({ type: 'input_audio', input_audio: { data, format: 'wav' } }).mediaTokens;
+    const tokens = (data: string) =>
+      sizeOfPart({ type: 'input_audio', input_audio: { data, format: 'wav' } }).mediaTokens;
     // One second of silence, 16 bit mono at 8 kHz.
-    const header = Buffer.from('524946460000000057415645666d74201000000001000100401f0000803e00000200100064617461803e0000', 'hex');
+    const header = Buffer.from(
+      '524946460000000057415645666d74201000000001000100401f0000803e00000200100064617461803e0000',
+      'hex',
+    );
     expect(tokens(Buffer.concat([header, Buffer.alloc(16_000)]).toString('base64'))).toBe(50);
-    expect(tokens(Buffer.alloc(8_000).toString('base64'))).toBeGreaterThanOrEqual(Math.ceil((8_000 / 750) * 32));
+    expect(tokens(Buffer.alloc(8_000).toString('base64'))).toBeGreaterThanOrEqual(
+      Math.ceil((8_000 / 750) * 32),
+    );
     // A header that declares 2 GB a second, for 120 seconds of sound.
     const lying = Buffer.from(header);
     lying.writeUInt32LE(2 ** 31, 28);
@@ -171,33 +516,113 @@ describe(`the size of a request (seed ${seed})`, () => {
 
   test('counts files by their bytes and pages, and what lies elsewhere by the most', () => {
     const pdf = Buffer.from('%PDF-1.4 /Type /Page /Type /Page /Type /Pages').toString('base64');
-    expect(sizeOfPart({ type: 'input_file', file_data: `data:application/pdf;base64,${pdf}` }).mediaTokens).toBe(2 * 16_384);
+    expect(
+      sizeOfPart({ type: 'input_file', file_data: `data:application/pdf;base64,${pdf}` }).mediaTokens,
+    ).toBe(2 * 16_384);
     // A declared media type makes no picture and no text of a PDF.
-    expect(sizeOfPart({ type: 'input_file', file_data: `data:image/png;base64,${pdf}` }).mediaTokens).toBe(2 * 16_384);
-    expect(sizeOfPart({ type: 'input_file', file_data: `data:text/plain;base64,${pdf}` }).mediaTokens).toBe(2 * 16_384);
-    expect(sizeOfPart({ type: 'input_file', file_url: 'https://example.com/a.pdf' }).mediaTokens).toBe(262_144);
+    expect(sizeOfPart({ type: 'input_file', file_data: `data:image/png;base64,${pdf}` }).mediaTokens).toBe(
+      2 * 16_384,
+    );
+    expect(sizeOfPart({ type: 'input_file', file_data: `data:text/plain;base64,${pdf}` }).mediaTokens).toBe(
+      2 * 16_384,
+    );
+    expect(sizeOfPart({ type: 'input_file', file_url: 'https://example.com/a.pdf' }).mediaTokens).toBe(
+      262_144,
+    );
     expect(sizeOfPart({ type: 'input_file', file_id: 'file-1' }).mediaTokens).toBe(262_144);
     expect(sizeOf(turn({ type: 'file', file: { file_id: 'file-1' } }), 'chat').mediaTokens).toBe(262_144);
-    expect(sizeOf(turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }), 'messages')).toMatchObject({ media: 0 });
-    expect(sizeOf(turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }), 'messages').textBytes).toBeGreaterThan(500);
+    expect(
+      sizeOf(
+        turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }),
+        'messages',
+      ),
+    ).toMatchObject({ media: 0 });
+    expect(
+      sizeOf(
+        turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }),
+        'messages',
+      ).textBytes,
+    ).toBeGreaterThan(500);
   });
 
   const film = Buffer.alloc(90_000, 7).toString('base64');
   test.each<[string, RequestFormat, object]>([
-    ['a PDF in image_url', 'chat', turn({ type: 'image_url', image_url: { url: `data:application/pdf;base64,${film}` } })],
-    ['a film in image_url', 'chat', turn({ type: 'image_url', image_url: { url: `data:video/mp4;base64,${film}` } })],
-    ['a film in audio_url', 'chat', turn({ type: 'audio_url', audio_url: { url: `data:video/mp4;base64,${film}` } })],
+    [
+      'a PDF in image_url',
+      'chat',
+      turn({ type: 'image_url', image_url: { url: `data:application/pdf;base64,${film}` } }),
+    ],
+    [
+      'a film in image_url',
+      'chat',
+      turn({ type: 'image_url', image_url: { url: `data:video/mp4;base64,${film}` } }),
+    ],
+    [
+      'a film in audio_url',
+      'chat',
+      turn({ type: 'audio_url', audio_url: { url: `data:video/mp4;base64,${film}` } }),
+    ],
     ['a PDF in an image of text', 'text', turn({ type: 'image', media_type: 'application/pdf', data: film })],
-    ['a PDF by address in an image of text', 'text', turn({ type: 'image', media_type: 'application/pdf', url: 'https://example.com/a' })],
-    ['a film in the image-data of a tool', 'stream', { prompt: [{ role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'content', value: [{ type: 'image-data', mediaType: 'video/mp4', data: film }] } }] }] }],
-    ['a film in the image-url of a tool', 'stream', { prompt: [{ role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c', toolName: 'f', output: { type: 'content', value: [{ type: 'image-url', mediaType: 'video/mp4', url: 'https://example.com/a' }] } }] }] }],
+    [
+      'a PDF by address in an image of text',
+      'text',
+      turn({ type: 'image', media_type: 'application/pdf', url: 'https://example.com/a' }),
+    ],
+    [
+      'a film in the image-data of a tool',
+      'stream',
+      {
+        prompt: [
+          {
+            role: 'tool',
+            content: [
+              {
+                type: 'tool-result',
+                toolCallId: 'c',
+                toolName: 'f',
+                output: {
+                  type: 'content',
+                  value: [{ type: 'image-data', mediaType: 'video/mp4', data: film }],
+                },
+              },
+            ],
+          },
+        ],
+      },
+    ],
+    [
+      'a film in the image-url of a tool',
+      'stream',
+      {
+        prompt: [
+          {
+            role: 'tool',
+            content: [
+              {
+                type: 'tool-result',
+                toolCallId: 'c',
+                toolName: 'f',
+                output: {
+                  type: 'content',
+                  value: [{ type: 'image-url', mediaType: 'video/mp4', url: 'https://example.com/a' }],
+                },
+              },
+            ],
+          },
+        ],
+      },
+    ],
   ])('counts a part by its media type: %s', (_part, format, body) => {
     expect(sizeOf({ model: 'x', ...body }, format).mediaTokens).toBeGreaterThanOrEqual(90_000);
   });
 
   test('counts a data URL without base64 as text', () => {
-    expect(sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` })).toMatchObject({ media: 1, mediaTokens: 16_384 });
-    expect(sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` }).textBytes).toBeGreaterThan(900);
+    expect(sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` })).toMatchObject(
+      { media: 1, mediaTokens: 16_384 },
+    );
+    expect(
+      sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` }).textBytes,
+    ).toBeGreaterThan(900);
   });
 });
 
@@ -205,7 +630,9 @@ describe('the bound of a call', () => {
   const size = sizeOf({ prompt: 'x'.repeat(100) }, 'text');
 
   test('is its input and its limit at the dearest kinds, the cache and thinking among them', () => {
-    const model = entry({ rates: { input: 1_000_000, cache_write: 1_250_000, output: 2_000_000, reasoning: 3_000_000 } });
+    const model = entry({
+      rates: { input: 1_000_000, cache_write: 1_250_000, output: 2_000_000, reasoning: 3_000_000 },
+    });
     const { input, credits } = boundOf(model, { size, limit: { tokens: 10, member: 'max_tokens' } });
     expect(input).toBe(124);
     expect(credits).toBe(BigInt(Math.ceil(input * 1.25 + 30)));
@@ -213,7 +640,9 @@ describe('the bound of a call', () => {
 
   test('counts each of several answers', () => {
     const one = boundOf(entry(), { size, limit: { tokens: 10, member: 'max_tokens' } }).credits;
-    expect(boundOf(entry(), { size, limit: { tokens: 10, member: 'max_tokens' }, choices: 3 }).credits - one).toBe(40n);
+    expect(
+      boundOf(entry(), { size, limit: { tokens: 10, member: 'max_tokens' }, choices: 3 }).credits - one,
+    ).toBe(40n);
   });
 
   test('is the longest answer of the model where nobody says a limit', () => {
@@ -224,7 +653,20 @@ describe('the bound of a call', () => {
   });
 
   test('never takes media for more than the model can read', () => {
-    const many = sizeOf({ messages: [{ role: 'user', content: Array.from({ length: 40 }, () => ({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } })) }] }, 'chat');
+    const many = sizeOf(
+      {
+        messages: [
+          {
+            role: 'user',
+            content: Array.from({ length: 40 }, () => ({
+              type: 'image_url',
+              image_url: { url: 'https://example.com/a.png' },
+            })),
+          },
+        ],
+      },
+      'chat',
+    );
     expect(inputBound(entry({ context_window: 128_000 }), { size: many })).toBe(128_000);
   });
 
@@ -235,7 +677,9 @@ describe('the bound of a call', () => {
   });
 
   test('lets nothing be free by omission', () => {
-    expect(() => requirePrice(entry({ rates: { input: 1 } }), ['image'])).toThrow('has no price for this kind of call');
+    expect(() => requirePrice(entry({ rates: { input: 1 } }), ['image'])).toThrow(
+      'has no price for this kind of call',
+    );
     expect(() => requirePrice(entry({ rates: null }), ['image'])).not.toThrow();
   });
 });

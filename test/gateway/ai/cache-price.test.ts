@@ -4,19 +4,43 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { startAi, type World } from './world.ts';
 
-const usage = { input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 100, cache_creation_input_tokens: 1_000, cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 } };
+const usage = {
+  input_tokens: 10,
+  output_tokens: 4,
+  cache_read_input_tokens: 100,
+  cache_creation_input_tokens: 1_000,
+  cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 },
+};
 const base = { id: 'msg_1', type: 'message', role: 'assistant', model: 'x', stop_sequence: null };
-const frame = (data: { type: string } & Record<string, unknown>) => `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
+const frame = (data: { type: string } & Record<string, unknown>) =>
+  `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
 const streamed = [
-  frame({ type: 'message_start', message: { ...base, content: [], stop_reason: null, usage: { ...usage, output_tokens: 1 } } }),
+  frame({
+    type: 'message_start',
+    message: { ...base, content: [], stop_reason: null, usage: { ...usage, output_tokens: 1 } },
+  }),
   frame({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }),
   frame({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hello' } }),
   frame({ type: 'content_block_stop', index: 0 }),
   // The end tells the sum again, and not of which kinds it was.
-  frame({ type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage: { output_tokens: 4, input_tokens: 10, cache_creation_input_tokens: 1_000, cache_read_input_tokens: 100 } }),
+  frame({
+    type: 'message_delta',
+    delta: { stop_reason: 'end_turn', stop_sequence: null },
+    usage: {
+      output_tokens: 4,
+      input_tokens: 10,
+      cache_creation_input_tokens: 1_000,
+      cache_read_input_tokens: 100,
+    },
+  }),
   frame({ type: 'message_stop' }),
 ].join('');
-const whole = JSON.stringify({ ...base, content: [{ type: 'text', text: 'Hello' }], stop_reason: 'end_turn', usage });
+const whole = JSON.stringify({
+  ...base,
+  content: [{ type: 'text', text: 'Hello' }],
+  stop_reason: 'end_turn',
+  usage,
+});
 const script = `verbatim?${new URLSearchParams({ sse: streamed, json: whole }).toString()}`;
 
 let provider: ScriptedProvider;
@@ -26,10 +50,18 @@ beforeAll(async () => {
   const rates = { input: 1_000_000, cached_input: 100_000, cache_write: 1_250_000, output: 5_000_000 };
   world = await startAi({
     models: JSON.stringify({
-      providers: [{ id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' }],
+      providers: [
+        { id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' },
+      ],
       models: [
         { id: 'claude/plain', provider: 'claude', upstream_model: script, rates, max_output_tokens: 100 },
-        { id: 'claude/said', provider: 'claude', upstream_model: script, rates: { ...rates, cache_write_1h: 3_000_000 }, max_output_tokens: 100 },
+        {
+          id: 'claude/said',
+          provider: 'claude',
+          upstream_model: script,
+          rates: { ...rates, cache_write_1h: 3_000_000 },
+          max_output_tokens: 100,
+        },
       ],
     }),
     env: {},
@@ -46,27 +78,67 @@ const marked = (own: object) => [{ role: 'user', content: [{ type: 'text', text:
 const ways: [string, string, object][] = [
   ['messages, whole', '/v1/ai/messages', { max_tokens: 50, messages: marked(kept) }],
   ['messages, streamed', '/v1/ai/messages', { max_tokens: 50, messages: marked(kept), stream: true }],
-  ['a stream', '/v1/ai/stream', { prompt: marked({ providerOptions: { anthropic: { cacheControl: kept.cache_control } } }) }],
+  [
+    'a stream',
+    '/v1/ai/stream',
+    { prompt: marked({ providerOptions: { anthropic: { cacheControl: kept.cache_control } } }) },
+  ],
   ['text', '/v1/ai/text', { prompt: 'hi' }],
   ['chat completions', '/v1/ai/chat/completions', { messages: [{ role: 'user', content: 'hi' }] }],
 ];
 
 // 10 at 1, 100 at 0.1, 400 at 1.25 and 4 at 5 credits; then 600 at 2, which is twice the input, or at what is said.
 test.each(ways)('is charged at twice the input, or at the rate of its own: %s', async (_name, path, body) => {
-  for (const [model, hour] of [['claude/plain', 1_200n], ['claude/said', 1_800n]] as const) {
+  for (const [model, hour] of [
+    ['claude/plain', 1_200n],
+    ['claude/said', 1_800n],
+  ] as const) {
     const response = await world.post(path, { model, ...body });
     expect(response.status).toBe(200);
     await response.text();
-    expect(world.ledger.last()).toMatchObject({ charged: 10n + 10n + 500n + 20n + hour, facts: { estimated: false, tokens: { input: 10, cachedInput: 100, cacheWrite: 1_000, output: 4 } } });
+    expect(world.ledger.last()).toMatchObject({
+      charged: 10n + 10n + 500n + 20n + hour,
+      facts: { estimated: false, tokens: { input: 10, cachedInput: 100, cacheWrite: 1_000, output: 4 } },
+    });
   }
 });
 
 test.each([
   ['messages', '/v1/ai/messages', (own: object) => ({ max_tokens: 50, messages: marked(own) }), kept],
-  ['messages, as a whole', '/v1/ai/messages', (own: object) => ({ max_tokens: 50, messages: marked({}), ...own }), kept],
-  ['the picture of a message', '/v1/ai/messages', (own: object) => ({ max_tokens: 50, messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' }, ...own }] }] }), kept],
-  ['a stream', '/v1/ai/stream', (own: object) => ({ prompt: marked(own), maxOutputTokens: 50 }), { providerOptions: { anthropic: { cacheControl: kept.cache_control } } }],
-  ['a stream, as a whole', '/v1/ai/stream', (own: object) => ({ prompt: marked({}), maxOutputTokens: 50, ...own }), { providerOptions: { anthropic: { cacheControl: kept.cache_control } } }],
+  [
+    'messages, as a whole',
+    '/v1/ai/messages',
+    (own: object) => ({ max_tokens: 50, messages: marked({}), ...own }),
+    kept,
+  ],
+  [
+    'the picture of a message',
+    '/v1/ai/messages',
+    (own: object) => ({
+      max_tokens: 50,
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' }, ...own },
+          ],
+        },
+      ],
+    }),
+    kept,
+  ],
+  [
+    'a stream',
+    '/v1/ai/stream',
+    (own: object) => ({ prompt: marked(own), maxOutputTokens: 50 }),
+    { providerOptions: { anthropic: { cacheControl: kept.cache_control } } },
+  ],
+  [
+    'a stream, as a whole',
+    '/v1/ai/stream',
+    (own: object) => ({ prompt: marked({}), maxOutputTokens: 50, ...own }),
+    { providerOptions: { anthropic: { cacheControl: kept.cache_control } } },
+  ],
 ])('is held for where it is asked for, and not elsewhere: %s', async (_name, path, body, own) => {
   const held = async (asked: object) => {
     await (await world.post(path, { model: 'claude/plain', ...asked })).text();

@@ -13,17 +13,41 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const entry = (id: string, kind: string, more: object = {}) => ({ id, kind, name: id, base_url: provider.url, output_limit_member: 'max_tokens', ...more });
+  const entry = (id: string, kind: string, more: object = {}) => ({
+    id,
+    kind,
+    name: id,
+    base_url: provider.url,
+    output_limit_member: 'max_tokens',
+    ...more,
+  });
   world = await startAi({
     models: JSON.stringify({
       // The same servers twice: once chat completions pass through, once they are translated.
       providers: [
-        entry('acme-one', 'openai-compatible'), entry('acme-two', 'openai-compatible', { formats: [] }), entry('openai', 'openai'), entry('gpt', 'openai', { formats: ['responses'] }),
-        entry('claude', 'anthropic'), entry('gemini', 'google', { name: 'Google' }),
+        entry('acme-one', 'openai-compatible'),
+        entry('acme-two', 'openai-compatible', { formats: [] }),
+        entry('openai', 'openai'),
+        entry('gpt', 'openai', { formats: ['responses'] }),
+        entry('claude', 'anthropic'),
+        entry('gemini', 'google', { name: 'Google' }),
       ],
       models: [
-        ...['acme-one', 'acme-two', 'openai', 'gpt', 'claude', 'gemini'].map((id) => ({ id: `${id}/ok`, provider: id, upstream_model: 'ok', rates: { input: 1_000_000, output: 1_000_000 }, max_output_tokens: 1_000, context_window: 400_000 })),
-        { id: 'openai/reasoning', provider: 'openai', upstream_model: 'reasoning', rates: null, reasoning: { efforts: [{ id: 'low', name: 'Low' }], default_effort: 'low' } },
+        ...['acme-one', 'acme-two', 'openai', 'gpt', 'claude', 'gemini'].map((id) => ({
+          id: `${id}/ok`,
+          provider: id,
+          upstream_model: 'ok',
+          rates: { input: 1_000_000, output: 1_000_000 },
+          max_output_tokens: 1_000,
+          context_window: 400_000,
+        })),
+        {
+          id: 'openai/reasoning',
+          provider: 'openai',
+          upstream_model: 'reasoning',
+          rates: null,
+          reasoning: { efforts: [{ id: 'low', name: 'Low' }], default_effort: 'low' },
+        },
       ],
     }),
     env: {},
@@ -39,18 +63,23 @@ beforeEach(() => {
 });
 
 const sent = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
-const chat = (owner: string, more: object) => world.post('/v1/ai/chat/completions', { model: `${owner}/ok`, messages, ...more });
-const stream = (owner: string, more: object) => world.post('/v1/ai/stream', { model: `${owner}/ok`, prompt, ...more });
+const chat = (owner: string, more: object) =>
+  world.post('/v1/ai/chat/completions', { model: `${owner}/ok`, messages, ...more });
+const stream = (owner: string, more: object) =>
+  world.post('/v1/ai/stream', { model: `${owner}/ok`, prompt, ...more });
 
 describe('one call of a tool a turn', () => {
-  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])('is carried as it is to a server of chat completions: %s', async (owner) => {
-    for (const isParallel of [false, true]) {
-      expect((await chat(owner, { tools, parallel_tool_calls: isParallel })).status).toBe(200);
-      expect(sent()).toMatchObject({ parallel_tool_calls: isParallel });
-    }
-    await chat(owner, { tools });
-    expect(sent()).not.toHaveProperty('parallel_tool_calls');
-  });
+  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])(
+    'is carried as it is to a server of chat completions: %s',
+    async (owner) => {
+      for (const isParallel of [false, true]) {
+        expect((await chat(owner, { tools, parallel_tool_calls: isParallel })).status).toBe(200);
+        expect(sent()).toMatchObject({ parallel_tool_calls: isParallel });
+      }
+      await chat(owner, { tools });
+      expect(sent()).not.toHaveProperty('parallel_tool_calls');
+    },
+  );
 
   test.each([
     [{}, 'auto'],
@@ -72,24 +101,49 @@ describe('one call of a tool a turn', () => {
     }
   });
 
-  test.each(['gemini', 'local'])('is 422 where the format has no switch for it, and names it: %s', async (owner) => {
-    const response = await chat(owner, owner === 'local' ? { model: 'local/echo', tools, parallel_tool_calls: false } : { tools, parallel_tool_calls: false });
-    expect(response.status).toBe(422);
-    expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param: 'parallel_tool_calls', message: expect.stringMatching(/^parallel_tool_calls cannot be false here/) });
-    expect(provider.calls).toEqual([]);
-  });
+  test.each(['gemini', 'local'])(
+    'is 422 where the format has no switch for it, and names it: %s',
+    async (owner) => {
+      const response = await chat(
+        owner,
+        owner === 'local'
+          ? { model: 'local/echo', tools, parallel_tool_calls: false }
+          : { tools, parallel_tool_calls: false },
+      );
+      expect(response.status).toBe(422);
+      expect(await errorOf(response)).toMatchObject({
+        code: 'unsupported_by_model',
+        param: 'parallel_tool_calls',
+        message: expect.stringMatching(/^parallel_tool_calls cannot be false here/),
+      });
+      expect(provider.calls).toEqual([]);
+    },
+  );
 
   test('is 400 where it is no switch at all', async () => {
-    expect(await errorOf(await chat('claude', { tools, parallel_tool_calls: 'no' }))).toMatchObject({ code: 'invalid_request', param: 'parallel_tool_calls' });
+    expect(await errorOf(await chat('claude', { tools, parallel_tool_calls: 'no' }))).toMatchObject({
+      code: 'invalid_request',
+      param: 'parallel_tool_calls',
+    });
   });
 
-  test("is carried by the options of a stream, and by messages and responses as it stands there", async () => {
+  test('is carried by the options of a stream, and by messages and responses as it stands there', async () => {
     const own = [{ type: 'function', name: 'f', inputSchema: schema }];
-    await (await stream('claude', { tools: own, providerOptions: { anthropic: { disableParallelToolUse: true } } })).text();
+    await (
+      await stream('claude', { tools: own, providerOptions: { anthropic: { disableParallelToolUse: true } } })
+    ).text();
     expect(sent()).toMatchObject({ tool_choice: { disable_parallel_tool_use: true } });
-    await (await stream('openai', { tools: own, providerOptions: { openai: { parallelToolCalls: false } } })).text();
+    await (
+      await stream('openai', { tools: own, providerOptions: { openai: { parallelToolCalls: false } } })
+    ).text();
     expect(sent()).toMatchObject({ parallel_tool_calls: false });
-    await world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 5, messages, tools: [{ name: 'f', input_schema: schema }], tool_choice: { type: 'auto', disable_parallel_tool_use: true } });
+    await world.post('/v1/ai/messages', {
+      model: 'claude/ok',
+      max_tokens: 5,
+      messages,
+      tools: [{ name: 'f', input_schema: schema }],
+      tool_choice: { type: 'auto', disable_parallel_tool_use: true },
+    });
     expect(sent()).toMatchObject({ tool_choice: { type: 'auto', disable_parallel_tool_use: true } });
     await world.post('/v1/ai/responses', { model: 'openai/ok', input: 'x', parallel_tool_calls: false });
     expect(sent()).toMatchObject({ parallel_tool_calls: false });
@@ -97,79 +151,196 @@ describe('one call of a tool a turn', () => {
 });
 
 describe('how strictly a schema binds', () => {
-  const format = (strict: boolean | null | undefined) => ({ type: 'json_schema', json_schema: { name: 'n', schema, strict } });
-
-  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])('is what the caller said, or not at all where nothing was said: %s', async (owner) => {
-    for (const strict of [true, false, null, undefined]) {
-      expect((await chat(owner, { response_format: format(strict) })).status).toBe(200);
-      const { json_schema: named } = sent()['response_format'] as { json_schema: { strict?: boolean | null } };
-      expect(named.strict ?? false).toBe(strict ?? false);
-    }
+  const format = (strict: boolean | null | undefined) => ({
+    type: 'json_schema',
+    json_schema: { name: 'n', schema, strict },
   });
 
-  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])('is what the caller said of a tool, too: %s', async (owner) => {
-    for (const strict of [true, false, undefined]) {
-      expect((await chat(owner, { tools: [{ type: 'function', function: { name: 'f', parameters: schema, strict } }] })).status).toBe(200);
-      expect((sent()['tools'] as { function: { strict?: boolean } }[])[0]?.function.strict).toBe(strict);
-    }
-  });
+  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])(
+    'is what the caller said, or not at all where nothing was said: %s',
+    async (owner) => {
+      for (const strict of [true, false, null, undefined]) {
+        expect((await chat(owner, { response_format: format(strict) })).status).toBe(200);
+        const { json_schema: named } = sent()['response_format'] as {
+          json_schema: { strict?: boolean | null };
+        };
+        expect(named.strict ?? false).toBe(strict ?? false);
+      }
+    },
+  );
+
+  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])(
+    'is what the caller said of a tool, too: %s',
+    async (owner) => {
+      for (const strict of [true, false, undefined]) {
+        expect(
+          (
+            await chat(owner, {
+              tools: [{ type: 'function', function: { name: 'f', parameters: schema, strict } }],
+            })
+          ).status,
+        ).toBe(200);
+        expect((sent()['tools'] as { function: { strict?: boolean } }[])[0]?.function.strict).toBe(strict);
+      }
+    },
+  );
 
   test('is 400 where it is no switch', async () => {
-    expect(await errorOf(await chat('acme-two', { response_format: { type: 'json_schema', json_schema: { name: 'n', schema, strict: 'yes' } } }))).toMatchObject({ code: 'invalid_request', param: 'response_format.json_schema.strict' });
+    expect(
+      await errorOf(
+        await chat('acme-two', {
+          response_format: { type: 'json_schema', json_schema: { name: 'n', schema, strict: 'yes' } },
+        }),
+      ),
+    ).toMatchObject({ code: 'invalid_request', param: 'response_format.json_schema.strict' });
   });
 });
 
 // Every member that the request of OpenAI's client has, with a value that is none of its defaults.
 const members: Record<string, unknown> = {
-  audio: { voice: 'alloy', format: 'mp3' }, frequency_penalty: 0.75, function_call: 'auto', functions: [{ name: 'g' }], logit_bias: { 5: 1 }, logprobs: true, max_completion_tokens: 123, max_tokens: 124,
-  metadata: { k: 'label' }, modalities: ['audio'], moderation: { model: 'm' }, n: 2, parallel_tool_calls: false, prediction: { type: 'content', content: 'x' }, presence_penalty: 0.5, prompt_cache_key: 'label',
-  prompt_cache_options: { mode: 'explicit' }, prompt_cache_retention: '24h', reasoning_effort: 'low', response_format: { type: 'json_object' }, safety_identifier: 'label', seed: 77, service_tier: 'flex',
-  stop: ['stopped'], store: true, stream_options: { include_obfuscation: false }, temperature: 0.25, tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [] } },
-  tools: [{ type: 'function', function: { name: 'named', parameters: schema } }], top_logprobs: 2, top_p: 0.5, user: 'label', verbosity: 'low', web_search_options: {},
+  audio: { voice: 'alloy', format: 'mp3' },
+  frequency_penalty: 0.75,
+  function_call: 'auto',
+  functions: [{ name: 'g' }],
+  logit_bias: { 5: 1 },
+  logprobs: true,
+  max_completion_tokens: 123,
+  max_tokens: 124,
+  metadata: { k: 'label' },
+  modalities: ['audio'],
+  moderation: { model: 'm' },
+  n: 2,
+  parallel_tool_calls: false,
+  prediction: { type: 'content', content: 'x' },
+  presence_penalty: 0.5,
+  prompt_cache_key: 'label',
+  prompt_cache_options: { mode: 'explicit' },
+  prompt_cache_retention: '24h',
+  reasoning_effort: 'low',
+  response_format: { type: 'json_object' },
+  safety_identifier: 'label',
+  seed: 77,
+  service_tier: 'flex',
+  stop: ['stopped'],
+  store: true,
+  stream_options: { include_obfuscation: false },
+  temperature: 0.25,
+  tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [] } },
+  tools: [{ type: 'function', function: { name: 'named', parameters: schema } }],
+  top_logprobs: 2,
+  top_p: 0.5,
+  user: 'label',
+  verbosity: 'low',
+  web_search_options: {},
 };
 // What a member is called where it is carried, and what the packages call it in their warnings.
 const elsewhere: Record<string, RegExp> = {
-  max_completion_tokens: /123/, max_tokens: /124/, frequency_penalty: /frequency_?penalty/i, presence_penalty: /presence_?penalty/i, response_format: /json_object|application\/json|responseFormat/,
-  seed: /seed/, stop: /stopped/, temperature: /0\.25/, tools: /named/, top_p: /0\.5/, parallel_tool_calls: /disable_parallel_tool_use|parallel_tool_calls/,
+  max_completion_tokens: /123/,
+  max_tokens: /124/,
+  frequency_penalty: /frequency_?penalty/i,
+  presence_penalty: /presence_?penalty/i,
+  response_format: /json_object|application\/json|responseFormat/,
+  seed: /seed/,
+  stop: /stopped/,
+  temperature: /0\.25/,
+  tools: /named/,
+  top_p: /0\.5/,
+  parallel_tool_calls: /disable_parallel_tool_use|parallel_tool_calls/,
 };
 
-describe.each(['acme-two', 'gpt', 'claude', 'gemini'])('a request of chat completions that is translated, for %s', (owner) => {
-  test.each(Object.entries(members))('has %s carried, refused by its name or said back', async (member, value) => {
-    const more = member === 'stream_options' ? { stream: true } : member === 'tool_choice' || member === 'parallel_tool_calls' ? { tools } : {};
-    const response = await chat(owner, { ...more, [member]: value });
-    if (response.status === 200) {
-      const told = `${provider.lastCall().body.toString()} ${response.headers.get('x-townhall-warnings') ?? ''}`;
-      await response.text();
-      expect(told).toMatch(elsewhere[member] ?? new RegExp(member));
-    } else {
-      expect(response.status).toBe(422);
-      expect((await errorOf(response)).param).toMatch(new RegExp(`^${member}`));
-    }
-  });
+describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
+  'a request of chat completions that is translated, for %s',
+  (owner) => {
+    test.each(Object.entries(members))(
+      'has %s carried, refused by its name or said back',
+      async (member, value) => {
+        const more =
+          member === 'stream_options'
+            ? { stream: true }
+            : member === 'tool_choice' || member === 'parallel_tool_calls'
+              ? { tools }
+              : {};
+        const response = await chat(owner, { ...more, [member]: value });
+        if (response.status === 200) {
+          const told = `${provider.lastCall().body.toString()} ${response.headers.get('x-townhall-warnings') ?? ''}`;
+          await response.text();
+          expect(told).toMatch(elsewhere[member] ?? new RegExp(member));
+        } else {
+          expect(response.status).toBe(422);
+          expect((await errorOf(response)).param).toMatch(new RegExp(`^${member}`));
+        }
+      },
+    );
 
-  test.each([
-    ['messages[0].content[0].image_url.detail', { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA', detail: 'low' } }] }] }],
-    ['messages[0].content[0].cache_control', { messages: [{ role: 'user', content: [{ type: 'text', text: 'hi', cache_control: { type: 'ephemeral' } }] }] }],
-    ['messages[1].prompt_note', { messages: [...messages, { role: 'user', content: 'x', prompt_note: 'y' }] }],
-    ['tools[0].function.cache_control', { tools: [{ type: 'function', function: { name: 'f', cache_control: {} } }] }],
-    ['messages[0].name', { messages: [{ role: 'user', name: 'Ann', content: 'hi' }] }],
-  ])('has said back what of the inner members is not told: %s', async (path, more) => {
-    const response = await chat(owner, more);
-    expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([200, expect.stringContaining(path)]);
-  });
+    test.each([
+      [
+        'messages[0].content[0].image_url.detail',
+        {
+          messages: [
+            {
+              role: 'user',
+              content: [
+                { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA', detail: 'low' } },
+              ],
+            },
+          ],
+        },
+      ],
+      [
+        'messages[0].content[0].cache_control',
+        {
+          messages: [
+            { role: 'user', content: [{ type: 'text', text: 'hi', cache_control: { type: 'ephemeral' } }] },
+          ],
+        },
+      ],
+      [
+        'messages[1].prompt_note',
+        { messages: [...messages, { role: 'user', content: 'x', prompt_note: 'y' }] },
+      ],
+      [
+        'tools[0].function.cache_control',
+        { tools: [{ type: 'function', function: { name: 'f', cache_control: {} } }] },
+      ],
+      ['messages[0].name', { messages: [{ role: 'user', name: 'Ann', content: 'hi' }] }],
+    ])('has said back what of the inner members is not told: %s', async (path, more) => {
+      const response = await chat(owner, more);
+      expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([
+        200,
+        expect.stringContaining(path),
+      ]);
+    });
 
-  test('hears nothing of what is as every model has it, or comes back of an answer', async () => {
-    const echoed = { role: 'assistant', content: 'a', refusal: null, annotations: [], audio: null };
-    const response = await chat(owner, { messages: [...messages, echoed, { role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA', detail: 'auto' } }] }], user: null });
-    expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([200, null]);
-  });
+    test('hears nothing of what is as every model has it, or comes back of an answer', async () => {
+      const echoed = { role: 'assistant', content: 'a', refusal: null, annotations: [], audio: null };
+      const response = await chat(owner, {
+        messages: [
+          ...messages,
+          echoed,
+          {
+            role: 'user',
+            content: [
+              { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA', detail: 'auto' } },
+            ],
+          },
+        ],
+        user: null,
+      });
+      expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([200, null]);
+    });
 
-  test('is refused with a call of a tool that is none of its own', async () => {
-    const call = { id: 'c', type: 'custom', custom: { name: 'sql', input: 'select' } };
-    const response = await chat(owner, { messages: [...messages, { role: 'assistant', content: null, tool_calls: [call] }] });
-    expect([response.status, (await errorOf(response)).param]).toEqual([422, 'messages[1].tool_calls[0].type']);
-  });
-});
+    test('is refused with a call of a tool that is none of its own', async () => {
+      const call = { id: 'c', type: 'custom', custom: { name: 'sql', input: 'select' } };
+      const response = await chat(owner, {
+        messages: [...messages, { role: 'assistant', content: null, tool_calls: [call] }],
+      });
+      expect([response.status, (await errorOf(response)).param]).toEqual([
+        422,
+        'messages[1].tool_calls[0].type',
+      ]);
+    });
+  },
+);
 
 describe('options of a provider in stream', () => {
   test.each([
@@ -177,25 +348,39 @@ describe('options of a provider in stream', () => {
     ['claude', { anthropic: { serviceTier: 'auto' } }, 'providerOptions.anthropic.serviceTier'],
     ['claude', { anthropic: { inferenceGeo: 'us' } }, 'providerOptions.anthropic.inferenceGeo'],
     ['claude', { anthropic: { speed: 'fast' } }, 'providerOptions.anthropic.speed'],
-  ])('are 422 where their use has another price, however they are spelled: %s %#', async (owner, providerOptions, param) => {
-    const response = await stream(owner, { providerOptions });
-    expect(response.status).toBe(422);
-    expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param });
-    expect(provider.calls).toEqual([]);
-  });
+  ])(
+    'are 422 where their use has another price, however they are spelled: %s %#',
+    async (owner, providerOptions, param) => {
+      const response = await stream(owner, { providerOptions });
+      expect(response.status).toBe(422);
+      expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param });
+      expect(provider.calls).toEqual([]);
+    },
+  );
 
   test("that OpenAI's chat completions do not have lead to the format that has them", async () => {
-    await (await stream('openai', { providerOptions: { openai: { instructions: 'Be brief.', truncation: 'auto' } } })).text();
+    await (
+      await stream('openai', {
+        providerOptions: { openai: { instructions: 'Be brief.', truncation: 'auto' } },
+      })
+    ).text();
     expect(provider.lastCall().path).toBe('/v1/responses');
     expect(sent()).toMatchObject({ instructions: 'Be brief.', truncation: 'auto', store: false });
-    await (await stream('openai', { providerOptions: { openai: { user: 'u', reasoningSummary: null } } })).text();
+    await (
+      await stream('openai', { providerOptions: { openai: { user: 'u', reasoningSummary: null } } })
+    ).text();
     expect(provider.lastCall().path).toBe('/v1/chat/completions');
   });
 
   test('that bring what the provider keeps are held for as what nobody has seen', async () => {
     await (await stream('openai', { maxOutputTokens: 10 })).text();
     const plain = world.ledger.last().held ?? 0n;
-    await (await stream('openai', { maxOutputTokens: 10, providerOptions: { openai: { previousResponseId: 'resp_1' } } })).text();
+    await (
+      await stream('openai', {
+        maxOutputTokens: 10,
+        providerOptions: { openai: { previousResponseId: 'resp_1' } },
+      })
+    ).text();
     expect((world.ledger.last().held ?? 0n) - plain).toBeGreaterThan(200_000n);
   });
 });
@@ -203,36 +388,60 @@ describe('options of a provider in stream', () => {
 describe('a request of messages', () => {
   const asked = { model: 'claude/ok', max_tokens: 5, messages };
 
-  test.each(['fallbacks', 'service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers'])('is 422 with a member whose use has another price: %s', async (member) => {
-    const response = await world.post('/v1/ai/messages', { ...asked, [member]: [{ model: 'claude-opus-5' }] });
-    expect(response.status).toBe(422);
-    expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param: member });
-  });
+  test.each(['fallbacks', 'service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers'])(
+    'is 422 with a member whose use has another price: %s',
+    async (member) => {
+      const response = await world.post('/v1/ai/messages', {
+        ...asked,
+        [member]: [{ model: 'claude-opus-5' }],
+      });
+      expect(response.status).toBe(422);
+      expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param: member });
+    },
+  );
 
-  test.each(['anthropic-workspace-id', 'anthropic-user-profile-id'])("is 400 with a header that names another account: %s", async (header) => {
-    const response = await world.post('/v1/ai/messages', asked, { headers: { [header]: 'wrkspc_1' } });
-    expect(response.status).toBe(400);
-    expect(await errorOf(response)).toMatchObject({ code: 'invalid_request', param: header });
-    expect(provider.calls).toEqual([]);
-  });
+  test.each(['anthropic-workspace-id', 'anthropic-user-profile-id'])(
+    'is 400 with a header that names another account: %s',
+    async (header) => {
+      const response = await world.post('/v1/ai/messages', asked, { headers: { [header]: 'wrkspc_1' } });
+      expect(response.status).toBe(400);
+      expect(await errorOf(response)).toMatchObject({ code: 'invalid_request', param: header });
+      expect(provider.calls).toEqual([]);
+    },
+  );
 
   test('that goes on with a thread at the provider is held for as what nobody has seen', async () => {
     await world.post('/v1/ai/messages', { ...asked, thread: { type: 'create' } });
     const begun = world.ledger.last().held ?? 0n;
-    await world.post('/v1/ai/messages', { ...asked, thread: { type: 'continue', previous_message_id: 'msg_1' } });
+    await world.post('/v1/ai/messages', {
+      ...asked,
+      thread: { type: 'continue', previous_message_id: 'msg_1' },
+    });
     expect((world.ledger.last().held ?? 0n) - begun).toBeGreaterThan(200_000n);
   });
 });
 
 describe("the reasoning of OpenAI's models", () => {
   test('is given by a stream that asks for its summary, whole and in parts', async () => {
-    const asked = { model: 'openai/reasoning', prompt, providerOptions: { openai: { reasoningSummary: 'auto' } } };
+    const asked = {
+      model: 'openai/reasoning',
+      prompt,
+      providerOptions: { openai: { reasoningSummary: 'auto' } },
+    };
     const { parts } = await partsOf(await world.post('/v1/ai/stream', asked));
     expect(provider.lastCall().path).toBe('/v1/responses');
     expect(sent()).toMatchObject({ reasoning: { effort: 'low', summary: 'auto' } });
-    expect(parts.map((part) => part.type)).toEqual(expect.arrayContaining(['reasoning-start', 'reasoning-delta', 'reasoning-end', 'text-start']));
-    expect(parts.flatMap((part) => (part.type === 'reasoning-delta' ? [part['delta']] : [])).join('')).toBe('Let me think.');
-    const whole = await world.post('/v1/ai/language-model', asked, { headers: { 'ai-language-model-streaming': 'false' } });
-    expect(await whole.json()).toMatchObject({ content: [{ type: 'reasoning', text: 'Let me think.' }, { type: 'text' }] });
+    expect(parts.map((part) => part.type)).toEqual(
+      expect.arrayContaining(['reasoning-start', 'reasoning-delta', 'reasoning-end', 'text-start']),
+    );
+    expect(parts.flatMap((part) => (part.type === 'reasoning-delta' ? [part['delta']] : [])).join('')).toBe(
+      'Let me think.',
+    );
+    const whole = await world.post('/v1/ai/language-model', asked, {
+      headers: { 'ai-language-model-streaming': 'false' },
+    });
+    expect(await whole.json()).toMatchObject({
+      content: [{ type: 'reasoning', text: 'Let me think.' }, { type: 'text' }],
+    });
   });
 });

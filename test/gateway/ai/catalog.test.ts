@@ -33,9 +33,27 @@ const example = {
       max_output_tokens: 8192,
       inputs: ['text', 'image'],
       idle_timeout_s: 60,
-      rates: { input: 150000, cached_input: 15000, cache_write: 187500, cache_write_1h: 300000, output: 600000, reasoning: 600000, image: 40000, video_second: 100000, video_second_1080: 250000, speech_character: 15, audio_second: 100 },
+      rates: {
+        input: 150000,
+        cached_input: 15000,
+        cache_write: 187500,
+        cache_write_1h: 300000,
+        output: 600000,
+        reasoning: 600000,
+        image: 40000,
+        video_second: 100000,
+        video_second_1080: 250000,
+        speech_character: 15,
+        audio_second: 100,
+      },
       tiers: [{ above_input_tokens: 200000, rates: { input: 300000, output: 900000 } }],
-      reasoning: { efforts: [{ id: 'low', name: 'Low' }, { id: 'high', name: 'High' }], default_effort: 'low' },
+      reasoning: {
+        efforts: [
+          { id: 'low', name: 'Low' },
+          { id: 'high', name: 'High' },
+        ],
+        default_effort: 'low',
+      },
       fallbacks: ['acme/slow'],
     },
     { id: 'acme/slow', provider: 'acme', rates: { input: 150, output: 1 }, modalities: ['text'] },
@@ -46,7 +64,8 @@ const example = {
 
 type Item = Record<string, unknown> & { id: string };
 // The models of this process have tests of their own.
-const items = async (response: Response) => ((await response.json()) as { items: Item[] }).items.filter((item) => !item.id.startsWith('local/'));
+const items = async (response: Response) =>
+  ((await response.json()) as { items: Item[] }).items.filter((item) => !item.id.startsWith('local/'));
 const ids = async (world: World) => (await items(await world.get('/v1/ai/models'))).map((item) => item.id);
 
 describe('ai.listModels', () => {
@@ -72,7 +91,9 @@ describe('ai.listModels', () => {
     const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
     expect(all.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
     expect(all.every((item) => !('reasoning' in item))).toBe(true);
-    expect(all.find((item) => item.id === 'acme/fast')?.env_requirements).toEqual([{ key: 'ACME_API_KEY', description: 'Key of the model provider Acme.', required: true }]);
+    expect(all.find((item) => item.id === 'acme/fast')?.env_requirements).toEqual([
+      { key: 'ACME_API_KEY', description: 'Key of the model provider Acme.', required: true },
+    ]);
     expect(all.find((item) => item.id === 'home/free')?.env_requirements).toEqual([]);
   });
 
@@ -93,7 +114,10 @@ describe('ai.listModels', () => {
       '300 credits per 1K input tokens in calls above 200000 input tokens',
       '900 credits per 1K output tokens in calls above 200000 input tokens',
     ]);
-    expect(all.find((item) => item.id === 'acme/slow')?.price).toEqual(['0.15 credits per 1K input tokens', '0.001 credits per 1K output tokens']);
+    expect(all.find((item) => item.id === 'acme/slow')?.price).toEqual([
+      '0.15 credits per 1K input tokens',
+      '0.001 credits per 1K output tokens',
+    ]);
     expect(all.find((item) => item.id === 'home/free')?.price).toEqual(['free']);
   });
 
@@ -101,7 +125,11 @@ describe('ai.listModels', () => {
     const listed: string[] = [];
     for await (const model of world.openai().models.list()) listed.push(model.id);
     expect(listed).toEqual(expect.arrayContaining(['local/echo', 'home/free', 'paid/echo']));
-    expect(await world.openai().models.retrieve('local/echo')).toMatchObject({ id: 'local/echo', object: 'model', owned_by: 'local' });
+    expect(await world.openai().models.retrieve('local/echo')).toMatchObject({
+      id: 'local/echo',
+      object: 'model',
+      owned_by: 'local',
+    });
   });
 
   test('refuses a guest', async () => {
@@ -128,13 +156,23 @@ describe('ai.getModel', () => {
     const hidden = await world.get('/v1/ai/models/acme/fast');
     const absent = await world.get('/v1/ai/models/acme/none');
     expect([hidden.status, absent.status]).toEqual([404, 404]);
-    expect((await errorOf(hidden)).message).toBe(String((await errorOf(absent)).message).replace('acme/none', 'acme/fast'));
-    expect(await (await world.get('/v1/ai/models/acme/fast', { token: adminToken })).json()).toMatchObject({ id: 'acme/fast', env_requirements: [{ key: 'ACME_API_KEY' }] });
+    expect((await errorOf(hidden)).message).toBe(
+      String((await errorOf(absent)).message).replace('acme/none', 'acme/fast'),
+    );
+    expect(await (await world.get('/v1/ai/models/acme/fast', { token: adminToken })).json()).toMatchObject({
+      id: 'acme/fast',
+      env_requirements: [{ key: 'ACME_API_KEY' }],
+    });
   });
 
   test('tells an administrator which key a call waits for', async () => {
-    const error = await errorOf(await world.post('/v1/ai/text', { model: 'acme/fast', prompt: 'x' }, { token: adminToken }));
-    expect(error).toMatchObject({ code: 'model_not_found', message: expect.stringContaining('ACME_API_KEY') });
+    const error = await errorOf(
+      await world.post('/v1/ai/text', { model: 'acme/fast', prompt: 'x' }, { token: adminToken }),
+    );
+    expect(error).toMatchObject({
+      code: 'model_not_found',
+      message: expect.stringContaining('ACME_API_KEY'),
+    });
   });
 });
 
@@ -148,22 +186,86 @@ describe('MODELS_FILE', () => {
 
   test.each<[string, string, string]>([
     ['not JSON', '{"providers": [', 'is not valid JSON'],
-    ['a rate that is no integer', broken((file) => set(file.models[0]?.rates ?? {}, 'input', 0.5)), 'models[0].rates.input: must be integer'],
-    ['a rate below zero', broken((file) => set(file.models[1]?.rates ?? {}, 'output', -1)), 'models[1].rates.output: must be >= 0'],
-    ['an unknown rate', broken((file) => set(file.models[1]?.rates ?? {}, 'per_call', 1)), 'models[1].rates.per_call: is not known here'],
-    ['a model without rates', broken((file) => delete (file.models[2] as Partial<Record<string, unknown>>).rates), 'models[2].rates: is required'],
-    ['a member that is misspelt', broken((file) => set(file.models[0] ?? {}, 'upstream', 'x')), 'models[0].upstream: is not known here'],
-    ['a kind that this version does not run', broken((file) => set(file.providers[0] ?? {}, 'kind', 'telepathy')), 'providers[0].kind: must match'],
-    ['a provider without an address', broken((file) => delete (file.providers[1] as Partial<Record<string, unknown>>).base_url), 'providers[1].base_url: is required'],
-    ['an address with credentials', broken((file) => set(file.providers[1] ?? {}, 'base_url', 'https://me:secret@example.com/v1')), 'providers[1].base_url: must be an http or https address'],
-    ['a provider twice', broken((file) => set(file.providers[1] ?? {}, 'id', 'acme')), 'providers[1].id: "acme" is declared twice'],
-    ['a provider that is built in', broken((file) => set(file.providers[1] ?? {}, 'id', 'local')), 'providers[1].id: "local" is built in'],
-    ['a model twice', broken((file) => set(file.models[3] ?? {}, 'id', 'acme/fast')), 'models[3].id: "acme/fast" is declared twice'],
-    ['a provider that is not there', broken((file) => set(file.models[1] ?? {}, 'provider', 'nobody')), 'models[1].provider: there is no provider "nobody"'],
-    ['a default effort that is none of the efforts', broken((file) => set(file.models[0]?.reasoning ?? {}, 'default_effort', 'huge')), 'models[0].reasoning.default_effort: must be one of low, high'],
-    ['a fallback that is not there', broken((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/gone'])), 'models[0].fallbacks[0]: there is no other model "acme/gone"'],
-    ['a model that is its own fallback', broken((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/fast'])), 'models[0].fallbacks[0]: there is no other model'],
-    ['a local model that does not exist', broken((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')), 'models[3].upstream_model: must be one of echo, guide'],
+    [
+      'a rate that is no integer',
+      broken((file) => set(file.models[0]?.rates ?? {}, 'input', 0.5)),
+      'models[0].rates.input: must be integer',
+    ],
+    [
+      'a rate below zero',
+      broken((file) => set(file.models[1]?.rates ?? {}, 'output', -1)),
+      'models[1].rates.output: must be >= 0',
+    ],
+    [
+      'an unknown rate',
+      broken((file) => set(file.models[1]?.rates ?? {}, 'per_call', 1)),
+      'models[1].rates.per_call: is not known here',
+    ],
+    [
+      'a model without rates',
+      broken((file) => delete (file.models[2] as Partial<Record<string, unknown>>).rates),
+      'models[2].rates: is required',
+    ],
+    [
+      'a member that is misspelt',
+      broken((file) => set(file.models[0] ?? {}, 'upstream', 'x')),
+      'models[0].upstream: is not known here',
+    ],
+    [
+      'a kind that this version does not run',
+      broken((file) => set(file.providers[0] ?? {}, 'kind', 'telepathy')),
+      'providers[0].kind: must match',
+    ],
+    [
+      'a provider without an address',
+      broken((file) => delete (file.providers[1] as Partial<Record<string, unknown>>).base_url),
+      'providers[1].base_url: is required',
+    ],
+    [
+      'an address with credentials',
+      broken((file) => set(file.providers[1] ?? {}, 'base_url', 'https://me:secret@example.com/v1')),
+      'providers[1].base_url: must be an http or https address',
+    ],
+    [
+      'a provider twice',
+      broken((file) => set(file.providers[1] ?? {}, 'id', 'acme')),
+      'providers[1].id: "acme" is declared twice',
+    ],
+    [
+      'a provider that is built in',
+      broken((file) => set(file.providers[1] ?? {}, 'id', 'local')),
+      'providers[1].id: "local" is built in',
+    ],
+    [
+      'a model twice',
+      broken((file) => set(file.models[3] ?? {}, 'id', 'acme/fast')),
+      'models[3].id: "acme/fast" is declared twice',
+    ],
+    [
+      'a provider that is not there',
+      broken((file) => set(file.models[1] ?? {}, 'provider', 'nobody')),
+      'models[1].provider: there is no provider "nobody"',
+    ],
+    [
+      'a default effort that is none of the efforts',
+      broken((file) => set(file.models[0]?.reasoning ?? {}, 'default_effort', 'huge')),
+      'models[0].reasoning.default_effort: must be one of low, high',
+    ],
+    [
+      'a fallback that is not there',
+      broken((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/gone'])),
+      'models[0].fallbacks[0]: there is no other model "acme/gone"',
+    ],
+    [
+      'a model that is its own fallback',
+      broken((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/fast'])),
+      'models[0].fallbacks[0]: there is no other model',
+    ],
+    [
+      'a local model that does not exist',
+      broken((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')),
+      'models[3].upstream_model: must be one of echo, guide',
+    ],
   ])('with %s refuses the start and names the place', async (_name, models, message) => {
     await expect(startAi({ models })).rejects.toThrow(message);
   });
@@ -171,12 +273,22 @@ describe('MODELS_FILE', () => {
   test('is read again when it is replaced; a bad one is logged and the last good one stays', async () => {
     const world = await startAi({ models: JSON.stringify(example), env: {} });
     try {
-      const only = (id: string) => JSON.stringify({ providers: [{ id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }], models: [{ id, provider: 'home', rates: null }] });
+      const only = (id: string) =>
+        JSON.stringify({
+          providers: [{ id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
+          models: [{ id, provider: 'home', rates: null }],
+        });
       await writeFile(world.modelsFile, only('home/new'));
       await expect.poll(() => ids(world)).toEqual(['home/new']);
 
       await writeFile(world.modelsFile, '{"models":[{"id":"x"}]}');
-      await expect.poll(() => world.logged.some((line) => line.includes('models file refused') && line.includes('models[0].provider'))).toBe(true);
+      await expect
+        .poll(() =>
+          world.logged.some(
+            (line) => line.includes('models file refused') && line.includes('models[0].provider'),
+          ),
+        )
+        .toBe(true);
       expect(await ids(world)).toEqual(['home/new']);
 
       // As editors and deployments do it: a new file over the old one.
@@ -191,13 +303,23 @@ describe('MODELS_FILE', () => {
   test('that is not there refuses the start', async () => {
     const log = { debug() {}, info() {}, warn() {}, error() {}, child: () => log };
     const none = { providers: [], models: [] };
-    await expect(openCatalog({ env: new Map(), builtin: none, curated: none, modelsFile: '/nonexistent/models.json', log })).rejects.toThrow('there is no such file');
+    await expect(
+      openCatalog({
+        env: new Map(),
+        builtin: none,
+        curated: none,
+        modelsFile: '/nonexistent/models.json',
+        log,
+      }),
+    ).rejects.toThrow('there is no such file');
   });
 
   test('may price a local model', async () => {
     const world = await startAi({ models: JSON.stringify(example), env: {} });
     try {
-      expect(await (await world.post('/v1/ai/text', { model: 'paid/echo', prompt: 'x' })).json()).toMatchObject({ metadata: { model: 'paid/echo' }, parts: [{ text: 'x' }] });
+      expect(
+        await (await world.post('/v1/ai/text', { model: 'paid/echo', prompt: 'x' })).json(),
+      ).toMatchObject({ metadata: { model: 'paid/echo' }, parts: [{ text: 'x' }] });
     } finally {
       await world.close();
     }
@@ -210,12 +332,18 @@ describe('the curated models', () => {
   test('are a file that could be a MODELS_FILE, each with its source and its day', async () => {
     const read = await createModelsFileReader()(catalogJson);
     expect(read.parse({ providers: [], models: [], localModels: [] })).toEqual(curatedModels());
-    for (const model of curatedModels().models) expect(model.meta).toMatchObject({ price_source: expect.stringMatching(/^https:/), price_date: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) });
+    for (const model of curatedModels().models)
+      expect(model.meta).toMatchObject({
+        price_source: expect.stringMatching(/^https:/),
+        price_date: expect.stringMatching(/^\d{4}-\d\d-\d\d$/),
+      });
   });
 
   test('are what the script makes of the packages on that day', async () => {
     const { curatedCatalog } = await import('../../../scripts/catalog.ts');
-    const written = JSON.parse(await readFile(catalogJson, 'utf8')) as { models: { meta: { price_date: string } }[] };
+    const written = JSON.parse(await readFile(catalogJson, 'utf8')) as {
+      models: { meta: { price_date: string } }[];
+    };
     expect(curatedCatalog(written.models[0]?.meta.price_date ?? '')).toEqual(written);
   });
 
@@ -224,13 +352,18 @@ describe('the curated models', () => {
     try {
       expect(await ids(world)).toEqual([]);
       const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
-      expect(new Set(all.map((item) => item.owned_by))).toEqual(new Set(['openai', 'anthropic', 'google', 'deepseek', 'mistral', 'xai', 'groq']));
+      expect(new Set(all.map((item) => item.owned_by))).toEqual(
+        new Set(['openai', 'anthropic', 'google', 'deepseek', 'mistral', 'xai', 'groq']),
+      );
       expect(all.length).toBeGreaterThan(22);
       world.env.set('ANTHROPIC_API_KEY', 'k');
       const listed = await items(await world.get('/v1/ai/models'));
       expect(new Set(listed.map((item) => item.owned_by))).toEqual(new Set(['anthropic']));
       expect(listed.find((item) => item.id === 'anthropic/claude-opus-5')).toMatchObject({
-        price: expect.arrayContaining(['5000 credits per 1K input tokens', '25000 credits per 1K output tokens']),
+        price: expect.arrayContaining([
+          '5000 credits per 1K input tokens',
+          '25000 credits per 1K output tokens',
+        ]),
         reasoning: { default_effort: 'high' },
       });
     } finally {
@@ -241,12 +374,23 @@ describe('the curated models', () => {
   test('yield to the operator, who may move a provider and say a price anew', async () => {
     const models = JSON.stringify({
       providers: [{ id: 'openai', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
-      models: [{ id: 'openai/gpt-5.1', provider: 'openai', rates: { input: 1000, output: 2000 }, fallbacks: ['anthropic/claude-opus-5'] }],
+      models: [
+        {
+          id: 'openai/gpt-5.1',
+          provider: 'openai',
+          rates: { input: 1000, output: 2000 },
+          fallbacks: ['anthropic/claude-opus-5'],
+        },
+      ],
     });
     const world = await startAi({ curated: curatedModels(), models, env: {} });
     try {
-      const own = (await items(await world.get('/v1/ai/models'))).find((item) => item.id === 'openai/gpt-5.1');
-      expect(own).toMatchObject({ price: ['1 credit per 1K input tokens', '2 credits per 1K output tokens'] });
+      const own = (await items(await world.get('/v1/ai/models'))).find(
+        (item) => item.id === 'openai/gpt-5.1',
+      );
+      expect(own).toMatchObject({
+        price: ['1 credit per 1K input tokens', '2 credits per 1K output tokens'],
+      });
     } finally {
       await world.close();
     }

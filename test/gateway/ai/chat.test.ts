@@ -19,8 +19,21 @@ describe('ai.createChatCompletion with a local model', () => {
       object: 'chat.completion',
       created: expect.any(Number),
       model: 'local/echo',
-      choices: [{ index: 0, message: { role: 'assistant', content: 'Good morning', refusal: null }, logprobs: null, finish_reason: 'stop' }],
-      usage: { prompt_tokens: 2, completion_tokens: 2, total_tokens: 4, prompt_tokens_details: { cached_tokens: 0 }, completion_tokens_details: { reasoning_tokens: 0 } },
+      choices: [
+        {
+          index: 0,
+          message: { role: 'assistant', content: 'Good morning', refusal: null },
+          logprobs: null,
+          finish_reason: 'stop',
+        },
+      ],
+      usage: {
+        prompt_tokens: 2,
+        completion_tokens: 2,
+        total_tokens: 4,
+        prompt_tokens_details: { cached_tokens: 0 },
+        completion_tokens_details: { reasoning_tokens: 0 },
+      },
     });
   });
 
@@ -28,27 +41,54 @@ describe('ai.createChatCompletion with a local model', () => {
     const events = await eventsOf(await post({ messages: user('a b'), stream: true }));
     expect(events.at(-1)).toBe('[DONE]');
     const chunks = events.slice(0, -1).map(chunkOf);
-    expect(chunks.map((chunk) => chunk.choices[0]?.delta)).toEqual([{ role: 'assistant', refusal: null, content: '' }, { content: 'a' }, { content: ' b' }, {}]);
+    expect(chunks.map((chunk) => chunk.choices[0]?.delta)).toEqual([
+      { role: 'assistant', refusal: null, content: '' },
+      { content: 'a' },
+      { content: ' b' },
+      {},
+    ]);
     expect(chunks.map((chunk) => chunk.choices[0]?.finish_reason)).toEqual([null, null, null, 'stop']);
     expect(new Set(chunks.map((chunk) => chunk.id)).size).toBe(1);
     expect(chunks.every((chunk) => !('usage' in chunk))).toBe(true);
   });
 
   test('gives usage as null on each chunk and once in full, where it was asked', async () => {
-    const events = (await eventsOf(await post({ messages: user('a b'), stream: true, stream_options: { include_usage: true } }))).slice(0, -1).map(chunkOf);
+    const events = (
+      await eventsOf(
+        await post({ messages: user('a b'), stream: true, stream_options: { include_usage: true } }),
+      )
+    )
+      .slice(0, -1)
+      .map(chunkOf);
     expect(events.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
-    expect(events.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 2, completion_tokens: 2, total_tokens: 4 } });
+    expect(events.at(-1)).toMatchObject({
+      choices: [],
+      usage: { prompt_tokens: 2, completion_tokens: 2, total_tokens: 4 },
+    });
   });
 
   test('calls a tool and answers with its result', async () => {
     const tools = [{ type: 'function', function: { name: 'get_weather', parameters: { type: 'object' } } }];
-    const first = (await (await post({ messages: user('@tool get_weather {"city":"Oslo"}'), tools })).json()) as { choices: { message: Record<string, unknown>; finish_reason: string }[] };
+    const first = (await (
+      await post({ messages: user('@tool get_weather {"city":"Oslo"}'), tools })
+    ).json()) as { choices: { message: Record<string, unknown>; finish_reason: string }[] };
     expect(first.choices[0]).toMatchObject({
-      message: { content: null, tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } }] },
+      message: {
+        content: null,
+        tool_calls: [
+          { id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } },
+        ],
+      },
       finish_reason: 'tool_calls',
     });
-    const messages = [...user('@tool get_weather {"city":"Oslo"}'), first.choices[0]?.message, { role: 'tool', tool_call_id: 'call_1', content: 'It rains.' }];
-    expect(await (await post({ messages, tools })).json()).toMatchObject({ choices: [{ message: { content: 'It rains.' }, finish_reason: 'stop' }] });
+    const messages = [
+      ...user('@tool get_weather {"city":"Oslo"}'),
+      first.choices[0]?.message,
+      { role: 'tool', tool_call_id: 'call_1', content: 'It rains.' },
+    ];
+    expect(await (await post({ messages, tools })).json()).toMatchObject({
+      choices: [{ message: { content: 'It rains.' }, finish_reason: 'stop' }],
+    });
   });
 
   test("streams a tool call so that OpenAI's client puts it together", async () => {
@@ -58,33 +98,64 @@ describe('ai.createChatCompletion with a local model', () => {
     });
     const { choices } = await stream.finalChatCompletion();
     expect(choices[0]?.message.content).toBe('Hold on');
-    expect(choices[0]?.message.tool_calls?.map((call) => call.type === 'function' && [call.function.name, call.function.arguments])).toEqual([['a', '{"x":[1,2]}'], ['b', '{}']]);
+    expect(
+      choices[0]?.message.tool_calls?.map(
+        (call) => call.type === 'function' && [call.function.name, call.function.arguments],
+      ),
+    ).toEqual([
+      ['a', '{"x":[1,2]}'],
+      ['b', '{}'],
+    ]);
     expect(choices[0]?.finish_reason).toBe('tool_calls');
   });
 
   test('gives reasoning as reasoning_content, whole and streamed', async () => {
     const messages = user('@reasoning I think\nso');
-    expect(await (await post({ messages })).json()).toMatchObject({ choices: [{ message: { content: 'so', reasoning_content: 'I think' } }], usage: { completion_tokens: 3, completion_tokens_details: { reasoning_tokens: 2 } } });
-    const text = (await eventsOf(await post({ messages, stream: true }))).slice(0, -1).map((event) => (chunkOf(event).choices[0]?.delta.reasoning_content as string | undefined) ?? '').join('');
+    expect(await (await post({ messages })).json()).toMatchObject({
+      choices: [{ message: { content: 'so', reasoning_content: 'I think' } }],
+      usage: { completion_tokens: 3, completion_tokens_details: { reasoning_tokens: 2 } },
+    });
+    const text = (await eventsOf(await post({ messages, stream: true })))
+      .slice(0, -1)
+      .map((event) => (chunkOf(event).choices[0]?.delta.reasoning_content as string | undefined) ?? '')
+      .join('');
     expect(text).toBe('I think');
   });
 
   test('follows a JSON schema in form', async () => {
-    const schema = { type: 'object', required: ['city', 'days'], properties: { city: { type: 'string', minLength: 2 }, days: { type: 'array', minItems: 2, items: { type: 'integer', minimum: 1 } }, note: { type: 'string' } } };
+    const schema = {
+      type: 'object',
+      required: ['city', 'days'],
+      properties: {
+        city: { type: 'string', minLength: 2 },
+        days: { type: 'array', minItems: 2, items: { type: 'integer', minimum: 1 } },
+        note: { type: 'string' },
+      },
+    };
     const { choices } = await world.openai().chat.completions.create({
       model: 'local/echo',
       messages: [{ role: 'user', content: 'x' }],
       response_format: { type: 'json_schema', json_schema: { name: 'n', schema } },
     });
     expect(new Ajv2020().validate(schema, JSON.parse(choices[0]?.message.content ?? ''))).toBe(true);
-    expect(await (await post({ messages: user('x'), response_format: { type: 'json_object' } })).json()).toMatchObject({ choices: [{ message: { content: '{"text":"x"}' } }] });
+    expect(
+      await (await post({ messages: user('x'), response_format: { type: 'json_object' } })).json(),
+    ).toMatchObject({ choices: [{ message: { content: '{"text":"x"}' } }] });
   });
 
   test('honours the limit and the stop sequences', async () => {
-    expect(await (await post({ messages: user('a b c'), max_tokens: 2 })).json()).toMatchObject({ choices: [{ message: { content: 'a b' }, finish_reason: 'length' }] });
-    expect(await (await post({ messages: user('a b c'), max_completion_tokens: 1, max_tokens: null })).json()).toMatchObject({ choices: [{ message: { content: 'a' } }] });
-    expect(await (await post({ messages: user('a b c'), stop: 'c' })).json()).toMatchObject({ choices: [{ message: { content: 'a b ' }, finish_reason: 'stop' }] });
-    expect(await (await post({ messages: user('a b c'), stop: ['z', 'b'] })).json()).toMatchObject({ choices: [{ message: { content: 'a ' } }] });
+    expect(await (await post({ messages: user('a b c'), max_tokens: 2 })).json()).toMatchObject({
+      choices: [{ message: { content: 'a b' }, finish_reason: 'length' }],
+    });
+    expect(
+      await (await post({ messages: user('a b c'), max_completion_tokens: 1, max_tokens: null })).json(),
+    ).toMatchObject({ choices: [{ message: { content: 'a' } }] });
+    expect(await (await post({ messages: user('a b c'), stop: 'c' })).json()).toMatchObject({
+      choices: [{ message: { content: 'a b ' }, finish_reason: 'stop' }],
+    });
+    expect(await (await post({ messages: user('a b c'), stop: ['z', 'b'] })).json()).toMatchObject({
+      choices: [{ message: { content: 'a ' } }],
+    });
   });
 
   test('a failure midway is one error event and no [DONE]', async () => {
@@ -92,7 +163,11 @@ describe('ai.createChatCompletion with a local model', () => {
     expect(events).not.toContain('[DONE]');
     expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
     await expect(async () => {
-      for await (const _chunk of await world.openai().chat.completions.create({ model: 'local/echo', messages: [{ role: 'user', content: '@fail-after 1\na b' }], stream: true }));
+      for await (const _chunk of await world.openai().chat.completions.create({
+        model: 'local/echo',
+        messages: [{ role: 'user', content: '@fail-after 1\na b' }],
+        stream: true,
+      }));
     }).rejects.toThrow('The model failed, as it was told to.');
   });
 
@@ -102,28 +177,74 @@ describe('ai.createChatCompletion with a local model', () => {
   });
 
   test('takes the parts of text that clients send, and system messages of either name', async () => {
-    const messages = [{ role: 'developer', content: [{ type: 'text', text: 'Be brief.' }] }, { role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }] }];
-    expect(await (await post({ messages })).json()).toMatchObject({ choices: [{ message: { content: 'a\nb' } }], usage: { prompt_tokens: 4 } });
+    const messages = [
+      { role: 'developer', content: [{ type: 'text', text: 'Be brief.' }] },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'a' },
+          { type: 'text', text: 'b' },
+        ],
+      },
+    ];
+    expect(await (await post({ messages })).json()).toMatchObject({
+      choices: [{ message: { content: 'a\nb' } }],
+      usage: { prompt_tokens: 4 },
+    });
   });
 
   test.each<[string, object, number, string, string]>([
-    ['an image', { messages: user([{ type: 'image_url', image_url: { url: 'https://x.example/a.png' } }]) }, 422, 'unsupported_by_model', 'messages[0].content[0]'],
+    [
+      'an image',
+      { messages: user([{ type: 'image_url', image_url: { url: 'https://x.example/a.png' } }]) },
+      422,
+      'unsupported_by_model',
+      'messages[0].content[0]',
+    ],
     ['several choices', { messages: user('x'), n: 2 }, 422, 'unsupported_by_model', 'n'],
     ['log probabilities', { messages: user('x'), logprobs: true }, 422, 'unsupported_by_model', 'logprobs'],
     ['sound', { messages: user('x'), audio: { voice: 'a' } }, 422, 'unsupported_by_model', 'audio'],
-    ['an effort that it lacks', { messages: user('x'), reasoning_effort: 'huge' }, 422, 'unsupported_reasoning_effort', 'reasoning_effort'],
-    ['an address', { messages: user('x'), base_url: 'http://attacker.example' }, 400, 'invalid_request', 'base_url'],
-    ['a tool result without its call', { messages: [...user('x'), { role: 'tool', tool_call_id: 'c', content: 'y' }] }, 400, 'invalid_request', 'messages[1].tool_call_id'],
+    [
+      'an effort that it lacks',
+      { messages: user('x'), reasoning_effort: 'huge' },
+      422,
+      'unsupported_reasoning_effort',
+      'reasoning_effort',
+    ],
+    [
+      'an address',
+      { messages: user('x'), base_url: 'http://attacker.example' },
+      400,
+      'invalid_request',
+      'base_url',
+    ],
+    [
+      'a tool result without its call',
+      { messages: [...user('x'), { role: 'tool', tool_call_id: 'c', content: 'y' }] },
+      400,
+      'invalid_request',
+      'messages[1].tool_call_id',
+    ],
     ['content of a wrong shape', { messages: user(7) }, 400, 'invalid_request', 'messages[0].content'],
     ['a stop of a wrong shape', { messages: user('x'), stop: { a: 1 } }, 400, 'invalid_request', 'stop'],
-    ['a tool of a wrong shape', { messages: user('x'), tools: [{ type: 'function' }] }, 400, 'invalid_request', 'tools[0].function'],
+    [
+      'a tool of a wrong shape',
+      { messages: user('x'), tools: [{ type: 'function' }] },
+      400,
+      'invalid_request',
+      'tools[0].function',
+    ],
   ])('refuses %s and names the member', async (_name, body, status, code, param) => {
     const response = await post(body);
     expect(response.status).toBe(status);
     expect(await errorOf(response)).toMatchObject({ code, param });
   });
 
-  test('is 404 for a model that is not there, also for OpenAI\'s client', async () => {
-    await expect(world.openai().chat.completions.create({ model: 'acme/none', messages: [{ role: 'user', content: 'x' }] })).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
+  test("is 404 for a model that is not there, also for OpenAI's client", async () => {
+    await expect(
+      world
+        .openai()
+        .chat.completions.create({ model: 'acme/none', messages: [{ role: 'user', content: 'x' }] }),
+    ).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
   });
 });

@@ -15,9 +15,25 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const scripts = { ok: 'ok', tools: 'tools', slow: 'ok?chunks=500&gap=20', limited: 'status?code=429&retry_after=0', refused: 'status?code=400&error_code=context_length_exceeded', cut: 'reset?chunks=2' };
-  const embedding = { id: 'acme/vectors', provider: 'acme', upstream_model: 'ok', rates: null, modalities: ['embedding'] };
-  world = await startAi({ models: provider.modelsFile(scripts, { models: [embedding] }), resilience: { retry: { retries: 0 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } } });
+  const scripts = {
+    ok: 'ok',
+    tools: 'tools',
+    slow: 'ok?chunks=500&gap=20',
+    limited: 'status?code=429&retry_after=0',
+    refused: 'status?code=400&error_code=context_length_exceeded',
+    cut: 'reset?chunks=2',
+  };
+  const embedding = {
+    id: 'acme/vectors',
+    provider: 'acme',
+    upstream_model: 'ok',
+    rates: null,
+    modalities: ['embedding'],
+  };
+  world = await startAi({
+    models: provider.modelsFile(scripts, { models: [embedding] }),
+    resilience: { retry: { retries: 0 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
+  });
 });
 afterAll(async () => {
   await world.close();
@@ -26,20 +42,51 @@ afterAll(async () => {
 beforeEach(() => provider.reset());
 
 describe("OpenAI's client", () => {
-  const client = (maxRetries = 0) => new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries });
+  const client = (maxRetries = 0) =>
+    new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries });
 
   test('chats, whole and streamed', async () => {
-    expect((await client().chat.completions.create({ model: 'acme/ok', messages: user('hi') })).choices[0]?.message.content).toBe('Hello from the provider.');
+    expect(
+      (await client().chat.completions.create({ model: 'acme/ok', messages: user('hi') })).choices[0]?.message
+        .content,
+    ).toBe('Hello from the provider.');
     let streamed = '';
-    for await (const chunk of await client().chat.completions.create({ model: 'acme/ok', messages: user('hi'), stream: true })) streamed += chunk.choices[0]?.delta.content ?? '';
+    for await (const chunk of await client().chat.completions.create({
+      model: 'acme/ok',
+      messages: user('hi'),
+      stream: true,
+    }))
+      streamed += chunk.choices[0]?.delta.content ?? '';
     expect(streamed).toBe('tok0 tok1 tok2 tok3 tok4 ');
   });
 
   test('runs tools by itself, whole and streamed', async () => {
-    const tools = [{ type: 'function' as const, function: { name: 'get_weather', description: 'Weather', parameters: { type: 'object', properties: { city: { type: 'string' } } }, parse: (text: string) => JSON.parse(text) as { city: string }, function: async ({ city }: { city: string }) => `It rains in ${city}.` } }];
-    expect(await client().chat.completions.runTools({ model: 'local/echo', messages: user(told), tools }).finalContent()).toBe('It rains in Oslo.');
-    expect(await client().chat.completions.runTools({ model: 'local/echo', messages: user(told), tools, stream: true }).finalContent()).toBe('It rains in Oslo.');
-    expect((await client().chat.completions.create({ model: 'acme/tools', messages: user('hi') })).choices[0]?.message.tool_calls).toHaveLength(1);
+    const tools = [
+      {
+        type: 'function' as const,
+        function: {
+          name: 'get_weather',
+          description: 'Weather',
+          parameters: { type: 'object', properties: { city: { type: 'string' } } },
+          parse: (text: string) => JSON.parse(text) as { city: string },
+          function: async ({ city }: { city: string }) => `It rains in ${city}.`,
+        },
+      },
+    ];
+    expect(
+      await client()
+        .chat.completions.runTools({ model: 'local/echo', messages: user(told), tools })
+        .finalContent(),
+    ).toBe('It rains in Oslo.');
+    expect(
+      await client()
+        .chat.completions.runTools({ model: 'local/echo', messages: user(told), tools, stream: true })
+        .finalContent(),
+    ).toBe('It rains in Oslo.');
+    expect(
+      (await client().chat.completions.create({ model: 'acme/tools', messages: user('hi') })).choices[0]
+        ?.message.tool_calls,
+    ).toHaveLength(1);
   });
 
   test('lists and retrieves models, and makes embeddings', async () => {
@@ -47,49 +94,86 @@ describe("OpenAI's client", () => {
     for await (const model of client().models.list()) ids.push(model.id);
     expect(ids).toEqual(expect.arrayContaining(['local/echo', 'acme/ok', 'acme/vectors']));
     expect((await client().models.retrieve('acme/ok')).owned_by).toBe('acme');
-    expect((await client().embeddings.create({ model: 'acme/vectors', input: 'a' })).data[0]?.embedding).toEqual([0.5, -0.25, 1]);
+    expect(
+      (await client().embeddings.create({ model: 'acme/vectors', input: 'a' })).data[0]?.embedding,
+    ).toEqual([0.5, -0.25, 1]);
   });
 
   test('is told errors by their kind, and tries again what may pass', async () => {
-    await expect(client().chat.completions.create({ model: 'acme/none', messages: user('x') })).rejects.toBeInstanceOf(OpenAI.NotFoundError);
-    await expect(client().chat.completions.create({ model: 'acme/refused', messages: user('x') })).rejects.toMatchObject({ status: 400, code: 'context_length_exceeded' });
-    await expect(new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: 'wrong', maxRetries: 0 }).models.list()).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
+    await expect(
+      client().chat.completions.create({ model: 'acme/none', messages: user('x') }),
+    ).rejects.toBeInstanceOf(OpenAI.NotFoundError);
+    await expect(
+      client().chat.completions.create({ model: 'acme/refused', messages: user('x') }),
+    ).rejects.toMatchObject({ status: 400, code: 'context_length_exceeded' });
+    await expect(
+      new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: 'wrong', maxRetries: 0 }).models.list(),
+    ).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
     provider.reset();
-    await expect(client(1).chat.completions.create({ model: 'acme/limited', messages: user('x') })).rejects.toBeInstanceOf(OpenAI.RateLimitError);
+    await expect(
+      client(1).chat.completions.create({ model: 'acme/limited', messages: user('x') }),
+    ).rejects.toBeInstanceOf(OpenAI.RateLimitError);
     expect(provider.calls).toHaveLength(2);
     provider.reset();
-    await expect(client(2).chat.completions.create({ model: 'acme/refused', messages: user('x') })).rejects.toBeInstanceOf(OpenAI.BadRequestError);
+    await expect(
+      client(2).chat.completions.create({ model: 'acme/refused', messages: user('x') }),
+    ).rejects.toBeInstanceOf(OpenAI.BadRequestError);
     expect(provider.calls).toHaveLength(1);
   });
 
   test('is aborted, and takes the call to the provider with it', async () => {
-    const stream = await client().chat.completions.create({ model: 'acme/slow', messages: user('x'), stream: true });
+    const stream = await client().chat.completions.create({
+      model: 'acme/slow',
+      messages: user('x'),
+      stream: true,
+    });
     for await (const _chunk of stream) stream.controller.abort();
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
     expect(provider.lastCall().tokens).toBeLessThan(500);
   });
 
   test('hears of a stream that broke off', async () => {
-    await expect(client().chat.completions.stream({ model: 'acme/cut', messages: user('x') }).finalContent()).rejects.toBeInstanceOf(OpenAI.APIError);
+    await expect(
+      client()
+        .chat.completions.stream({ model: 'acme/cut', messages: user('x') })
+        .finalContent(),
+    ).rejects.toBeInstanceOf(OpenAI.APIError);
   });
 });
 
 describe('LangChain', () => {
-  const chat = (model: string) => new ChatOpenAI({ model, apiKey: userToken, maxRetries: 0, configuration: { baseURL: `${world.url}/v1/ai` } });
+  const chat = (model: string) =>
+    new ChatOpenAI({
+      model,
+      apiKey: userToken,
+      maxRetries: 0,
+      configuration: { baseURL: `${world.url}/v1/ai` },
+    });
 
   test('invokes, streams, calls tools and embeds', async () => {
     expect((await chat('acme/ok').invoke('hi')).content).toBe('Hello from the provider.');
     let streamed = '';
     for await (const chunk of await chat('acme/ok').stream('hi')) streamed += chunk.text;
     expect(streamed).toBe('tok0 tok1 tok2 tok3 tok4 ');
-    const weather = chainTool(async ({ city }) => `It rains in ${city}.`, { name: 'get_weather', description: 'Weather', schema: z.object({ city: z.string() }) });
+    const weather = chainTool(async ({ city }) => `It rains in ${city}.`, {
+      name: 'get_weather',
+      description: 'Weather',
+      schema: z.object({ city: z.string() }),
+    });
     const bound = chat('local/echo').bindTools([weather]);
     const asked = new HumanMessage(told);
     const called = await bound.invoke([asked]);
     expect(called.tool_calls).toMatchObject([{ name: 'get_weather', args: { city: 'Oslo' } }]);
-    const result = (await weather.invoke({ ...called.tool_calls?.[0], type: 'tool_call' } as never)) as unknown as ToolMessage;
+    const result = (await weather.invoke({
+      ...called.tool_calls?.[0],
+      type: 'tool_call',
+    } as never)) as unknown as ToolMessage;
     expect((await bound.invoke([asked, called, result])).content).toBe('It rains in Oslo.');
-    const vectors = new OpenAIEmbeddings({ model: 'acme/vectors', apiKey: userToken, configuration: { baseURL: `${world.url}/v1/ai` } });
+    const vectors = new OpenAIEmbeddings({
+      model: 'acme/vectors',
+      apiKey: userToken,
+      configuration: { baseURL: `${world.url}/v1/ai` },
+    });
     expect(await vectors.embedQuery('a')).toEqual([0.5, -0.25, 1]);
     await expect(chat('acme/none').invoke('hi')).rejects.toThrow(/There is no model/);
   });
@@ -97,9 +181,17 @@ describe('LangChain', () => {
 
 describe("OpenAI's agents", () => {
   test('run a tool and answer, whole and streamed', async () => {
-    const modelProvider = new OpenAIProvider({ openAIClient: new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 }), useResponses: false });
+    const modelProvider = new OpenAIProvider({
+      openAIClient: new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 }),
+      useResponses: false,
+    });
     const runner = new Runner({ modelProvider, tracingDisabled: true });
-    const weather = agentTool({ name: 'get_weather', description: 'Weather', parameters: z.object({ city: z.string() }), execute: async ({ city }) => `It rains in ${city}.` });
+    const weather = agentTool({
+      name: 'get_weather',
+      description: 'Weather',
+      parameters: z.object({ city: z.string() }),
+      execute: async ({ city }) => `It rains in ${city}.`,
+    });
     const agent = new Agent({ name: 'Clerk', model: 'local/echo', tools: [weather] });
     expect((await runner.run(agent, told)).finalOutput).toBe('It rains in Oslo.');
     const streamed = await runner.run(agent, told, { stream: true });

@@ -9,7 +9,9 @@ async function* pieces(...given: (string | Buffer)[]): AsyncGenerator<Uint8Array
   for (const piece of given) yield typeof piece === 'string' ? Buffer.from(piece) : piece;
 }
 
-async function read(...given: (string | Buffer)[]): Promise<{ texts: string[]; kinds: string[]; problem: Problem | undefined }> {
+async function read(
+  ...given: (string | Buffer)[]
+): Promise<{ texts: string[]; kinds: string[]; problem: Problem | undefined }> {
   const texts: string[] = [];
   const kinds: string[] = [];
   try {
@@ -32,13 +34,15 @@ describe('createEventSplitter', () => {
     ['CRLF', '\r\n'],
     ['CR', '\r'],
   ])('gives the same events wherever the network cuts them (%s)', (_name, newline) => {
-    const source = ['data: {"a":1}', ': comment', 'event: x\ndata: {"b":"ü🌍"}', 'data: [DONE]'].map((event) => `${event.replaceAll('\n', newline)}${newline}${newline}`).join('');
+    const source = ['data: {"a":1}', ': comment', 'event: x\ndata: {"b":"ü🌍"}', 'data: [DONE]']
+      .map((event) => `${event.replaceAll('\n', newline)}${newline}${newline}`)
+      .join('');
     const bytes = Buffer.from(source);
     const random = generator(3);
     for (let round = 0; round < 300; round += 1) {
       const splitter = createEventSplitter();
       const events: Buffer[] = [];
-      for (let at = 0; at < bytes.length; ) {
+      for (let at = 0; at < bytes.length;) {
         const end = Math.min(bytes.length, at + 1 + random.below(9));
         events.push(...splitter.feed(bytes.subarray(at, end)));
         at = end;
@@ -46,7 +50,15 @@ describe('createEventSplitter', () => {
       // The LF of a last CRLF that is cut in two stays behind, as nothing follows it.
       const rest = newline === '\r\n' ? [source, source.slice(0, -1)] : [source];
       expect(rest).toContain(Buffer.concat(events).toString('utf8'));
-      expect(events.map((event) => event.toString('utf8').trim().split(/\r\n|\r|\n/)[0])).toEqual(['data: {"a":1}', ': comment', 'event: x', 'data: [DONE]']);
+      expect(
+        events.map(
+          (event) =>
+            event
+              .toString('utf8')
+              .trim()
+              .split(/\r\n|\r|\n/)[0],
+        ),
+      ).toEqual(['data: {"a":1}', ': comment', 'event: x', 'data: [DONE]']);
     }
   });
 });
@@ -65,7 +77,9 @@ describe('providerEvents', () => {
   });
 
   test('drops a byte order mark before the first event, even one that comes alone', async () => {
-    expect((await read(Buffer.of(0xef), Buffer.of(0xbb, 0xbf), 'data: {"a":1}\n\ndata: [DONE]\n\n')).texts[0]).toBe('data: {"a":1}\n\n');
+    expect(
+      (await read(Buffer.of(0xef), Buffer.of(0xbb, 0xbf), 'data: {"a":1}\n\ndata: [DONE]\n\n')).texts[0],
+    ).toBe('data: {"a":1}\n\n');
   });
 
   test('does not take the end of the stream from inside a text', async () => {
@@ -78,12 +92,31 @@ describe('providerEvents', () => {
     ['an end in the middle of an event', ['data: {"a":1}\n\n', 'data: {"b"'], 'upstream_truncated'],
     ['an end at once', [], 'upstream_truncated'],
     ['an error event', ['data: {"a":1}\n\n', 'data: {"error":{"message":"x"}}\n\n'], 'upstream_failed'],
-    ['an event that is named an error', ['data: {"a":1}\n\n', 'event: error\ndata: {"message":"x"}\n\ndata: [DONE]\n\n'], 'upstream_failed'],
-    ['such an event over several lines', ['data: {"a":1}\n\n', 'event:error\r\ndata: {"message":\r\ndata: "x"}\r\n\r\ndata: [DONE]\r\n\r\n'], 'upstream_failed'],
-    ['an object of the kind error', ['data: {"a":1}\n\n', 'data: {"object":"error","message":"x","code":500}\n\ndata: [DONE]\n\n'], 'upstream_failed'],
+    [
+      'an event that is named an error',
+      ['data: {"a":1}\n\n', 'event: error\ndata: {"message":"x"}\n\ndata: [DONE]\n\n'],
+      'upstream_failed',
+    ],
+    [
+      'such an event over several lines',
+      ['data: {"a":1}\n\n', 'event:error\r\ndata: {"message":\r\ndata: "x"}\r\n\r\ndata: [DONE]\r\n\r\n'],
+      'upstream_failed',
+    ],
+    [
+      'an object of the kind error',
+      ['data: {"a":1}\n\n', 'data: {"object":"error","message":"x","code":500}\n\ndata: [DONE]\n\n'],
+      'upstream_failed',
+    ],
     ['half a [DONE]', ['data: {"a":1}\n\n', 'data: [DO'], 'upstream_truncated'],
     ['a whole last event that is no end', ['data: {"a":1}\n\n', 'data: {"b":2}'], 'upstream_truncated'],
-    ['bytes that are not UTF-8', ['data: {"a":1}\n\n', Buffer.concat([Buffer.from('data: {"a":"'), Buffer.of(0xff), Buffer.from('"}\n\n')])], 'upstream_failed'],
+    [
+      'bytes that are not UTF-8',
+      [
+        'data: {"a":1}\n\n',
+        Buffer.concat([Buffer.from('data: {"a":"'), Buffer.of(0xff), Buffer.from('"}\n\n')]),
+      ],
+      'upstream_failed',
+    ],
     ['data that is no object', ['data: {"a":1}\n\n', 'data: hello\n\n'], 'upstream_failed'],
     ['data that is cut', ['data: {"a":1}\n\n', 'data: {"a":"b\n\n'], 'upstream_failed'],
   ])('throws at %s, after what came whole', async (_name, given, code) => {
@@ -92,20 +125,31 @@ describe('providerEvents', () => {
     expect(texts).toEqual(given.length === 0 ? [] : ['data: {"a":1}\n\n']);
   });
 
-  test.each(['responses', 'messages'] as const)('throws at a [DONE] that comes before the end of %s, since clients would take it for one', async (rule) => {
-    const texts: string[] = [];
-    const reading = (async () => {
-      for await (const group of providerEvents(pieces('data: {"type":"delta"}\n\ndata: [DONE]\n\n'), mebibyte, rule)) texts.push(...group.map(({ bytes }) => bytes.toString('utf8')));
-    })();
-    await expect(reading).rejects.toMatchObject({ code: 'upstream_truncated' });
-    expect(texts).toEqual(['data: {"type":"delta"}\n\n']);
-  });
+  test.each(['responses', 'messages'] as const)(
+    'throws at a [DONE] that comes before the end of %s, since clients would take it for one',
+    async (rule) => {
+      const texts: string[] = [];
+      const reading = (async () => {
+        for await (const group of providerEvents(
+          pieces('data: {"type":"delta"}\n\ndata: [DONE]\n\n'),
+          mebibyte,
+          rule,
+        ))
+          texts.push(...group.map(({ bytes }) => bytes.toString('utf8')));
+      })();
+      await expect(reading).rejects.toMatchObject({ code: 'upstream_truncated' });
+      expect(texts).toEqual(['data: {"type":"delta"}\n\n']);
+    },
+  );
 
-  test.each(['data: [DONE]', 'data: [DONE]\n', 'data: [DONE]  \n\n', 'data: [DONE]\r\n'])('ends well at a last word that is written as %j', async (last) => {
-    const { kinds, problem } = await read('data: {"a":1}\n\n', last);
-    expect(problem).toBeUndefined();
-    expect(kinds).toEqual(['object', 'done']);
-  });
+  test.each(['data: [DONE]', 'data: [DONE]\n', 'data: [DONE]  \n\n', 'data: [DONE]\r\n'])(
+    'ends well at a last word that is written as %j',
+    async (last) => {
+      const { kinds, problem } = await read('data: {"a":1}\n\n', last);
+      expect(problem).toBeUndefined();
+      expect(kinds).toEqual(['object', 'done']);
+    },
+  );
 
   test('an error member that is null is no error', async () => {
     expect((await read('data: {"error":null,"choices":[]}\n\ndata: [DONE]\n\n')).problem).toBeUndefined();

@@ -14,16 +14,38 @@ const failures: Record<string, unknown> = {
   nameless: { message: secret },
   text: secret,
 };
-const failedResponse = (error: unknown) => ({ id: 'r', object: 'response', created_at: 1, status: 'failed', model: 'x', output: [], error, usage: null });
+const failedResponse = (error: unknown) => ({
+  id: 'r',
+  object: 'response',
+  created_at: 1,
+  status: 'failed',
+  model: 'x',
+  output: [],
+  error,
+  usage: null,
+});
 const scriptOf = (error: unknown) =>
   `verbatim?${new URLSearchParams({
     json: JSON.stringify(failedResponse(error)),
     sse: [
       { type: 'response.created', response: { ...failedResponse(null), status: 'in_progress' } },
-      { type: 'response.output_item.added', output_index: 0, item: { type: 'message', id: 'm', role: 'assistant', status: 'in_progress', content: [] } },
-      { type: 'response.output_text.delta', item_id: 'm', output_index: 0, content_index: 0, delta: 'Hello', logprobs: [] },
+      {
+        type: 'response.output_item.added',
+        output_index: 0,
+        item: { type: 'message', id: 'm', role: 'assistant', status: 'in_progress', content: [] },
+      },
+      {
+        type: 'response.output_text.delta',
+        item_id: 'm',
+        output_index: 0,
+        content_index: 0,
+        delta: 'Hello',
+        logprobs: [],
+      },
       { type: 'response.failed', sequence_number: 1, response: failedResponse(error) },
-    ].map(data).join(''),
+    ]
+      .map(data)
+      .join(''),
   }).toString()}`;
 
 let provider: ScriptedProvider;
@@ -33,7 +55,12 @@ beforeAll(async () => {
   world = await startAi({
     models: JSON.stringify({
       providers: [{ id: 'openai', kind: 'openai', base_url: provider.url, api_key_env: 'THE_KEY' }],
-      models: Object.entries(failures).map(([name, error]) => ({ id: `openai/${name}`, provider: 'openai', upstream_model: scriptOf(error), rates: null })),
+      models: Object.entries(failures).map(([name, error]) => ({
+        id: `openai/${name}`,
+        provider: 'openai',
+        upstream_model: scriptOf(error),
+        rates: null,
+      })),
     }),
     env: { THE_KEY: key },
   });
@@ -46,7 +73,10 @@ beforeEach(() => provider.reset());
 
 const leaks = /CANARY|10\.1\.2\.3|sk-proj|org-1/;
 const expected: Record<string, object> = {
-  callers: { code: 'invalid_image', message: 'The picture at [redacted] was refused for [redacted] and [redacted].' },
+  callers: {
+    code: 'invalid_image',
+    message: 'The picture at [redacted] was refused for [redacted] and [redacted].',
+  },
   providers: { code: 'server_error', message: 'The model provider failed to answer.' },
   limited: { code: 'rate_limit_exceeded', message: 'The model provider failed to answer.' },
   nameless: { code: 'server_error', message: 'The model provider failed to answer.' },
@@ -58,17 +88,33 @@ describe.each(Object.keys(failures))('the words of a failed response (%s)', (nam
     const response = await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x' });
     const text = await response.text();
     expect(text).not.toMatch(leaks);
-    expect([response.status, JSON.parse(text)]).toEqual([200, { ...failedResponse(expected[name]), model: `openai/${name}` }]);
+    expect([response.status, JSON.parse(text)]).toEqual([
+      200,
+      { ...failedResponse(expected[name]), model: `openai/${name}` },
+    ]);
   });
 
   test('pass in a stream by the same rule', async () => {
-    const events = await eventsOf(await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x', stream: true }));
+    const events = await eventsOf(
+      await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x', stream: true }),
+    );
     expect(events.join()).not.toMatch(leaks);
-    expect(JSON.parse(events.at(-1) ?? '')).toEqual({ type: 'response.failed', sequence_number: 1, response: { ...failedResponse(expected[name]), model: `openai/${name}` } });
+    expect(JSON.parse(events.at(-1) ?? '')).toEqual({
+      type: 'response.failed',
+      sequence_number: 1,
+      response: { ...failedResponse(expected[name]), model: `openai/${name}` },
+    });
   });
 
   test('are ours where the format is translated, and never stand in a raw part', async () => {
-    const { parts } = await partsOf(await world.post('/v1/ai/stream', { model: `openai/${name}`, prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }], includeRawChunks: true, providerOptions: { openai: { truncation: 'auto' } } }));
+    const { parts } = await partsOf(
+      await world.post('/v1/ai/stream', {
+        model: `openai/${name}`,
+        prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }],
+        includeRawChunks: true,
+        providerOptions: { openai: { truncation: 'auto' } },
+      }),
+    );
     expect(provider.lastCall().path).toBe('/v1/responses');
     expect(JSON.stringify(parts)).not.toMatch(leaks);
     expect(JSON.stringify(parts)).toContain('"rawValue"');

@@ -6,7 +6,13 @@ import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '.
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
-const efforts = { efforts: [{ id: 'low', name: 'Low' }, { id: 'deep', name: 'Deep' }], default_effort: 'low' };
+const efforts = {
+  efforts: [
+    { id: 'low', name: 'Low' },
+    { id: 'deep', name: 'Deep' },
+  ],
+  default_effort: 'low',
+};
 const picture = 'iVBORw0KGgo=';
 
 describe('retries and fallbacks, whatever the path', () => {
@@ -14,7 +20,14 @@ describe('retries and fallbacks, whatever the path', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    const entry = (id: string, script: string, more: object = {}) => ({ id: `acme/${id}`, provider: 'acme', upstream_model: script, rates: null, inputs: ['text'], ...more });
+    const entry = (id: string, script: string, more: object = {}) => ({
+      id: `acme/${id}`,
+      provider: 'acme',
+      upstream_model: script,
+      rates: null,
+      inputs: ['text'],
+      ...more,
+    });
     const models = [
       entry('flaky', 'flaky?fails=2&code=503', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
       entry('dropped', 'flaky?fails=2&code=hangup'),
@@ -33,7 +46,10 @@ describe('retries and fallbacks, whatever the path', () => {
       { id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' },
       { id: 'unset', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1', api_key_env: 'UNSET_KEY' },
     ];
-    const more = [{ id: 'nowhere/at-all', provider: 'nowhere', rates: null }, { id: 'acme/unready', provider: 'unset', rates: null }];
+    const more = [
+      { id: 'nowhere/at-all', provider: 'nowhere', rates: null },
+      { id: 'acme/unready', provider: 'unset', rates: null },
+    ];
     world = await startAi({
       models: provider.modelsFile({ ok: 'ok' }, { providers, models: [...models, ...more] }),
       resilience: neverHeldOff,
@@ -47,26 +63,48 @@ describe('retries and fallbacks, whatever the path', () => {
 
   const ways: [string, (model: string, more?: object) => Promise<Response>][] = [
     ['chat, whole', (model, more) => world.post('/v1/ai/chat/completions', { model, messages, ...more })],
-    ['chat, streamed', (model, more) => world.post('/v1/ai/chat/completions', { model, messages, stream: true, ...more })],
+    [
+      'chat, streamed',
+      (model, more) => world.post('/v1/ai/chat/completions', { model, messages, stream: true, ...more }),
+    ],
     ['text', (model, more) => world.post('/v1/ai/text', { model, prompt: 'hi', ...more })],
     ['stream', (model, more) => world.post('/v1/ai/stream', { model, prompt, ...more })],
-    ['language-model, whole', (model, more) => world.post('/v1/ai/language-model', { model, prompt, ...more }, { headers: { 'ai-language-model-streaming': 'false' } })],
+    [
+      'language-model, whole',
+      (model, more) =>
+        world.post(
+          '/v1/ai/language-model',
+          { model, prompt, ...more },
+          { headers: { 'ai-language-model-streaming': 'false' } },
+        ),
+    ],
   ];
 
   /** The model that ran and all attempts, from the headers or the text's metadata. */
   async function ranIn(response: Response): Promise<{ model: string; attempts: string }> {
     if (response.headers.get('x-townhall-model') !== null) {
-      return { model: response.headers.get('x-townhall-model') ?? '', attempts: response.headers.get('x-townhall-attempts') ?? '' };
+      return {
+        model: response.headers.get('x-townhall-model') ?? '',
+        attempts: response.headers.get('x-townhall-attempts') ?? '',
+      };
     }
-    const { metadata } = (await response.json()) as { metadata: { model: string; attempts: { model: string; outcome: string }[] } };
-    return { model: metadata.model, attempts: metadata.attempts.map(({ model, outcome }) => `${model};${outcome}`).join(', ') };
+    const { metadata } = (await response.json()) as {
+      metadata: { model: string; attempts: { model: string; outcome: string }[] };
+    };
+    return {
+      model: metadata.model,
+      attempts: metadata.attempts.map(({ model, outcome }) => `${model};${outcome}`).join(', '),
+    };
   }
 
   describe.each(ways)('%s', (_name, call) => {
     test.each(['acme/flaky', 'acme/dropped'])('is answered after two failures of %s', async (model) => {
       const response = await call(model);
       expect(response.status).toBe(200);
-      expect(await ranIn(response)).toEqual({ model, attempts: `${model};upstream_failed, ${model};upstream_failed, ${model};answered` });
+      expect(await ranIn(response)).toEqual({
+        model,
+        attempts: `${model};upstream_failed, ${model};upstream_failed, ${model};answered`,
+      });
       expect(provider.calls).toHaveLength(3);
     });
 
@@ -75,7 +113,13 @@ describe('retries and fallbacks, whatever the path', () => {
       expect(response.status).toBe(200);
       const { model, attempts } = await ranIn(response.clone());
       expect(model).toBe('acme/ok');
-      expect(attempts).toBe([...Array<string>(3).fill('acme/broken;upstream_failed'), ...Array<string>(3).fill('nowhere/at-all;upstream_failed'), 'acme/ok;answered'].join(', '));
+      expect(attempts).toBe(
+        [
+          ...Array<string>(3).fill('acme/broken;upstream_failed'),
+          ...Array<string>(3).fill('nowhere/at-all;upstream_failed'),
+          'acme/ok;answered',
+        ].join(', '),
+      );
       // What the answer itself says of its model is the one that ran, too.
       expect(await response.text()).toContain('acme/ok');
     });
@@ -88,8 +132,13 @@ describe('retries and fallbacks, whatever the path', () => {
     test('names the allowed efforts of a fallback that lacks the asked one', async () => {
       const response = await call('acme/broken-thinker', { reasoning_effort: 'deep' });
       expect(response.status).toBe(422);
-      expect(await errorOf(response)).toMatchObject({ code: 'unsupported_reasoning_effort', param: 'reasoning_effort' });
-      expect((await errorOf(await call('acme/broken-thinker', { reasoning_effort: 'huge' }))).message).toContain('allowed are low, deep');
+      expect(await errorOf(response)).toMatchObject({
+        code: 'unsupported_reasoning_effort',
+        param: 'reasoning_effort',
+      });
+      expect(
+        (await errorOf(await call('acme/broken-thinker', { reasoning_effort: 'huge' }))).message,
+      ).toContain('allowed are low, deep');
     });
 
     test('keeps the asked effort on a fallback that has it', async () => {
@@ -104,13 +153,42 @@ describe('retries and fallbacks, whatever the path', () => {
   });
 
   test.each<[string, () => Promise<Response>]>([
-    ['chat', () => world.post('/v1/ai/chat/completions', { model: 'acme/blind', messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } }] }] })],
-    ['text', () => world.post('/v1/ai/text', { model: 'acme/blind', messages: [{ role: 'user', content: [{ type: 'image', media_type: 'image/png', data: picture }] }] })],
-    ['stream', () => world.post('/v1/ai/stream', { model: 'acme/blind', prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }] })],
+    [
+      'chat',
+      () =>
+        world.post('/v1/ai/chat/completions', {
+          model: 'acme/blind',
+          messages: [
+            {
+              role: 'user',
+              content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } }],
+            },
+          ],
+        }),
+    ],
+    [
+      'text',
+      () =>
+        world.post('/v1/ai/text', {
+          model: 'acme/blind',
+          messages: [{ role: 'user', content: [{ type: 'image', media_type: 'image/png', data: picture }] }],
+        }),
+    ],
+    [
+      'stream',
+      () =>
+        world.post('/v1/ai/stream', {
+          model: 'acme/blind',
+          prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }],
+        }),
+    ],
   ])('an image goes to the fallback that takes images (%s)', async (_name, call) => {
     const response = await call();
     expect(response.status).toBe(200);
-    expect(await ranIn(response)).toEqual({ model: 'acme/seeing', attempts: 'acme/blind;unsupported_by_model, acme/seeing;answered' });
+    expect(await ranIn(response)).toEqual({
+      model: 'acme/seeing',
+      attempts: 'acme/blind;unsupported_by_model, acme/seeing;answered',
+    });
     expect(provider.calls).toHaveLength(1);
     expect(provider.lastCall().body.toString()).toContain(picture);
   });
@@ -120,7 +198,9 @@ describe('retries and fallbacks, whatever the path', () => {
     expect(done).toBe(true);
     expect(parts.at(-1)).toMatchObject({ finishReason: { unified: 'error' } });
     expect(provider.calls).toHaveLength(1);
-    const events = await eventsOf(await world.post('/v1/ai/chat/completions', { model: 'acme/cut', messages, stream: true }));
+    const events = await eventsOf(
+      await world.post('/v1/ai/chat/completions', { model: 'acme/cut', messages, stream: true }),
+    );
     expect(events.at(-1)).toContain('upstream_truncated');
     expect(provider.calls).toHaveLength(2);
   });
@@ -129,7 +209,9 @@ describe('retries and fallbacks, whatever the path', () => {
     const response = await world.post('/v1/ai/text', { model: 'nowhere/at-all', prompt: 'hi' });
     expect(response.status).toBe(502);
     expect(await errorOf(response)).toMatchObject({ code: 'upstream_failed' });
-    expect(response.headers.get('x-townhall-attempts')).toBe(Array(3).fill('nowhere/at-all;upstream_failed').join(', '));
+    expect(response.headers.get('x-townhall-attempts')).toBe(
+      Array(3).fill('nowhere/at-all;upstream_failed').join(', '),
+    );
   });
 });
 
@@ -149,12 +231,21 @@ describe('the deadline of a call', () => {
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
-    const models = JSON.stringify({ providers: [{ id: 'odd', kind: 'openai-compatible', base_url: base }], models: [{ id: 'odd/one', provider: 'odd', rates: null }] });
-    const world = await startAi({ models, timeouts: { answerMs: 6_000 }, resilience: { retry: { firstDelayMs: 100 } } });
+    const models = JSON.stringify({
+      providers: [{ id: 'odd', kind: 'openai-compatible', base_url: base }],
+      models: [{ id: 'odd/one', provider: 'odd', rates: null }],
+    });
+    const world = await startAi({
+      models,
+      timeouts: { answerMs: 6_000 },
+      resilience: { retry: { firstDelayMs: 100 } },
+    });
     try {
       const response = await world.post('/v1/ai/text', { model: 'odd/one', prompt: 'hi' });
       expect(response.status).toBe(504);
-      expect(response.headers.get('x-townhall-attempts')).toBe('odd/one;upstream_failed, odd/one;upstream_failed, odd/one;upstream_timeout');
+      expect(response.headers.get('x-townhall-attempts')).toBe(
+        'odd/one;upstream_failed, odd/one;upstream_failed, odd/one;upstream_timeout',
+      );
       await expect.poll(() => livedMs).toHaveLength(1);
       expect(livedMs[0]).toBeLessThan(4_500);
     } finally {

@@ -7,41 +7,128 @@ const messages = [{ role: 'user' as const, content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 
 // Each script with what must come of it: a status before the first byte, or `midway` for a stream that has begun.
-const scripts: Record<string, { script: string; whole: [number, string]; streamed: [number | 'midway', string] }> = {
+const scripts: Record<
+  string,
+  { script: string; whole: [number, string]; streamed: [number | 'midway', string] }
+> = {
   never: { script: 'never-headers', whole: [504, 'upstream_timeout'], streamed: [504, 'upstream_timeout'] },
-  'never-body': { script: 'never-body', whole: [504, 'upstream_timeout'], streamed: [504, 'upstream_timeout'] },
-  'bad-request': { script: 'status?code=400&message=too+long&param=messages&error_code=context_length_exceeded', whole: [400, 'context_length_exceeded'], streamed: [400, 'context_length_exceeded'] },
-  unauthorized: { script: 'status?code=401', whole: [502, 'provider_credentials'], streamed: [502, 'provider_credentials'] },
-  forbidden: { script: 'status?code=403', whole: [502, 'provider_credentials'], streamed: [502, 'provider_credentials'] },
+  'never-body': {
+    script: 'never-body',
+    whole: [504, 'upstream_timeout'],
+    streamed: [504, 'upstream_timeout'],
+  },
+  'bad-request': {
+    script: 'status?code=400&message=too+long&param=messages&error_code=context_length_exceeded',
+    whole: [400, 'context_length_exceeded'],
+    streamed: [400, 'context_length_exceeded'],
+  },
+  unauthorized: {
+    script: 'status?code=401',
+    whole: [502, 'provider_credentials'],
+    streamed: [502, 'provider_credentials'],
+  },
+  forbidden: {
+    script: 'status?code=403',
+    whole: [502, 'provider_credentials'],
+    streamed: [502, 'provider_credentials'],
+  },
   payment: { script: 'status?code=402', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
-  missing: { script: 'status?code=404&error_code=model_gone', whole: [404, 'model_gone'], streamed: [404, 'model_gone'] },
-  'request-timeout': { script: 'status?code=408', whole: [504, 'upstream_timeout'], streamed: [504, 'upstream_timeout'] },
-  conflict: { script: 'status?code=409', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
+  missing: {
+    script: 'status?code=404&error_code=model_gone',
+    whole: [404, 'model_gone'],
+    streamed: [404, 'model_gone'],
+  },
+  'request-timeout': {
+    script: 'status?code=408',
+    whole: [504, 'upstream_timeout'],
+    streamed: [504, 'upstream_timeout'],
+  },
+  conflict: {
+    script: 'status?code=409',
+    whole: [502, 'upstream_failed'],
+    streamed: [502, 'upstream_failed'],
+  },
   large: { script: 'status?code=413', whole: [413, 'scripted_code'], streamed: [413, 'scripted_code'] },
   impossible: { script: 'status?code=422', whole: [422, 'scripted_code'], streamed: [422, 'scripted_code'] },
-  limited: { script: 'status?code=429&retry_after=7', whole: [429, 'rate_limited'], streamed: [429, 'rate_limited'] },
+  limited: {
+    script: 'status?code=429&retry_after=7',
+    whole: [429, 'rate_limited'],
+    streamed: [429, 'rate_limited'],
+  },
   broken: { script: 'status?code=500', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
-  'bad-gateway': { script: 'html?code=502', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
-  unavailable: { script: 'status?code=503', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
-  overloaded: { script: 'status?code=529', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
-  'page-as-answer': { script: 'html?code=200', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
-  'page-as-refusal': { script: 'html?code=400', whole: [400, 'upstream_refused'], streamed: [400, 'upstream_refused'] },
+  'bad-gateway': {
+    script: 'html?code=502',
+    whole: [502, 'upstream_failed'],
+    streamed: [502, 'upstream_failed'],
+  },
+  unavailable: {
+    script: 'status?code=503',
+    whole: [502, 'upstream_failed'],
+    streamed: [502, 'upstream_failed'],
+  },
+  overloaded: {
+    script: 'status?code=529',
+    whole: [502, 'upstream_failed'],
+    streamed: [502, 'upstream_failed'],
+  },
+  'page-as-answer': {
+    script: 'html?code=200',
+    whole: [502, 'upstream_failed'],
+    streamed: [502, 'upstream_failed'],
+  },
+  'page-as-refusal': {
+    script: 'html?code=400',
+    whole: [400, 'upstream_refused'],
+    streamed: [400, 'upstream_refused'],
+  },
   redirect: { script: 'redirect', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
   hangup: { script: 'hangup', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
-  truncated: { script: 'truncated-json', whole: [502, 'upstream_truncated'], streamed: [502, 'upstream_failed'] },
-  'short-length': { script: 'short-length', whole: [502, 'upstream_truncated'], streamed: [502, 'upstream_failed'] },
-  'long-length': { script: 'long-length', whole: [502, 'upstream_truncated'], streamed: [502, 'upstream_failed'] },
+  truncated: {
+    script: 'truncated-json',
+    whole: [502, 'upstream_truncated'],
+    streamed: [502, 'upstream_failed'],
+  },
+  'short-length': {
+    script: 'short-length',
+    whole: [502, 'upstream_truncated'],
+    streamed: [502, 'upstream_failed'],
+  },
+  'long-length': {
+    script: 'long-length',
+    whole: [502, 'upstream_truncated'],
+    streamed: [502, 'upstream_failed'],
+  },
   empty: { script: 'empty', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_truncated'] },
-  'error-first': { script: 'error-first', whole: [502, 'upstream_failed'], streamed: [502, 'upstream_failed'] },
-  'error-event': { script: 'error-event', whole: [502, 'upstream_failed'], streamed: ['midway', 'upstream_failed'] },
-  reset: { script: 'reset?chunks=3', whole: [502, 'upstream_failed'], streamed: ['midway', 'upstream_truncated'] },
+  'error-first': {
+    script: 'error-first',
+    whole: [502, 'upstream_failed'],
+    streamed: [502, 'upstream_failed'],
+  },
+  'error-event': {
+    script: 'error-event',
+    whole: [502, 'upstream_failed'],
+    streamed: ['midway', 'upstream_failed'],
+  },
+  reset: {
+    script: 'reset?chunks=3',
+    whole: [502, 'upstream_failed'],
+    streamed: ['midway', 'upstream_truncated'],
+  },
   'no-done': { script: 'no-done', whole: [200, ''], streamed: ['midway', 'upstream_truncated'] },
   'no-finish': { script: 'no-finish', whole: [200, ''], streamed: ['midway', 'upstream_truncated'] },
-  silence: { script: 'silence?chunks=2', whole: [504, 'upstream_timeout'], streamed: ['midway', 'upstream_timeout'] },
+  silence: {
+    script: 'silence?chunks=2',
+    whole: [504, 'upstream_timeout'],
+    streamed: ['midway', 'upstream_timeout'],
+  },
   comments: { script: 'comments?gap=20', whole: [200, ''], streamed: [504, 'upstream_timeout'] },
   drip: { script: 'drip?gap=50', whole: [200, ''], streamed: [504, 'upstream_timeout'] },
   endless: { script: 'endless?mb=50', whole: [200, ''], streamed: [502, 'upstream_failed'] },
-  'invalid-utf8': { script: 'invalid-utf8', whole: [502, 'upstream_failed'], streamed: ['midway', 'upstream_failed'] },
+  'invalid-utf8': {
+    script: 'invalid-utf8',
+    whole: [502, 'upstream_failed'],
+    streamed: ['midway', 'upstream_failed'],
+  },
   'not-json': { script: 'not-json', whole: [200, ''], streamed: ['midway', 'upstream_failed'] },
   'no-stream': { script: 'no-stream', whole: [200, ''], streamed: [502, 'upstream_failed'] },
   'no-usage': { script: 'usage-none', whole: [200, ''], streamed: [200, ''] },
@@ -59,7 +146,12 @@ describe('whatever a provider does, the caller gets a true end', () => {
     const more = {
       'to-second': `redirect?to=${encodeURIComponent(`${second.url}/chat/completions`)}`,
       'key-echo': 'key-echo',
-      ...Object.fromEntries(['1', '-5', '1000000000', 'soon', '2.2'].map((given) => [`after-${given}`, `status?code=429&retry_after=${given}`])),
+      ...Object.fromEntries(
+        ['1', '-5', '1000000000', 'soon', '2.2'].map((given) => [
+          `after-${given}`,
+          `status?code=429&retry_after=${given}`,
+        ]),
+      ),
       'after-absent': 'status?code=429',
     };
     const nobody = {
@@ -71,7 +163,10 @@ describe('whatever a provider does, the caller gets a true end', () => {
       // Long enough for an honest answer on a busy machine.
       timeouts: { connectMs: 5_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 1_500, streamMs: 6_000 },
       // Each script is called several times here; what it comes to is the matter, not that it has been too much.
-      resilience: { retry: { firstDelayMs: 10, budgetFloor: 10_000 }, breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 } },
+      resilience: {
+        retry: { firstDelayMs: 10, budgetFloor: 10_000 },
+        breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 },
+      },
     });
   });
   afterAll(async () => {
@@ -88,60 +183,73 @@ describe('whatever a provider does, the caller gets a true end', () => {
     return [response.status, (JSON.parse(text) as { error?: { code: unknown } }).error?.code];
   }
 
-  describe.each(Object.entries(scripts))('%s', (name, { whole: [wholeStatus, wholeCode], streamed: [streamStatus, streamCode] }) => {
-    const model = `acme/${name}`;
+  describe.each(Object.entries(scripts))(
+    '%s',
+    (name, { whole: [wholeStatus, wholeCode], streamed: [streamStatus, streamCode] }) => {
+      const model = `acme/${name}`;
 
-    test.concurrent('chat, whole', async () => {
-      const response = await world.post('/v1/ai/chat/completions', { model, messages });
-      if (wholeStatus === 200) expect(await response.json()).toMatchObject({ model, object: 'chat.completion' });
-      else expect(await problemIn(response)).toEqual([wholeStatus, wholeCode]);
-    });
+      test.concurrent('chat, whole', async () => {
+        const response = await world.post('/v1/ai/chat/completions', { model, messages });
+        if (wholeStatus === 200)
+          expect(await response.json()).toMatchObject({ model, object: 'chat.completion' });
+        else expect(await problemIn(response)).toEqual([wholeStatus, wholeCode]);
+      });
 
-    test.concurrent('chat, streamed', async () => {
-      const response = await world.post('/v1/ai/chat/completions', { model, messages, stream: true });
-      if (typeof streamStatus === 'number' && streamStatus !== 200) {
-        expect(await problemIn(response)).toEqual([streamStatus, streamCode]);
-        return;
-      }
-      const events = await eventsOf(response);
-      if (streamStatus === 200) {
-        expect(events.at(-1)).toBe('[DONE]');
-        return;
-      }
-      expect(events.filter((event) => event === '[DONE]')).toHaveLength(0);
-      expect(events.filter((event) => chunkOf(event).error !== undefined)).toHaveLength(1);
-      expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: streamCode, type: 'upstream_error' } });
-      expect(events.join()).not.toContain('CANARY');
-    });
+      test.concurrent('chat, streamed', async () => {
+        const response = await world.post('/v1/ai/chat/completions', { model, messages, stream: true });
+        if (typeof streamStatus === 'number' && streamStatus !== 200) {
+          expect(await problemIn(response)).toEqual([streamStatus, streamCode]);
+          return;
+        }
+        const events = await eventsOf(response);
+        if (streamStatus === 200) {
+          expect(events.at(-1)).toBe('[DONE]');
+          return;
+        }
+        expect(events.filter((event) => event === '[DONE]')).toHaveLength(0);
+        expect(events.filter((event) => chunkOf(event).error !== undefined)).toHaveLength(1);
+        expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({
+          error: { code: streamCode, type: 'upstream_error' },
+        });
+        expect(events.join()).not.toContain('CANARY');
+      });
 
-    test.concurrent('text', async () => {
-      const response = await world.post('/v1/ai/text', { model, prompt: 'hi' });
-      if (wholeStatus === 200) expect(response.status).toBe(200);
-      // The provider package cannot tell a cut document from a wrong one.
-      else expect(await problemIn(response)).toEqual([wholeStatus, name === 'truncated' || name === 'short-length' ? 'upstream_failed' : wholeCode]);
-    });
+      test.concurrent('text', async () => {
+        const response = await world.post('/v1/ai/text', { model, prompt: 'hi' });
+        if (wholeStatus === 200) expect(response.status).toBe(200);
+        // The provider package cannot tell a cut document from a wrong one.
+        else
+          expect(await problemIn(response)).toEqual([
+            wholeStatus,
+            name === 'truncated' || name === 'short-length' ? 'upstream_failed' : wholeCode,
+          ]);
+      });
 
-    test.concurrent('stream', async () => {
-      const response = await world.post('/v1/ai/stream', { model, prompt });
-      if (typeof streamStatus === 'number' && streamStatus !== 200) {
-        expect(await problemIn(response)).toEqual([streamStatus, streamCode]);
-        return;
-      }
-      const { parts, done } = await partsOf(response);
-      expect(done).toBe(true);
-      expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: streamStatus === 200 ? 'stop' : 'error' } });
-    });
+      test.concurrent('stream', async () => {
+        const response = await world.post('/v1/ai/stream', { model, prompt });
+        if (typeof streamStatus === 'number' && streamStatus !== 200) {
+          expect(await problemIn(response)).toEqual([streamStatus, streamCode]);
+          return;
+        }
+        const { parts, done } = await partsOf(response);
+        expect(done).toBe(true);
+        expect(parts.at(-1)).toMatchObject({
+          type: 'finish',
+          finishReason: { unified: streamStatus === 200 ? 'stop' : 'error' },
+        });
+      });
 
-    test.concurrent("OpenAI's client gets a typed error and never a silent end", async () => {
-      const client = world.openai();
-      const read = async () => {
-        const stream = await client.chat.completions.create({ model, messages, stream: true });
-        for await (const _chunk of stream);
-      };
-      if (streamStatus === 200) await expect(read()).resolves.toBeUndefined();
-      else await expect(read()).rejects.toBeInstanceOf(OpenAI.APIError);
-    });
-  });
+      test.concurrent("OpenAI's client gets a typed error and never a silent end", async () => {
+        const client = world.openai();
+        const read = async () => {
+          const stream = await client.chat.completions.create({ model, messages, stream: true });
+          for await (const _chunk of stream);
+        };
+        if (streamStatus === 200) await expect(read()).resolves.toBeUndefined();
+        else await expect(read()).rejects.toBeInstanceOf(OpenAI.APIError);
+      });
+    },
+  );
 
   // With the retries and the breaker as they are in use: what a script does for long, it may do within its deadline only.
   describe('within its deadline and a second, retries included', () => {
@@ -155,7 +263,15 @@ describe('whatever a provider does, the caller gets a true end', () => {
           // Its streams in these formats are those of chat completions, which is a way of answering with garbage.
           provider: { formats: ['chat', 'responses', 'messages'] },
           providers: kinds.map((kind) => ({ id: `my-${kind}`, kind, base_url: provider.url })),
-          models: kinds.flatMap((kind) => named.map(([name, script]) => ({ id: `my-${kind}/${name}`, provider: `my-${kind}`, upstream_model: kind === 'google' ? script.replace('?', '~') : script, rates: null, max_output_tokens: 100 }))),
+          models: kinds.flatMap((kind) =>
+            named.map(([name, script]) => ({
+              id: `my-${kind}/${name}`,
+              provider: `my-${kind}`,
+              upstream_model: kind === 'google' ? script.replace('?', '~') : script,
+              rates: null,
+              max_output_tokens: 100,
+            })),
+          ),
         }),
         timeouts: deadlines,
       });
@@ -174,64 +290,100 @@ describe('whatever a provider does, the caller gets a true end', () => {
         expect((response.headers.get('x-townhall-attempts') ?? '').split(', ').length).toBeLessThanOrEqual(3);
         // The longest is that of a whole stream; other tests share the machine, so it has some seconds more.
         expect(performance.now() - startedMs).toBeLessThan(deadlines.streamMs + 12_000);
-        if (response.status === 200 && path.endsWith('completions')) expect(text.includes('data: [DONE]')).toBe(!text.includes('{"error":'));
-        else if (response.status !== 200) expect((JSON.parse(text) as { error: { code: string } }).error.code).not.toBe('internal_error');
+        if (response.status === 200 && path.endsWith('completions'))
+          expect(text.includes('data: [DONE]')).toBe(!text.includes('{"error":'));
+        else if (response.status !== 200)
+          expect((JSON.parse(text) as { error: { code: string } }).error.code).not.toBe('internal_error');
       }
     });
 
-    const languageModel = { 'ai-language-model-specification-version': '4', 'ai-language-model-streaming': 'true' };
+    const languageModel = {
+      'ai-language-model-specification-version': '4',
+      'ai-language-model-streaming': 'true',
+    };
     const routes = (name: string): [string, object, Record<string, string>][] => [
       ['/v1/ai/responses', { model: `acme/${name}`, input: 'hi', stream: true }, {}],
       ['/v1/ai/messages', { model: `acme/${name}`, messages, max_tokens: 10, stream: true }, {}],
-      ...['acme', 'my-openai', 'my-anthropic', 'my-google'].map((owner): [string, object, Record<string, string>] => ['/v1/ai/language-model', { model: `${owner}/${name}`, prompt }, languageModel]),
+      ...['acme', 'my-openai', 'my-anthropic', 'my-google'].map(
+        (owner): [string, object, Record<string, string>] => [
+          '/v1/ai/language-model',
+          { model: `${owner}/${name}`, prompt },
+          languageModel,
+        ],
+      ),
       ['/v1/ai/chat/completions', { model: `my-google/${name}`, messages, stream: true }, {}],
     ];
 
-    test.concurrent.each(Object.entries(scripts))('on every other route that streams: %s', async (name, { streamed: [told] }) => {
-      await Promise.all(
-        routes(name).map(async ([path, body, headers]) => {
-          const startedMs = performance.now();
-          const response = await impatient.post(path, body, headers);
-          const text = await response.text();
-          const { model } = body as { model: string };
-          expect(performance.now() - startedMs, `${path} ${model}`).toBeLessThan(deadlines.streamMs + 12_000);
-          if (response.status !== 200) {
-            const { code } = (JSON.parse(text) as { error: { code: string } }).error;
-            expect([path, model, code]).not.toEqual([path, model, 'internal_error']);
-            return;
-          }
-          // Only a provider that was asked in its own format and has answered whole has a clean end.
-          const mayEndWell = told === 200 && (model.startsWith('acme/') || model.startsWith('my-openai/'));
-          if (path.endsWith('language-model')) {
-            const finishes = text.split('\n').filter((line) => line.includes('"type":"finish"'));
-            expect([path, model, finishes.length, finishes[0]?.includes('"unified":"error"')]).toEqual([path, model, 1, !mayEndWell]);
-            expect(text.trimEnd()).toMatch(/data: \[DONE\]$/);
-          } else {
-            expect([path, model, /"type":"(?:response\.completed|message_stop)"|\[DONE\]/.test(text)]).toEqual([path, model, false]);
-            expect([path, model, /"error":\{/.test(text)]).toEqual([path, model, true]);
-          }
-        }),
-      );
-    });
+    test.concurrent.each(Object.entries(scripts))(
+      'on every other route that streams: %s',
+      async (name, { streamed: [told] }) => {
+        await Promise.all(
+          routes(name).map(async ([path, body, headers]) => {
+            const startedMs = performance.now();
+            const response = await impatient.post(path, body, headers);
+            const text = await response.text();
+            const { model } = body as { model: string };
+            expect(performance.now() - startedMs, `${path} ${model}`).toBeLessThan(
+              deadlines.streamMs + 12_000,
+            );
+            if (response.status !== 200) {
+              const { code } = (JSON.parse(text) as { error: { code: string } }).error;
+              expect([path, model, code]).not.toEqual([path, model, 'internal_error']);
+              return;
+            }
+            // Only a provider that was asked in its own format and has answered whole has a clean end.
+            const mayEndWell = told === 200 && (model.startsWith('acme/') || model.startsWith('my-openai/'));
+            if (path.endsWith('language-model')) {
+              const finishes = text.split('\n').filter((line) => line.includes('"type":"finish"'));
+              expect([path, model, finishes.length, finishes[0]?.includes('"unified":"error"')]).toEqual([
+                path,
+                model,
+                1,
+                !mayEndWell,
+              ]);
+              expect(text.trimEnd()).toMatch(/data: \[DONE\]$/);
+            } else {
+              expect([
+                path,
+                model,
+                /"type":"(?:response\.completed|message_stop)"|\[DONE\]/.test(text),
+              ]).toEqual([path, model, false]);
+              expect([path, model, /"error":\{/.test(text)]).toEqual([path, model, true]);
+            }
+          }),
+        );
+      },
+    );
   });
 
   test('an answer beyond what is held in memory is 502', async () => {
     const patient = await startAi({ models: provider.modelsFile({ huge: 'huge?mb=40' }) });
     try {
-      expect(await problemIn(await patient.post('/v1/ai/chat/completions', { model: 'acme/huge', messages }))).toEqual([502, 'upstream_failed']);
-      expect(await problemIn(await patient.post('/v1/ai/text', { model: 'acme/huge', prompt: 'hi' }))).toEqual([502, 'upstream_failed']);
+      expect(
+        await problemIn(await patient.post('/v1/ai/chat/completions', { model: 'acme/huge', messages })),
+      ).toEqual([502, 'upstream_failed']);
+      expect(
+        await problemIn(await patient.post('/v1/ai/text', { model: 'acme/huge', prompt: 'hi' })),
+      ).toEqual([502, 'upstream_failed']);
     } finally {
       await patient.close();
     }
   });
 
   test('a provider that is not there is 502', async () => {
-    expect(await problemIn(await world.post('/v1/ai/text', { model: 'nobody/home', prompt: 'x' }))).toEqual([502, 'upstream_failed']);
-    expect(await problemIn(await world.post('/v1/ai/chat/completions', { model: 'nobody/home', messages }))).toEqual([502, 'upstream_failed']);
+    expect(await problemIn(await world.post('/v1/ai/text', { model: 'nobody/home', prompt: 'x' }))).toEqual([
+      502,
+      'upstream_failed',
+    ]);
+    expect(
+      await problemIn(await world.post('/v1/ai/chat/completions', { model: 'nobody/home', messages })),
+    ).toEqual([502, 'upstream_failed']);
   });
 
   test('a redirect is not followed, so the key never reaches a second host', async () => {
-    expect(await problemIn(await world.post('/v1/ai/chat/completions', { model: 'acme/to-second', messages }))).toEqual([502, 'upstream_failed']);
+    expect(
+      await problemIn(await world.post('/v1/ai/chat/completions', { model: 'acme/to-second', messages })),
+    ).toEqual([502, 'upstream_failed']);
     expect(second.calls).toHaveLength(0);
   });
 
@@ -239,7 +391,12 @@ describe('whatever a provider does, the caller gets a true end', () => {
     const response = await world.post('/v1/ai/chat/completions', { model: 'acme/key-echo', messages });
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({
-      error: { type: 'invalid_request_error', code: 'context_length_exceeded', param: 'messages', message: 'Bad request with Bearer [redacted] at [redacted] ([redacted])' },
+      error: {
+        type: 'invalid_request_error',
+        code: 'context_length_exceeded',
+        param: 'messages',
+        message: 'Bad request with Bearer [redacted] at [redacted] ([redacted])',
+      },
     });
   });
 

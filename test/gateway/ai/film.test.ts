@@ -3,7 +3,11 @@ import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { readFilm } from '../../../src/gateway/ai/media/film.ts';
 import { orderedVideoModel } from '../../../src/gateway/ai/providers/video/ordered.ts';
 import type { Upstream, UpstreamRequest } from '../../../src/gateway/ai/upstream/client.ts';
-import { isPublicAddress, publicLookup, requirePublicUrl } from '../../../src/gateway/ai/upstream/public-address.ts';
+import {
+  isPublicAddress,
+  publicLookup,
+  requirePublicUrl,
+} from '../../../src/gateway/ai/upstream/public-address.ts';
 import { scriptedFilm } from '../../support/provider-videos.ts';
 
 async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array> {
@@ -46,17 +50,44 @@ describe('what a film is', () => {
     const short = Buffer.from(film);
     short.writeUInt32BE(3, 0);
     expect(await read(short)).toBeNull();
-    const cutIndex = Buffer.concat([film.subarray(0, 16), Buffer.from('\0\0\0\x14moov\0\0\xff\xfftrak\0\0\0\0', 'latin1')]);
+    const cutIndex = Buffer.concat([
+      film.subarray(0, 16),
+      Buffer.from('\0\0\0\x14moov\0\0\xff\xfftrak\0\0\0\0', 'latin1'),
+    ]);
     expect(await read(cutIndex)).toBeNull();
   });
 });
 
 describe('an address on a provider’s word', () => {
-  test.each(['127.0.0.1', '10.1.1.1', '172.16.0.1', '192.168.1.1', '169.254.169.254', '100.64.0.1', '0.0.0.0', '::', '::1', '::ffff:127.0.0.1', '64:ff9b::7f00:1', 'fd00::1', 'fe80::1', '2002:7f00:1::', 'not an address'])('is not followed to %s', (address) => {
+  test.each([
+    '127.0.0.1',
+    '10.1.1.1',
+    '172.16.0.1',
+    '192.168.1.1',
+    '169.254.169.254',
+    '100.64.0.1',
+    '0.0.0.0',
+    '::',
+    '::1',
+    '::ffff:127.0.0.1',
+    '64:ff9b::7f00:1',
+    'fd00::1',
+    'fe80::1',
+    '2002:7f00:1::',
+    'not an address',
+  ])('is not followed to %s', (address) => {
     expect(isPublicAddress(address)).toBe(false);
   });
 
-  test.each(['https://127.1/', 'https://0x7f.1/', 'https://2130706433/', 'https://[::ffff:127.0.0.1]/', 'http://example.com/', 'https://user:word@example.com/', 'file:///etc/passwd'])('is not followed as %s', (url) => {
+  test.each([
+    'https://127.1/',
+    'https://0x7f.1/',
+    'https://2130706433/',
+    'https://[::ffff:127.0.0.1]/',
+    'http://example.com/',
+    'https://user:word@example.com/',
+    'file:///etc/passwd',
+  ])('is not followed as %s', (url) => {
     expect(() => requirePublicUrl(url)).toThrow(expect.objectContaining({ code: 'upstream_failed' }));
   });
 
@@ -75,22 +106,53 @@ describe('a film that lies somewhere else', () => {
   test('is fetched there, and the key stays with the provider through every move', async () => {
     const sent: Pick<UpstreamRequest, 'url' | 'apiKey' | 'isForeign'>[] = [];
     const film = scriptedFilm({ seconds: 2 });
-    const places: Record<string, string | undefined> = { 'https://provider.example/v1/videos/video_1/content': 'https://store.example/film.mp4?signature=1', 'https://store.example/film.mp4?signature=1': 'https://provider.example/again', 'https://provider.example/again': 'https://far.example/film' };
+    const places: Record<string, string | undefined> = {
+      'https://provider.example/v1/videos/video_1/content': 'https://store.example/film.mp4?signature=1',
+      'https://store.example/film.mp4?signature=1': 'https://provider.example/again',
+      'https://provider.example/again': 'https://far.example/film',
+    };
     const upstream: Upstream = {
       async send({ url, apiKey, isForeign, mayMove }) {
         sent.push({ url, apiKey, isForeign });
         const isStanding = mayMove !== true;
-        const body = inPieces(isStanding ? Buffer.from(JSON.stringify({ id: 'video_1', status: 'completed', seconds: '2' })) : film, 500);
-        return { mediaType: '', body, abort: () => {}, clean: (text: string) => text, ...(places[url] === undefined ? {} : { movedTo: places[url] }) };
+        const body = inPieces(
+          isStanding
+            ? Buffer.from(JSON.stringify({ id: 'video_1', status: 'completed', seconds: '2' }))
+            : film,
+          500,
+        );
+        return {
+          mediaType: '',
+          body,
+          abort: () => {},
+          clean: (text: string) => text,
+          ...(places[url] === undefined ? {} : { movedTo: places[url] }),
+        };
       },
       refusal: () => {
         throw new Error('Nothing is refused here.');
       },
       close: async () => {},
     };
-    const model = { id: 'acme/film', upstream_model: 'film', by: { id: 'acme', unpriced_members: [] } } as unknown as CatalogModel;
-    const needs = { upstream, baseUrl: 'https://provider.example/v1', apiKey: 'the key', idleMs: undefined, made: new WeakMap(), clock: { sleep: async () => {} }, limits: { pollMs: 1, maxBytes: 1_000_000 } };
-    const fetched = await orderedVideoModel(model, 'openai', needs).collect('video_1', { owner: 'user usr_1', signal: new AbortController().signal, report: () => {} });
+    const model = {
+      id: 'acme/film',
+      upstream_model: 'film',
+      by: { id: 'acme', unpriced_members: [] },
+    } as unknown as CatalogModel;
+    const needs = {
+      upstream,
+      baseUrl: 'https://provider.example/v1',
+      apiKey: 'the key',
+      idleMs: undefined,
+      made: new WeakMap(),
+      clock: { sleep: async () => {} },
+      limits: { pollMs: 1, maxBytes: 1_000_000 },
+    };
+    const fetched = await orderedVideoModel(model, 'openai', needs).collect('video_1', {
+      owner: 'user usr_1',
+      signal: new AbortController().signal,
+      report: () => {},
+    });
     for await (const _piece of fetched.open());
     expect(fetched.measured()).toMatchObject({ durationSeconds: 2, width: 1280, height: 720 });
     expect(sent.slice(1)).toEqual([

@@ -12,12 +12,37 @@ describe('a format that passes through', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    const scripts = ['ok', 'cut', 'error', 'error-first', 'tools', 'status?code=400&error_code=bad_thing', 'html?code=200', 'flaky?fails=1&code=503', 'long-vectors'];
+    const scripts = [
+      'ok',
+      'cut',
+      'error',
+      'error-first',
+      'tools',
+      'status?code=400&error_code=bad_thing',
+      'html?code=200',
+      'flaky?fails=1&code=503',
+      'long-vectors',
+    ];
     const of = (owner: string) =>
-      scripts.map((script) => ({ id: `${owner}/${script.split('?')[0]}`, provider: owner, upstream_model: script, rates: { input: 1, output: 1 }, max_output_tokens: 500, modalities: ['text', 'stream', 'openai', 'embedding'] }));
+      scripts.map((script) => ({
+        id: `${owner}/${script.split('?')[0]}`,
+        provider: owner,
+        upstream_model: script,
+        rates: { input: 1, output: 1 },
+        max_output_tokens: 500,
+        modalities: ['text', 'stream', 'openai', 'embedding'],
+      }));
     const models = {
       providers: [
-        { id: 'acme', kind: 'openai-compatible', base_url: provider.url, api_key_env: 'THE_KEY', formats: ['chat', 'embeddings', 'responses', 'rerank'], output_limit_member: 'max_tokens', unpriced_members: ['service_tier'] },
+        {
+          id: 'acme',
+          kind: 'openai-compatible',
+          base_url: provider.url,
+          api_key_env: 'THE_KEY',
+          formats: ['chat', 'embeddings', 'responses', 'rerank'],
+          output_limit_member: 'max_tokens',
+          unpriced_members: ['service_tier'],
+        },
         { id: 'anthropic', kind: 'anthropic', base_url: provider.url, api_key_env: 'THE_KEY' },
         { id: 'elsewhere', kind: 'openai-compatible', base_url: provider.url, formats: ['chat', 'messages'] },
       ],
@@ -26,7 +51,13 @@ describe('a format that passes through', () => {
         ...of('anthropic'),
         ...of('elsewhere'),
         { id: 'acme/thinker', provider: 'acme', upstream_model: 'ok', rates: null, reasoning: efforts },
-        { id: 'acme/to-other', provider: 'acme', upstream_model: 'status?code=503', rates: null, fallbacks: ['anthropic/ok', 'acme/ok'] },
+        {
+          id: 'acme/to-other',
+          provider: 'acme',
+          upstream_model: 'status?code=503',
+          rates: null,
+          fallbacks: ['anthropic/ok', 'acme/ok'],
+        },
       ],
     };
     world = await startAi({
@@ -43,9 +74,31 @@ describe('a format that passes through', () => {
   const sent = () => provider.lastCall().body.toString();
 
   test.each<[string, object, string]>([
-    ['messages', { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }], Max_Tokens: 9_000 }, 'Max_Tokens'],
-    ['messages', { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }], max_completion_tokens: 9_000 }, 'max_completion_tokens'],
-    ['messages', { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }], output_config: { Effort: 'max' } }, 'output_config.Effort'],
+    [
+      'messages',
+      { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }], Max_Tokens: 9_000 },
+      'Max_Tokens',
+    ],
+    [
+      'messages',
+      {
+        model: 'anthropic/ok',
+        max_tokens: 5,
+        messages: [{ role: 'user', content: 'x' }],
+        max_completion_tokens: 9_000,
+      },
+      'max_completion_tokens',
+    ],
+    [
+      'messages',
+      {
+        model: 'anthropic/ok',
+        max_tokens: 5,
+        messages: [{ role: 'user', content: 'x' }],
+        output_config: { Effort: 'max' },
+      },
+      'output_config.Effort',
+    ],
     ['responses', { model: 'acme/ok', input: 'x', maxOutputTokens: 9_000 }, 'maxOutputTokens'],
     ['responses', { model: 'acme/ok', input: 'x', Input: 'y' }, 'Input'],
     ['responses', { model: 'acme/ok', input: 'x', models: ['big'] }, 'models'],
@@ -53,17 +106,50 @@ describe('a format that passes through', () => {
     ['rerank', { model: 'acme/ok', query: 'q', documents: ['a'], Documents: ['a', 'b'] }, 'Documents'],
   ])('refuses another form of a member that the gateway reads: %s %j', async (path, body, param) => {
     const response = await world.post(`/v1/ai/${path}`, body);
-    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unpriced_member', param }]);
+    expect([response.status, await errorOf(response)]).toMatchObject([
+      422,
+      { code: 'unpriced_member', param },
+    ]);
     expect(provider.calls).toHaveLength(0);
   });
 
   test.each<[string, string, string, string]>([
-    ['embeddings', '/v1/ai/embeddings', ' {"input" : ["a"], "model":"acme/ok" ,"dimensions":12345678901234567890 }', ' {"input" : ["a"], "model":"ok" ,"dimensions":12345678901234567890 }'],
-    ['responses', '/v1/ai/responses', '{"model":"acme/ok","input":[{"role":"user","content":"\\u0041"}],"temperature":1.50}', '{"max_output_tokens":500,"model":"ok","input":[{"role":"user","content":"\\u0041"}],"temperature":1.50}'],
-    ['responses with a limit', '/v1/ai/responses', '{"model":"acme/ok","input":"x","max_output_tokens":9}', '{"model":"ok","input":"x","max_output_tokens":9}'],
-    ['messages', '/v1/ai/messages', '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],\n"model":"anthropic/ok","top_k":1e2}', '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],\n"model":"ok","top_k":1e2}'],
-    ['messages at the other path', '/v1/ai/v1/messages?beta=true', '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],"model":"anthropic/ok"}', '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],"model":"ok"}'],
-    ['rerank', '/v1/ai/rerank', '{"model":"acme/ok","query":"q","documents":["a","b"],"top_n":1}', '{"model":"ok","query":"q","documents":["a","b"],"top_n":1}'],
+    [
+      'embeddings',
+      '/v1/ai/embeddings',
+      ' {"input" : ["a"], "model":"acme/ok" ,"dimensions":12345678901234567890 }',
+      ' {"input" : ["a"], "model":"ok" ,"dimensions":12345678901234567890 }',
+    ],
+    [
+      'responses',
+      '/v1/ai/responses',
+      '{"model":"acme/ok","input":[{"role":"user","content":"\\u0041"}],"temperature":1.50}',
+      '{"max_output_tokens":500,"model":"ok","input":[{"role":"user","content":"\\u0041"}],"temperature":1.50}',
+    ],
+    [
+      'responses with a limit',
+      '/v1/ai/responses',
+      '{"model":"acme/ok","input":"x","max_output_tokens":9}',
+      '{"model":"ok","input":"x","max_output_tokens":9}',
+    ],
+    [
+      'messages',
+      '/v1/ai/messages',
+      '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],\n"model":"anthropic/ok","top_k":1e2}',
+      '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],\n"model":"ok","top_k":1e2}',
+    ],
+    [
+      'messages at the other path',
+      '/v1/ai/v1/messages?beta=true',
+      '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],"model":"anthropic/ok"}',
+      '{"max_tokens":5,"messages":[{"role":"user","content":"x"}],"model":"ok"}',
+    ],
+    [
+      'rerank',
+      '/v1/ai/rerank',
+      '{"model":"acme/ok","query":"q","documents":["a","b"],"top_n":1}',
+      '{"model":"ok","query":"q","documents":["a","b"],"top_n":1}',
+    ],
   ])('goes up byte for byte but for the model, and down too: %s', async (_name, path, text, expected) => {
     const response = await world.post(path, text);
     expect(response.status).toBe(200);
@@ -76,7 +162,14 @@ describe('a format that passes through', () => {
   test('tells Anthropic its key and the versions, and others a bearer credential', async () => {
     const body = { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }] };
     await world.post('/v1/ai/messages', body, { headers: { 'anthropic-beta': 'context-1m-2025-08-07' } });
-    expect(provider.lastCall()).toMatchObject({ path: '/v1/messages', headers: { 'x-api-key': key, 'anthropic-version': '2023-06-01', 'anthropic-beta': 'context-1m-2025-08-07' } });
+    expect(provider.lastCall()).toMatchObject({
+      path: '/v1/messages',
+      headers: {
+        'x-api-key': key,
+        'anthropic-version': '2023-06-01',
+        'anthropic-beta': 'context-1m-2025-08-07',
+      },
+    });
     expect(provider.lastCall().headers).not.toHaveProperty('authorization');
     expect((await world.post('/v1/ai/messages', { ...body, model: 'elsewhere/ok' })).status).toBe(200);
     expect(provider.lastCall().headers).not.toHaveProperty('x-api-key');
@@ -88,7 +181,8 @@ describe('a format that passes through', () => {
     ['/v1/ai/responses', 'acme', { input: 'x' }],
     ['/v1/ai/messages', 'anthropic', { max_tokens: 5, messages: [{ role: 'user', content: 'x' }] }],
   ])('streamed by %s', (path, owner, body) => {
-    const stream = (script: string) => world.post(path, { model: `${owner}/${script}`, stream: true, ...body });
+    const stream = (script: string) =>
+      world.post(path, { model: `${owner}/${script}`, stream: true, ...body });
 
     test('has our name of the model wherever it stands, and is else what the provider sent', async () => {
       const text = await (await stream('ok')).text();
@@ -105,7 +199,10 @@ describe('a format that passes through', () => {
       const text = await (await stream(script)).text();
       const [, event = '', data = '{}'] = /event: (\S+)\ndata: (.*)\n\n$/.exec(text) ?? [];
       expect(event).toBe('error');
-      expect(JSON.parse(data)).toMatchObject({ type: 'error', error: { type: path === '/v1/ai/messages' ? 'api_error' : 'upstream_error', code } });
+      expect(JSON.parse(data)).toMatchObject({
+        type: 'error',
+        error: { type: path === '/v1/ai/messages' ? 'api_error' : 'upstream_error', code },
+      });
       expect(text).not.toMatch(/response\.completed|message_stop/);
     });
 
@@ -131,19 +228,124 @@ describe('a format that passes through', () => {
   });
 
   test.each<[string, string, object, number, string, string | null]>([
-    ['a provider that does not take it', '/v1/ai/messages', { model: 'acme/ok', messages: [{ role: 'user', content: 'x' }] }, 422, 'unsupported_by_model', 'model'],
-    ['a local model', '/v1/ai/embeddings', { model: 'local/echo', input: 'x' }, 422, 'unsupported_by_model', 'model'],
-    ['a model that is not there', '/v1/ai/rerank', { model: 'acme/none', query: 'q', documents: ['a'] }, 404, 'model_not_found', 'model'],
-    ['an address', '/v1/ai/responses', { model: 'acme/ok', input: 'x', base_url: 'http://attacker.example' }, 400, 'invalid_request', 'base_url'],
-    ['a credential', '/v1/ai/messages', { model: 'anthropic/ok', messages: [{ role: 'user', content: 'x' }], api_key: 'k' }, 400, 'invalid_request', 'api_key'],
-    ['an unpriced member', '/v1/ai/responses', { model: 'acme/ok', input: 'x', service_tier: 'priority' }, 422, 'unpriced_member', 'service_tier'],
-    ['a tool with a price of its own in a namespace', '/v1/ai/responses', { model: 'acme/ok', input: 'x', tools: [{ type: 'namespace', name: 'n', tools: [{ type: 'function', name: 'f' }, { type: 'web_search' }] }] }, 422, 'unpriced_member', 'tools[0].tools[1].type'],
-    ['a tool with a price of its own in a result of a tool search', '/v1/ai/responses', { model: 'acme/ok', input: [{ type: 'tool_search_output', call_id: 'c', tools: [{ type: 'web_search' }] }], tools: [{ type: 'tool_search' }] }, 422, 'unpriced_member', 'input[0].tools[0].type'],
-    ['a tool with a price of its own', '/v1/ai/responses', { model: 'acme/ok', input: 'x', tools: [{ type: 'function', name: 'f' }, { type: 'web_search_preview' }] }, 422, 'unpriced_member', 'tools[1].type'],
-    ['an answer in the background', '/v1/ai/responses', { model: 'acme/ok', input: 'x', background: true }, 422, 'unsupported_by_model', 'background'],
-    ['an effort that the model lacks', '/v1/ai/responses', { model: 'acme/thinker', input: 'x', reasoning: { effort: 'max' } }, 422, 'unsupported_reasoning_effort', 'reasoning_effort'],
-    ['more than 2,048 texts', '/v1/ai/embeddings', { model: 'acme/ok', input: Array.from({ length: 2_049 }, () => 'a') }, 400, 'invalid_request', 'input'],
-    ['more than 2,048 lists of tokens', '/v1/ai/embeddings', { model: 'acme/ok', input: Array.from({ length: 2_049 }, () => [1]) }, 400, 'invalid_request', 'input'],
+    [
+      'a provider that does not take it',
+      '/v1/ai/messages',
+      { model: 'acme/ok', messages: [{ role: 'user', content: 'x' }] },
+      422,
+      'unsupported_by_model',
+      'model',
+    ],
+    [
+      'a local model',
+      '/v1/ai/embeddings',
+      { model: 'local/echo', input: 'x' },
+      422,
+      'unsupported_by_model',
+      'model',
+    ],
+    [
+      'a model that is not there',
+      '/v1/ai/rerank',
+      { model: 'acme/none', query: 'q', documents: ['a'] },
+      404,
+      'model_not_found',
+      'model',
+    ],
+    [
+      'an address',
+      '/v1/ai/responses',
+      { model: 'acme/ok', input: 'x', base_url: 'http://attacker.example' },
+      400,
+      'invalid_request',
+      'base_url',
+    ],
+    [
+      'a credential',
+      '/v1/ai/messages',
+      { model: 'anthropic/ok', messages: [{ role: 'user', content: 'x' }], api_key: 'k' },
+      400,
+      'invalid_request',
+      'api_key',
+    ],
+    [
+      'an unpriced member',
+      '/v1/ai/responses',
+      { model: 'acme/ok', input: 'x', service_tier: 'priority' },
+      422,
+      'unpriced_member',
+      'service_tier',
+    ],
+    [
+      'a tool with a price of its own in a namespace',
+      '/v1/ai/responses',
+      {
+        model: 'acme/ok',
+        input: 'x',
+        tools: [
+          { type: 'namespace', name: 'n', tools: [{ type: 'function', name: 'f' }, { type: 'web_search' }] },
+        ],
+      },
+      422,
+      'unpriced_member',
+      'tools[0].tools[1].type',
+    ],
+    [
+      'a tool with a price of its own in a result of a tool search',
+      '/v1/ai/responses',
+      {
+        model: 'acme/ok',
+        input: [{ type: 'tool_search_output', call_id: 'c', tools: [{ type: 'web_search' }] }],
+        tools: [{ type: 'tool_search' }],
+      },
+      422,
+      'unpriced_member',
+      'input[0].tools[0].type',
+    ],
+    [
+      'a tool with a price of its own',
+      '/v1/ai/responses',
+      {
+        model: 'acme/ok',
+        input: 'x',
+        tools: [{ type: 'function', name: 'f' }, { type: 'web_search_preview' }],
+      },
+      422,
+      'unpriced_member',
+      'tools[1].type',
+    ],
+    [
+      'an answer in the background',
+      '/v1/ai/responses',
+      { model: 'acme/ok', input: 'x', background: true },
+      422,
+      'unsupported_by_model',
+      'background',
+    ],
+    [
+      'an effort that the model lacks',
+      '/v1/ai/responses',
+      { model: 'acme/thinker', input: 'x', reasoning: { effort: 'max' } },
+      422,
+      'unsupported_reasoning_effort',
+      'reasoning_effort',
+    ],
+    [
+      'more than 2,048 texts',
+      '/v1/ai/embeddings',
+      { model: 'acme/ok', input: Array.from({ length: 2_049 }, () => 'a') },
+      400,
+      'invalid_request',
+      'input',
+    ],
+    [
+      'more than 2,048 lists of tokens',
+      '/v1/ai/embeddings',
+      { model: 'acme/ok', input: Array.from({ length: 2_049 }, () => [1]) },
+      400,
+      'invalid_request',
+      'input',
+    ],
     ['no model', '/v1/ai/embeddings', { input: 'x' }, 400, 'invalid_request', 'model'],
   ])('refuses %s', async (_name, path, body, status, code, param) => {
     const response = await world.post(path, body);
@@ -153,7 +355,10 @@ describe('a format that passes through', () => {
   });
 
   test('takes the tokens of one long input', async () => {
-    const response = await world.post('/v1/ai/embeddings', { model: 'acme/ok', input: Array.from({ length: 8_000 }, (_, index) => index) });
+    const response = await world.post('/v1/ai/embeddings', {
+      model: 'acme/ok',
+      input: Array.from({ length: 8_000 }, (_, index) => index),
+    });
     expect([response.status, ((await response.json()) as { data: unknown[] }).data.length]).toEqual([200, 1]);
   });
 
@@ -161,35 +366,75 @@ describe('a format that passes through', () => {
     const input = Array.from({ length: 200 }, (_, index) => `text ${index}`);
     const response = await world.post('/v1/ai/embeddings', { model: 'acme/long-vectors', input });
     const { data, model } = (await response.json()) as { data: { embedding: number[] }[]; model: string };
-    expect([response.status, model, data.length, data[199]?.embedding.length]).toEqual([200, 'acme/long-vectors', 200, 1_536]);
+    expect([response.status, model, data.length, data[199]?.embedding.length]).toEqual([
+      200,
+      'acme/long-vectors',
+      200,
+      1_536,
+    ]);
     // Two tokens, as the provider says; without its usage they would be estimated by the length of the texts.
     expect(response.headers.get('x-townhall-credits')).toBe('1');
   });
 
   test('refuses a model named twice', async () => {
-    expect(await errorOf(await world.post('/v1/ai/responses', '{"model":"acme/ok","input":"x","model":"acme/cut"}'))).toMatchObject({ code: 'duplicate_member' });
+    expect(
+      await errorOf(
+        await world.post('/v1/ai/responses', '{"model":"acme/ok","input":"x","model":"acme/cut"}'),
+      ),
+    ).toMatchObject({ code: 'duplicate_member' });
   });
 
-  test.each(['embeddings', 'responses', 'messages', 'v1/messages', 'rerank'])('refuses a guest (%s)', async (path) => {
-    expect((await world.post(`/v1/ai/${path}`, {}, { token: null })).status).toBe(401);
-  });
+  test.each(['embeddings', 'responses', 'messages', 'v1/messages', 'rerank'])(
+    'refuses a guest (%s)',
+    async (path) => {
+      expect((await world.post(`/v1/ai/${path}`, {}, { token: null })).status).toBe(401);
+    },
+  );
 
   describe("Anthropic's own client", () => {
-    const client = () => new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: userToken, apiKey: null, maxRetries: 0 });
+    const client = () =>
+      new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: userToken, apiKey: null, maxRetries: 0 });
     const asked = { max_tokens: 20, messages: [{ role: 'user' as const, content: 'hi' }] };
 
     test('creates and streams messages, calls tools and hears of errors', async () => {
       const message = await client().messages.create({ model: 'anthropic/ok', ...asked });
-      expect(message).toMatchObject({ model: 'anthropic/ok', content: [{ type: 'text', text: 'Hello from the provider.' }], usage: { input_tokens: 10, output_tokens: 4 } });
+      expect(message).toMatchObject({
+        model: 'anthropic/ok',
+        content: [{ type: 'text', text: 'Hello from the provider.' }],
+        usage: { input_tokens: 10, output_tokens: 4 },
+      });
       const stream = client().messages.stream({ model: 'anthropic/ok', ...asked });
       expect(await stream.finalText()).toBe('Hello from the provider.');
       const tools = [{ name: 'get_weather', input_schema: { type: 'object' as const, properties: {} } }];
-      expect((await client().messages.stream({ model: 'anthropic/tools', ...asked, tools }).finalMessage()).content).toMatchObject([{ type: 'tool_use', name: 'get_weather', input: { city: 'Oslo' } }]);
-      expect((await client().beta.messages.create({ model: 'anthropic/ok', ...asked, betas: ['context-1m-2025-08-07'] })).model).toBe('anthropic/ok');
+      expect(
+        (
+          await client()
+            .messages.stream({ model: 'anthropic/tools', ...asked, tools })
+            .finalMessage()
+        ).content,
+      ).toMatchObject([{ type: 'tool_use', name: 'get_weather', input: { city: 'Oslo' } }]);
+      expect(
+        (
+          await client().beta.messages.create({
+            model: 'anthropic/ok',
+            ...asked,
+            betas: ['context-1m-2025-08-07'],
+          })
+        ).model,
+      ).toBe('anthropic/ok');
       expect(provider.lastCall().headers['anthropic-beta']).toContain('context-1m-2025-08-07');
-      await expect(client().messages.create({ model: 'anthropic/none', ...asked })).rejects.toBeInstanceOf(Anthropic.NotFoundError);
-      await expect(client().messages.create({ model: 'anthropic/status', ...asked })).rejects.toBeInstanceOf(Anthropic.BadRequestError);
-      for (const script of ['cut', 'error']) await expect(client().messages.stream({ model: `anthropic/${script}`, ...asked }).finalMessage()).rejects.toBeInstanceOf(Anthropic.APIError);
+      await expect(client().messages.create({ model: 'anthropic/none', ...asked })).rejects.toBeInstanceOf(
+        Anthropic.NotFoundError,
+      );
+      await expect(client().messages.create({ model: 'anthropic/status', ...asked })).rejects.toBeInstanceOf(
+        Anthropic.BadRequestError,
+      );
+      for (const script of ['cut', 'error'])
+        await expect(
+          client()
+            .messages.stream({ model: `anthropic/${script}`, ...asked })
+            .finalMessage(),
+        ).rejects.toBeInstanceOf(Anthropic.APIError);
     });
   });
 
@@ -197,18 +442,31 @@ describe('a format that passes through', () => {
     const client = () => new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 });
 
     test('makes embeddings, in the base64 that it asks for', async () => {
-      const { data, model, usage } = await client().embeddings.create({ model: 'acme/ok', input: ['a', 'b'] });
-      expect(data.map((item) => item.embedding)).toEqual([[0.5, -0.25, 1], [0.5, -0.25, 1]]);
+      const { data, model, usage } = await client().embeddings.create({
+        model: 'acme/ok',
+        input: ['a', 'b'],
+      });
+      expect(data.map((item) => item.embedding)).toEqual([
+        [0.5, -0.25, 1],
+        [0.5, -0.25, 1],
+      ]);
       expect([model, usage.total_tokens]).toEqual(['acme/ok', 2]);
     });
 
     test('creates and streams responses, and hears of one that broke off', async () => {
-      expect(await client().responses.create({ model: 'acme/ok', input: 'hi' })).toMatchObject({ model: 'acme/ok', output_text: 'Hello from the provider.' });
+      expect(await client().responses.create({ model: 'acme/ok', input: 'hi' })).toMatchObject({
+        model: 'acme/ok',
+        output_text: 'Hello from the provider.',
+      });
       const final = await client().responses.stream({ model: 'acme/ok', input: 'hi' }).finalResponse();
       expect(final).toMatchObject({ model: 'acme/ok', output_text: 'Hello from the provider.' });
       for (const script of ['cut', 'error']) {
         await expect(async () => {
-          for await (const event of await client().responses.create({ model: `acme/${script}`, input: 'hi', stream: true })) {
+          for await (const event of await client().responses.create({
+            model: `acme/${script}`,
+            input: 'hi',
+            stream: true,
+          })) {
             if (event.type === 'error') throw new Error(event.message);
           }
         }).rejects.toThrow(/model provider/);

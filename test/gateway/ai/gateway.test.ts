@@ -17,7 +17,10 @@ describe('a whole gateway with a provider that MODELS_FILE alone declares', () =
     folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
     const modelsFile = join(folder, 'models.json');
     await writeFile(modelsFile, provider.modelsFile({ fast: 'ok', cut: 'reset?chunks=2' }));
-    world = await startGateway({ env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'CANARY-key-of-acme' }, withAdmin: true });
+    world = await startGateway({
+      env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'CANARY-key-of-acme' },
+      withAdmin: true,
+    });
   });
   afterAll(async () => {
     await world.close();
@@ -31,26 +34,39 @@ describe('a whole gateway with a provider that MODELS_FILE alone declares', () =
   ])("answers OpenAI's client and the AI SDK, whole and streamed (%s)", async (model, expected) => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken, maxRetries: 0 });
     const messages = [{ role: 'user' as const, content: 'How do I log in?' }];
-    expect((await openai.chat.completions.create({ model, messages })).choices[0]?.message.content).toMatch(expected);
+    expect((await openai.chat.completions.create({ model, messages })).choices[0]?.message.content).toMatch(
+      expected,
+    );
     let streamed = '';
-    for await (const chunk of await openai.chat.completions.create({ model, messages, stream: true })) streamed += chunk.choices[0]?.delta.content ?? '';
+    for await (const chunk of await openai.chat.completions.create({ model, messages, stream: true }))
+      streamed += chunk.choices[0]?.delta.content ?? '';
     expect(streamed).toMatch(expected);
 
-    const sdk = createOpenAICompatible({ name: 'townhall', baseURL: `${world.url}/v1/ai`, apiKey: world.userToken })(model);
+    const sdk = createOpenAICompatible({
+      name: 'townhall',
+      baseURL: `${world.url}/v1/ai`,
+      apiKey: world.userToken,
+    })(model);
     expect((await generateText({ model: sdk, prompt: 'How do I log in?' })).text).toMatch(expected);
     expect(await streamText({ model: sdk, prompt: 'How do I log in?' }).text).toMatch(expected);
   });
 
   test('shows the model to its two readers as each may see it', async () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.adminToken, maxRetries: 0 });
-    expect(await openai.models.retrieve('acme/fast')).toMatchObject({ env_requirements: [{ key: 'ACME_API_KEY' }] });
+    expect(await openai.models.retrieve('acme/fast')).toMatchObject({
+      env_requirements: [{ key: 'ACME_API_KEY' }],
+    });
     expect((await world.user.ai.listModels()).items.map((item) => item.id)).toContain('acme/fast');
   });
 
   test('says a cut stream is one, and keeps the key out of its log', async () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken, maxRetries: 0 });
     await expect(async () => {
-      for await (const _chunk of await openai.chat.completions.create({ model: 'acme/cut', messages: [{ role: 'user', content: 'x' }], stream: true }));
+      for await (const _chunk of await openai.chat.completions.create({
+        model: 'acme/cut',
+        messages: [{ role: 'user', content: 'x' }],
+        stream: true,
+      }));
     }).rejects.toBeInstanceOf(OpenAI.APIError);
     expect(world.logLines.join('')).not.toContain('CANARY');
   });

@@ -18,22 +18,49 @@ export function generator(seed: number): Generator {
   const below = (limit: number) => Math.floor(next() * limit);
   const pick = <T>(items: readonly T[]): T => items[below(items.length)] as T;
   const space = () => pick(['', '', '', ' ', '\n', '\t', '\r\n  ']);
-  const words = ['model', 'messages', 'a', '"', '\\', '}', '{', '[', ',', ':', '世界', '🌍', '\n', 'data: [DONE]', ''];
+  const words = [
+    'model',
+    'messages',
+    'a',
+    '"',
+    '\\',
+    '}',
+    '{',
+    '[',
+    ',',
+    ':',
+    '世界',
+    '🌍',
+    '\n',
+    'data: [DONE]',
+    '',
+  ];
   const string = () => {
     const text = Array.from({ length: below(4) }, () => pick(words)).join('');
     const plain = JSON.stringify(text);
     // Letters may be written as escapes too; not where one would become part of another escape.
     if (plain.includes('\\')) return plain;
-    return plain.replace(/[a-z]/g, (letter) => (below(3) === 0 ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}` : letter));
+    return plain.replace(/[a-z]/g, (letter) =>
+      below(3) === 0 ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}` : letter,
+    );
   };
-  const scalar = () => pick([string, () => pick(['0', '-1', '12345678901234567890123', '1.50', '1e400', '-0.0', 'true', 'false', 'null'])])();
+  const scalar = () =>
+    pick([
+      string,
+      () => pick(['0', '-1', '12345678901234567890123', '1.50', '1e400', '-0.0', 'true', 'false', 'null']),
+    ])();
   const value = (depth: number): string => {
     if (depth > 3 || below(2) === 0) return scalar();
-    if (below(2) === 0) return `[${space()}${Array.from({ length: below(4) }, () => value(depth + 1)).join(`${space()},${space()}`)}${space()}]`;
+    if (below(2) === 0)
+      return `[${space()}${Array.from({ length: below(4) }, () => value(depth + 1)).join(`${space()},${space()}`)}${space()}]`;
     return object(depth + 1);
   };
   const object = (depth: number): string => {
-    const members = Array.from({ length: below(6) }, (_, index) => `${space()}"m${index}${pick(['', 'odel', '\\u0061'])}"${space()}:${space()}${value(depth)}${space()}`);
+    const members = Array.from(
+      { length: below(6) },
+      (_, index) =>
+        `${space()}"m${index}${pick(['', 'odel', '\\u0061'])}"${space()}:${space()}${value(depth)}${space()}`,
+    );
     return `{${members.length === 0 ? space() : members.join(',')}}`;
   };
   return {

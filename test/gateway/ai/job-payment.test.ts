@@ -2,8 +2,26 @@ import { describe, expect, test } from 'vitest';
 import { jobPayments, type PayableJob } from '../../../src/gateway/ai/jobs/payment.ts';
 import { memoryLedger } from './memory-ledger.ts';
 
-const job: PayableJob = { jobId: 'job_1', kind: 'image', owner: { kind: 'user', id: 'usr_1' }, model: 'acme/painter', call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: 'bur_1' }, holdId: null, attempt: 1 };
-const facts = { action: 'image/create', model: 'acme/painter', provider: 'acme', tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 }, units: { image: 1 }, outcome: 'completed' as const, estimated: false, ttftMs: null, durationMs: 1 };
+const job: PayableJob = {
+  jobId: 'job_1',
+  kind: 'image',
+  owner: { kind: 'user', id: 'usr_1' },
+  model: 'acme/painter',
+  call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: 'bur_1' },
+  holdId: null,
+  attempt: 1,
+};
+const facts = {
+  action: 'image/create',
+  model: 'acme/painter',
+  provider: 'acme',
+  tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
+  units: { image: 1 },
+  outcome: 'completed' as const,
+  estimated: false,
+  ttftMs: null,
+  durationMs: 1,
+};
 
 describe('the payment of a job', () => {
   test('takes its hold up again, whichever process runs it', async () => {
@@ -24,7 +42,12 @@ describe('the payment of a job', () => {
     const again = await payments.resume({ ...job, holdId: lost?.holdId ?? null }, 40n);
     expect(again?.holdId).not.toBe(lost?.holdId);
     let isEnded = false;
-    expect(await payments.settle(job, again, { bill: { credits: 40n, facts }, end: async () => void (isEnded = true) })).toEqual({ isEnded: true });
+    expect(
+      await payments.settle(job, again, {
+        bill: { credits: 40n, facts },
+        end: async () => void (isEnded = true),
+      }),
+    ).toEqual({ isEnded: true });
     expect(isEnded).toBe(true);
     expect(ledger.balance).toBe(60n);
     expect(ledger.held()).toBe(0n);
@@ -46,12 +69,18 @@ describe('the payment of a job', () => {
     expect(ledger.last().facts.outcome).toBe('client_closed');
   });
 
-  test('is nobody\'s for an administrator, and recorded', async () => {
+  test("is nobody's for an administrator, and recorded", async () => {
     const ledger = memoryLedger(0n);
     const payments = jobPayments({ ledger });
-    const owned: PayableJob = { ...job, owner: { kind: 'admin', id: 'root' }, call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: null } };
+    const owned: PayableJob = {
+      ...job,
+      owner: { kind: 'admin', id: 'root' },
+      call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: null },
+    };
     expect(await payments.hold(owned, 40n)).toBeNull();
-    expect(await payments.settle(owned, null, { bill: { credits: 40n, facts }, end: async () => {} })).toEqual({ isEnded: false });
+    expect(
+      await payments.settle(owned, null, { bill: { credits: 40n, facts }, end: async () => {} }),
+    ).toEqual({ isEnded: false });
     expect(ledger.charges).toMatchObject([{ held: null, charged: 0n, call: { userId: null } }]);
   });
 });

@@ -19,7 +19,13 @@ import { startProvider, type ScriptedProvider } from '../../support/provider.ts'
 import { ended, endedVideo } from './media-world.ts';
 
 const owner = { kind: 'user', id: 'usr_1' } as const;
-const picture = { content: Buffer.from('a picture'), mediaType: 'image/png', width: 2, height: 1, durationSeconds: null };
+const picture = {
+  content: Buffer.from('a picture'),
+  mediaType: 'image/png',
+  width: 2,
+  height: 1,
+  durationSeconds: null,
+};
 const soon = { timeout: 80_000, interval: 100 };
 
 /** One process: its queue, its jobs. */
@@ -33,9 +39,21 @@ let world: TestDatabase;
 let folder: string;
 let replicas: Replica[];
 
-function start(maker: Maker, settings: Partial<MediaJobsSettings> = {}, { database = world.database, ...more }: { database?: Database; giveUp?: GiveUp } = {}): Replica {
+function start(
+  maker: Maker,
+  settings: Partial<MediaJobsSettings> = {},
+  { database = world.database, ...more }: { database?: Database; giveUp?: GiveUp } = {},
+): Replica {
   const queue = createJobs(database, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
-  const jobs = mediaJobs({ store: jobsStore(database), queue, storage: directoryStorage(folder), isAlone: false, clock: systemClock, log: silentLog, settings: { sweepMs: 200, watchMs: 100, ...settings } });
+  const jobs = mediaJobs({
+    store: jobsStore(database),
+    queue,
+    storage: directoryStorage(folder),
+    isAlone: false,
+    clock: systemClock,
+    log: silentLog,
+    settings: { sweepMs: 200, watchMs: 100, ...settings },
+  });
   jobs.madeBy(maker, more);
   jobs.start();
   const replica = {
@@ -51,12 +69,15 @@ function start(maker: Maker, settings: Partial<MediaJobsSettings> = {}, { databa
   return replica;
 }
 
-const create = (jobs: MediaJobs) => jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt: 'x' } }, async () => {});
+const create = (jobs: MediaJobs) =>
+  jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt: 'x' } }, async () => {});
 const find = (jobs: MediaJobs, jobId: string): Promise<Job> => jobs.find({ jobId, kind: 'image', owner });
 
 /** Resolves when the signal is aborted, with a rejection. */
 function untilAborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }));
+  return new Promise((_resolve, reject) =>
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }),
+  );
 }
 
 describe('jobs of media', { timeout: 180_000 }, () => {
@@ -83,15 +104,22 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   it('drop the oldest media of an owner beyond the quota', async () => {
     const { jobs } = start(async () => [picture], { mostMediaBytes: picture.content.byteLength * 2 });
     const other = { kind: 'user', id: 'usr_2' } as const;
-    const others = await jobs.create({ kind: 'image', owner: other, request: { model: 'acme/painter', prompt: 'x' } }, async () => {});
-    await expect.poll(async () => (await jobs.find({ jobId: others, kind: 'image', owner: other })).status, soon).toBe('succeeded');
+    const others = await jobs.create(
+      { kind: 'image', owner: other, request: { model: 'acme/painter', prompt: 'x' } },
+      async () => {},
+    );
+    await expect
+      .poll(async () => (await jobs.find({ jobId: others, kind: 'image', owner: other })).status, soon)
+      .toBe('succeeded');
     const made: string[] = [];
     for (let n = 0; n < 4; n += 1) {
       const jobId = await create(jobs);
       await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('succeeded');
       made.push(jobId);
     }
-    expect(await Promise.all(made.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([0, 0, 1, 1]);
+    expect(await Promise.all(made.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([
+      0, 0, 1, 1,
+    ]);
     expect((await jobs.find({ jobId: others, kind: 'image', owner: other })).media).toHaveLength(1);
     await expect.poll(() => readdir(folder), soon).toHaveLength(3);
   });
@@ -103,11 +131,26 @@ describe('jobs of media', { timeout: 180_000 }, () => {
       return [picture];
     };
     // The embedded engine has one process by nature; two replicas are a matter of PostgreSQL.
-    const databases = world.engine === 'postgres' ? [world.database, await connect(world.options, { log: silentLog })] : [world.database];
+    const databases =
+      world.engine === 'postgres'
+        ? [world.database, await connect(world.options, { log: silentLog })]
+        : [world.database];
     const [first] = databases.map((database) => start(maker, {}, { database }));
     const { jobs } = first as Replica;
-    const ids = await Promise.all(Array.from({ length: 12 }, (_, index) => jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt: String(index) } }, async () => {})));
-    await expect.poll(async () => (await Promise.all(ids.map((jobId) => find(jobs, jobId)))).map(({ status }) => status), soon).toEqual(ids.map(() => 'succeeded'));
+    const ids = await Promise.all(
+      Array.from({ length: 12 }, (_, index) =>
+        jobs.create(
+          { kind: 'image', owner, request: { model: 'acme/painter', prompt: String(index) } },
+          async () => {},
+        ),
+      ),
+    );
+    await expect
+      .poll(
+        async () => (await Promise.all(ids.map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
+        soon,
+      )
+      .toEqual(ids.map(() => 'succeeded'));
     expect([...made.values()]).toEqual(ids.map(() => 1));
     expect(await readdir(folder)).toHaveLength(12);
     while (replicas[0]) await replicas[0].close();
@@ -122,10 +165,17 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     });
     const ids = await Promise.all(Array.from({ length: 20 }, () => create(jobs)));
     const statuses = async () => Promise.all(ids.map(async (jobId) => (await find(jobs, jobId)).status));
-    await expect.poll(async () => (await statuses()).filter((status) => status === 'running').length, soon).toBe(4);
+    await expect
+      .poll(async () => (await statuses()).filter((status) => status === 'running').length, soon)
+      .toBe(4);
     const stranger = { kind: 'user', id: 'usr_2' } as const;
-    const other = await jobs.create({ kind: 'image', owner: stranger, request: { model: 'acme/painter' } }, async () => {});
-    await expect.poll(async () => (await jobs.find({ jobId: other, kind: 'image', owner: stranger })).status, soon).toBe('succeeded');
+    const other = await jobs.create(
+      { kind: 'image', owner: stranger, request: { model: 'acme/painter' } },
+      async () => {},
+    );
+    await expect
+      .poll(async () => (await jobs.find({ jobId: other, kind: 'image', owner: stranger })).status, soon)
+      .toBe('succeeded');
     expect((await statuses()).filter((status) => status === 'queued')).toHaveLength(16);
     gate.resolve();
     await expect.poll(statuses, soon).toEqual(ids.map(() => 'succeeded'));
@@ -134,10 +184,29 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   it('are taken from the owner with the fewest running, the oldest first', async () => {
     const store = jobsStore(world.database);
     const insert = (jobId: string, userId: string) =>
-      store.tx((tx) => store.insert(tx, { jobId, kind: 'image', owner: { kind: 'user', id: userId }, request: { model: 'acme/painter' }, leaseSeconds: 60, call: null, holdId: null }));
-    for (const [jobId, userId] of [['a1', 'a'], ['a2', 'a'], ['a3', 'a'], ['b1', 'b'], ['b2', 'b'], ['c1', 'c']] as const) await insert(jobId, userId);
+      store.tx((tx) =>
+        store.insert(tx, {
+          jobId,
+          kind: 'image',
+          owner: { kind: 'user', id: userId },
+          request: { model: 'acme/painter' },
+          leaseSeconds: 60,
+          call: null,
+          holdId: null,
+        }),
+      );
+    for (const [jobId, userId] of [
+      ['a1', 'a'],
+      ['a2', 'a'],
+      ['a3', 'a'],
+      ['b1', 'b'],
+      ['b2', 'b'],
+      ['c1', 'c'],
+    ] as const)
+      await insert(jobId, userId);
     const order: (string | undefined)[] = [];
-    for (let count = 0; count < 6; count += 1) order.push((await store.take('image', { leaseSeconds: 60, mostRunning: 2 }))?.jobId);
+    for (let count = 0; count < 6; count += 1)
+      order.push((await store.take('image', { leaseSeconds: 60, mostRunning: 2 }))?.jobId);
     expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', undefined]);
     expect(await store.hasWaiting('image')).toBe(true);
     expect(await store.hasWaiting('video')).toBe(false);
@@ -146,10 +215,13 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   it('exist if and only if what is written beside them does', async () => {
     const { jobs } = start(async () => [picture]);
     let jobId = '';
-    const failing = jobs.create({ kind: 'image', owner, request: { model: 'acme/painter' } }, async (_tx, made) => {
-      jobId = made;
-      throw new Error('no');
-    });
+    const failing = jobs.create(
+      { kind: 'image', owner, request: { model: 'acme/painter' } },
+      async (_tx, made) => {
+        jobId = made;
+        throw new Error('no');
+      },
+    );
     await expect(failing).rejects.toThrow('no');
     await expect(find(jobs, jobId)).rejects.toMatchObject({ status: 404 });
   });
@@ -171,7 +243,17 @@ describe('jobs of media', { timeout: 180_000 }, () => {
 
   it('are taken up again when their process fell silent, and what it brings too late is thrown away', async () => {
     const store = jobsStore(world.database);
-    await store.tx((tx) => store.insert(tx, { jobId: 'job_1', kind: 'image', owner, request: { model: 'acme/painter' }, leaseSeconds: 60, call: null, holdId: null }));
+    await store.tx((tx) =>
+      store.insert(tx, {
+        jobId: 'job_1',
+        kind: 'image',
+        owner,
+        request: { model: 'acme/painter' },
+        leaseSeconds: 60,
+        call: null,
+        holdId: null,
+      }),
+    );
     // The process that dies: it takes the job and never speaks again.
     const dead = await store.take('image', { leaseSeconds: 0.5, mostRunning: 4 });
     expect(dead).toMatchObject({ attempt: 1 });
@@ -180,7 +262,24 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     const { jobs } = start(async () => [picture]);
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('succeeded');
     expect(await store.renew(dead, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
-    expect(await store.tx((tx) => store.succeed(tx, dead, { media: [{ mediaId: 'med_dead', mediaType: 'image/png', width: 1, height: 1, durationSeconds: null, bytes: 1 }], keepSeconds: 60, credits: 0n }))).toBe(false);
+    expect(
+      await store.tx((tx) =>
+        store.succeed(tx, dead, {
+          media: [
+            {
+              mediaId: 'med_dead',
+              mediaType: 'image/png',
+              width: 1,
+              height: 1,
+              durationSeconds: null,
+              bytes: 1,
+            },
+          ],
+          keepSeconds: 60,
+          credits: 0n,
+        }),
+      ),
+    ).toBe(false);
     expect(await store.fail(dead, { code: 'x', message: 'x' })).toBe(false);
     const { media } = await find(jobs, 'job_1');
     expect(media).toHaveLength(1);
@@ -189,8 +288,22 @@ describe('jobs of media', { timeout: 180_000 }, () => {
 
   it('that end every process which takes them fail in the end', async () => {
     const store = jobsStore(world.database);
-    await store.tx((tx) => store.insert(tx, { jobId: 'job_1', kind: 'image', owner, request: { model: 'acme/painter' }, leaseSeconds: 0, call: null, holdId: null }));
-    const { jobs } = start(() => new Promise(() => {}), { leaseSeconds: 0.2, watchMs: 60_000, mostAttempts: 2 });
+    await store.tx((tx) =>
+      store.insert(tx, {
+        jobId: 'job_1',
+        kind: 'image',
+        owner,
+        request: { model: 'acme/painter' },
+        leaseSeconds: 0,
+        call: null,
+        holdId: null,
+      }),
+    );
+    const { jobs } = start(() => new Promise(() => {}), {
+      leaseSeconds: 0.2,
+      watchMs: 60_000,
+      mostAttempts: 2,
+    });
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('failed');
     expect((await find(jobs, 'job_1')).error).toMatchObject({ code: 'job_abandoned' });
   });
@@ -254,9 +367,15 @@ describe('jobs of media', { timeout: 180_000 }, () => {
       { videoDeadlineMs: 2_000 },
       { giveUp: async (order) => void givenUp.push(order) },
     );
-    const jobId = await jobs.create({ kind: 'video', owner, request: { model: 'acme/film' } }, async () => {});
+    const jobId = await jobs.create(
+      { kind: 'video', owner, request: { model: 'acme/film' } },
+      async () => {},
+    );
     await expect.poll(() => givenUp, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
-    expect(await jobs.find({ jobId, kind: 'video', owner })).toMatchObject({ status: 'failed', error: { code: 'upstream_timeout' } });
+    expect(await jobs.find({ jobId, kind: 'video', owner })).toMatchObject({
+      status: 'failed',
+      error: { code: 'upstream_timeout' },
+    });
   });
 
   it('keep what they ordered when their process is stopped, and are told of it when they go on', async () => {
@@ -293,26 +412,37 @@ describe('jobs of media', { timeout: 180_000 }, () => {
 
   it('end with the words of the failure, and with none of ours', async () => {
     const { jobs } = start(async ({ request }) => {
-      if (request['prompt'] === 'a problem') throw new Problem('impossible', 'unsupported_by_model', 'The model does not do that.');
+      if (request['prompt'] === 'a problem')
+        throw new Problem('impossible', 'unsupported_by_model', 'The model does not do that.');
       throw new Error('the password is hunter2');
     });
-    const make = (prompt: string) => jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt } }, async () => {});
+    const make = (prompt: string) =>
+      jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt } }, async () => {});
     const [told, secret] = [await make('a problem'), await make('an error')];
-    await expect.poll(async () => (await find(jobs, told)).error, soon).toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
-    await expect.poll(async () => (await find(jobs, secret)).error, soon).toMatchObject({ code: 'internal_error', message: expect.not.stringContaining('hunter2') });
+    await expect
+      .poll(async () => (await find(jobs, told)).error, soon)
+      .toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
+    await expect
+      .poll(async () => (await find(jobs, secret)).error, soon)
+      .toMatchObject({ code: 'internal_error', message: expect.not.stringContaining('hunter2') });
   });
 
   it('end when they take too long', async () => {
     const { jobs } = start((_job, { signal }) => untilAborted(signal), { deadlineMs: 300 });
     const jobId = await create(jobs);
-    await expect.poll(async () => (await find(jobs, jobId)).error, soon).toMatchObject({ code: 'upstream_timeout' });
+    await expect
+      .poll(async () => (await find(jobs, jobId)).error, soon)
+      .toMatchObject({ code: 'upstream_timeout' });
   });
 
   it('are only so many at once for one owner, and that is not held against another', async () => {
     const { jobs } = start((_job, { signal }) => untilAborted(signal), { mostOpen: 2 });
     const [first] = [await create(jobs), await create(jobs)];
     await expect(create(jobs)).rejects.toMatchObject({ status: 429, headers: { 'retry-after': '5' } });
-    await jobs.create({ kind: 'image', owner: { kind: 'user', id: 'usr_2' }, request: { model: 'acme/painter' } }, async () => {});
+    await jobs.create(
+      { kind: 'image', owner: { kind: 'user', id: 'usr_2' }, request: { model: 'acme/painter' } },
+      async () => {},
+    );
     await jobs.cancel({ jobId: first, kind: 'image', owner });
     await create(jobs);
   });
@@ -320,12 +450,19 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   it('and what they made are forgotten when their time is over, the bytes first', async () => {
     const { jobs, queue } = start(async () => [picture, picture]);
     const [kept, old] = [await create(jobs), await create(jobs)];
-    await expect.poll(async () => (await Promise.all([kept, old].map((jobId) => find(jobs, jobId)))).map(({ status }) => status), soon).toEqual(['succeeded', 'succeeded']);
+    await expect
+      .poll(
+        async () =>
+          (await Promise.all([kept, old].map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
+        soon,
+      )
+      .toEqual(['succeeded', 'succeeded']);
     const oldMedia = (await find(jobs, old)).media.map(({ mediaId }) => mediaId);
     const later = Date.now() / 1000 + 3_600;
     expect((await jobs.open(oldMedia[0] ?? '', later))?.size).toBe(picture.content.length);
     expect(await jobs.open(oldMedia[0] ?? '', Date.now() / 1000 - 60)).toBeNull();
-    await world.database.sql`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${old}`;
+    await world.database
+      .sql`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${old}`;
     expect(await jobs.open(oldMedia[0] ?? '', later)).toBeNull();
     expect((await find(jobs, old)).media).toEqual([]);
     await queue.enqueue('ai-tidy', {});
@@ -333,7 +470,16 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await world.database.sql`update gateway.ai_jobs set created_at = created_at - interval '31 days'`;
     await queue.enqueue('ai-tidy', {});
     // The other has media still, and waits for their end.
-    await expect.poll(() => find(jobs, old).then(() => 'there', (error: unknown) => (error as Problem).status), soon).toBe(404);
+    await expect
+      .poll(
+        () =>
+          find(jobs, old).then(
+            () => 'there',
+            (error: unknown) => (error as Problem).status,
+          ),
+        soon,
+      )
+      .toBe(404);
     expect(await find(jobs, kept)).toMatchObject({ status: 'succeeded' });
   });
 });
@@ -362,12 +508,18 @@ describe.concurrent('a job whose server is killed', { timeout: 240_000 }, () => 
   it('waits for the film that was ordered before, and orders no other', async () => {
     await withServers({ film: 'film?polls=4' }, async ({ provider, begin }) => {
       const before = await begin();
-      const { job_id } = (await before.client.ai.startVideo({ model: 'acme/film', prompt: 'x' })) as AcceptedJob;
+      const { job_id } = (await before.client.ai.startVideo({
+        model: 'acme/film',
+        prompt: 'x',
+      })) as AcceptedJob;
       await provider.until((calls) => calls.some(({ method }) => method === 'GET'), 60_000);
       before.child.kill('SIGKILL');
       await before.exited;
       const after = await begin();
-      expect(await endedVideo(after.client, job_id, 120_000)).toMatchObject({ status: 'succeeded', videos: [{ width: 1280, height: 720, duration_seconds: 4 }] });
+      expect(await endedVideo(after.client, job_id, 120_000)).toMatchObject({
+        status: 'succeeded',
+        videos: [{ width: 1280, height: 720, duration_seconds: 4 }],
+      });
       expect(provider.calls.filter(({ method }) => method === 'POST')).toHaveLength(1);
       after.child.kill('SIGTERM');
       expect(await after.exited).toBe(0);
@@ -376,15 +528,33 @@ describe.concurrent('a job whose server is killed', { timeout: 240_000 }, () => 
 });
 
 /** A provider with these scripts, and gateways one after the other over one database. */
-async function withServers(scripts: Record<string, string>, work: (world: { provider: ScriptedProvider; storage: string; begin(): Promise<GatewayProcess> }) => Promise<void>): Promise<void> {
+async function withServers(
+  scripts: Record<string, string>,
+  work: (world: {
+    provider: ScriptedProvider;
+    storage: string;
+    begin(): Promise<GatewayProcess>;
+  }) => Promise<void>,
+): Promise<void> {
   const place = await makeDatabase();
   const provider = await startProvider();
   const own = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
   const storage = join(own, 'storage');
   const modelsFile = join(own, 'models.json');
   await writeFile(modelsFile, provider.modelsFile(scripts, { model: { modalities: ['image', 'video'] } }));
-  const where: Record<string, string> = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
-  const env = { ...where, HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'warn', TOWNHALL_MASTER_KEY: testMasterKey, MODELS_FILE: modelsFile, ACME_API_KEY: 'key', STORAGE_PATH: storage, VIDEO_POLL_MS: '1500' };
+  const where: Record<string, string> =
+    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  const env = {
+    ...where,
+    HOST: '127.0.0.1',
+    PORT: '0',
+    LOG_LEVEL: 'warn',
+    TOWNHALL_MASTER_KEY: testMasterKey,
+    MODELS_FILE: modelsFile,
+    ACME_API_KEY: 'key',
+    STORAGE_PATH: storage,
+    VIDEO_POLL_MS: '1500',
+  };
   const processes: ChildProcess[] = [];
   try {
     await work({ provider, storage, begin: () => startProcess(env, processes) });
@@ -403,13 +573,17 @@ interface GatewayProcess {
 }
 
 async function startProcess(env: Record<string, string>, processes: ChildProcess[]): Promise<GatewayProcess> {
-  const child = spawn(process.execPath, [join(import.meta.dirname, '../../support/gateway-process.ts')], { env: { ...env, PATH: process.env['PATH'] ?? '' }, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [join(import.meta.dirname, '../../support/gateway-process.ts')], {
+    env: { ...env, PATH: process.env['PATH'] ?? '' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   processes.push(child);
   const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
   for await (const line of createInterface({ input: child.stdout })) {
     const { msg, url, userToken } = JSON.parse(line) as { msg?: string; url: string; userToken: string };
     // Whoever died had a token; the next server gives a new one to the same user.
-    if (msg === 'listening') return { child, exited, client: createGatewayClient({ baseUrl: url, token: userToken }) };
+    if (msg === 'listening')
+      return { child, exited, client: createGatewayClient({ baseUrl: url, token: userToken }) };
   }
   throw new Error(`The process ended with ${await exited} before it listened.`);
 }

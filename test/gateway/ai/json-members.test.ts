@@ -7,12 +7,24 @@ import { generator } from './generator.ts';
 
 function values(text: string): Record<string, string> | undefined {
   const bytes = Buffer.from(text);
-  return topLevelMembers(bytes) && Object.fromEntries(topLevelMembers(bytes)?.members.map((member) => [member.name, bytes.toString('utf8', member.start, member.end)]) ?? []);
+  return (
+    topLevelMembers(bytes) &&
+    Object.fromEntries(
+      topLevelMembers(bytes)?.members.map((member) => [
+        member.name,
+        bytes.toString('utf8', member.start, member.end),
+      ]) ?? [],
+    )
+  );
 }
 
 describe('topLevelMembers', () => {
   test('finds each value where it stands, whatever surrounds it', () => {
-    expect(values(' { "a" :\n1 , "b":"x\\"}, \\\\" ,"c" : [ {"a":2} , "]" ] , "d":{"model":"deep"},"e":-1.5e+10 , "f":null\t} ')).toEqual({
+    expect(
+      values(
+        ' { "a" :\n1 , "b":"x\\"}, \\\\" ,"c" : [ {"a":2} , "]" ] , "d":{"model":"deep"},"e":-1.5e+10 , "f":null\t} ',
+      ),
+    ).toEqual({
       a: '1',
       b: '"x\\"}, \\\\"',
       c: '[ {"a":2} , "]" ]',
@@ -31,12 +43,29 @@ describe('topLevelMembers', () => {
     expect(values(' { } ')).toEqual({});
   });
 
-  test.each(['', ' ', '[]', '"x"', '{', '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1,}', '{"a":"x}', '{"a":[1}', '{"a":1}x', '{"a":1}{', '{a:1}', '{"a" 1}', '{"a":}', '{"a":1 "b":2}', '{"a":tr"ue}'])(
-    'refuses what is no object: %s',
-    (text) => {
-      expect(topLevelMembers(Buffer.from(text))).toBeUndefined();
-    },
-  );
+  test.each([
+    '',
+    ' ',
+    '[]',
+    '"x"',
+    '{',
+    '{"a"',
+    '{"a":',
+    '{"a":1',
+    '{"a":1,',
+    '{"a":1,}',
+    '{"a":"x}',
+    '{"a":[1}',
+    '{"a":1}x',
+    '{"a":1}{',
+    '{a:1}',
+    '{"a" 1}',
+    '{"a":}',
+    '{"a":1 "b":2}',
+    '{"a":tr"ue}',
+  ])('refuses what is no object: %s', (text) => {
+    expect(topLevelMembers(Buffer.from(text))).toBeUndefined();
+  });
 
   test('agrees with JSON.parse on random documents in random spacing', () => {
     const random = generator(20261120);
@@ -45,7 +74,10 @@ describe('topLevelMembers', () => {
       const bytes = Buffer.from(text);
       const found = topLevelMembers(bytes);
       expect(found, text).toBeDefined();
-      const read = (found?.members ?? []).map((member) => [member.name, JSON.parse(bytes.toString('utf8', member.start, member.end))]);
+      const read = (found?.members ?? []).map((member) => [
+        member.name,
+        JSON.parse(bytes.toString('utf8', member.start, member.end)),
+      ]);
       expect(read).toEqual(Object.entries(value));
     }
   });
@@ -93,10 +125,15 @@ describe('a document whose parts exhaust memory when they are parsed', () => {
 
 test('the usage of a stream gathers a bounded number of members', () => {
   const claims: unknown[] = [];
-  const read = { ...chat, readClaim: (usage: Readonly<Record<string, unknown>>) => void claims.push(Object.keys(usage).length) };
+  const read = {
+    ...chat,
+    readClaim: (usage: Readonly<Record<string, unknown>>) => void claims.push(Object.keys(usage).length),
+  };
   const meter = eventMeter(read, { claims: () => {} } as unknown as Meter);
   for (let event = 0; event < 3; event += 1) {
-    const bytes = Buffer.from(`{"usage":{${Array.from({ length: 900 }, (_, index) => `"${event}-${index}":1`).join(',')}}}`);
+    const bytes = Buffer.from(
+      `{"usage":{${Array.from({ length: 900 }, (_, index) => `"${event}-${index}":1`).join(',')}}}`,
+    );
     meter({ bytes, data: { kind: 'object', members: topLevelMembers(bytes)?.members ?? [] } });
   }
   expect(claims).toEqual([900, 1_000, 1_000]);

@@ -12,32 +12,55 @@ let world: World;
 beforeAll(async () => {
   provider = await startProvider();
   // An older name: its package turns an effort into tokens to think with, on top of the limit.
-  const older = (id: string, more: object = {}) => ({ id, provider: 'claude', upstream_model: 'claude-opus-4-20250514', rates, max_output_tokens: 4_096, reasoning: { efforts, default_effort: 'none' }, ...more });
+  const older = (id: string, more: object = {}) => ({
+    id,
+    provider: 'claude',
+    upstream_model: 'claude-opus-4-20250514',
+    rates,
+    max_output_tokens: 4_096,
+    reasoning: { efforts, default_effort: 'none' },
+    ...more,
+  });
   world = await startAi({
-    models: provider.modelsFile({ ok: 'ok' }, {
-      model: { rates },
-      providers: [
-        { id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' },
-        { id: 'plain', kind: 'anthropic', base_url: provider.url },
-        { id: 'plain-gpt', kind: 'openai', base_url: provider.url },
-        { id: 'plain-gemini', kind: 'google', base_url: provider.url },
-        { id: 'gemini', kind: 'google', base_url: provider.url },
-        { id: 'gpt', kind: 'openai', base_url: provider.url },
-      ],
-      models: [
-        older('claude/older'),
-        older('plain/older', { provider: 'plain', max_output_tokens: 1_000 }),
-        { id: 'plain-gpt/ok', provider: 'plain-gpt', upstream_model: 'ok', rates, max_output_tokens: 1_000 },
-        { id: 'plain-gemini/ok', provider: 'plain-gemini', upstream_model: 'ok', rates, max_output_tokens: 1_000 },
-        { id: 'claude/to-acme', provider: 'claude', upstream_model: 'ok', rates, fallbacks: ['acme/ok'] },
-        { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates },
-        { id: 'claude/free', provider: 'claude', upstream_model: 'ok', rates: null },
-        { id: 'gemini/ok', provider: 'gemini', upstream_model: 'gemini-2.5-flash', rates: null },
-        { id: 'gpt/ok', provider: 'gpt', upstream_model: 'ok', rates: null },
-        { id: 'gpt/priced', provider: 'gpt', upstream_model: 'ok', rates },
-        { id: 'acme/free', provider: 'acme', upstream_model: 'ok', rates: null },
-      ],
-    }),
+    models: provider.modelsFile(
+      { ok: 'ok' },
+      {
+        model: { rates },
+        providers: [
+          { id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' },
+          { id: 'plain', kind: 'anthropic', base_url: provider.url },
+          { id: 'plain-gpt', kind: 'openai', base_url: provider.url },
+          { id: 'plain-gemini', kind: 'google', base_url: provider.url },
+          { id: 'gemini', kind: 'google', base_url: provider.url },
+          { id: 'gpt', kind: 'openai', base_url: provider.url },
+        ],
+        models: [
+          older('claude/older'),
+          older('plain/older', { provider: 'plain', max_output_tokens: 1_000 }),
+          {
+            id: 'plain-gpt/ok',
+            provider: 'plain-gpt',
+            upstream_model: 'ok',
+            rates,
+            max_output_tokens: 1_000,
+          },
+          {
+            id: 'plain-gemini/ok',
+            provider: 'plain-gemini',
+            upstream_model: 'ok',
+            rates,
+            max_output_tokens: 1_000,
+          },
+          { id: 'claude/to-acme', provider: 'claude', upstream_model: 'ok', rates, fallbacks: ['acme/ok'] },
+          { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates },
+          { id: 'claude/free', provider: 'claude', upstream_model: 'ok', rates: null },
+          { id: 'gemini/ok', provider: 'gemini', upstream_model: 'gemini-2.5-flash', rates: null },
+          { id: 'gpt/ok', provider: 'gpt', upstream_model: 'ok', rates: null },
+          { id: 'gpt/priced', provider: 'gpt', upstream_model: 'ok', rates },
+          { id: 'acme/free', provider: 'acme', upstream_model: 'ok', rates: null },
+        ],
+      },
+    ),
     env: { ACME_API_KEY: 'x' },
   });
 });
@@ -50,7 +73,12 @@ beforeEach(() => {
   world.ledger.reset();
 });
 
-const sent = () => JSON.parse(provider.lastCall().body.toString()) as { max_tokens?: number; thinking?: { budget_tokens?: number }; tools?: { type?: string }[] };
+const sent = () =>
+  JSON.parse(provider.lastCall().body.toString()) as {
+    max_tokens?: number;
+    thinking?: { budget_tokens?: number };
+    tools?: { type?: string }[];
+  };
 const text = (more: object) => world.post('/v1/ai/text', { model: 'claude/older', prompt: 'hi', ...more });
 
 describe('an effort that raises the limit', () => {
@@ -84,16 +112,26 @@ describe('an effort that raises the limit', () => {
 });
 
 describe('the longest answer that a models file declares', () => {
-  test.each(['plain/older', 'plain-gpt/ok', 'plain-gemini/ok'])('limits a model whose provider names no member for it: %s', async (model) => {
-    await (await text({ model })).text();
-    expect(provider.lastCall().body.toString()).toMatch(/"(?:max_tokens|max_completion_tokens|maxOutputTokens)":1000\b/);
-    const { held } = await world.ledger.until(1);
-    expect(held).toBeGreaterThanOrEqual(1_000n);
-    expect(held).toBeLessThan(1_100n);
-  });
+  test.each(['plain/older', 'plain-gpt/ok', 'plain-gemini/ok'])(
+    'limits a model whose provider names no member for it: %s',
+    async (model) => {
+      await (await text({ model })).text();
+      expect(provider.lastCall().body.toString()).toMatch(
+        /"(?:max_tokens|max_completion_tokens|maxOutputTokens)":1000\b/,
+      );
+      const { held } = await world.ledger.until(1);
+      expect(held).toBeGreaterThanOrEqual(1_000n);
+      expect(held).toBeLessThan(1_100n);
+    },
+  );
 
   test('limits messages without a limit', async () => {
-    await (await world.post('/v1/ai/messages', { model: 'plain/older', messages: [{ role: 'user', content: 'hi' }] })).text();
+    await (
+      await world.post('/v1/ai/messages', {
+        model: 'plain/older',
+        messages: [{ role: 'user', content: 'hi' }],
+      })
+    ).text();
     expect(sent().max_tokens).toBe(1_000);
   });
 });
@@ -101,13 +139,24 @@ describe('the longest answer that a models file declares', () => {
 describe('a JSON answer without a schema', () => {
   const format = { type: 'json' };
   test.each<[string, string, object]>([
-    ['response_format', 'chat/completions', { messages: [{ role: 'user', content: 'hi' }], response_format: { type: 'json_object' } }],
-    ['response_format', 'chat/completions', { messages: [{ role: 'user', content: 'hi' }], response_format: { type: 'json_object' }, stream: true }],
+    [
+      'response_format',
+      'chat/completions',
+      { messages: [{ role: 'user', content: 'hi' }], response_format: { type: 'json_object' } },
+    ],
+    [
+      'response_format',
+      'chat/completions',
+      { messages: [{ role: 'user', content: 'hi' }], response_format: { type: 'json_object' }, stream: true },
+    ],
     ['response_format', 'text', { prompt: 'hi', response_format: format }],
     ['responseFormat', 'stream', { prompt, responseFormat: format }],
   ])("is 422 by its name for Anthropic's models: %s of %s", async (param, path, body) => {
     const response = await world.post(`/v1/ai/${path}`, { model: 'claude/ok', ...body });
-    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unsupported_by_model', param }]);
+    expect([response.status, await errorOf(response)]).toMatchObject([
+      422,
+      { code: 'unsupported_by_model', param },
+    ]);
     expect(provider.calls).toEqual([]);
     const passed = await world.post(`/v1/ai/${path}`, { model: 'claude/to-acme', ...body });
     expect(passed.headers.get('x-townhall-model') ?? 'acme/ok').toBe('acme/ok');
@@ -118,7 +167,9 @@ describe('a JSON answer without a schema', () => {
 });
 
 describe('tools of a provider in stream', () => {
-  const tool = (id: string, more: object = {}) => [{ type: 'provider', id, name: 'shell', args: {}, ...more }];
+  const tool = (id: string, more: object = {}) => [
+    { type: 'provider', id, name: 'shell', args: {}, ...more },
+  ];
   const stream = (model: string, tools: object[]) => world.post('/v1/ai/stream', { model, prompt, tools });
 
   test('go on to the provider that knows them', async () => {
@@ -131,12 +182,15 @@ describe('tools of a provider in stream', () => {
     expect(provider.lastCall().body.toString()).toContain('codeExecution');
   });
 
-  test.each(['acme/ok', 'local/echo', 'gemini/ok', 'gpt/ok'])('are 422 for a model whose provider does not know them: %s', async (model) => {
-    const response = await stream(model, tool('anthropic.bash_20250124'));
-    expect(response.status).toBe(422);
-    expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param: 'tools[0].id' });
-    expect(provider.calls).toEqual([]);
-  });
+  test.each(['acme/ok', 'local/echo', 'gemini/ok', 'gpt/ok'])(
+    'are 422 for a model whose provider does not know them: %s',
+    async (model) => {
+      const response = await stream(model, tool('anthropic.bash_20250124'));
+      expect(response.status).toBe(422);
+      expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param: 'tools[0].id' });
+      expect(provider.calls).toEqual([]);
+    },
+  );
 
   test('of OpenAI go by the one format of its that has them, which keeps nothing unless it is told to', async () => {
     const response = await stream('gpt/ok', tool('openai.web_search'));
@@ -145,14 +199,32 @@ describe('tools of a provider in stream', () => {
     expect(told).toContain('Hello ');
     expect(told.trimEnd()).toMatch(/\[DONE\]$/);
     expect(provider.lastCall().path).toBe('/v1/responses');
-    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [{ type: 'web_search' }], store: false });
-    await (await world.post('/v1/ai/stream', { model: 'gpt/ok', prompt, tools: tool('openai.web_search'), providerOptions: { openai: { store: true } } })).text();
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({
+      tools: [{ type: 'web_search' }],
+      store: false,
+    });
+    await (
+      await world.post('/v1/ai/stream', {
+        model: 'gpt/ok',
+        prompt,
+        tools: tool('openai.web_search'),
+        providerOptions: { openai: { store: true } },
+      })
+    ).text();
     expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ store: true });
     await (await world.post('/v1/ai/stream', { model: 'gpt/ok', prompt })).text();
     expect(provider.lastCall().path).toBe('/v1/chat/completions');
   });
 
-  test.each(['openai.web_search', 'openai.web_search_preview', 'openai.code_interpreter', 'openai.file_search', 'openai.image_generation', 'openai.mcp', 'openai.shell'])('are 422 on a priced model of OpenAI: %s', async (id) => {
+  test.each([
+    'openai.web_search',
+    'openai.web_search_preview',
+    'openai.code_interpreter',
+    'openai.file_search',
+    'openai.image_generation',
+    'openai.mcp',
+    'openai.shell',
+  ])('are 422 on a priced model of OpenAI: %s', async (id) => {
     const response = await stream('gpt/priced', tool(id));
     expect(response.status).toBe(422);
     expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param: 'tools[0].id' });
@@ -173,7 +245,8 @@ describe('tools of a provider in stream', () => {
 });
 
 describe('tools of a provider in chat completions', () => {
-  const chat = (model: string, tools: object[]) => world.post('/v1/ai/chat/completions', { model, messages: [{ role: 'user', content: 'hi' }], tools });
+  const chat = (model: string, tools: object[]) =>
+    world.post('/v1/ai/chat/completions', { model, messages: [{ role: 'user', content: 'hi' }], tools });
 
   test.each([
     ['gpt/ok', 'web_search', 'unsupported_by_model', '/v1/ai/responses or /v1/ai/stream'],
@@ -185,29 +258,58 @@ describe('tools of a provider in chat completions', () => {
     ['gemini/ok', 'google_search', 'unsupported_by_model', '/v1/ai/stream'],
     ['gemini/ok', 'custom', 'unsupported_by_model', 'type custom'],
     ['local/echo', 'web_search', 'unsupported_by_model', 'type web_search'],
-  ])('are 422 where the format has none, and the way that has them is named: %s, %s', async (model, type, code, words) => {
-    const response = await chat(model, [{ type: 'function', function: { name: 'f' } }, { type }]);
-    expect(response.status).toBe(422);
-    expect(await errorOf(response)).toMatchObject({ code, param: 'tools[1].type', message: expect.stringContaining(words) });
-    expect(provider.calls).toEqual([]);
-  });
+  ])(
+    'are 422 where the format has none, and the way that has them is named: %s, %s',
+    async (model, type, code, words) => {
+      const response = await chat(model, [{ type: 'function', function: { name: 'f' } }, { type }]);
+      expect(response.status).toBe(422);
+      expect(await errorOf(response)).toMatchObject({
+        code,
+        param: 'tools[1].type',
+        message: expect.stringContaining(words),
+      });
+      expect(provider.calls).toEqual([]);
+    },
+  );
 
   test.each([
     ['acme/free', { type: 'browser_search' }],
-    ['gpt/priced', { type: 'custom', custom: { name: 'sql', format: { type: 'grammar', grammar: { syntax: 'lark', definition: 'start: "x"' } } } }],
+    [
+      'gpt/priced',
+      {
+        type: 'custom',
+        custom: {
+          name: 'sql',
+          format: { type: 'grammar', grammar: { syntax: 'lark', definition: 'start: "x"' } },
+        },
+      },
+    ],
   ])('go on as they are where the provider may have them: %s', async (model, given) => {
     expect((await chat(model, [given])).status).toBe(200);
     expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [given] });
   });
 
   test.each([
-    ['web_search_options', {}], ['min_p', 0.1], ['thinking', { type: 'enabled' }], ['logit_bias', { 5: 1 }], ['modalities', ['text', 'audio']], ['service_tier', 'flex'], ['tool_choice', { type: 'custom', custom: { name: 'f' } }],
+    ['web_search_options', {}],
+    ['min_p', 0.1],
+    ['thinking', { type: 'enabled' }],
+    ['logit_bias', { 5: 1 }],
+    ['modalities', ['text', 'audio']],
+    ['service_tier', 'flex'],
+    ['tool_choice', { type: 'custom', custom: { name: 'f' } }],
   ])('and any member that a translated model cannot be told are 422: %s', async (member, value) => {
-    const response = await world.post('/v1/ai/chat/completions', { model: 'gemini/ok', messages: [{ role: 'user', content: 'hi' }], [member]: value });
+    const response = await world.post('/v1/ai/chat/completions', {
+      model: 'gemini/ok',
+      messages: [{ role: 'user', content: 'hi' }],
+      [member]: value,
+    });
     expect(response.status).toBe(422);
     // The provider bills it apart, by a name of its own.
     const code = member === 'service_tier' ? 'unpriced_member' : 'unsupported_by_model';
-    expect(await errorOf(response)).toMatchObject({ code, param: expect.stringMatching(new RegExp(`^${member}`)) });
+    expect(await errorOf(response)).toMatchObject({
+      code,
+      param: expect.stringMatching(new RegExp(`^${member}`)),
+    });
     expect(provider.calls).toEqual([]);
   });
 });

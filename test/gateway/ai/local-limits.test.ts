@@ -5,12 +5,20 @@ import type { ModelCall, PromptMessage } from '../../../src/gateway/ai/model.ts'
 import { echoModel } from '../../../src/gateway/ai/providers/local/echo.ts';
 import { cutAtStops } from '../../../src/gateway/ai/providers/local/stops.ts';
 import { words } from '../../../src/gateway/ai/providers/local/tokens.ts';
-import { createBudget, maximumBytes, minimalInstance } from '../../../src/gateway/ai/providers/minimal-instance.ts';
+import {
+  createBudget,
+  maximumBytes,
+  minimalInstance,
+} from '../../../src/gateway/ai/providers/minimal-instance.ts';
 import { errorOf, partsOf, startAi, type World } from './world.ts';
 
 const list = (items: object, minItems = 1000) => ({ type: 'array', minItems, items });
 const huge = list(list({ type: 'string', minLength: 10_000 }));
-const node = { type: 'object', required: ['a', 'b', 'c', 'd'], properties: { a: { $ref: '#' }, b: { $ref: '#' }, c: { $ref: '#' }, d: { $ref: '#' } } };
+const node = {
+  type: 'object',
+  required: ['a', 'b', 'c', 'd'],
+  properties: { a: { $ref: '#' }, b: { $ref: '#' }, c: { $ref: '#' }, d: { $ref: '#' } },
+};
 
 describe('minimalInstance', () => {
   test.each<[string, object]>([
@@ -23,25 +31,42 @@ describe('minimalInstance', () => {
     ['a long enumerated value in each item', list({ enum: [{ a: 'x'.repeat(1_000) }] })],
     ['long names in each item', list({ required: ['x'.repeat(1_000)] })],
     ['many choices in each item', list({ anyOf: Array.from({ length: 1_000 }, () => ({ type: 'object' })) })],
-    ['many parts in each item', list({ allOf: Array.from({ length: 1_000 }, (_, index) => ({ properties: { [index]: {} } })) })],
+    [
+      'many parts in each item',
+      list({ allOf: Array.from({ length: 1_000 }, (_, index) => ({ properties: { [index]: {} } })) }),
+    ],
     ['a long pointer in each item', list({ $ref: `#${'/a'.repeat(30_000)}` })],
-    ['required names that are no strings, in each item', list({ required: Array.from({ length: 20_000 }, () => 1) })],
+    [
+      'required names that are no strings, in each item',
+      list({ required: Array.from({ length: 20_000 }, () => 1) }),
+    ],
     ['parts that are no schemas, in each item', list({ allOf: Array.from({ length: 20_000 }, () => 1) })],
   ])('refuses %s', (_name, schema) => {
-    expect(() => minimalInstance(schema, createBudget('schema'))).toThrow(expect.objectContaining({ status: 422, code: 'unsupported_by_model', param: 'schema' }));
+    expect(() => minimalInstance(schema, createBudget('schema'))).toThrow(
+      expect.objectContaining({ status: 422, code: 'unsupported_by_model', param: 'schema' }),
+    );
   });
 
   test('builds a value close to the budget', () => {
-    expect(minimalInstance({ type: 'string', minLength: maximumBytes - 100 })).toHaveLength(maximumBytes - 100);
+    expect(minimalInstance({ type: 'string', minLength: maximumBytes - 100 })).toHaveLength(
+      maximumBytes - 100,
+    );
     expect(minimalInstance(list({ type: 'null' }, 4_000))).toHaveLength(4_000);
   });
 
-  test.each(['#/%', '#/%E0%A4%A', '#/$defs/none', 'https://example.com/', '#/constructor'])('takes the pointer %s that leads nowhere for no demand', (pointer) => {
-    expect(minimalInstance({ $ref: pointer })).toBe(null);
-  });
+  test.each(['#/%', '#/%E0%A4%A', '#/$defs/none', 'https://example.com/', '#/constructor'])(
+    'takes the pointer %s that leads nowhere for no demand',
+    (pointer) => {
+      expect(minimalInstance({ $ref: pointer })).toBe(null);
+    },
+  );
 
   test('takes names of object prototypes for names', () => {
-    expect(JSON.stringify(minimalInstance({ type: 'object', required: ['constructor', '__proto__'], properties: {} }))).toBe('{"constructor":null,"__proto__":null}');
+    expect(
+      JSON.stringify(
+        minimalInstance({ type: 'object', required: ['constructor', '__proto__'], properties: {} }),
+      ),
+    ).toBe('{"constructor":null,"__proto__":null}');
     expect(minimalInstance({ type: 'string', format: 'constructor' })).toBe('');
   });
 });
@@ -53,18 +78,57 @@ describe('a call of a local model', () => {
   });
   afterAll(() => world.close());
 
-  const tool = (schema: object) => ({ text: { name: 't', input_schema: schema }, stream: { type: 'function', name: 't', inputSchema: schema }, chat: { type: 'function', function: { name: 't', parameters: schema } } });
+  const tool = (schema: object) => ({
+    text: { name: 't', input_schema: schema },
+    stream: { type: 'function', name: 't', inputSchema: schema },
+    chat: { type: 'function', function: { name: 't', parameters: schema } },
+  });
   const messages = [{ role: 'user', content: 'x' }];
   const prompt = [{ role: 'user', content: [{ type: 'text', text: 'x' }] }];
 
   test.each<[string, string, object, string]>([
-    ['text', 'a response', { prompt: 'x', response_format: { type: 'json', schema: huge } }, 'response_format.schema'],
-    ['text', 'a tool', { prompt: 'x', tools: [tool(huge).text], tool_choice: 'required' }, 'tools[0].input_schema'],
-    ['text', 'a recursive tool', { prompt: 'x', tools: [tool(node).text], tool_choice: { tool_name: 't' } }, 'tools[0].input_schema'],
-    ['stream', 'a response', { prompt, responseFormat: { type: 'json', schema: huge } }, 'responseFormat.schema'],
-    ['stream', 'a tool', { prompt, tools: [tool(huge).stream], toolChoice: { type: 'required' } }, 'tools[0].inputSchema'],
-    ['chat/completions', 'a response', { messages, response_format: { type: 'json_schema', json_schema: { name: 'n', schema: huge } } }, 'response_format.json_schema.schema'],
-    ['chat/completions', 'a tool', { messages, stream: true, tools: [tool(huge).chat], tool_choice: 'required' }, 'tools[0].function.parameters'],
+    [
+      'text',
+      'a response',
+      { prompt: 'x', response_format: { type: 'json', schema: huge } },
+      'response_format.schema',
+    ],
+    [
+      'text',
+      'a tool',
+      { prompt: 'x', tools: [tool(huge).text], tool_choice: 'required' },
+      'tools[0].input_schema',
+    ],
+    [
+      'text',
+      'a recursive tool',
+      { prompt: 'x', tools: [tool(node).text], tool_choice: { tool_name: 't' } },
+      'tools[0].input_schema',
+    ],
+    [
+      'stream',
+      'a response',
+      { prompt, responseFormat: { type: 'json', schema: huge } },
+      'responseFormat.schema',
+    ],
+    [
+      'stream',
+      'a tool',
+      { prompt, tools: [tool(huge).stream], toolChoice: { type: 'required' } },
+      'tools[0].inputSchema',
+    ],
+    [
+      'chat/completions',
+      'a response',
+      { messages, response_format: { type: 'json_schema', json_schema: { name: 'n', schema: huge } } },
+      'response_format.json_schema.schema',
+    ],
+    [
+      'chat/completions',
+      'a tool',
+      { messages, stream: true, tools: [tool(huge).chat], tool_choice: 'required' },
+      'tools[0].function.parameters',
+    ],
   ])('is 422 in %s for %s whose least value is huge', async (format, _name, body, param) => {
     const response = await world.post(`/v1/ai/${format}`, { model: 'local/echo', ...body });
     expect(response.status).toBe(422);
@@ -75,24 +139,61 @@ describe('a call of a local model', () => {
   test.each<[string, string, object, string]>([
     ['text', 'a prompt', { prompt: long }, 'prompt'],
     ['text', 'a system prompt', { system: long, prompt: 'x' }, 'system'],
-    ['text', 'a conversation', { messages: Array.from({ length: 100 }, () => ({ role: 'user', content: 'x'.repeat(1_000) })) }, 'messages'],
+    [
+      'text',
+      'a conversation',
+      { messages: Array.from({ length: 100 }, () => ({ role: 'user', content: 'x'.repeat(1_000) })) },
+      'messages',
+    ],
     ['text', 'tools', { prompt: 'x', tools: [tool({ description: long }).text] }, 'tools'],
-    ['text', 'a schema', { prompt: 'x', response_format: { type: 'json', schema: { description: long } } }, 'response_format'],
+    [
+      'text',
+      'a schema',
+      { prompt: 'x', response_format: { type: 'json', schema: { description: long } } },
+      'response_format',
+    ],
     ['stream', 'a prompt', { prompt: [{ role: 'user', content: [{ type: 'text', text: long }] }] }, 'prompt'],
-    ['stream', 'many empty lists', { prompt: [...prompt, { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 't', input: Array.from({ length: 50_000 }, () => []) }] }] }, 'prompt'],
+    [
+      'stream',
+      'many empty lists',
+      {
+        prompt: [
+          ...prompt,
+          {
+            role: 'assistant',
+            content: [
+              {
+                type: 'tool-call',
+                toolCallId: 'c',
+                toolName: 't',
+                input: Array.from({ length: 50_000 }, () => []),
+              },
+            ],
+          },
+        ],
+      },
+      'prompt',
+    ],
     ['chat/completions', 'a conversation', { messages: [{ role: 'user', content: long }] }, 'messages'],
   ])('is 422 in %s for %s beyond 64 KiB', async (format, _name, body, param) => {
     for (const model of ['local/echo', 'local/guide']) {
       const response = await world.post(`/v1/ai/${format}`, { model, ...body });
       expect(response.status).toBe(422);
-      expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param, message: expect.stringContaining('64 KiB') });
+      expect(await errorOf(response)).toMatchObject({
+        code: 'unsupported_by_model',
+        param,
+        message: expect.stringContaining('64 KiB'),
+      });
     }
   });
 
   test('answers input of almost 64 KiB', async () => {
     const text = 'word '.repeat(13_000).trim();
     const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: text });
-    expect(await response.json()).toMatchObject({ parts: [{ text }], metadata: { usage: { input_tokens: 13_000, output_tokens: 13_000 } } });
+    expect(await response.json()).toMatchObject({
+      parts: [{ text }],
+      metadata: { usage: { input_tokens: 13_000, output_tokens: 13_000 } },
+    });
   });
 });
 
@@ -116,7 +217,9 @@ describe('cutAtStops', () => {
     ['abacabab', ['abab', 'caba']],
     ['abab', ['bab', 'abab']],
   ])('ends %j before the first of %j', (text, stops) => {
-    const places = stops.filter((stop) => stop !== '' && text.includes(stop)).map((stop) => text.indexOf(stop));
+    const places = stops
+      .filter((stop) => stop !== '' && text.includes(stop))
+      .map((stop) => text.indexOf(stop));
     expect(cutAtStops(text, stops)).toBe(text.slice(0, Math.min(text.length, ...places)));
   });
 
@@ -131,28 +234,45 @@ describe('cutAtStops', () => {
 
 describe('local/echo', () => {
   const model = echoModel({ clock: { sleep: async () => {} } });
-  const call = (prompt: PromptMessage[], more: Partial<ModelCall> = {}): ModelCall => ({ prompt, reasoningEffort: undefined, signal: new AbortController().signal, ...more });
+  const call = (prompt: PromptMessage[], more: Partial<ModelCall> = {}): ModelCall => ({
+    prompt,
+    reasoningEffort: undefined,
+    signal: new AbortController().signal,
+    ...more,
+  });
   const user = (text: string): PromptMessage => ({ role: 'user', content: [{ type: 'text', text }] });
 
   test('refuses a thousand and one directives', async () => {
-    await expect(model.generate(call([user('@reasoning\n'.repeat(1_001))]))).rejects.toMatchObject({ status: 422, param: 'prompt' });
+    await expect(model.generate(call([user('@reasoning\n'.repeat(1_001))]))).rejects.toMatchObject({
+      status: 422,
+      param: 'prompt',
+    });
     expect((await model.generate(call([user('@tool t\n'.repeat(1_000))]))).content).toHaveLength(1_000);
   });
 
   test('refuses more than sixteen stop sequences', async () => {
     const stopSequences = Array.from({ length: 17 }, (_, index) => String(index));
-    await expect(model.generate(call([user('x')], { stopSequences }))).rejects.toMatchObject({ status: 422, param: 'stop' });
+    await expect(model.generate(call([user('x')], { stopSequences }))).rejects.toMatchObject({
+      status: 422,
+      param: 'stop',
+    });
   });
 
-  test.each(['@tool ', '@tool x', '@reasoning '])('reads the directive %j with endless white space', async (start) => {
-    const text = `${start}${' '.repeat(500_000)}\u2028${'y'.repeat(500_000)}\u2028z`;
-    expect((await model.generate(call([user(text)]))).finishReason.unified).not.toBe('error');
-  });
+  test.each(['@tool ', '@tool x', '@reasoning '])(
+    'reads the directive %j with endless white space',
+    async (start) => {
+      const text = `${start}${' '.repeat(500_000)}\u2028${'y'.repeat(500_000)}\u2028z`;
+      expect((await model.generate(call([user(text)]))).finishReason.unified).not.toBe('error');
+    },
+  );
 
   test('refuses arguments of a tool that nest too deeply', async () => {
     let input: unknown = [];
     for (let depth = 0; depth < 30_000; depth += 1) input = [input];
-    const prompt: PromptMessage[] = [user('x'), { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 't', input }] }];
+    const prompt: PromptMessage[] = [
+      user('x'),
+      { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 't', input }] },
+    ];
     await expect(model.generate(call(prompt))).rejects.toMatchObject({ status: 422 });
   });
 
@@ -175,7 +295,12 @@ describe('local/echo', () => {
       const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: '@delay 60000\nx y' });
       expect(response.status).toBe(504);
       expect(await errorOf(response)).toMatchObject({ code: 'upstream_timeout' });
-      const stream = await partsOf(await world.post('/v1/ai/stream', { model: 'local/echo', prompt: [{ role: 'user', content: [{ type: 'text', text: '@delay 60000\nx y' }] }] }));
+      const stream = await partsOf(
+        await world.post('/v1/ai/stream', {
+          model: 'local/echo',
+          prompt: [{ role: 'user', content: [{ type: 'text', text: '@delay 60000\nx y' }] }],
+        }),
+      );
       expect(stream.parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error' } });
     } finally {
       await world.close();
@@ -189,7 +314,12 @@ describe('one user', () => {
     try {
       for (let count = 0; count < 12; count += 1) {
         expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: '@fail' })).status).toBe(502);
-        await (await world.post('/v1/ai/stream', { model: 'local/echo', prompt: [{ role: 'user', content: [{ type: 'text', text: '@fail-after 1\nx y' }] }] })).text();
+        await (
+          await world.post('/v1/ai/stream', {
+            model: 'local/echo',
+            prompt: [{ role: 'user', content: [{ type: 'text', text: '@fail-after 1\nx y' }] }],
+          })
+        ).text();
       }
       expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: 'x' })).status).toBe(200);
     } finally {
@@ -211,7 +341,12 @@ describe('LOCAL_MODELS=off', () => {
   });
 
   test('refuses a models file that refers to them', async () => {
-    const models = JSON.stringify({ providers: [{ id: 'mine', kind: 'local' }], models: [{ id: 'mine/echo', provider: 'mine', upstream_model: 'echo', modalities: ['text'], rates: null }] });
+    const models = JSON.stringify({
+      providers: [{ id: 'mine', kind: 'local' }],
+      models: [
+        { id: 'mine/echo', provider: 'mine', upstream_model: 'echo', modalities: ['text'], rates: null },
+      ],
+    });
     await expect(startAi({ localModels: false, models })).rejects.toThrow('LOCAL_MODELS is off');
   });
 });

@@ -15,16 +15,29 @@ const box = (name: string, body: Buffer = Buffer.alloc(0)) => {
 
 describe('audioSeconds', () => {
   const format = Buffer.from('fmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0', 'latin1');
-  const wav = (count: number) => Buffer.concat([Buffer.from('RIFF\0\0\0\0WAVE', 'latin1'), format, repeat(Buffer.from('LIST\0\0\0\0', 'latin1'), count), Buffer.from('data\x40\x1f\0\0', 'latin1'), Buffer.alloc(8_000)]);
+  const wav = (count: number) =>
+    Buffer.concat([
+      Buffer.from('RIFF\0\0\0\0WAVE', 'latin1'),
+      format,
+      repeat(Buffer.from('LIST\0\0\0\0', 'latin1'), count),
+      Buffer.from('data\x40\x1f\0\0', 'latin1'),
+      Buffer.alloc(8_000),
+    ]);
 
   const header = Buffer.alloc(20);
   header.writeUInt32BE(1_000, 12);
   header.writeUInt32BE(2_000, 16);
-  const mp4 = (count: number) => Buffer.concat([box('ftyp'), repeat(box('free'), count), box('moov', box('mvhd', header))]);
+  const mp4 = (count: number) =>
+    Buffer.concat([box('ftyp'), repeat(box('free'), count), box('moov', box('mvhd', header))]);
 
   const duration = Buffer.from([0x44, 0x89, 0x84, 0x45, 0x3b, 0x80, 0]);
   const info = Buffer.concat([Buffer.from([0x15, 0x49, 0xa9, 0x66, 0x80 + duration.length]), duration]);
-  const webm = (count: number) => Buffer.concat([Buffer.from([0x1a, 0x45, 0xdf, 0xa3, 0x80, 0x18, 0x53, 0x80, 0x67, 0xff]), repeat(Buffer.from([0xec, 0x80]), count), info]);
+  const webm = (count: number) =>
+    Buffer.concat([
+      Buffer.from([0x1a, 0x45, 0xdf, 0xa3, 0x80, 0x18, 0x53, 0x80, 0x67, 0xff]),
+      repeat(Buffer.from([0xec, 0x80]), count),
+      info,
+    ]);
 
   test.each([
     ['wav', wav, 1],
@@ -62,16 +75,28 @@ describe('the seconds of a sound that are charged', () => {
   });
 
   test('are not those of a wav rate that decoders ignore', () => {
-    const header = Buffer.from('524946460000000057415645666d74201000000001000100401f0000ffffffff020010006461746100000000', 'hex');
+    const header = Buffer.from(
+      '524946460000000057415645666d74201000000001000100401f0000ffffffff020010006461746100000000',
+      'hex',
+    );
     expect(chargeableSeconds(Buffer.concat([header, Buffer.alloc(1_600_000)]))).toBe(100);
   });
 
   test('are not below what the bytes of an mp4 last at the highest rate', () => {
-    const box = (name: string, content: Buffer) => Buffer.concat([Buffer.from(Uint32Array.of(8 + content.length).buffer).swap32(), Buffer.from(name, 'latin1'), content]);
+    const box = (name: string, content: Buffer) =>
+      Buffer.concat([
+        Buffer.from(Uint32Array.of(8 + content.length).buffer).swap32(),
+        Buffer.from(name, 'latin1'),
+        content,
+      ]);
     const header = Buffer.alloc(100);
     header.writeUInt32BE(1_000, 12);
     header.writeUInt32BE(1, 16);
-    const file = Buffer.concat([box('ftyp', Buffer.from('M4A ')), box('moov', box('mvhd', header)), box('mdat', Buffer.alloc(1_920_000))]);
+    const file = Buffer.concat([
+      box('ftyp', Buffer.from('M4A ')),
+      box('moov', box('mvhd', header)),
+      box('mdat', Buffer.alloc(1_920_000)),
+    ]);
     expect(audioSeconds(file)).toBe(0.001);
     expect(chargeableSeconds(file)).toBeGreaterThan(10);
   });
@@ -83,7 +108,8 @@ describe('examinePicture', () => {
     ['fill bytes', Buffer.from([0xff])],
     ['segments', Buffer.from([0xff, 0xe0, 0, 2])],
   ])('does not pass over %s without end', (_name, unit) => {
-    const jpeg = (count: number) => Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(unit, count), frame, Buffer.alloc(30)]);
+    const jpeg = (count: number) =>
+      Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(unit, count), frame, Buffer.alloc(30)]);
     expect(examinePicture(jpeg(10))).toEqual({ mediaType: 'image/jpeg', width: 7, height: 5 });
     expect(examinePicture(jpeg(10_001))).toBe(null);
   });

@@ -14,25 +14,65 @@ export interface MediaWorld extends GatewayWorld {
   /** Another user of the same Bureau. */
   stranger(): Promise<GatewayClient>;
   /** Sends a body as it is given, as the user unless another token is said. */
-  send(path: string, body: unknown, options?: { headers?: Record<string, string>; token?: string }): Promise<Response>;
+  send(
+    path: string,
+    body: unknown,
+    options?: { headers?: Record<string, string>; token?: string },
+  ): Promise<Response>;
 }
 
-const scripts = { painter: 'images', slow: 'images-slow', refusing: 'status?code=400&message=no%20such%20size&param=size&error_code=invalid_size', elsewhere: 'images-elsewhere', broken: 'status?code=500', speaker: 'speech', whisper: 'whisper', listener: 'listener', silent: 'never-headers' };
+const scripts = {
+  painter: 'images',
+  slow: 'images-slow',
+  refusing: 'status?code=400&message=no%20such%20size&param=size&error_code=invalid_size',
+  elsewhere: 'images-elsewhere',
+  broken: 'status?code=500',
+  speaker: 'speech',
+  whisper: 'whisper',
+  listener: 'listener',
+  silent: 'never-headers',
+};
 
 // Fails, and has another to fall back to.
-const leaning = { id: 'acme/leaning', provider: 'acme', upstream_model: 'status?code=500', rates: null, modalities: ['image'], fallbacks: ['acme/painter'] };
+const leaning = {
+  id: 'acme/leaning',
+  provider: 'acme',
+  upstream_model: 'status?code=500',
+  rates: null,
+  modalities: ['image'],
+  fallbacks: ['acme/painter'],
+};
 
 export async function startMedia(options: GatewayWorldOptions = {}): Promise<MediaWorld> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-media-'));
   const provider = await startProvider();
   const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile(scripts, { model: { modalities: ['image', 'tts', 'asr', 'video'] }, models: [leaning] }));
-  const world = await startGateway({ ...options, env: { ACME_API_KEY: 'key-of-acme', STORAGE_PATH: join(folder, 'storage'), MODELS_FILE: modelsFile, TIMEOUT_DRAIN_MS: '1000', ...options.env } });
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(scripts, {
+      model: { modalities: ['image', 'tts', 'asr', 'video'] },
+      models: [leaning],
+    }),
+  );
+  const world = await startGateway({
+    ...options,
+    env: {
+      ACME_API_KEY: 'key-of-acme',
+      STORAGE_PATH: join(folder, 'storage'),
+      MODELS_FILE: modelsFile,
+      TIMEOUT_DRAIN_MS: '1000',
+      ...options.env,
+    },
+  });
   const more: Omit<MediaWorld, keyof GatewayWorld> & Pick<GatewayWorld, 'close'> = {
     provider,
     stranger: async () => world.as(await strangerToken(world)),
     send: (path, body, { headers = {}, token: bearer = world.userToken } = {}) =>
-      fetch(`${world.url}${path}`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${bearer}`, ...headers }, body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      fetch(`${world.url}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${bearer}`, ...headers },
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+      }),
     async close() {
       await world.close();
       await provider.close();
@@ -48,11 +88,18 @@ export async function ended(client: GatewayClient, jobId: string, deadlineMs = 4
   return untilEnd(() => client.ai.getImage({ job_id: jobId }), deadlineMs);
 }
 
-export async function endedVideo(client: GatewayClient, jobId: string, deadlineMs = 90_000): Promise<VideoJob> {
+export async function endedVideo(
+  client: GatewayClient,
+  jobId: string,
+  deadlineMs = 90_000,
+): Promise<VideoJob> {
   return untilEnd(async () => (await client.ai.startVideo({ job_id: jobId })) as VideoJob, deadlineMs);
 }
 
-async function untilEnd<Job extends { status: string }>(ask: () => Promise<Job>, deadlineMs: number): Promise<Job> {
+async function untilEnd<Job extends { status: string }>(
+  ask: () => Promise<Job>,
+  deadlineMs: number,
+): Promise<Job> {
   const endsAt = performance.now() + deadlineMs;
   for (;;) {
     const job = await ask();
@@ -65,7 +112,11 @@ async function untilEnd<Job extends { status: string }>(ask: () => Promise<Job>,
 /** The bytes under a link, taken without a credential. */
 export async function download(url: string): Promise<{ status: number; headers: Headers; bytes: Buffer }> {
   const response = await fetch(url);
-  return { status: response.status, headers: response.headers, bytes: Buffer.from(await response.arrayBuffer()) };
+  return {
+    status: response.status,
+    headers: response.headers,
+    bytes: Buffer.from(await response.arrayBuffer()),
+  };
 }
 
 async function strangerToken({ sql }: GatewayWorld): Promise<string> {

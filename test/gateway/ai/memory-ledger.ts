@@ -46,7 +46,11 @@ export function memoryLedger(start = rich): MemoryLedger {
   }
 
   function refuse(needed: bigint): never {
-    throw new Problem('insufficient_credits', 'insufficient_credits', `This call may cost ${needed} credits, and ${balance - held} are available.`);
+    throw new Problem(
+      'insufficient_credits',
+      'insufficient_credits',
+      `This call may cost ${needed} credits, and ${balance - held} are available.`,
+    );
   }
 
   return {
@@ -106,7 +110,10 @@ export function memoryLedger(start = rich): MemoryLedger {
     },
     until(wanted, deadlineMs = 5_000) {
       return new Promise((resolve, reject) => {
-        const timer = setTimeout(() => done(() => reject(new Error(`Of ${wanted} calls ${charges.length} were settled in time.`))), deadlineMs);
+        const timer = setTimeout(
+          () => done(() => reject(new Error(`Of ${wanted} calls ${charges.length} were settled in time.`))),
+          deadlineMs,
+        );
         const done = (act: () => void) => {
           clearTimeout(timer);
           watchers.delete(look);

@@ -11,18 +11,46 @@ import { silentLog } from '../../support/template.ts';
 import { memoryLedger } from './memory-ledger.ts';
 
 const model: CatalogModel = {
-  id: 'acme/fast', name: 'Fast', description: '', provider: 'acme', upstream_model: 'fast', modalities: ['text'], tags: [], created: 0, meta: {}, context_window: null, max_output_tokens: 1_000,
-  rates: { input: 1_000_000, output: 2_000_000 }, tiers: [], fallbacks: [],
-  by: { id: 'acme', name: 'Acme', kind: 'openai-compatible', usage: 'ask', unpriced_members: [], formats: ['chat'], output_limit_member: 'max_tokens' },
+  id: 'acme/fast',
+  name: 'Fast',
+  description: '',
+  provider: 'acme',
+  upstream_model: 'fast',
+  modalities: ['text'],
+  tags: [],
+  created: 0,
+  meta: {},
+  context_window: null,
+  max_output_tokens: 1_000,
+  rates: { input: 1_000_000, output: 2_000_000 },
+  tiers: [],
+  fallbacks: [],
+  by: {
+    id: 'acme',
+    name: 'Acme',
+    kind: 'openai-compatible',
+    usage: 'ask',
+    unpriced_members: [],
+    formats: ['chat'],
+    output_limit_member: 'max_tokens',
+  },
 };
-const failure = () => new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { cause: { status: 503 } });
+const failure = () =>
+  new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { cause: { status: 503 } });
 
 /** Makes a call whose tries are these, in their order; what the last one returns has come. */
 async function callOf(tries: readonly ((meter: Meter) => void)[]) {
   const ledger = memoryLedger();
   const identity = { kind: 'user' as const, userId: 'usr_a', bureauId: 'local', tokenId: 'tok_a' };
   const demand = { size: sizeOf({ model: 'acme/fast', prompt: 'Good morning' }, 'text') };
-  const meter = createMetering({ ledger, clock: systemClock }).open({ requestId: 'req_a', identity, action: 'ai.generateText', signal: new AbortController().signal, log: silentLog, demand });
+  const meter = createMetering({ ledger, clock: systemClock }).open({
+    requestId: 'req_a',
+    identity,
+    action: 'ai.generateText',
+    signal: new AbortController().signal,
+    log: silentLog,
+    demand,
+  });
   const attempts = createAttempts({ clock: { ...systemClock, sleep: async () => {} } });
   let count = 0;
   const attempt = async (): Promise<void> => {
@@ -31,7 +59,14 @@ async function callOf(tries: readonly ((meter: Meter) => void)[]) {
     one(meter);
     if (count < tries.length) throw failure();
   };
-  await meter.run(attempts, { chain: [model], signal: new AbortController().signal, deadlineMs: 60_000, fits: () => {}, effort: () => undefined, prepare: () => attempt });
+  await meter.run(attempts, {
+    chain: [model],
+    signal: new AbortController().signal,
+    deadlineMs: 60_000,
+    fits: () => {},
+    effort: () => undefined,
+    prepare: () => attempt,
+  });
   await meter.settle('completed');
   expect(ledger.held()).toBe(0n);
   return ledger.last();
@@ -42,7 +77,10 @@ describe('a call that was tried again', () => {
 
   test('costs nothing of what the failed try had said of its usage', async () => {
     const usual = await callOf([answers]);
-    const claimed = await callOf([(meter) => meter.claims({ tokens: { ...noTokens, input: 900, output: 900 }, isFinal: true }), answers]);
+    const claimed = await callOf([
+      (meter) => meter.claims({ tokens: { ...noTokens, input: 900, output: 900 }, isFinal: true }),
+      answers,
+    ]);
     expect(claimed.charged).toBe(usual.charged);
     expect(claimed.facts).toMatchObject({ tokens: usual.facts.tokens, estimated: true });
   });

@@ -6,30 +6,108 @@ import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '.
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
-const data = (value: object | string) => `data: ${typeof value === 'string' ? value : JSON.stringify(value)}\n\n`;
-const chunk = (delta: object, finish: string | null = null, more: object = {}) => data({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'x', choices: [{ index: 0, delta, finish_reason: finish }], ...more });
+const data = (value: object | string) =>
+  `data: ${typeof value === 'string' ? value : JSON.stringify(value)}\n\n`;
+const chunk = (delta: object, finish: string | null = null, more: object = {}) =>
+  data({
+    id: 'c',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'x',
+    choices: [{ index: 0, delta, finish_reason: finish }],
+    ...more,
+  });
 const completion = (message: object, more: object = {}, choice: object = {}) =>
-  JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model: 'x', choices: [{ index: 0, message: { role: 'assistant', content: 'hi', ...message }, finish_reason: 'stop', ...choice }], ...more });
-const verbatim = (said: { sse?: string; json?: string }) => `verbatim?${new URLSearchParams(said).toString()}`;
+  JSON.stringify({
+    id: 'c',
+    object: 'chat.completion',
+    created: 1,
+    model: 'x',
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content: 'hi', ...message },
+        finish_reason: 'stop',
+        ...choice,
+      },
+    ],
+    ...more,
+  });
+const verbatim = (said: { sse?: string; json?: string }) =>
+  `verbatim?${new URLSearchParams(said).toString()}`;
 
 const moonshot = { prompt_tokens: 1_000, completion_tokens: 10, total_tokens: 1_010, cached_tokens: 900 };
-const beside = { prompt_tokens: 10, completion_tokens: 4, total_tokens: 314, completion_tokens_details: { reasoning_tokens: 300 } };
+const beside = {
+  prompt_tokens: 10,
+  completion_tokens: 4,
+  total_tokens: 314,
+  completion_tokens_details: { reasoning_tokens: 300 },
+};
 const failure = { error: { message: 'overloaded', code: 503 } };
-const failed = { id: 'r', object: 'response', status: 'failed', model: 'x', output: [], error: { code: 'server_error', message: 'x' }, usage: null };
+const failed = {
+  id: 'r',
+  object: 'response',
+  status: 'failed',
+  model: 'x',
+  output: [],
+  error: { code: 'server_error', message: 'x' },
+  usage: null,
+};
 
 const scripts: Record<string, string> = {
   overloaded: verbatim({ json: JSON.stringify(failure), sse: data(failure) }),
-  'kind-of-error': verbatim({ json: JSON.stringify({ object: 'error', code: 503, message: 'x' }), sse: chunk({ content: 'x' }) + data({ object: 'error', code: 500, message: 'x' }) + data('[DONE]') }),
-  'named-error': verbatim({ sse: `${chunk({ content: 'x' })}event: error\n${data({ message: 'x' })}${data('[DONE]')}` }),
-  'gave-up': verbatim({ json: completion({ content: '' }, {}, { finish_reason: 'error' }), sse: chunk({ content: 'x' }) + chunk({}, 'error') + data('[DONE]') }),
+  'kind-of-error': verbatim({
+    json: JSON.stringify({ object: 'error', code: 503, message: 'x' }),
+    sse: chunk({ content: 'x' }) + data({ object: 'error', code: 500, message: 'x' }) + data('[DONE]'),
+  }),
+  'named-error': verbatim({
+    sse: `${chunk({ content: 'x' })}event: error\n${data({ message: 'x' })}${data('[DONE]')}`,
+  }),
+  'gave-up': verbatim({
+    json: completion({ content: '' }, {}, { finish_reason: 'error' }),
+    sse: chunk({ content: 'x' }) + chunk({}, 'error') + data('[DONE]'),
+  }),
   'no-reason': verbatim({ sse: chunk({ content: 'x' }) + data('[DONE]') }),
   'no-last-line': verbatim({ sse: `${chunk({ content: 'x' })}${chunk({}, 'stop')}data: [DONE]` }),
-  moonshot: verbatim({ json: completion({}, { usage: moonshot }), sse: chunk({ content: 'x' }) + chunk({}, 'stop') + chunk({}, null, { choices: [], usage: moonshot }) + data('[DONE]') }),
-  beside: verbatim({ json: completion({}, { usage: beside }), sse: chunk({ content: 'x' }) + chunk({}, 'stop') + chunk({}, null, { choices: [], usage: beside }) + data('[DONE]') }),
+  moonshot: verbatim({
+    json: completion({}, { usage: moonshot }),
+    sse:
+      chunk({ content: 'x' }) +
+      chunk({}, 'stop') +
+      chunk({}, null, { choices: [], usage: moonshot }) +
+      data('[DONE]'),
+  }),
+  beside: verbatim({
+    json: completion({}, { usage: beside }),
+    sse:
+      chunk({ content: 'x' }) +
+      chunk({}, 'stop') +
+      chunk({}, null, { choices: [], usage: beside }) +
+      data('[DONE]'),
+  }),
   long: verbatim({ json: completion({ content: 'x'.repeat(9 * 1024 * 1024) }) }),
-  failed: verbatim({ json: JSON.stringify(failed), sse: data({ type: 'response.created', response: { ...failed, status: 'in_progress', error: null } }) + data({ type: 'response.failed', response: failed }) }),
-  repeating: verbatim({ sse: data({ type: 'response.created', response: { ...failed, instructions: 'x'.repeat(3 * 1024 * 1024) } }) + data({ type: 'response.completed', response: { ...failed, status: 'completed', usage: { input_tokens: 1, output_tokens: 1 } } }) }),
-  kept: verbatim({ json: JSON.stringify({ ...failed, status: 'completed', error: null, usage: { input_tokens: 50_000, output_tokens: 10 } }) }),
+  failed: verbatim({
+    json: JSON.stringify(failed),
+    sse:
+      data({ type: 'response.created', response: { ...failed, status: 'in_progress', error: null } }) +
+      data({ type: 'response.failed', response: failed }),
+  }),
+  repeating: verbatim({
+    sse:
+      data({ type: 'response.created', response: { ...failed, instructions: 'x'.repeat(3 * 1024 * 1024) } }) +
+      data({
+        type: 'response.completed',
+        response: { ...failed, status: 'completed', usage: { input_tokens: 1, output_tokens: 1 } },
+      }),
+  }),
+  kept: verbatim({
+    json: JSON.stringify({
+      ...failed,
+      status: 'completed',
+      error: null,
+      usage: { input_tokens: 50_000, output_tokens: 10 },
+    }),
+  }),
 };
 
 let provider: ScriptedProvider;
@@ -37,13 +115,49 @@ let world: World;
 beforeAll(async () => {
   provider = await startProvider();
   const rates = { input: 1_000_000, cached_input: 100_000, output: 2_000_000 };
-  const through = (owner: string) => Object.entries(scripts).map(([name, script]) => ({ id: `${owner}/${name}`, provider: owner, upstream_model: script, rates, max_output_tokens: 1_000, context_window: 128_000 }));
-  const entry = { kind: 'openai-compatible', base_url: provider.url, usage: 'ask', output_limit_member: 'max_tokens' };
+  const through = (owner: string) =>
+    Object.entries(scripts).map(([name, script]) => ({
+      id: `${owner}/${name}`,
+      provider: owner,
+      upstream_model: script,
+      rates,
+      max_output_tokens: 1_000,
+      context_window: 128_000,
+    }));
+  const entry = {
+    kind: 'openai-compatible',
+    base_url: provider.url,
+    usage: 'ask',
+    output_limit_member: 'max_tokens',
+  };
   world = await startAi({
     models: JSON.stringify({
       // The same server twice: once its format passes through, once it is translated as for a server that has another.
-      providers: [{ ...entry, id: 'passed', formats: ['chat', 'responses'] }, { ...entry, id: 'told', formats: [] }, { id: 'gemini', kind: 'google', base_url: provider.url, output_limit_member: 'maxOutputTokens' }, { id: 'claude', kind: 'anthropic', base_url: provider.url }],
-      models: [...through('passed'), ...through('told'), { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates }, { id: 'passed/speech', provider: 'passed', upstream_model: 'speech-long?mb=40', rates: { speech_character: 10 }, modalities: ['tts'] }, { id: 'gemini/malformed', provider: 'gemini', upstream_model: 'malformed', rates, max_output_tokens: 1_000 }],
+      providers: [
+        { ...entry, id: 'passed', formats: ['chat', 'responses'] },
+        { ...entry, id: 'told', formats: [] },
+        { id: 'gemini', kind: 'google', base_url: provider.url, output_limit_member: 'maxOutputTokens' },
+        { id: 'claude', kind: 'anthropic', base_url: provider.url },
+      ],
+      models: [
+        ...through('passed'),
+        ...through('told'),
+        { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates },
+        {
+          id: 'passed/speech',
+          provider: 'passed',
+          upstream_model: 'speech-long?mb=40',
+          rates: { speech_character: 10 },
+          modalities: ['tts'],
+        },
+        {
+          id: 'gemini/malformed',
+          provider: 'gemini',
+          upstream_model: 'malformed',
+          rates,
+          max_output_tokens: 1_000,
+        },
+      ],
     }),
     env: {},
     resilience: neverHeldOff,
@@ -58,24 +172,35 @@ beforeEach(() => {
   world.ledger.reset();
 });
 
-const chat = (model: string, more: object = {}) => world.post('/v1/ai/chat/completions', { model, messages, ...more });
+const chat = (model: string, more: object = {}) =>
+  world.post('/v1/ai/chat/completions', { model, messages, ...more });
 
 describe.each(['passed', 'told'])('a provider of chat completions, %s', (owner) => {
-  test.each(['overloaded', 'kind-of-error'])('that answers 200 with an error is asked again, and is a failure that costs nothing: %s', async (name) => {
-    const response = await chat(`${owner}/${name}`);
-    expect([response.status, (await errorOf(response)).code]).toEqual([502, 'upstream_failed']);
-    expect(provider.calls).toHaveLength(3);
-    expect(world.ledger.last()).toMatchObject({ charged: 0n, facts: { outcome: 'upstream_failed' } });
-  });
+  test.each(['overloaded', 'kind-of-error'])(
+    'that answers 200 with an error is asked again, and is a failure that costs nothing: %s',
+    async (name) => {
+      const response = await chat(`${owner}/${name}`);
+      expect([response.status, (await errorOf(response)).code]).toEqual([502, 'upstream_failed']);
+      expect(provider.calls).toHaveLength(3);
+      expect(world.ledger.last()).toMatchObject({ charged: 0n, facts: { outcome: 'upstream_failed' } });
+    },
+  );
 
-  test.each(['kind-of-error', 'named-error'])('that ends a stream cleanly behind an error has not ended it well: %s', async (name) => {
-    const events = await eventsOf(await chat(`${owner}/${name}`, { stream: true }));
-    expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
-    expect(events).not.toContain('[DONE]');
-    // What came before the error is the caller's, and is paid for.
-    expect(events.join()).toContain('"content":"x"');
-    expect(world.ledger.last().facts).toMatchObject({ outcome: 'upstream_failed', estimated: true, tokens: { output: 1 } });
-  });
+  test.each(['kind-of-error', 'named-error'])(
+    'that ends a stream cleanly behind an error has not ended it well: %s',
+    async (name) => {
+      const events = await eventsOf(await chat(`${owner}/${name}`, { stream: true }));
+      expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
+      expect(events).not.toContain('[DONE]');
+      // What came before the error is the caller's, and is paid for.
+      expect(events.join()).toContain('"content":"x"');
+      expect(world.ledger.last().facts).toMatchObject({
+        outcome: 'upstream_failed',
+        estimated: true,
+        tokens: { output: 1 },
+      });
+    },
+  );
 
   test('may leave out the empty line behind the end', async () => {
     const events = await eventsOf(await chat(`${owner}/no-last-line`, { stream: true }));
@@ -97,7 +222,11 @@ describe.each(['passed', 'told'])('a provider of chat completions, %s', (owner) 
 
   test('may say nothing of the usage of a very long text, which costs no more than its limit', async () => {
     expect((await chat(`${owner}/long`)).status).toBe(200);
-    expect(world.ledger.last().facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
+    expect(world.ledger.last().facts).toMatchObject({
+      outcome: 'completed',
+      estimated: true,
+      tokens: { output: 1_000 },
+    });
   });
 });
 
@@ -118,7 +247,9 @@ describe('a model that gives its answer up', () => {
   });
 
   test('is told as an error where the format has a word for it', async () => {
-    const { parts, done } = await partsOf(await world.post('/v1/ai/stream', { model: 'told/gave-up', prompt }));
+    const { parts, done } = await partsOf(
+      await world.post('/v1/ai/stream', { model: 'told/gave-up', prompt }),
+    );
     expect(done).toBe(true);
     expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error', raw: 'error' } });
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
@@ -136,25 +267,40 @@ describe('a response', () => {
     const response = await world.post('/v1/ai/responses', { model: 'passed/failed', input: 'hi' });
     expect([response.status, response.headers.get('x-townhall-credits')]).toEqual([200, '0']);
     expect(world.ledger.last()).toMatchObject({ charged: 0n, facts: { outcome: 'upstream_failed' } });
-    await (await world.post('/v1/ai/responses', { model: 'passed/failed', input: 'hi', stream: true })).text();
+    await (
+      await world.post('/v1/ai/responses', { model: 'passed/failed', input: 'hi', stream: true })
+    ).text();
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
   });
 
   test('may repeat a long request in its events', async () => {
-    const events = await eventsOf(await world.post('/v1/ai/responses', { model: 'passed/repeating', input: 'hi', stream: true }));
+    const events = await eventsOf(
+      await world.post('/v1/ai/responses', { model: 'passed/repeating', input: 'hi', stream: true }),
+    );
     expect(events).toHaveLength(2);
     expect(world.ledger.last().facts.outcome).toBe('completed');
   });
 
-  test.each([{ previous_response_id: 'resp_1' }, { conversation: 'conv_1' }])('is held and charged for what the provider reads beside it: %j', async (more) => {
-    await (await world.post('/v1/ai/responses', { model: 'passed/kept', input: 'hi', ...more })).text();
-    expect(world.ledger.last()).toMatchObject({ charged: 50_020n, overrun: 0n, facts: { estimated: false } });
-  });
+  test.each([{ previous_response_id: 'resp_1' }, { conversation: 'conv_1' }])(
+    'is held and charged for what the provider reads beside it: %j',
+    async (more) => {
+      await (await world.post('/v1/ai/responses', { model: 'passed/kept', input: 'hi', ...more })).text();
+      expect(world.ledger.last()).toMatchObject({
+        charged: 50_020n,
+        overrun: 0n,
+        facts: { estimated: false },
+      });
+    },
+  );
 });
 
 describe('speech', () => {
   test('that is too long for a document costs nothing, and nothing stays held for it', async () => {
-    const response = await world.post('/v1/ai/tts', { model: 'passed/speech', text: 'hello' }, { headers: { accept: 'application/json' } });
+    const response = await world.post(
+      '/v1/ai/tts',
+      { model: 'passed/speech', text: 'hello' },
+      { headers: { accept: 'application/json' } },
+    );
     expect([response.status, (await errorOf(response)).code]).toEqual([502, 'upstream_failed']);
     expect(world.ledger.last()).toMatchObject({ charged: 0n, facts: { outcome: 'upstream_failed' } });
     expect(world.ledger.held()).toBe(0n);
@@ -176,20 +322,35 @@ describe('a request', () => {
     expect((await world.post(path, { model: 'passed/moonshot', ...body })).status).toBe(402);
   });
 
-  test.each(['mcp_servers', 'speed', 'container'])('with what a kind of provider bills apart is refused although nobody declared it: %s', async (name) => {
-    const response = await world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 10, messages, [name]: [] });
-    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unpriced_member', param: name }]);
-    expect(provider.calls).toHaveLength(0);
-  });
+  test.each(['mcp_servers', 'speed', 'container'])(
+    'with what a kind of provider bills apart is refused although nobody declared it: %s',
+    async (name) => {
+      const response = await world.post('/v1/ai/messages', {
+        model: 'claude/ok',
+        max_tokens: 10,
+        messages,
+        [name]: [],
+      });
+      expect([response.status, await errorOf(response)]).toMatchObject([
+        422,
+        { code: 'unpriced_member', param: name },
+      ]);
+      expect(provider.calls).toHaveLength(0);
+    },
+  );
 
   test('with an address that is none is refused by its place', async () => {
-    const response = await world.post('/v1/ai/text', { model: 'told/moonshot', messages: [{ role: 'user', content: [{ type: 'image', media_type: 'image/png', url: 'http://[' }] }] });
+    const response = await world.post('/v1/ai/text', {
+      model: 'told/moonshot',
+      messages: [{ role: 'user', content: [{ type: 'image', media_type: 'image/png', url: 'http://[' }] }],
+    });
     expect([response.status, (await errorOf(response)).param]).toEqual([400, 'messages[0].content[0].url']);
   });
 });
 
 describe('a conversation that is translated', () => {
-  const sent = () => (JSON.parse(provider.lastCall().body.toString()) as { messages: Record<string, unknown>[] }).messages;
+  const sent = () =>
+    (JSON.parse(provider.lastCall().body.toString()) as { messages: Record<string, unknown>[] }).messages;
 
   test('keeps a refusal, and calls without arguments', async () => {
     await chat('told/moonshot', {
@@ -197,7 +358,11 @@ describe('a conversation that is translated', () => {
         { role: 'user', content: 'a' },
         { role: 'assistant', content: null, refusal: 'I will not.' },
         { role: 'user', content: 'b' },
-        { role: 'assistant', content: null, tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '' } }] },
+        {
+          role: 'assistant',
+          content: null,
+          tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '' } }],
+        },
         { role: 'tool', tool_call_id: 'c1', content: '' },
       ],
     });
@@ -208,20 +373,52 @@ describe('a conversation that is translated', () => {
   test('says what it left out of the messages, and refuses where that would be lost', async () => {
     const named = await chat('told/moonshot', { messages: [{ role: 'user', name: 'bob', content: 'hi' }] });
     expect(named.headers.get('x-townhall-warnings')).toContain('messages[0].name');
-    const old = await chat('told/moonshot', { messages: [...messages, { role: 'assistant', content: null, function_call: { name: 'f', arguments: '{}' } }] });
+    const old = await chat('told/moonshot', {
+      messages: [
+        ...messages,
+        { role: 'assistant', content: null, function_call: { name: 'f', arguments: '{}' } },
+      ],
+    });
     expect([old.status, (await errorOf(old)).param]).toEqual([422, 'messages[1].function_call']);
   });
 
   test('shows pictures that tools gave behind all results of the turn, where a result is text alone', async () => {
     const picture = { type: 'image-data', data: 'aGk=', mediaType: 'image/png' };
-    const result = (toolCallId: string, value: object[]) => ({ type: 'tool-result', toolCallId, toolName: 'look', output: { type: 'content', value } });
-    const calls = ['c1', 'c2'].map((toolCallId) => ({ type: 'tool-call', toolCallId, toolName: 'look', input: {} }));
-    const content = [result('c1', [{ type: 'text', text: 'one' }, picture]), result('c2', [{ type: 'text', text: 'two' }, { type: 'text', text: 'more' }])];
-    await (await world.post('/v1/ai/stream', { model: 'told/moonshot', prompt: [...prompt, { role: 'assistant', content: calls }, { role: 'tool', content }] })).text();
+    const result = (toolCallId: string, value: object[]) => ({
+      type: 'tool-result',
+      toolCallId,
+      toolName: 'look',
+      output: { type: 'content', value },
+    });
+    const calls = ['c1', 'c2'].map((toolCallId) => ({
+      type: 'tool-call',
+      toolCallId,
+      toolName: 'look',
+      input: {},
+    }));
+    const content = [
+      result('c1', [{ type: 'text', text: 'one' }, picture]),
+      result('c2', [
+        { type: 'text', text: 'two' },
+        { type: 'text', text: 'more' },
+      ]),
+    ];
+    await (
+      await world.post('/v1/ai/stream', {
+        model: 'told/moonshot',
+        prompt: [...prompt, { role: 'assistant', content: calls }, { role: 'tool', content }],
+      })
+    ).text();
     expect(sent().slice(2)).toEqual([
       { role: 'tool', tool_call_id: 'c1', content: 'one' },
       { role: 'tool', tool_call_id: 'c2', content: 'two\nmore' },
-      { role: 'user', content: [{ type: 'text', text: 'What the tool look gave beside its text (c1):' }, { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } }] },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'What the tool look gave beside its text (c1):' },
+          { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } },
+        ],
+      },
     ]);
   });
 });

@@ -9,8 +9,27 @@ import { startProvider, type ScriptedProvider } from '../../support/provider.ts'
 import { ended, endedVideo } from './media-world.ts';
 
 const messages = [{ role: 'user' as const, content: 'hi' }];
-const rates = { input: 1_000_000, output: 2_000_000, image: 40, speech_character: 10, audio_second: 100, video_second: 25 };
-const scripts = { ok: 'ok', slow: 'ok?chunks=500&gap=10', delayed: 'delay?ms=400', broken: 'status?code=500', painter: 'images', 'slow-painter': 'images-slow', 'broken-painter': 'status?code=400', speaker: 'speech', whisper: 'whisper', listener: 'listener', 'counting-listener': 'counting-listener' };
+const rates = {
+  input: 1_000_000,
+  output: 2_000_000,
+  image: 40,
+  speech_character: 10,
+  audio_second: 100,
+  video_second: 25,
+};
+const scripts = {
+  ok: 'ok',
+  slow: 'ok?chunks=500&gap=10',
+  delayed: 'delay?ms=400',
+  broken: 'status?code=500',
+  painter: 'images',
+  'slow-painter': 'images-slow',
+  'broken-painter': 'status?code=400',
+  speaker: 'speech',
+  whisper: 'whisper',
+  listener: 'listener',
+  'counting-listener': 'counting-listener',
+};
 
 let provider: ScriptedProvider;
 let world: GatewayWorld;
@@ -19,9 +38,35 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-paid-'));
   provider = await startProvider();
   const modelsFile = join(folder, 'models.json');
-  const film = { id: 'paid/film', provider: 'local', upstream_model: 'storyboard', modalities: ['video'], rates };
-  await writeFile(modelsFile, provider.modelsFile(scripts, { provider: { output_limit_member: 'max_tokens' }, model: { rates, max_output_tokens: 1_000, modalities: ['text', 'stream', 'openai', 'image', 'tts', 'asr'] }, models: [film] }));
-  world = await startGateway({ withAdmin: true, env: { ACME_API_KEY: 'key-of-acme', STORAGE_PATH: join(folder, 'storage'), MODELS_FILE: modelsFile, STARTING_CREDITS: '1000000', TIMEOUT_DRAIN_MS: '1000' } });
+  const film = {
+    id: 'paid/film',
+    provider: 'local',
+    upstream_model: 'storyboard',
+    modalities: ['video'],
+    rates,
+  };
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(scripts, {
+      provider: { output_limit_member: 'max_tokens' },
+      model: {
+        rates,
+        max_output_tokens: 1_000,
+        modalities: ['text', 'stream', 'openai', 'image', 'tts', 'asr'],
+      },
+      models: [film],
+    }),
+  );
+  world = await startGateway({
+    withAdmin: true,
+    env: {
+      ACME_API_KEY: 'key-of-acme',
+      STORAGE_PATH: join(folder, 'storage'),
+      MODELS_FILE: modelsFile,
+      STARTING_CREDITS: '1000000',
+      TIMEOUT_DRAIN_MS: '1000',
+    },
+  });
 });
 afterAll(async () => {
   await world.close();
@@ -32,8 +77,13 @@ beforeEach(() => provider.reset());
 
 const balance = async () => world.user.credits.getBalance();
 const post = (path: string, body: object, headers: Record<string, string> = {}) =>
-  fetch(`${world.url}${path}`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...headers }, body: JSON.stringify(body) });
-const chat = (model: string, more: object = {}, headers: Record<string, string> = {}) => post('/v1/ai/chat/completions', { model, messages, ...more }, headers);
+  fetch(`${world.url}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...headers },
+    body: JSON.stringify(body),
+  });
+const chat = (model: string, more: object = {}, headers: Record<string, string> = {}) =>
+  post('/v1/ai/chat/completions', { model, messages, ...more }, headers);
 
 /** What the work costs, once nothing is held any more. */
 async function costOf(work: () => Promise<unknown>): Promise<number> {
@@ -46,8 +96,18 @@ async function costOf(work: () => Promise<unknown>): Promise<number> {
 
 describe('a paid call', () => {
   test('takes its price from the balance, before the answer is whole', async () => {
-    expect(await costOf(async () => expect(await world.user.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({ metadata: { credits: 18 } }))).toBe(18);
-    expect(await costOf(async () => expect((await (await chat('acme/ok', { stream: true })).text())).toContain('[DONE]'))).toBe(20);
+    expect(
+      await costOf(async () =>
+        expect(await world.user.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({
+          metadata: { credits: 18 },
+        }),
+      ),
+    ).toBe(18);
+    expect(
+      await costOf(async () =>
+        expect(await (await chat('acme/ok', { stream: true })).text()).toContain('[DONE]'),
+      ),
+    ).toBe(20);
   });
 
   test('holds what it may cost while it runs', async () => {
@@ -62,7 +122,12 @@ describe('a paid call', () => {
   test('that its caller leaves is charged for what came', async () => {
     const cost = await costOf(async () => {
       const leaving = new AbortController();
-      const response = await fetch(`${world.url}/v1/ai/chat/completions`, { method: 'POST', signal: leaving.signal, headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` }, body: JSON.stringify({ model: 'acme/slow', messages, stream: true }) });
+      const response = await fetch(`${world.url}/v1/ai/chat/completions`, {
+        method: 'POST',
+        signal: leaving.signal,
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
+        body: JSON.stringify({ model: 'acme/slow', messages, stream: true }),
+      });
       await response.body?.getReader().read();
       leaving.abort();
       await provider.until((calls) => calls[0]?.abortedAt !== undefined);
@@ -72,7 +137,11 @@ describe('a paid call', () => {
   });
 
   test('of an administrator costs nobody anything, and is recorded', async () => {
-    const cost = await costOf(async () => expect(await world.admin.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({ metadata: { credits: 0 } }));
+    const cost = await costOf(async () =>
+      expect(await world.admin.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({
+        metadata: { credits: 0 },
+      }),
+    );
     expect(cost).toBe(0);
   });
 });
@@ -91,37 +160,53 @@ describe('a paid call with an Idempotency-Key', () => {
     expect(provider.calls).toHaveLength(1);
     const again = await chat('acme/delayed', {}, key);
     expect(again.headers.get('idempotent-replayed')).toBe('true');
-    expect(await again.json()).toMatchObject({ model: 'acme/delayed', choices: [{ message: { content: 'Hello from the provider.' } }] });
+    expect(await again.json()).toMatchObject({
+      model: 'acme/delayed',
+      choices: [{ message: { content: 'Hello from the provider.' } }],
+    });
     expect((await chat('acme/delayed', { temperature: 1 }, key)).status).toBe(422);
     expect(provider.calls).toHaveLength(1);
   });
 
-  test.each(['acme/delayed', 'acme/slow'])('that its caller leaves is charged once, and not done again: %s', async (model) => {
-    const key = { 'idempotency-key': randomUUID() };
-    const stream = model === 'acme/slow';
-    const again = () => chat(model, { stream }, key);
-    await costOf(async () => {
-      const leaving = new AbortController();
-      const left = fetch(`${world.url}/v1/ai/chat/completions`, { method: 'POST', signal: leaving.signal, headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key }, body: JSON.stringify({ model, messages, stream }) });
-      await provider.until((calls) => calls.length === 1);
-      leaving.abort();
-      await left.then((response) => response.text()).catch(() => undefined);
-      const code = async () => ((await (await again()).json()) as { error: { code: string } }).error.code;
-      expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
-      await expect.poll(code, { interval: 20 }).toBe('result_not_replayable');
-    });
-    const cost = await costOf(async () => expect((await again()).status).toBe(409));
-    expect(cost).toBe(0);
-    expect(provider.calls).toHaveLength(1);
-  });
+  test.each(['acme/delayed', 'acme/slow'])(
+    'that its caller leaves is charged once, and not done again: %s',
+    async (model) => {
+      const key = { 'idempotency-key': randomUUID() };
+      const stream = model === 'acme/slow';
+      const again = () => chat(model, { stream }, key);
+      await costOf(async () => {
+        const leaving = new AbortController();
+        const left = fetch(`${world.url}/v1/ai/chat/completions`, {
+          method: 'POST',
+          signal: leaving.signal,
+          headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key },
+          body: JSON.stringify({ model, messages, stream }),
+        });
+        await provider.until((calls) => calls.length === 1);
+        leaving.abort();
+        await left.then((response) => response.text()).catch(() => undefined);
+        const code = async () => ((await (await again()).json()) as { error: { code: string } }).error.code;
+        expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
+        await expect.poll(code, { interval: 20 }).toBe('result_not_replayable');
+      });
+      const cost = await costOf(async () => expect((await again()).status).toBe(409));
+      expect(cost).toBe(0);
+      expect(provider.calls).toHaveLength(1);
+    },
+  );
 
   test('answers text alike, its price too, and a stream with 409', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const text = () => post('/v1/ai/text', { model: 'acme/ok', prompt: 'hi' }, key);
     const first = await (await text()).json();
     expect(await (await text()).json()).toEqual(first);
-    const streamed = () => post('/v1/ai/stream', { model: 'acme/ok', prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }] }, key);
-    expect((await (await streamed()).text())).toContain('[DONE]');
+    const streamed = () =>
+      post(
+        '/v1/ai/stream',
+        { model: 'acme/ok', prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }] },
+        key,
+      );
+    expect(await (await streamed()).text()).toContain('[DONE]');
     const repeated = await streamed();
     expect(repeated.status).toBe(409);
     expect(await repeated.json()).toMatchObject({ error: { code: 'result_not_replayable' } });
@@ -131,20 +216,70 @@ describe('a paid call with an Idempotency-Key', () => {
 
 describe('speech and recognition', () => {
   test('speech costs its characters', async () => {
-    expect(await costOf(async () => void (await (await post('/v1/ai/tts', { model: 'acme/speaker', text: 'Grüße 🌍' })).arrayBuffer()))).toBe(70);
-    expect(await costOf(async () => expect((await post('/v1/ai/tts', { model: 'acme/speaker', text: 'abc' }, { accept: 'application/json' })).headers.get('x-townhall-credits')).toBe('30'))).toBe(30);
+    expect(
+      await costOf(
+        async () =>
+          void (await (await post('/v1/ai/tts', { model: 'acme/speaker', text: 'Grüße 🌍' })).arrayBuffer()),
+      ),
+    ).toBe(70);
+    expect(
+      await costOf(async () =>
+        expect(
+          (
+            await post('/v1/ai/tts', { model: 'acme/speaker', text: 'abc' }, { accept: 'application/json' })
+          ).headers.get('x-townhall-credits'),
+        ).toBe('30'),
+      ),
+    ).toBe(30);
   });
 
   test('recognition costs the seconds that were heard', async () => {
-    const wav = Buffer.concat([Buffer.from('524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746160ea0000', 'hex'), Buffer.alloc(24_000)]).toString('base64');
-    expect(await costOf(async () => expect((await post('/v1/ai/asr', { model: 'acme/whisper', audio: wav, media_type: 'audio/wav' })).status).toBe(200))).toBe(150);
+    const wav = Buffer.concat([
+      Buffer.from(
+        '524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746160ea0000',
+        'hex',
+      ),
+      Buffer.alloc(24_000),
+    ]).toString('base64');
+    expect(
+      await costOf(async () =>
+        expect(
+          (await post('/v1/ai/asr', { model: 'acme/whisper', audio: wav, media_type: 'audio/wav' })).status,
+        ).toBe(200),
+      ),
+    ).toBe(150);
   });
 
   test('recognition costs what the usage tells, or all samples of the sound, whatever its header declares', async () => {
     // 1.5 seconds of PCM, whose header declares 4 GB a second.
-    const lying = Buffer.concat([Buffer.from('524946460000000057415645666d74201000000001000100401f0000ffffffff02001000646174610000ffff', 'hex'), Buffer.alloc(24_000)]).toString('base64');
-    expect(await costOf(async () => expect((await post('/v1/ai/asr', { model: 'acme/listener', audio: lying, media_type: 'audio/wav' })).status).toBe(200))).toBe(150);
-    expect(await costOf(async () => expect((await post('/v1/ai/asr', { model: 'acme/counting-listener', audio: lying, media_type: 'audio/wav' })).status).toBe(200))).toBe(200);
+    const lying = Buffer.concat([
+      Buffer.from(
+        '524946460000000057415645666d74201000000001000100401f0000ffffffff02001000646174610000ffff',
+        'hex',
+      ),
+      Buffer.alloc(24_000),
+    ]).toString('base64');
+    expect(
+      await costOf(async () =>
+        expect(
+          (await post('/v1/ai/asr', { model: 'acme/listener', audio: lying, media_type: 'audio/wav' }))
+            .status,
+        ).toBe(200),
+      ),
+    ).toBe(150);
+    expect(
+      await costOf(async () =>
+        expect(
+          (
+            await post('/v1/ai/asr', {
+              model: 'acme/counting-listener',
+              audio: lying,
+              media_type: 'audio/wav',
+            })
+          ).status,
+        ).toBe(200),
+      ),
+    ).toBe(200);
   });
 });
 
@@ -152,44 +287,75 @@ describe('a job', () => {
   test('is charged once for what it made, with its end', async () => {
     const cost = await costOf(async () => {
       const { job_id: jobId } = await world.user.ai.createImage({ model: 'acme/painter', prompt: 'x', n: 3 });
-      expect(await ended(world.user, jobId)).toMatchObject({ status: 'succeeded', metadata: { credits: 120 } });
+      expect(await ended(world.user, jobId)).toMatchObject({
+        status: 'succeeded',
+        metadata: { credits: 120 },
+      });
     });
     expect(cost).toBe(120);
   });
 
   test('holds its price from its beginning to its end', async () => {
     const cost = await costOf(async () => {
-      const { job_id: jobId } = await world.user.ai.createImage({ model: 'acme/slow-painter', prompt: 'x', n: 2 });
+      const { job_id: jobId } = await world.user.ai.createImage({
+        model: 'acme/slow-painter',
+        prompt: 'x',
+        n: 2,
+      });
       expect((await balance()).held).toBe(80);
       await provider.until((calls) => calls.length === 1, 20_000);
       expect((await balance()).held).toBe(80);
-      expect(await world.user.ai.cancelImage({ job_id: jobId })).toMatchObject({ status: 'canceled', metadata: { credits: 0 } });
+      expect(await world.user.ai.cancelImage({ job_id: jobId })).toMatchObject({
+        status: 'canceled',
+        metadata: { credits: 0 },
+      });
     });
     expect(cost).toBe(0);
   });
 
   test('that fails costs nothing', async () => {
     const cost = await costOf(async () => {
-      const { job_id: jobId } = await world.user.ai.createImage({ model: 'acme/broken-painter', prompt: 'x' });
+      const { job_id: jobId } = await world.user.ai.createImage({
+        model: 'acme/broken-painter',
+        prompt: 'x',
+      });
       expect(await ended(world.user, jobId)).toMatchObject({ status: 'failed', metadata: { credits: 0 } });
     });
     expect(cost).toBe(0);
   });
 
   test('that the credits do not cover is 402, and there is no job', async () => {
-    const count = async () => Number((await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count);
+    const count = async () =>
+      Number((await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count);
     const before = await count();
     const { available } = await balance();
-    await world.admin.credits.deductCredits({ user_id: (await world.user.accounts.getMe()).user.user_id, credits: available - 30, reason: 'test' });
-    await expect(world.user.ai.createImage({ model: 'acme/painter', prompt: 'x' })).rejects.toMatchObject({ status: 402 });
+    await world.admin.credits.deductCredits({
+      user_id: (await world.user.accounts.getMe()).user.user_id,
+      credits: available - 30,
+      reason: 'test',
+    });
+    await expect(world.user.ai.createImage({ model: 'acme/painter', prompt: 'x' })).rejects.toMatchObject({
+      status: 402,
+    });
     expect(await count()).toBe(before);
-    await world.admin.credits.grantCredits({ user_id: (await world.user.accounts.getMe()).user.user_id, credits: available - 30, reason: 'test' });
+    await world.admin.credits.grantCredits({
+      user_id: (await world.user.accounts.getMe()).user.user_id,
+      credits: available - 30,
+      reason: 'test',
+    });
   });
 
   test('of a film costs its seconds', { timeout: 120_000 }, async () => {
     const cost = await costOf(async () => {
-      const started = await world.user.ai.startVideo({ model: 'paid/film', prompt: 'A red sun rises.', duration_seconds: 1 });
-      expect(await endedVideo(world.user, started.job_id)).toMatchObject({ status: 'succeeded', metadata: { credits: 25 } });
+      const started = await world.user.ai.startVideo({
+        model: 'paid/film',
+        prompt: 'A red sun rises.',
+        duration_seconds: 1,
+      });
+      expect(await endedVideo(world.user, started.job_id)).toMatchObject({
+        status: 'succeeded',
+        metadata: { credits: 25 },
+      });
     });
     expect(cost).toBe(25);
   });

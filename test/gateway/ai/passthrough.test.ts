@@ -10,34 +10,73 @@ const messages = [{ role: 'user', content: 'hi' }];
 
 describe('the request of ai.createChatCompletion on its way to a provider', () => {
   const model = (provider: Partial<CatalogModel['by']> = {}, more: Partial<CatalogModel> = {}) =>
-    ({ id: 'acme/fast', upstream_model: 'fast "1"', max_output_tokens: 8192, ...more, by: { usage: 'none', unpriced_members: [], ...provider } }) as CatalogModel;
-  const sent = (text: string, target: CatalogModel) => outgoing(Buffer.from(text), JSON.parse(text), { model: target }).bytes.toString('utf8');
+    ({
+      id: 'acme/fast',
+      upstream_model: 'fast "1"',
+      max_output_tokens: 8192,
+      ...more,
+      by: { usage: 'none', unpriced_members: [], ...provider },
+    }) as CatalogModel;
+  const sent = (text: string, target: CatalogModel) =>
+    outgoing(Buffer.from(text), JSON.parse(text), { model: target }).bytes.toString('utf8');
 
   test('differs in the model alone, whatever the spacing, the escapes and the numbers', () => {
-    const text = ' {\n "messages" : [ {"role":"user","content":"\\u0041 \\"model\\": \\"x\\"","model":"inner"} ] ,"seed":12345678901234567890123,"temperature":1.50,\t"model"\t:\t"acme\\/fast" , "x":{"model":"deep"}, "n":null } ';
+    const text =
+      ' {\n "messages" : [ {"role":"user","content":"\\u0041 \\"model\\": \\"x\\"","model":"inner"} ] ,"seed":12345678901234567890123,"temperature":1.50,\t"model"\t:\t"acme\\/fast" , "x":{"model":"deep"}, "n":null } ';
     expect(sent(text, model())).toBe(text.replace('"acme\\/fast"', '"fast \\"1\\""'));
   });
 
   test('finds the model also when its name is escaped', () => {
-    expect(sent('{"\\u006dodel":"acme/fast","messages":[]}', model())).toBe('{"\\u006dodel":"fast \\"1\\"","messages":[]}');
+    expect(sent('{"\\u006dodel":"acme/fast","messages":[]}', model())).toBe(
+      '{"\\u006dodel":"fast \\"1\\"","messages":[]}',
+    );
   });
 
   test('keeps every other byte of random requests', () => {
     const random = generator(99);
     for (let round = 0; round < 300; round += 1) {
       const inner = random.document().text;
-      const [before, after] = [`{"metadata":${inner},`, `,"messages":[{"role":"user","content":${JSON.stringify(inner)}}]}`];
-      expect(sent(`${before}"model":"acme/fast"${after}`, model())).toBe(`${before}"model":"fast \\"1\\""${after}`);
+      const [before, after] = [
+        `{"metadata":${inner},`,
+        `,"messages":[{"role":"user","content":${JSON.stringify(inner)}}]}`,
+      ];
+      expect(sent(`${before}"model":"acme/fast"${after}`, model())).toBe(
+        `${before}"model":"fast \\"1\\""${after}`,
+      );
     }
   });
 
   test.each([
-    ['no stream_options', '{"model":"m","stream":true}', '{"stream_options":{"include_usage":true},"model":"fast \\"1\\"","stream":true}'],
-    ['stream_options of null', '{"model":"m","stream":true,"stream_options":null}', '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true}}'],
-    ['empty stream_options', '{"model":"m","stream":true,"stream_options":{ }}', '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true }}'],
-    ['other stream_options', '{"stream_options":{"x":1},"model":"m","stream":true}', '{"stream_options":{"include_usage":true,"x":1},"model":"fast \\"1\\"","stream":true}'],
-    ['include_usage of false', '{"model":"m","stream":true,"stream_options":{"include_usage": false}}', '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage": true}}'],
-    ['include_usage of true', '{"model":"m","stream":true,"stream_options":{"include_usage":true}}', '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true}}'],
+    [
+      'no stream_options',
+      '{"model":"m","stream":true}',
+      '{"stream_options":{"include_usage":true},"model":"fast \\"1\\"","stream":true}',
+    ],
+    [
+      'stream_options of null',
+      '{"model":"m","stream":true,"stream_options":null}',
+      '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true}}',
+    ],
+    [
+      'empty stream_options',
+      '{"model":"m","stream":true,"stream_options":{ }}',
+      '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true }}',
+    ],
+    [
+      'other stream_options',
+      '{"stream_options":{"x":1},"model":"m","stream":true}',
+      '{"stream_options":{"include_usage":true,"x":1},"model":"fast \\"1\\"","stream":true}',
+    ],
+    [
+      'include_usage of false',
+      '{"model":"m","stream":true,"stream_options":{"include_usage": false}}',
+      '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage": true}}',
+    ],
+    [
+      'include_usage of true',
+      '{"model":"m","stream":true,"stream_options":{"include_usage":true}}',
+      '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true}}',
+    ],
     ['no stream', '{"model":"m"}', '{"model":"fast \\"1\\""}'],
   ])('asks for usage where the provider has to be asked: %s', (_name, text, expected) => {
     expect(sent(text, model({ usage: 'ask' }))).toBe(expected);
@@ -46,15 +85,23 @@ describe('the request of ai.createChatCompletion on its way to a provider', () =
   test('adds the output limit where none was sent, and never touches one that was', () => {
     const limited = model({ output_limit_member: 'max_completion_tokens' });
     expect(sent('{"model":"m"}', limited)).toBe('{"max_completion_tokens":8192,"model":"fast \\"1\\""}');
-    expect(sent('{"model":"m","max_completion_tokens":null}', limited)).toBe('{"model":"fast \\"1\\"","max_completion_tokens":8192}');
+    expect(sent('{"model":"m","max_completion_tokens":null}', limited)).toBe(
+      '{"model":"fast \\"1\\"","max_completion_tokens":8192}',
+    );
     for (const own of ['"max_tokens":99999', '"max_completion_tokens":99999']) {
       expect(sent(`{"model":"m",${own}}`, limited)).toBe(`{"model":"fast \\"1\\"",${own}}`);
     }
-    expect(sent('{"model":"m"}', model({ output_limit_member: 'max_tokens' }, { max_output_tokens: null }))).toBe('{"model":"fast \\"1\\""}');
+    expect(
+      sent('{"model":"m"}', model({ output_limit_member: 'max_tokens' }, { max_output_tokens: null })),
+    ).toBe('{"model":"fast \\"1\\""}');
   });
 
   test('adds a limit and asks for usage in one request', () => {
-    expect(JSON.parse(sent('{"model":"m","stream":true}', model({ usage: 'ask', output_limit_member: 'max_tokens' })))).toEqual({
+    expect(
+      JSON.parse(
+        sent('{"model":"m","stream":true}', model({ usage: 'ask', output_limit_member: 'max_tokens' })),
+      ),
+    ).toEqual({
       model: 'fast "1"',
       stream: true,
       stream_options: { include_usage: true },
@@ -69,8 +116,19 @@ describe('ai.createChatCompletion through a provider', () => {
   beforeAll(async () => {
     provider = await startProvider();
     const scripts = {
-      ok: 'ok', mirror: 'mirror', tools: 'tools', reasoning: 'reasoning', gzip: 'gzip', crlf: 'lines?end=crlf&bom=1', cr: 'lines?end=cr', split: 'split-utf8',
-      forged: 'forged-done', late: 'after-done', 'usage-on-choices': 'usage-on-choices', slow: 'ok?chunks=3&gap=120', comments: 'comments?count=20&gap=15',
+      ok: 'ok',
+      mirror: 'mirror',
+      tools: 'tools',
+      reasoning: 'reasoning',
+      gzip: 'gzip',
+      crlf: 'lines?end=crlf&bom=1',
+      cr: 'lines?end=cr',
+      split: 'split-utf8',
+      forged: 'forged-done',
+      late: 'after-done',
+      'usage-on-choices': 'usage-on-choices',
+      slow: 'ok?chunks=3&gap=120',
+      comments: 'comments?count=20&gap=15',
     };
     world = await startAi({
       models: provider.modelsFile(scripts, { provider: { unpriced_members: ['service_tier'] } }),
@@ -82,7 +140,8 @@ describe('ai.createChatCompletion through a provider', () => {
     await world.close();
     await provider.close();
   });
-  const stream = (model: string, more: object = {}) => world.post(chat, { model, messages, stream: true, ...more });
+  const stream = (model: string, more: object = {}) =>
+    world.post(chat, { model, messages, stream: true, ...more });
 
   test('sends the original bytes up, with our credential and none of the caller', async () => {
     const body = `{ "messages":[{"role":"user","content":"h\\u00ed","x":1e2}],"model" : "acme/mirror","seed":9007199254740993 }`;
@@ -91,7 +150,10 @@ describe('ai.createChatCompletion through a provider', () => {
     expect(call.body.toString()).toBe(body.replace('acme/mirror', 'mirror'));
     expect(call.headers.authorization).toBe(`Bearer ${providerKey}`);
     expect(JSON.stringify(call.headers)).not.toMatch(/mine|a=b|user-token/);
-    expect(((await response.json()) as { choices: { message: { content: string } }[] }).choices[0]?.message.content).toBe(call.body.toString());
+    expect(
+      ((await response.json()) as { choices: { message: { content: string } }[] }).choices[0]?.message
+        .content,
+    ).toBe(call.body.toString());
   });
 
   test('brings the answer down unchanged but for the model', async () => {
@@ -104,33 +166,49 @@ describe('ai.createChatCompletion through a provider', () => {
 
   test('brings each chunk down unchanged but for the model, and takes out the usage that only we asked for', async () => {
     const events = await eventsOf(await stream('acme/ok'));
-    expect(events[0]).toBe('{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":1700000000,"model":"acme/ok","choices":[{"index":0,"delta":{"role":"assistant","content":"tok0 "},"logprobs":null,"finish_reason":null}]}');
+    expect(events[0]).toBe(
+      '{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":1700000000,"model":"acme/ok","choices":[{"index":0,"delta":{"role":"assistant","content":"tok0 "},"logprobs":null,"finish_reason":null}]}',
+    );
     expect(events.at(-1)).toBe('[DONE]');
     expect(events).toHaveLength(7);
     expect(events.join()).not.toContain('usage');
-    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ stream_options: { include_usage: true } });
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({
+      stream_options: { include_usage: true },
+    });
   });
 
   test('keeps the usage chunk for a caller who asked', async () => {
     const events = await eventsOf(await stream('acme/ok', { stream_options: { include_usage: true } }));
-    expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({ model: 'acme/ok', choices: [], usage: { completion_tokens: 5 } });
+    expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({
+      model: 'acme/ok',
+      choices: [],
+      usage: { completion_tokens: 5 },
+    });
   });
 
   test('empties a usage that came on a chunk with choices', async () => {
     const events = await eventsOf(await stream('acme/usage-on-choices'));
-    expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({ usage: null, choices: [{ finish_reason: 'stop' }] });
+    expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({
+      usage: null,
+      choices: [{ finish_reason: 'stop' }],
+    });
   });
 
-  test.each(['acme/crlf', 'acme/cr'])('keeps foreign line ends and still names our model (%s)', async (model) => {
-    const text = await (await stream(model)).text();
-    const data = text.split(/\r\n|\r|\n/).filter((line) => line.startsWith('data: '));
-    expect(data).toHaveLength(7);
-    expect(data.slice(0, -1).every((line) => chunkOf(line.slice(6)).model === model)).toBe(true);
-    expect(text).not.toContain('\ufeff');
-  });
+  test.each(['acme/crlf', 'acme/cr'])(
+    'keeps foreign line ends and still names our model (%s)',
+    async (model) => {
+      const text = await (await stream(model)).text();
+      const data = text.split(/\r\n|\r|\n/).filter((line) => line.startsWith('data: '));
+      expect(data).toHaveLength(7);
+      expect(data.slice(0, -1).every((line) => chunkOf(line.slice(6)).model === model)).toBe(true);
+      expect(text).not.toContain('\ufeff');
+    },
+  );
 
   test('puts characters together that arrive byte by byte', async () => {
-    expect(chunkOf((await eventsOf(await stream('acme/split')))[0]).choices[0]?.delta.content).toBe('Grüße, 世界 🌍');
+    expect(chunkOf((await eventsOf(await stream('acme/split')))[0]).choices[0]?.delta.content).toBe(
+      'Grüße, 世界 🌍',
+    );
   });
 
   test('is not fooled by the end of the stream inside a text, and hears nothing after the real one', async () => {
@@ -139,7 +217,9 @@ describe('ai.createChatCompletion through a provider', () => {
   });
 
   test('reads an answer that was compressed although nobody asked', async () => {
-    expect(await (await world.post(chat, { model: 'acme/gzip', messages })).json()).toMatchObject({ model: 'acme/gzip' });
+    expect(await (await world.post(chat, { model: 'acme/gzip', messages })).json()).toMatchObject({
+      model: 'acme/gzip',
+    });
   });
 
   test('sends comments between events while the provider is silent', async () => {
@@ -155,29 +235,75 @@ describe('ai.createChatCompletion through a provider', () => {
   });
 
   test('keeps tool calls and reasoning as they come', async () => {
-    expect((await eventsOf(await stream('acme/tools'))).map((event) => event.match(/"arguments":"((?:[^"\\]|\\.)*)"/)?.[1]).filter(Boolean).join('')).toBe('{\\"city\\":\\"Oslo\\"}');
-    expect((await eventsOf(await stream('acme/reasoning'))).join()).toContain('"reasoning_content":"Let me think. "');
+    expect(
+      (await eventsOf(await stream('acme/tools')))
+        .map((event) => event.match(/"arguments":"((?:[^"\\]|\\.)*)"/)?.[1])
+        .filter(Boolean)
+        .join(''),
+    ).toBe('{\\"city\\":\\"Oslo\\"}');
+    expect((await eventsOf(await stream('acme/reasoning'))).join()).toContain(
+      '"reasoning_content":"Let me think. "',
+    );
   });
 
-  test.each(['api_base', 'base_url', 'api_key', 'headers', 'extra_headers', 'Authorization', 'API-KEY', 'azure_endpoint'])('refuses the member %s and calls nobody', async (member) => {
-    const response = await world.post(chat, { model: 'acme/ok', messages, [member]: 'http://attacker.example' });
+  test.each([
+    'api_base',
+    'base_url',
+    'api_key',
+    'headers',
+    'extra_headers',
+    'Authorization',
+    'API-KEY',
+    'azure_endpoint',
+  ])('refuses the member %s and calls nobody', async (member) => {
+    const response = await world.post(chat, {
+      model: 'acme/ok',
+      messages,
+      [member]: 'http://attacker.example',
+    });
     expect(response.status).toBe(400);
     expect(await errorOf(response)).toMatchObject({ code: 'invalid_request', param: member });
     expect(provider.calls).toHaveLength(0);
   });
 
   test('refuses such members inside extra_body too', async () => {
-    const response = await world.post(chat, { model: 'acme/ok', messages, extra_body: { api_base: 'http://attacker.example' } });
+    const response = await world.post(chat, {
+      model: 'acme/ok',
+      messages,
+      extra_body: { api_base: 'http://attacker.example' },
+    });
     expect(await errorOf(response)).toMatchObject({ param: 'extra_body.api_base' });
   });
 
   test.each<[string, unknown]>([
-    ['Model', 'gpt-5-pro'], ['N', 8], ['Max_Tokens', 100_000], ['maxTokens', 100_000], ['\u017ftream', true], ['\uff4d\uff4f\uff44\uff45\uff4c', 'gpt-5-pro'], ['\u200bn', 8], ['Stream_Options', {}],
-    ['models', ['openai/gpt-5-pro']], ['plugins', [{ id: 'web' }]], ['provider', { order: ['a'] }], ['fallbacks', ['gpt-5-pro']], ['user_config', {}], ['model_list', []], ['mock_response', 'hi'], ['litellm_params', {}], ['Model_List', []],
-    ['drop_params', true], ['best_of', 8], ['n_predict', 100_000], ['max_output_tokens', 100_000], ['Service_Tier', 'priority'],
+    ['Model', 'gpt-5-pro'],
+    ['N', 8],
+    ['Max_Tokens', 100_000],
+    ['maxTokens', 100_000],
+    ['\u017ftream', true],
+    ['\uff4d\uff4f\uff44\uff45\uff4c', 'gpt-5-pro'],
+    ['\u200bn', 8],
+    ['Stream_Options', {}],
+    ['models', ['openai/gpt-5-pro']],
+    ['plugins', [{ id: 'web' }]],
+    ['provider', { order: ['a'] }],
+    ['fallbacks', ['gpt-5-pro']],
+    ['user_config', {}],
+    ['model_list', []],
+    ['mock_response', 'hi'],
+    ['litellm_params', {}],
+    ['Model_List', []],
+    ['drop_params', true],
+    ['best_of', 8],
+    ['n_predict', 100_000],
+    ['max_output_tokens', 100_000],
+    ['Service_Tier', 'priority'],
   ])('refuses the member %s, which a provider may take for a paid one', async (member, value) => {
     const response = await world.post(chat, { model: 'acme/ok', messages, [member]: value });
-    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unpriced_member', param: member }]);
+    expect([response.status, await errorOf(response)]).toMatchObject([
+      422,
+      { code: 'unpriced_member', param: member },
+    ]);
     expect(provider.calls).toHaveLength(0);
   });
 
@@ -189,14 +315,27 @@ describe('ai.createChatCompletion through a provider', () => {
     [{ top_k: 1, topK: 2 }, 'topK'],
   ])('refuses such members wherever a server may read them: %j', async (more, param) => {
     const response = await world.post(chat, { model: 'acme/ok', messages, ...more });
-    expect([response.status, await errorOf(response)]).toMatchObject([422, { code: 'unpriced_member', param }]);
+    expect([response.status, await errorOf(response)]).toMatchObject([
+      422,
+      { code: 'unpriced_member', param },
+    ]);
     expect(provider.calls).toHaveLength(0);
   });
 
   test('lets members of its own through, and those that say nothing', async () => {
-    const body = { model: 'acme/ok', messages, repetition_penalty: 1.1, chat_template_kwargs: { enable_thinking: false }, guidedChoice: ['a'], models: null };
+    const body = {
+      model: 'acme/ok',
+      messages,
+      repetition_penalty: 1.1,
+      chat_template_kwargs: { enable_thinking: false },
+      guidedChoice: ['a'],
+      models: null,
+    };
     expect((await world.post(chat, body)).status).toBe(200);
-    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ repetition_penalty: 1.1, guidedChoice: ['a'] });
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({
+      repetition_penalty: 1.1,
+      guidedChoice: ['a'],
+    });
   });
 
   test('refuses a member without a price', async () => {
@@ -215,14 +354,26 @@ describe('ai.createChatCompletion through a provider', () => {
 
   test("works with OpenAI's own client: whole, streamed and with tools", async () => {
     const client = world.openai();
-    const whole = await client.chat.completions.create({ model: 'acme/ok', messages: [{ role: 'user', content: 'hi' }] });
+    const whole = await client.chat.completions.create({
+      model: 'acme/ok',
+      messages: [{ role: 'user', content: 'hi' }],
+    });
     expect(whole.choices[0]?.message.content).toBe('Hello from the provider.');
     let text = '';
-    for await (const chunk of await client.chat.completions.create({ model: 'acme/ok', messages: [{ role: 'user', content: 'hi' }], stream: true })) {
+    for await (const chunk of await client.chat.completions.create({
+      model: 'acme/ok',
+      messages: [{ role: 'user', content: 'hi' }],
+      stream: true,
+    })) {
       text += chunk.choices[0]?.delta.content ?? '';
     }
     expect(text).toBe('tok0 tok1 tok2 tok3 tok4 ');
-    const final = await client.chat.completions.stream({ model: 'acme/tools', messages: [{ role: 'user', content: 'hi' }] }).finalChatCompletion();
-    expect(final.choices[0]?.message.tool_calls?.[0]).toMatchObject({ id: 'call_1', function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } });
+    const final = await client.chat.completions
+      .stream({ model: 'acme/tools', messages: [{ role: 'user', content: 'hi' }] })
+      .finalChatCompletion();
+    expect(final.choices[0]?.message.tool_calls?.[0]).toMatchObject({
+      id: 'call_1',
+      function: { name: 'get_weather', arguments: '{"city":"Oslo"}' },
+    });
   });
 });

@@ -16,15 +16,17 @@ export function decodePng(file: Buffer): Picture {
   const data: Buffer[] = [];
   const texts: Record<string, string> = {};
   let [width, height, channels, ended] = [0, 0, 0, false];
-  for (let at = 8; at < file.length; ) {
+  for (let at = 8; at < file.length;) {
     const length = file.readUInt32BE(at);
     const name = file.toString('latin1', at + 4, at + 8);
     const body = file.subarray(at + 8, at + 8 + length);
-    if (crc32(file.subarray(at + 4, at + 8 + length)) !== file.readUInt32BE(at + 8 + length)) throw new Error(`the sum of ${name} is wrong`);
+    if (crc32(file.subarray(at + 4, at + 8 + length)) !== file.readUInt32BE(at + 8 + length))
+      throw new Error(`the sum of ${name} is wrong`);
     if (name === 'IHDR') {
       [width, height] = [body.readUInt32BE(0), body.readUInt32BE(4)];
       channels = { 2: 3, 6: 4 }[body.readUInt8(9)] ?? 0;
-      if (body.readUInt8(8) !== 8 || channels === 0 || body.readUInt8(12) !== 0) throw new Error('a kind of PNG that this does not read');
+      if (body.readUInt8(8) !== 8 || channels === 0 || body.readUInt8(12) !== 0)
+        throw new Error('a kind of PNG that this does not read');
     } else if (name === 'IDAT') data.push(body);
     else if (name === 'iTXt') {
       const end = body.indexOf(0);
@@ -34,10 +36,18 @@ export function decodePng(file: Buffer): Picture {
   }
   if (!ended) throw new Error('no end');
   const pixels = unfiltered(inflateSync(Buffer.concat(data)), { width, height, channels });
-  return { width, height, texts, pixel: (x, y) => [...pixels.subarray((y * width + x) * channels, (y * width + x) * channels + 3)] };
+  return {
+    width,
+    height,
+    texts,
+    pixel: (x, y) => [...pixels.subarray((y * width + x) * channels, (y * width + x) * channels + 3)],
+  };
 }
 
-function unfiltered(rows: Buffer, { width, height, channels }: { width: number; height: number; channels: number }): Buffer {
+function unfiltered(
+  rows: Buffer,
+  { width, height, channels }: { width: number; height: number; channels: number },
+): Buffer {
   const rowBytes = width * channels;
   if (rows.length !== height * (rowBytes + 1)) throw new Error('the size of the data is wrong');
   const pixels = Buffer.alloc(height * rowBytes);
@@ -58,14 +68,23 @@ function unfiltered(rows: Buffer, { width, height, channels }: { width: number; 
 
 function paeth(left: number, above: number, corner: number): number {
   const estimate = left + above - corner;
-  const [toLeft, toAbove, toCorner] = [Math.abs(estimate - left), Math.abs(estimate - above), Math.abs(estimate - corner)];
+  const [toLeft, toAbove, toCorner] = [
+    Math.abs(estimate - left),
+    Math.abs(estimate - above),
+    Math.abs(estimate - corner),
+  ];
   return toLeft <= toAbove && toLeft <= toCorner ? left : toAbove <= toCorner ? above : corner;
 }
 
 /** How many connected regions of at least so many pixels hold the predicate. */
-export function regionsOf({ width, height, pixel }: Picture, holds: (color: readonly number[]) => boolean, atLeast: number): number {
+export function regionsOf(
+  { width, height, pixel }: Picture,
+  holds: (color: readonly number[]) => boolean,
+  atLeast: number,
+): number {
   const wanted = new Uint8Array(width * height);
-  for (let y = 0; y < height; y += 1) for (let x = 0; x < width; x += 1) wanted[y * width + x] = holds(pixel(x, y)) ? 1 : 0;
+  for (let y = 0; y < height; y += 1)
+    for (let x = 0; x < width; x += 1) wanted[y * width + x] = holds(pixel(x, y)) ? 1 : 0;
   let regions = 0;
   for (let start = 0; start < wanted.length; start += 1) {
     if (wanted[start] !== 1) continue;
@@ -74,7 +93,12 @@ export function regionsOf({ width, height, pixel }: Picture, holds: (color: read
     wanted[start] = 0;
     for (let at = open.pop(); at !== undefined; at = open.pop()) {
       size += 1;
-      for (const next of [at - width, at + width, at % width > 0 ? at - 1 : -1, at % width < width - 1 ? at + 1 : -1]) {
+      for (const next of [
+        at - width,
+        at + width,
+        at % width > 0 ? at - 1 : -1,
+        at % width < width - 1 ? at + 1 : -1,
+      ]) {
         if (wanted[next] !== 1) continue;
         wanted[next] = 0;
         open.push(next);

@@ -9,7 +9,10 @@ interface Fraction {
   under: bigint;
 }
 
-const sum = (a: Fraction, b: Fraction): Fraction => ({ over: a.over * b.under + b.over * a.under, under: a.under * b.under });
+const sum = (a: Fraction, b: Fraction): Fraction => ({
+  over: a.over * b.under + b.over * a.under,
+  under: a.under * b.under,
+});
 const up = ({ over, under }: Fraction): bigint => over / under + (over % under === 0n ? 0n : 1n);
 const zero: Fraction = { over: 0n, under: 1n };
 
@@ -18,21 +21,64 @@ const seed = Number(process.env['SEED'] ?? 20261121);
 const runs = { seed, numRuns: 500 };
 
 const rate = fc.integer({ min: 0, max: 100_000_000 });
-const rates = fc.record({ input: rate, cached_input: rate, cache_write: rate, cache_write_1h: rate, output: rate, reasoning: rate, image: rate, video_second: rate, speech_character: rate, audio_second: rate }, { requiredKeys: ['input', 'output'] });
-const count = fc.oneof(fc.constant(0), fc.constant(1), fc.integer({ min: 0, max: 2_000_000 }), fc.constant(Number.MAX_SAFE_INTEGER));
-const tokens = fc.record({ input: count, cachedInput: count, cacheWrite: count, output: count, reasoning: count, share: fc.integer({ min: 0, max: 4 }) }).map(({ share, ...used }) => ({ ...used, hourCacheWrite: Math.floor(used.cacheWrite / 4) * share }));
-const units = fc.record({ image: fc.integer({ min: 0, max: 1_000 }), speechCharacter: fc.integer({ min: 0, max: 100_000 }), videoSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000), audioSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000) });
+const rates = fc.record(
+  {
+    input: rate,
+    cached_input: rate,
+    cache_write: rate,
+    cache_write_1h: rate,
+    output: rate,
+    reasoning: rate,
+    image: rate,
+    video_second: rate,
+    speech_character: rate,
+    audio_second: rate,
+  },
+  { requiredKeys: ['input', 'output'] },
+);
+const count = fc.oneof(
+  fc.constant(0),
+  fc.constant(1),
+  fc.integer({ min: 0, max: 2_000_000 }),
+  fc.constant(Number.MAX_SAFE_INTEGER),
+);
+const tokens = fc
+  .record({
+    input: count,
+    cachedInput: count,
+    cacheWrite: count,
+    output: count,
+    reasoning: count,
+    share: fc.integer({ min: 0, max: 4 }),
+  })
+  .map(({ share, ...used }) => ({ ...used, hourCacheWrite: Math.floor(used.cacheWrite / 4) * share }));
+const units = fc.record({
+  image: fc.integer({ min: 0, max: 1_000 }),
+  speechCharacter: fc.integer({ min: 0, max: 100_000 }),
+  videoSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000),
+  audioSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000),
+});
 
-function exact(given: Rates, used: Tokens, media: { image: number; speechCharacter: number; videoSecond: number; audioSecond: number }): bigint {
+function exact(
+  given: Rates,
+  used: Tokens,
+  media: { image: number; speechCharacter: number; videoSecond: number; audioSecond: number },
+): bigint {
   const kinds: [number, number][] = [
     [used.input, given.input ?? 0],
     [used.cachedInput, given.cached_input ?? given.input ?? 0],
     [used.cacheWrite - (used.hourCacheWrite ?? 0), given.cache_write ?? given.input ?? 0],
-    [used.hourCacheWrite ?? 0, given.cache_write_1h ?? Math.max((given.input ?? 0) * 2, given.cache_write ?? 0)],
+    [
+      used.hourCacheWrite ?? 0,
+      given.cache_write_1h ?? Math.max((given.input ?? 0) * 2, given.cache_write ?? 0),
+    ],
     [used.output, given.output ?? 0],
     [used.reasoning, given.reasoning ?? given.output ?? 0],
   ];
-  const parts = kinds.map(([amount, credits]): Fraction => ({ over: BigInt(amount) * BigInt(credits), under: 1_000_000n }));
+  const parts = kinds.map(([amount, credits]): Fraction => ({
+    over: BigInt(amount) * BigInt(credits),
+    under: 1_000_000n,
+  }));
   const made: Fraction[] = [
     { over: BigInt(media.image) * BigInt(given.image ?? 0), under: 1n },
     { over: BigInt(media.speechCharacter) * BigInt(given.speech_character ?? 0), under: 1n },
@@ -44,9 +90,14 @@ function exact(given: Rates, used: Tokens, media: { image: number; speechCharact
 
 describe(`the price of a call (seed ${seed})`, () => {
   test('is the exact sum of its kinds, rounded up once', () => {
-    fc.assert(fc.property(rates, tokens, units, (given, used, media) => {
-      expect(priceOf({ rates: given as Rates, tiers: [] }, { tokens: used, units: media })).toBe(exact(given as Rates, used, media));
-    }), runs);
+    fc.assert(
+      fc.property(rates, tokens, units, (given, used, media) => {
+        expect(priceOf({ rates: given as Rates, tiers: [] }, { tokens: used, units: media })).toBe(
+          exact(given as Rates, used, media),
+        );
+      }),
+      runs,
+    );
   });
 
   test('adds up over a million calls to the exact sum, each rounded up', () => {
@@ -62,8 +113,15 @@ describe(`the price of a call (seed ${seed})`, () => {
   });
 
   test('goes by the highest tier that all its input is above, which keeps what it does not name', () => {
-    const model = { rates: { input: 1_000_000, cached_input: 100_000, output: 2_000_000 }, tiers: [{ above_input_tokens: 100, rates: { input: 3_000_000 } }, { above_input_tokens: 200, rates: { input: 5_000_000, output: 7_000_000 } }] };
-    const at = (input: number, cachedInput = 0) => priceOf(model, { tokens: { input, cachedInput, cacheWrite: 0, output: 10, reasoning: 0 } });
+    const model = {
+      rates: { input: 1_000_000, cached_input: 100_000, output: 2_000_000 },
+      tiers: [
+        { above_input_tokens: 100, rates: { input: 3_000_000 } },
+        { above_input_tokens: 200, rates: { input: 5_000_000, output: 7_000_000 } },
+      ],
+    };
+    const at = (input: number, cachedInput = 0) =>
+      priceOf(model, { tokens: { input, cachedInput, cacheWrite: 0, output: 10, reasoning: 0 } });
     expect(at(100)).toBe(120n);
     expect(at(101)).toBe(101n * 3n + 20n);
     // The cached tokens are input too.
@@ -81,41 +139,81 @@ describe(`the price of a call (seed ${seed})`, () => {
 
   test('of a film goes by its lines, and is the dearest where nobody knows them', () => {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
-    const at = (given: Rates, videoLines?: number) => Number(priceOf({ rates: given, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
+    const at = (given: Rates, videoLines?: number) =>
+      Number(priceOf({ rates: given, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
     const given = { video_second: 10, video_second_720: 20, video_second_1080: 40 };
-    expect([360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((lines) => at(given, lines))).toEqual([15, 15, 15, 30, 30, 60, 60, 60, 60]);
+    expect([360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((lines) => at(given, lines))).toEqual([
+      15, 15, 15, 30, 30, 60, 60, 60, 60,
+    ]);
     expect([360, 720, undefined].map((lines) => at({ video_second: 10 }, lines))).toEqual([15, 15, 15]);
-    expect([360, 1080, undefined].map((lines) => at({ video_second_720: 20, video_second_1080: 10 }, lines))).toEqual([30, 15, 30]);
+    expect(
+      [360, 1080, undefined].map((lines) => at({ video_second_720: 20, video_second_1080: 10 }, lines)),
+    ).toEqual([30, 15, 30]);
   });
 
   test('is nothing for a model that is free, and for nothing', () => {
-    expect(priceOf({ rates: null, tiers: [] }, { tokens: { input: 1e6, cachedInput: 0, cacheWrite: 0, output: 1e6, reasoning: 0 }, units: { image: 3 } })).toBe(0n);
-    expect(priceOf({ rates: { input: 9, output: 9 }, tiers: [] }, { tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 } })).toBe(0n);
+    expect(
+      priceOf(
+        { rates: null, tiers: [] },
+        {
+          tokens: { input: 1e6, cachedInput: 0, cacheWrite: 0, output: 1e6, reasoning: 0 },
+          units: { image: 3 },
+        },
+      ),
+    ).toBe(0n);
+    expect(
+      priceOf(
+        { rates: { input: 9, output: 9 }, tiers: [] },
+        { tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 } },
+      ),
+    ).toBe(0n);
   });
 });
 
 describe(`the dearest a call can be (seed ${seed})`, () => {
   const small = fc.integer({ min: 0, max: 500_000 });
-  const tiered = fc.record({ rates, tiers: fc.array(fc.record({ above_input_tokens: fc.integer({ min: 1, max: 400_000 }), rates }), { maxLength: 3 }) });
+  const tiered = fc.record({
+    rates,
+    tiers: fc.array(fc.record({ above_input_tokens: fc.integer({ min: 1, max: 400_000 }), rates }), {
+      maxLength: 3,
+    }),
+  });
 
   test('is never below what a call within the bounds costs, whatever its kinds and its tier', () => {
-    fc.assert(fc.property(tiered, fc.tuple(small, small, small, small, small), (model, [input, cachedInput, cacheWrite, output, reasoning]) => {
-      const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
-      const most = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
-      expect(priceOf(priced, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <= dearest(priced, most)).toBe(true);
-      expect(priceOf(priced, { tokens: { input, cachedInput, cacheWrite, hourCacheWrite: cacheWrite, output, reasoning } }) <= dearest(priced, { ...most, isKeptLong: true })).toBe(true);
-    }), runs);
+    fc.assert(
+      fc.property(
+        tiered,
+        fc.tuple(small, small, small, small, small),
+        (model, [input, cachedInput, cacheWrite, output, reasoning]) => {
+          const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
+          const most = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
+          expect(
+            priceOf(priced, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <=
+              dearest(priced, most),
+          ).toBe(true);
+          expect(
+            priceOf(priced, {
+              tokens: { input, cachedInput, cacheWrite, hourCacheWrite: cacheWrite, output, reasoning },
+            }) <= dearest(priced, { ...most, isKeptLong: true }),
+          ).toBe(true);
+        },
+      ),
+      runs,
+    );
   });
 
   test('fits the credits that its output was made for, and not with one token more', () => {
-    fc.assert(fc.property(tiered, small, fc.bigInt({ min: 0n, max: 10n ** 12n }), (model, input, credits) => {
-      const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
-      const output = outputFor(priced, { input, credits });
-      if (output < 0) expect(dearest(priced, { input, output: 0 }) > credits).toBe(true);
-      else if (output < Number.MAX_SAFE_INTEGER) {
-        expect(dearest(priced, { input, output }) <= credits).toBe(true);
-        expect(dearest(priced, { input, output: output + 1 }) > credits).toBe(true);
-      }
-    }), runs);
+    fc.assert(
+      fc.property(tiered, small, fc.bigInt({ min: 0n, max: 10n ** 12n }), (model, input, credits) => {
+        const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
+        const output = outputFor(priced, { input, credits });
+        if (output < 0) expect(dearest(priced, { input, output: 0 }) > credits).toBe(true);
+        else if (output < Number.MAX_SAFE_INTEGER) {
+          expect(dearest(priced, { input, output }) <= credits).toBe(true);
+          expect(dearest(priced, { input, output: output + 1 }) > credits).toBe(true);
+        }
+      }),
+      runs,
+    );
   });
 });

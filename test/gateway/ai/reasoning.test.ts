@@ -3,7 +3,14 @@ import { checkEffort, effortOrDefault, isRaised } from '../../../src/gateway/ai/
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { partsOf, startAi, type World } from './world.ts';
 
-const reasoning = { efforts: [{ id: 'low', name: 'Low' }, { id: 'medium', name: 'Medium' }, { id: 'high', name: 'High' }], default_effort: 'medium' };
+const reasoning = {
+  efforts: [
+    { id: 'low', name: 'Low' },
+    { id: 'medium', name: 'Medium' },
+    { id: 'high', name: 'High' },
+  ],
+  default_effort: 'medium',
+};
 const thinker = { id: 'acme/thinker', reasoning };
 const plain = { id: 'acme/plain' };
 
@@ -22,7 +29,12 @@ describe('reasoning efforts', () => {
   });
 
   test('above the default are known as such', () => {
-    expect([undefined, 'low', 'medium', 'high'].map((effort) => isRaised(thinker, effort))).toEqual([false, false, false, true]);
+    expect([undefined, 'low', 'medium', 'high'].map((effort) => isRaised(thinker, effort))).toEqual([
+      false,
+      false,
+      false,
+      true,
+    ]);
     expect(isRaised(plain, undefined)).toBe(false);
   });
 });
@@ -37,14 +49,22 @@ describe('a model that thinks in silence', () => {
       { id: 'acme/thinker', provider: 'acme', upstream_model: script, rates: null, reasoning },
       { id: 'acme/patient', provider: 'acme', upstream_model: script, rates: null, idle_timeout_s: 5 },
     ];
-    world = await startAi({ models: provider.modelsFile({ plain: script }, { models }), timeouts: { idleMs: 100, answerMs: 5_000 } });
+    world = await startAi({
+      models: provider.modelsFile({ plain: script }, { models }),
+      timeouts: { idleMs: 100, answerMs: 5_000 },
+    });
   });
   afterAll(async () => {
     await world.close();
     await provider.close();
   });
   const reasonOf = async (body: object) => {
-    const { parts } = await partsOf(await world.post('/v1/ai/stream', { prompt: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }], ...body }));
+    const { parts } = await partsOf(
+      await world.post('/v1/ai/stream', {
+        prompt: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }],
+        ...body,
+      }),
+    );
     return (parts.at(-1) as { finishReason: { unified: string } }).finishReason.unified;
   };
 

@@ -13,7 +13,10 @@ import { startAi, userToken, type World } from './world.ts';
 type Sdk = typeof ai7;
 type Model = Parameters<Sdk['generateText']>[0]['model'];
 
-const pixel = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
+const pixel = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+);
 const told = '@reasoning They ask.\n@tool get_weather {"city":"Oslo"}\nI look it up';
 
 describe('the AI SDK against a server', () => {
@@ -21,7 +24,14 @@ describe('the AI SDK against a server', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    const scripts = { ok: 'ok', slow: 'ok?chunks=500&gap=20', mirror: 'ok', limited: 'status?code=429&retry_after=0', refused: 'status?code=400&error_code=bad_thing', cut: 'reset?chunks=2' };
+    const scripts = {
+      ok: 'ok',
+      slow: 'ok?chunks=500&gap=20',
+      mirror: 'ok',
+      limited: 'status?code=429&retry_after=0',
+      refused: 'status?code=400&error_code=bad_thing',
+      cut: 'reset?chunks=2',
+    };
     world = await startAi({
       models: provider.modelsFile(scripts),
       resilience: { retry: { retries: 0 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
@@ -37,19 +47,61 @@ describe('the AI SDK against a server', () => {
   const ways: [string, Sdk, (id: string) => Model][] = [
     ['ai 7, the model of our client', ai7, (id) => ourClient(id)],
     ['ai 6, the model of our client', ai6 as unknown as Sdk, (id) => ourClient(id)],
-    ['ai 7, @ai-sdk/gateway 4', ai7, (id) => createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken })(id) as Model],
-    ['ai 6, @ai-sdk/gateway 3', ai6 as unknown as Sdk, (id) => createGateway3({ baseURL: `${world.url}/v1/ai`, apiKey: userToken })(id) as Model],
-    ['ai 7, openai-compatible 3', ai7, (id) => createOpenAICompatible({ name: 'townhall', baseURL: `${world.url}/v1/ai`, apiKey: userToken, includeUsage: true, supportsStructuredOutputs: true })(id)],
-    ['ai 6, openai-compatible 2', ai6 as unknown as Sdk, (id) => createOpenAICompatible2({ name: 'townhall', baseURL: `${world.url}/v1/ai`, apiKey: userToken, includeUsage: true, supportsStructuredOutputs: true })(id) as Model],
+    [
+      'ai 7, @ai-sdk/gateway 4',
+      ai7,
+      (id) => createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken })(id) as Model,
+    ],
+    [
+      'ai 6, @ai-sdk/gateway 3',
+      ai6 as unknown as Sdk,
+      (id) => createGateway3({ baseURL: `${world.url}/v1/ai`, apiKey: userToken })(id) as Model,
+    ],
+    [
+      'ai 7, openai-compatible 3',
+      ai7,
+      (id) =>
+        createOpenAICompatible({
+          name: 'townhall',
+          baseURL: `${world.url}/v1/ai`,
+          apiKey: userToken,
+          includeUsage: true,
+          supportsStructuredOutputs: true,
+        })(id),
+    ],
+    [
+      'ai 6, openai-compatible 2',
+      ai6 as unknown as Sdk,
+      (id) =>
+        createOpenAICompatible2({
+          name: 'townhall',
+          baseURL: `${world.url}/v1/ai`,
+          apiKey: userToken,
+          includeUsage: true,
+          supportsStructuredOutputs: true,
+        })(id) as Model,
+    ],
   ];
   const ourClient = (id: string) => createGatewayClient({ baseUrl: world.url, token: userToken }).model(id);
 
   describe.each(ways)('%s', (_way, sdk, model) => {
-    const weather = () => sdk.tool({ inputSchema: z.object({ city: z.string() }), execute: async ({ city }) => `It rains in ${city}.` });
+    const weather = () =>
+      sdk.tool({
+        inputSchema: z.object({ city: z.string() }),
+        execute: async ({ city }) => `It rains in ${city}.`,
+      });
 
     test('generates text with its usage', async () => {
-      const { text, usage, finishReason } = await sdk.generateText({ model: model('local/echo'), prompt: 'Good morning' });
-      expect([text, finishReason, usage.inputTokens, usage.outputTokens]).toEqual(['Good morning', 'stop', 2, 2]);
+      const { text, usage, finishReason } = await sdk.generateText({
+        model: model('local/echo'),
+        prompt: 'Good morning',
+      });
+      expect([text, finishReason, usage.inputTokens, usage.outputTokens]).toEqual([
+        'Good morning',
+        'stop',
+        2,
+        2,
+      ]);
     });
 
     test('streams text', async () => {
@@ -61,29 +113,51 @@ describe('the AI SDK against a server', () => {
     });
 
     test('runs tools over several steps, streamed and not, and sees the reasoning', async () => {
-      const result = await sdk.generateText({ model: model('local/echo'), prompt: told, tools: { get_weather: weather() }, stopWhen: sdk.stepCountIs(3) });
+      const result = await sdk.generateText({
+        model: model('local/echo'),
+        prompt: told,
+        tools: { get_weather: weather() },
+        stopWhen: sdk.stepCountIs(3),
+      });
       expect(result.text).toBe('It rains in Oslo.');
       expect(result.steps[0]?.reasoningText).toBe('They ask.');
-      const streamed = sdk.streamText({ model: model('local/echo'), prompt: told, tools: { get_weather: weather() }, stopWhen: sdk.stepCountIs(3) });
+      const streamed = sdk.streamText({
+        model: model('local/echo'),
+        prompt: told,
+        tools: { get_weather: weather() },
+        stopWhen: sdk.stepCountIs(3),
+      });
       expect(await streamed.text).toBe('It rains in Oslo.');
       expect((await streamed.steps).length).toBe(2);
     });
 
     test('makes objects of a schema', async () => {
       const schema = z.object({ city: z.string().min(2), days: z.array(z.number()).min(1) });
-      const { output } = await sdk.generateText({ model: model('local/echo'), prompt: 'x', output: sdk.Output.object({ schema }) });
+      const { output } = await sdk.generateText({
+        model: model('local/echo'),
+        prompt: 'x',
+        output: sdk.Output.object({ schema }),
+      });
       expect(schema.safeParse(output).success).toBe(true);
     });
 
     test('sends pictures', async () => {
-      const content = [{ type: 'text' as const, text: 'What is this?' }, { type: 'image' as const, image: pixel, mediaType: 'image/png' }];
+      const content = [
+        { type: 'text' as const, text: 'What is this?' },
+        { type: 'image' as const, image: pixel, mediaType: 'image/png' },
+      ];
       await sdk.generateText({ model: model('acme/mirror'), messages: [{ role: 'user', content }] });
       expect(provider.lastCall().body.toString()).toContain(pixel.toString('base64'));
     });
 
     test('is aborted, and takes the call to the provider with it', async () => {
       const gone = new AbortController();
-      const result = sdk.streamText({ model: model('acme/slow'), prompt: 'hi', abortSignal: gone.signal, onError: () => {} });
+      const result = sdk.streamText({
+        model: model('acme/slow'),
+        prompt: 'hi',
+        abortSignal: gone.signal,
+        onError: () => {},
+      });
       const reading = (async () => {
         for await (const _piece of result.textStream) gone.abort();
       })();
@@ -93,23 +167,35 @@ describe('the AI SDK against a server', () => {
     });
 
     test('tries again only what may pass', async () => {
-      await expect(sdk.generateText({ model: model('acme/limited'), prompt: 'hi', maxRetries: 1 })).rejects.toThrow('limiting requests');
+      await expect(
+        sdk.generateText({ model: model('acme/limited'), prompt: 'hi', maxRetries: 1 }),
+      ).rejects.toThrow('limiting requests');
       expect(provider.calls).toHaveLength(2);
       provider.reset();
-      await expect(sdk.generateText({ model: model('acme/refused'), prompt: 'hi', maxRetries: 1 })).rejects.toThrow('scripted 400');
+      await expect(
+        sdk.generateText({ model: model('acme/refused'), prompt: 'hi', maxRetries: 1 }),
+      ).rejects.toThrow('scripted 400');
       expect(provider.calls).toHaveLength(1);
     });
 
     test('hears of a stream that broke off', async () => {
       const errors: unknown[] = [];
-      const result = sdk.streamText({ model: model('acme/cut'), prompt: 'hi', maxRetries: 0, onError: ({ error }) => void errors.push(error) });
+      const result = sdk.streamText({
+        model: model('acme/cut'),
+        prompt: 'hi',
+        maxRetries: 0,
+        onError: ({ error }) => void errors.push(error),
+      });
       await result.consumeStream({ onError: () => {} });
       expect(errors.length).toBeGreaterThan(0);
     });
   });
 
   test('its own gateway provider lists the models', async () => {
-    for (const gateway of [createGateway3({ baseURL: `${world.url}/v1/ai`, apiKey: userToken }), createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken })]) {
+    for (const gateway of [
+      createGateway3({ baseURL: `${world.url}/v1/ai`, apiKey: userToken }),
+      createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken }),
+    ]) {
       const { models } = await gateway.getAvailableModels();
       expect(models.map((listed) => listed.id)).toEqual(expect.arrayContaining(['local/echo', 'acme/ok']));
     }
@@ -117,14 +203,22 @@ describe('the AI SDK against a server', () => {
 
   test('its own gateway provider is told an error by its kind', async () => {
     const gateway = createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken });
-    await expect(ai7.generateText({ model: gateway('acme/none'), prompt: 'x', maxRetries: 0 })).rejects.toMatchObject({ statusCode: 404 });
+    await expect(
+      ai7.generateText({ model: gateway('acme/none'), prompt: 'x', maxRetries: 0 }),
+    ).rejects.toMatchObject({ statusCode: 404 });
     const stranger = createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: 'wrong' });
-    await expect(ai7.generateText({ model: stranger('local/echo'), prompt: 'x', maxRetries: 0 })).rejects.toMatchObject({ name: 'GatewayAuthenticationError' });
+    await expect(
+      ai7.generateText({ model: stranger('local/echo'), prompt: 'x', maxRetries: 0 }),
+    ).rejects.toMatchObject({ name: 'GatewayAuthenticationError' });
   });
 
   test("version 7's common reasoning option is the effort", async () => {
     const gateway = createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken });
-    await expect(ai7.generateText({ model: gateway('local/echo'), prompt: 'x', reasoning: 'max', maxRetries: 0 })).rejects.toThrow('allowed are low, high');
-    expect((await ai7.generateText({ model: gateway('local/echo'), prompt: 'x', reasoning: 'high' })).text).toBe('x');
+    await expect(
+      ai7.generateText({ model: gateway('local/echo'), prompt: 'x', reasoning: 'max', maxRetries: 0 }),
+    ).rejects.toThrow('allowed are low, high');
+    expect(
+      (await ai7.generateText({ model: gateway('local/echo'), prompt: 'x', reasoning: 'high' })).text,
+    ).toBe('x');
   });
 });

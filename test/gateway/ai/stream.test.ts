@@ -24,7 +24,8 @@ function expectWellFormed({ parts, done }: { parts: Part[]; done: boolean }): vo
   expect(open.size).toBe(0);
 }
 
-const textOf = (parts: Part[]) => parts.map((part) => (part.type === 'text-delta' ? part.delta : '')).join('');
+const textOf = (parts: Part[]) =>
+  parts.map((part) => (part.type === 'text-delta' ? part.delta : '')).join('');
 
 describe('ai.streamText', () => {
   let provider: ScriptedProvider;
@@ -32,12 +33,37 @@ describe('ai.streamText', () => {
   beforeAll(async () => {
     provider = await startProvider();
     const scripts = {
-      ok: 'ok', mirror: 'ok', tools: 'tools', reasoning: 'reasoning', none: 'usage-none', zero: 'usage-zero', negative: 'usage-negative', absurd: 'usage-absurd',
-      reset: 'reset?chunks=3', 'no-done': 'no-done', 'no-finish': 'no-finish', error: 'error-event', first: 'error-first', refused: 'status?code=400&error_code=context_length_exceeded',
-      silence: 'silence?chunks=2', utf8: 'invalid-utf8', cut: 'not-json',
+      ok: 'ok',
+      mirror: 'ok',
+      tools: 'tools',
+      reasoning: 'reasoning',
+      none: 'usage-none',
+      zero: 'usage-zero',
+      negative: 'usage-negative',
+      absurd: 'usage-absurd',
+      reset: 'reset?chunks=3',
+      'no-done': 'no-done',
+      'no-finish': 'no-finish',
+      error: 'error-event',
+      first: 'error-first',
+      refused: 'status?code=400&error_code=context_length_exceeded',
+      silence: 'silence?chunks=2',
+      utf8: 'invalid-utf8',
+      cut: 'not-json',
     };
     world = await startAi({
-      models: provider.modelsFile(scripts, { model: { reasoning: { efforts: [{ id: 'low', name: 'Low' }, { id: 'deep', name: 'Deep' }], default_effort: 'low' } }, provider: { unpriced_members: ['service_tier'] } }),
+      models: provider.modelsFile(scripts, {
+        model: {
+          reasoning: {
+            efforts: [
+              { id: 'low', name: 'Low' },
+              { id: 'deep', name: 'Deep' },
+            ],
+            default_effort: 'low',
+          },
+        },
+        provider: { unpriced_members: ['service_tier'] },
+      }),
       timeouts: { idleMs: 1_500 },
     });
   });
@@ -45,18 +71,26 @@ describe('ai.streamText', () => {
     await world.close();
     await provider.close();
   });
-  const stream = (body: object, headers: Record<string, string> = {}) => world.post('/v1/ai/stream', body, { headers });
+  const stream = (body: object, headers: Record<string, string> = {}) =>
+    world.post('/v1/ai/stream', body, { headers });
   const sent = () => JSON.parse(provider.lastCall().body.toString()) as Part;
 
   test('streams the parts of a local model in the promised order', async () => {
     const answer = await partsOf(await stream({ model: 'local/echo', prompt: say('Good morning, all') }));
     expectWellFormed(answer);
     expect(textOf(answer.parts)).toBe('Good morning, all');
-    expect(answer.parts[1]).toMatchObject({ modelId: 'local/echo', id: expect.stringMatching(/^msg_/), timestamp: expect.stringMatching(/^\d{4}-.*Z$/) });
+    expect(answer.parts[1]).toMatchObject({
+      modelId: 'local/echo',
+      id: expect.stringMatching(/^msg_/),
+      timestamp: expect.stringMatching(/^\d{4}-.*Z$/),
+    });
     expect(answer.parts.at(-1)).toEqual({
       type: 'finish',
       finishReason: { unified: 'stop', raw: 'stop' },
-      usage: { inputTokens: { total: 3, noCache: 3, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 3, text: 3, reasoning: 0 } },
+      usage: {
+        inputTokens: { total: 3, noCache: 3, cacheRead: 0, cacheWrite: 0 },
+        outputTokens: { total: 3, text: 3, reasoning: 0 },
+      },
       providerMetadata: { townhall: { credits: 0 } },
     });
   });
@@ -66,14 +100,32 @@ describe('ai.streamText', () => {
     expectWellFormed(answer);
     expect(textOf(answer.parts)).toBe('tok0 tok1 tok2 tok3 tok4 ');
     expect(answer.parts[1]).toMatchObject({ modelId: 'acme/ok' });
-    expect(answer.parts.at(-1)).toMatchObject({ finishReason: { unified: 'stop' }, usage: { inputTokens: { total: 10 }, outputTokens: { total: 5 } } });
-    expect(sent()).toMatchObject({ model: 'ok', stream: true, stream_options: { include_usage: true }, reasoning_effort: 'low' });
+    expect(answer.parts.at(-1)).toMatchObject({
+      finishReason: { unified: 'stop' },
+      usage: { inputTokens: { total: 10 }, outputTokens: { total: 5 } },
+    });
+    expect(sent()).toMatchObject({
+      model: 'ok',
+      stream: true,
+      stream_options: { include_usage: true },
+      reasoning_effort: 'low',
+    });
   });
 
   test('streams tool calls with their input', async () => {
-    const answer = await partsOf(await stream({ model: 'acme/tools', prompt: say('x'), tools: [{ type: 'function', name: 'get_weather', inputSchema: { type: 'object' } }] }));
+    const answer = await partsOf(
+      await stream({
+        model: 'acme/tools',
+        prompt: say('x'),
+        tools: [{ type: 'function', name: 'get_weather', inputSchema: { type: 'object' } }],
+      }),
+    );
     expectWellFormed(answer);
-    expect(answer.parts.find((part) => part.type === 'tool-call')).toMatchObject({ toolCallId: 'call_1', toolName: 'get_weather', input: '{"city":"Oslo"}' });
+    expect(answer.parts.find((part) => part.type === 'tool-call')).toMatchObject({
+      toolCallId: 'call_1',
+      toolName: 'get_weather',
+      input: '{"city":"Oslo"}',
+    });
     expect(answer.parts.at(-1)).toMatchObject({ finishReason: { unified: 'tool-calls' } });
   });
 
@@ -87,11 +139,42 @@ describe('ai.streamText', () => {
   test('translates the whole prompt of version 3', async () => {
     const prompt = [
       { role: 'system', content: 'Be brief.' },
-      { role: 'user', content: [{ type: 'text', text: 'Look' }, { type: 'file', mediaType: 'image/png', data: 'aGVsbG8=' }, { type: 'file', mediaType: 'image/png', data: 'https://images.example.com/a.png' }] },
-      { role: 'assistant', content: [{ type: 'reasoning', text: 'hm' }, { type: 'text', text: 'I call' }, { type: 'tool-call', toolCallId: 'c1', toolName: 't', input: { a: 1 } }] },
-      { role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c1', toolName: 't', output: { type: 'json', value: { b: 2 } } }] },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'Look' },
+          { type: 'file', mediaType: 'image/png', data: 'aGVsbG8=' },
+          { type: 'file', mediaType: 'image/png', data: 'https://images.example.com/a.png' },
+        ],
+      },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'reasoning', text: 'hm' },
+          { type: 'text', text: 'I call' },
+          { type: 'tool-call', toolCallId: 'c1', toolName: 't', input: { a: 1 } },
+        ],
+      },
+      {
+        role: 'tool',
+        content: [
+          { type: 'tool-result', toolCallId: 'c1', toolName: 't', output: { type: 'json', value: { b: 2 } } },
+        ],
+      },
     ];
-    expectWellFormed(await partsOf(await stream({ model: 'acme/mirror', prompt, toolChoice: { type: 'auto' }, responseFormat: { type: 'json', schema: { type: 'object' }, name: 'n' }, maxOutputTokens: 9, stopSequences: ['s'], topP: 0.5 })));
+    expectWellFormed(
+      await partsOf(
+        await stream({
+          model: 'acme/mirror',
+          prompt,
+          toolChoice: { type: 'auto' },
+          responseFormat: { type: 'json', schema: { type: 'object' }, name: 'n' },
+          maxOutputTokens: 9,
+          stopSequences: ['s'],
+          topP: 0.5,
+        }),
+      ),
+    );
     expect(sent()).toMatchObject({
       max_tokens: 9,
       stop: ['s'],
@@ -99,22 +182,45 @@ describe('ai.streamText', () => {
       response_format: { type: 'json_schema', json_schema: { name: 'n' } },
       messages: [
         { role: 'system', content: 'Be brief.' },
-        { role: 'user', content: [{ type: 'text', text: 'Look' }, { type: 'image_url', image_url: { url: 'data:image/png;base64,aGVsbG8=' } }, { type: 'image_url', image_url: { url: 'https://images.example.com/a.png' } }] },
-        { role: 'assistant', content: 'I call', tool_calls: [{ id: 'c1', type: 'function', function: { name: 't', arguments: '{"a":1}' } }] },
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'Look' },
+            { type: 'image_url', image_url: { url: 'data:image/png;base64,aGVsbG8=' } },
+            { type: 'image_url', image_url: { url: 'https://images.example.com/a.png' } },
+          ],
+        },
+        {
+          role: 'assistant',
+          content: 'I call',
+          tool_calls: [{ id: 'c1', type: 'function', function: { name: 't', arguments: '{"a":1}' } }],
+        },
         { role: 'tool', tool_call_id: 'c1', content: '{"b":2}' },
       ],
     });
   });
 
   test('takes the model from the header when the body does not name it, and refuses two that differ', async () => {
-    expectWellFormed(await partsOf(await stream({ prompt: say('x') }, { 'ai-language-model-id': 'local/echo' })));
+    expectWellFormed(
+      await partsOf(await stream({ prompt: say('x') }, { 'ai-language-model-id': 'local/echo' })),
+    );
     expect((await stream({ prompt: say('x') })).status).toBe(400);
-    expect((await stream({ model: 'local/guide', prompt: say('x') }, { 'ai-language-model-id': 'local/echo' })).status).toBe(400);
+    expect(
+      (await stream({ model: 'local/guide', prompt: say('x') }, { 'ai-language-model-id': 'local/echo' }))
+        .status,
+    ).toBe(400);
   });
 
   test('checks the effort and sends the asked one', async () => {
     expect((await stream({ model: 'acme/ok', prompt: say('x'), reasoning_effort: 'huge' })).status).toBe(422);
-    await (await stream({ model: 'acme/ok', prompt: say('x'), reasoning_effort: 'deep', providerOptions: { acme: { user: 'u' } } })).text();
+    await (
+      await stream({
+        model: 'acme/ok',
+        prompt: say('x'),
+        reasoning_effort: 'deep',
+        providerOptions: { acme: { user: 'u' } },
+      })
+    ).text();
     expect(sent()).toMatchObject({ reasoning_effort: 'deep', user: 'u' });
   });
 
@@ -124,19 +230,26 @@ describe('ai.streamText', () => {
     [{ openaiCompatible: { max_tokens: 1e9 } }, 400, 'providerOptions.openaiCompatible.max_tokens'],
     [{ acme: { api_base: 'http://attacker.example' } }, 400, 'providerOptions.acme.api_base'],
     [{ acme: { service_tier: 'priority' } }, 422, 'providerOptions.acme.service_tier'],
-  ])('does not let provider options say what the call decides: %j', async (providerOptions, status, param) => {
-    provider.reset();
-    const response = await stream({ model: 'acme/ok', prompt: say('x'), providerOptions });
-    expect(response.status).toBe(status);
-    expect(await errorOf(response)).toMatchObject({ param });
-    expect(provider.calls).toHaveLength(0);
-  });
+  ])(
+    'does not let provider options say what the call decides: %j',
+    async (providerOptions, status, param) => {
+      provider.reset();
+      const response = await stream({ model: 'acme/ok', prompt: say('x'), providerOptions });
+      expect(response.status).toBe(status);
+      expect(await errorOf(response)).toMatchObject({ param });
+      expect(provider.calls).toHaveLength(0);
+    },
+  );
 
   test('hands raw chunks on only where they were asked for', async () => {
     const asked = await partsOf(await stream({ model: 'acme/ok', prompt: say('x'), includeRawChunks: true }));
     expectWellFormed(asked);
     expect(asked.parts.filter((part) => part.type === 'raw').length).toBeGreaterThan(5);
-    expect((await partsOf(await stream({ model: 'acme/ok', prompt: say('x') }))).parts.some((part) => part.type === 'raw')).toBe(false);
+    expect(
+      (await partsOf(await stream({ model: 'acme/ok', prompt: say('x') }))).parts.some(
+        (part) => part.type === 'raw',
+      ),
+    ).toBe(false);
   });
 
   test.each([
@@ -161,16 +274,24 @@ describe('ai.streamText', () => {
   ])('a failure midway is an error part, a finish with reason error and [DONE] (%s)', async (model, code) => {
     const answer = await partsOf(await stream({ model, prompt: say('x') }));
     expectWellFormed(answer);
-    expect(answer.parts.at(-2)).toMatchObject({ type: 'error', error: { code, type: 'upstream_error', request_id: expect.stringMatching(/^req_/) } });
+    expect(answer.parts.at(-2)).toMatchObject({
+      type: 'error',
+      error: { code, type: 'upstream_error', request_id: expect.stringMatching(/^req_/) },
+    });
     expect(answer.parts.at(-1)).toMatchObject({ finishReason: { unified: 'error' } });
     expect(JSON.stringify(answer.parts)).not.toContain('CANARY');
   });
 
   test('a failure midway of a local model tells the usage so far', async () => {
-    const answer = await partsOf(await stream({ model: 'local/echo', prompt: say('@fail-after 2\na b c d') }));
+    const answer = await partsOf(
+      await stream({ model: 'local/echo', prompt: say('@fail-after 2\na b c d') }),
+    );
     expectWellFormed(answer);
     expect(answer.parts.at(-2)).toMatchObject({ type: 'error' });
-    expect(answer.parts.at(-1)).toMatchObject({ finishReason: { unified: 'error' }, usage: { outputTokens: { total: 2 } } });
+    expect(answer.parts.at(-1)).toMatchObject({
+      finishReason: { unified: 'error' },
+      usage: { outputTokens: { total: 2 } },
+    });
   });
 
   test.each([
@@ -186,10 +307,20 @@ describe('ai.streamText', () => {
     const prompt = [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: 'aGk=' }] }];
     const response = await stream({ model: 'local/echo', prompt });
     expect(response.status).toBe(422);
-    expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param: 'prompt[0].content[0]' });
+    expect(await errorOf(response)).toMatchObject({
+      code: 'unsupported_by_model',
+      param: 'prompt[0].content[0]',
+    });
   });
 
   test('refuses a specification version that it does not speak', async () => {
-    expect((await stream({ model: 'local/echo', prompt: say('x') }, { 'ai-language-model-specification-version': '2' })).status).toBe(400);
+    expect(
+      (
+        await stream(
+          { model: 'local/echo', prompt: say('x') },
+          { 'ai-language-model-specification-version': '2' },
+        )
+      ).status,
+    ).toBe(400);
   });
 });

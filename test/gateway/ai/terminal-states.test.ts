@@ -15,47 +15,68 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const entry = (id: string, script: string, more: object = {}) => ({ id: `acme/${id}`, provider: 'acme', upstream_model: script, rates, max_output_tokens: 1_000, ...more });
-  const claude = (id: string, script: string) => ({ id: `claude/${id}`, provider: 'claude', upstream_model: script, rates: { ...rates, cached_input: 100_000, cache_write: 1_250_000 }, max_output_tokens: 1_000 });
+  const entry = (id: string, script: string, more: object = {}) => ({
+    id: `acme/${id}`,
+    provider: 'acme',
+    upstream_model: script,
+    rates,
+    max_output_tokens: 1_000,
+    ...more,
+  });
+  const claude = (id: string, script: string) => ({
+    id: `claude/${id}`,
+    provider: 'claude',
+    upstream_model: script,
+    rates: { ...rates, cached_input: 100_000, cache_write: 1_250_000 },
+    max_output_tokens: 1_000,
+  });
   const own = provider.url;
   world = await startAi({
-    models: provider.modelsFile({}, {
-      provider: { output_limit_member: 'max_tokens', formats: ['chat', 'embeddings', 'responses', 'rerank'] },
-      providers: [{ id: 'claude', kind: 'anthropic', base_url: own, output_limit_member: 'max_tokens' }],
-      models: [
-        entry('ok', 'ok', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
-        entry('cached', 'usage-cached', { rates: { ...rates, cached_input: 100_000, reasoning: 3_000_000 } }),
-        entry('slow', 'ok?chunks=500&gap=10'),
-        entry('never', 'never-headers'),
-        entry('spoke', 'usage-then-silence'),
-        entry('cut', 'reset?chunks=3'),
-        entry('cut-told', 'usage-then-cut'),
-        entry('none', 'usage-none'),
-        entry('zero', 'usage-zero'),
-        entry('negative', 'usage-negative'),
-        entry('nonsense', 'usage-nonsense'),
-        entry('absurd', 'usage-absurd'),
-        entry('tenfold', 'usage-tenfold'),
-        entry('letters', 'letters?count=256'),
-        // Twenty characters of three bytes, ten of four, ten of one and five of two: 120 bytes.
-        entry('escaped', `verbatim?${new URLSearchParams({ sse: escapedText })}`),
-        entry('flood', 'letters?count=20000'),
-        entry('late', 'usage-late?ms=1200&in=1000'),
-        entry('later', 'usage-late?ms=600000&in=30000'),
-        entry('slow-late', 'usage-late?chunks=10&gap=30&ms=10&in=30000'),
-        entry('flaky', 'flaky?fails=2&code=503'),
-        entry('limited', 'flaky?fails=1&code=429&retry_after=0'),
-        entry('to-dear', 'status?code=500', { fallbacks: ['acme/dear'] }),
-        entry('dear', 'ok', { rates: { input: 10_000_000, output: 20_000_000 } }),
-        entry('free-to-dear', 'status?code=500', { rates: null, fallbacks: ['acme/dear'] }),
-        entry('broken', 'status?code=500'),
-        entry('refusing', 'status?code=400'),
-        entry('incomplete', 'incomplete'),
-        entry('free', 'ok', { rates: null }),
-        claude('ok', 'ok'),
-        claude('cut', 'cut'),
-      ],
-    }),
+    models: provider.modelsFile(
+      {},
+      {
+        provider: {
+          output_limit_member: 'max_tokens',
+          formats: ['chat', 'embeddings', 'responses', 'rerank'],
+        },
+        providers: [{ id: 'claude', kind: 'anthropic', base_url: own, output_limit_member: 'max_tokens' }],
+        models: [
+          entry('ok', 'ok', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
+          entry('cached', 'usage-cached', {
+            rates: { ...rates, cached_input: 100_000, reasoning: 3_000_000 },
+          }),
+          entry('slow', 'ok?chunks=500&gap=10'),
+          entry('never', 'never-headers'),
+          entry('spoke', 'usage-then-silence'),
+          entry('cut', 'reset?chunks=3'),
+          entry('cut-told', 'usage-then-cut'),
+          entry('none', 'usage-none'),
+          entry('zero', 'usage-zero'),
+          entry('negative', 'usage-negative'),
+          entry('nonsense', 'usage-nonsense'),
+          entry('absurd', 'usage-absurd'),
+          entry('tenfold', 'usage-tenfold'),
+          entry('letters', 'letters?count=256'),
+          // Twenty characters of three bytes, ten of four, ten of one and five of two: 120 bytes.
+          entry('escaped', `verbatim?${new URLSearchParams({ sse: escapedText })}`),
+          entry('flood', 'letters?count=20000'),
+          entry('late', 'usage-late?ms=1200&in=1000'),
+          entry('later', 'usage-late?ms=600000&in=30000'),
+          entry('slow-late', 'usage-late?chunks=10&gap=30&ms=10&in=30000'),
+          entry('flaky', 'flaky?fails=2&code=503'),
+          entry('limited', 'flaky?fails=1&code=429&retry_after=0'),
+          entry('to-dear', 'status?code=500', { fallbacks: ['acme/dear'] }),
+          entry('dear', 'ok', { rates: { input: 10_000_000, output: 20_000_000 } }),
+          entry('free-to-dear', 'status?code=500', { rates: null, fallbacks: ['acme/dear'] }),
+          entry('broken', 'status?code=500'),
+          entry('refusing', 'status?code=400'),
+          entry('incomplete', 'incomplete'),
+          entry('free', 'ok', { rates: null }),
+          claude('ok', 'ok'),
+          claude('cut', 'cut'),
+        ],
+      },
+    ),
     env: { ACME_API_KEY: 'x' },
     timeouts: { idleMs: 60_000 },
     resilience: neverHeldOff,
@@ -70,9 +91,11 @@ beforeEach(() => {
   world.ledger.reset();
 });
 
-const chat = (model: string, more: object = {}, options: Parameters<World['post']>[2] = {}) => world.post('/v1/ai/chat/completions', { model, messages, ...more }, options);
+const chat = (model: string, more: object = {}, options: Parameters<World['post']>[2] = {}) =>
+  world.post('/v1/ai/chat/completions', { model, messages, ...more }, options);
 const stream = (model: string, more: object = {}) => world.post('/v1/ai/stream', { model, prompt, ...more });
-const text = (model: string, more: object = {}) => world.post('/v1/ai/text', { model, prompt: 'hi', ...more });
+const text = (model: string, more: object = {}) =>
+  world.post('/v1/ai/text', { model, prompt: 'hi', ...more });
 const alarms = () => world.logged.filter((line) => line.includes('unbelievable_usage')).length;
 
 /** Ends the call, whatever it is, and gives its one charge. */
@@ -86,7 +109,10 @@ async function charged(response: Promise<Response> | Response) {
 
 /** Calls and goes away as soon as the provider has said so much; resolves when the call is settled. */
 async function leaving(path: string, body: object, isTime: () => boolean) {
-  const outgoing = request(`${world.url}${path}`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${userToken}` } });
+  const outgoing = request(`${world.url}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${userToken}` },
+  });
   outgoing.on('error', () => {});
   outgoing.on('response', (response) => response.resume());
   outgoing.end(JSON.stringify(body));
@@ -103,26 +129,46 @@ describe('finished', () => {
     ['chat completions, whole', () => chat('acme/ok'), 18n],
     ['stream', () => stream('acme/ok'), 20n],
     ['text', () => text('acme/ok'), 18n],
-    ['responses, streamed', () => world.post('/v1/ai/responses', { model: 'acme/ok', input: 'hi', stream: true }), 18n],
+    [
+      'responses, streamed',
+      () => world.post('/v1/ai/responses', { model: 'acme/ok', input: 'hi', stream: true }),
+      18n,
+    ],
     ['responses, whole', () => world.post('/v1/ai/responses', { model: 'acme/ok', input: 'hi' }), 18n],
     ['embeddings', () => world.post('/v1/ai/embeddings', { model: 'acme/ok', input: 'hi' }), 2n],
     // 10 plain, 3 cached at a tenth, 2 written at five quarters, 4 out: 20.8.
-    ['messages, streamed', () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true }), 21n],
-    ['messages, whole', () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages }), 21n],
+    [
+      'messages, streamed',
+      () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true }),
+      21n,
+    ],
+    [
+      'messages, whole',
+      () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages }),
+      21n,
+    ],
     ['chat completions, translated', () => chat('claude/ok', { stream: true }), 21n],
     // 40 plain, 60 cached at a tenth, 10 out, 20 of thinking.
     ['kinds of tokens with rates of their own', () => chat('acme/cached', { stream: true }), 126n],
-  ])('costs what the provider counted, at the rates of the model that ran: %s', async (_wire, call, price) => {
-    const { charged: credits, facts, held, overrun } = await charged(call());
-    expect(credits).toBe(price);
-    expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
-    expect(facts.ttftMs).not.toBeNull();
-    expect(held).toBeGreaterThanOrEqual(price);
-    expect(overrun).toBe(0n);
-  });
+  ])(
+    'costs what the provider counted, at the rates of the model that ran: %s',
+    async (_wire, call, price) => {
+      const { charged: credits, facts, held, overrun } = await charged(call());
+      expect(credits).toBe(price);
+      expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
+      expect(facts.ttftMs).not.toBeNull();
+      expect(held).toBeGreaterThanOrEqual(price);
+      expect(overrun).toBe(0n);
+    },
+  );
 
   test('is settled before the caller hears the end', async () => {
-    for (const call of [() => chat('acme/ok', { stream: true }), () => stream('acme/ok'), () => chat('claude/ok', { stream: true }), () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true })]) {
+    for (const call of [
+      () => chat('acme/ok', { stream: true }),
+      () => stream('acme/ok'),
+      () => chat('claude/ok', { stream: true }),
+      () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true }),
+    ]) {
       world.ledger.reset();
       const response = await call();
       let heard = '';
@@ -147,7 +193,11 @@ describe('finished', () => {
 
 describe('client gone', () => {
   test('before the first byte: the input, by our own count', async () => {
-    const { charged: credits, facts } = await leaving('/v1/ai/chat/completions', { model: 'acme/never', messages, stream: true }, () => true);
+    const { charged: credits, facts } = await leaving(
+      '/v1/ai/chat/completions',
+      { model: 'acme/never', messages, stream: true },
+      () => true,
+    );
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true, tokens: { output: 0 } });
     expect(credits).toBe(BigInt(facts.tokens.input));
     expect(facts.tokens.input).toBeGreaterThan(0);
@@ -158,7 +208,11 @@ describe('client gone', () => {
     ['chat completions', '/v1/ai/chat/completions', { model: 'acme/slow', messages, stream: true }],
     ['stream', '/v1/ai/stream', { model: 'acme/slow', prompt }],
   ])('midway: the input and what was produced so far, by our own count: %s', async (_wire, path, body) => {
-    const { charged: credits, facts } = await leaving(path, body, () => (provider.calls[0]?.tokens ?? 0) >= 20);
+    const { charged: credits, facts } = await leaving(
+      path,
+      body,
+      () => (provider.calls[0]?.tokens ?? 0) >= 20,
+    );
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
     // A piece has five to seven bytes, and four count for a token.
@@ -169,7 +223,11 @@ describe('client gone', () => {
   });
 
   test('after the provider told its usage: that usage', async () => {
-    const { charged: credits, facts } = await leaving('/v1/ai/chat/completions', { model: 'acme/spoke', messages, stream: true }, () => world.ledger.checkpoints.length >= 5);
+    const { charged: credits, facts } = await leaving(
+      '/v1/ai/chat/completions',
+      { model: 'acme/spoke', messages, stream: true },
+      () => world.ledger.checkpoints.length >= 5,
+    );
     // The usage follows the last piece in a packet of its own.
     expect(facts).toMatchObject({ outcome: 'client_closed' });
     if (!facts.estimated) expect(credits).toBe(20n);
@@ -177,8 +235,18 @@ describe('client gone', () => {
   });
 
   const pictures = Array.from({ length: 20 }, () => 'iVBORw0KGgo=');
-  const shown = [{ role: 'user', content: pictures.map((data) => ({ type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } })) }];
-  const prompted = [{ role: 'user', content: pictures.map((data) => ({ type: 'file', mediaType: 'image/png', data })) }];
+  const shown = [
+    {
+      role: 'user',
+      content: pictures.map((data) => ({
+        type: 'image_url',
+        image_url: { url: `data:image/png;base64,${data}` },
+      })),
+    },
+  ];
+  const prompted = [
+    { role: 'user', content: pictures.map((data) => ({ type: 'file', mediaType: 'image/png', data })) },
+  ];
 
   test.each<[string, string, object]>([
     ['chat completions', '/v1/ai/chat/completions', { model: 'acme/late', messages, stream: true }],
@@ -190,16 +258,28 @@ describe('client gone', () => {
       // The reason of the end follows the last piece at once, and the usage much later.
       return performance.now() - lastPieceMs > 200;
     });
-    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: false, tokens: { input: 1_000, output: 5 } });
+    expect(facts).toMatchObject({
+      outcome: 'client_closed',
+      estimated: false,
+      tokens: { input: 1_000, output: 5 },
+    });
     expect(credits).toBe(1_010n);
   });
 
   test.each<[string, string, object]>([
-    ['chat completions', '/v1/ai/chat/completions', { model: 'acme/slow-late', messages: shown, stream: true }],
+    [
+      'chat completions',
+      '/v1/ai/chat/completions',
+      { model: 'acme/slow-late', messages: shown, stream: true },
+    ],
     ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: prompted }],
   ])('midway, with pictures: the usage that comes within two seconds: %s', async (_wire, path, body) => {
     const { facts, charged: credits } = await leaving(path, body, () => world.ledger.checkpoints.length > 0);
-    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: false, tokens: { input: 30_000, output: 10 } });
+    expect(facts).toMatchObject({
+      outcome: 'client_closed',
+      estimated: false,
+      tokens: { input: 30_000, output: 10 },
+    });
     expect(credits).toBe(30_020n);
   });
 
@@ -207,13 +287,16 @@ describe('client gone', () => {
     ['chat completions', '/v1/ai/chat/completions', { model: 'acme/never', messages: shown, stream: true }],
     ['chat completions, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages: shown }],
     ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: prompted }],
-  ])('with pictures, and no usage in time: our own count with the pictures: %s', async (_wire, path, body) => {
-    const { facts } = await leaving(path, body, () => true);
-    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
-    expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
-    expect(facts.tokens.input).toBeLessThan(25 * 2_048);
-    await provider.until((calls) => calls[0]?.abortedAt !== undefined);
-  });
+  ])(
+    'with pictures, and no usage in time: our own count with the pictures: %s',
+    async (_wire, path, body) => {
+      const { facts } = await leaving(path, body, () => true);
+      expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
+      expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
+      expect(facts.tokens.input).toBeLessThan(25 * 2_048);
+      await provider.until((calls) => calls[0]?.abortedAt !== undefined);
+    },
+  );
 });
 
 describe('upstream died midway', () => {
@@ -228,13 +311,23 @@ describe('upstream died midway', () => {
 
   test('with usage: that usage', async () => {
     const { charged: credits, facts } = await charged(chat('acme/cut-told', { stream: true }));
-    expect(facts).toMatchObject({ outcome: 'upstream_failed', estimated: false, tokens: { input: 10, output: 5 } });
+    expect(facts).toMatchObject({
+      outcome: 'upstream_failed',
+      estimated: false,
+      tokens: { input: 10, output: 5 },
+    });
     expect(credits).toBe(20n);
   });
 
   test('with the usage of its beginning: the input as told, the rest by our own count', async () => {
-    const { facts } = await charged(world.post('/v1/ai/messages', { model: 'claude/cut', max_tokens: 50, messages, stream: true }));
-    expect(facts).toMatchObject({ outcome: 'upstream_failed', estimated: true, tokens: { input: 10, cachedInput: 3, cacheWrite: 2 } });
+    const { facts } = await charged(
+      world.post('/v1/ai/messages', { model: 'claude/cut', max_tokens: 50, messages, stream: true }),
+    );
+    expect(facts).toMatchObject({
+      outcome: 'upstream_failed',
+      estimated: true,
+      tokens: { input: 10, cachedInput: 3, cacheWrite: 2 },
+    });
     expect(facts.tokens.output).toBeGreaterThan(2);
   });
 });
@@ -259,19 +352,26 @@ describe('usage', () => {
     test('zero: nothing', async () => {
       const { charged: credits, facts } = await charged(call('acme/zero'));
       expect(credits).toBe(0n);
-      expect(facts).toMatchObject({ outcome: 'completed', estimated: false, tokens: { input: 0, output: 0 } });
+      expect(facts).toMatchObject({
+        outcome: 'completed',
+        estimated: false,
+        tokens: { input: 0, output: 0 },
+      });
     });
 
     // A text for a number is no answer to those who translate; that is a failure of the provider.
-    test.each(['acme/negative', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])('negative or no number: our own count, never more than the hold, with an alarm: %s', async (model) => {
-      const before = alarms();
-      const { charged: credits, facts, held, overrun } = await charged(call(model));
-      expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
-      expect(credits).toBeGreaterThan(0n);
-      expect(credits).toBeLessThanOrEqual(held ?? 0n);
-      expect(overrun).toBe(0n);
-      expect(alarms()).toBe(before + 1);
-    });
+    test.each(['acme/negative', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])(
+      'negative or no number: our own count, never more than the hold, with an alarm: %s',
+      async (model) => {
+        const before = alarms();
+        const { charged: credits, facts, held, overrun } = await charged(call(model));
+        expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
+        expect(credits).toBeGreaterThan(0n);
+        expect(credits).toBeLessThanOrEqual(held ?? 0n);
+        expect(overrun).toBe(0n);
+        expect(alarms()).toBe(before + 1);
+      },
+    );
   });
 
   test.each(wires)('far above what was possible: the hold, with an alarm: %s', async (_wire, call) => {
@@ -296,7 +396,9 @@ describe('usage', () => {
   });
 
   test('of an answer that ended incomplete: that usage', async () => {
-    const { charged: credits, facts } = await charged(world.post('/v1/ai/responses', { model: 'acme/incomplete', input: 'hi', stream: true }));
+    const { charged: credits, facts } = await charged(
+      world.post('/v1/ai/responses', { model: 'acme/incomplete', input: 'hi', stream: true }),
+    );
     expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
     expect(credits).toBe(18n);
   });
@@ -390,14 +492,22 @@ describe('the limit', () => {
     ['chat completions', (more = {}) => chat('acme/ok', { max_tokens: 500, ...more }), 'max_tokens'],
     ['text', (more = {}) => text('acme/ok', { max_output_tokens: 500, ...more }), 'max_output_tokens'],
     ['stream', (more = {}) => stream('acme/ok', { maxOutputTokens: 500, ...more }), 'maxOutputTokens'],
-    ['messages', () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 500, messages }), 'max_tokens'],
+    [
+      'messages',
+      () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 500, messages }),
+      'max_tokens',
+    ],
   ])('that was sent is never lowered: 402 with the affordable one: %s', async (wire, call, member) => {
     world.ledger.reset(300n);
     const response = await call();
     expect(response.status).toBe(402);
     expect(response.headers.get('x-should-retry')).toBe('false');
     const error = await errorOf(response);
-    expect(error).toMatchObject({ type: wire === 'messages' ? 'billing_error' : 'insufficient_credits', code: 'insufficient_credits', param: member });
+    expect(error).toMatchObject({
+      type: wire === 'messages' ? 'billing_error' : 'insufficient_credits',
+      code: 'insufficient_credits',
+      param: member,
+    });
     const details = error['details'] as { path: string; message: string }[];
     const affordable = Number(/\d+/.exec(details.find(({ path }) => path === member)?.message ?? '')?.[0]);
     expect(affordable).toBeGreaterThan(100);
@@ -473,38 +583,48 @@ describe('begun while its credits are held', () => {
     return { release: gate.resolve };
   }
 
-  test.each(['/v1/ai/chat/completions', '/v1/ai/stream', '/v1/ai/text'])('hands nothing of the answer on before that: %s', async (path) => {
-    const { release } = slowly();
-    let isAnswered = false;
-    const body = path.endsWith('completions') ? { messages, stream: true } : path.endsWith('stream') ? { prompt } : { prompt: 'hi' };
-    const answer = world.post(path, { model: 'acme/ok', ...body }).then((response) => {
-      isAnswered = true;
-      return response;
-    });
-    await provider.until(([call]) => call?.finishedAt !== undefined);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    expect([isAnswered, world.ledger.held()]).toEqual([false, 0n]);
-    release();
-    expect((await answer).status).toBe(200);
-    expect((await charged(answer)).facts.outcome).toBe('completed');
-  });
+  test.each(['/v1/ai/chat/completions', '/v1/ai/stream', '/v1/ai/text'])(
+    'hands nothing of the answer on before that: %s',
+    async (path) => {
+      const { release } = slowly();
+      let isAnswered = false;
+      const body = path.endsWith('completions')
+        ? { messages, stream: true }
+        : path.endsWith('stream')
+          ? { prompt }
+          : { prompt: 'hi' };
+      const answer = world.post(path, { model: 'acme/ok', ...body }).then((response) => {
+        isAnswered = true;
+        return response;
+      });
+      await provider.until(([call]) => call?.finishedAt !== undefined);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect([isAnswered, world.ledger.held()]).toEqual([false, 0n]);
+      release();
+      expect((await answer).status).toBe(200);
+      expect((await charged(answer)).facts.outcome).toBe('completed');
+    },
+  );
 
   test.each([
     ['chat/completions', 'slow', { messages, stream: true }],
     ['chat/completions', 'never', { messages }],
     ['stream', 'slow', { prompt }],
     ['text', 'never', { prompt: 'hi' }],
-  ])('is ended at the provider and 402 when they are refused after all: %s, %s', async (path, script, body) => {
-    const { release } = slowly(true);
-    const answer = world.post(`/v1/ai/${path}`, { model: `acme/${script}`, ...body });
-    await provider.until((calls) => calls.length === 1);
-    release();
-    const refused = await answer;
-    expect([refused.status, (await errorOf(refused)).type]).toEqual([402, 'insufficient_credits']);
-    await provider.until(([call]) => call?.abortedAt !== undefined);
-    expect(world.ledger.charges).toEqual([]);
-    expect(world.ledger.held()).toBe(0n);
-  });
+  ])(
+    'is ended at the provider and 402 when they are refused after all: %s, %s',
+    async (path, script, body) => {
+      const { release } = slowly(true);
+      const answer = world.post(`/v1/ai/${path}`, { model: `acme/${script}`, ...body });
+      await provider.until((calls) => calls.length === 1);
+      release();
+      const refused = await answer;
+      expect([refused.status, (await errorOf(refused)).type]).toEqual([402, 'insufficient_credits']);
+      await provider.until(([call]) => call?.abortedAt !== undefined);
+      expect(world.ledger.charges).toEqual([]);
+      expect(world.ledger.held()).toBe(0n);
+    },
+  );
 
   test('is asked for only where they are sure to be there', async () => {
     world.ledger.reset(0n);

@@ -7,8 +7,22 @@ describe('ai.generateText', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    const scripts = { ok: 'ok', mirror: 'mirror', reasoning: 'reasoning', cached: 'usage-cached', negative: 'usage-negative', none: 'usage-none', tools: 'tools' };
-    const reasoning = { efforts: [{ id: 'low', name: 'Low' }, { id: 'deep', name: 'Deep' }], default_effort: 'low' };
+    const scripts = {
+      ok: 'ok',
+      mirror: 'mirror',
+      reasoning: 'reasoning',
+      cached: 'usage-cached',
+      negative: 'usage-negative',
+      none: 'usage-none',
+      tools: 'tools',
+    };
+    const reasoning = {
+      efforts: [
+        { id: 'low', name: 'Low' },
+        { id: 'deep', name: 'Deep' },
+      ],
+      default_effort: 'low',
+    };
     const models = [
       { id: 'acme/thinker', provider: 'acme', upstream_model: 'mirror', rates: null, reasoning },
       { id: 'acme/chat-only', provider: 'acme', upstream_model: 'ok', rates: null, modalities: ['openai'] },
@@ -32,32 +46,63 @@ describe('ai.generateText', () => {
       id: expect.stringMatching(/^msg_[0-9a-z]{26}$/),
       role: 'assistant',
       parts: [{ type: 'text', text: 'Good morning' }],
-      metadata: { model: 'local/echo', finish_reason: 'stop', usage: { input_tokens: 2, cached_input_tokens: 0, cache_write_tokens: 0, output_tokens: 2, reasoning_tokens: 0 }, credits: 0, attempts: [{ model: 'local/echo', outcome: 'answered' }] },
+      metadata: {
+        model: 'local/echo',
+        finish_reason: 'stop',
+        usage: {
+          input_tokens: 2,
+          cached_input_tokens: 0,
+          cache_write_tokens: 0,
+          output_tokens: 2,
+          reasoning_tokens: 0,
+        },
+        credits: 0,
+        attempts: [{ model: 'local/echo', outcome: 'answered' }],
+      },
     });
   });
 
   test('asks a provider for what was asked, and names our model in the answer', async () => {
-    const body = await sent({ model: 'acme/mirror', system: 'Be brief.', prompt: 'hi', max_output_tokens: 50, temperature: 0.5, stop: ['x'], seed: 7 });
+    const body = await sent({
+      model: 'acme/mirror',
+      system: 'Be brief.',
+      prompt: 'hi',
+      max_output_tokens: 50,
+      temperature: 0.5,
+      stop: ['x'],
+      seed: 7,
+    });
     expect(body).toMatchObject({
       model: 'mirror',
       max_tokens: 50,
       temperature: 0.5,
       stop: ['x'],
       seed: 7,
-      messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'hi' }],
+      messages: [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: 'hi' },
+      ],
     });
     expect(body).not.toHaveProperty('reasoning_effort');
-    expect((await (await text({ model: 'acme/ok', prompt: 'hi' })).json()) as object).toMatchObject({ metadata: { model: 'acme/ok' } });
+    expect((await (await text({ model: 'acme/ok', prompt: 'hi' })).json()) as object).toMatchObject({
+      metadata: { model: 'acme/ok' },
+    });
   });
 
   test('takes a conversation instead of a prompt', async () => {
-    const messages = [{ role: 'user', content: 'a' }, { role: 'assistant', content: 'b' }, { role: 'user', content: 'c' }];
+    const messages = [
+      { role: 'user', content: 'a' },
+      { role: 'assistant', content: 'b' },
+      { role: 'user', content: 'c' },
+    ];
     expect((await sent({ model: 'acme/mirror', messages })).messages).toEqual(messages);
   });
 
   test('sends the default effort where none is asked, and the asked one otherwise', async () => {
     expect(await sent({ model: 'acme/thinker', prompt: 'x' })).toMatchObject({ reasoning_effort: 'low' });
-    expect(await sent({ model: 'acme/thinker', prompt: 'x', reasoning_effort: 'deep' })).toMatchObject({ reasoning_effort: 'deep' });
+    expect(await sent({ model: 'acme/thinker', prompt: 'x', reasoning_effort: 'deep' })).toMatchObject({
+      reasoning_effort: 'deep',
+    });
   });
 
   test.each([
@@ -67,7 +112,11 @@ describe('ai.generateText', () => {
     const response = await text({ model, prompt: 'x', reasoning_effort: 'extreme' });
     expect(response.status).toBe(422);
     expect(response.headers.get('x-should-retry')).toBe('false');
-    expect(await errorOf(response)).toMatchObject({ code: 'unsupported_reasoning_effort', param: 'reasoning_effort', details: [{ path: 'reasoning_effort', message }] });
+    expect(await errorOf(response)).toMatchObject({
+      code: 'unsupported_reasoning_effort',
+      param: 'reasoning_effort',
+      details: [{ path: 'reasoning_effort', message }],
+    });
   });
 
   test('refuses an effort for a model without levels', async () => {
@@ -78,31 +127,64 @@ describe('ai.generateText', () => {
 
   test('brings reasoning as a part of its own', async () => {
     expect(await (await text({ model: 'acme/reasoning', prompt: 'x' })).json()).toMatchObject({
-      parts: [{ type: 'reasoning', text: 'Let me think. Done.' }, { type: 'text', text: 'Forty-two.' }],
+      parts: [
+        { type: 'reasoning', text: 'Let me think. Done.' },
+        { type: 'text', text: 'Forty-two.' },
+      ],
     });
   });
 
   test('counts each token in one kind only', async () => {
     expect(await (await text({ model: 'acme/cached', prompt: 'x' })).json()).toMatchObject({
-      metadata: { usage: { input_tokens: 40, cached_input_tokens: 60, cache_write_tokens: 0, output_tokens: 10, reasoning_tokens: 20 } },
+      metadata: {
+        usage: {
+          input_tokens: 40,
+          cached_input_tokens: 60,
+          cache_write_tokens: 0,
+          output_tokens: 10,
+          reasoning_tokens: 20,
+        },
+      },
     });
   });
 
-  test.each(['acme/negative', 'acme/none'])('counts nothing where the provider counted nothing that can be (%s)', async (model) => {
-    expect(await (await text({ model, prompt: 'x' })).json()).toMatchObject({ metadata: { usage: { input_tokens: 0, output_tokens: 0 } } });
-  });
+  test.each(['acme/negative', 'acme/none'])(
+    'counts nothing where the provider counted nothing that can be (%s)',
+    async (model) => {
+      expect(await (await text({ model, prompt: 'x' })).json()).toMatchObject({
+        metadata: { usage: { input_tokens: 0, output_tokens: 0 } },
+      });
+    },
+  );
 
   test('says that a model called a tool although none was offered', async () => {
-    expect(await (await text({ model: 'acme/tools', prompt: 'x' })).json()).toMatchObject({ metadata: { finish_reason: 'tool-calls' } });
+    expect(await (await text({ model: 'acme/tools', prompt: 'x' })).json()).toMatchObject({
+      metadata: { finish_reason: 'tool-calls' },
+    });
   });
 
   test.each<[string, object, number, string]>([
     ['a model that is not there', { model: 'acme/none-such', prompt: 'x' }, 404, 'model_not_found'],
-    ['a model that cannot be called so', { model: 'acme/chat-only', prompt: 'x' }, 422, 'unsupported_by_model'],
+    [
+      'a model that cannot be called so',
+      { model: 'acme/chat-only', prompt: 'x' },
+      422,
+      'unsupported_by_model',
+    ],
     ['no model', { prompt: 'x' }, 400, 'invalid_request'],
     ['neither prompt nor messages', { model: 'local/echo' }, 400, 'invalid_request'],
-    ['both prompt and messages', { model: 'local/echo', prompt: 'x', messages: [{ role: 'user', content: 'y' }] }, 400, 'invalid_request'],
-    ['an unknown member', { model: 'local/echo', prompt: 'x', api_base: 'http://attacker.example' }, 400, 'invalid_request'],
+    [
+      'both prompt and messages',
+      { model: 'local/echo', prompt: 'x', messages: [{ role: 'user', content: 'y' }] },
+      400,
+      'invalid_request',
+    ],
+    [
+      'an unknown member',
+      { model: 'local/echo', prompt: 'x', api_base: 'http://attacker.example' },
+      400,
+      'invalid_request',
+    ],
   ])('refuses %s', async (_name, body, status, code) => {
     const response = await text(body);
     expect(response.status).toBe(status);
@@ -110,6 +192,8 @@ describe('ai.generateText', () => {
   });
 
   test('refuses a guest', async () => {
-    expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: 'x' }, { token: null })).status).toBe(401);
+    expect(
+      (await world.post('/v1/ai/text', { model: 'local/echo', prompt: 'x' }, { token: null })).status,
+    ).toBe(401);
   });
 });

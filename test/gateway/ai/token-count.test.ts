@@ -1,64 +1,220 @@
 import { describe, expect, test } from 'vitest';
-import { chatClaim, hubClaim, isAbsurd, messagesClaim, rerankClaim, responsesClaim, tokensOfText } from '../../../src/gateway/ai/metering/token-count.ts';
+import {
+  chatClaim,
+  hubClaim,
+  isAbsurd,
+  messagesClaim,
+  rerankClaim,
+  responsesClaim,
+  tokensOfText,
+} from '../../../src/gateway/ai/metering/token-count.ts';
 
-const tokens = (input: number, cachedInput: number, cacheWrite: number, output: number, reasoning: number) => ({ tokens: { input, cachedInput, cacheWrite, output, reasoning }, isFinal: true });
+const tokens = (
+  input: number,
+  cachedInput: number,
+  cacheWrite: number,
+  output: number,
+  reasoning: number,
+) => ({ tokens: { input, cachedInput, cacheWrite, output, reasoning }, isFinal: true });
 
 describe('what a provider says was used, by disjoint kinds', () => {
   test.each<[string, object, unknown]>([
-    ['OpenAI: cached within the input, reasoning within the output', { prompt_tokens: 100, completion_tokens: 30, total_tokens: 130, prompt_tokens_details: { cached_tokens: 60 }, completion_tokens_details: { reasoning_tokens: 20 } }, tokens(40, 60, 0, 10, 20)],
-    ['OpenAI: written to the cache within the input too', { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 30 } }, tokens(10, 60, 30, 5, 0)],
-    ['DeepSeek: hits of its cache', { prompt_tokens: 100, completion_tokens: 5, total_tokens: 105, prompt_cache_hit_tokens: 64, prompt_cache_miss_tokens: 36 }, tokens(36, 64, 0, 5, 0)],
-    ['Moonshot: cached beside the counts', { prompt_tokens: 100, completion_tokens: 5, total_tokens: 105, cached_tokens: 90 }, tokens(10, 90, 0, 5, 0)],
-    ['xAI: reasoning beside the output', { prompt_tokens: 10, completion_tokens: 4, total_tokens: 314, completion_tokens_details: { reasoning_tokens: 300 } }, tokens(10, 0, 0, 4, 300)],
-    ['xAI: little reasoning beside the output', { prompt_tokens: 10, completion_tokens: 40, total_tokens: 53, completion_tokens_details: { reasoning_tokens: 3 } }, tokens(10, 0, 0, 40, 3)],
+    [
+      'OpenAI: cached within the input, reasoning within the output',
+      {
+        prompt_tokens: 100,
+        completion_tokens: 30,
+        total_tokens: 130,
+        prompt_tokens_details: { cached_tokens: 60 },
+        completion_tokens_details: { reasoning_tokens: 20 },
+      },
+      tokens(40, 60, 0, 10, 20),
+    ],
+    [
+      'OpenAI: written to the cache within the input too',
+      {
+        prompt_tokens: 100,
+        completion_tokens: 5,
+        prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 30 },
+      },
+      tokens(10, 60, 30, 5, 0),
+    ],
+    [
+      'DeepSeek: hits of its cache',
+      {
+        prompt_tokens: 100,
+        completion_tokens: 5,
+        total_tokens: 105,
+        prompt_cache_hit_tokens: 64,
+        prompt_cache_miss_tokens: 36,
+      },
+      tokens(36, 64, 0, 5, 0),
+    ],
+    [
+      'Moonshot: cached beside the counts',
+      { prompt_tokens: 100, completion_tokens: 5, total_tokens: 105, cached_tokens: 90 },
+      tokens(10, 90, 0, 5, 0),
+    ],
+    [
+      'xAI: reasoning beside the output',
+      {
+        prompt_tokens: 10,
+        completion_tokens: 4,
+        total_tokens: 314,
+        completion_tokens_details: { reasoning_tokens: 300 },
+      },
+      tokens(10, 0, 0, 4, 300),
+    ],
+    [
+      'xAI: little reasoning beside the output',
+      {
+        prompt_tokens: 10,
+        completion_tokens: 40,
+        total_tokens: 53,
+        completion_tokens_details: { reasoning_tokens: 3 },
+      },
+      tokens(10, 0, 0, 40, 3),
+    ],
     ['vectors: input alone', { prompt_tokens: 2, total_tokens: 2 }, tokens(2, 0, 0, 0, 0)],
     ['a total alone', { total_tokens: 7 }, tokens(7, 0, 0, 0, 0)],
-    ['details that are null', { prompt_tokens: 2, completion_tokens: 1, prompt_tokens_details: null, completion_tokens_details: null }, tokens(2, 0, 0, 1, 0)],
+    [
+      'details that are null',
+      {
+        prompt_tokens: 2,
+        completion_tokens: 1,
+        prompt_tokens_details: null,
+        completion_tokens_details: null,
+      },
+      tokens(2, 0, 0, 1, 0),
+    ],
     ['an explicit nothing', { prompt_tokens: 0, completion_tokens: 0 }, tokens(0, 0, 0, 0, 0)],
     ['an empty object says nothing', {}, undefined],
     ['a negative count is none', { prompt_tokens: -10, completion_tokens: 4 }, 'faulty'],
     ['a fraction is none', { prompt_tokens: 10, completion_tokens: 1.5 }, 'faulty'],
     ['a text is none', { prompt_tokens: 'NaN', completion_tokens: 4 }, 'faulty'],
     ['infinity is none', { prompt_tokens: Number.POSITIVE_INFINITY, completion_tokens: 4 }, 'faulty'],
-    ['a faulty detail spoils the rest', { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: -1 } }, 'faulty'],
+    [
+      'a faulty detail spoils the rest',
+      { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: -1 } },
+      'faulty',
+    ],
   ])('chat completions, %s', (_title, usage, expected) => {
     expect(chatClaim(usage as Record<string, unknown>)).toEqual(expected);
   });
 
   test('messages: what was cached and written stands beside the input', () => {
-    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, cache_creation_input_tokens: 2 })).toEqual(tokens(10, 3, 2, 4, 0));
-    expect(messagesClaim({ input_tokens: 10, output_tokens: 40, output_tokens_details: { thinking_tokens: 30 } })).toEqual(tokens(10, 0, 0, 10, 30));
+    expect(
+      messagesClaim({
+        input_tokens: 10,
+        output_tokens: 4,
+        cache_read_input_tokens: 3,
+        cache_creation_input_tokens: 2,
+      }),
+    ).toEqual(tokens(10, 3, 2, 4, 0));
+    expect(
+      messagesClaim({ input_tokens: 10, output_tokens: 40, output_tokens_details: { thinking_tokens: 30 } }),
+    ).toEqual(tokens(10, 0, 0, 10, 30));
     expect(messagesClaim({ input_tokens: -1, output_tokens: 4 })).toBe('faulty');
   });
 
   test('messages: what is kept for an hour is told among all that was written, and what shortened the conversation beside it all', () => {
-    const written = { cache_creation_input_tokens: 1_000, cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 } };
-    const hour = { tokens: { input: 10, cachedInput: 3, cacheWrite: 1_000, hourCacheWrite: 600, output: 4, reasoning: 0 }, isFinal: true };
-    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, ...written })).toEqual(hour);
-    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, ...written, cache_creation_input_tokens: null })).toEqual(hour);
-    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, cache_creation: { ephemeral_1h_input_tokens: -1 } })).toBe('faulty');
-    const shortened = { type: 'compaction', input_tokens: 7, output_tokens: 2, cache_read_input_tokens: 1, ...written };
-    const iterations = [shortened, { type: 'message', input_tokens: 10, output_tokens: 4, cache_creation_input_tokens: 0, cache_read_input_tokens: 0 }];
-    const all = { tokens: { input: 17, cachedInput: 1, cacheWrite: 1_000, hourCacheWrite: 600, output: 6, reasoning: 0 }, isFinal: true };
+    const written = {
+      cache_creation_input_tokens: 1_000,
+      cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 },
+    };
+    const hour = {
+      tokens: { input: 10, cachedInput: 3, cacheWrite: 1_000, hourCacheWrite: 600, output: 4, reasoning: 0 },
+      isFinal: true,
+    };
+    expect(
+      messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, ...written }),
+    ).toEqual(hour);
+    expect(
+      messagesClaim({
+        input_tokens: 10,
+        output_tokens: 4,
+        cache_read_input_tokens: 3,
+        ...written,
+        cache_creation_input_tokens: null,
+      }),
+    ).toEqual(hour);
+    expect(
+      messagesClaim({
+        input_tokens: 10,
+        output_tokens: 4,
+        cache_creation: { ephemeral_1h_input_tokens: -1 },
+      }),
+    ).toBe('faulty');
+    const shortened = {
+      type: 'compaction',
+      input_tokens: 7,
+      output_tokens: 2,
+      cache_read_input_tokens: 1,
+      ...written,
+    };
+    const iterations = [
+      shortened,
+      {
+        type: 'message',
+        input_tokens: 10,
+        output_tokens: 4,
+        cache_creation_input_tokens: 0,
+        cache_read_input_tokens: 0,
+      },
+    ];
+    const all = {
+      tokens: { input: 17, cachedInput: 1, cacheWrite: 1_000, hourCacheWrite: 600, output: 6, reasoning: 0 },
+      isFinal: true,
+    };
     expect(messagesClaim({ input_tokens: 10, output_tokens: 4, iterations })).toEqual(all);
     // The package adds up the input and the output of both, and leaves the cache out.
-    expect(hubClaim({ inputTokens: { total: 17, noCache: 17, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 6, text: undefined, reasoning: undefined }, raw: { input_tokens: 10, output_tokens: 4, iterations } })).toEqual(all);
+    expect(
+      hubClaim({
+        inputTokens: { total: 17, noCache: 17, cacheRead: 0, cacheWrite: 0 },
+        outputTokens: { total: 6, text: undefined, reasoning: undefined },
+        raw: { input_tokens: 10, output_tokens: 4, iterations },
+      }),
+    ).toEqual(all);
   });
 
   test('responses: as in chat completions, by other names', () => {
-    expect(responsesClaim({ input_tokens: 100, input_tokens_details: { cached_tokens: 60 }, output_tokens: 30, output_tokens_details: { reasoning_tokens: 20 }, total_tokens: 130 })).toEqual(tokens(40, 60, 0, 10, 20));
+    expect(
+      responsesClaim({
+        input_tokens: 100,
+        input_tokens_details: { cached_tokens: 60 },
+        output_tokens: 30,
+        output_tokens_details: { reasoning_tokens: 20 },
+        total_tokens: 130,
+      }),
+    ).toEqual(tokens(40, 60, 0, 10, 20));
   });
 
   test('reranking: tokens wherever they are told; units of search are no tokens', () => {
     expect(rerankClaim({ total_tokens: 25 })).toEqual(tokens(25, 0, 0, 0, 0));
-    expect(rerankClaim({ tokens: { input_tokens: 25 }, billed_units: { search_units: 1 } })).toEqual(tokens(25, 0, 0, 0, 0));
+    expect(rerankClaim({ tokens: { input_tokens: 25 }, billed_units: { search_units: 1 } })).toEqual(
+      tokens(25, 0, 0, 0, 0),
+    );
     expect(rerankClaim({ billed_units: { search_units: 1 } })).toBeUndefined();
   });
 
   test('the hub: totals stand in for what is not told apart', () => {
-    const hub = (inputTokens: object, outputTokens: object) => hubClaim({ inputTokens: { total: undefined, noCache: undefined, cacheRead: undefined, cacheWrite: undefined, ...inputTokens }, outputTokens: { total: undefined, text: undefined, reasoning: undefined, ...outputTokens } });
-    expect(hub({ total: 15, noCache: 10, cacheRead: 3, cacheWrite: 2 }, { total: 4 })).toEqual(tokens(10, 3, 2, 4, 0));
-    expect(hub({ total: 15, cacheRead: 3 }, { total: 30, text: 10, reasoning: 20 })).toEqual(tokens(12, 3, 0, 10, 20));
+    const hub = (inputTokens: object, outputTokens: object) =>
+      hubClaim({
+        inputTokens: {
+          total: undefined,
+          noCache: undefined,
+          cacheRead: undefined,
+          cacheWrite: undefined,
+          ...inputTokens,
+        },
+        outputTokens: { total: undefined, text: undefined, reasoning: undefined, ...outputTokens },
+      });
+    expect(hub({ total: 15, noCache: 10, cacheRead: 3, cacheWrite: 2 }, { total: 4 })).toEqual(
+      tokens(10, 3, 2, 4, 0),
+    );
+    expect(hub({ total: 15, cacheRead: 3 }, { total: 30, text: 10, reasoning: 20 })).toEqual(
+      tokens(12, 3, 0, 10, 20),
+    );
     expect(hub({}, {})).toBeUndefined();
     expect(hub({ total: Number.NaN }, { total: 4 })).toBe('faulty');
   });
@@ -71,7 +227,13 @@ describe('our own count', () => {
 
   test('is taken instead of what is beyond belief, not of what is more than was bound', () => {
     const bound = { input: 100, output: 50 };
-    const used = (input: number, output: number) => ({ input, cachedInput: 0, cacheWrite: 0, output, reasoning: 0 });
+    const used = (input: number, output: number) => ({
+      input,
+      cachedInput: 0,
+      cacheWrite: 0,
+      output,
+      reasoning: 0,
+    });
     expect(isAbsurd(used(300, 120), bound)).toBe(false);
     expect(isAbsurd(used(100, 500), bound)).toBe(true);
     expect(isAbsurd(used(1e15, 10), bound)).toBe(true);

@@ -20,7 +20,12 @@ describe('the way to a provider', () => {
       const before = provider.connections();
       for (let round = 0; round < 6; round += 1) {
         await (await world.post(chat, { model: 'acme/ok', messages, stream: round % 2 === 0 })).text();
-        await (await world.post('/v1/ai/stream', { model: 'acme/ok', prompt: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }] })).text();
+        await (
+          await world.post('/v1/ai/stream', {
+            model: 'acme/ok',
+            prompt: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }],
+          })
+        ).text();
       }
       // What follows the end of a stream is read off behind the answer; a call that comes sooner opens a second.
       expect(provider.connections() - before).toBeLessThanOrEqual(2);
@@ -44,9 +49,15 @@ describe('the way to a provider', () => {
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
     const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
     try {
-      for (const [none, expected] of [[undefined, 1], ['127.0.0.1', 0]] as const) {
+      for (const [none, expected] of [
+        [undefined, 1],
+        ['127.0.0.1', 0],
+      ] as const) {
         asked.length = 0;
-        const world = await startAi({ models: provider.modelsFile({ ok: 'ok' }), proxies: { http: address, none } });
+        const world = await startAi({
+          models: provider.modelsFile({ ok: 'ok' }),
+          proxies: { http: address, none },
+        });
         try {
           expect((await world.post(chat, { model: 'acme/ok', messages })).status).toBe(200);
           expect(asked).toHaveLength(expected);
@@ -60,12 +71,17 @@ describe('the way to a provider', () => {
     }
   });
 
-  test("tells the operator which provider failed, without its key", async () => {
+  test('tells the operator which provider failed, without its key', async () => {
     const world = await startAi({ models: provider.modelsFile({ refused: 'status?code=401' }) });
     try {
       await world.post(chat, { model: 'acme/refused', messages });
       const line = world.logged.find((candidate) => candidate.includes('model provider failed'));
-      expect(JSON.parse(line ?? '{}')).toMatchObject({ level: 'warn', provider: new URL(provider.url).host, code: 'provider_credentials', err: { status: 401 } });
+      expect(JSON.parse(line ?? '{}')).toMatchObject({
+        level: 'warn',
+        provider: new URL(provider.url).host,
+        code: 'provider_credentials',
+        err: { status: 401 },
+      });
     } finally {
       await world.close();
     }

@@ -26,8 +26,20 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
   });
 
   it('is as fast and as long as was asked for, and other words and voices sound otherwise', async () => {
-    const speak = async (more: object) => wav(Buffer.from(await (await world.send('/v1/ai/tts', { model: 'local/flite', text: sentence, ...more })).arrayBuffer()));
-    const [usual, fast, other, longer] = [await speak({}), await speak({ speed: 2 }), await speak({ voice: 'kal' }), await speak({ text: `${sentence} ${sentence}` })];
+    const speak = async (more: object) =>
+      wav(
+        Buffer.from(
+          await (
+            await world.send('/v1/ai/tts', { model: 'local/flite', text: sentence, ...more })
+          ).arrayBuffer(),
+        ),
+      );
+    const [usual, fast, other, longer] = [
+      await speak({}),
+      await speak({ speed: 2 }),
+      await speak({ voice: 'kal' }),
+      await speak({ text: `${sentence} ${sentence}` }),
+    ];
     expect(fast.seconds).toBeLessThan(usual.seconds * 0.7);
     expect(longer.seconds).toBeGreaterThan(usual.seconds * 1.6);
     expect(other.samples.equals(usual.samples)).toBe(false);
@@ -57,26 +69,56 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
   });
 
   it('asks a provider for what was asked, and hands its sound on as it comes', async () => {
-    const response = await world.send('/v1/ai/tts', { model: 'acme/speaker', text: 'Hi', voice: 'nova', speed: 1.5, instructions: 'be glad' });
+    const response = await world.send('/v1/ai/tts', {
+      model: 'acme/speaker',
+      text: 'Hi',
+      voice: 'nova',
+      speed: 1.5,
+      instructions: 'be glad',
+    });
     expect(response.headers.get('content-type')).toBe('audio/mpeg');
     expect(Buffer.from(await response.arrayBuffer())).toEqual(scriptedSound);
     const call = world.provider.lastCall();
     expect(call.path).toBe('/v1/audio/speech');
-    expect(JSON.parse(call.body.toString())).toEqual({ model: 'speech', input: 'Hi', voice: 'nova', response_format: 'mp3', speed: 1.5, instructions: 'be glad' });
-    const asked = await world.send('/v1/ai/tts', { model: 'acme/speaker', text: 'Hi', format: 'opus' }, { headers: { accept: 'application/json' } });
-    expect(await asked.json()).toEqual({ model: 'acme/speaker', media_type: 'audio/ogg', audio: scriptedSound.toString('base64'), duration_seconds: null });
+    expect(JSON.parse(call.body.toString())).toEqual({
+      model: 'speech',
+      input: 'Hi',
+      voice: 'nova',
+      response_format: 'mp3',
+      speed: 1.5,
+      instructions: 'be glad',
+    });
+    const asked = await world.send(
+      '/v1/ai/tts',
+      { model: 'acme/speaker', text: 'Hi', format: 'opus' },
+      { headers: { accept: 'application/json' } },
+    );
+    expect(await asked.json()).toEqual({
+      model: 'acme/speaker',
+      media_type: 'audio/ogg',
+      audio: scriptedSound.toString('base64'),
+      duration_seconds: null,
+    });
   });
 
   it('tells of a provider that fails or does not answer with sound', async () => {
     expect((await world.send('/v1/ai/tts', { model: 'acme/broken', text: 'Hi' })).status).toBe(502);
     const notSound = await world.send('/v1/ai/tts', { model: 'acme/listener', text: 'Hi' });
-    expect([notSound.status, ((await notSound.json()) as { error: { code: string } }).error.code]).toEqual([502, 'upstream_failed']);
+    expect([notSound.status, ((await notSound.json()) as { error: { code: string } }).error.code]).toEqual([
+      502,
+      'upstream_failed',
+    ]);
   });
 
   it('gives the call up when the caller leaves', async () => {
     world.provider.reset();
     const leave = new AbortController();
-    const call = fetch(`${world.url}/v1/ai/tts`, { method: 'POST', signal: leave.signal, headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` }, body: JSON.stringify({ model: 'acme/silent', text: 'Hi' }) });
+    const call = fetch(`${world.url}/v1/ai/tts`, {
+      method: 'POST',
+      signal: leave.signal,
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
+      body: JSON.stringify({ model: 'acme/silent', text: 'Hi' }),
+    });
     await world.provider.until((calls) => calls.length === 1);
     leave.abort();
     await expect(call).rejects.toMatchObject({ name: 'AbortError' });
@@ -84,7 +126,14 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
   });
 });
 
-function wav(file: Buffer): { channels: number; bits: number; seconds: number; loudness: number; changing: number; samples: Buffer } {
+function wav(file: Buffer): {
+  channels: number;
+  bits: number;
+  seconds: number;
+  loudness: number;
+  changing: number;
+  samples: Buffer;
+} {
   expect([file.toString('latin1', 0, 4), file.toString('latin1', 8, 16)]).toEqual(['RIFF', 'WAVEfmt ']);
   const [channels, rate, bits] = [file.readUInt16LE(22), file.readUInt32LE(24), file.readUInt16LE(34)];
   const start = file.indexOf('data') + 8;
@@ -95,6 +144,15 @@ function wav(file: Buffer): { channels: number; bits: number; seconds: number; l
     return Math.sqrt(sum / ((to - from) / 2));
   };
   const windowBytes = Math.floor(rate / 10) * 2;
-  const windows = Array.from({ length: Math.floor(samples.length / windowBytes) }, (_, index) => loudness(index * windowBytes, (index + 1) * windowBytes));
-  return { channels, bits, samples, seconds: samples.length / (rate * channels * (bits / 8)), loudness: loudness(0, samples.length), changing: Math.max(...windows) / Math.max(Math.min(...windows), 1e-4) };
+  const windows = Array.from({ length: Math.floor(samples.length / windowBytes) }, (_, index) =>
+    loudness(index * windowBytes, (index + 1) * windowBytes),
+  );
+  return {
+    channels,
+    bits,
+    samples,
+    seconds: samples.length / (rate * channels * (bits / 8)),
+    loudness: loudness(0, samples.length),
+    changing: Math.max(...windows) / Math.max(Math.min(...windows), 1e-4),
+  };
 }

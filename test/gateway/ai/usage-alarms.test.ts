@@ -17,7 +17,13 @@ describe('repeated usage alarms', () => {
     report('usr_a', 20 * minute);
     expect(() => alarms.requireFew('usr_a')).not.toThrow();
     report('usr_a', 40 * minute);
-    expect(() => alarms.requireFew('usr_a')).toThrow(expect.objectContaining({ code: 'paid_calls_stopped', status: 403, headers: { 'retry-after': '1200' } }));
+    expect(() => alarms.requireFew('usr_a')).toThrow(
+      expect.objectContaining({
+        code: 'paid_calls_stopped',
+        status: 403,
+        headers: { 'retry-after': '1200' },
+      }),
+    );
     expect(alarms.counts()).toEqual({ alarms: 3, stoppedUsers: 1 });
   });
 
@@ -45,11 +51,14 @@ describe('a stopped user', () => {
   beforeAll(async () => {
     provider = await startProvider();
     world = await startAi({
-      models: provider.modelsFile({ ok: 'ok', absurd: 'usage-absurd', negative: 'usage-negative' }, {
-        provider: { output_limit_member: 'max_tokens' },
-        model: { rates, max_output_tokens: 100 },
-        models: [{ id: 'acme/free', provider: 'acme', upstream_model: 'ok', rates: null }],
-      }),
+      models: provider.modelsFile(
+        { ok: 'ok', absurd: 'usage-absurd', negative: 'usage-negative' },
+        {
+          provider: { output_limit_member: 'max_tokens' },
+          model: { rates, max_output_tokens: 100 },
+          models: [{ id: 'acme/free', provider: 'acme', upstream_model: 'ok', rates: null }],
+        },
+      ),
       env: { ACME_API_KEY: 'x' },
       alarmsToStop: 3,
     });
@@ -58,7 +67,8 @@ describe('a stopped user', () => {
     await world.close();
     await provider.close();
   });
-  const ask = (model: string, options: Parameters<World['post']>[2] = {}) => world.post('/v1/ai/text', { model, prompt: 'hi' }, options);
+  const ask = (model: string, options: Parameters<World['post']>[2] = {}) =>
+    world.post('/v1/ai/text', { model, prompt: 'hi' }, options);
 
   test('gets 403 for paid calls, and answers of free models', async () => {
     // A count that is none says nothing of the request.

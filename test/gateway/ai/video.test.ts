@@ -10,7 +10,14 @@ let film: { job: VideoJob; url: string; bytes: Buffer };
 
 beforeAll(async () => {
   world = await startMedia();
-  const started = (await world.user.ai.startVideo({ model: 'local/storyboard', prompt: 'A red circle on blue. A yellow star at night.', size: '320x180', duration_seconds: 3, fps: 10, seed: 3 })) as AcceptedJob;
+  const started = (await world.user.ai.startVideo({
+    model: 'local/storyboard',
+    prompt: 'A red circle on blue. A yellow star at night.',
+    size: '320x180',
+    duration_seconds: 3,
+    fps: 10,
+    seed: 3,
+  })) as AcceptedJob;
   const job = await endedVideo(world.user, started.job_id);
   const url = job.videos?.[0]?.url ?? '';
   film = { job, url, bytes: (await download(url)).bytes };
@@ -19,7 +26,11 @@ afterAll(() => world?.close());
 
 describe('ai.startVideo', { timeout: 120_000 }, () => {
   it('makes an MP4 of H.264 with the frames and the length that were asked for', () => {
-    expect(film.job).toMatchObject({ status: 'succeeded', progress: 1, videos: [{ media_type: 'video/mp4', width: 320, height: 180, duration_seconds: 3 }] });
+    expect(film.job).toMatchObject({
+      status: 'succeeded',
+      progress: 1,
+      videos: [{ media_type: 'video/mp4', width: 320, height: 180, duration_seconds: 3 }],
+    });
     const movie = boxes(film.bytes);
     expect(film.bytes.toString('latin1', 4, 8)).toBe('ftyp');
     const header = movie.get('moov/mvhd');
@@ -35,62 +46,85 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     expect([description?.readUInt16BE(40), description?.readUInt16BE(42)]).toEqual([320, 180]);
   });
 
-  it.skipIf(!existsSync(executablePath))('makes what a browser plays: two scenes, in the colours of their words', async () => {
-    const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
-    try {
-      const page = await browser.newPage();
-      const seen = await page.evaluate(async (source) => {
-        const video = document.createElement('video');
-        video.muted = true;
-        const once = (name: string) => new Promise((resolve, reject) => {
-          video.addEventListener(name, resolve, { once: true });
-          video.addEventListener('error', () => reject(new Error(video.error?.message ?? 'no video')), { once: true });
-        });
-        const loaded = once('loadeddata');
-        video.src = source;
-        await loaded;
-        const canvas = document.createElement('canvas');
-        canvas.width = video.videoWidth;
-        canvas.height = video.videoHeight;
-        const context = canvas.getContext('2d') as CanvasRenderingContext2D;
-        const at = async (second: number) => {
-          const sought = once('seeked');
-          video.currentTime = second;
-          await sought;
-          // A seek may end before the frame that it looked for can be drawn, so each frame is asked for its own time.
-          for (const deadline = performance.now() + 20_000, shown = { at: Number.NaN }; !(Math.abs(shown.at - second) <= 0.15); ) {
-            if (performance.now() > deadline) throw new Error(`the film stands at ${shown.at} s and not at ${second}`);
-            const frame = new VideoFrame(video);
-            shown.at = frame.timestamp / 1e6;
-            context.drawImage(frame, 0, 0);
-            frame.close();
-            await new Promise((resolve) => setTimeout(resolve, 20));
-          }
-          const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
-          let red = 0;
-          let yellow = 0;
-          for (let index = 0; index < data.length; index += 4) {
-            const [r = 0, g = 0, b = 0] = data.slice(index, index + 3);
-            if (r > 150 && g < 110 && b < 120) red += 1;
-            if (r > 170 && g > 140 && b < 130) yellow += 1;
-          }
-          return { red, yellow };
-        };
-        return { width: video.videoWidth, height: video.videoHeight, duration: video.duration, early: await at(0.7), late: await at(2.4) };
-      }, `data:video/mp4;base64,${film.bytes.toString('base64')}`);
-      expect(seen).toMatchObject({ width: 320, height: 180 });
-      expect(seen.duration).toBeCloseTo(3, 1);
-      expect(seen.early.red).toBeGreaterThan(1_000);
-      expect(seen.late.red).toBeLessThan(100);
-      expect(seen.late.yellow).toBeGreaterThan(1_000);
-      expect(seen.early.yellow).toBeLessThan(100);
-    } finally {
-      await browser.close();
-    }
-  });
+  it.skipIf(!existsSync(executablePath))(
+    'makes what a browser plays: two scenes, in the colours of their words',
+    async () => {
+      const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+      try {
+        const page = await browser.newPage();
+        const seen = await page.evaluate(
+          async (source) => {
+            const video = document.createElement('video');
+            video.muted = true;
+            const once = (name: string) =>
+              new Promise((resolve, reject) => {
+                video.addEventListener(name, resolve, { once: true });
+                video.addEventListener('error', () => reject(new Error(video.error?.message ?? 'no video')), {
+                  once: true,
+                });
+              });
+            const loaded = once('loadeddata');
+            video.src = source;
+            await loaded;
+            const canvas = document.createElement('canvas');
+            canvas.width = video.videoWidth;
+            canvas.height = video.videoHeight;
+            const context = canvas.getContext('2d') as CanvasRenderingContext2D;
+            const at = async (second: number) => {
+              const sought = once('seeked');
+              video.currentTime = second;
+              await sought;
+              // A seek may end before the frame that it looked for can be drawn, so each frame is asked for its own time.
+              for (
+                const deadline = performance.now() + 20_000, shown = { at: Number.NaN };
+                !(Math.abs(shown.at - second) <= 0.15);
+              ) {
+                if (performance.now() > deadline)
+                  throw new Error(`the film stands at ${shown.at} s and not at ${second}`);
+                const frame = new VideoFrame(video);
+                shown.at = frame.timestamp / 1e6;
+                context.drawImage(frame, 0, 0);
+                frame.close();
+                await new Promise((resolve) => setTimeout(resolve, 20));
+              }
+              const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+              let red = 0;
+              let yellow = 0;
+              for (let index = 0; index < data.length; index += 4) {
+                const [r = 0, g = 0, b = 0] = data.slice(index, index + 3);
+                if (r > 150 && g < 110 && b < 120) red += 1;
+                if (r > 170 && g > 140 && b < 130) yellow += 1;
+              }
+              return { red, yellow };
+            };
+            return {
+              width: video.videoWidth,
+              height: video.videoHeight,
+              duration: video.duration,
+              early: await at(0.7),
+              late: await at(2.4),
+            };
+          },
+          `data:video/mp4;base64,${film.bytes.toString('base64')}`,
+        );
+        expect(seen).toMatchObject({ width: 320, height: 180 });
+        expect(seen.duration).toBeCloseTo(3, 1);
+        expect(seen.early.red).toBeGreaterThan(1_000);
+        expect(seen.late.red).toBeLessThan(100);
+        expect(seen.late.yellow).toBeGreaterThan(1_000);
+        expect(seen.early.yellow).toBeLessThan(100);
+      } finally {
+        await browser.close();
+      }
+    },
+  );
 
   it('does not hold the server up while it draws and encodes', async () => {
-    const { job_id } = (await world.user.ai.startVideo({ model: 'local/storyboard', prompt: 'A long one. And more.', duration_seconds: 6 })) as AcceptedJob;
+    const { job_id } = (await world.user.ai.startVideo({
+      model: 'local/storyboard',
+      prompt: 'A long one. And more.',
+      duration_seconds: 6,
+    })) as AcceptedJob;
     let answered = 0;
     for (let status = 'queued'; status !== 'succeeded'; answered += 1) {
       const before = performance.now();
@@ -104,7 +138,12 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
   });
 
   it('ends a job on request', async () => {
-    const { job_id } = (await world.user.ai.startVideo({ model: 'local/storyboard', prompt: 'never seen', duration_seconds: 20, fps: 30 })) as AcceptedJob;
+    const { job_id } = (await world.user.ai.startVideo({
+      model: 'local/storyboard',
+      prompt: 'never seen',
+      duration_seconds: 20,
+      fps: 30,
+    })) as AcceptedJob;
     expect(await world.user.ai.startVideo({ job_id, cancel: true })).toMatchObject({ status: 'canceled' });
     const canceled = (await world.user.ai.startVideo({ job_id })) as VideoJob;
     expect(canceled).toMatchObject({ status: 'canceled' });
@@ -116,8 +155,18 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     ['both at once', { model: 'local/storyboard', prompt: 'x', job_id: 'job_1' }, 400, 'invalid_request'],
     ['a poll with a prompt', { prompt: 'x', job_id: 'job_1' }, 400, 'invalid_request'],
     ['odd frames', { model: 'local/storyboard', prompt: 'x', size: '321x180' }, 422, 'unsupported_by_model'],
-    ['a longer one than it makes', { model: 'local/storyboard', prompt: 'x', duration_seconds: 21 }, 422, 'unsupported_by_model'],
-    ['more frames than it makes', { model: 'local/storyboard', prompt: 'x', fps: 60 }, 422, 'unsupported_by_model'],
+    [
+      'a longer one than it makes',
+      { model: 'local/storyboard', prompt: 'x', duration_seconds: 21 },
+      422,
+      'unsupported_by_model',
+    ],
+    [
+      'more frames than it makes',
+      { model: 'local/storyboard', prompt: 'x', fps: 60 },
+      422,
+      'unsupported_by_model',
+    ],
     ['a model that makes images', { model: 'local/shapes', prompt: 'x' }, 422, 'unsupported_by_model'],
     ['a job that never was', { job_id: 'job_00000000000000000000000000' }, 404, 'job_not_found'],
   ])('refuses %s', async (_what, body, status, code) => {
@@ -144,13 +193,14 @@ const containers = new Set(['moov', 'trak', 'mdia', 'minf', 'stbl']);
 /** The content of each box by its path. */
 function boxes(file: Buffer, path = ''): Map<string, Buffer> {
   const found = new Map<string, Buffer>();
-  for (let at = 0; at + 8 <= file.length; ) {
+  for (let at = 0; at + 8 <= file.length;) {
     const length = file.readUInt32BE(at);
     const name = path + file.toString('latin1', at + 4, at + 8);
     if (length < 8 || at + length > file.length) throw new Error(`the box ${name} is broken`);
     const content = file.subarray(at + 8, at + length);
     found.set(name, content);
-    if (containers.has(name.split('/').at(-1) ?? '')) for (const [inner, body] of boxes(content, `${name}/`)) found.set(inner, body);
+    if (containers.has(name.split('/').at(-1) ?? ''))
+      for (const [inner, body] of boxes(content, `${name}/`)) found.set(inner, body);
     at += length;
   }
   return found;

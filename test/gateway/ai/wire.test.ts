@@ -1,5 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chatCompletion, chatCompletionChunk, oraclesMs, streamPartV3, streamPartV4 } from '../../support/oracles.ts';
+import {
+  chatCompletion,
+  chatCompletionChunk,
+  oraclesMs,
+  streamPartV3,
+  streamPartV4,
+} from '../../support/oracles.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { eventsOf, partsOf, startAi, type World } from './world.ts';
 
@@ -14,8 +20,24 @@ const calls: [string, string][] = [
   ['local/echo', '@length\nGood'],
   ['local/echo', '@fail-after 1\nGood morning'],
   ['local/guide', 'How do I log in?'],
-  ...['ok', 'tools', 'reasoning', 'usage-cached', 'usage-none', 'usage-negative', 'reset?chunks=2', 'no-done', 'error-event', 'invalid-utf8', 'split-utf8', 'forged-done'].map((script): [string, string] => [`acme/${script.split('?')[0]}`, 'hi']),
-  ...['ok', 'tools', 'reasoning', 'cut', 'error'].flatMap((script): [string, string][] => [[`anthropic/${script}`, 'hi'], [`google/${script}`, 'hi']]),
+  ...[
+    'ok',
+    'tools',
+    'reasoning',
+    'usage-cached',
+    'usage-none',
+    'usage-negative',
+    'reset?chunks=2',
+    'no-done',
+    'error-event',
+    'invalid-utf8',
+    'split-utf8',
+    'forged-done',
+  ].map((script): [string, string] => [`acme/${script.split('?')[0]}`, 'hi']),
+  ...['ok', 'tools', 'reasoning', 'cut', 'error'].flatMap((script): [string, string][] => [
+    [`anthropic/${script}`, 'hi'],
+    [`google/${script}`, 'hi'],
+  ]),
 ];
 
 describe('what we send is of the published types', () => {
@@ -28,9 +50,38 @@ describe('what we send is of the published types', () => {
     chatCompletionChunk({ id: 'a', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [] });
     provider = await startProvider();
     const base = { base_url: provider.url, usage: 'ask' };
-    const scripts = ['ok', 'tools', 'reasoning', 'usage-cached', 'usage-none', 'usage-negative', 'reset?chunks=2', 'no-done', 'error-event', 'invalid-utf8', 'split-utf8', 'forged-done', 'cut', 'error', 'search'];
-    const providers = [{ id: 'acme', kind: 'openai-compatible', ...base }, { id: 'anthropic', kind: 'anthropic', ...base }, { id: 'google', kind: 'google', ...base }, { id: 'openai', kind: 'openai', ...base }];
-    const models = providers.flatMap(({ id }) => scripts.map((script) => ({ id: `${id}/${script.split('?')[0]}`, provider: id, upstream_model: script, rates: null, max_output_tokens: 100 })));
+    const scripts = [
+      'ok',
+      'tools',
+      'reasoning',
+      'usage-cached',
+      'usage-none',
+      'usage-negative',
+      'reset?chunks=2',
+      'no-done',
+      'error-event',
+      'invalid-utf8',
+      'split-utf8',
+      'forged-done',
+      'cut',
+      'error',
+      'search',
+    ];
+    const providers = [
+      { id: 'acme', kind: 'openai-compatible', ...base },
+      { id: 'anthropic', kind: 'anthropic', ...base },
+      { id: 'google', kind: 'google', ...base },
+      { id: 'openai', kind: 'openai', ...base },
+    ];
+    const models = providers.flatMap(({ id }) =>
+      scripts.map((script) => ({
+        id: `${id}/${script.split('?')[0]}`,
+        provider: id,
+        upstream_model: script,
+        rates: null,
+        max_output_tokens: 100,
+      })),
+    );
     world = await startAi({ models: JSON.stringify({ providers, models }), env: {} });
   }, oraclesMs);
   afterAll(async () => {
@@ -41,9 +92,21 @@ describe('what we send is of the published types', () => {
   test('and the judges refuse what is not', () => {
     expect(() => streamPartV3({ type: 'text-delta', id: '0' })).toThrow('LanguageModelV3StreamPart');
     expect(() => streamPartV3({ type: 'custom', kind: 'a.b' })).toThrow('LanguageModelV3StreamPart');
-    expect(() => streamPartV3({ type: 'finish', finishReason: 'stop', usage: {} })).toThrow('LanguageModelV3StreamPart');
-    expect(() => chatCompletion({ id: 'a', object: 'chat.completion', created: 1, model: 'm', choices: [{ index: 0, message: { role: 'assistant', content: 'x' }, finish_reason: 'stop' }] })).toThrow('This is no ChatCompletion');
-    expect(() => chatCompletionChunk({ id: 'a', object: 'chat.completion', created: 1, model: 'm', choices: [] })).toThrow('This is no ChatCompletionChunk');
+    expect(() => streamPartV3({ type: 'finish', finishReason: 'stop', usage: {} })).toThrow(
+      'LanguageModelV3StreamPart',
+    );
+    expect(() =>
+      chatCompletion({
+        id: 'a',
+        object: 'chat.completion',
+        created: 1,
+        model: 'm',
+        choices: [{ index: 0, message: { role: 'assistant', content: 'x' }, finish_reason: 'stop' }],
+      }),
+    ).toThrow('This is no ChatCompletion');
+    expect(() =>
+      chatCompletionChunk({ id: 'a', object: 'chat.completion', created: 1, model: 'm', choices: [] }),
+    ).toThrow('This is no ChatCompletionChunk');
   });
 
   describe.each([
@@ -51,41 +114,85 @@ describe('what we send is of the published types', () => {
     ['4', streamPartV4],
   ] as const)('stream parts of version %s', (version, judge) => {
     test.each(calls)('%s: %j', async (model, text) => {
-      const body = { model, prompt: say(text), includeRawChunks: true, tools: [{ type: 'function', name: 'get_weather', inputSchema: { type: 'object' } }] };
-      const { parts, done } = await partsOf(await world.post('/v1/ai/stream', body, { headers: { 'ai-language-model-specification-version': version } }));
+      const body = {
+        model,
+        prompt: say(text),
+        includeRawChunks: true,
+        tools: [{ type: 'function', name: 'get_weather', inputSchema: { type: 'object' } }],
+      };
+      const { parts, done } = await partsOf(
+        await world.post('/v1/ai/stream', body, {
+          headers: { 'ai-language-model-specification-version': version },
+        }),
+      );
       expect(done).toBe(true);
       for (const part of parts) judge(part);
-      expect(parts.map((part) => part.type).filter((type) => ['stream-start', 'finish'].includes(type as string))).toEqual(['stream-start', 'finish']);
+      expect(
+        parts.map((part) => part.type).filter((type) => ['stream-start', 'finish'].includes(type as string)),
+      ).toEqual(['stream-start', 'finish']);
       expect(parts.at(-1)).toMatchObject({ type: 'finish' });
     });
 
     // Which go by another format of the same provider.
-    test.each(['ok', 'search', 'cut', 'error'])("of OpenAI with a tool of its own: %s", async (script) => {
-      const body = { model: `openai/${script}`, prompt: say('hi'), includeRawChunks: true, stopSequences: ['x'], tools: [{ type: 'provider', id: 'openai.web_search', name: 'web_search', args: {} }] };
-      const { parts, done } = await partsOf(await world.post('/v1/ai/stream', body, { headers: { 'ai-language-model-specification-version': version } }));
+    test.each(['ok', 'search', 'cut', 'error'])('of OpenAI with a tool of its own: %s', async (script) => {
+      const body = {
+        model: `openai/${script}`,
+        prompt: say('hi'),
+        includeRawChunks: true,
+        stopSequences: ['x'],
+        tools: [{ type: 'provider', id: 'openai.web_search', name: 'web_search', args: {} }],
+      };
+      const { parts, done } = await partsOf(
+        await world.post('/v1/ai/stream', body, {
+          headers: { 'ai-language-model-specification-version': version },
+        }),
+      );
       expect(done).toBe(true);
       for (const part of parts) judge(part);
-      expect(parts[0]).toMatchObject({ type: 'stream-start', warnings: [{ type: 'unsupported', feature: 'stopSequences' }] });
-      expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: script === 'cut' || script === 'error' ? 'error' : 'stop' } });
+      expect(parts[0]).toMatchObject({
+        type: 'stream-start',
+        warnings: [{ type: 'unsupported', feature: 'stopSequences' }],
+      });
+      expect(parts.at(-1)).toMatchObject({
+        type: 'finish',
+        finishReason: { unified: script === 'cut' || script === 'error' ? 'error' : 'stop' },
+      });
       if (script !== 'search') return;
-      expect(parts).toContainEqual(expect.objectContaining({ type: 'tool-call', toolName: 'web_search', providerExecuted: true }));
+      expect(parts).toContainEqual(
+        expect.objectContaining({ type: 'tool-call', toolName: 'web_search', providerExecuted: true }),
+      );
       expect(parts).toContainEqual(expect.objectContaining({ type: 'tool-result', toolName: 'web_search' }));
-      expect(parts).toContainEqual(expect.objectContaining({ type: 'source', url: 'https://weather.example/oslo' }));
+      expect(parts).toContainEqual(
+        expect.objectContaining({ type: 'source', url: 'https://weather.example/oslo' }),
+      );
     });
   });
 
   // The one member beyond the published ones: what a model thought, as all servers of open models say it.
   function withoutReasoning(value: unknown): unknown {
-    return JSON.parse(JSON.stringify(value, (name, member: unknown) => (name === 'reasoning_content' ? undefined : member)));
+    return JSON.parse(
+      JSON.stringify(value, (name, member: unknown) => (name === 'reasoning_content' ? undefined : member)),
+    );
   }
 
   describe('chat completions', () => {
-    test.each(calls.filter(([model, text]) => !/reset|no-done|error|cut|invalid/.test(model) && !text.includes('@fail')))('%s: %j', async (model, text) => {
+    test.each(
+      calls.filter(
+        ([model, text]) => !/reset|no-done|error|cut|invalid/.test(model) && !text.includes('@fail'),
+      ),
+    )('%s: %j', async (model, text) => {
       const whole = await world.post('/v1/ai/chat/completions', { model, messages: messages(text) });
       expect(whole.status).toBe(200);
       // What a provider says of its own in a format that passes through is its own affair; its usage may be nonsense.
       chatCompletion(withoutReasoning(await whole.json()));
-      const events = await eventsOf(await world.post('/v1/ai/chat/completions', { model, messages: messages(text), stream: true, stream_options: { include_usage: true } }));
+      const events = await eventsOf(
+        await world.post('/v1/ai/chat/completions', {
+          model,
+          messages: messages(text),
+          stream: true,
+          stream_options: { include_usage: true },
+        }),
+      );
       expect(events.at(-1)).toBe('[DONE]');
       for (const event of events.slice(0, -1)) chatCompletionChunk(withoutReasoning(JSON.parse(event)));
     });

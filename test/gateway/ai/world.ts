@@ -15,7 +15,10 @@ import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { createServer } from '../../../src/kernel/http/server.ts';
 
 /** For providers that fail in every test: retries come at once, and no model is ever left alone for it. */
-export const neverHeldOff = { retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 }, breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 } };
+export const neverHeldOff = {
+  retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 },
+  breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 },
+};
 
 export const userToken = 'user-token';
 export const adminToken = 'admin-token';
@@ -30,7 +33,11 @@ export interface World {
   /** Of the one user; rich unless a test says otherwise. */
   ledger: MemoryLedger;
   openai(options?: { token?: string }): OpenAI;
-  post(path: string, body: unknown, options?: { token?: string | null; headers?: Record<string, string>; signal?: AbortSignal }): Promise<Response>;
+  post(
+    path: string,
+    body: unknown,
+    options?: { token?: string | null; headers?: Record<string, string>; signal?: AbortSignal },
+  ): Promise<Response>;
   get(path: string, options?: { token?: string | null }): Promise<Response>;
   close(): Promise<void>;
 }
@@ -97,14 +104,16 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
   const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
   const { url } = await server.listen({ host: '127.0.0.1', port: 0 });
 
-  const headersFor = (token: string | null): Record<string, string> => (token === null ? {} : { authorization: `Bearer ${token}` });
+  const headersFor = (token: string | null): Record<string, string> =>
+    token === null ? {} : { authorization: `Bearer ${token}` };
   return {
     url,
     logged,
     modelsFile,
     env,
     ledger,
-    openai: ({ token = userToken } = {}) => new OpenAI({ baseURL: `${url}/v1/ai`, apiKey: token, maxRetries: 0 }),
+    openai: ({ token = userToken } = {}) =>
+      new OpenAI({ baseURL: `${url}/v1/ai`, apiKey: token, maxRetries: 0 }),
     post: (path, body, { token = userToken, headers = {}, signal } = {}) =>
       fetch(`${url}${path}`, {
         method: 'POST',
@@ -123,7 +132,16 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
 }
 
 // This world has no database, so nothing in it is about jobs; those have a whole gateway (media-world.ts).
-const idleJobs: MediaJobs = { madeBy: () => {}, create: absent, find: absent, cancel: absent, open: absent, start: absent, ready: absent, close: absent };
+const idleJobs: MediaJobs = {
+  madeBy: () => {},
+  create: absent,
+  find: absent,
+  cancel: absent,
+  open: absent,
+  start: absent,
+  ready: absent,
+  close: absent,
+};
 
 function absent(): never {
   throw new Error('There are no jobs in this world.');
@@ -135,7 +153,10 @@ const identities: Record<string, Identity> = {
 };
 
 function onlyAi(): object {
-  return { ...bundle, paths: Object.fromEntries(Object.entries(bundle.paths).filter(([path]) => path.startsWith('/v1/ai/'))) };
+  return {
+    ...bundle,
+    paths: Object.fromEntries(Object.entries(bundle.paths).filter(([path]) => path.startsWith('/v1/ai/'))),
+  };
 }
 
 /** The `data` of each event of a stream, the comments left out. */
@@ -148,10 +169,15 @@ export async function eventsOf(response: Response): Promise<string[]> {
 }
 
 /** The parts of `POST /v1/ai/stream`, and how the stream ended. */
-export async function partsOf(response: Response): Promise<{ parts: Record<string, unknown>[]; done: boolean }> {
+export async function partsOf(
+  response: Response,
+): Promise<{ parts: Record<string, unknown>[]; done: boolean }> {
   const events = await eventsOf(response);
   const done = events.at(-1) === '[DONE]';
-  return { parts: (done ? events.slice(0, -1) : events).map((event) => JSON.parse(event) as Record<string, unknown>), done };
+  return {
+    parts: (done ? events.slice(0, -1) : events).map((event) => JSON.parse(event) as Record<string, unknown>),
+    done,
+  };
 }
 
 /** A chunk of chat completions, as far as tests look into it. */

@@ -1,14 +1,26 @@
 // The audit log: written with the change it tells of, chained shortly after, and whatever is done to it is found.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { audit, auditStore, type Audit, type AuditEntry } from '../../../src/gateway/audit/index.ts';
-import { batchHash, chainPending, dropOldDays, entryDigest, noHash } from '../../../src/gateway/audit/chain.ts';
+import {
+  batchHash,
+  chainPending,
+  dropOldDays,
+  entryDigest,
+  noHash,
+} from '../../../src/gateway/audit/chain.ts';
 import { ownDoing } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 
 let place: TestDatabase;
 let log: Audit;
-const entry = (n: number): AuditEntry => ({ ...ownDoing, action: 'bureaus.pauseBureau', target: { kind: 'bureau', id: `b${n}` }, outcome: 'ok', diff: { state: { from: 'active', to: 'paused' }, n } });
+const entry = (n: number): AuditEntry => ({
+  ...ownDoing,
+  action: 'bureaus.pauseBureau',
+  target: { kind: 'bureau', id: `b${n}` },
+  outcome: 'ok',
+  diff: { state: { from: 'active', to: 'paused' }, n },
+});
 const sql = () => place.database.sql;
 const store = () => auditStore(place.database);
 
@@ -34,11 +46,15 @@ afterEach(() => place.close());
 describe('an entry', () => {
   test('stays or goes with the transaction of its change', async () => {
     await place.database.tx((tx) => log.record(tx, entry(1)));
-    await expect(place.database.tx(async (tx) => {
-      await log.record(tx, entry(2));
-      throw new Error('undone');
-    })).rejects.toThrow('undone');
-    expect(await sql()`select target_id as id, diff from gateway.audit_entries`).toEqual([{ id: 'b1', diff: { state: { from: 'active', to: 'paused' }, n: 1 } }]);
+    await expect(
+      place.database.tx(async (tx) => {
+        await log.record(tx, entry(2));
+        throw new Error('undone');
+      }),
+    ).rejects.toThrow('undone');
+    expect(await sql()`select target_id as id, diff from gateway.audit_entries`).toEqual([
+      { id: 'b1', diff: { state: { from: 'active', to: 'paused' }, n: 1 } },
+    ]);
   });
 
   test('can be neither changed nor removed, nor can the chain', async () => {
@@ -61,7 +77,9 @@ describe('an entry', () => {
 
 describe('the chain', () => {
   test('holds every entry once, however many replicas are at it', async () => {
-    const replicas = Array.from({ length: 3 }, () => audit({ store: store(), log: silentLog, clock: systemClock, chainEveryMs: 5 }));
+    const replicas = Array.from({ length: 3 }, () =>
+      audit({ store: store(), log: silentLog, clock: systemClock, chainEveryMs: 5 }),
+    );
     for (const replica of replicas) replica.start();
     await Promise.all(Array.from({ length: 60 }, (_, n) => (replicas[n % 3] as Audit).note(entry(n))));
     for (const replica of replicas) await replica.close();
@@ -77,7 +95,14 @@ describe('the chain', () => {
   });
 
   test('of nothing is whole', async () => {
-    expect(await log.verify()).toEqual({ ok: true, batches: 0, entries: 0, pending: 0, head: null, faults: [] });
+    expect(await log.verify()).toEqual({
+      ok: true,
+      batches: 0,
+      entries: 0,
+      pending: 0,
+      head: null,
+      faults: [],
+    });
   });
 });
 
@@ -91,14 +116,32 @@ describe('verify', () => {
 
   test.each([
     [`update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`, ['entry_altered']],
-    [`update gateway.audit_entries set at = at + interval '1 microsecond' where target_id = 'b5'`, ['entry_altered']],
+    [
+      `update gateway.audit_entries set at = at + interval '1 microsecond' where target_id = 'b5'`,
+      ['entry_altered'],
+    ],
     [`update gateway.audit_entries set diff = '{}' where target_id = 'b1'`, ['entry_altered']],
     [`delete from gateway.audit_entries where target_id = 'b9'`, ['entry_missing']],
-    [`with gone as (delete from gateway.audit_entries where target_id = 'b5' returning entry_id) delete from gateway.audit_links using gone where audit_links.entry_id = gone.entry_id`, ['batch_altered']],
-    [`insert into gateway.audit_entries (entry_id, actor_kind, action, outcome) values ('log_forged', 'system', 'x', 'ok')`, ['entry_not_chained']],
-    [`delete from gateway.audit_links where batch = 2; delete from gateway.audit_entries where target_id in ('b4', 'b5', 'b6'); delete from gateway.audit_batches where batch = 2`, ['batch_missing']],
-    [`delete from gateway.audit_links where batch = 1; delete from gateway.audit_entries where target_id in ('b1', 'b2', 'b3'); delete from gateway.audit_batches where batch = 1`, ['batch_missing']],
-    [`update gateway.audit_links set position = position + 10 where batch = 2 and position = 1`, ['batch_altered']],
+    [
+      `with gone as (delete from gateway.audit_entries where target_id = 'b5' returning entry_id) delete from gateway.audit_links using gone where audit_links.entry_id = gone.entry_id`,
+      ['batch_altered'],
+    ],
+    [
+      `insert into gateway.audit_entries (entry_id, actor_kind, action, outcome) values ('log_forged', 'system', 'x', 'ok')`,
+      ['entry_not_chained'],
+    ],
+    [
+      `delete from gateway.audit_links where batch = 2; delete from gateway.audit_entries where target_id in ('b4', 'b5', 'b6'); delete from gateway.audit_batches where batch = 2`,
+      ['batch_missing'],
+    ],
+    [
+      `delete from gateway.audit_links where batch = 1; delete from gateway.audit_entries where target_id in ('b1', 'b2', 'b3'); delete from gateway.audit_batches where batch = 1`,
+      ['batch_missing'],
+    ],
+    [
+      `update gateway.audit_links set position = position + 10 where batch = 2 and position = 1`,
+      ['batch_altered'],
+    ],
   ])('finds: %s', async (statement, expected) => {
     expect(await faults()).toEqual([]);
     await force(statement);
@@ -107,8 +150,12 @@ describe('verify', () => {
 
   test('finds an entry altered together with its digest and its batch’s hash', async () => {
     await force(`update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`);
-    const [{ digest } = { digest: Buffer.alloc(32) }] = await sql()<{ digest: Buffer }[]>`select sha256('forged') as digest`;
-    await force(`update gateway.audit_links set digest = '\\x${digest.toString('hex')}' where entry_id = (select entry_id from gateway.audit_entries where target_id = 'b5')`);
+    const [{ digest } = { digest: Buffer.alloc(32) }] = await sql()<
+      { digest: Buffer }[]
+    >`select sha256('forged') as digest`;
+    await force(
+      `update gateway.audit_links set digest = '\\x${digest.toString('hex')}' where entry_id = (select entry_id from gateway.audit_entries where target_id = 'b5')`,
+    );
     expect(await faults()).toEqual(['entry_altered', 'batch_altered']);
   });
 
@@ -116,14 +163,20 @@ describe('verify', () => {
     await force(`update gateway.audit_entries set outcome = 'failed' where target_id = 'b1'`);
     const digests = (await store().linked(1n)).map(({ entry: text }) => entryDigest(text ?? []));
     const hash = batchHash(noHash, digests).toString('hex');
-    await force(`update gateway.audit_links set digest = '\\x${digests[0]?.toString('hex')}' where batch = 1 and position = 1`);
-    await force(`update gateway.audit_batches set hash = '\\x${hash}' where batch = 1; update gateway.audit_batches set previous = '\\x${hash}' where batch = 2`);
+    await force(
+      `update gateway.audit_links set digest = '\\x${digests[0]?.toString('hex')}' where batch = 1 and position = 1`,
+    );
+    await force(
+      `update gateway.audit_batches set hash = '\\x${hash}' where batch = 1; update gateway.audit_batches set previous = '\\x${hash}' where batch = 2`,
+    );
     expect((await log.verify()).faults).toEqual([{ fault: 'batch_altered', batch: '2', entryId: null }]);
   });
 
   test('finds a cut end by a head that was kept elsewhere', async () => {
     const { head } = await log.verify();
-    await force(`delete from gateway.audit_links where batch = 3; delete from gateway.audit_entries where target_id in ('b7', 'b8', 'b9'); delete from gateway.audit_batches where batch = 3`);
+    await force(
+      `delete from gateway.audit_links where batch = 3; delete from gateway.audit_entries where target_id in ('b7', 'b8', 'b9'); delete from gateway.audit_batches where batch = 3`,
+    );
     expect(await faults()).toEqual([]);
     expect(await faults(head ?? '')).toEqual(['head_missing']);
     await write(10, 11);
@@ -132,7 +185,8 @@ describe('verify', () => {
 });
 
 describe('retention', () => {
-  const age = (batch: number, days: number) => force(`update gateway.audit_batches set day = day - ${days} where batch = ${batch}`);
+  const age = (batch: number, days: number) =>
+    force(`update gateway.audit_batches set day = day - ${days} where batch = ${batch}`);
 
   test('drops whole days that are old enough, says so, and the rest stays whole', async () => {
     await write(1, 3);
@@ -143,7 +197,9 @@ describe('retention', () => {
     await dropOldDays(store(), 400, silentLog);
     await chainPending(store(), silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, faults: [] });
-    const left = await sql()<{ id: string }[]>`select coalesce(diff ->> 'n', action) as id from gateway.audit_entries order by entry_id`;
+    const left = await sql()<
+      { id: string }[]
+    >`select coalesce(diff ->> 'n', action) as id from gateway.audit_entries order by entry_id`;
     expect(left.map(({ id }) => id)).toEqual(['6', '7', 'audit.dropDays']);
     await dropOldDays(store(), 400, silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });

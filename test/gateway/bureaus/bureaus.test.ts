@@ -29,13 +29,24 @@ describe('the Bureau of the local edition', () => {
   });
 
   test('is left as it became at a later start', async () => {
-    await world.database.sql`update gateway.bureaus_records set name = 'Renamed', starting_credits = 9007199254740993 where bureau_id = 'local'`;
-    await Promise.all([world.bureaus.ensureLocal('http://127.0.0.1:9'), world.bureaus.ensureLocal('http://127.0.0.1:10')]);
-    expect(await world.bureaus.find('local')).toMatchObject({ name: 'Renamed', serverUrl: world.url, startingCredits: 9007199254740993n });
+    await world.database
+      .sql`update gateway.bureaus_records set name = 'Renamed', starting_credits = 9007199254740993 where bureau_id = 'local'`;
+    await Promise.all([
+      world.bureaus.ensureLocal('http://127.0.0.1:9'),
+      world.bureaus.ensureLocal('http://127.0.0.1:10'),
+    ]);
+    expect(await world.bureaus.find('local')).toMatchObject({
+      name: 'Renamed',
+      serverUrl: world.url,
+      startingCredits: 9007199254740993n,
+    });
   });
 
   test('needs an entrypoint that is fit', async () => {
-    await expect(world.bureaus.ensureLocal('ftp://example.com')).rejects.toMatchObject({ status: 400, param: 'server_url' });
+    await expect(world.bureaus.ensureLocal('ftp://example.com')).rejects.toMatchObject({
+      status: 400,
+      param: 'server_url',
+    });
   });
 });
 
@@ -46,17 +57,24 @@ test('a Bureau that nobody made is not found', async () => {
 
 test('the database keeps no other state, and no date without its state', async () => {
   const { sql } = world.database;
-  await expect(sql`update gateway.bureaus_records set state = 'closed'`).rejects.toMatchObject({ code: '23514' });
-  await expect(sql`update gateway.bureaus_records set state = 'archived'`).rejects.toMatchObject({ code: '23514' });
+  await expect(sql`update gateway.bureaus_records set state = 'closed'`).rejects.toMatchObject({
+    code: '23514',
+  });
+  await expect(sql`update gateway.bureaus_records set state = 'archived'`).rejects.toMatchObject({
+    code: '23514',
+  });
 });
 
 describe('server_url', () => {
-  test.each(['https://shop.example', 'https://shop.example:8443/api?x=1', 'http://localhost:3000', 'http://127.0.0.1', 'http://[::1]:3000/'])(
-    'may be %s',
-    (url) => {
-      expect(requireServerUrl(url)).toBe(url);
-    },
-  );
+  test.each([
+    'https://shop.example',
+    'https://shop.example:8443/api?x=1',
+    'http://localhost:3000',
+    'http://127.0.0.1',
+    'http://[::1]:3000/',
+  ])('may be %s', (url) => {
+    expect(requireServerUrl(url)).toBe(url);
+  });
 
   test.each([
     'http://shop.example',
@@ -69,6 +87,8 @@ describe('server_url', () => {
     '/relative',
     '',
   ])('may not be %s', (url) => {
-    expect(() => requireServerUrl(url)).toThrow(expect.objectContaining({ status: 400, param: 'server_url' }));
+    expect(() => requireServerUrl(url)).toThrow(
+      expect.objectContaining({ status: 400, param: 'server_url' }),
+    );
   });
 });

@@ -4,18 +4,42 @@ import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { until } from './people.ts';
 
 const origin = 'https://app.shop.example';
-const operations = ['providers', 'login/start', 'login/continue', 'login/result', 'register', 'verify', 'password/forgot', 'password/reset'];
+const operations = [
+  'providers',
+  'login/start',
+  'login/continue',
+  'login/result',
+  'register',
+  'verify',
+  'password/forgot',
+  'password/reset',
+];
 let world: GatewayWorld;
 beforeAll(async () => {
   world = await startGateway({ withAdmin: true });
-  await world.admin.bureaus.createBureau({ bureau_id: 'shop', server_url: 'https://shop.example/path', redirect_origins: [origin] });
+  await world.admin.bureaus.createBureau({
+    bureau_id: 'shop',
+    server_url: 'https://shop.example/path',
+    redirect_origins: [origin],
+  });
   // A change holds within a second.
-  await until(async () => (await preflight('login/start', origin)).headers.get('access-control-allow-origin') === origin, 'the origin is listed');
+  await until(
+    async () =>
+      (await preflight('login/start', origin)).headers.get('access-control-allow-origin') === origin,
+    'the origin is listed',
+  );
 });
 afterAll(() => world?.close());
 
 const preflight = (path: string, from: string) =>
-  fetch(`${world.url}/v1/accounts/${path}`, { method: 'OPTIONS', headers: { origin: from, 'access-control-request-method': 'POST', 'access-control-request-headers': 'content-type' } });
+  fetch(`${world.url}/v1/accounts/${path}`, {
+    method: 'OPTIONS',
+    headers: {
+      origin: from,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'content-type',
+    },
+  });
 
 describe('the login operations', () => {
   test.each(operations)('answer the preflight of a Bureau’s origin: %s', async (path) => {
@@ -28,17 +52,31 @@ describe('the login operations', () => {
   });
 
   test('name the origin of the Server entrypoint too', async () => {
-    expect((await preflight('login/start', 'https://shop.example')).headers.get('access-control-allow-origin')).toBe('https://shop.example');
+    expect(
+      (await preflight('login/start', 'https://shop.example')).headers.get('access-control-allow-origin'),
+    ).toBe('https://shop.example');
   });
 
-  test.each(['https://evil.example', 'https://app.shop.example.evil.example', 'http://app.shop.example', 'https://APP.shop.example', 'https://app.shop.example:8443', 'null', '*'])('do not name %s', async (from) => {
+  test.each([
+    'https://evil.example',
+    'https://app.shop.example.evil.example',
+    'http://app.shop.example',
+    'https://APP.shop.example',
+    'https://app.shop.example:8443',
+    'null',
+    '*',
+  ])('do not name %s', async (from) => {
     const { headers } = await preflight('login/start', from);
     expect(headers.get('access-control-allow-origin')).toBeNull();
     expect(headers.get('vary')).toBe('Origin');
   });
 
   test('let a page read their errors', async () => {
-    const response = await fetch(`${world.url}/v1/accounts/login/start`, { method: 'POST', headers: { origin, 'content-type': 'application/json' }, body: '{}' });
+    const response = await fetch(`${world.url}/v1/accounts/login/start`, {
+      method: 'POST',
+      headers: { origin, 'content-type': 'application/json' },
+      body: '{}',
+    });
     expect([response.status, response.headers.get('access-control-allow-origin')]).toEqual([400, origin]);
   });
 

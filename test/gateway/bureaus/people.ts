@@ -10,7 +10,11 @@ export interface Person {
   tokenId: string;
 }
 
-export async function makeUser(sql: Sql, bureauId: string, life: { expired?: boolean; revoked?: boolean } = {}): Promise<Person> {
+export async function makeUser(
+  sql: Sql,
+  bureauId: string,
+  life: { expired?: boolean; revoked?: boolean } = {},
+): Promise<Person> {
   const userId = id('usr');
   const tokenId = id('tok');
   const userToken = token('usr');
@@ -28,10 +32,15 @@ export async function revoke(sql: Sql, tokenId: string): Promise<void> {
 }
 
 /** Resolves with how long it took until the condition held; rejects at the deadline. */
-export async function until(condition: () => Promise<boolean>, what: string, deadlineMs = 30_000): Promise<number> {
+export async function until(
+  condition: () => Promise<boolean>,
+  what: string,
+  deadlineMs = 30_000,
+): Promise<number> {
   const startedMs = performance.now();
   while (!(await condition())) {
-    if (performance.now() - startedMs > deadlineMs) throw new Error(`This did not happen in ${deadlineMs} ms: ${what}`);
+    if (performance.now() - startedMs > deadlineMs)
+      throw new Error(`This did not happen in ${deadlineMs} ms: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   return performance.now() - startedMs;

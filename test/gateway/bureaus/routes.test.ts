@@ -10,14 +10,29 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 const serverUrl = 'https://shop.example/townhall';
-const refusal = (status: number, code: string, param?: string) => expect.objectContaining({ status, code, ...(param === undefined ? {} : { param }) });
+const refusal = (status: number, code: string, param?: string) =>
+  expect.objectContaining({ status, code, ...(param === undefined ? {} : { param }) });
 const auditActions = async (bureauId: string) =>
-  (await world.sql<{ action: string }[]>`select action from gateway.audit_entries where target_id = ${bureauId} order by entry_id`).map(({ action }) => action);
+  (
+    await world.sql<
+      { action: string }[]
+    >`select action from gateway.audit_entries where target_id = ${bureauId} order by entry_id`
+  ).map(({ action }) => action);
 
 describe('bureaus.createBureau', () => {
   test('makes an active Bureau called after its host', async () => {
     const bureau = await world.admin.bureaus.createBureau({ server_url: serverUrl });
-    expect(bureau).toMatchObject({ name: 'shop.example', state: 'active', server_url: serverUrl, redirect_origins: [], models: null, limits: null, starting_credits: null, metadata: {}, archived_at: null });
+    expect(bureau).toMatchObject({
+      name: 'shop.example',
+      state: 'active',
+      server_url: serverUrl,
+      redirect_origins: [],
+      models: null,
+      limits: null,
+      starting_credits: null,
+      metadata: {},
+      archived_at: null,
+    });
     expect(bureau.bureau_id).toMatch(/^bur_[0-9a-z]{26}$/);
     expect(await auditActions(bureau.bureau_id)).toEqual(['bureaus.createBureau']);
   });
@@ -38,7 +53,9 @@ describe('bureaus.createBureau', () => {
 
   test('refuses an id that is taken', async () => {
     await world.admin.bureaus.createBureau({ server_url: serverUrl, bureau_id: 'taken' });
-    await expect(world.admin.bureaus.createBureau({ server_url: serverUrl, bureau_id: 'taken' })).rejects.toThrow(refusal(409, 'conflict', 'bureau_id'));
+    await expect(
+      world.admin.bureaus.createBureau({ server_url: serverUrl, bureau_id: 'taken' }),
+    ).rejects.toThrow(refusal(409, 'conflict', 'bureau_id'));
   });
 
   test.each([
@@ -48,21 +65,41 @@ describe('bureaus.createBureau', () => {
     ['a plain server_url elsewhere', { server_url: 'http://shop.example' }, 'server_url'],
     ['a server_url with a line break', { server_url: 'https://shop.example/\r\nx-evil: 1' }, 'server_url'],
     ['an id of other characters', { server_url: serverUrl, bureau_id: 'a b' }, 'bureau_id'],
-    ['an origin with a path', { server_url: serverUrl, redirect_origins: ['https://app.example/back'] }, 'redirect_origins[0]'],
-    ['an origin elsewhere without TLS', { server_url: serverUrl, redirect_origins: ['https://app.example', 'http://app.example'] }, 'redirect_origins[1]'],
+    [
+      'an origin with a path',
+      { server_url: serverUrl, redirect_origins: ['https://app.example/back'] },
+      'redirect_origins[0]',
+    ],
+    [
+      'an origin elsewhere without TLS',
+      { server_url: serverUrl, redirect_origins: ['https://app.example', 'http://app.example'] },
+      'redirect_origins[1]',
+    ],
     ['a fraction of a credit', { server_url: serverUrl, starting_credits: 0.5 }, 'starting_credits'],
-    ['a limit of nothing', { server_url: serverUrl, limits: { requests_per_minute: 0 } }, 'limits.requests_per_minute'],
+    [
+      'a limit of nothing',
+      { server_url: serverUrl, limits: { requests_per_minute: 0 } },
+      'limits.requests_per_minute',
+    ],
     ['an unknown member', { server_url: serverUrl, state: 'paused' }, 'state'],
     ['metadata with a NUL', { server_url: serverUrl, metadata: { a: 'x\u0000' } }, 'metadata'],
-    ['more than 16 KiB of metadata', { server_url: serverUrl, metadata: { a: 'x'.repeat(17_000) } }, 'metadata'],
+    [
+      'more than 16 KiB of metadata',
+      { server_url: serverUrl, metadata: { a: 'x'.repeat(17_000) } },
+      'metadata',
+    ],
     ['a name with a control character', { server_url: serverUrl, name: 'a\u0007' }, 'name'],
   ])('refuses %s', async (_what, body, param) => {
-    await expect(world.admin.bureaus.createBureau(body as never)).rejects.toThrow(refusal(400, 'invalid_request', param));
+    await expect(world.admin.bureaus.createBureau(body as never)).rejects.toThrow(
+      refusal(400, 'invalid_request', param),
+    );
   });
 
   test('keeps metadata whose text only looks like an escape', async () => {
     const metadata = { text: '\\u0000 and \\ud800' };
-    expect((await world.admin.bureaus.createBureau({ server_url: serverUrl, metadata })).metadata).toEqual(metadata);
+    expect((await world.admin.bureaus.createBureau({ server_url: serverUrl, metadata })).metadata).toEqual(
+      metadata,
+    );
   });
 });
 
@@ -70,13 +107,21 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
   const post = (key: string, body: object, token = world.adminToken) =>
     fetch(`${world.url}/v1/bureaus/create`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'idempotency-key': key },
+      headers: {
+        authorization: `Bearer ${token}`,
+        'content-type': 'application/json',
+        'idempotency-key': key,
+      },
       body: JSON.stringify(body),
     });
 
   test('makes one Bureau, of however many calls at once, and gives the same answer again', async () => {
-    const answers = await Promise.all(Array.from({ length: 20 }, () => post('same', { server_url: serverUrl, name: 'Once' })));
-    const bodies = await Promise.all(answers.map((answer) => answer.json() as Promise<{ bureau_id?: string; error?: { code: string } }>));
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => post('same', { server_url: serverUrl, name: 'Once' })),
+    );
+    const bodies = await Promise.all(
+      answers.map((answer) => answer.json() as Promise<{ bureau_id?: string; error?: { code: string } }>),
+    );
     const made = new Set(bodies.flatMap(({ bureau_id }) => bureau_id ?? []));
     expect(made.size).toBe(1);
     for (const [index, answer] of answers.entries()) {
@@ -89,7 +134,8 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
     expect(again.status).toBe(201);
     expect(again.headers.get('idempotent-replayed')).toBe('true');
     expect(await again.json()).toMatchObject({ bureau_id: [...made][0], name: 'Once' });
-    const [row] = await world.sql`select count(*)::int as count from gateway.bureaus_records where name = 'Once'`;
+    const [row] =
+      await world.sql`select count(*)::int as count from gateway.bureaus_records where name = 'Once'`;
     expect(row).toEqual({ count: 1 });
   });
 
@@ -106,18 +152,23 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
   });
 
   test('refuses a key that is empty, too long or not printable', async () => {
-    for (const key of ['x'.repeat(256), 'ü']) expect((await post(key, { server_url: serverUrl })).status).toBe(400);
+    for (const key of ['x'.repeat(256), 'ü'])
+      expect((await post(key, { server_url: serverUrl })).status).toBe(400);
   });
 });
 
 describe('bureaus.listBureaus', () => {
   test('pages through all of them in the order in which they were made', async () => {
     const made: string[] = [];
-    for (let n = 0; n < 5; n += 1) made.push((await world.admin.bureaus.createBureau({ server_url: serverUrl, name: `Page ${n}` })).bureau_id);
+    for (let n = 0; n < 5; n += 1)
+      made.push(
+        (await world.admin.bureaus.createBureau({ server_url: serverUrl, name: `Page ${n}` })).bureau_id,
+      );
     const seen: string[] = [];
     let cursor: string | null = null;
     do {
-      const page: { items: { bureau_id: string }[]; next_cursor: string | null } = await world.admin.bureaus.listBureaus({ limit: 2, ...(cursor === null ? {} : { cursor }) });
+      const page: { items: { bureau_id: string }[]; next_cursor: string | null } =
+        await world.admin.bureaus.listBureaus({ limit: 2, ...(cursor === null ? {} : { cursor }) });
       expect(page.items.length).toBeLessThanOrEqual(2);
       seen.push(...page.items.map(({ bureau_id }) => bureau_id));
       cursor = page.next_cursor;
@@ -127,26 +178,52 @@ describe('bureaus.listBureaus', () => {
     expect(seen).toHaveLength((await world.admin.bureaus.listBureaus()).items.length);
   });
 
-  test.each(['nonsense', 'bnVsbA', Buffer.from('["x","y"]').toString('base64url'), Buffer.from(JSON.stringify(["2026-13-45 99:99:99+00", 'x'])).toString('base64url')])(
-    'refuses the cursor %s',
-    async (cursor) => {
-      await expect(world.admin.bureaus.listBureaus({ cursor })).rejects.toThrow(refusal(400, 'invalid_request', 'cursor'));
-    },
-  );
+  test.each([
+    'nonsense',
+    'bnVsbA',
+    Buffer.from('["x","y"]').toString('base64url'),
+    Buffer.from(JSON.stringify(['2026-13-45 99:99:99+00', 'x'])).toString('base64url'),
+  ])('refuses the cursor %s', async (cursor) => {
+    await expect(world.admin.bureaus.listBureaus({ cursor })).rejects.toThrow(
+      refusal(400, 'invalid_request', 'cursor'),
+    );
+  });
 
   test.each([0, 501, 1.5])('refuses a limit of %s', async (limit) => {
-    await expect(world.admin.bureaus.listBureaus({ limit })).rejects.toThrow(refusal(400, 'invalid_request', 'limit'));
+    await expect(world.admin.bureaus.listBureaus({ limit })).rejects.toThrow(
+      refusal(400, 'invalid_request', 'limit'),
+    );
   });
 });
 
 describe('changes of a Bureau', () => {
   test('change what is given and leave the rest; null takes a limit away', async () => {
-    const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: serverUrl, models: ['local/guide'], limits: { requests_per_minute: 9 }, starting_credits: 5 });
-    const changed = await world.admin.bureaus.updateBureau({ bureau_id, limits: null, starting_credits: null, name: 'New' });
-    expect(changed).toMatchObject({ name: 'New', limits: null, starting_credits: null, models: ['local/guide'], server_url: serverUrl });
+    const { bureau_id } = await world.admin.bureaus.createBureau({
+      server_url: serverUrl,
+      models: ['local/guide'],
+      limits: { requests_per_minute: 9 },
+      starting_credits: 5,
+    });
+    const changed = await world.admin.bureaus.updateBureau({
+      bureau_id,
+      limits: null,
+      starting_credits: null,
+      name: 'New',
+    });
+    expect(changed).toMatchObject({
+      name: 'New',
+      limits: null,
+      starting_credits: null,
+      models: ['local/guide'],
+      server_url: serverUrl,
+    });
     const moved = await world.admin.bureaus.updateServer({ bureau_id, server_url: 'https://other.example' });
     expect(moved).toMatchObject({ server_url: 'https://other.example', name: 'New' });
-    expect(await auditActions(bureau_id)).toEqual(['bureaus.createBureau', 'bureaus.updateBureau', 'bureaus.updateServer']);
+    expect(await auditActions(bureau_id)).toEqual([
+      'bureaus.createBureau',
+      'bureaus.updateBureau',
+      'bureaus.updateServer',
+    ]);
   });
 
   test('move it to and fro, do nothing when repeated, and end with the archive', async () => {
@@ -168,7 +245,12 @@ describe('changes of a Bureau', () => {
     ]) {
       await expect(refused()).rejects.toThrow(refusal(409, 'bureau_archived', 'bureau_id'));
     }
-    expect(await auditActions(bureau_id)).toEqual(['bureaus.createBureau', 'bureaus.pauseBureau', 'bureaus.activateBureau', 'bureaus.archiveBureau']);
+    expect(await auditActions(bureau_id)).toEqual([
+      'bureaus.createBureau',
+      'bureaus.pauseBureau',
+      'bureaus.activateBureau',
+      'bureaus.archiveBureau',
+    ]);
   });
 
   test('of one that nobody made are 404', async () => {
@@ -186,7 +268,10 @@ describe('changes of a Bureau', () => {
   });
 
   test('are not for users and guests', async () => {
-    for (const [client, status, code] of [[world.user, 403, 'forbidden_for_identity'], [world.guest, 401, 'authentication_required']] as const) {
+    for (const [client, status, code] of [
+      [world.user, 403, 'forbidden_for_identity'],
+      [world.guest, 401, 'authentication_required'],
+    ] as const) {
       for (const refused of [
         () => client.bureaus.listBureaus(),
         () => client.bureaus.createBureau({ server_url: serverUrl }),
@@ -207,7 +292,9 @@ describe('the users of a Bureau', () => {
     await world.admin.bureaus.pauseBureau({ bureau_id });
     await expect(user.accounts.getMe()).rejects.toThrow(refusal(403, 'bureau_paused'));
     await expect(user.bureaus.getCurrentBureau()).rejects.toThrow(refusal(403, 'bureau_paused'));
-    await expect(world.guest.accounts.listProviders({ bureau_id })).rejects.toThrow(refusal(403, 'bureau_paused'));
+    await expect(world.guest.accounts.listProviders({ bureau_id })).rejects.toThrow(
+      refusal(403, 'bureau_paused'),
+    );
     await world.admin.bureaus.activateBureau({ bureau_id });
     await expect(user.accounts.getMe()).resolves.toMatchObject({ bureau: { state: 'active' } });
     await world.admin.bureaus.archiveBureau({ bureau_id });
@@ -217,22 +304,37 @@ describe('the users of a Bureau', () => {
 
 describe('bureaus.getCurrentBureau', () => {
   test('tells a user of its own Bureau, whatever the header says', async () => {
-    const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: serverUrl, metadata: { internal: 'yes' } });
+    const { bureau_id } = await world.admin.bureaus.createBureau({
+      server_url: serverUrl,
+      metadata: { internal: 'yes' },
+    });
     const stranger = await makeUser(world.sql, bureau_id);
-    const answer = await world.user.bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': stranger.userToken } });
-    expect(answer).toEqual({ bureau: { bureau_id: 'local', name: 'Local', state: 'active', server_url: expect.any(String) } });
+    const answer = await world.user.bureaus.getCurrentBureau(undefined, {
+      headers: { 'x-user-token': stranger.userToken },
+    });
+    expect(answer).toEqual({
+      bureau: { bureau_id: 'local', name: 'Local', state: 'active', server_url: expect.any(String) },
+    });
   });
 
   test('tells an administrator whose the token is, and nothing of one that is not valid', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: serverUrl });
     const person = await makeUser(world.sql, bureau_id);
-    const examine = (token: string) => world.admin.bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': token } });
-    expect(await examine(person.userToken)).toMatchObject({ bureau: { bureau_id, metadata: {} }, user_id: person.userId, token_id: person.tokenId, expires_at: expect.stringMatching(/Z$/) });
+    const examine = (token: string) =>
+      world.admin.bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': token } });
+    expect(await examine(person.userToken)).toMatchObject({
+      bureau: { bureau_id, metadata: {} },
+      user_id: person.userId,
+      token_id: person.tokenId,
+      expires_at: expect.stringMatching(/Z$/),
+    });
     const expired = await makeUser(world.sql, bureau_id, { expired: true });
     const revoked = await makeUser(world.sql, bureau_id, { revoked: true });
     for (const token of ['nonsense', world.adminToken, expired.userToken, revoked.userToken]) {
       await expect(examine(token)).rejects.toThrow(refusal(404, 'token_not_found', 'X-User-Token'));
     }
-    await expect(world.admin.bureaus.getCurrentBureau()).rejects.toThrow(refusal(400, 'invalid_request', 'X-User-Token'));
+    await expect(world.admin.bureaus.getCurrentBureau()).rejects.toThrow(
+      refusal(400, 'invalid_request', 'X-User-Token'),
+    );
   });
 });

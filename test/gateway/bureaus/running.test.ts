@@ -36,7 +36,11 @@ async function openStream(token: string): Promise<{ ended: Promise<string>; stop
     method: 'POST',
     signal: gate.signal,
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'acme/slow', stream: true, messages: [{ role: 'user', content: 'Count.' }] }),
+    body: JSON.stringify({
+      model: 'acme/slow',
+      stream: true,
+      messages: [{ role: 'user', content: 'Count.' }],
+    }),
   });
   expect(answer.status).toBe(200);
   await provider.until((calls) => calls.length > before);
@@ -56,7 +60,9 @@ async function openStream(token: string): Promise<{ ended: Promise<string>; stop
 async function within<T>(promise: Promise<T>, limitMs: number): Promise<{ value: T; ms: number }> {
   const startedMs = performance.now();
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error(`It took more than ${limitMs} ms.`)), limitMs)));
+  const late = new Promise<never>(
+    (_, reject) => (timer = setTimeout(() => reject(new Error(`It took more than ${limitMs} ms.`)), limitMs)),
+  );
   try {
     return { value: await Promise.race([promise, late]), ms: performance.now() - startedMs };
   } finally {
@@ -64,30 +70,37 @@ async function within<T>(promise: Promise<T>, limitMs: number): Promise<{ value:
   }
 }
 
-const refused = (token: string, status: number) => async () => (await fetch(`${other.url}/v1/accounts/me`, { headers: { authorization: `Bearer ${token}` } })).status === status;
+const refused = (token: string, status: number) => async () =>
+  (await fetch(`${other.url}/v1/accounts/me`, { headers: { authorization: `Bearer ${token}` } })).status ===
+  status;
 
 // Over two gateways on PostgreSQL, on one with the embedded database.
 describe('calls under way', () => {
   test.each([
     ['paused', 'pauseBureau', 'bureau_paused'],
     ['archived', 'archiveBureau', 'bureau_archived'],
-  ] as const)('the streams of a Bureau that is %s end within five seconds and say why; others go on', async (_state, action, code) => {
-    const { bureau_id } = await one.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
-    const { userToken } = await makeUser(one.sql, bureau_id);
-    const cut = await openStream(userToken);
-    const spared = await openStream(other.userToken);
-    await one.admin.bureaus[action]({ bureau_id });
-    const firstRefusalMs = await until(refused(userToken, 403), 'the user is refused on the other gateway');
-    const { value, ms } = await within(cut.ended, 15_000);
-    console.log(`${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`);
-    expect(value).toContain(code);
-    // The promises are one second and five; the bounds leave room for a machine that is busy with other tests.
-    expect(firstRefusalMs).toBeLessThan(6_000);
-    expect(ms).toBeLessThan(10_000);
-    await expect(within(spared.ended, 300)).rejects.toThrow('more than');
-    expect(await refused(other.userToken, 200)()).toBe(true);
-    spared.stop();
-  });
+  ] as const)(
+    'the streams of a Bureau that is %s end within five seconds and say why; others go on',
+    async (_state, action, code) => {
+      const { bureau_id } = await one.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
+      const { userToken } = await makeUser(one.sql, bureau_id);
+      const cut = await openStream(userToken);
+      const spared = await openStream(other.userToken);
+      await one.admin.bureaus[action]({ bureau_id });
+      const firstRefusalMs = await until(refused(userToken, 403), 'the user is refused on the other gateway');
+      const { value, ms } = await within(cut.ended, 15_000);
+      console.log(
+        `${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`,
+      );
+      expect(value).toContain(code);
+      // The promises are one second and five; the bounds leave room for a machine that is busy with other tests.
+      expect(firstRefusalMs).toBeLessThan(6_000);
+      expect(ms).toBeLessThan(10_000);
+      await expect(within(spared.ended, 300)).rejects.toThrow('more than');
+      expect(await refused(other.userToken, 200)()).toBe(true);
+      spared.stop();
+    },
+  );
 
   test('the streams of a revoked token end, once somebody says that something has changed', async () => {
     const { userToken, tokenId } = await makeUser(one.sql, 'local');
@@ -100,22 +113,46 @@ describe('calls under way', () => {
   });
 
   test('an administrator’s logout and a reset are heard of at once', async () => {
-    const { session_token } = await one.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password });
+    const { session_token } = await one.guest.admin.login({
+      admin_id: testAdministrator.adminId,
+      password: testAdministrator.password,
+    });
     const session = other.as(session_token);
     await expect(session.admin.getSession()).resolves.toMatchObject({ admin_id: testAdministrator.adminId });
     await one.as(session_token).admin.logout();
-    await until(() => session.admin.getSession().then(() => false, (error: unknown) => (error as { status: number }).status === 401), 'the session is refused');
+    await until(
+      () =>
+        session.admin.getSession().then(
+          () => false,
+          (error: unknown) => (error as { status: number }).status === 401,
+        ),
+      'the session is refused',
+    );
     await one.gateway.resetAdministrator(testAdministrator.adminId, 'another password for tests');
-    for (const world of [one, other]) await expect(world.admin.admin.getSession()).rejects.toMatchObject({ status: 401, code: 'invalid_token' });
-    await expect(one.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password })).rejects.toMatchObject({ code: 'invalid_credentials' });
-    const actions = await one.sql<{ action: string }[]>`select distinct action from gateway.audit_entries where action like 'admin.%' order by 1`;
-    expect(actions.map(({ action }) => action)).toEqual(['admin.login', 'admin.logout', 'admin.reset', 'admin.setup']);
+    for (const world of [one, other])
+      await expect(world.admin.admin.getSession()).rejects.toMatchObject({
+        status: 401,
+        code: 'invalid_token',
+      });
+    await expect(
+      one.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password }),
+    ).rejects.toMatchObject({ code: 'invalid_credentials' });
+    const actions = await one.sql<
+      { action: string }[]
+    >`select distinct action from gateway.audit_entries where action like 'admin.%' order by 1`;
+    expect(actions.map(({ action }) => action)).toEqual([
+      'admin.login',
+      'admin.logout',
+      'admin.reset',
+      'admin.setup',
+    ]);
   });
 
   test('the streams of an administrator end with the session, by a logout and by a reset', async () => {
     const password = 'a third password for tests';
     await one.gateway.resetAdministrator(testAdministrator.adminId, password);
-    const logIn = async () => (await one.guest.admin.login({ admin_id: testAdministrator.adminId, password })).session_token;
+    const logIn = async () =>
+      (await one.guest.admin.login({ admin_id: testAdministrator.adminId, password })).session_token;
     const [first, second] = [await logIn(), await logIn()];
     const loggedOut = await openStream(first);
     const reset = await openStream(second);

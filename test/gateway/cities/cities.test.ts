@@ -8,35 +8,75 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const city = { city_id: 'cty_one', name: 'One', base_url: 'https://one.example/', target: 'local', version: '1.0.0' } as const;
+const city = {
+  city_id: 'cty_one',
+  name: 'One',
+  base_url: 'https://one.example/',
+  target: 'local',
+  version: '1.0.0',
+} as const;
 
 describe('cities', () => {
   test('have none to begin with', async () => {
     expect(await world.admin.cities.listCities()).toEqual({ items: [] });
-    await expect(world.guest.cities.getCurrentCity()).rejects.toMatchObject({ status: 404, code: 'city_not_found' });
+    await expect(world.guest.cities.getCurrentCity()).rejects.toMatchObject({
+      status: 404,
+      code: 'city_not_found',
+    });
   });
 
   test('are recorded, replaced under their id, and keep the day on which they were first recorded', async () => {
     const first = await world.admin.cities.upsertCity(city);
     expect(first).toMatchObject({ ...city, base_url: 'https://one.example', status: 'live' });
-    const second = await world.admin.cities.upsertCity({ ...city, version: '1.0.1', deployed_at: '2026-11-20T09:00:00.000Z' });
-    expect(second).toMatchObject({ version: '1.0.1', created_at: first.created_at, deployed_at: '2026-11-20T09:00:00.000Z' });
+    const second = await world.admin.cities.upsertCity({
+      ...city,
+      version: '1.0.1',
+      deployed_at: '2026-11-20T09:00:00.000Z',
+    });
+    expect(second).toMatchObject({
+      version: '1.0.1',
+      created_at: first.created_at,
+      deployed_at: '2026-11-20T09:00:00.000Z',
+    });
     expect(await world.admin.cities.listCities()).toEqual({ items: [second] });
   });
 
   test('show anybody the current one and no more: the live one of this address, or the latest', async () => {
-    expect(await world.guest.cities.getCurrentCity()).toEqual({ city_id: 'cty_one', name: 'One', version: '1.0.1', base_url: 'https://one.example' });
-    await world.admin.cities.upsertCity({ ...city, city_id: 'cty_two', name: 'Two', base_url: 'https://two.example', deployed_at: '2020-01-01T00:00:00.000Z' });
+    expect(await world.guest.cities.getCurrentCity()).toEqual({
+      city_id: 'cty_one',
+      name: 'One',
+      version: '1.0.1',
+      base_url: 'https://one.example',
+    });
+    await world.admin.cities.upsertCity({
+      ...city,
+      city_id: 'cty_two',
+      name: 'Two',
+      base_url: 'https://two.example',
+      deployed_at: '2020-01-01T00:00:00.000Z',
+    });
     expect(await world.user.cities.getCurrentCity()).toMatchObject({ city_id: 'cty_two' });
-    await world.admin.cities.upsertCity({ ...city, city_id: 'cty_two', name: 'Two', base_url: 'https://two.example', status: 'retired' });
+    await world.admin.cities.upsertCity({
+      ...city,
+      city_id: 'cty_two',
+      name: 'Two',
+      base_url: 'https://two.example',
+      status: 'retired',
+    });
     expect(await world.guest.cities.getCurrentCity()).toMatchObject({ city_id: 'cty_one' });
   });
 
   test('are removed once', async () => {
     expect(await world.admin.cities.removeCity({ city_id: 'cty_two' })).toEqual({ removed: true });
     expect(await world.admin.cities.removeCity({ city_id: 'cty_two' })).toEqual({ removed: false });
-    const actions = await world.sql<{ action: string }[]>`select action from gateway.audit_entries where target_id = 'cty_two' order by entry_id`;
-    expect(actions.map(({ action }) => action)).toEqual(['cities.upsertCity', 'cities.upsertCity', 'cities.removeCity']);
+    const actions = await world.sql<
+      { action: string }[]
+    >`select action from gateway.audit_entries where target_id = 'cty_two' order by entry_id`;
+    expect(actions.map(({ action }) => action)).toEqual([
+      'cities.upsertCity',
+      'cities.upsertCity',
+      'cities.removeCity',
+    ]);
   });
 
   test.each([
@@ -51,12 +91,22 @@ describe('cities', () => {
     ['deployed_at', { deployed_at: '2026-11-21T23:59:60Z' }],
     ['city_id', { city_id: 'a b' }],
   ])('refuse an unfit %s', async (param, member) => {
-    await expect(world.admin.cities.upsertCity({ ...city, ...member } as never)).rejects.toMatchObject({ status: 400, param });
+    await expect(world.admin.cities.upsertCity({ ...city, ...member } as never)).rejects.toMatchObject({
+      status: 400,
+      param,
+    });
   });
 
   test('are an administrator’s to list and change', async () => {
-    for (const [client, status] of [[world.user, 403], [world.guest, 401]] as const) {
-      for (const call of [() => client.cities.listCities(), () => client.cities.upsertCity(city), () => client.cities.removeCity({ city_id: 'cty_one' })]) {
+    for (const [client, status] of [
+      [world.user, 403],
+      [world.guest, 401],
+    ] as const) {
+      for (const call of [
+        () => client.cities.listCities(),
+        () => client.cities.upsertCity(city),
+        () => client.cities.removeCity({ city_id: 'cty_one' }),
+      ]) {
         await expect(call()).rejects.toMatchObject({ status });
       }
     }

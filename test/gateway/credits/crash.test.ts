@@ -4,7 +4,13 @@ import { existsSync } from 'node:fs';
 import { open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { creditsStore, directoryJournal, type Credits, type CreditsStore, type Hold } from '../../../src/gateway/credits/index.ts';
+import {
+  creditsStore,
+  directoryJournal,
+  type Credits,
+  type CreditsStore,
+  type Hold,
+} from '../../../src/gateway/credits/index.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { callOf, facts, startLedger, stillTimes, type LedgerWorld } from './world.ts';
 
@@ -21,12 +27,25 @@ afterEach(async () => {
   expect(faults).toEqual([]);
 });
 
-const quick = { leaseMs: 400, renewEveryMs: 100, beatEveryMs: 150, sweepEveryMs: 50, verifyEveryMs: 3_600_000 };
+const quick = {
+  leaseMs: 400,
+  renewEveryMs: 100,
+  beatEveryMs: 150,
+  sweepEveryMs: 50,
+  verifyEveryMs: 3_600_000,
+};
 // For holds that must not be lost: a lease that a pause of a busy machine does not outlast.
 const lasting = { ...quick, leaseMs: 3_000 };
-const expire = (holdId: string) => world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second' where hold_id = ${holdId}`;
-const states = async () => (await world.sql<{ state: string; charged: bigint | null }[]>`select state, charged from gateway.credits_holds order by hold_id`).map(({ state, charged }) => [state, charged]);
-const usage = () => world.sql`select credits, outcome, estimated, output_tokens as output from gateway.usage_records order by usage_id`;
+const expire = (holdId: string) =>
+  world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second' where hold_id = ${holdId}`;
+const states = async () =>
+  (
+    await world.sql<
+      { state: string; charged: bigint | null }[]
+    >`select state, charged from gateway.credits_holds order by hold_id`
+  ).map(({ state, charged }) => [state, charged]);
+const usage = () =>
+  world.sql`select credits, outcome, estimated, output_tokens as output from gateway.usage_records order by usage_id`;
 
 async function until(condition: () => Promise<boolean>, what: string): Promise<void> {
   const endMs = performance.now() + 30_000;
@@ -41,13 +60,21 @@ function fragile(times = lasting): { credits: Credits; away: { is: false | 'befo
   const away: { is: false | 'before' | 'after' } = { is: false };
   const inner = creditsStore(world.place.database);
   const gone = () => new Problem('unavailable', 'database_unavailable', 'away');
-  const guarded = <Arguments extends unknown[], Result>(work: (...given: Arguments) => Promise<Result>) => async (...given: Arguments): Promise<Result> => {
-    if (away.is === 'before') throw gone();
-    const result = await work(...given);
-    if (away.is === 'after') throw gone();
-    return result;
+  const guarded =
+    <Arguments extends unknown[], Result>(work: (...given: Arguments) => Promise<Result>) =>
+    async (...given: Arguments): Promise<Result> => {
+      if (away.is === 'before') throw gone();
+      const result = await work(...given);
+      if (away.is === 'after') throw gone();
+      return result;
+    };
+  const store: CreditsStore = {
+    ...inner,
+    apply: guarded(inner.apply),
+    keep: guarded(inner.keep),
+    recover: guarded(inner.recover),
+    ping: guarded(inner.ping),
   };
-  const store: CreditsStore = { ...inner, apply: guarded(inner.apply), keep: guarded(inner.keep), recover: guarded(inner.recover), ping: guarded(inner.ping) };
   return { credits: world.replica({ store, times }), away };
 }
 
@@ -60,7 +87,10 @@ describe('a hold whose process is gone', () => {
     await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
     await world.replica({ times: quick }).start();
     await until(async () => (await world.account(userId)).held === 0n, 'both holds are resolved');
-    expect(await states()).toEqual([['recovered', 30n], ['voided', 0n]]);
+    expect(await states()).toEqual([
+      ['recovered', 30n],
+      ['voided', 0n],
+    ]);
     expect(await usage()).toEqual([
       { credits: 30n, outcome: 'upstream_failed', estimated: true, output: 7n },
       { credits: 0n, outcome: 'rejected', estimated: true, output: 0n },
@@ -74,7 +104,11 @@ describe('a hold whose process is gone', () => {
     await world.sql`update gateway.credits_holds set checkpoint = 7, lease_until = gateway.townhall_now() - interval '1 second'`;
     await Promise.all(Array.from({ length: 3 }, () => world.replica({ times: quick }).start()));
     await until(async () => (await world.account(userId)).held === 0n, 'all holds are resolved');
-    expect(await world.account(userId)).toEqual({ posted: 1_000n - 7n * BigInt(holds.length), held: 0n, owed: 0n });
+    expect(await world.account(userId)).toEqual({
+      posted: 1_000n - 7n * BigInt(holds.length),
+      held: 0n,
+      owed: 0n,
+    });
   });
 
   test('is resolved at once where nobody else can have the database open', async () => {
@@ -98,18 +132,24 @@ describe('a hold whose process is gone', () => {
 
 describe('a settlement after the recovery of its hold', () => {
   /** A hold of 100 that another replica has recovered at the checkpoint. */
-  async function recovered(userId: string, { checkpoint = 0, tokenId = 'tok_test', owner = dead } = {}): Promise<Hold> {
+  async function recovered(
+    userId: string,
+    { checkpoint = 0, tokenId = 'tok_test', owner = dead } = {},
+  ): Promise<Hold> {
     const one = await owner.ledger.hold(callOf(userId, { tokenId }), 100n);
     await world.sql`update gateway.credits_holds set checkpoint = ${checkpoint} where hold_id = ${one.holdId}`;
     await world.replica({ isAlone: true }).start();
     return one;
   }
-  const lateRows = () => world.sql`select hold_id as id, credits, facts ->> 'outcome' as outcome from gateway.credits_late_settlements`;
+  const lateRows = () =>
+    world.sql`select hold_id as id, credits, facts ->> 'outcome' as outcome from gateway.credits_late_settlements`;
 
   test.each([0, 25])('is charged the whole answer once, a checkpoint of %d included', async (checkpoint) => {
     const userId = await world.user(1_000n);
     const one = await recovered(userId, { checkpoint });
-    expect(await usage()).toEqual([{ credits: BigInt(checkpoint), outcome: 'upstream_failed', estimated: true, output: 0n }]);
+    expect(await usage()).toEqual([
+      { credits: BigInt(checkpoint), outcome: 'upstream_failed', estimated: true, output: 0n },
+    ]);
     expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
@@ -129,7 +169,16 @@ describe('a settlement after the recovery of its hold', () => {
   test('pays a debt out of what it returns', async () => {
     const userId = await world.user(100n);
     const one = await recovered(userId, { checkpoint: 80 });
-    await world.place.database.tx((tx) => dead.balances.takeBack(tx, { userId, kind: 'refund', ref: 'pay_1', credits: 50n, reason: 'refunded', partial: true }));
+    await world.place.database.tx((tx) =>
+      dead.balances.takeBack(tx, {
+        userId,
+        kind: 'refund',
+        ref: 'pay_1',
+        credits: 50n,
+        reason: 'refunded',
+        partial: true,
+      }),
+    );
     expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 10n });
   });
@@ -150,18 +199,24 @@ describe('a settlement after the recovery of its hold', () => {
     const other = await dead.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 80n);
     expect(await one.settle(60n, facts())).toEqual({ charged: 40n });
     await other.settle(80n, facts());
-    expect(await world.sql`select spent, held from gateway.credits_keys`).toEqual([{ spent: 120n, held: 0n }]);
+    expect(await world.sql`select spent, held from gateway.credits_keys`).toEqual([
+      { spent: 120n, held: 0n },
+    ]);
   });
 
   test('is charged once out of the journal, by however many replicas', async () => {
     const userId = await world.user(1_000n);
     const { credits, away } = fragile();
-    const holds = await Promise.all(Array.from({ length: 10 }, () => credits.ledger.hold(callOf(userId), 50n)));
+    const holds = await Promise.all(
+      Array.from({ length: 10 }, () => credits.ledger.hold(callOf(userId), 50n)),
+    );
     away.is = 'before';
     await Promise.all(holds.map((one) => one.settle(30n, facts())));
     await expire(holds[0]?.holdId ?? '');
     const store = creditsStore(world.place.database);
-    expect((await store.recover({ isForced: true, limit: 200 })).every(({ verdict }) => verdict === 'recovered')).toBe(true);
+    expect(
+      (await store.recover({ isForced: true, limit: 200 })).every(({ verdict }) => verdict === 'recovered'),
+    ).toBe(true);
     expect(await world.account(userId)).toMatchObject({ posted: 1_000n });
     await Promise.all(Array.from({ length: 3 }, () => world.replica().start()));
     expect(await world.account(userId)).toEqual({ posted: 700n, held: 0n, owed: 0n });
@@ -174,7 +229,9 @@ describe('a settlement after the recovery of its hold', () => {
     const one = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
     away.is = 'before';
     await one.settle(60n, facts(), { work: async () => undefined });
-    await world.replica({ isAlone: true, journal: { ...directoryJournal(world.journalPath), list: async () => [] } }).start();
+    await world
+      .replica({ isAlone: true, journal: { ...directoryJournal(world.journalPath), list: async () => [] } })
+      .start();
     await world.replica().start();
     expect(await readdir(world.journalPath)).toEqual([]);
     expect(await world.account(userId)).toEqual({ posted: 1_000n, held: 0n, owed: 0n });
@@ -205,7 +262,9 @@ describe('a hold whose process lives', () => {
     one.checkpoint(10n, { model: 'acme/other' }, 20);
     one.checkpoint(12n, { tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } }, 40);
     await new Promise((resolve) => setTimeout(resolve, lasting.leaseMs * 2.5));
-    expect(await world.sql`select state, checkpoint, facts -> 'tokens' ->> 'output' as output, facts ->> 'model' as model from gateway.credits_holds`).toEqual([{ state: 'held', checkpoint: 12n, output: '2', model: 'acme/other' }]);
+    expect(
+      await world.sql`select state, checkpoint, facts -> 'tokens' ->> 'output' as output, facts ->> 'model' as model from gateway.credits_holds`,
+    ).toEqual([{ state: 'held', checkpoint: 12n, output: '2', model: 'acme/other' }]);
     expect(await one.settle(44n, facts())).toEqual({ charged: 44n });
     expect(await states()).toEqual([['settled', 44n]]);
   });
@@ -217,7 +276,9 @@ describe('a hold whose process lives', () => {
     const one = await living.ledger.hold(callOf(userId), 100n);
     one.checkpoint(1n, {}, 255);
     one.checkpoint(2n, {}, 256);
-    const written = async () => (await world.sql<{ checkpoint: bigint }[]>`select checkpoint from gateway.credits_holds`)[0]?.checkpoint;
+    const written = async () =>
+      (await world.sql<{ checkpoint: bigint }[]>`select checkpoint from gateway.credits_holds`)[0]
+        ?.checkpoint;
     await until(async () => (await written()) === 2n, 'the checkpoint is written');
     expect(await written()).toBe(2n);
   });
@@ -237,23 +298,35 @@ describe('a hold whose process lives', () => {
 });
 
 describe('a settlement while the database is away', () => {
-  test.each(['before', 'after'] as const)('is on the disk when it resolves, and charged once when the database is back (lost %s it was done)', async (when) => {
-    const userId = await world.user(1_000n);
-    const { credits, away } = fragile();
-    await credits.start();
-    const holds = await Promise.all(Array.from({ length: 3 }, () => credits.ledger.hold(callOf(userId), 100n)));
-    away.is = when;
-    expect(await Promise.all(holds.map((one, n) => one.settle(BigInt(n + 1), facts())))).toEqual([{ charged: 1n }, { charged: 2n }, { charged: 3n }]);
-    expect(await readdir(world.journalPath)).toHaveLength(3);
-    await expect(credits.ledger.hold(callOf(userId), 1n)).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
-    away.is = false;
-    await until(async () => (await readdir(world.journalPath)).length === 0, 'the journal is settled');
-    expect(await world.account(userId)).toMatchObject({ posted: 994n });
-    expect(credits.counters()).toMatchObject({ journaled: 3, lateSettlements: 0 });
-    // What the lost answer left held is nobody's; it goes with its lease.
-    await world.replica({ isAlone: true }).start();
-    expect(await world.account(userId)).toEqual({ posted: 994n, held: 0n, owed: 0n });
-  });
+  test.each(['before', 'after'] as const)(
+    'is on the disk when it resolves, and charged once when the database is back (lost %s it was done)',
+    async (when) => {
+      const userId = await world.user(1_000n);
+      const { credits, away } = fragile();
+      await credits.start();
+      const holds = await Promise.all(
+        Array.from({ length: 3 }, () => credits.ledger.hold(callOf(userId), 100n)),
+      );
+      away.is = when;
+      expect(await Promise.all(holds.map((one, n) => one.settle(BigInt(n + 1), facts())))).toEqual([
+        { charged: 1n },
+        { charged: 2n },
+        { charged: 3n },
+      ]);
+      expect(await readdir(world.journalPath)).toHaveLength(3);
+      await expect(credits.ledger.hold(callOf(userId), 1n)).rejects.toMatchObject({
+        status: 503,
+        code: 'database_unavailable',
+      });
+      away.is = false;
+      await until(async () => (await readdir(world.journalPath)).length === 0, 'the journal is settled');
+      expect(await world.account(userId)).toMatchObject({ posted: 994n });
+      expect(credits.counters()).toMatchObject({ journaled: 3, lateSettlements: 0 });
+      // What the lost answer left held is nobody's; it goes with its lease.
+      await world.replica({ isAlone: true }).start();
+      expect(await world.account(userId)).toEqual({ posted: 994n, held: 0n, owed: 0n });
+    },
+  );
 
   test('is found and charged by the next process, however many there are', async () => {
     const userId = await world.user(1_000n);
@@ -272,8 +345,18 @@ describe('a settlement while the database is away', () => {
     const away = { is: false };
     const inner = creditsStore(world.place.database);
     const broken = directoryJournal(join(world.journalPath, 'gone'));
-    const store: CreditsStore = { ...inner, apply: (...given) => (away.is ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away')) : inner.apply(...given)) };
-    const credits = world.replica({ store, times: lasting, journal: { ...broken, prepare: async () => undefined, list: async () => [] } });
+    const store: CreditsStore = {
+      ...inner,
+      apply: (...given) =>
+        away.is
+          ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away'))
+          : inner.apply(...given),
+    };
+    const credits = world.replica({
+      store,
+      times: lasting,
+      journal: { ...broken, prepare: async () => undefined, list: async () => [] },
+    });
     await credits.start();
     const one = await credits.ledger.hold(callOf(userId), 100n);
     away.is = true;
@@ -285,13 +368,29 @@ describe('a settlement while the database is away', () => {
   test('of another database is left alone', async () => {
     const { holdId } = await dead.ledger.hold(callOf(await world.user(10n)), 5n);
     const journal = directoryJournal(world.journalPath);
-    await journal.write({ kind: 'settle', holdId: 'hld_of_another', accountId: 'usr_x', credits: 5n, facts: facts(), answer: null, isHeldOnly: false });
+    await journal.write({
+      kind: 'settle',
+      holdId: 'hld_of_another',
+      accountId: 'usr_x',
+      credits: 5n,
+      facts: facts(),
+      answer: null,
+      isHeldOnly: false,
+    });
     await world.replica({ times: quick }).start();
     expect(await readdir(world.journalPath)).toEqual(['hld_of_another.settlement.json']);
-    expect(await world.sql`select state from gateway.credits_holds where hold_id = ${holdId}`).toEqual([{ state: 'held' }]);
+    expect(await world.sql`select state from gateway.credits_holds where hold_id = ${holdId}`).toEqual([
+      { state: 'held' },
+    ]);
   });
 
-  test.each(['', '{"holdId":"hld_', 'null', '{"holdId":"hld_bad","accountId":"usr_x","credits":"x","facts":{}}', '{"holdId":"hld_other","accountId":"usr_x","credits":"1","facts":{}}'])('stops no other when its file is unreadable: %s', async (text) => {
+  test.each([
+    '',
+    '{"holdId":"hld_',
+    'null',
+    '{"holdId":"hld_bad","accountId":"usr_x","credits":"x","facts":{}}',
+    '{"holdId":"hld_other","accountId":"usr_x","credits":"1","facts":{}}',
+  ])('stops no other when its file is unreadable: %s', async (text) => {
     const userId = await world.user(1_000n);
     const { credits, away } = fragile();
     const one = await credits.ledger.hold(callOf(userId), 100n);
@@ -303,7 +402,11 @@ describe('a settlement while the database is away', () => {
     expect(await world.account(userId)).toEqual({ posted: 958n, held: 0n, owed: 0n });
     expect(await readdir(world.journalPath)).toEqual(['hld_bad.settlement.json.unreadable']);
     expect(next.counters()).toMatchObject({ unreadable: 1 });
-    expect(world.logLines.some((line) => line.includes('"alarm":"unreadable_journal"') && line.includes('"level":"error"'))).toBe(true);
+    expect(
+      world.logLines.some(
+        (line) => line.includes('"alarm":"unreadable_journal"') && line.includes('"level":"error"'),
+      ),
+    ).toBe(true);
   });
 
   test('is synced before it has its name, and its name before it resolves', async () => {
@@ -314,12 +417,24 @@ describe('a settlement while the database is away', () => {
       const sync = file.sync.bind(file);
       return Object.assign(file, {
         async sync() {
-          synced.push([path, (await readFile(path, 'utf8').catch(() => 'folder')).slice(0, 17), existsSync(target)]);
+          synced.push([
+            path,
+            (await readFile(path, 'utf8').catch(() => 'folder')).slice(0, 17),
+            existsSync(target),
+          ]);
           await sync();
         },
       });
     };
-    await directoryJournal(world.journalPath, { openFile }).write({ kind: 'settle', holdId: 'hld_1', accountId: 'usr_x', credits: 5n, facts: facts(), answer: null, isHeldOnly: false });
+    await directoryJournal(world.journalPath, { openFile }).write({
+      kind: 'settle',
+      holdId: 'hld_1',
+      accountId: 'usr_x',
+      credits: 5n,
+      facts: facts(),
+      answer: null,
+      isHeldOnly: false,
+    });
     expect(synced).toEqual([
       [`${target}.partial`, '{"kind":"settle",', false],
       [world.journalPath, 'folder', true],
@@ -329,6 +444,8 @@ describe('a settlement while the database is away', () => {
 
   test('needs a journal that can be written, or the start is refused', async () => {
     await writeFile(join(world.journalPath, 'file'), '');
-    await expect(world.replica({ journal: directoryJournal(join(world.journalPath, 'file', 'folder')) }).start()).rejects.toThrow('JOURNAL_PATH');
+    await expect(
+      world.replica({ journal: directoryJournal(join(world.journalPath, 'file', 'folder')) }).start(),
+    ).rejects.toThrow('JOURNAL_PATH');
   });
 });

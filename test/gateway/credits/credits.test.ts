@@ -12,7 +12,10 @@ afterAll(() => world?.close());
 
 /** A user of the Bureau, made as a product's backend does. */
 async function newUser(bureauId = 'local') {
-  const { user_id, user_token, token_id } = await world.admin.accounts.issueToken({ bureau_id: bureauId, external_id: id('req') });
+  const { user_id, user_token, token_id } = await world.admin.accounts.issueToken({
+    bureau_id: bureauId,
+    external_id: id('req'),
+  });
   return { userId: user_id, tokenId: token_id, client: world.as(user_token) };
 }
 
@@ -28,7 +31,10 @@ describe('credits.getBalance', () => {
 
   test("begins with the Bureau's own starting credits where it has any, nothing included", async () => {
     for (const starting_credits of [123, 0]) {
-      const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: 'https://shop.example', starting_credits });
+      const { bureau_id } = await world.admin.bureaus.createBureau({
+        server_url: 'https://shop.example',
+        starting_credits,
+      });
       const { client } = await newUser(bureau_id);
       expect((await client.credits.getBalance()).posted).toBe(starting_credits);
     }
@@ -36,32 +42,42 @@ describe('credits.getBalance', () => {
 
   test('is for users alone', async () => {
     await expect(world.guest.credits.getBalance()).rejects.toMatchObject({ status: 401 });
-    await expect(world.admin.credits.getBalance()).rejects.toMatchObject({ status: 403, code: 'forbidden_for_identity' });
+    await expect(world.admin.credits.getBalance()).rejects.toMatchObject({
+      status: 403,
+      code: 'forbidden_for_identity',
+    });
   });
 });
 
 describe('credits.grantCredits', () => {
   test('adds, is written to the audit log, and shows in the history', async () => {
     const { userId, client } = await newUser();
-    expect(await world.admin.credits.grantCredits({ user_id: userId, credits: 250, reason: 'for the outage' })).toMatchObject({ user_id: userId, bureau_id: 'local', posted: 5250, available: 5250, held: 0, owed: 0 });
+    expect(
+      await world.admin.credits.grantCredits({ user_id: userId, credits: 250, reason: 'for the outage' }),
+    ).toMatchObject({ user_id: userId, bureau_id: 'local', posted: 5250, available: 5250, held: 0, owed: 0 });
     const { items } = await client.credits.listHistory();
     expect(items).toMatchObject([
       { kind: 'grant', credits: 250, reason: 'for the outage' },
       { kind: 'starting', ref: userId, credits: 5000 },
     ]);
-    expect(await world.sql`select actor_kind as actor, target_id as target, diff from gateway.audit_entries where action = 'credits.grantCredits' and target_id = ${userId}`).toEqual([
-      { actor: 'admin', target: userId, diff: { credits: 250, reason: 'for the outage' } },
-    ]);
+    expect(
+      await world.sql`select actor_kind as actor, target_id as target, diff from gateway.audit_entries where action = 'credits.grantCredits' and target_id = ${userId}`,
+    ).toEqual([{ actor: 'admin', target: userId, diff: { credits: 250, reason: 'for the outage' } }]);
   });
 
   test('is done once for an Idempotency-Key, of ten at once too', async () => {
     const { userId, client } = await newUser();
     const headers = { 'Idempotency-Key': id('req') };
-    const grant = () => world.admin.credits.grantCredits({ user_id: userId, credits: 10, reason: 'once' }, { headers });
+    const grant = () =>
+      world.admin.credits.grantCredits({ user_id: userId, credits: 10, reason: 'once' }, { headers });
     const first = await grant();
     expect(await grant()).toEqual(first);
     const key = { 'Idempotency-Key': id('req') };
-    await Promise.allSettled(Array.from({ length: 10 }, () => world.admin.credits.grantCredits({ user_id: userId, credits: 1, reason: 'once' }, { headers: key })));
+    await Promise.allSettled(
+      Array.from({ length: 10 }, () =>
+        world.admin.credits.grantCredits({ user_id: userId, credits: 1, reason: 'once' }, { headers: key }),
+      ),
+    );
     expect((await client.credits.getBalance()).posted).toBe(5011);
   });
 
@@ -78,34 +94,50 @@ describe('credits.grantCredits', () => {
   });
 
   test('needs a user that is there', async () => {
-    await expect(world.admin.credits.grantCredits({ user_id: id('usr'), credits: 5, reason: 'x' })).rejects.toMatchObject({ status: 404, code: 'user_not_found' });
+    await expect(
+      world.admin.credits.grantCredits({ user_id: id('usr'), credits: 5, reason: 'x' }),
+    ).rejects.toMatchObject({ status: 404, code: 'user_not_found' });
     const { userId } = await newUser();
     await world.admin.accounts.removeUser({ user_id: userId });
-    await expect(world.admin.credits.grantCredits({ user_id: userId, credits: 5, reason: 'x' })).rejects.toMatchObject({ status: 404 });
+    await expect(
+      world.admin.credits.grantCredits({ user_id: userId, credits: 5, reason: 'x' }),
+    ).rejects.toMatchObject({ status: 404 });
   });
 
   test('is for administrators alone', async () => {
-    await expect(world.user.credits.grantCredits({ user_id: id('usr'), credits: 5, reason: 'x' })).rejects.toMatchObject({ status: 403 });
+    await expect(
+      world.user.credits.grantCredits({ user_id: id('usr'), credits: 5, reason: 'x' }),
+    ).rejects.toMatchObject({ status: 403 });
   });
 });
 
 describe('credits.deductCredits', () => {
   test('takes all or nothing, and says what there is', async () => {
     const { userId, client } = await newUser();
-    await expect(world.admin.credits.deductCredits({ user_id: userId, credits: 5001, reason: 'too much' })).rejects.toMatchObject({
+    await expect(
+      world.admin.credits.deductCredits({ user_id: userId, credits: 5001, reason: 'too much' }),
+    ).rejects.toMatchObject({
       status: 402,
       code: 'insufficient_credits',
-      details: [{ path: 'needed_credits', message: '5001' }, { path: 'affordable_credits', message: '5000' }],
+      details: [
+        { path: 'needed_credits', message: '5001' },
+        { path: 'affordable_credits', message: '5000' },
+      ],
     });
-    expect(await world.admin.credits.deductCredits({ user_id: userId, credits: 4000, reason: 'by mistake' })).toMatchObject({ posted: 1000 });
-    expect((await client.credits.listHistory({ limit: 1 })).items).toMatchObject([{ kind: 'deduct', credits: -4000, reason: 'by mistake' }]);
+    expect(
+      await world.admin.credits.deductCredits({ user_id: userId, credits: 4000, reason: 'by mistake' }),
+    ).toMatchObject({ posted: 1000 });
+    expect((await client.credits.listHistory({ limit: 1 })).items).toMatchObject([
+      { kind: 'deduct', credits: -4000, reason: 'by mistake' },
+    ]);
   });
 });
 
 describe('credits.listHistory', () => {
   test('comes page by page, the newest first, and is one user’s own', async () => {
     const { userId, client } = await newUser();
-    for (let n = 1; n <= 7; n += 1) await world.admin.credits.grantCredits({ user_id: userId, credits: n, reason: `grant ${n}` });
+    for (let n = 1; n <= 7; n += 1)
+      await world.admin.credits.grantCredits({ user_id: userId, credits: n, reason: `grant ${n}` });
     const seen: number[] = [];
     for (let cursor: string | undefined, isFirst = true; isFirst || cursor !== undefined; isFirst = false) {
       const page = await client.credits.listHistory({ limit: 3, ...(cursor !== undefined && { cursor }) });
@@ -116,18 +148,30 @@ describe('credits.listHistory', () => {
   });
 
   test.each(['nonsense', 'ImFiYyI', 'WzFd'])('refuses the cursor %s', async (cursor) => {
-    await expect(world.user.credits.listHistory({ cursor })).rejects.toMatchObject({ status: 400, param: 'cursor' });
+    await expect(world.user.credits.listHistory({ cursor })).rejects.toMatchObject({
+      status: 400,
+      param: 'cursor',
+    });
   });
 });
 
 describe('credits.listAccounts', () => {
   test('has every user, of a Bureau where it is named, page by page', async () => {
-    const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: 'https://many.example', starting_credits: 9 });
+    const { bureau_id } = await world.admin.bureaus.createBureau({
+      server_url: 'https://many.example',
+      starting_credits: 9,
+    });
     const made: string[] = [];
     for (let n = 0; n < 5; n += 1) made.push((await newUser(bureau_id)).userId);
     const first = await world.admin.credits.listAccounts({ bureau_id, limit: 3 });
-    const second = await world.admin.credits.listAccounts({ bureau_id, limit: 3, cursor: first.next_cursor ?? '' });
-    expect([...first.items, ...second.items].map(({ user_id, posted }) => [user_id, posted])).toEqual(made.toSorted().map((userId) => [userId, 9]));
+    const second = await world.admin.credits.listAccounts({
+      bureau_id,
+      limit: 3,
+      cursor: first.next_cursor ?? '',
+    });
+    expect([...first.items, ...second.items].map(({ user_id, posted }) => [user_id, posted])).toEqual(
+      made.toSorted().map((userId) => [userId, 9]),
+    );
     expect(second.next_cursor).toBeNull();
     expect((await world.admin.credits.listAccounts({})).items.length).toBeGreaterThan(5);
   });
@@ -141,8 +185,14 @@ describe("an API key's credits", () => {
     expect([key.credit_cap, free.credit_cap]).toEqual([700, null]);
     await world.sql`update gateway.credits_keys set spent = 250 where token_id = ${key.token_id}`;
     const { items } = await client.accounts.listKeys();
-    expect(items.map(({ name, credit_cap, credits_spent }) => [name, credit_cap, credits_spent])).toEqual([['capped', 700, 250], ['free', null, 0]]);
-    await expect(client.accounts.createKey({ name: 'wrong', credit_cap: -1 })).rejects.toMatchObject({ status: 400, param: 'credit_cap' });
+    expect(items.map(({ name, credit_cap, credits_spent }) => [name, credit_cap, credits_spent])).toEqual([
+      ['capped', 700, 250],
+      ['free', null, 0],
+    ]);
+    await expect(client.accounts.createKey({ name: 'wrong', credit_cap: -1 })).rejects.toMatchObject({
+      status: 400,
+      param: 'credit_cap',
+    });
   });
 });
 

@@ -2,7 +2,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { creditsStore, type Credits, type CreditsStore } from '../../../src/gateway/credits/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { createIdempotency, type Idempotency, type KeyedCall, type Remember } from '../../../src/kernel/data/idempotency.ts';
+import {
+  createIdempotency,
+  type Idempotency,
+  type KeyedCall,
+  type Remember,
+} from '../../../src/kernel/data/idempotency.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { silentLog } from '../../support/databases.ts';
@@ -17,9 +22,20 @@ beforeEach(async () => {
   world = await startLedger();
   isAway = false;
   const inner = creditsStore(world.place.database);
-  const store: CreditsStore = { ...inner, apply: (...input) => (isAway ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away')) : inner.apply(...input)) };
+  const store: CreditsStore = {
+    ...inner,
+    apply: (...input) =>
+      isAway
+        ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away'))
+        : inner.apply(...input),
+  };
   credits = world.replica({ store });
-  idempotency = createIdempotency({ database: world.place.database, schema: 'gateway', clock: systemClock, log: silentLog });
+  idempotency = createIdempotency({
+    database: world.place.database,
+    schema: 'gateway',
+    clock: systemClock,
+    log: silentLog,
+  });
   userId = await world.user(1_000n);
 });
 afterEach(async () => {
@@ -30,11 +46,22 @@ afterEach(async () => {
 });
 
 function keyed(signal = new AbortController().signal): KeyedCall {
-  return { operationId: 'ai.generateText', caller: `user ${userId}`, key: 'key', request: { path: {}, query: {}, body: {}, rawBody: new Uint8Array() }, requestId: id('req'), isSecret: false, signal };
+  return {
+    operationId: 'ai.generateText',
+    caller: `user ${userId}`,
+    key: 'key',
+    request: { path: {}, query: {}, body: {}, rawBody: new Uint8Array() },
+    requestId: id('req'),
+    isSecret: false,
+    signal,
+  };
 }
 
 /** A call of 30 credits; `before` runs between its hold and its end. */
-function paid(call: KeyedCall, { before = async () => {}, by = credits, answer = { text: 'hi' } as unknown } = {}) {
+function paid(
+  call: KeyedCall,
+  { before = async () => {}, by = credits, answer = { text: 'hi' } as unknown } = {},
+) {
   return idempotency.around(call, async (remember: Remember) => {
     const hold = await by.ledger.hold(callOf(userId, { requestId: call.requestId }), 100n);
     await before();
@@ -47,7 +74,8 @@ function paid(call: KeyedCall, { before = async () => {}, by = credits, answer =
 }
 
 const loseDatabase = async () => void (isAway = true);
-const expireKeys = () => world.sql`update gateway.idempotency set lease_until = gateway.townhall_now() - interval '1 second'`;
+const expireKeys = () =>
+  world.sql`update gateway.idempotency set lease_until = gateway.townhall_now() - interval '1 second'`;
 const replay = () => world.replica().start();
 const posted = async () => (await world.account(userId)).posted;
 const replayed = { status: 200, body: { text: 'hi' }, headers: { 'idempotent-replayed': 'true' } };
@@ -96,9 +124,24 @@ test('a key is free again when its process died and its hold is recovered', asyn
 });
 
 test('a settlement that could be written nowhere keeps its key', async () => {
-  const journal = { prepare: async () => undefined, list: async () => [], remove: async () => undefined, write: () => Promise.reject(new Error('full')) };
+  const journal = {
+    prepare: async () => undefined,
+    list: async () => [],
+    remove: async () => undefined,
+    write: () => Promise.reject(new Error('full')),
+  };
   const store = creditsStore(world.place.database);
-  const by = world.replica({ journal, times: { ...stillTimes, beatEveryMs: 200 }, store: { ...store, apply: (...input) => (isAway ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away')) : store.apply(...input)) } });
+  const by = world.replica({
+    journal,
+    times: { ...stillTimes, beatEveryMs: 200 },
+    store: {
+      ...store,
+      apply: (...input) =>
+        isAway
+          ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away'))
+          : store.apply(...input),
+    },
+  });
   await expect(paid(keyed(), { before: loseDatabase, by })).rejects.toMatchObject({ status: 503 });
   await expireKeys();
   await expect(paid(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });

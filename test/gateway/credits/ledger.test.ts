@@ -20,17 +20,34 @@ afterEach(async () => {
 });
 
 const hold = (userId: string, amount: bigint, more = {}) => credits.ledger.hold(callOf(userId, more), amount);
-const usage = () => world.sql<{ credits: bigint; outcome: string; estimated: boolean }[]>`select credits, outcome, estimated from gateway.usage_records order by usage_id`;
-const apiKey = (userId: string, cap: bigint | null, tokenId = 'tok_key') => world.place.database.tx((tx) => credits.openKey(tx, { tokenId, userId, cap }));
+const usage = () =>
+  world.sql<
+    { credits: bigint; outcome: string; estimated: boolean }[]
+  >`select credits, outcome, estimated from gateway.usage_records order by usage_id`;
+const apiKey = (userId: string, cap: bigint | null, tokenId = 'tok_key') =>
+  world.place.database.tx((tx) => credits.openKey(tx, { tokenId, userId, cap }));
 const takeBack = (userId: string, amount: bigint, ref = 'pay_1') =>
-  world.place.database.tx((tx) => credits.balances.takeBack(tx, { userId, kind: 'refund', ref, credits: amount, reason: 'refunded', partial: true }));
+  world.place.database.tx((tx) =>
+    credits.balances.takeBack(tx, {
+      userId,
+      kind: 'refund',
+      ref,
+      credits: amount,
+      reason: 'refunded',
+      partial: true,
+    }),
+  );
 const post = (userId: string, amount: bigint, ref = 'pay_2') =>
-  world.place.database.tx((tx) => credits.balances.post(tx, { userId, kind: 'payment', ref, credits: amount, reason: 'paid' }));
+  world.place.database.tx((tx) =>
+    credits.balances.post(tx, { userId, kind: 'payment', ref, credits: amount, reason: 'paid' }),
+  );
 
 /** How many of so many holds at once were granted; the others must have been refused for want of credits. */
 async function granted(attempts: Promise<Hold>[]): Promise<Hold[]> {
   const results = await Promise.allSettled(attempts);
-  const refused = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as Problem] : []));
+  const refused = results.flatMap((result) =>
+    result.status === 'rejected' ? [result.reason as Problem] : [],
+  );
   expect(refused.filter(({ status }) => status !== 402)).toEqual([]);
   return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
 }
@@ -48,7 +65,9 @@ describe('a hold', () => {
   test('is granted exactly as often over three replicas at once', async () => {
     const userId = await world.user(100n);
     const replicas = [credits, world.replica(), world.replica()];
-    const holds = await granted(Array.from({ length: 300 }, (_, n) => (replicas[n % 3] as Credits).ledger.hold(callOf(userId), 1n)));
+    const holds = await granted(
+      Array.from({ length: 300 }, (_, n) => (replicas[n % 3] as Credits).ledger.hold(callOf(userId), 1n)),
+    );
     expect(holds).toHaveLength(100);
     await Promise.all(holds.map((one) => one.settle(1n, facts())));
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
@@ -85,10 +104,12 @@ describe('a hold', () => {
     const calls = Array.from({ length: 60 }, (_, n) => callOf(userId, { tokenId: `tok_${n}` }));
     for (const call of calls) await (await credits.ledger.hold(call, 1n)).settle(0n, facts());
     const sent: boolean[] = [];
-    const holds = await granted(calls.map((call) => {
-      sent.push(credits.ledger.isSure(call, 40n));
-      return credits.ledger.hold(call, 40n);
-    }));
+    const holds = await granted(
+      calls.map((call) => {
+        sent.push(credits.ledger.isSure(call, 40n));
+        return credits.ledger.hold(call, 40n);
+      }),
+    );
     expect([sent.filter(Boolean).length, holds.length]).toEqual([1, 2]);
   });
 
@@ -126,7 +147,10 @@ describe('a hold', () => {
     await expect(hold(userId, 101n)).rejects.toMatchObject({
       status: 402,
       code: 'insufficient_credits',
-      details: [{ path: 'needed_credits', message: '101' }, { path: 'affordable_credits', message: '100' }],
+      details: [
+        { path: 'needed_credits', message: '101' },
+        { path: 'affordable_credits', message: '100' },
+      ],
     });
     expect(await credits.ledger.available(userId, 'tok_test')).toBe(100n);
     expect((await hold(userId, 100n)).amount).toBe(100n);
@@ -150,7 +174,10 @@ describe('a hold', () => {
     expect(one.amount).toBe(60n);
     await one.raise(30n);
     expect(one.amount).toBe(60n);
-    await expect(one.raise(101n)).rejects.toMatchObject({ status: 402, details: [{ message: '101' }, { path: 'affordable_credits', message: '100' }] });
+    await expect(one.raise(101n)).rejects.toMatchObject({
+      status: 402,
+      details: [{ message: '101' }, { path: 'affordable_credits', message: '100' }],
+    });
     expect(await world.account(userId)).toMatchObject({ held: 60n });
     expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 40n, held: 0n, owed: 0n });
@@ -161,13 +188,37 @@ describe('a settlement', () => {
   test('charges what the call cost, frees the rest, and writes the usage with it', async () => {
     const userId = await world.user(100n);
     const one = await hold(userId, 80n);
-    expect(await one.settle(30n, facts({ tokens: { input: 1, cachedInput: 2, cacheWrite: 3, output: 4, reasoning: 5 } }))).toEqual({ charged: 30n });
+    expect(
+      await one.settle(
+        30n,
+        facts({ tokens: { input: 1, cachedInput: 2, cacheWrite: 3, output: 4, reasoning: 5 } }),
+      ),
+    ).toEqual({ charged: 30n });
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 0n, owed: 0n });
-    expect(await world.sql`
+    expect(
+      await world.sql`
       select usage_id as id, user_id as "userId", bureau_id as "bureauId", action, model, provider, input_tokens as a, cached_input_tokens as b,
         cache_write_tokens as c, output_tokens as d, reasoning_tokens as e, credits, outcome, estimated, ttft_ms as f, duration_ms as g
-      from gateway.usage_records`).toEqual([
-      { id: one.holdId.replace('hld_', 'use_'), userId, bureauId: 'local', action: 'text', model: 'acme/fast', provider: 'acme', a: 1n, b: 2n, c: 3n, d: 4n, e: 5n, credits: 30n, outcome: 'completed', estimated: false, f: 12n, g: 34n },
+      from gateway.usage_records`,
+    ).toEqual([
+      {
+        id: one.holdId.replace('hld_', 'use_'),
+        userId,
+        bureauId: 'local',
+        action: 'text',
+        model: 'acme/fast',
+        provider: 'acme',
+        a: 1n,
+        b: 2n,
+        c: 3n,
+        d: 4n,
+        e: 5n,
+        credits: 30n,
+        outcome: 'completed',
+        estimated: false,
+        f: 12n,
+        g: 34n,
+      },
     ]);
   });
 
@@ -192,7 +243,11 @@ describe('a settlement', () => {
     const userId = await world.user(100n);
     const one = await hold(userId, 50n);
     const [first, second] = await Promise.all([one.settle(30n, facts()), one.settle(50n, facts())]);
-    expect([first, second, await one.settle(50n, facts())]).toEqual([{ charged: 30n }, { charged: 30n }, { charged: 30n }]);
+    expect([first, second, await one.settle(50n, facts())]).toEqual([
+      { charged: 30n },
+      { charged: 30n },
+      { charged: 30n },
+    ]);
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 0n, owed: 0n });
   });
 
@@ -201,13 +256,19 @@ describe('a settlement', () => {
     const [one, other] = [await hold(userId, 50n), await hold(userId, 20n)];
     expect(await one.settle(200n, facts())).toEqual({ charged: 80n });
     expect(await world.account(userId)).toEqual({ posted: 20n, held: 20n, owed: 0n });
-    expect(await world.sql`select e.account_id as id, amount from gateway.credits_entries e join gateway.credits_txs t using (tx_id) where t.kind = 'charge' order by 1`).toEqual([
+    expect(
+      await world.sql`select e.account_id as id, amount from gateway.credits_entries e join gateway.credits_txs t using (tx_id) where t.kind = 'charge' order by 1`,
+    ).toEqual([
       { id: 'house:overrun', amount: -120n },
       { id: 'house:usage', amount: 200n },
       { id: userId, amount: -80n },
     ]);
     expect(credits.counters()).toMatchObject({ overruns: 1, overrunCredits: 120n });
-    expect(world.logLines.some((line) => line.includes('the operator absorbs the rest') && line.includes('"level":"error"'))).toBe(true);
+    expect(
+      world.logLines.some(
+        (line) => line.includes('the operator absorbs the rest') && line.includes('"level":"error"'),
+      ),
+    ).toBe(true);
     expect(await other.settle(20n, facts())).toEqual({ charged: 20n });
   });
 
@@ -221,11 +282,17 @@ describe('a settlement', () => {
 
   test('survives facts that are no counts', async () => {
     const userId = await world.user(100n);
-    const absurd = { input: -1, cachedInput: Number.NaN, cacheWrite: 1e300, output: 1.5, reasoning: Number.POSITIVE_INFINITY };
+    const absurd = {
+      input: -1,
+      cachedInput: Number.NaN,
+      cacheWrite: 1e300,
+      output: 1.5,
+      reasoning: Number.POSITIVE_INFINITY,
+    };
     await (await hold(userId, 60n)).settle(1n, facts({ tokens: absurd, ttftMs: null, durationMs: -3 }));
-    expect(await world.sql`select input_tokens as a, cached_input_tokens as b, cache_write_tokens as c, output_tokens as d, reasoning_tokens as e, ttft_ms as f, duration_ms as g from gateway.usage_records`).toEqual([
-      { a: 0n, b: 0n, c: 9007199254740991n, d: 2n, e: 0n, f: null, g: 0n },
-    ]);
+    expect(
+      await world.sql`select input_tokens as a, cached_input_tokens as b, cache_write_tokens as c, output_tokens as d, reasoning_tokens as e, ttft_ms as f, duration_ms as g from gateway.usage_records`,
+    ).toEqual([{ a: 0n, b: 0n, c: 9007199254740991n, d: 2n, e: 0n, f: null, g: 0n }]);
   });
 
   test('takes what goes with it into its transaction, and fails with it', async () => {
@@ -242,14 +309,29 @@ describe('a settlement', () => {
     const go = other.settle(7n, facts(), { work: note('done') });
     await expect(fail).rejects.toThrow('cannot');
     expect(await go).toEqual({ charged: 7n });
-    expect(await world.sql`select bureau_id as id from gateway.bureaus_records where name = ''`).toEqual([{ id: 'done' }]);
+    expect(await world.sql`select bureau_id as id from gateway.bureaus_records where name = ''`).toEqual([
+      { id: 'done' },
+    ]);
     expect(await world.account(userId)).toMatchObject({ posted: 93n, held: 10n });
     expect(await one.settle(5n, facts())).toEqual({ charged: 5n });
   });
 
   test('of a call that nobody pays for is a record without a user', async () => {
-    await credits.ledger.record({ requestId: 'req_a', userId: null, bureauId: null, tokenId: 'adm_a', action: 'text', model: 'acme/fast', provider: null }, facts());
-    expect(await world.sql`select request_id as r, user_id as u, bureau_id as b, token_id as t, credits from gateway.usage_records`).toEqual([{ r: 'req_a', u: null, b: null, t: 'adm_a', credits: 0n }]);
+    await credits.ledger.record(
+      {
+        requestId: 'req_a',
+        userId: null,
+        bureauId: null,
+        tokenId: 'adm_a',
+        action: 'text',
+        model: 'acme/fast',
+        provider: null,
+      },
+      facts(),
+    );
+    expect(
+      await world.sql`select request_id as r, user_id as u, bureau_id as b, token_id as t, credits from gateway.usage_records`,
+    ).toEqual([{ r: 'req_a', u: null, b: null, t: 'adm_a', credits: 0n }]);
   });
 
   test('of a thousand calls at once adds up to the credit, over several accounts', async () => {
@@ -261,9 +343,13 @@ describe('a settlement', () => {
       }),
     );
     const expected = Array.from({ length: 1_000 }, (_, n) => n % 61).reduce((a, b) => a + b, 0);
-    const [sum] = await world.sql<{ posted: bigint; held: bigint }[]>`select sum(posted)::bigint as posted, sum(held)::bigint as held from gateway.credits_accounts where account_id = any(${users})`;
+    const [sum] = await world.sql<
+      { posted: bigint; held: bigint }[]
+    >`select sum(posted)::bigint as posted, sum(held)::bigint as held from gateway.credits_accounts where account_id = any(${users})`;
     expect(sum).toEqual({ posted: BigInt(70_000 - expected), held: 0n });
-    expect(await world.sql`select count(*) as n, sum(credits)::bigint as sum from gateway.usage_records`).toEqual([{ n: 1_000n, sum: BigInt(expected) }]);
+    expect(
+      await world.sql`select count(*) as n, sum(credits)::bigint as sum from gateway.usage_records`,
+    ).toEqual([{ n: 1_000n, sum: BigInt(expected) }]);
   });
 });
 
@@ -277,14 +363,18 @@ describe("an API key's cap", () => {
     expect(await credits.ledger.available(userId, 'tok_other')).toBe(950n);
     await Promise.all(holds.map((one) => one.settle(4n, facts())));
     expect(await credits.keys(['tok_key'])).toEqual([{ tokenId: 'tok_key', cap: 55n, spent: 20n }]);
-    await expect(hold(userId, 36n, { tokenId: 'tok_key' })).rejects.toMatchObject({ details: [{}, { message: '35' }] });
+    await expect(hold(userId, 36n, { tokenId: 'tok_key' })).rejects.toMatchObject({
+      details: [{}, { message: '35' }],
+    });
     expect((await hold(userId, 35n, { tokenId: 'tok_key' })).amount).toBe(35n);
   });
 
   test('bounds a surprise too', async () => {
     const userId = await world.user(1_000n);
     await apiKey(userId, 30n);
-    expect(await (await hold(userId, 10n, { tokenId: 'tok_key' })).settle(500n, facts())).toEqual({ charged: 30n });
+    expect(await (await hold(userId, 10n, { tokenId: 'tok_key' })).settle(500n, facts())).toEqual({
+      charged: 30n,
+    });
     expect(credits.counters()).toMatchObject({ overrunCredits: 470n });
   });
 
@@ -292,7 +382,9 @@ describe("an API key's cap", () => {
     const userId = await world.user(100n);
     await apiKey(userId, null);
     await (await hold(userId, 90n, { tokenId: 'tok_key' })).settle(80n, facts());
-    expect(await credits.keys(['tok_key', 'tok_unknown'])).toEqual([{ tokenId: 'tok_key', cap: null, spent: 80n }]);
+    expect(await credits.keys(['tok_key', 'tok_unknown'])).toEqual([
+      { tokenId: 'tok_key', cap: null, spent: 80n },
+    ]);
   });
 });
 
@@ -302,7 +394,15 @@ describe('what is posted and taken back', () => {
     const replicas = [credits, world.replica()];
     const results = await Promise.all(
       Array.from({ length: 20 }, (_, n) =>
-        world.place.database.tx((tx) => (replicas[n % 2] as Credits).balances.post(tx, { userId, kind: 'payment', ref: 'pay_1', credits: 70n, reason: 'paid' })),
+        world.place.database.tx((tx) =>
+          (replicas[n % 2] as Credits).balances.post(tx, {
+            userId,
+            kind: 'payment',
+            ref: 'pay_1',
+            credits: 70n,
+            reason: 'paid',
+          }),
+        ),
       ),
     );
     expect(results.filter(({ isNew }) => isNew)).toHaveLength(1);
@@ -339,8 +439,20 @@ describe('what is posted and taken back', () => {
     const userId = await world.user(100n);
     await hold(userId, 30n);
     const deduct = (amount: bigint, ref: string) =>
-      world.place.database.tx((tx) => credits.balances.takeBack(tx, { userId, kind: 'deduct', ref, credits: amount, reason: 'x', partial: false }));
-    await expect(deduct(71n, 'a')).rejects.toMatchObject({ status: 402, details: [{ message: '71' }, { message: '70' }] });
+      world.place.database.tx((tx) =>
+        credits.balances.takeBack(tx, {
+          userId,
+          kind: 'deduct',
+          ref,
+          credits: amount,
+          reason: 'x',
+          partial: false,
+        }),
+      );
+    await expect(deduct(71n, 'a')).rejects.toMatchObject({
+      status: 402,
+      details: [{ message: '71' }, { message: '70' }],
+    });
     expect(await deduct(70n, 'b')).toEqual({ taken: 70n, owed: 0n });
     expect(await world.account(userId)).toEqual({ posted: 30n, held: 30n, owed: 0n });
   });
@@ -356,7 +468,9 @@ describe('the entries', () => {
     const userId = await world.user(100n);
     await expect(
       world.place.database.tx(async (tx) => {
-        const [made] = await tx<{ txId: bigint }[]>`insert into gateway.credits_txs (kind, ref, account_id, reason) values ('grant', 'forged', ${userId}, '') returning tx_id as "txId"`;
+        const [made] = await tx<
+          { txId: bigint }[]
+        >`insert into gateway.credits_txs (kind, ref, account_id, reason) values ('grant', 'forged', ${userId}, '') returning tx_id as "txId"`;
         await tx`insert into gateway.credits_entries (tx_id, account_id, amount) values (${made?.txId ?? 0n}, ${userId}, 5)`;
       }),
     ).rejects.toMatchObject({ code: '23514' });
@@ -378,7 +492,11 @@ describe('the entries', () => {
 
   test('leave no way below zero, whoever writes', async () => {
     const userId = await world.user(100n);
-    await expect(world.sql`update gateway.credits_accounts set held = 101 where account_id = ${userId}`).rejects.toMatchObject({ code: '23514' });
-    await expect(world.sql`update gateway.credits_accounts set posted = -1 where account_id = ${userId}`).rejects.toMatchObject({ code: '23514' });
+    await expect(
+      world.sql`update gateway.credits_accounts set held = 101 where account_id = ${userId}`,
+    ).rejects.toMatchObject({ code: '23514' });
+    await expect(
+      world.sql`update gateway.credits_accounts set posted = -1 where account_id = ${userId}`,
+    ).rejects.toMatchObject({ code: '23514' });
   });
 });

@@ -14,43 +14,120 @@ beforeEach(async () => {
   credits = world.replica();
   userId = await world.user(1_000n);
   await world.place.database.tx((tx) => credits.openKey(tx, { tokenId: 'tok_key', userId, cap: 900n }));
-  const holds = await Promise.all(Array.from({ length: 5 }, () => credits.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 100n)));
+  const holds = await Promise.all(
+    Array.from({ length: 5 }, () => credits.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 100n)),
+  );
   await Promise.all(holds.slice(0, 3).map((hold) => hold.settle(60n, facts())));
   holdId = holds[0]?.holdId ?? '';
 });
 afterEach(() => world.close());
 
 const found = async () => (await credits.verify()).faults.map(({ fault, row }) => `${fault} ${row}`).sort();
-const put = (statement: string) => force(world.sql, statement.replaceAll('$USER', userId).replaceAll('$HOLD', holdId));
+const put = (statement: string) =>
+  force(world.sql, statement.replaceAll('$USER', userId).replaceAll('$HOLD', holdId));
 const charge = `(select tx_id from gateway.credits_txs where kind = 'charge' and ref = '$HOLD')`;
 
 describe('verify', () => {
   test('agrees with what was worked with, open holds included, and counts it', async () => {
-    expect(await credits.verify()).toEqual({ ok: true, transactions: 4, accounts: 1, keys: 1, holds: 5, usage: 3, faults: [] });
+    expect(await credits.verify()).toEqual({
+      ok: true,
+      transactions: 4,
+      accounts: 1,
+      keys: 1,
+      holds: 5,
+      usage: 3,
+      faults: [],
+    });
   });
 
   test('goes through more rows than one chunk has', async () => {
     const users = 20;
     const ids = await Promise.all(Array.from({ length: users }, () => world.user(100n)));
-    await Promise.all(Array.from({ length: 1_300 }, async (_, n) => (await credits.ledger.hold(callOf(ids[n % users] as string), 1n)).settle(1n, facts())));
-    expect(await credits.verify()).toMatchObject({ ok: true, holds: 1_305, usage: 1_303, transactions: 4 + users + 1_300 });
+    await Promise.all(
+      Array.from({ length: 1_300 }, async (_, n) =>
+        (await credits.ledger.hold(callOf(ids[n % users] as string), 1n)).settle(1n, facts()),
+      ),
+    );
+    expect(await credits.verify()).toMatchObject({
+      ok: true,
+      holds: 1_305,
+      usage: 1_303,
+      transactions: 4 + users + 1_300,
+    });
   });
 
   test.each([
-    ['the posted credits of an account', `update gateway.credits_accounts set posted = posted + 1 where account_id = '$USER'`, ['posted_not_as_entries $USER']],
-    ['the held credits of an account', `update gateway.credits_accounts set held = held + 1 where account_id = '$USER'`, ['held_not_as_holds $USER']],
-    ['the held credits of a key', `update gateway.credits_keys set held = held - 1`, ['key_held_not_as_holds tok_key']],
-    ['the amount of an open hold', `update gateway.credits_holds set amount = 50 where hold_id = (select max(hold_id) from gateway.credits_holds where state = 'held')`, ['held_not_as_holds $USER', 'key_held_not_as_holds tok_key']],
-    ['one entry', `update gateway.credits_entries set amount = -61 where account_id = '$USER' and tx_id = ${charge}`, ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER', 'tx_not_balanced charge $HOLD']],
-    ['both entries of a transaction', `update gateway.credits_entries set amount = amount / 2 where tx_id = ${charge}`, ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER']],
-    ['the charge of a hold', `update gateway.credits_holds set charged = 1 where hold_id = '$HOLD'`, ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'usage_not_as_charge $USE']],
-    ['the credits of a usage record', `update gateway.usage_records set credits = 0 where usage_id = '$USE'`, ['usage_not_as_charge $USE']],
-    ['a usage record that is gone', `delete from gateway.usage_records where usage_id = '$USE'`, ['usage_missing $USE']],
-    ['a hold that is gone', `delete from gateway.credits_holds where hold_id = '$HOLD'`, ['hold_missing $HOLD']],
-    ['a transaction that is gone with its entries', `delete from gateway.credits_entries where tx_id = ${charge}; delete from gateway.credits_txs where kind = 'charge' and ref = '$HOLD'`, ['charge_missing $USE', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER']],
-    ['a usage record that was never charged', `insert into gateway.usage_records select 'use_forged', request_id, user_id, bureau_id, token_id, action, model, provider, 0, 0, 0, 0, 0, '{}', 5, outcome, false, null, 0 from gateway.usage_records limit 1`, ['charge_missing use_forged']],
+    [
+      'the posted credits of an account',
+      `update gateway.credits_accounts set posted = posted + 1 where account_id = '$USER'`,
+      ['posted_not_as_entries $USER'],
+    ],
+    [
+      'the held credits of an account',
+      `update gateway.credits_accounts set held = held + 1 where account_id = '$USER'`,
+      ['held_not_as_holds $USER'],
+    ],
+    [
+      'the held credits of a key',
+      `update gateway.credits_keys set held = held - 1`,
+      ['key_held_not_as_holds tok_key'],
+    ],
+    [
+      'the amount of an open hold',
+      `update gateway.credits_holds set amount = 50 where hold_id = (select max(hold_id) from gateway.credits_holds where state = 'held')`,
+      ['held_not_as_holds $USER', 'key_held_not_as_holds tok_key'],
+    ],
+    [
+      'one entry',
+      `update gateway.credits_entries set amount = -61 where account_id = '$USER' and tx_id = ${charge}`,
+      [
+        'charge_not_as_held $HOLD',
+        'hold_not_as_charge $HOLD',
+        'posted_not_as_entries $USER',
+        'tx_not_balanced charge $HOLD',
+      ],
+    ],
+    [
+      'both entries of a transaction',
+      `update gateway.credits_entries set amount = amount / 2 where tx_id = ${charge}`,
+      ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER'],
+    ],
+    [
+      'the charge of a hold',
+      `update gateway.credits_holds set charged = 1 where hold_id = '$HOLD'`,
+      ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'usage_not_as_charge $USE'],
+    ],
+    [
+      'the credits of a usage record',
+      `update gateway.usage_records set credits = 0 where usage_id = '$USE'`,
+      ['usage_not_as_charge $USE'],
+    ],
+    [
+      'a usage record that is gone',
+      `delete from gateway.usage_records where usage_id = '$USE'`,
+      ['usage_missing $USE'],
+    ],
+    [
+      'a hold that is gone',
+      `delete from gateway.credits_holds where hold_id = '$HOLD'`,
+      ['hold_missing $HOLD'],
+    ],
+    [
+      'a transaction that is gone with its entries',
+      `delete from gateway.credits_entries where tx_id = ${charge}; delete from gateway.credits_txs where kind = 'charge' and ref = '$HOLD'`,
+      ['charge_missing $USE', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER'],
+    ],
+    [
+      'a usage record that was never charged',
+      `insert into gateway.usage_records select 'use_forged', request_id, user_id, bureau_id, token_id, action, model, provider, 0, 0, 0, 0, 0, '{}', 5, outcome, false, null, 0 from gateway.usage_records limit 1`,
+      ['charge_missing use_forged'],
+    ],
   ])('finds %s', async (_, statement, expected) => {
-    const fill = (text: string) => text.replaceAll('$USER', userId).replaceAll('$HOLD', holdId).replaceAll('$USE', holdId.replace('hld_', 'use_'));
+    const fill = (text: string) =>
+      text
+        .replaceAll('$USER', userId)
+        .replaceAll('$HOLD', holdId)
+        .replaceAll('$USE', holdId.replace('hld_', 'use_'));
     await put(fill(statement));
     expect(await found()).toEqual(expected.map(fill).sort());
   });
@@ -62,7 +139,11 @@ describe('verify', () => {
     await world.replica({ times: { ...stillTimes, verifyEveryMs: 50 } }).start();
     await world.sql`delete from gateway.usage_records`;
     const endMs = performance.now() + 30_000;
-    while ((await world.sql`select 1 from gateway.credits_holds where state <> 'held'`).length > 0 && performance.now() < endMs) await new Promise((resolve) => setTimeout(resolve, 20));
+    while (
+      (await world.sql`select 1 from gateway.credits_holds where state <> 'held'`).length > 0 &&
+      performance.now() < endMs
+    )
+      await new Promise((resolve) => setTimeout(resolve, 20));
     expect(await credits.verify()).toMatchObject({ ok: true, holds: 2, usage: 0 });
   });
 
@@ -70,7 +151,13 @@ describe('verify', () => {
     await put(`update gateway.credits_accounts set posted = posted + 1`);
     await world.replica({ times: { ...stillTimes, verifyEveryMs: 50 } }).start();
     const endMs = performance.now() + 30_000;
-    const isAlarmed = () => world.logLines.some((line) => line.includes('does not agree with itself') && line.includes(userId) && line.includes('"level":"error"'));
+    const isAlarmed = () =>
+      world.logLines.some(
+        (line) =>
+          line.includes('does not agree with itself') &&
+          line.includes(userId) &&
+          line.includes('"level":"error"'),
+      );
     while (!isAlarmed() && performance.now() < endMs) await new Promise((resolve) => setTimeout(resolve, 20));
     expect(isAlarmed()).toBe(true);
   });
@@ -83,12 +170,21 @@ describe('townhall ledger verify', () => {
     if ('path' in options) await world.place.database.close();
     const env = 'url' in options ? { DATABASE_URL: options.url } : { DATABASE_PATH: options.path };
     const [out, complaints]: [string[], string[]] = [[], []];
-    const code = await ledgerCommand.run({ arguments: ['verify', ...args], env, print: (line: string) => void out.push(line), complain: (line: string) => void complaints.push(line) } as never);
+    const code = await ledgerCommand.run({
+      arguments: ['verify', ...args],
+      env,
+      print: (line: string) => void out.push(line),
+      complain: (line: string) => void complaints.push(line),
+    } as never);
     return { code: code ?? 0, out, complaints };
   }
 
   test('exits 0 on a ledger that agrees', async () => {
-    expect(await run()).toEqual({ code: 0, out: ['The ledger agrees with itself: 4 transactions, 1 accounts, 5 holds, 3 usage records.'], complaints: [] });
+    expect(await run()).toEqual({
+      code: 0,
+      out: ['The ledger agrees with itself: 4 transactions, 1 accounts, 5 holds, 3 usage records.'],
+      complaints: [],
+    });
   });
 
   test('exits 1 and names the row that was tampered with', async () => {
@@ -102,6 +198,9 @@ describe('townhall ledger verify', () => {
     await put(`update gateway.credits_accounts set posted = posted + 7`);
     const { code, out } = await run('--json');
     expect(code).toBe(1);
-    expect(JSON.parse(out[0] ?? '')).toMatchObject({ ok: false, faults: [{ fault: 'posted_not_as_entries', row: userId, expected: '820', found: '827' }] });
+    expect(JSON.parse(out[0] ?? '')).toMatchObject({
+      ok: false,
+      faults: [{ fault: 'posted_not_as_entries', row: userId, expected: '820', found: '827' }],
+    });
   });
 });

@@ -2,7 +2,15 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { credits, creditsStore, directoryJournal, type Credits, type CreditsNeeds, type LedgerTimes, type PaidCall } from '../../../src/gateway/credits/index.ts';
+import {
+  credits,
+  creditsStore,
+  directoryJournal,
+  type Credits,
+  type CreditsNeeds,
+  type LedgerTimes,
+  type PaidCall,
+} from '../../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../../src/gateway/usage/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { Sql } from '../../../src/kernel/data/database.ts';
@@ -25,14 +33,24 @@ export interface LedgerWorld {
 }
 
 /** Nothing happens by itself while a test looks. */
-export const stillTimes: LedgerTimes = { leaseMs: 45_000, renewEveryMs: 3_600_000, beatEveryMs: 3_600_000, sweepEveryMs: 3_600_000, verifyEveryMs: 3_600_000 };
+export const stillTimes: LedgerTimes = {
+  leaseMs: 45_000,
+  renewEveryMs: 3_600_000,
+  beatEveryMs: 3_600_000,
+  sweepEveryMs: 3_600_000,
+  verifyEveryMs: 3_600_000,
+};
 
 export async function startLedger(): Promise<LedgerWorld> {
   const place = await testDatabase();
   const { sql } = place.database;
   const journalPath = await mkdtemp(join(tmpdir(), 'townhall-journal-'));
   const logLines: string[] = [];
-  const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => void logLines.push(line) });
+  const log = createLog({
+    level: 'debug',
+    redactor: createRedactor(),
+    write: (line) => void logLines.push(line),
+  });
   const replicas: Credits[] = [];
   await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
 
@@ -64,11 +82,15 @@ export async function startLedger(): Promise<LedgerWorld> {
       const userId = id('usr');
       await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
       const { balances } = replicas[0] ?? replica();
-      await place.database.tx((tx) => balances.post(tx, { userId, kind: 'grant', ref: id('req'), credits: amount, reason: 'for a test' }));
+      await place.database.tx((tx) =>
+        balances.post(tx, { userId, kind: 'grant', ref: id('req'), credits: amount, reason: 'for a test' }),
+      );
       return userId;
     },
     async account(userId) {
-      const [row] = await sql<{ posted: bigint; held: bigint; owed: bigint }[]>`select posted, held, owed from gateway.credits_accounts where account_id = ${userId}`;
+      const [row] = await sql<
+        { posted: bigint; held: bigint; owed: bigint }[]
+      >`select posted, held, owed from gateway.credits_accounts where account_id = ${userId}`;
       if (row === undefined) throw new Error('This user has no account.');
       return { ...row };
     },
@@ -81,7 +103,16 @@ export async function startLedger(): Promise<LedgerWorld> {
 }
 
 export function callOf(userId: string, more: Partial<PaidCall> = {}): PaidCall {
-  return { requestId: id('req'), userId, bureauId: 'local', tokenId: 'tok_test', action: 'text', model: 'acme/fast', provider: 'acme', ...more };
+  return {
+    requestId: id('req'),
+    userId,
+    bureauId: 'local',
+    tokenId: 'tok_test',
+    action: 'text',
+    model: 'acme/fast',
+    provider: 'acme',
+    ...more,
+  };
 }
 
 export function facts(more: Partial<UsageFacts> = {}): UsageFacts {

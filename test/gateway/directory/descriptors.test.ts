@@ -18,11 +18,24 @@ const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
 beforeAll(async () => {
   place = await makeDatabase();
-  const where: Record<string, string> = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
-  const off = { RATE_LIMIT_USER: 'off', RATE_LIMIT_GUEST: 'off', LOG_LEVEL: 'silent', TIMEOUT_HEADERS_MS: '60000' };
+  const where: Record<string, string> =
+    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  const off = {
+    RATE_LIMIT_USER: 'off',
+    RATE_LIMIT_GUEST: 'off',
+    LOG_LEVEL: 'silent',
+    TIMEOUT_HEADERS_MS: '60000',
+  };
   const script = join(import.meta.dirname, '../../support/gateway-process.ts');
   child = spawn('/bin/sh', ['-c', `ulimit -n ${descriptorLimit}; exec "$0" "$1"`, process.execPath, script], {
-    env: { PATH: process.env['PATH'] ?? '', HOST: '127.0.0.1', PORT: '0', TOWNHALL_MASTER_KEY: testMasterKey, ...off, ...where },
+    env: {
+      PATH: process.env['PATH'] ?? '',
+      HOST: '127.0.0.1',
+      PORT: '0',
+      TOWNHALL_MASTER_KEY: testMasterKey,
+      ...off,
+      ...where,
+    },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const lines = createInterface({ input: child.stdout as NonNullable<typeof child.stdout> });
@@ -45,7 +58,9 @@ function readiness(): Promise<{ status: number; body: { error?: { code: string }
     get(new URL('/ready', url), { agent }, (response) => {
       let text = '';
       response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-      response.once('end', () => resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as { error?: { code: string } } }));
+      response.once('end', () =>
+        resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as { error?: { code: string } } }),
+      );
     }).once('error', reject);
   });
 }

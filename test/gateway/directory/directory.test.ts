@@ -48,8 +48,18 @@ describe('directory.getReadiness', () => {
   });
 
   test.each([
-    ['the database is away', new Problem('unavailable', 'database_unavailable', 'Away.', { headers: { 'retry-after': '2' } }), 'database_unavailable', '2'],
-    ['the server drains', new Problem('unavailable', 'draining', 'Going.', { headers: { 'retry-after': '1' } }), 'draining', '1'],
+    [
+      'the database is away',
+      new Problem('unavailable', 'database_unavailable', 'Away.', { headers: { 'retry-after': '2' } }),
+      'database_unavailable',
+      '2',
+    ],
+    [
+      'the server drains',
+      new Problem('unavailable', 'draining', 'Going.', { headers: { 'retry-after': '1' } }),
+      'draining',
+      '1',
+    ],
     ['something else is wrong', new Error('secret detail'), 'not_ready', '1'],
   ])('is 503 while %s', async (_name, thrown, code, retryAfter) => {
     const before = ready;
@@ -74,7 +84,9 @@ describe('directory.listServices', () => {
   test('lists every service for a user and for an administrator', async () => {
     const { userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });
     await world.admin.setup('admin', 'a rather long secret');
-    const login = await world.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password: 'a rather long secret' } });
+    const login = await world.call('POST', '/v1/admin/login', {
+      body: { admin_id: 'admin', password: 'a rather long secret' },
+    });
     for (const token of [userToken, login.body.session_token]) {
       const { status, body } = await world.call('GET', '/v1/services', { token });
       expect(status).toBe(200);
@@ -84,7 +96,11 @@ describe('directory.listServices', () => {
         { id: 'accounts', name: 'Accounts' },
         { id: 'admin', name: 'Administration' },
       ]);
-      expect(items[1]?.env).toContainEqual({ key: 'OIDC_ISSUER', description: expect.any(String), required: false });
+      expect(items[1]?.env).toContainEqual({
+        key: 'OIDC_ISSUER',
+        description: expect.any(String),
+        required: false,
+      });
     }
   });
 
@@ -93,7 +109,13 @@ describe('directory.listServices', () => {
     const slice = directory({ services: () => [{ id: 'ai', title: 'Models', env }], ready: async () => {} });
     const reply = await slice.handlers['directory.listServices']({} as never);
     expect(reply.body).toEqual({
-      items: [{ id: 'ai', name: 'Models', env: [{ key: 'ACME_API_KEY', description: 'Key of Acme.', required: true }] }],
+      items: [
+        {
+          id: 'ai',
+          name: 'Models',
+          env: [{ key: 'ACME_API_KEY', description: 'Key of Acme.', required: true }],
+        },
+      ],
     });
   });
 

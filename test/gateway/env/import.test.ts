@@ -63,11 +63,14 @@ describe('env.importVariables', () => {
   const importing = (content: string) => world.admin.env.importVariables({ content });
 
   test('writes every variable, and a later one of the same key wins', async () => {
-    const content = '# Providers\nexport ACME_API_KEY="first CANARY key"\nTWO=2\nACME_API_KEY=second-CANARY-key\nPEM="-----BEGIN\nline\n-----END"';
+    const content =
+      '# Providers\nexport ACME_API_KEY="first CANARY key"\nTWO=2\nACME_API_KEY=second-CANARY-key\nPEM="-----BEGIN\nline\n-----END"';
     await expect(importing(content)).resolves.toEqual({ imported: 3, keys: ['ACME_API_KEY', 'TWO', 'PEM'] });
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(Object.fromEntries(items.map(({ key, value }) => [key, value]))).toMatchObject({
-      ACME_API_KEY: 'second-CANARY-key', TWO: '2', PEM: '-----BEGIN\nline\n-----END',
+      ACME_API_KEY: 'second-CANARY-key',
+      TWO: '2',
+      PEM: '-----BEGIN\nline\n-----END',
     });
     await expect(importing('# nothing but a comment')).resolves.toEqual({ imported: 0, keys: [] });
   });
@@ -87,7 +90,8 @@ describe('env.importVariables', () => {
   });
 
   test('takes 500 keys and not one more', async () => {
-    const many = (count: number) => Array.from({ length: count }, (_, index) => `MANY_${index}=${index}`).join('\n');
+    const many = (count: number) =>
+      Array.from({ length: count }, (_, index) => `MANY_${index}=${index}`).join('\n');
     expect(await refusal(importing(many(501)))).toMatchObject({ status: 400 });
     expect(await keys()).not.toContain('MANY_0');
     await expect(importing(many(500))).resolves.toMatchObject({ imported: 500 });
@@ -96,6 +100,9 @@ describe('env.importVariables', () => {
   test('takes 256 KiB of text and no more', async () => {
     const padded = (bytes: number) => `# ${'x'.repeat(bytes - 7)}\nP=1\n`.slice(-bytes);
     await expect(importing(padded(256 * 1024))).resolves.toMatchObject({ imported: 1 });
-    expect(await refusal(importing(padded(256 * 1024 + 1)))).toMatchObject({ status: 413, code: 'request_too_large' });
+    expect(await refusal(importing(padded(256 * 1024 + 1)))).toMatchObject({
+      status: 413,
+      code: 'request_too_large',
+    });
   });
 });

@@ -22,12 +22,19 @@ const secret = 'CANARY-77aa-sealed-value';
 
 /** Starts and stops a gateway at the place; rejects when it refuses to start. */
 async function start(place: DatabasePlace, env: Record<string, string>): Promise<string> {
-  const where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  const where =
+    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
   const all = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...where, ...env };
   let logged = '';
   const redactor = createRedactor();
   const log = createLog({ level: 'debug', redactor, write: (line) => void (logged += line) });
-  const gateway = await createGateway(readGatewayConfig({}, all), { env: all, log, redactor, clock: systemClock, databaseLimits: place.options.limits ?? {} });
+  const gateway = await createGateway(readGatewayConfig({}, all), {
+    env: all,
+    log,
+    redactor,
+    clock: systemClock,
+    databaseLimits: place.options.limits ?? {},
+  });
   await gateway.close();
   return logged;
 }
@@ -69,7 +76,10 @@ describe('a sealed database', () => {
   ])('refuses to start %s and is left as it was', async (_what, env) => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
     const before = await checksum(place);
-    const refusal = await start(place, env).then(() => 'it started', (error: unknown) => String(error));
+    const refusal = await start(place, env).then(
+      () => 'it started',
+      (error: unknown) => String(error),
+    );
     expect(refusal).toContain('SettingError');
     expect(refusal).toContain('TOWNHALL_MASTER_KEY');
     expect(refusal).not.toContain('CANARY');
@@ -80,9 +90,15 @@ describe('a sealed database', () => {
   test('refuses before it migrates', async () => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
     // As an older release would have left it.
-    await opened(place, ({ sql }) => sql`delete from gateway.migrations where name = (select max(name) from gateway.migrations)`);
+    await opened(
+      place,
+      ({ sql }) =>
+        sql`delete from gateway.migrations where name = (select max(name) from gateway.migrations)`,
+    );
     const before = await checksum(place);
-    await expect(start(place, { TOWNHALL_MASTER_KEY: newMasterKey() })).rejects.toThrow('Nothing was changed');
+    await expect(start(place, { TOWNHALL_MASTER_KEY: newMasterKey() })).rejects.toThrow(
+      'Nothing was changed',
+    );
     expect(await checksum(place)).toBe(before);
   });
 
@@ -104,27 +120,32 @@ describe('a sealed database', () => {
       await sql`insert into gateway.env_variables (key, sealed, version) values ('X', 'v1', 1)`;
       await sql`delete from gateway.env_canary`;
     });
-    await expect(start(place, { TOWNHALL_MASTER_KEY: newMasterKey() })).rejects.toThrow('Nothing was changed');
+    await expect(start(place, { TOWNHALL_MASTER_KEY: newMasterKey() })).rejects.toThrow(
+      'Nothing was changed',
+    );
   });
 });
 
 describe('a database in which nothing is sealed', () => {
-  test.runIf(isEmbedded)('gets a key of its own when it is embedded: a file for its owner alone, made once and hidden', async () => {
-    if (!('path' in place.options)) throw new Error('not embedded');
-    const file = join(place.options.path, 'master.key');
-    const logged = await start(place, {});
-    const text = await readFile(file, 'utf8');
-    expect(text).toMatch(/^[A-Za-z0-9+/]{43}=\n$/);
-    expect((await stat(file)).mode & 0o777).toBe(0o600);
-    expect(logged).toContain('made a master key');
-    expect(logged).not.toContain(text.trim());
-    await start(place, {});
-    expect(await readFile(file, 'utf8')).toBe(text);
-    // Gone, it is not made again: the database is sealed now.
-    await rm(file);
-    await expect(start(place, {})).rejects.toThrow('Nothing was changed');
-    await expect(stat(file)).rejects.toThrow('ENOENT');
-  });
+  test.runIf(isEmbedded)(
+    'gets a key of its own when it is embedded: a file for its owner alone, made once and hidden',
+    async () => {
+      if (!('path' in place.options)) throw new Error('not embedded');
+      const file = join(place.options.path, 'master.key');
+      const logged = await start(place, {});
+      const text = await readFile(file, 'utf8');
+      expect(text).toMatch(/^[A-Za-z0-9+/]{43}=\n$/);
+      expect((await stat(file)).mode & 0o777).toBe(0o600);
+      expect(logged).toContain('made a master key');
+      expect(logged).not.toContain(text.trim());
+      await start(place, {});
+      expect(await readFile(file, 'utf8')).toBe(text);
+      // Gone, it is not made again: the database is sealed now.
+      await rm(file);
+      await expect(start(place, {})).rejects.toThrow('Nothing was changed');
+      await expect(stat(file)).rejects.toThrow('ENOENT');
+    },
+  );
 
   test.runIf(!isEmbedded)('asks for a key with DATABASE_URL, and says how to make one', async () => {
     const before = await checksum(place);
@@ -137,7 +158,8 @@ describe('what was tampered with', () => {
   test('stays shut and is reported, while everything else works', async () => {
     const world = await startEnvWorld({ place, env: { OTHER_KEY: 'from the process' } });
     try {
-      for (const key of ['ACME_API_KEY', 'OTHER_KEY', 'THIRD_KEY', 'FOURTH_KEY']) await world.admin.env.upsertVariable({ key, value: `${secret}-${key}` });
+      for (const key of ['ACME_API_KEY', 'OTHER_KEY', 'THIRD_KEY', 'FOURTH_KEY'])
+        await world.admin.env.upsertVariable({ key, value: `${secret}-${key}` });
       await world.gateway.database.tx(async (tx) => {
         // One bit of one value, and two values in each other's place.
         await tx`update gateway.env_variables set sealed = overlay(sealed placing (case when substr(sealed, 90, 1) = 'A' then 'B' else 'A' end) from 90 for 1) where key = 'OTHER_KEY'`;
@@ -146,15 +168,30 @@ describe('what was tampered with', () => {
           from gateway.env_variables as o where (v.key, o.key) in (('THIRD_KEY', 'FOURTH_KEY'), ('FOURTH_KEY', 'THIRD_KEY'))`;
         await tx`update gateway.changes set number = number + 1`;
       });
-      const readable = async () => Object.fromEntries((await world.admin.env.listVariables({ reveal: true })).items.map((item) => [item.key, item.readable]));
+      const readable = async () =>
+        Object.fromEntries(
+          (await world.admin.env.listVariables({ reveal: true })).items.map((item) => [
+            item.key,
+            item.readable,
+          ]),
+        );
       await until(async () => !(await readable())['OTHER_KEY'], 'the tampering is seen');
-      expect(await readable()).toMatchObject({ ACME_API_KEY: true, OTHER_KEY: false, THIRD_KEY: false, FOURTH_KEY: false });
+      expect(await readable()).toMatchObject({
+        ACME_API_KEY: true,
+        OTHER_KEY: false,
+        THIRD_KEY: false,
+        FOURTH_KEY: false,
+      });
       const { items } = await world.admin.env.listVariables({ reveal: true });
       expect(items.find(({ key }) => key === 'THIRD_KEY')).toMatchObject({ value: '••••', masked: true });
       await world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
       expect(world.keysSent()).toEqual([`${secret}-ACME_API_KEY`]);
-      const alerts = world.logLines.map((line) => JSON.parse(line) as { alert?: string; key?: string; level: string }).filter(({ alert }) => alert === 'env_unreadable');
-      expect(new Set(alerts.map(({ key, level }) => `${key} ${level}`))).toEqual(new Set(['FOURTH_KEY error', 'OTHER_KEY error', 'THIRD_KEY error']));
+      const alerts = world.logLines
+        .map((line) => JSON.parse(line) as { alert?: string; key?: string; level: string })
+        .filter(({ alert }) => alert === 'env_unreadable');
+      expect(new Set(alerts.map(({ key, level }) => `${key} ${level}`))).toEqual(
+        new Set(['FOURTH_KEY error', 'OTHER_KEY error', 'THIRD_KEY error']),
+      );
       await world.admin.env.upsertVariable({ key: 'OTHER_KEY', value: 'written again' });
       expect(await readable()).toMatchObject({ OTHER_KEY: true });
     } finally {
@@ -170,8 +207,13 @@ describe('what was tampered with', () => {
         await tx`update gateway.env_variables set version = version + 1000`;
         await tx`update gateway.changes set number = number + 1`;
       });
-      await until(async () => !(await world.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'), 'the model is gone');
-      expect(await refusal(world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' }))).toMatchObject({ code: 'model_not_found' });
+      await until(
+        async () => !(await world.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'),
+        'the model is gone',
+      );
+      expect(await refusal(world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' }))).toMatchObject({
+        code: 'model_not_found',
+      });
     } finally {
       await world.close();
     }

@@ -31,7 +31,9 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
       await other.admin.env.removeVariable({ key: 'ACME_API_KEY' });
       timesMs.push(await until(async () => !(await has(one)), 'the first gateway has the model no more'));
     }
-    console.log(`a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`);
+    console.log(
+      `a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`,
+    );
     // The promise is one second; a machine that is busy with other tests may be late for some of them.
     expect(timesMs.toSorted((a, b) => a - b)[4]).toBeLessThan(2_000);
   });

@@ -49,7 +49,9 @@ function hammer(world: EnvWorld): { stop(): Promise<{ calls: number; failures: u
   const running = (async () => {
     while (!isOver) {
       calls += 1;
-      await world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' }).catch((error: unknown) => failures.push(error));
+      await world.user.ai
+        .generateText({ model: 'acme/fast', prompt: 'x' })
+        .catch((error: unknown) => failures.push(error));
     }
   })();
   return {
@@ -64,7 +66,9 @@ function hammer(world: EnvWorld): { stop(): Promise<{ calls: number; failures: u
 describe('townhall env rewrap', () => {
   test('moves everything to the new key while calls go on, and the old one opens nothing', async () => {
     const before = await start({ TOWNHALL_MASTER_KEY: oldKey });
-    const content = Array.from({ length: 100 }, (_, index) => `KEY_${index}=value-${index}-${secret}`).join('\n');
+    const content = Array.from({ length: 100 }, (_, index) => `KEY_${index}=value-${index}-${secret}`).join(
+      '\n',
+    );
     await before.admin.env.importVariables({ content: `ACME_API_KEY=${secret}\n${content}` });
     const oldKids = await kids(before);
     expect(oldKids).toHaveLength(1);
@@ -89,7 +93,8 @@ describe('townhall env rewrap', () => {
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.filter(({ value }) => value.includes(secret))).toHaveLength(103);
     await expect(world.gateway.rewrapEnv()).resolves.toEqual({ rewrapped: 0, kid });
-    const audited = await world.sql`select actor_kind, diff from gateway.audit_entries where action = 'env.rewrap'`;
+    const audited =
+      await world.sql`select actor_kind, diff from gateway.audit_entries where action = 'env.rewrap'`;
     expect(audited.map((row) => row['diff'])).toEqual([{ kid, rewrapped: 102 }]);
     await stop(world);
 
@@ -106,29 +111,48 @@ describe('townhall env rewrap', () => {
     const oldKids = await kids(before);
     await stop(before);
     const world = await start(both);
-    await expect(world.gateway.rewrapEnv()).rejects.toMatchObject({ status: 409, code: 'env_unreadable', message: expect.stringContaining('BROKEN') });
+    await expect(world.gateway.rewrapEnv()).rejects.toMatchObject({
+      status: 409,
+      code: 'env_unreadable',
+      message: expect.stringContaining('BROKEN'),
+    });
     expect(await kids(world)).toEqual(oldKids);
     await world.admin.env.removeVariable({ key: 'BROKEN' });
     await expect(world.gateway.rewrapEnv()).resolves.toMatchObject({ rewrapped: 1 });
   });
 
-  test.runIf(isPostgres)('is no trouble for another gateway on the same database, whichever of its keys is first', async () => {
-    const one = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
-    const other = await start(both);
-    await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
-    await until(async () => (await other.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'), 'the other gateway has the key');
-    const loads = [hammer(one), hammer(other)];
-    const { kid } = await other.gateway.rewrapEnv();
-    await one.admin.env.upsertVariable({ key: 'LATER', value: secret });
-    await until(async () => (await other.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'), 'the other gateway has the later one');
-    for (const load of loads) expect((await load.stop()).failures).toEqual([]);
-    expect(await kids(other)).toEqual([kid]);
-  });
+  test.runIf(isPostgres)(
+    'is no trouble for another gateway on the same database, whichever of its keys is first',
+    async () => {
+      const one = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
+      const other = await start(both);
+      await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
+      await until(
+        async () => (await other.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'),
+        'the other gateway has the key',
+      );
+      const loads = [hammer(one), hammer(other)];
+      const { kid } = await other.gateway.rewrapEnv();
+      await one.admin.env.upsertVariable({ key: 'LATER', value: secret });
+      await until(
+        async () => (await other.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'),
+        'the other gateway has the later one',
+      );
+      for (const load of loads) expect((await load.stop()).failures).toEqual([]);
+      expect(await kids(other)).toEqual([kid]);
+    },
+  );
 
-  test.runIf(isPostgres)('leaves a gateway that has only the old key unable to write, and it says so', async () => {
-    const behind = await start({ TOWNHALL_MASTER_KEY: oldKey });
-    const ahead = await start(both);
-    await ahead.gateway.rewrapEnv();
-    expect(await refusal(behind.admin.env.upsertVariable({ key: 'X', value: 'y' }))).toMatchObject({ status: 503, code: 'env_sealed' });
-  });
+  test.runIf(isPostgres)(
+    'leaves a gateway that has only the old key unable to write, and it says so',
+    async () => {
+      const behind = await start({ TOWNHALL_MASTER_KEY: oldKey });
+      const ahead = await start(both);
+      await ahead.gateway.rewrapEnv();
+      expect(await refusal(behind.admin.env.upsertVariable({ key: 'X', value: 'y' }))).toMatchObject({
+        status: 503,
+        code: 'env_sealed',
+      });
+    },
+  );
 });

@@ -2,7 +2,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { formsOf, refusal, startEnvWorld, type EnvWorld } from './world.ts';
 
-const canaries = ['CANARY-9d1e4c+provider/key=', 'CANARY käy "quoted" \n second line', 'postgres://user:CANARY-p%40ss@host/db'];
+const canaries = [
+  'CANARY-9d1e4c+provider/key=',
+  'CANARY käy "quoted" \n second line',
+  'postgres://user:CANARY-p%40ss@host/db',
+];
 
 let world: EnvWorld;
 beforeAll(async () => {
@@ -26,7 +30,8 @@ test('no table holds one in any encoding', async () => {
   const dump = await world.dump();
   expect(dump).toContain('ACME_API_KEY');
   expect(dump).toContain('fp_');
-  for (const canary of canaries) for (const form of formsOf(canary)) expect(dump.includes(form), form).toBe(false);
+  for (const canary of canaries)
+    for (const form of formsOf(canary)) expect(dump.includes(form), form).toBe(false);
   // Nor the master key under which they are.
   expect(dump).not.toContain(Buffer.alloc(32, 'test key ').toString('base64'));
 });
@@ -35,7 +40,8 @@ test('no line of the log holds one at debug level', () => {
   const log = world.logLines.join('');
   expect(log).toContain('env.upsertVariable');
   for (const canary of canaries) {
-    for (const form of [...formsOf(canary), JSON.stringify(canary).slice(1, -1)]) expect(log.includes(form), form).toBe(false);
+    for (const form of [...formsOf(canary), JSON.stringify(canary).slice(1, -1)])
+      expect(log.includes(form), form).toBe(false);
   }
   expect(log).not.toContain('CANARY');
 });

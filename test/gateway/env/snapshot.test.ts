@@ -4,7 +4,12 @@ import { createSnapshot } from '../../../src/gateway/env/snapshot.ts';
 import { variablesTable, type StoredVariable } from '../../../src/gateway/env/store.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
-import { createVault, newMasterKey, readMasterKey, type MasterKey } from '../../../src/kernel/secrets/vault.ts';
+import {
+  createVault,
+  newMasterKey,
+  readMasterKey,
+  type MasterKey,
+} from '../../../src/kernel/secrets/vault.ts';
 import { silentLog } from '../../support/databases.ts';
 import { until } from './world.ts';
 
@@ -12,7 +17,12 @@ const vault = createVault(readMasterKey(newMasterKey()) as MasterKey);
 let versions = 0;
 function row(key: string, value: string): StoredVariable {
   const version = (versions += 1);
-  return { key, version, updatedAt: new Date(), sealed: vault.seal(vault.primaryKid, { table: variablesTable, key, version }, value) };
+  return {
+    key,
+    version,
+    updatedAt: new Date(),
+    sealed: vault.seal(vault.primaryKid, { table: variablesTable, key, version }, value),
+  };
 }
 
 function setting() {
@@ -67,7 +77,9 @@ describe('the environment in memory', () => {
     database.rows = [row('KEY', 'old secret'), row('PUBLIC_URL', 'https://city.example')];
     await snapshot.refresh();
     snapshot.get('FROM_PROCESS');
-    expect(redactor.hide('old secret at https://city.example of process value')).toBe('[redacted] at https://city.example of [redacted]');
+    expect(redactor.hide('old secret at https://city.example of process value')).toBe(
+      '[redacted] at https://city.example of [redacted]',
+    );
     database.rows = [row('KEY', 'new secret')];
     await snapshot.refresh();
     expect(redactor.hide('old secret, new secret')).toBe('old secret, [redacted]');

@@ -10,7 +10,8 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const variable = async (key: string) => (await world.admin.env.listVariables()).items.find((item) => item.key === key);
+const variable = async (key: string) =>
+  (await world.admin.env.listVariables()).items.find((item) => item.key === key);
 const auditRows = (action: string) =>
   world.sql<{ actorKind: string; target: string | null; diff: unknown }[]>`
     select actor_kind as "actorKind", target_id as target, diff from gateway.audit_entries where action = ${action} order by entry_id`;
@@ -20,7 +21,12 @@ describe('env.upsertVariable', () => {
     expect(await modelIds(world)).not.toContain('acme/fast');
     const written = await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     expect(written).toEqual({
-      key: 'ACME_API_KEY', value: '••••9876', secret: true, masked: true, readable: true, source: 'database',
+      key: 'ACME_API_KEY',
+      value: '••••9876',
+      secret: true,
+      masked: true,
+      readable: true,
+      source: 'database',
       updated_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
     });
     expect(await modelIds(world)).toContain('acme/fast');
@@ -37,38 +43,58 @@ describe('env.upsertVariable', () => {
     await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
   });
 
-  test.each(['DATABASE_URL', 'TOWNHALL_MASTER_KEY', 'TOWNHALL_MASTER_KEY_FILE', 'ADMIN_PASSWORD', 'ADMIN_ID', 'PORT', 'LOCAL_LOGIN', 'HTTPS_PROXY'])(
-    'refuses the start-up key %s here and in an import and a removal',
-    async (key) => {
-      for (const call of [
-        () => world.admin.env.upsertVariable({ key, value: 'value' }),
-        () => world.admin.env.removeVariable({ key }),
-        () => world.admin.env.importVariables({ content: `OTHER=1\n${key}=value` }),
-      ]) {
-        expect(await refusal(call())).toMatchObject({ status: 400, code: 'env_key_reserved' });
-      }
-      expect(await variable('OTHER')).toBeUndefined();
-    },
-  );
+  test.each([
+    'DATABASE_URL',
+    'TOWNHALL_MASTER_KEY',
+    'TOWNHALL_MASTER_KEY_FILE',
+    'ADMIN_PASSWORD',
+    'ADMIN_ID',
+    'PORT',
+    'LOCAL_LOGIN',
+    'HTTPS_PROXY',
+  ])('refuses the start-up key %s here and in an import and a removal', async (key) => {
+    for (const call of [
+      () => world.admin.env.upsertVariable({ key, value: 'value' }),
+      () => world.admin.env.removeVariable({ key }),
+      () => world.admin.env.importVariables({ content: `OTHER=1\n${key}=value` }),
+    ]) {
+      expect(await refusal(call())).toMatchObject({ status: 400, code: 'env_key_reserved' });
+    }
+    expect(await variable('OTHER')).toBeUndefined();
+  });
 
   test('takes the address of the City, which is read when it is used', async () => {
-    const written = await world.admin.env.upsertVariable({ key: 'TOWNHALL_CITY_BASE_URL', value: 'https://city.example' });
+    const written = await world.admin.env.upsertVariable({
+      key: 'TOWNHALL_CITY_BASE_URL',
+      value: 'https://city.example',
+    });
     expect(written).toMatchObject({ value: 'https://city.example', secret: false, masked: false });
     await world.admin.env.removeVariable({ key: 'TOWNHALL_CITY_BASE_URL' });
   });
 
   test('refuses a masked value, so that what was listed cannot be written back', async () => {
     const listed = await variable('ACME_API_KEY');
-    expect(await refusal(world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: listed?.value ?? '' }))).toMatchObject({
-      status: 400, code: 'env_value_masked', param: 'value',
+    expect(
+      await refusal(world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: listed?.value ?? '' })),
+    ).toMatchObject({
+      status: 400,
+      code: 'env_value_masked',
+      param: 'value',
     });
     await world.user.ai.generateText({ model: 'acme/fast', prompt: 'hello' });
     expect(world.keysSent().at(-1)).toBe(secret);
   });
 
-  test.each(['lower_case', '1ST', '_X', 'A-B', '', 'A'.repeat(129), '__proto__'])('refuses the key %j', async (key) => {
-    expect(await refusal(world.admin.env.upsertVariable({ key, value: 'x' }))).toMatchObject({ status: 400, code: 'invalid_request', param: 'key' });
-  });
+  test.each(['lower_case', '1ST', '_X', 'A-B', '', 'A'.repeat(129), '__proto__'])(
+    'refuses the key %j',
+    async (key) => {
+      expect(await refusal(world.admin.env.upsertVariable({ key, value: 'x' }))).toMatchObject({
+        status: 400,
+        code: 'invalid_request',
+        param: 'key',
+      });
+    },
+  );
 
   test('takes 32 KiB of value and no byte more, whatever its characters are', async () => {
     const widest = 'é'.repeat(16 * 1024);
@@ -76,7 +102,10 @@ describe('env.upsertVariable', () => {
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.find(({ key }) => key === 'WIDE')?.value).toBe(widest);
     for (const value of [`${widest}x`, 'x'.repeat(32 * 1024 + 1), 'a\0b']) {
-      expect(await refusal(world.admin.env.upsertVariable({ key: 'WIDE', value }))).toMatchObject({ status: 400, param: 'value' });
+      expect(await refusal(world.admin.env.upsertVariable({ key: 'WIDE', value }))).toMatchObject({
+        status: 400,
+        param: 'value',
+      });
     }
     await world.admin.env.removeVariable({ key: 'WIDE' });
   });
@@ -84,7 +113,12 @@ describe('env.upsertVariable', () => {
 
 describe('env.listVariables', () => {
   test('hides the values of up to twelve characters whole and shows four of longer ones', async () => {
-    for (const [value, shown] of [['x', '••••'], ['123456789012', '••••'], ['1234567890123', '••••0123'], ['🔑'.repeat(12), '••••']] as const) {
+    for (const [value, shown] of [
+      ['x', '••••'],
+      ['123456789012', '••••'],
+      ['1234567890123', '••••0123'],
+      ['🔑'.repeat(12), '••••'],
+    ] as const) {
       await world.admin.env.upsertVariable({ key: 'SHORT', value });
       expect(await variable('SHORT')).toMatchObject({ value: shown, masked: true });
     }
@@ -97,7 +131,10 @@ describe('env.listVariables', () => {
     expect(items.find(({ key }) => key === 'ACME_API_KEY')).toMatchObject({ value: secret, masked: false });
     const rows = await auditRows('env.revealVariables');
     expect(rows).toHaveLength(before + 1);
-    expect(rows.at(-1)).toMatchObject({ actorKind: 'admin', diff: { keys: expect.arrayContaining(['ACME_API_KEY']) } });
+    expect(rows.at(-1)).toMatchObject({
+      actorKind: 'admin',
+      diff: { keys: expect.arrayContaining(['ACME_API_KEY']) },
+    });
     expect(JSON.stringify(rows)).not.toContain(secret);
     await world.admin.env.listVariables();
     expect(await auditRows('env.revealVariables')).toHaveLength(before + 1);
@@ -116,25 +153,41 @@ describe('env.removeVariable', () => {
     await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     await expect(world.admin.env.removeVariable({ key: 'ACME_API_KEY' })).resolves.toEqual({ removed: true });
     expect(await modelIds(world)).not.toContain('acme/fast');
-    expect(await refusal(world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' }))).toMatchObject({ status: 404, code: 'model_not_found' });
-    await expect(world.admin.env.removeVariable({ key: 'ACME_API_KEY' })).resolves.toEqual({ removed: false });
+    expect(await refusal(world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' }))).toMatchObject({
+      status: 404,
+      code: 'model_not_found',
+    });
+    await expect(world.admin.env.removeVariable({ key: 'ACME_API_KEY' })).resolves.toEqual({
+      removed: false,
+    });
   });
 
   test('leaves a record of each change, with fingerprints in the place of values', async () => {
-    const rows = [...(await auditRows('env.upsertVariable')), ...(await auditRows('env.removeVariable'))].filter(({ target }) => target === 'ACME_API_KEY');
+    const rows = [
+      ...(await auditRows('env.upsertVariable')),
+      ...(await auditRows('env.removeVariable')),
+    ].filter(({ target }) => target === 'ACME_API_KEY');
     expect(rows.length).toBeGreaterThan(2);
     for (const { diff } of rows) {
-      for (const fingerprint of Object.values(diff as object)) expect(fingerprint === null || /^fp_[0-9a-f]{16}$/.test(fingerprint as string)).toBe(true);
+      for (const fingerprint of Object.values(diff as object))
+        expect(fingerprint === null || /^fp_[0-9a-f]{16}$/.test(fingerprint as string)).toBe(true);
     }
   });
 });
 
 describe('env.getCatalog', () => {
   test('names who declares a key, and follows what is configured', async () => {
-    const declared = async () => (await world.admin.env.getCatalog()).items.find(({ key }) => key === 'ACME_API_KEY');
+    const declared = async () =>
+      (await world.admin.env.getCatalog()).items.find(({ key }) => key === 'ACME_API_KEY');
     expect(await declared()).toMatchObject({
-      required: true, secret: true, configured: false, source: null,
-      declared_by: [{ kind: 'service', id: 'ai' }, { kind: 'model', id: 'acme/fast' }],
+      required: true,
+      secret: true,
+      configured: false,
+      source: null,
+      declared_by: [
+        { kind: 'service', id: 'ai' },
+        { kind: 'model', id: 'acme/fast' },
+      ],
     });
     await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     expect(await declared()).toMatchObject({ configured: true, source: 'database' });
@@ -146,9 +199,16 @@ describe('a value of the process', () => {
   test('is used and listed where nothing is stored, and the database wins over it', async () => {
     const other = await startEnvWorld({ env: { ACME_API_KEY: 'CANARY-of-the-process-1111' } });
     try {
-      const listed = async () => (await other.admin.env.listVariables()).items.find(({ key }) => key === 'ACME_API_KEY');
+      const listed = async () =>
+        (await other.admin.env.listVariables()).items.find(({ key }) => key === 'ACME_API_KEY');
       expect(await listed()).toEqual({
-        key: 'ACME_API_KEY', value: '••••1111', secret: true, masked: true, readable: true, updated_at: null, source: 'process',
+        key: 'ACME_API_KEY',
+        value: '••••1111',
+        secret: true,
+        masked: true,
+        readable: true,
+        updated_at: null,
+        source: 'process',
       });
       await other.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
       expect(await listed()).toMatchObject({ value: '••••9876', source: 'database' });
@@ -164,9 +224,16 @@ describe('a value of the process', () => {
 
 describe('who may', () => {
   test('use these routes is an administrator alone', async () => {
-    const routes: [string, string][] = [['GET', 'list'], ['GET', 'catalog'], ['POST', 'upsert'], ['POST', 'remove'], ['POST', 'import']];
+    const routes: [string, string][] = [
+      ['GET', 'list'],
+      ['GET', 'catalog'],
+      ['POST', 'upsert'],
+      ['POST', 'remove'],
+      ['POST', 'import'],
+    ];
     for (const [method, action] of routes) {
-      const ask = (headers: Record<string, string>) => fetch(`${world.url}/v1/env/${action}`, { method, headers });
+      const ask = (headers: Record<string, string>) =>
+        fetch(`${world.url}/v1/env/${action}`, { method, headers });
       expect((await ask({})).status).toBe(401);
       expect((await ask({ authorization: `Bearer ${world.userToken}` })).status).toBe(403);
     }

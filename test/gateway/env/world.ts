@@ -21,7 +21,11 @@ export async function startEnvWorld(options: GatewayWorldOptions = {}): Promise<
   const folder = await mkdtemp(join(tmpdir(), 'townhall-env-'));
   const modelsFile = join(folder, 'models.json');
   await writeFile(modelsFile, provider.modelsFile({ fast: 'ok' }));
-  const world = await startGateway({ withAdmin: true, ...options, env: { MODELS_FILE: modelsFile, ...options.env } });
+  const world = await startGateway({
+    withAdmin: true,
+    ...options,
+    env: { MODELS_FILE: modelsFile, ...options.env },
+  });
   return Object.defineProperties(world, {
     ...Object.getOwnPropertyDescriptors({
       provider,
@@ -45,10 +49,17 @@ function closing(world: GatewayWorld, further: () => Promise<void>): () => Promi
   };
 }
 
-export const modelIds = async (world: GatewayWorld): Promise<string[]> => (await world.user.ai.listModels()).items.map(({ id }) => id);
+export const modelIds = async (world: GatewayWorld): Promise<string[]> =>
+  (await world.user.ai.listModels()).items.map(({ id }) => id);
 
 /** What a refused call said. */
-export async function refusal(call: Promise<unknown>): Promise<{ status: number; code: string; param: string | null; message: string; details: readonly { path: string; message: string }[] }> {
+export async function refusal(call: Promise<unknown>): Promise<{
+  status: number;
+  code: string;
+  param: string | null;
+  message: string;
+  details: readonly { path: string; message: string }[];
+}> {
   const thrown = await call.then(
     () => expect.unreachable('the call was not refused'),
     (error: unknown) => error,
@@ -69,8 +80,16 @@ async function dump(world: GatewayWorld): Promise<string> {
   for (const name of await tableNames(world)) {
     for (const row of await world.sql.unsafe(`select * from ${name}`)) {
       for (const value of Object.values(row)) {
-        if (Buffer.isBuffer(value)) texts.push(value.toString('hex'), value.toString('base64'), value.toString('latin1'));
-        else texts.push(typeof value === 'string' ? value : (JSON.stringify(value, (_key, inner: unknown) => (typeof inner === 'bigint' ? `${inner}` : inner)) ?? ''));
+        if (Buffer.isBuffer(value))
+          texts.push(value.toString('hex'), value.toString('base64'), value.toString('latin1'));
+        else
+          texts.push(
+            typeof value === 'string'
+              ? value
+              : (JSON.stringify(value, (_key, inner: unknown) =>
+                  typeof inner === 'bigint' ? `${inner}` : inner,
+                ) ?? ''),
+          );
       }
     }
   }
@@ -80,15 +99,26 @@ async function dump(world: GatewayWorld): Promise<string> {
 /** The forms in which a value could lie somewhere. */
 export function formsOf(value: string): string[] {
   const bytes = Buffer.from(value, 'utf8');
-  return [value, bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url'), bytes.toString('hex'), encodeURIComponent(value)];
+  return [
+    value,
+    bytes.toString('base64').replace(/=+$/, ''),
+    bytes.toString('base64url'),
+    bytes.toString('hex'),
+    encodeURIComponent(value),
+  ];
 }
 
 /** Asks again until it is true; the bound is far above what is promised, because the machine of a test is busy. */
-export async function until(holds: () => Promise<boolean> | boolean, what: string, deadlineMs = 30_000): Promise<number> {
+export async function until(
+  holds: () => Promise<boolean> | boolean,
+  what: string,
+  deadlineMs = 30_000,
+): Promise<number> {
   const startedMs = performance.now();
   for (;;) {
     if (await holds()) return performance.now() - startedMs;
-    if (performance.now() - startedMs > deadlineMs) throw new Error(`It did not come to pass in time: ${what}.`);
+    if (performance.now() - startedMs > deadlineMs)
+      throw new Error(`It did not come to pass in time: ${what}.`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

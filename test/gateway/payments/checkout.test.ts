@@ -12,8 +12,24 @@ describe('payments.listMethods', () => {
   test('says to anybody what each method charges, and in which steps', async () => {
     expect(await world.guest.payments.listMethods()).toEqual({
       items: [
-        { method: 'stripe', label: expect.any(String), currency: 'usd', credits_per_unit: 1_000_000, minimum_amount: 100, maximum_amount: 100_000, amount_step: 1 },
-        { method: 'creem', label: expect.any(String), currency: 'eur', credits_per_unit: 1_000_000, minimum_amount: 500, maximum_amount: 100_000, amount_step: 500 },
+        {
+          method: 'stripe',
+          label: expect.any(String),
+          currency: 'usd',
+          credits_per_unit: 1_000_000,
+          minimum_amount: 100,
+          maximum_amount: 100_000,
+          amount_step: 1,
+        },
+        {
+          method: 'creem',
+          label: expect.any(String),
+          currency: 'eur',
+          credits_per_unit: 1_000_000,
+          minimum_amount: 500,
+          maximum_amount: 100_000,
+          amount_step: 500,
+        },
       ],
     });
   });
@@ -29,7 +45,10 @@ describe('payments.listMethods', () => {
     const { client } = await world.newUser();
     const made = await client.payments.createCheckout({ method: 'stripe', amount: 2_000 });
     expect(made).toMatchObject({ amount: 2_000, currency: 'jpy', credits: 13_000_000 });
-    expect(world.stripe.sessions.get(idIn(made.checkout_url))).toMatchObject({ amount_total: 2_000, currency: 'jpy' });
+    expect(world.stripe.sessions.get(idIn(made.checkout_url))).toMatchObject({
+      amount_total: 2_000,
+      currency: 'jpy',
+    });
     for (const key of ['STRIPE_CURRENCY', 'CREDITS_PER_UNIT']) await world.admin.env.removeVariable({ key });
     await expect.poll(async () => (await methods())[0]?.currency).toBe('usd');
   });
@@ -38,23 +57,59 @@ describe('payments.listMethods', () => {
 describe('payments.createCheckout', () => {
   test('sells credits through Stripe: a page, an event, and the balance is raised once', async () => {
     const { userId, client } = await world.newUser();
-    const made = await client.payments.createCheckout({ method: 'stripe', credits: 12_345_678, return_to: 'http://127.0.0.1:43127/account?tab=credits' });
-    expect(made).toMatchObject({ user_id: userId, bureau_id: 'local', method: 'stripe', state: 'pending', amount: 1_235, currency: 'usd', credits: 12_350_000, net_credits: 0, paid_at: null });
+    const made = await client.payments.createCheckout({
+      method: 'stripe',
+      credits: 12_345_678,
+      return_to: 'http://127.0.0.1:43127/account?tab=credits',
+    });
+    expect(made).toMatchObject({
+      user_id: userId,
+      bureau_id: 'local',
+      method: 'stripe',
+      state: 'pending',
+      amount: 1_235,
+      currency: 'usd',
+      credits: 12_350_000,
+      net_credits: 0,
+      paid_at: null,
+    });
     const session = world.stripe.sessions.get(idIn(made.checkout_url));
-    expect(session).toMatchObject({ client_reference_id: made.payment_id, amount_total: 1_235, currency: 'usd', mode: 'payment', metadata: { payment_id: made.payment_id } });
+    expect(session).toMatchObject({
+      client_reference_id: made.payment_id,
+      amount_total: 1_235,
+      currency: 'usd',
+      mode: 'payment',
+      metadata: { payment_id: made.payment_id },
+    });
     expect([session?.success_url, session?.cancel_url]).toEqual([
-      expect.stringMatching(/^https:\/\/city\.example\.test\/base\/v1\/payments\/return\/success\?ticket=\w{43}$/),
-      expect.stringMatching(/^https:\/\/city\.example\.test\/base\/v1\/payments\/return\/cancel\?ticket=\w{43}$/),
+      expect.stringMatching(
+        /^https:\/\/city\.example\.test\/base\/v1\/payments\/return\/success\?ticket=\w{43}$/,
+      ),
+      expect.stringMatching(
+        /^https:\/\/city\.example\.test\/base\/v1\/payments\/return\/cancel\?ticket=\w{43}$/,
+      ),
     ]);
     const sent = world.stripe.requests.find(({ form }) => form['client_reference_id'] === made.payment_id);
-    expect([sent?.headers['idempotency-key'], sent?.form['payment_intent_data[metadata][payment_id]'], sent?.form['adaptive_pricing[enabled]']]).toEqual([made.payment_id, made.payment_id, 'false']);
+    expect([
+      sent?.headers['idempotency-key'],
+      sent?.form['payment_intent_data[metadata][payment_id]'],
+      sent?.form['adaptive_pricing[enabled]'],
+    ]).toEqual([made.payment_id, made.payment_id, 'false']);
 
     const event = world.stripe.pay(session?.id ?? '');
     expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'accepted' });
     expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'duplicate' });
-    expect(await world.deliver('stripe', { ...event, id: 'evt_another' })).toMatchObject({ status: 200, outcome: 'duplicate' });
+    expect(await world.deliver('stripe', { ...event, id: 'evt_another' })).toMatchObject({
+      status: 200,
+      outcome: 'duplicate',
+    });
     expect(await world.balance(userId)).toEqual({ posted: 12_350_000n, owed: 0n });
-    expect(await client.payments.getPayment({ payment_id: made.payment_id })).toMatchObject({ state: 'paid', net_credits: 12_350_000, checkout_url: null, paid_at: new Date(event.created * 1000).toISOString() });
+    expect(await client.payments.getPayment({ payment_id: made.payment_id })).toMatchObject({
+      state: 'paid',
+      net_credits: 12_350_000,
+      checkout_url: null,
+      paid_at: new Date(event.created * 1000).toISOString(),
+    });
   });
 
   test('sells credits through Creem, in whole pieces of its product', async () => {
@@ -63,7 +118,9 @@ describe('payments.createCheckout', () => {
     expect(made).toMatchObject({ method: 'creem', amount: 1_000, currency: 'eur', credits: 10_000_000 });
     const checkout = world.creem.checkouts.get(idIn(made.checkout_url));
     expect(checkout).toMatchObject({ product: 'prod_credits', units: 2, request_id: made.payment_id });
-    expect(checkout?.success_url).toMatch(/^https:\/\/city\.example\.test\/base\/v1\/payments\/return\/success\?ticket=\w{43}$/);
+    expect(checkout?.success_url).toMatch(
+      /^https:\/\/city\.example\.test\/base\/v1\/payments\/return\/success\?ticket=\w{43}$/,
+    );
     const event = world.creem.pay(checkout?.id ?? '');
     expect(await world.deliver('creem', event)).toMatchObject({ status: 200, outcome: 'accepted' });
     expect(await world.deliver('creem', event)).toMatchObject({ status: 200, outcome: 'duplicate' });
@@ -76,7 +133,9 @@ describe('payments.createCheckout', () => {
     const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
     const first = await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
     expect(await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).toEqual(first);
-    await expect(client.payments.createCheckout({ method: 'stripe', amount: 600 }, options)).rejects.toMatchObject({ status: 422, code: 'idempotency_key_reused' });
+    await expect(
+      client.payments.createCheckout({ method: 'stripe', amount: 600 }, options),
+    ).rejects.toMatchObject({ status: 422, code: 'idempotency_key_reused' });
     expect((await client.payments.listPayments()).items).toHaveLength(1);
   });
 
@@ -85,8 +144,12 @@ describe('payments.createCheckout', () => {
     const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
     const first = await one.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
     const { user_token } = await world.admin.accounts.issueToken({ bureau_id: 'local', user_id: one.userId });
-    expect(await world.as(user_token).payments.createCheckout({ method: 'stripe', amount: 500 }, options)).toEqual(first);
-    expect((await other.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id).not.toBe(first.payment_id);
+    expect(
+      await world.as(user_token).payments.createCheckout({ method: 'stripe', amount: 500 }, options),
+    ).toEqual(first);
+    expect(
+      (await other.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id,
+    ).not.toBe(first.payment_id);
     expect((await one.client.payments.listPayments()).items).toHaveLength(1);
   });
 
@@ -107,22 +170,33 @@ describe('payments.createCheckout', () => {
     ['currency', { amount: 500, currency: 'eur' }, 400],
     ['user_id', { amount: 500, user_id: 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa' }, 400],
   ])('refuses an unfit %s', async (param, body, status) => {
-    await expect(world.user.payments.createCheckout({ method: 'stripe', ...body } as never)).rejects.toMatchObject({ status, param });
+    await expect(
+      world.user.payments.createCheckout({ method: 'stripe', ...body } as never),
+    ).rejects.toMatchObject({ status, param });
   });
 
   test('says what the provider did not do, and leaves no payment that waits', async () => {
     const { client } = await world.newUser();
     const cases = [
       { failure: { status: 401 }, status: 502, code: 'provider_credentials' },
-      { failure: { status: 400, code: 'amount_too_small', type: 'invalid_request_error' }, status: 422, code: 'amount_not_payable' },
+      {
+        failure: { status: 400, code: 'amount_too_small', type: 'invalid_request_error' },
+        status: 422,
+        code: 'amount_not_payable',
+      },
       { failure: { status: 402 }, status: 502, code: 'upstream_failed' },
     ];
     for (const { failure, status, code } of cases) {
       world.stripe.failures.push(failure);
-      await expect(client.payments.createCheckout({ method: 'stripe', amount: 500 })).rejects.toMatchObject({ status, code });
+      await expect(client.payments.createCheckout({ method: 'stripe', amount: 500 })).rejects.toMatchObject({
+        status,
+        code,
+      });
     }
     const { items } = await client.payments.listPayments();
-    expect(items.map(({ state, checkout_url }) => [state, checkout_url])).toEqual(cases.map(() => ['failed', null]));
+    expect(items.map(({ state, checkout_url }) => [state, checkout_url])).toEqual(
+      cases.map(() => ['failed', null]),
+    );
     expect(world.logLines.filter((line) => line.includes('CANARY'))).toEqual([]);
   });
 
@@ -130,13 +204,19 @@ describe('payments.createCheckout', () => {
     const { client } = await world.newUser();
     world.stripe.failures.push({ status: 500 });
     const made = await client.payments.createCheckout({ method: 'stripe', amount: 500 });
-    expect([...world.stripe.sessions.values()].filter(({ client_reference_id: id }) => id === made.payment_id)).toHaveLength(1);
+    expect(
+      [...world.stripe.sessions.values()].filter(({ client_reference_id: id }) => id === made.payment_id),
+    ).toHaveLength(1);
   });
 
   test('lets one user have twenty that wait', async () => {
     const { client } = await world.newUser();
-    await Promise.all(Array.from({ length: 20 }, () => client.payments.createCheckout({ method: 'stripe', amount: 500 })));
-    await expect(client.payments.createCheckout({ method: 'stripe', amount: 500 }, { maxRetries: 0 } as never)).rejects.toMatchObject({ status: 429, code: 'rate_limited' });
+    await Promise.all(
+      Array.from({ length: 20 }, () => client.payments.createCheckout({ method: 'stripe', amount: 500 })),
+    );
+    await expect(
+      client.payments.createCheckout({ method: 'stripe', amount: 500 }, { maxRetries: 0 } as never),
+    ).rejects.toMatchObject({ status: 429, code: 'rate_limited' });
   });
 });
 
@@ -145,28 +225,45 @@ describe('a payment', () => {
     const { client } = await world.newUser();
     const made = await client.payments.createCheckout({ method: 'stripe', amount: 500 });
     await world.admin.bureaus.createBureau({ server_url: 'https://other.example', bureau_id: 'other' });
-    const other = world.as((await world.admin.accounts.issueToken({ bureau_id: 'other', external_id: 'somebody' })).user_token);
+    const other = world.as(
+      (await world.admin.accounts.issueToken({ bureau_id: 'other', external_id: 'somebody' })).user_token,
+    );
     for (const stranger of [(await world.newUser()).client, other]) {
-      await expect(stranger.payments.getPayment({ payment_id: made.payment_id })).rejects.toMatchObject({ status: 404, code: 'payment_not_found' });
+      await expect(stranger.payments.getPayment({ payment_id: made.payment_id })).rejects.toMatchObject({
+        status: 404,
+        code: 'payment_not_found',
+      });
       expect((await stranger.payments.listPayments({ user_id: made.user_id })).items).toEqual([]);
     }
-    await expect(world.guest.payments.getPayment({ payment_id: made.payment_id })).rejects.toMatchObject({ status: 401 });
-    await expect(client.payments.getPayment({ payment_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' })).rejects.toMatchObject({ status: 404 });
+    await expect(world.guest.payments.getPayment({ payment_id: made.payment_id })).rejects.toMatchObject({
+      status: 401,
+    });
+    await expect(
+      client.payments.getPayment({ payment_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' }),
+    ).rejects.toMatchObject({ status: 404 });
     expect(await world.admin.payments.getPayment({ payment_id: made.payment_id })).toEqual(made);
-    await expect(world.admin.payments.createCheckout({ method: 'stripe', amount: 500 })).rejects.toMatchObject({ status: 403 });
+    await expect(
+      world.admin.payments.createCheckout({ method: 'stripe', amount: 500 }),
+    ).rejects.toMatchObject({ status: 403 });
   });
 
   test('is listed page by page, the latest first', async () => {
     const { userId, client } = await world.newUser();
     const made: string[] = [];
-    for (let n = 0; n < 3; n += 1) made.unshift((await client.payments.createCheckout({ method: 'stripe', amount: 500 + n })).payment_id);
+    for (let n = 0; n < 3; n += 1)
+      made.unshift((await client.payments.createCheckout({ method: 'stripe', amount: 500 + n })).payment_id);
     const first = await client.payments.listPayments({ limit: 2 });
     const second = await client.payments.listPayments({ limit: 2, cursor: first.next_cursor ?? '' });
     expect([...first.items, ...second.items].map(({ payment_id }) => payment_id)).toEqual(made);
     expect([first.next_cursor === null, second.next_cursor]).toEqual([false, null]);
     expect((await world.admin.payments.listPayments({ user_id: userId })).items).toHaveLength(3);
-    expect((await world.admin.payments.listPayments({ user_id: userId, bureau_id: 'other' })).items).toEqual([]);
-    await expect(client.payments.listPayments({ cursor: 'x' })).rejects.toMatchObject({ status: 400, param: 'cursor' });
+    expect((await world.admin.payments.listPayments({ user_id: userId, bureau_id: 'other' })).items).toEqual(
+      [],
+    );
+    await expect(client.payments.listPayments({ cursor: 'x' })).rejects.toMatchObject({
+      status: 400,
+      param: 'cursor',
+    });
   });
 });
 

@@ -13,12 +13,18 @@ afterAll(() => world?.close());
 
 test('shows the balance, leads to a checkout and tells when the credits are there', async () => {
   const { userId, token } = await world.newUser();
-  const child = spawn(process.execPath, [example, '10000000'], { env: { TOWNHALL_URL: world.url, TOWNHALL_TOKEN: token }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, [example, '10000000'], {
+    env: { TOWNHALL_URL: world.url, TOWNHALL_TOKEN: token },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   let screen = '';
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
   const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
   await expect.poll(() => screen).toMatch(/Pay 1000 .* of usd\) at http\S+\n/);
-  expect(screen).toMatch(/^Available: 0 credits; 0 more are set aside for calls that run\.\nUsed in thirty days: 0 credits in 0 calls\.\n/);
+  expect(screen).toMatch(
+    /^Available: 0 credits; 0 more are set aside for calls that run\.\nUsed in thirty days: 0 credits in 0 calls\.\n/,
+  );
   const [session] = [...world.stripe.sessions.values()].filter(({ url }) => screen.includes(url));
   await world.deliver('stripe', world.stripe.pay(session?.id ?? ''));
   expect(await ended, screen).toBe(0);

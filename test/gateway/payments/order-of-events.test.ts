@@ -20,15 +20,47 @@ afterAll(() => world?.close());
 
 const payment = { paymentId: 'pay_1', checkoutId: 'cs_1', reference: 'pi_1' };
 
-function event(more: Partial<ProviderEvent> & Pick<ProviderEvent, 'eventId' | 'type' | 'fact'>): ProviderEvent {
-  return { provider: 'stripe', at: new Date(), isLive: false, checkoutId: null, reference: payment.reference, echoes: [], amount: null, currency: null, product: null, ...more };
+function event(
+  more: Partial<ProviderEvent> & Pick<ProviderEvent, 'eventId' | 'type' | 'fact'>,
+): ProviderEvent {
+  return {
+    provider: 'stripe',
+    at: new Date(),
+    isLive: false,
+    checkoutId: null,
+    reference: payment.reference,
+    echoes: [],
+    amount: null,
+    currency: null,
+    product: null,
+    ...more,
+  };
 }
 
 test.runIf(isPostgres)('takes a refund back that arrives while the payment is being recorded', async () => {
   const store = paymentsStore(world.place.database);
   const userId = await world.user(0n);
-  await store.tx((tx) => store.insert(tx, { paymentId: payment.paymentId, userId, bureauId: 'local', provider: 'stripe', currency: 'usd', amount: 1_000n, credits: 10_000_000n, product: null, returnTo: null, ticketDigest: Buffer.alloc(32) }));
-  await store.tx((tx) => store.addCheckout(tx, payment.paymentId, { checkoutId: payment.checkoutId, checkoutUrl: 'https://checkout.stripe.test/cs_1', isLive: false }));
+  await store.tx((tx) =>
+    store.insert(tx, {
+      paymentId: payment.paymentId,
+      userId,
+      bureauId: 'local',
+      provider: 'stripe',
+      currency: 'usd',
+      amount: 1_000n,
+      credits: 10_000_000n,
+      product: null,
+      returnTo: null,
+      ticketDigest: Buffer.alloc(32),
+    }),
+  );
+  await store.tx((tx) =>
+    store.addCheckout(tx, payment.paymentId, {
+      checkoutId: payment.checkoutId,
+      checkoutUrl: 'https://checkout.stripe.test/cs_1',
+      isLive: false,
+    }),
+  );
   const [reached, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const held: PaymentsStore = {
     ...store,
@@ -39,12 +71,35 @@ test.runIf(isPostgres)('takes a refund back that arrives while the payment is be
       await gate.promise;
     },
   };
-  const intake = (of: PaymentsStore) => createIntake({ store: of, balances: credits.balances, audit: { record: async () => undefined }, users: { findUser: async () => ({ state: 'active' }) }, log: silentLog });
-  const paid = intake(held).take(event({ eventId: 'evt_paid', type: 'checkout.session.completed', checkoutId: payment.checkoutId, amount: 1_000n, currency: 'usd', fact: { kind: 'paid' } }), ownDoing);
+  const intake = (of: PaymentsStore) =>
+    createIntake({
+      store: of,
+      balances: credits.balances,
+      audit: { record: async () => undefined },
+      users: { findUser: async () => ({ state: 'active' }) },
+      log: silentLog,
+    });
+  const paid = intake(held).take(
+    event({
+      eventId: 'evt_paid',
+      type: 'checkout.session.completed',
+      checkoutId: payment.checkoutId,
+      amount: 1_000n,
+      currency: 'usd',
+      fact: { kind: 'paid' },
+    }),
+    ownDoing,
+  );
   await reached.promise;
   let isTaken = false;
-  const refunded = intake(store).take(event({ eventId: 'evt_refund', type: 'charge.refunded', fact: { kind: 'refunded', amount: 1_000n } }), ownDoing).finally(() => (isTaken = true));
-  const waitsForLock = async () => (await world.sql`select 1 from pg_locks where locktype = 'advisory' and not granted`).length > 0;
+  const refunded = intake(store)
+    .take(
+      event({ eventId: 'evt_refund', type: 'charge.refunded', fact: { kind: 'refunded', amount: 1_000n } }),
+      ownDoing,
+    )
+    .finally(() => (isTaken = true));
+  const waitsForLock = async () =>
+    (await world.sql`select 1 from pg_locks where locktype = 'advisory' and not granted`).length > 0;
   await expect.poll(async () => isTaken || (await waitsForLock()), { interval: 20 }).toBe(true);
   gate.resolve();
   expect([await paid, await refunded]).toEqual(['accepted', 'accepted']);

@@ -16,7 +16,11 @@ async function ask(address: string): Promise<{ status: number; headers: Headers;
 
 async function waiting() {
   const { client } = await world.newUser();
-  const made = await client.payments.createCheckout({ method: 'stripe', amount: 1_000, return_to: 'http://127.0.0.1:43127/?a="><script>' });
+  const made = await client.payments.createCheckout({
+    method: 'stripe',
+    amount: 1_000,
+    return_to: 'http://127.0.0.1:43127/?a="><script>',
+  });
   const id = made.checkout_url?.split('/').at(-1) ?? '';
   const session = world.stripe.sessions.get(id);
   return { id, success: session?.success_url ?? '', cancel: session?.cancel_url ?? '' };
@@ -27,8 +31,14 @@ describe('a result page', () => {
     const { success, cancel } = await waiting();
     for (const address of [success, cancel, '/v1/payments/return/success?ticket=nobody']) {
       const { headers, text } = await ask(address);
-      expect([headers.get('content-type'), headers.get('cache-control'), headers.get('referrer-policy')]).toEqual(['text/html;charset=utf-8', 'no-store', 'no-referrer']);
-      expect(headers.get('content-security-policy')).toMatch(/^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'$/);
+      expect([
+        headers.get('content-type'),
+        headers.get('cache-control'),
+        headers.get('referrer-policy'),
+      ]).toEqual(['text/html;charset=utf-8', 'no-store', 'no-referrer']);
+      expect(headers.get('content-security-policy')).toMatch(
+        /^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'$/,
+      );
       expect(text).not.toMatch(/<script|<img|<link|src=/i);
     }
   });
@@ -37,7 +47,8 @@ describe('a result page', () => {
     const { id, success } = await waiting();
     const refresh = async () => /http-equiv="refresh" content="(\d+)"/.exec((await ask(success)).text)?.[1];
     expect(await refresh()).toBe('4');
-    const age = (interval: string) => world.sql`update gateway.payments_orders set created_at = created_at - ${interval}::interval where checkout_id = ${id}`;
+    const age = (interval: string) =>
+      world.sql`update gateway.payments_orders set created_at = created_at - ${interval}::interval where checkout_id = ${id}`;
     await age('15 minutes');
     expect(await refresh()).toBe('15');
     await age('5 hours');
@@ -58,20 +69,31 @@ describe('a result page', () => {
     expect(await title(cancel)).toBe('Thank you');
     await world.deliver('stripe', world.stripe.refund(id, 250));
     expect(await title(success)).toBe('A part was refunded');
-    expect((await ask(success)).text).toContain('USD 2.50 of USD 10.00 went back. 7,500,000 credits of this payment remain.');
+    expect((await ask(success)).text).toContain(
+      'USD 2.50 of USD 10.00 went back. 7,500,000 credits of this payment remain.',
+    );
     await world.deliver('stripe', world.stripe.dispute('created', id, { amount: 750 }));
     expect(await title(success)).toBe('The payment is disputed');
   });
 
   test('leads back to the product, whatever its address is made of', async () => {
     const { text } = await ask((await waiting()).success);
-    expect(text).toMatch(/<a href="http:\/\/127\.0\.0\.1:43127\/\?a=%22%3E%3Cscript%3E#payment_id=pay_\w{26}">Back to 127\.0\.0\.1:43127<\/a>/);
+    expect(text).toMatch(
+      /<a href="http:\/\/127\.0\.0\.1:43127\/\?a=%22%3E%3Cscript%3E#payment_id=pay_\w{26}">Back to 127\.0\.0\.1:43127<\/a>/,
+    );
   });
 
   test('is there for whoever has its ticket alone', async () => {
     const { success } = await waiting();
     const ticket = new URL(success).searchParams.get('ticket') ?? '';
-    for (const query of ['', '?ticket=', `?ticket=${ticket.slice(1)}`, `?ticket=${ticket.slice(1)}0`, `?payment_id=${ticket}`, `?ticket=${'x'.repeat(4_000)}`]) {
+    for (const query of [
+      '',
+      '?ticket=',
+      `?ticket=${ticket.slice(1)}`,
+      `?ticket=${ticket.slice(1)}0`,
+      `?payment_id=${ticket}`,
+      `?ticket=${'x'.repeat(4_000)}`,
+    ]) {
       const { status, text } = await ask(`/v1/payments/return/success${query}`);
       expect([status, text.includes('There is no such payment')]).toEqual([404, true]);
     }

@@ -18,18 +18,31 @@ afterAll(async () => {
   await place?.remove();
 });
 
-test.each(['stripe', 'creem'] as const)('a payment through %s is credited once, in whatever copies and under whatever ids its event comes to whichever gateway', async (method) => {
-  const world = worlds[0] as PaymentsWorld;
-  const { userId, client } = await world.newUser();
-  const made = await client.payments.createCheckout({ method, amount: 1_000 });
-  const event = world[method].pay(made.checkout_url?.split('/').at(-1) ?? '');
-  const answers = await Promise.all(
-    Array.from({ length: copies }, (_, n) => world.deliver(method, n % 5 === 0 ? { ...event, id: `${event.id}_${n}` } : event, (worlds[n % worlds.length] as PaymentsWorld).url)),
-  );
-  expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
-  expect(answers.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(1);
-  expect([await world.balance(userId), await world.postings(userId), await world.ledgerSum()]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1, 0n]);
-});
+test.each(['stripe', 'creem'] as const)(
+  'a payment through %s is credited once, in whatever copies and under whatever ids its event comes to whichever gateway',
+  async (method) => {
+    const world = worlds[0] as PaymentsWorld;
+    const { userId, client } = await world.newUser();
+    const made = await client.payments.createCheckout({ method, amount: 1_000 });
+    const event = world[method].pay(made.checkout_url?.split('/').at(-1) ?? '');
+    const answers = await Promise.all(
+      Array.from({ length: copies }, (_, n) =>
+        world.deliver(
+          method,
+          n % 5 === 0 ? { ...event, id: `${event.id}_${n}` } : event,
+          (worlds[n % worlds.length] as PaymentsWorld).url,
+        ),
+      ),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+    expect(answers.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(1);
+    expect([await world.balance(userId), await world.postings(userId), await world.ledgerSum()]).toEqual([
+      { posted: 10_000_000n, owed: 0n },
+      1,
+      0n,
+    ]);
+  },
+);
 
 test('a payment, its refund and its dispute end alike when all of them come at once to all of them', async () => {
   const world = worlds[0] as PaymentsWorld;
@@ -37,11 +50,20 @@ test('a payment, its refund and its dispute end alike when all of them come at o
     const { userId, client } = await world.newUser();
     const made = await client.payments.createCheckout({ method: 'stripe', amount: 1_000 });
     const page = made.checkout_url?.split('/').at(-1) ?? '';
-    const told = [world.stripe.pay(page), world.stripe.refund(page, 400), world.stripe.dispute('created', page), world.stripe.dispute('closed', page, { status: 'won' })];
-    const answers = await Promise.all(told.flatMap((event) => worlds.map((to) => world.deliver('stripe', event, to.url))));
+    const told = [
+      world.stripe.pay(page),
+      world.stripe.refund(page, 400),
+      world.stripe.dispute('created', page),
+      world.stripe.dispute('closed', page, { status: 'won' }),
+    ];
+    const answers = await Promise.all(
+      told.flatMap((event) => worlds.map((to) => world.deliver('stripe', event, to.url))),
+    );
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
     expect(await world.balance(userId)).toEqual({ posted: 6_000_000n, owed: 0n });
-    expect((await client.payments.getPayment({ payment_id: made.payment_id })).state).toBe('partially_refunded');
+    expect((await client.payments.getPayment({ payment_id: made.payment_id })).state).toBe(
+      'partially_refunded',
+    );
   }
   expect(await world.ledgerSum()).toBe(0n);
 });
@@ -52,5 +74,8 @@ test('a payment whose webhook is lost is found once, though every gateway asks',
   const made = await client.payments.createCheckout({ method: 'creem', amount: 1_000 });
   world.creem.pay(made.checkout_url?.split('/').at(-1) ?? '');
   await Promise.all(worlds.flatMap((each) => [each.look(), each.look()]));
-  expect([await world.balance(userId), await world.postings(userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1]);
+  expect([await world.balance(userId), await world.postings(userId)]).toEqual([
+    { posted: 10_000_000n, owed: 0n },
+    1,
+  ]);
 });

@@ -4,7 +4,14 @@ import Stripe from 'stripe';
 import { describe, expect, test } from 'vitest';
 import { minorUnits, writeAmount } from '../../../src/gateway/payments/currency.ts';
 import { disputeTimes, netCredits, stateOf, type Facts } from '../../../src/gateway/payments/facts.ts';
-import { amountFor, creditsFor, creditsPerUnitOf, tariffOf, unpayable, type Tariff } from '../../../src/gateway/payments/price.ts';
+import {
+  amountFor,
+  creditsFor,
+  creditsPerUnitOf,
+  tariffOf,
+  unpayable,
+  type Tariff,
+} from '../../../src/gateway/payments/price.ts';
 import { isSignedByCreem, isSignedByStripe } from '../../../src/gateway/payments/signature.ts';
 
 const bounds = { minimumCredits: 1_000_000n, maximumCredits: 1_000_000_000n, mostAmount: 99_999_999n };
@@ -17,8 +24,18 @@ function tariff(currency: string, creditsPerUnit: bigint, more: { pieceAmount?: 
 
 describe('a price', () => {
   test('counts in the smallest unit of each currency', () => {
-    expect([minorUnits('usd').perUnit, minorUnits('jpy').perUnit, minorUnits('kwd').perUnit, minorUnits('ugx').step]).toEqual([100n, 1n, 1_000n, 100n]);
-    expect([writeAmount(123_456n, 'usd'), writeAmount(1_500n, 'jpy'), writeAmount(1_230n, 'kwd'), writeAmount(5n, 'eur')]).toEqual(['USD 1,234.56', 'JPY 1,500', 'KWD 1.230', 'EUR 0.05']);
+    expect([
+      minorUnits('usd').perUnit,
+      minorUnits('jpy').perUnit,
+      minorUnits('kwd').perUnit,
+      minorUnits('ugx').step,
+    ]).toEqual([100n, 1n, 1_000n, 100n]);
+    expect([
+      writeAmount(123_456n, 'usd'),
+      writeAmount(1_500n, 'jpy'),
+      writeAmount(1_230n, 'kwd'),
+      writeAmount(5n, 'eur'),
+    ]).toEqual(['USD 1,234.56', 'JPY 1,500', 'KWD 1.230', 'EUR 0.05']);
   });
 
   test('gives for an amount what the rate says, rounded down, with and without a smaller unit', () => {
@@ -28,7 +45,12 @@ describe('a price', () => {
   });
 
   test('takes for credits the least amount that buys them', () => {
-    for (const [currency, rate] of [['usd', 1_000_000n], ['jpy', 6_543n], ['kwd', 3_250_001n], ['ugx', 271n]] as const) {
+    for (const [currency, rate] of [
+      ['usd', 1_000_000n],
+      ['jpy', 6_543n],
+      ['kwd', 3_250_001n],
+      ['ugx', 271n],
+    ] as const) {
       const own = tariff(currency, rate);
       for (const credits of [1_000_000n, 1_000_001n, 7_654_321n, 999_999_999n]) {
         const amount = amountFor(credits, own);
@@ -47,20 +69,45 @@ describe('a price', () => {
 
   test('has bounds, which are whole amounts themselves', () => {
     const own = tariff('usd', 1_000_000n);
-    expect([unpayable(99n, own), unpayable(100n, own), unpayable(100_000n, own), unpayable(100_001n, own)].map((fault) => fault === null)).toEqual([false, true, true, false]);
-    expect(tariffOf({ currency: 'usd', units: minorUnits('usd'), creditsPerUnit: 1n, ...bounds, mostAmount: 50n })).toBeNull();
+    expect(
+      [unpayable(99n, own), unpayable(100n, own), unpayable(100_000n, own), unpayable(100_001n, own)].map(
+        (fault) => fault === null,
+      ),
+    ).toEqual([false, true, true, false]);
+    expect(
+      tariffOf({ currency: 'usd', units: minorUnits('usd'), creditsPerUnit: 1n, ...bounds, mostAmount: 50n }),
+    ).toBeNull();
   });
 
   test('is known for dollars, and for other money only when somebody said it', () => {
-    expect([creditsPerUnitOf(undefined, 'usd'), creditsPerUnitOf('', 'usd'), creditsPerUnitOf(undefined, 'jpy')]).toEqual([1_000_000n, 1_000_000n, null]);
-    expect([creditsPerUnitOf('2000000', 'eur'), creditsPerUnitOf('usd:1000000, JPY:6500', 'jpy'), creditsPerUnitOf('usd:1000000', 'eur')]).toEqual([2_000_000n, 6_500n, null]);
-    expect(['1e6', '-1', '0', '1.5', 'usd:', 'usd:1:2x'].map((text) => creditsPerUnitOf(text, 'usd'))).toEqual([null, null, null, null, null, null]);
+    expect([
+      creditsPerUnitOf(undefined, 'usd'),
+      creditsPerUnitOf('', 'usd'),
+      creditsPerUnitOf(undefined, 'jpy'),
+    ]).toEqual([1_000_000n, 1_000_000n, null]);
+    expect([
+      creditsPerUnitOf('2000000', 'eur'),
+      creditsPerUnitOf('usd:1000000, JPY:6500', 'jpy'),
+      creditsPerUnitOf('usd:1000000', 'eur'),
+    ]).toEqual([2_000_000n, 6_500n, null]);
+    expect(
+      ['1e6', '-1', '0', '1.5', 'usd:', 'usd:1:2x'].map((text) => creditsPerUnitOf(text, 'usd')),
+    ).toEqual([null, null, null, null, null, null]);
   });
 });
 
 describe('what is known of a payment', () => {
   const at = (minute: number): Date => new Date(Date.UTC(2026, 10, 20, 9, minute));
-  const plain: Facts = { amount: 1_000n, credits: 10_000_000n, paidAt: null, expiredAt: null, failedAt: null, canceledAt: null, refundedAmount: 0n, disputes: [] };
+  const plain: Facts = {
+    amount: 1_000n,
+    credits: 10_000_000n,
+    paidAt: null,
+    expiredAt: null,
+    failedAt: null,
+    canceledAt: null,
+    refundedAmount: 0n,
+    disputes: [],
+  };
   const dispute = { amount: 1_000n, disputedAt: at(5), wonAt: null };
 
   test.each([
@@ -74,10 +121,24 @@ describe('what is known of a payment', () => {
     ['refunded', { paidAt: at(1), refundedAmount: 1_000n }, 0n],
     ['pending', { refundedAmount: 1_000n }, 0n],
     ['disputed', { paidAt: at(1), disputes: [dispute] }, 0n],
-    ['disputed', { paidAt: at(1), disputes: [{ ...dispute, amount: 400n }], refundedAmount: 100n }, 5_000_000n],
+    [
+      'disputed',
+      { paidAt: at(1), disputes: [{ ...dispute, amount: 400n }], refundedAmount: 100n },
+      5_000_000n,
+    ],
     ['disputed', { paidAt: at(1), disputes: [dispute], refundedAmount: 1_000n }, 0n],
     ['paid', { paidAt: at(1), disputes: [{ ...dispute, wonAt: at(9) }] }, 10_000_000n],
-    ['disputed', { paidAt: at(1), disputes: [{ ...dispute, amount: 400n, wonAt: at(9) }, { ...dispute, amount: 300n }] }, 7_000_000n],
+    [
+      'disputed',
+      {
+        paidAt: at(1),
+        disputes: [
+          { ...dispute, amount: 400n, wonAt: at(9) },
+          { ...dispute, amount: 300n },
+        ],
+      },
+      7_000_000n,
+    ],
     ['paid', { paidAt: at(1), disputes: [{ amount: 1_000n, disputedAt: null, wonAt: at(9) }] }, 10_000_000n],
   ] as const)('is %s, with its credits', (state, facts, credits) => {
     expect([stateOf({ ...plain, ...facts }), netCredits({ ...plain, ...facts })]).toEqual([state, credits]);
@@ -85,8 +146,14 @@ describe('what is known of a payment', () => {
 
   test('is won only when every dispute is', () => {
     const won = { ...dispute, wonAt: at(9) };
-    expect(disputeTimes({ disputes: [won, { ...dispute, disputedAt: at(3) }] })).toEqual({ disputedAt: at(3), wonAt: null });
-    expect(disputeTimes({ disputes: [won, { ...won, wonAt: at(7) }] })).toEqual({ disputedAt: at(5), wonAt: at(9) });
+    expect(disputeTimes({ disputes: [won, { ...dispute, disputedAt: at(3) }] })).toEqual({
+      disputedAt: at(3),
+      wonAt: null,
+    });
+    expect(disputeTimes({ disputes: [won, { ...won, wonAt: at(7) }] })).toEqual({
+      disputedAt: at(5),
+      wonAt: at(9),
+    });
   });
 });
 
@@ -97,8 +164,17 @@ describe("Stripe's signature", () => {
   const now = new Date('2026-11-20T09:00:00.400Z');
   const seconds = Math.floor(now.getTime() / 1000);
   const header = (options: { atSeconds?: number; secret?: string; scheme?: string } = {}): string =>
-    stripe.webhooks.generateTestHeaderString({ payload: body.toString(), secret: options.secret ?? secret, timestamp: options.atSeconds ?? seconds, ...(options.scheme ? { scheme: options.scheme } : {}) });
-  const holds = (given: string | undefined, of: Uint8Array = body, secrets: readonly string[] = [secret]): boolean => isSignedByStripe(of, given, { secrets, now });
+    stripe.webhooks.generateTestHeaderString({
+      payload: body.toString(),
+      secret: options.secret ?? secret,
+      timestamp: options.atSeconds ?? seconds,
+      ...(options.scheme ? { scheme: options.scheme } : {}),
+    });
+  const holds = (
+    given: string | undefined,
+    of: Uint8Array = body,
+    secrets: readonly string[] = [secret],
+  ): boolean => isSignedByStripe(of, given, { secrets, now });
   const v1 = (of: string): string => /v1=(\w+)/.exec(of)?.[1] ?? '';
 
   test('holds over exactly the bytes that came', () => {
@@ -113,7 +189,14 @@ describe("Stripe's signature", () => {
 
   test('is good for five minutes, both ways', () => {
     const ages = [300, 301, -300, -301, 3_600, -3_600];
-    expect(ages.map((age) => holds(header({ atSeconds: seconds - age })))).toEqual([true, false, true, false, false, false]);
+    expect(ages.map((age) => holds(header({ atSeconds: seconds - age })))).toEqual([
+      true,
+      false,
+      true,
+      false,
+      false,
+      false,
+    ]);
   });
 
   test('may be one of several while a secret is replaced', () => {
@@ -126,10 +209,22 @@ describe("Stripe's signature", () => {
   test('counts in no other scheme and no other shape', () => {
     const good = v1(header());
     const shapes = [
-      undefined, '', 'nonsense', header({ scheme: 'v0' }), `t=${seconds}`, `v1=${good}`, `t=${seconds},v1=`, `t=${seconds},v1=${good.slice(2)}`, `t=${seconds},v1=${good}00`,
-      `t=${seconds},v1=${good.toUpperCase()}`, `t=${seconds}.0,v1=${good}`, `t=-${seconds},v1=${good}`, `t=${seconds},t=${seconds},v1=${good}`,
+      undefined,
+      '',
+      'nonsense',
+      header({ scheme: 'v0' }),
+      `t=${seconds}`,
+      `v1=${good}`,
+      `t=${seconds},v1=`,
+      `t=${seconds},v1=${good.slice(2)}`,
+      `t=${seconds},v1=${good}00`,
+      `t=${seconds},v1=${good.toUpperCase()}`,
+      `t=${seconds}.0,v1=${good}`,
+      `t=-${seconds},v1=${good}`,
+      `t=${seconds},t=${seconds},v1=${good}`,
       // Two headers arrive as one.
-      `${header()}, ${header()}`, `t=${seconds},${Array.from({ length: 17 }, () => `v1=${good}`).join(',')}`,
+      `${header()}, ${header()}`,
+      `t=${seconds},${Array.from({ length: 17 }, () => `v1=${good}`).join(',')}`,
     ];
     expect(shapes.map((shape) => holds(shape))).toEqual(shapes.map(() => false));
   });
@@ -141,13 +236,28 @@ describe("Creem's signature", () => {
   const hex = (secret: string): string => createHmac('sha256', secret).update(body).digest('hex');
 
   test('is the exact 64 digits of a current or a previous secret', () => {
-    expect([hex('one'), hex('two')].map((given) => isSignedByCreem(body, given, { secrets }))).toEqual([true, true]);
-    const shapes = [undefined, '', hex('three'), hex('one').toUpperCase(), hex('one').slice(2), `${hex('one')}00`, `${hex('one').slice(1)}g`, `${hex('one')}, ${hex('one')}`, ` ${hex('one')}`];
+    expect([hex('one'), hex('two')].map((given) => isSignedByCreem(body, given, { secrets }))).toEqual([
+      true,
+      true,
+    ]);
+    const shapes = [
+      undefined,
+      '',
+      hex('three'),
+      hex('one').toUpperCase(),
+      hex('one').slice(2),
+      `${hex('one')}00`,
+      `${hex('one').slice(1)}g`,
+      `${hex('one')}, ${hex('one')}`,
+      ` ${hex('one')}`,
+    ];
     expect(shapes.map((given) => isSignedByCreem(body, given, { secrets }))).toEqual(shapes.map(() => false));
     expect(isSignedByCreem(Buffer.from('{"id":"evt_2"}'), hex('one'), { secrets })).toBe(false);
   });
 
   test('holds for nobody without a secret', () => {
-    expect(isSignedByCreem(body, createHmac('sha256', '').update(body).digest('hex'), { secrets: [] })).toBe(false);
+    expect(isSignedByCreem(body, createHmac('sha256', '').update(body).digest('hex'), { secrets: [] })).toBe(
+      false,
+    );
   });
 });

@@ -9,7 +9,12 @@ import { startPayments, type PaymentsWorld } from './world.ts';
 
 let world: PaymentsWorld;
 beforeAll(async () => {
-  world = await startPayments({ env: { STRIPE_WEBHOOK_SECRET_PREVIOUS: 'whsec_previous_one', CREEM_WEBHOOK_SECRET_PREVIOUS: 'creem_previous_one' } });
+  world = await startPayments({
+    env: {
+      STRIPE_WEBHOOK_SECRET_PREVIOUS: 'whsec_previous_one',
+      CREEM_WEBHOOK_SECRET_PREVIOUS: 'creem_previous_one',
+    },
+  });
 });
 afterAll(() => world?.close());
 
@@ -38,33 +43,70 @@ describe('payments.receiveStripeEvent', () => {
       ['no header', body, {}],
       ['an empty header', body, { 'stripe-signature': '' }],
       ['v0 only', body, { 'stripe-signature': world.stripe.sign(event, { scheme: 'v0' }).signature }],
-      ['too old', body, { 'stripe-signature': world.stripe.sign(event, { atSeconds: seconds - 310 }).signature }],
-      ['of the future', body, { 'stripe-signature': world.stripe.sign(event, { atSeconds: seconds + 310 }).signature }],
-      ["Creem's secret", body, { 'stripe-signature': world.stripe.sign(event, { secret: world.creem.webhookSecret }).signature }],
-      ['an empty secret', body, { 'stripe-signature': `t=${seconds},v1=${createHmac('sha256', '').update(`${seconds}.${body}`).digest('hex')}` }],
+      [
+        'too old',
+        body,
+        { 'stripe-signature': world.stripe.sign(event, { atSeconds: seconds - 310 }).signature },
+      ],
+      [
+        'of the future',
+        body,
+        { 'stripe-signature': world.stripe.sign(event, { atSeconds: seconds + 310 }).signature },
+      ],
+      [
+        "Creem's secret",
+        body,
+        { 'stripe-signature': world.stripe.sign(event, { secret: world.creem.webhookSecret }).signature },
+      ],
+      [
+        'an empty secret',
+        body,
+        {
+          'stripe-signature': `t=${seconds},v1=${createHmac('sha256', '').update(`${seconds}.${body}`).digest('hex')}`,
+        },
+      ],
       ['two headers', body, { 'stripe-signature': [signature, signature] }],
       ["Creem's header", body, { 'creem-signature': signature }],
       ['not JSON, unsigned', '{', { 'stripe-signature': signature }],
     ];
     for (const [what, sent, headers] of bad) {
       const answer = await world.post('stripe', sent, headers);
-      expect({ what, status: answer.status, code: answer.code }).toEqual({ what, status: 400, code: 'invalid_signature' });
+      expect({ what, status: answer.status, code: answer.code }).toEqual({
+        what,
+        status: 400,
+        code: 'invalid_signature',
+      });
     }
     expect([await events(), await world.balance(userId)]).toEqual([before, { posted: 0n, owed: 0n }]);
 
     const rotating = `t=${seconds},v1=${'0'.repeat(64)},v1=${/v1=(\w+)/.exec(world.stripe.sign(event, { atSeconds: seconds }).signature)?.[1] ?? v1}`;
-    expect(await world.post('stripe', body, { 'stripe-signature': rotating })).toMatchObject({ status: 200, outcome: 'accepted' });
+    expect(await world.post('stripe', body, { 'stripe-signature': rotating })).toMatchObject({
+      status: 200,
+      outcome: 'accepted',
+    });
     const previous = world.stripe.sign(event, { secret: 'whsec_previous_one' });
-    expect(await world.post('stripe', body, { 'stripe-signature': previous.signature })).toMatchObject({ status: 200, outcome: 'duplicate' });
+    expect(await world.post('stripe', body, { 'stripe-signature': previous.signature })).toMatchObject({
+      status: 200,
+      outcome: 'duplicate',
+    });
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 
   test('refuses what is signed and is no event, and ignores what is none of ours', async () => {
-    const unfit = [['{', 'invalid_json'], ['[]', 'invalid_request'], ['{"object":"event"}', 'invalid_request'], [String.raw`{"id":"evt_\u0000"}`, 'invalid_request'], [String.raw`{"id":"evt_\ud800"}`, 'invalid_request']] as const;
+    const unfit = [
+      ['{', 'invalid_json'],
+      ['[]', 'invalid_request'],
+      ['{"object":"event"}', 'invalid_request'],
+      [String.raw`{"id":"evt_\u0000"}`, 'invalid_request'],
+      [String.raw`{"id":"evt_\ud800"}`, 'invalid_request'],
+    ] as const;
     for (const method of ['stripe', 'creem'] as const) {
       for (const [text, code] of unfit) {
         const { body, signature } = world[method].sign(text);
-        expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({ status: 400, code });
+        expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({
+          status: 400,
+          code,
+        });
       }
     }
     const before = await events();
@@ -72,7 +114,11 @@ describe('payments.receiveStripeEvent', () => {
     const session = world.stripe.sessions.get(page);
     for (const event of [
       world.stripe.event('customer.created', { id: 'cus_1' }),
-      world.stripe.event('checkout.session.completed', { ...session, mode: 'subscription', payment_status: 'paid' }),
+      world.stripe.event('checkout.session.completed', {
+        ...session,
+        mode: 'subscription',
+        payment_status: 'paid',
+      }),
       world.stripe.event('checkout.session.completed', { ...session, payment_status: 'unpaid' }),
       world.stripe.dispute('created', page, { status: 'warning_needs_response' }),
     ]) {
@@ -84,7 +130,9 @@ describe('payments.receiveStripeEvent', () => {
   test('credits a slow payment when its money is there', async () => {
     const { userId, page } = await waiting('stripe');
     const paid = world.stripe.pay(page);
-    expect(await world.deliver('stripe', { ...paid, type: 'checkout.session.async_payment_succeeded' })).toMatchObject({ outcome: 'accepted' });
+    expect(
+      await world.deliver('stripe', { ...paid, type: 'checkout.session.async_payment_succeeded' }),
+    ).toMatchObject({ outcome: 'accepted' });
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 });
@@ -94,11 +142,24 @@ describe('payments.receiveCreemEvent', () => {
     const { userId, page } = await waiting('creem');
     const event = world.creem.pay(page);
     const { body, signature } = world.creem.sign(event);
-    for (const [what, given] of [['upper case', signature.toUpperCase()], ['short', signature.slice(2)], ['not hexadecimal', `${signature.slice(1)}g`], ["Stripe's secret", world.creem.sign(event, world.stripe.webhookSecret).signature]] as const) {
-      expect({ what, ...(await world.post('creem', body, { 'creem-signature': given })) }).toMatchObject({ what, status: 400, code: 'invalid_signature' });
+    for (const [what, given] of [
+      ['upper case', signature.toUpperCase()],
+      ['short', signature.slice(2)],
+      ['not hexadecimal', `${signature.slice(1)}g`],
+      ["Stripe's secret", world.creem.sign(event, world.stripe.webhookSecret).signature],
+    ] as const) {
+      expect({ what, ...(await world.post('creem', body, { 'creem-signature': given })) }).toMatchObject({
+        what,
+        status: 400,
+        code: 'invalid_signature',
+      });
     }
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
-    expect(await world.post('creem', body, { 'creem-signature': world.creem.sign(event, 'creem_previous_one').signature })).toMatchObject({ status: 200, outcome: 'accepted' });
+    expect(
+      await world.post('creem', body, {
+        'creem-signature': world.creem.sign(event, 'creem_previous_one').signature,
+      }),
+    ).toMatchObject({ status: 200, outcome: 'accepted' });
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 });
@@ -116,8 +177,14 @@ describe('an event', () => {
     await gateway.close();
     gateway = await startPayments({ beside: world, place });
     expect(await gateway.deliver('creem', event)).toMatchObject({ status: 200, outcome: 'duplicate' });
-    expect(await gateway.deliver('creem', { ...event, id: 'evt_made_up' })).toMatchObject({ status: 200, outcome: 'duplicate' });
-    expect([await gateway.balance(userId), await gateway.postings(userId)]).toEqual([{ posted: 5_000_000n, owed: 0n }, 1]);
+    expect(await gateway.deliver('creem', { ...event, id: 'evt_made_up' })).toMatchObject({
+      status: 200,
+      outcome: 'duplicate',
+    });
+    expect([await gateway.balance(userId), await gateway.postings(userId)]).toEqual([
+      { posted: 5_000_000n, owed: 0n },
+      1,
+    ]);
     await gateway.close();
     await place.remove();
   });
@@ -126,11 +193,17 @@ describe('an event', () => {
     for (const method of ['stripe', 'creem'] as const) {
       const { userId, page } = await waiting(method);
       const event = world[method].pay(page);
-      const copies = Array.from({ length: 40 }, (_, n) => ({ ...event, id: n % 4 === 0 ? `${event.id}_${n}` : event.id }));
+      const copies = Array.from({ length: 40 }, (_, n) => ({
+        ...event,
+        id: n % 4 === 0 ? `${event.id}_${n}` : event.id,
+      }));
       const answers = await Promise.all(copies.map((copy) => world.deliver(method, copy)));
       expect(answers.map(({ status }) => status)).toEqual(copies.map(() => 200));
       expect(answers.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(1);
-      expect([await world.balance(userId), await world.postings(userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1]);
+      expect([await world.balance(userId), await world.postings(userId)]).toEqual([
+        { posted: 10_000_000n, owed: 0n },
+        1,
+      ]);
     }
     expect(await world.ledgerSum()).toBe(0n);
   });
@@ -139,85 +212,166 @@ describe('an event', () => {
     ['amount', 'stripe', (event) => withObject(event, { amount_total: 1 })],
     ['currency', 'stripe', (event) => withObject(event, { currency: 'jpy' })],
     ['mode', 'stripe', (event) => ({ ...event, livemode: true })],
-    ['payment_id', 'stripe', (event) => withObject(event, { client_reference_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' })],
-    ['payment_id', 'stripe', (event) => withObject(event, { metadata: { payment_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' } })],
-    ['unknown_payment', 'stripe', (event) => withObject(event, { id: 'cs_test_nobody', client_reference_id: null, metadata: {} })],
+    [
+      'payment_id',
+      'stripe',
+      (event) => withObject(event, { client_reference_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' }),
+    ],
+    [
+      'payment_id',
+      'stripe',
+      (event) => withObject(event, { metadata: { payment_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' } }),
+    ],
+    [
+      'unknown_payment',
+      'stripe',
+      (event) => withObject(event, { id: 'cs_test_nobody', client_reference_id: null, metadata: {} }),
+    ],
     ['unreadable', 'stripe', (event) => withObject(event, { amount_total: null })],
-    ['amount', 'creem', (event) => withObject(event, { order: { ...(event.object['order'] as object), amount_paid: 999 } })],
-    ['currency', 'creem', (event) => withObject(event, { order: { ...(event.object['order'] as object), currency: 'USD' } })],
-    ['product', 'creem', (event) => withObject(event, { order: { ...(event.object['order'] as object), product: 'prod_cheap' } })],
+    [
+      'amount',
+      'creem',
+      (event) => withObject(event, { order: { ...(event.object['order'] as object), amount_paid: 999 } }),
+    ],
+    [
+      'currency',
+      'creem',
+      (event) => withObject(event, { order: { ...(event.object['order'] as object), currency: 'USD' } }),
+    ],
+    [
+      'product',
+      'creem',
+      (event) =>
+        withObject(event, { order: { ...(event.object['order'] as object), product: 'prod_cheap' } }),
+    ],
     ['mode', 'creem', (event) => withObject(event, { mode: 'prod' })],
     ['payment_id', 'creem', (event) => withObject(event, { request_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' })],
-    ['unknown_payment', 'creem', (event) => withObject(event, { id: 'ch_nobody', request_id: 'x', metadata: {} })],
-  ])('whose %s is not what we made is put aside, with an entry in the audit log and no credit (%s)', async (reason, method, bend) => {
-    const { userId, client, payment, page } = await waiting(method);
-    const event = { ...world[method].pay(page), ...bend(world[method].pay(page) as StripeEvent & CreemEvent), id: `evt_bent_${crypto.randomUUID()}` } as StripeEvent & CreemEvent;
-    expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
-    expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'duplicate' });
-    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
-    expect((await client.payments.getPayment({ payment_id: payment.payment_id })).state).toBe('pending');
-    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason }]);
-    // The true one is still good.
-    expect(await world.deliver(method, world[method].pay(page))).toMatchObject({ outcome: 'accepted' });
-    expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
-  });
+    [
+      'unknown_payment',
+      'creem',
+      (event) => withObject(event, { id: 'ch_nobody', request_id: 'x', metadata: {} }),
+    ],
+  ])(
+    'whose %s is not what we made is put aside, with an entry in the audit log and no credit (%s)',
+    async (reason, method, bend) => {
+      const { userId, client, payment, page } = await waiting(method);
+      const event = {
+        ...world[method].pay(page),
+        ...bend(world[method].pay(page) as StripeEvent & CreemEvent),
+        id: `evt_bent_${crypto.randomUUID()}`,
+      } as StripeEvent & CreemEvent;
+      expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+      expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'duplicate' });
+      expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+      expect((await client.payments.getPayment({ payment_id: payment.payment_id })).state).toBe('pending');
+      expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([
+        { event: event.id, reason },
+      ]);
+      // The true one is still good.
+      expect(await world.deliver(method, world[method].pay(page))).toMatchObject({ outcome: 'accepted' });
+      expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
+    },
+  );
 
   test.each<['stripe' | 'creem', (event: StripeEvent & CreemEvent) => object]>([
     ['stripe', (event) => withObject(event, { payment_intent: 'pi_another' })],
-    ['creem', (event) => withObject(event, { order: { ...(event.object['order'] as object), id: 'ord_another' } })],
+    [
+      'creem',
+      (event) => withObject(event, { order: { ...(event.object['order'] as object), id: 'ord_another' } }),
+    ],
   ])('of the same page at %s under another payment of it is put aside', async (method, bend) => {
     const { userId, page } = await waiting(method);
     const paid = world[method].pay(page) as StripeEvent & CreemEvent;
     expect(await world.deliver(method, paid)).toMatchObject({ outcome: 'accepted' });
     const event = { ...paid, ...bend(paid), id: `evt_bent_${crypto.randomUUID()}` };
     expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
-    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason: 'reference' }]);
-    expect([await world.balance(userId), await world.postings(userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, 1]);
+    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([
+      { event: event.id, reason: 'reference' },
+    ]);
+    expect([await world.balance(userId), await world.postings(userId)]).toEqual([
+      { posted: 10_000_000n, owed: 0n },
+      1,
+    ]);
   });
 
-  test.each(['stripe', 'creem'] as const)('at %s under the payment of another order is put aside', async (method) => {
-    const [first, second] = [await waiting(method), await waiting(method)];
-    const paid = world[method].pay(first.page) as StripeEvent & CreemEvent;
-    expect(await world.deliver(method, paid)).toMatchObject({ outcome: 'accepted' });
-    const other = world[method].pay(second.page) as StripeEvent & CreemEvent;
-    const event =
-      method === 'stripe'
-        ? { ...other, data: { object: { ...(other.data.object as object), payment_intent: (paid.data.object as { payment_intent: string }).payment_intent } } }
-        : { ...other, ...withObject(other, { order: { ...(other.object['order'] as object), id: (paid.object['order'] as { id: string }).id } }) };
-    expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
-    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason: 'reference' }]);
-    expect([await world.balance(first.userId), await world.balance(second.userId)]).toEqual([{ posted: 10_000_000n, owed: 0n }, { posted: 0n, owed: 0n }]);
-  });
+  test.each(['stripe', 'creem'] as const)(
+    'at %s under the payment of another order is put aside',
+    async (method) => {
+      const [first, second] = [await waiting(method), await waiting(method)];
+      const paid = world[method].pay(first.page) as StripeEvent & CreemEvent;
+      expect(await world.deliver(method, paid)).toMatchObject({ outcome: 'accepted' });
+      const other = world[method].pay(second.page) as StripeEvent & CreemEvent;
+      const event =
+        method === 'stripe'
+          ? {
+              ...other,
+              data: {
+                object: {
+                  ...(other.data.object as object),
+                  payment_intent: (paid.data.object as { payment_intent: string }).payment_intent,
+                },
+              },
+            }
+          : {
+              ...other,
+              ...withObject(other, {
+                order: {
+                  ...(other.object['order'] as object),
+                  id: (paid.object['order'] as { id: string }).id,
+                },
+              }),
+            };
+      expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+      expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([
+        { event: event.id, reason: 'reference' },
+      ]);
+      expect([await world.balance(first.userId), await world.balance(second.userId)]).toEqual([
+        { posted: 10_000_000n, owed: 0n },
+        { posted: 0n, owed: 0n },
+      ]);
+    },
+  );
 
   test('of a dispute of another payment is put aside', async () => {
     const [first, second] = [await waiting('stripe'), await waiting('stripe')];
-    for (const { page } of [first, second]) expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
+    for (const { page } of [first, second])
+      expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
     const dispute = world.stripe.dispute('created', first.page);
     expect(await world.deliver('stripe', dispute)).toMatchObject({ outcome: 'accepted' });
     const event = world.stripe.dispute('created', second.page);
-    const forged = { ...event, data: { object: { ...(event.data.object as object), id: (dispute.data.object as { id: string }).id } } };
+    const forged = {
+      ...event,
+      data: { object: { ...(event.data.object as object), id: (dispute.data.object as { id: string }).id } },
+    };
     expect(await world.deliver('stripe', forged)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect((await world.balance(second.userId)).posted).toBe(10_000_000n);
   });
 
-  test.each(['stripe', 'creem'] as const)('of %s with a NUL in a text, or beyond all times, is put aside', async (method) => {
-    const { userId, page } = await waiting(method);
-    const paid = world[method].pay(page) as StripeEvent & CreemEvent;
-    const time = method === 'stripe' ? { created: Number.MAX_SAFE_INTEGER } : { created_at: Number.MAX_SAFE_INTEGER };
-    const text = method === 'stripe' ? withObject(paid, { id: 'cs_\0' }) : withObject(paid, { id: 'ch_\0' });
-    for (const bent of [time, text]) {
-      const event = { ...paid, ...bent, id: `evt_bent_${crypto.randomUUID()}` };
-      expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
-    }
-    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
-  });
+  test.each(['stripe', 'creem'] as const)(
+    'of %s with a NUL in a text, or beyond all times, is put aside',
+    async (method) => {
+      const { userId, page } = await waiting(method);
+      const paid = world[method].pay(page) as StripeEvent & CreemEvent;
+      const time =
+        method === 'stripe' ? { created: Number.MAX_SAFE_INTEGER } : { created_at: Number.MAX_SAFE_INTEGER };
+      const text =
+        method === 'stripe' ? withObject(paid, { id: 'cs_\0' }) : withObject(paid, { id: 'ch_\0' });
+      for (const bent of [time, text]) {
+        const event = { ...paid, ...bent, id: `evt_bent_${crypto.randomUUID()}` };
+        expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+      }
+      expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+    },
+  );
 
   test('that gives back more than was paid is put aside', async () => {
     const { userId, page } = await waiting('stripe');
     expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
     const event = world.stripe.refund(page, 1_001);
     expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'quarantined' });
-    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([{ event: event.id, reason: 'amount' }]);
+    expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([
+      { event: event.id, reason: 'amount' },
+    ]);
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 
@@ -225,7 +379,15 @@ describe('an event', () => {
     const { userId, payment } = await waiting('stripe');
     const other = await waiting('creem');
     const event = world.creem.pay(other.page);
-    const forged = { ...event, object: { ...event.object, id: payment.checkout_url?.split('/').at(-1), request_id: payment.payment_id, metadata: { payment_id: payment.payment_id } } };
+    const forged = {
+      ...event,
+      object: {
+        ...event.object,
+        id: payment.checkout_url?.split('/').at(-1),
+        request_id: payment.payment_id,
+        metadata: { payment_id: payment.payment_id },
+      },
+    };
     expect(await world.deliver('creem', forged)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
   });
@@ -243,23 +405,53 @@ describe('an event', () => {
     const { payment, page } = await waiting('stripe');
     const event = world.stripe.pay(page);
     await world.deliver('stripe', event);
-    const entries = await world.sql`select actor_kind, address, outcome, diff from gateway.audit_entries where action = 'payments.accepted' and target_id = ${payment.payment_id}`;
-    expect([...entries]).toEqual([{ actor_kind: 'guest', address: '127.0.0.1', outcome: 'ok', diff: { provider: 'stripe', event_id: event.id, type: event.type, fact: 'paid' } }]);
+    const entries =
+      await world.sql`select actor_kind, address, outcome, diff from gateway.audit_entries where action = 'payments.accepted' and target_id = ${payment.payment_id}`;
+    expect([...entries]).toEqual([
+      {
+        actor_kind: 'guest',
+        address: '127.0.0.1',
+        outcome: 'ok',
+        diff: { provider: 'stripe', event_id: event.id, type: event.type, fact: 'paid' },
+      },
+    ]);
   });
 });
 
 describe('the door of a webhook', () => {
   test('does not exist without its secret, and neither does the method', async () => {
-    for (const missing of ['STRIPE_WEBHOOK_SECRET', 'STRIPE_SECRET_KEY', 'CREEM_WEBHOOK_SECRET', 'CREEM_API_KEY', 'CREEM_PRODUCT_ID']) {
+    for (const missing of [
+      'STRIPE_WEBHOOK_SECRET',
+      'STRIPE_SECRET_KEY',
+      'CREEM_WEBHOOK_SECRET',
+      'CREEM_API_KEY',
+      'CREEM_PRODUCT_ID',
+    ]) {
       const method = missing.startsWith('STRIPE') ? 'stripe' : 'creem';
-      await world.admin.env.upsertVariable({ key: missing, value: missing === 'STRIPE_SECRET_KEY' ? ' ' : '' });
-      await expect.poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method)).not.toContain(method);
-      await expect(world.user.payments.createCheckout({ method, amount: 500 })).rejects.toMatchObject({ status: 404, code: 'payment_method_not_found' });
+      await world.admin.env.upsertVariable({
+        key: missing,
+        value: missing === 'STRIPE_SECRET_KEY' ? ' ' : '',
+      });
+      await expect
+        .poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method))
+        .not.toContain(method);
+      await expect(world.user.payments.createCheckout({ method, amount: 500 })).rejects.toMatchObject({
+        status: 404,
+        code: 'payment_method_not_found',
+      });
       const { body } = world[method].sign('{"id":"evt_1"}');
-      const signature = method === 'stripe' ? `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}` : createHmac('sha256', '').update(body).digest('hex');
-      expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({ status: 404, code: 'payment_method_not_found' });
+      const signature =
+        method === 'stripe'
+          ? `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}`
+          : createHmac('sha256', '').update(body).digest('hex');
+      expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({
+        status: 404,
+        code: 'payment_method_not_found',
+      });
       await world.admin.env.removeVariable({ key: missing });
-      await expect.poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method)).toContain(method);
+      await expect
+        .poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method))
+        .toContain(method);
     }
   });
 
@@ -268,33 +460,53 @@ describe('the door of a webhook', () => {
     ['price', { price: 0 }],
     ['tax mode', { tax_mode: 'exclusive' }],
     ['kind of sale', { billing_type: 'recurring' }],
-  ])('stays open, though nothing is sold, when the product has another %s than it should', async (_what, product) => {
-    const place = await makeDatabase();
-    const was = { ...world.creem.product };
-    Object.assign(world.creem.product, product);
-    const own = await startPayments({ beside: world, place });
-    Object.assign(world.creem.product, was);
-    try {
-      // The product is asked for when it is first needed.
+  ])(
+    'stays open, though nothing is sold, when the product has another %s than it should',
+    async (_what, product) => {
+      const place = await makeDatabase();
+      const was = { ...world.creem.product };
       Object.assign(world.creem.product, product);
-      expect((await own.guest.payments.listMethods()).items.map(({ method }) => method)).toEqual(['stripe']);
-      await expect(own.user.payments.createCheckout({ method: 'creem', amount: 500 })).rejects.toMatchObject({ status: 404, code: 'payment_method_not_found' });
-      expect(own.logLines.some((line) => line.includes('payments_product_unfit'))).toBe(true);
-      expect(await own.deliver('creem', own.creem.event('checkout.completed', {}))).toMatchObject({ status: 200, outcome: 'ignored' });
-    } finally {
+      const own = await startPayments({ beside: world, place });
       Object.assign(world.creem.product, was);
-      await own.close();
-      await place.remove();
-    }
-  });
+      try {
+        // The product is asked for when it is first needed.
+        Object.assign(world.creem.product, product);
+        expect((await own.guest.payments.listMethods()).items.map(({ method }) => method)).toEqual([
+          'stripe',
+        ]);
+        await expect(
+          own.user.payments.createCheckout({ method: 'creem', amount: 500 }),
+        ).rejects.toMatchObject({ status: 404, code: 'payment_method_not_found' });
+        expect(own.logLines.some((line) => line.includes('payments_product_unfit'))).toBe(true);
+        expect(await own.deliver('creem', own.creem.event('checkout.completed', {}))).toMatchObject({
+          status: 200,
+          outcome: 'ignored',
+        });
+      } finally {
+        Object.assign(world.creem.product, was);
+        await own.close();
+        await place.remove();
+      }
+    },
+  );
 
   test('takes 256 KiB, and no more', async () => {
-    const fits = JSON.stringify({ id: 'evt_big', type: 'customer.created', data: { object: { padding: '' } } });
+    const fits = JSON.stringify({
+      id: 'evt_big',
+      type: 'customer.created',
+      data: { object: { padding: '' } },
+    });
     const big = fits.replace('"padding":""', `"padding":"${'x'.repeat(256 * 1024 - fits.length)}"`);
     const { body, signature } = world.stripe.sign(big);
     expect(Buffer.byteLength(body)).toBe(256 * 1024);
-    expect(await world.post('stripe', body, { 'stripe-signature': signature })).toMatchObject({ status: 200, outcome: 'ignored' });
-    for (const bytes of [256 * 1024 + 1, 1024 * 1024]) expect((await world.post('stripe', 'x'.repeat(bytes), { 'stripe-signature': signature })).status).toBe(413);
+    expect(await world.post('stripe', body, { 'stripe-signature': signature })).toMatchObject({
+      status: 200,
+      outcome: 'ignored',
+    });
+    for (const bytes of [256 * 1024 + 1, 1024 * 1024])
+      expect((await world.post('stripe', 'x'.repeat(bytes), { 'stripe-signature': signature })).status).toBe(
+        413,
+      );
   });
 
   test('is closed on a body that takes longer than ten seconds', async () => {
@@ -306,7 +518,9 @@ describe('the door of a webhook', () => {
       // The drip may hit the door that has just been closed.
       socket.on('error', () => undefined);
       socket.on('close', () => resolve(heard));
-      socket.write('POST /v1/payments/webhook/stripe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n');
+      socket.write(
+        'POST /v1/payments/webhook/stripe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n',
+      );
       const drip = setInterval(() => socket.write('x'), 500);
       socket.on('close', () => clearInterval(drip));
     });
@@ -339,5 +553,7 @@ describe('the door of a webhook', () => {
 
 function withObject(event: StripeEvent & CreemEvent, members: object): object {
   const { data, object } = event as { data?: StripeEvent['data']; object: Record<string, unknown> };
-  return data ? { ...event, data: { object: { ...data.object, ...members } } } : { ...event, object: { ...object, ...members } };
+  return data
+    ? { ...event, data: { object: { ...data.object, ...members } } }
+    : { ...event, object: { ...object, ...members } };
 }

@@ -17,7 +17,12 @@ export interface PaymentsWorld extends GatewayWorld {
   creem: CreemDouble;
   /** Delivers an event as the provider does. */
   deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, to?: string): Promise<Answer>;
-  post(provider: 'stripe' | 'creem', body: string | Uint8Array, headers: Record<string, string | string[]>, to?: string): Promise<Answer>;
+  post(
+    provider: 'stripe' | 'creem',
+    body: string | Uint8Array,
+    headers: Record<string, string | string[]>,
+    to?: string,
+  ): Promise<Answer>;
   /** A user with nothing, of the Bureau `local`. */
   newUser(): Promise<{ userId: string; client: GatewayWorld['user']; token: string }>;
   /** What is there, and what is owed. */
@@ -46,18 +51,40 @@ export const cityBaseUrl = 'https://city.example.test/base/';
 export async function startPayments(options: PaymentsWorldOptions = {}): Promise<PaymentsWorld> {
   const stripe = options.beside?.stripe ?? (await startStripe());
   const creem = options.beside?.creem ?? (await startCreem());
-  const env = { ...stripe.env, ...creem.env, ...(options.hasOwnAddress ? {} : { TOWNHALL_CITY_BASE_URL: cityBaseUrl }), CREDITS_PER_UNIT: '1000000', STARTING_CREDITS: '0', ...options.env };
+  const env = {
+    ...stripe.env,
+    ...creem.env,
+    ...(options.hasOwnAddress ? {} : { TOWNHALL_CITY_BASE_URL: cityBaseUrl }),
+    CREDITS_PER_UNIT: '1000000',
+    STARTING_CREDITS: '0',
+    ...options.env,
+  };
   const world = await startGateway({ withAdmin: true, ...options, env });
   const { sql } = world;
   if (world.database.engine === 'postgres') await stopClockwork(sql);
 
-  async function post(provider: 'stripe' | 'creem', body: string | Uint8Array, headers: Record<string, string | string[]>, to = world.url): Promise<Answer> {
+  async function post(
+    provider: 'stripe' | 'creem',
+    body: string | Uint8Array,
+    headers: Record<string, string | string[]>,
+    to = world.url,
+  ): Promise<Answer> {
     const startedMs = performance.now();
     const sent = new Headers({ 'content-type': 'application/json' });
-    for (const [name, values] of Object.entries(headers)) for (const value of [values].flat()) sent.append(name, value);
-    const answer = await fetch(`${to}/v1/payments/webhook/${provider}`, { method: 'POST', headers: sent, body: Buffer.from(body) });
+    for (const [name, values] of Object.entries(headers))
+      for (const value of [values].flat()) sent.append(name, value);
+    const answer = await fetch(`${to}/v1/payments/webhook/${provider}`, {
+      method: 'POST',
+      headers: sent,
+      body: Buffer.from(body),
+    });
     const read = (await answer.json()) as { outcome?: string; error?: { code: string } };
-    return { status: answer.status, outcome: read.outcome, code: read.error?.code, ms: performance.now() - startedMs };
+    return {
+      status: answer.status,
+      outcome: read.outcome,
+      code: read.error?.code,
+      ms: performance.now() - startedMs,
+    };
   }
 
   return Object.assign(Object.create(null) as object, describeWorld(world), {
@@ -65,26 +92,35 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
     creem,
     post,
     deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, to?: string) {
-      const { body, signature } = provider === 'stripe' ? stripe.sign(event as StripeEvent) : creem.sign(event as CreemEvent);
+      const { body, signature } =
+        provider === 'stripe' ? stripe.sign(event as StripeEvent) : creem.sign(event as CreemEvent);
       return post(provider, body, { [`${provider}-signature`]: signature }, to);
     },
     async newUser() {
-      const issued = await world.admin.accounts.issueToken({ bureau_id: 'local', external_id: `person-${crypto.randomUUID()}` });
+      const issued = await world.admin.accounts.issueToken({
+        bureau_id: 'local',
+        external_id: `person-${crypto.randomUUID()}`,
+      });
       return { userId: issued.user_id, client: world.as(issued.user_token), token: issued.user_token };
     },
     async balance(userId: string) {
-      const [row] = await sql<{ posted: bigint; owed: bigint }[]>`select posted, owed from gateway.credits_accounts where account_id = ${userId}`;
+      const [row] = await sql<
+        { posted: bigint; owed: bigint }[]
+      >`select posted, owed from gateway.credits_accounts where account_id = ${userId}`;
       return row ?? { posted: 0n, owed: 0n };
     },
     async spend(userId: string, credits: bigint) {
       await sql`select gateway.credits_take_back(${userId}, 'deduct', ${crypto.randomUUID()}, ${credits}, 'a call', false)`;
     },
     async postings(userId: string) {
-      const rows = await sql`select 1 from gateway.credits_txs where account_id = ${userId} and kind in ('payment', 'refund', 'dispute')`;
+      const rows =
+        await sql`select 1 from gateway.credits_txs where account_id = ${userId} and kind in ('payment', 'refund', 'dispute')`;
       return rows.length;
     },
     async ledgerSum() {
-      const [row] = await sql<{ sum: string | null }[]>`select sum(amount)::text as sum from gateway.credits_entries`;
+      const [row] = await sql<
+        { sum: string | null }[]
+      >`select sum(amount)::text as sum from gateway.credits_entries`;
       return BigInt(row?.sum ?? '0');
     },
     async quarantined() {
@@ -104,10 +140,13 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
 async function stopClockwork(sql: GatewayWorld['sql']): Promise<void> {
   // It is written at the end of the queue's start, which nobody waits for.
   // `expect.poll` is for tests alone, and worlds are made before them.
-  await vi.waitFor(async () => {
-    const gone = await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
-    if (gone.length === 0) throw new Error('The questions to the providers were not put on the clock.');
-  }, { interval: 20, timeout: 30_000 });
+  await vi.waitFor(
+    async () => {
+      const gone = await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
+      if (gone.length === 0) throw new Error('The questions to the providers were not put on the clock.');
+    },
+    { interval: 20, timeout: 30_000 },
+  );
 }
 
 /** The world's own members, those that are looked up included. */

@@ -6,7 +6,11 @@ import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 
 let released: (() => void) | undefined;
 let lastSignal: AbortSignal | undefined;
-const who = ({ identity, user, bureau }: ActionCall) => ({ kind: identity.kind, user_id: user?.userId ?? null, bureau_id: bureau?.bureauId ?? null });
+const who = ({ identity, user, bureau }: ActionCall) => ({
+  kind: identity.kind,
+  user_id: user?.userId ?? null,
+  bureau_id: bureau?.bureauId ?? null,
+});
 const anyone: [] = [];
 
 const service = defineService({
@@ -26,7 +30,11 @@ const service = defineService({
       input: {
         type: 'object',
         required: ['text'],
-        properties: { text: { type: 'string', maxLength: 5 }, service: { type: 'string' }, count: { type: 'integer' } },
+        properties: {
+          text: { type: 'string', maxLength: 5 },
+          service: { type: 'string' },
+          count: { type: 'integer' },
+        },
         additionalProperties: false,
       },
       run: ({ input }) => input,
@@ -36,13 +44,21 @@ const service = defineService({
       identities: anyone,
       input: {
         type: 'object',
-        properties: { limit: { type: 'integer', maximum: 10 }, deep: { type: 'boolean' }, tags: { type: 'array', items: { type: 'string' } } },
+        properties: {
+          limit: { type: 'integer', maximum: 10 },
+          deep: { type: 'boolean' },
+          tags: { type: 'array', items: { type: 'string' } },
+        },
         additionalProperties: false,
       },
       run: ({ input }) => input,
     },
     nothing: { method: 'POST', identities: anyone, run: () => undefined },
-    environment: { method: 'POST', identities: anyone, run: ({ env }) => ({ keys: Object.keys(env), value: env['PROBE_OPTIONAL'] ?? null }) },
+    environment: {
+      method: 'POST',
+      identities: anyone,
+      run: ({ env }) => ({ keys: Object.keys(env), value: env['PROBE_OPTIONAL'] ?? null }),
+    },
     refusing: {
       method: 'POST',
       identities: anyone,
@@ -57,7 +73,12 @@ const service = defineService({
         throw new Error('CANARY detail of the failure');
       },
     },
-    promising: { method: 'POST', identities: anyone, output: { type: 'object', required: ['a'] }, run: () => ({ b: 'CANARY' }) },
+    promising: {
+      method: 'POST',
+      identities: anyone,
+      output: { type: 'object', required: ['a'] },
+      run: () => ({ b: 'CANARY' }),
+    },
     circular: {
       method: 'POST',
       identities: anyone,
@@ -81,21 +102,31 @@ const needy = defineService({
   id: 'needy',
   name: 'Needy',
   env: [{ key: 'NEEDY_KEY', description: 'Needed.' }],
-  actions: { go: { method: 'POST', identities: [], run: ({ env }) => ({ length: env['NEEDY_KEY']?.length ?? 0 }) } },
+  actions: {
+    go: { method: 'POST', identities: [], run: ({ env }) => ({ length: env['NEEDY_KEY']?.length ?? 0 }) },
+  },
 });
 
 let world: GatewayWorld;
 beforeAll(async () => {
-  world = await startGateway({ withAdmin: true, services: [service, needy], env: { TIMEOUT_ACTION_MS: '1500', OTHER_SECRET: 'CANARY' } });
+  world = await startGateway({
+    withAdmin: true,
+    services: [service, needy],
+    env: { TIMEOUT_ACTION_MS: '1500', OTHER_SECRET: 'CANARY' },
+  });
 });
 afterAll(() => world?.close());
 
 const refused = async (call: Promise<unknown>) => {
-  const error = await call.then(() => expect.unreachable('the call was not refused'), (thrown: unknown) => thrown);
+  const error = await call.then(
+    () => expect.unreachable('the call was not refused'),
+    (thrown: unknown) => thrown,
+  );
   if (!GatewayError.isInstance(error)) throw error;
   return { status: error.status, code: error.code, message: error.message, param: error.param };
 };
-const post = (path: string, init: RequestInit = {}) => fetch(`${world.url}${path}`, { method: 'POST', ...init });
+const post = (path: string, init: RequestInit = {}) =>
+  fetch(`${world.url}${path}`, { method: 'POST', ...init });
 
 describe('services.callAction', () => {
   test('runs the action for whom it is, and tells it who that is', async () => {
@@ -108,26 +139,60 @@ describe('services.callAction', () => {
     await expect(world.admin.call('probe', 'for-admins')).resolves.toEqual(asAdmin);
     await expect(world.admin.call('probe', 'for-both')).resolves.toEqual(asAdmin);
     await expect(world.admin.call('probe', 'for-anyone')).resolves.toEqual(asAdmin);
-    await expect(world.guest.call('probe', 'for-anyone')).resolves.toEqual({ kind: 'guest', user_id: null, bureau_id: null });
+    await expect(world.guest.call('probe', 'for-anyone')).resolves.toEqual({
+      kind: 'guest',
+      user_id: null,
+      bureau_id: null,
+    });
   });
 
   test('refuses everyone else, a guest with 401 and a wrong identity with 403', async () => {
     for (const action of ['for-users', 'for-admins', 'for-both']) {
-      expect(await refused(world.guest.call('probe', action))).toMatchObject({ status: 401, code: 'authentication_required' });
+      expect(await refused(world.guest.call('probe', action))).toMatchObject({
+        status: 401,
+        code: 'authentication_required',
+      });
     }
-    expect(await refused(world.admin.call('probe', 'for-users'))).toMatchObject({ status: 403, code: 'forbidden_for_identity' });
-    expect(await refused(world.user.call('probe', 'for-admins'))).toMatchObject({ status: 403, code: 'forbidden_for_identity' });
-    expect(await refused(world.as('nonsense').call('probe', 'for-anyone'))).toMatchObject({ status: 401, code: 'invalid_token' });
+    expect(await refused(world.admin.call('probe', 'for-users'))).toMatchObject({
+      status: 403,
+      code: 'forbidden_for_identity',
+    });
+    expect(await refused(world.user.call('probe', 'for-admins'))).toMatchObject({
+      status: 403,
+      code: 'forbidden_for_identity',
+    });
+    expect(await refused(world.as('nonsense').call('probe', 'for-anyone'))).toMatchObject({
+      status: 401,
+      code: 'invalid_token',
+    });
     expect((await post('/v1/probe/for-users')).headers.get('www-authenticate')).toBe('Bearer');
   });
 
   test('validates the input by the schema of the action', async () => {
-    await expect(world.guest.call('probe', 'echo', { text: 'hello', service: 'a member and no path' })).resolves.toEqual({ text: 'hello', service: 'a member and no path' });
-    expect(await refused(world.guest.call('probe', 'echo', {}))).toMatchObject({ status: 400, code: 'service_invalid_input', param: 'text' });
-    expect(await refused(world.guest.call('probe', 'echo', { text: 'too long' }))).toMatchObject({ status: 400, param: 'text' });
-    expect(await refused(world.guest.call('probe', 'echo', { text: 'x', count: '1' }))).toMatchObject({ status: 400, param: 'count' });
-    expect(await refused(world.guest.call('probe', 'echo', { text: 'x', other: 1 }))).toMatchObject({ status: 400, param: 'other' });
-    expect(await refused(world.guest.call('probe', 'nothing', { surplus: 1 }))).toMatchObject({ status: 400, param: 'surplus' });
+    await expect(
+      world.guest.call('probe', 'echo', { text: 'hello', service: 'a member and no path' }),
+    ).resolves.toEqual({ text: 'hello', service: 'a member and no path' });
+    expect(await refused(world.guest.call('probe', 'echo', {}))).toMatchObject({
+      status: 400,
+      code: 'service_invalid_input',
+      param: 'text',
+    });
+    expect(await refused(world.guest.call('probe', 'echo', { text: 'too long' }))).toMatchObject({
+      status: 400,
+      param: 'text',
+    });
+    expect(await refused(world.guest.call('probe', 'echo', { text: 'x', count: '1' }))).toMatchObject({
+      status: 400,
+      param: 'count',
+    });
+    expect(await refused(world.guest.call('probe', 'echo', { text: 'x', other: 1 }))).toMatchObject({
+      status: 400,
+      param: 'other',
+    });
+    expect(await refused(world.guest.call('probe', 'nothing', { surplus: 1 }))).toMatchObject({
+      status: 400,
+      param: 'surplus',
+    });
   });
 
   test('answers null for an action that gives nothing, with and without a body', async () => {
@@ -136,43 +201,77 @@ describe('services.callAction', () => {
   });
 
   test('shows an action only the keys that its service declares, as they are now', async () => {
-    await expect(world.guest.call('probe', 'environment')).resolves.toEqual({ keys: ['PROBE_OPTIONAL'], value: null });
+    await expect(world.guest.call('probe', 'environment')).resolves.toEqual({
+      keys: ['PROBE_OPTIONAL'],
+      value: null,
+    });
     await world.admin.env.upsertVariable({ key: 'PROBE_OPTIONAL', value: 'there now' });
-    await expect(world.guest.call('probe', 'environment')).resolves.toEqual({ keys: ['PROBE_OPTIONAL'], value: 'there now' });
+    await expect(world.guest.call('probe', 'environment')).resolves.toEqual({
+      keys: ['PROBE_OPTIONAL'],
+      value: 'there now',
+    });
   });
 
   test('is 503 until the keys that the service needs are there', async () => {
-    expect(await refused(world.guest.call('needy', 'go'))).toMatchObject({ status: 503, code: 'service_not_configured' });
+    expect(await refused(world.guest.call('needy', 'go'))).toMatchObject({
+      status: 503,
+      code: 'service_not_configured',
+    });
     await world.admin.env.upsertVariable({ key: 'NEEDY_KEY', value: 'twelve chars' });
     await expect(world.guest.call('needy', 'go')).resolves.toEqual({ length: 12 });
   });
 
   test('tells a refusal of the action as it is', async () => {
-    expect(await refused(world.guest.call('probe', 'refusing'))).toEqual({ status: 409, code: 'service_probe_taken', message: 'This probe is taken.', param: null });
+    expect(await refused(world.guest.call('probe', 'refusing'))).toEqual({
+      status: 409,
+      code: 'service_probe_taken',
+      message: 'This probe is taken.',
+      param: null,
+    });
   });
 
-  test.each(['throwing', 'promising', 'circular'])('answers 500 without detail when the action fails by %s, and the log has the detail', async (action) => {
-    const before = world.logLines.length;
-    const answer = await refused(world.guest.call('probe', action));
-    expect(answer).toMatchObject({ status: 500, code: expect.stringMatching(/^service_/) });
-    expect(JSON.stringify(answer)).not.toMatch(/CANARY|circular|required/);
-    const errors = world.logLines.slice(before).filter((line) => line.includes('"level":"error"'));
-    expect(errors).toHaveLength(1);
-  });
+  test.each(['throwing', 'promising', 'circular'])(
+    'answers 500 without detail when the action fails by %s, and the log has the detail',
+    async (action) => {
+      const before = world.logLines.length;
+      const answer = await refused(world.guest.call('probe', action));
+      expect(answer).toMatchObject({ status: 500, code: expect.stringMatching(/^service_/) });
+      expect(JSON.stringify(answer)).not.toMatch(/CANARY|circular|required/);
+      const errors = world.logLines.slice(before).filter((line) => line.includes('"level":"error"'));
+      expect(errors).toHaveLength(1);
+    },
+  );
 
   test('ends an action that hangs, and tells it so', async () => {
-    expect(await refused(world.guest.call('probe', 'hanging'))).toMatchObject({ status: 504, code: 'service_timeout' });
+    expect(await refused(world.guest.call('probe', 'hanging'))).toMatchObject({
+      status: 504,
+      code: 'service_timeout',
+    });
     expect(lastSignal?.aborted).toBe(true);
     released?.();
   });
 
   test('is 404 for what is not there, whatever it is called', async () => {
-    for (const path of ['/v1/nobody/add', '/v1/__proto__/constructor', '/v1/constructor/name', '/v1/directory/health', '/v1/ai/nothing', '/v1/accounts/tokens/nothing']) {
+    for (const path of [
+      '/v1/nobody/add',
+      '/v1/__proto__/constructor',
+      '/v1/constructor/name',
+      '/v1/directory/health',
+      '/v1/ai/nothing',
+      '/v1/accounts/tokens/nothing',
+    ]) {
       const answer = await post(path);
-      expect([path, answer.status, ((await answer.json()) as { error: { code: string } }).error.code]).toEqual([path, 404, 'route_not_found']);
+      expect([
+        path,
+        answer.status,
+        ((await answer.json()) as { error: { code: string } }).error.code,
+      ]).toEqual([path, 404, 'route_not_found']);
     }
     for (const action of ['nothing-such', '__proto__', 'constructor', 'toString', 'two', 'two/nothing']) {
-      expect(await refused(world.guest.call('probe', action))).toMatchObject({ status: 404, code: 'service_action_not_found' });
+      expect(await refused(world.guest.call('probe', action))).toMatchObject({
+        status: 404,
+        code: 'service_action_not_found',
+      });
     }
   });
 
@@ -183,20 +282,33 @@ describe('services.callAction', () => {
     expect([writing.status, writing.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS']);
   });
 
-  test.each(['/v1/ai/text', '/v1/ai/%74ext', '/v1/AI/text', '/v1//ai/text', '/v1/ai/text/', '/v1/ai/models/x', '/v1/env/list/'])(
-    'never takes what the contract owns: %s',
-    async (path) => {
-      const answer = await fetch(`${world.url}${path}`, { method: 'GET', headers: { authorization: `Bearer ${world.userToken}` } });
-      expect([404, 405]).toContain(answer.status);
-      expect(((await answer.json()) as { error: { code: string } }).error.code).not.toMatch(/^service_/);
-    },
-  );
+  test.each([
+    '/v1/ai/text',
+    '/v1/ai/%74ext',
+    '/v1/AI/text',
+    '/v1//ai/text',
+    '/v1/ai/text/',
+    '/v1/ai/models/x',
+    '/v1/env/list/',
+  ])('never takes what the contract owns: %s', async (path) => {
+    const answer = await fetch(`${world.url}${path}`, {
+      method: 'GET',
+      headers: { authorization: `Bearer ${world.userToken}` },
+    });
+    expect([404, 405]).toContain(answer.status);
+    expect(((await answer.json()) as { error: { code: string } }).error.code).not.toMatch(/^service_/);
+  });
 });
 
 describe('services.callReadingAction', () => {
   test('takes its input from the query, as the types that the schema asks for', async () => {
-    const read = (input: Record<string, unknown>) => world.guest.call('probe', 'query', input, { method: 'GET' });
-    await expect(read({ limit: 7, deep: true, tags: ['a', 'b'] })).resolves.toEqual({ limit: 7, deep: true, tags: ['a', 'b'] });
+    const read = (input: Record<string, unknown>) =>
+      world.guest.call('probe', 'query', input, { method: 'GET' });
+    await expect(read({ limit: 7, deep: true, tags: ['a', 'b'] })).resolves.toEqual({
+      limit: 7,
+      deep: true,
+      tags: ['a', 'b'],
+    });
     await expect(read({ tags: ['one'] })).resolves.toEqual({ tags: ['one'] });
     await expect(read({})).resolves.toEqual({});
     expect(await refused(read({ limit: 11 }))).toMatchObject({ status: 400, param: 'limit' });
@@ -210,7 +322,9 @@ describe('services.callReadingAction', () => {
 describe('services.callStep', () => {
   test('runs an action whose id has two parts', async () => {
     await expect(world.guest.call('probe', 'two/parts')).resolves.toBe('two parts');
-    await expect(world.guest.call('probe', 'two/read', {}, { method: 'GET' })).resolves.toBe('two parts read');
+    await expect(world.guest.call('probe', 'two/read', {}, { method: 'GET' })).resolves.toBe(
+      'two parts read',
+    );
   });
 });
 
@@ -221,14 +335,23 @@ describe('the services of a project', () => {
     expect(services.slice(-2)).toEqual(['probe', 'needy']);
     const { items } = await world.user.directory.listServices();
     expect(items.find(({ id }) => id === 'needy')).toEqual({
-      id: 'needy', name: 'Needy', env: [{ key: 'NEEDY_KEY', description: 'Needed.', required: true }],
+      id: 'needy',
+      name: 'Needy',
+      env: [{ key: 'NEEDY_KEY', description: 'Needed.', required: true }],
     });
     const catalog = await world.admin.env.getCatalog();
-    expect(catalog.items.find(({ key }) => key === 'NEEDY_KEY')?.declared_by).toEqual([{ kind: 'service', id: 'needy' }]);
+    expect(catalog.items.find(({ key }) => key === 'NEEDY_KEY')?.declared_by).toEqual([
+      { kind: 'service', id: 'needy' },
+    ]);
   });
 
   test('cannot be asked for by a client under a path of another kind', async () => {
-    for (const [name, action] of [['..', 'x'], ['a/b', 'c'], ['a', 'b/c/d'], ['a?x', 'b']] as const) {
+    for (const [name, action] of [
+      ['..', 'x'],
+      ['a/b', 'c'],
+      ['a', 'b/c/d'],
+      ['a?x', 'b'],
+    ] as const) {
       await expect(world.guest.call(name, action)).rejects.toThrow(TypeError);
     }
   });

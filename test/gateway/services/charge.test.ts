@@ -49,7 +49,10 @@ const shop = defineService({
     lenient: {
       method: 'POST',
       async run({ charge }) {
-        return charge(10_000_000, 'Everything').then(() => 'all', () => 'a sample');
+        return charge(10_000_000, 'Everything').then(
+          () => 'all',
+          () => 'a sample',
+        );
       },
     },
     careless: {
@@ -64,7 +67,11 @@ const shop = defineService({
 
 let world: GatewayWorld;
 beforeAll(async () => {
-  world = await startGateway({ withAdmin: true, services: [shop], env: { TIMEOUT_ACTION_MS: '4000', STARTING_CREDITS: '1000000' } });
+  world = await startGateway({
+    withAdmin: true,
+    services: [shop],
+    env: { TIMEOUT_ACTION_MS: '4000', STARTING_CREDITS: '1000000' },
+  });
 });
 afterAll(() => world?.close());
 
@@ -77,19 +84,33 @@ const lastRecord = async () => (await world.user.usage.listRecords({ limit: 1 })
 describe('charge', () => {
   test('holds the credits while the action runs and takes them with its answer, with a record and the reason', async () => {
     const before = await balance();
-    heldMeanwhile = async () => expect(await balance()).toEqual({ available: before.available - 250, held: 250 });
+    heldMeanwhile = async () =>
+      expect(await balance()).toEqual({ available: before.available - 250, held: 250 });
     await expect(world.user.call('shop', 'buy', { credits: 250 })).resolves.toEqual({ bought: true });
     heldMeanwhile = async () => {};
     expect(await balance()).toEqual({ available: before.available - 250, held: 0 });
-    expect((await world.user.credits.listHistory({ limit: 1 })).items[0]).toMatchObject({ kind: 'charge', credits: -250, reason: 'shop/buy · One report' });
-    expect(await lastRecord()).toMatchObject({ action: 'shop/buy', model: null, credits: 250, outcome: 'completed', estimated: false });
+    expect((await world.user.credits.listHistory({ limit: 1 })).items[0]).toMatchObject({
+      kind: 'charge',
+      credits: -250,
+      reason: 'shop/buy · One report',
+    });
+    expect(await lastRecord()).toMatchObject({
+      action: 'shop/buy',
+      model: null,
+      credits: 250,
+      outcome: 'completed',
+      estimated: false,
+    });
   });
 
   test('adds several charges of one call up to one', async () => {
     const before = await balance();
     await world.user.call('shop', 'both');
     expect(await balance()).toEqual({ available: before.available - 12, held: 0 });
-    expect((await world.user.credits.listHistory({ limit: 1 })).items[0]).toMatchObject({ credits: -12, reason: 'shop/both · One report; Its picture' });
+    expect((await world.user.credits.listHistory({ limit: 1 })).items[0]).toMatchObject({
+      credits: -12,
+      reason: 'shop/both · One report; Its picture',
+    });
   });
 
   test.each([
@@ -100,12 +121,19 @@ describe('charge', () => {
     const before = await balance();
     await expect(world.user.call('shop', action)).rejects.toMatchObject({ status });
     expect(await balance()).toEqual(before);
-    expect(await lastRecord()).toMatchObject({ action: `shop/${action}`, credits: 0, outcome: 'upstream_failed' });
+    expect(await lastRecord()).toMatchObject({
+      action: `shop/${action}`,
+      credits: 0,
+      outcome: 'upstream_failed',
+    });
   });
 
   test('ends the action with 402 where the credits are not there, unless the action goes on without them', async () => {
     const before = await balance();
-    await expect(world.user.call('shop', 'buy', { credits: 10_000_000 })).rejects.toMatchObject({ status: 402, code: 'insufficient_credits' });
+    await expect(world.user.call('shop', 'buy', { credits: 10_000_000 })).rejects.toMatchObject({
+      status: 402,
+      code: 'insufficient_credits',
+    });
     await expect(world.user.call('shop', 'lenient')).resolves.toBe('a sample');
     await expect(world.user.call('shop', 'careless')).resolves.toBe('an answer');
     expect(await balance()).toEqual(before);
@@ -119,26 +147,52 @@ describe('charge', () => {
 
   test('is taken once for a repeated Idempotency-Key', async () => {
     const before = await balance();
-    const call = () => fetch(`${world.url}/v1/shop/buy`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json', 'idempotency-key': 'once' },
-      body: '{"credits": 40}',
-    });
+    const call = () =>
+      fetch(`${world.url}/v1/shop/buy`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${world.userToken}`,
+          'content-type': 'application/json',
+          'idempotency-key': 'once',
+        },
+        body: '{"credits": 40}',
+      });
     expect((await call()).status).toBe(200);
     const again = await call();
-    expect([again.status, again.headers.get('idempotent-replayed'), await again.json()]).toEqual([200, 'true', { bought: true }]);
+    expect([again.status, again.headers.get('idempotent-replayed'), await again.json()]).toEqual([
+      200,
+      'true',
+      { bought: true },
+    ]);
     expect(await balance()).toEqual({ available: before.available - 40, held: 0 });
   });
 
   test('takes nothing of an administrator, whose call is recorded, and fails for a guest', async () => {
     await expect(world.admin.call('shop', 'buy', { credits: 7 })).resolves.toEqual({ bought: true });
-    expect((await world.admin.usage.listRecords({ limit: 1 })).items[0]).toMatchObject({ action: 'shop/buy', user_id: null, credits: 0 });
-    await expect(world.guest.call('shop', 'buy', { credits: 7 })).rejects.toMatchObject({ status: 500, code: 'service_failed' });
+    expect((await world.admin.usage.listRecords({ limit: 1 })).items[0]).toMatchObject({
+      action: 'shop/buy',
+      user_id: null,
+      credits: 0,
+    });
+    await expect(world.guest.call('shop', 'buy', { credits: 7 })).rejects.toMatchObject({
+      status: 500,
+      code: 'service_failed',
+    });
   });
 
-  test.each([{ credits: 1.5 }, { credits: -1 }, { credits: 2 ** 53 }, { credits: 1, reason: '' }, { credits: 1, reason: 'a\u0000' }, { credits: 1, reason: 'x'.repeat(201) }])('refuses %j', async (input) => {
+  test.each([
+    { credits: 1.5 },
+    { credits: -1 },
+    { credits: 2 ** 53 },
+    { credits: 1, reason: '' },
+    { credits: 1, reason: 'a\u0000' },
+    { credits: 1, reason: 'x'.repeat(201) },
+  ])('refuses %j', async (input) => {
     const before = await balance();
-    await expect(world.user.call('shop', 'buy', input)).rejects.toMatchObject({ status: 500, code: 'service_failed' });
+    await expect(world.user.call('shop', 'buy', input)).rejects.toMatchObject({
+      status: 500,
+      code: 'service_failed',
+    });
     expect(await balance()).toEqual(before);
   });
 });

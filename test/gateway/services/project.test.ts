@@ -18,7 +18,8 @@ let where: Record<string, string>;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-project-'));
   place = await makeDatabase();
-  where = 'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  where =
+    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
 });
 afterAll(async () => {
   await place?.remove();
@@ -43,11 +44,16 @@ describe('townhall gateway --project', () => {
     run = start(project);
     url = (await run.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/))[1] ?? '';
     guest = createGatewayClient({ baseUrl: url });
-    const session = await guest.admin.login({ admin_id: administrator.ADMIN_ID, password: administrator.ADMIN_PASSWORD });
+    const session = await guest.admin.login({
+      admin_id: administrator.ADMIN_ID,
+      password: administrator.ADMIN_PASSWORD,
+    });
     admin = createGatewayClient({ baseUrl: url, token: session.session_token });
     // On PostgreSQL there is no Bureau yet.
     const { items } = await admin.bureaus.listBureaus();
-    const bureauId = items[0]?.bureau_id ?? (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
+    const bureauId =
+      items[0]?.bureau_id ??
+      (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
     userToken = (await admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'ada' })).user_token;
   });
   afterAll(async () => {
@@ -57,48 +63,117 @@ describe('townhall gateway --project', () => {
 
   test('serves the services of the entry, for guests, users and administrators', async () => {
     const user = createGatewayClient({ baseUrl: url, token: userToken });
-    await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({ greeting: 'Notes, one list a user.' });
-    await expect(user.call('notes', 'add', { text: 'Good morning' })).resolves.toEqual({ note_id: 'note_1', text: 'Good morning' });
-    await expect(user.call('notes', 'list', { limit: 1 }, { method: 'GET' })).resolves.toEqual({ items: [{ note_id: 'note_1', text: 'Good morning' }] });
+    await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({
+      greeting: 'Notes, one list a user.',
+    });
+    await expect(user.call('notes', 'add', { text: 'Good morning' })).resolves.toEqual({
+      note_id: 'note_1',
+      text: 'Good morning',
+    });
+    await expect(user.call('notes', 'list', { limit: 1 }, { method: 'GET' })).resolves.toEqual({
+      items: [{ note_id: 'note_1', text: 'Good morning' }],
+    });
     await expect(guest.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 401 });
     await expect(admin.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 403 });
-    await expect(user.call('notes', 'add', { text: '' })).rejects.toMatchObject({ status: 400, code: 'service_invalid_input' });
+    await expect(user.call('notes', 'add', { text: '' })).rejects.toMatchObject({
+      status: 400,
+      code: 'service_invalid_input',
+    });
     await expect(user.call('notes', 'users/clear', { user_id: 'x' })).rejects.toMatchObject({ status: 403 });
-    await expect(admin.call('notes', 'users/clear', { user_id: 'nobody' })).rejects.toMatchObject({ status: 404, code: 'service_no_notes' });
+    await expect(admin.call('notes', 'users/clear', { user_id: 'nobody' })).rejects.toMatchObject({
+      status: 404,
+      code: 'service_no_notes',
+    });
     const { user: me } = await user.accounts.getMe();
-    await expect(admin.call('notes', 'users/clear', { user_id: me.user_id })).resolves.toEqual({ cleared: true });
+    await expect(admin.call('notes', 'users/clear', { user_id: me.user_id })).resolves.toEqual({
+      cleared: true,
+    });
   });
 
   test('names them in /health and /v1/services, and follows what is written for them', async () => {
     expect((await guest.directory.getHealth()).services).toContain('notes');
     const { items } = await admin.directory.listServices();
-    expect(items.find(({ id }) => id === 'notes')).toMatchObject({ name: 'Notes', env: [{ key: 'NOTES_GREETING', required: false }] });
+    expect(items.find(({ id }) => id === 'notes')).toMatchObject({
+      name: 'Notes',
+      env: [{ key: 'NOTES_GREETING', required: false }],
+    });
     await admin.env.upsertVariable({ key: 'NOTES_GREETING', value: 'Welcome.' });
-    await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({ greeting: 'Welcome.' });
+    await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({
+      greeting: 'Welcome.',
+    });
   });
 });
 
 describe('a project that cannot be served', () => {
-  const declaration = (members: object = {}) => JSON.stringify({ schema: 1, type: 'city', id: 'cty_x', name: 'x', deployment: { target: 'local' }, ...members });
+  const declaration = (members: object = {}) =>
+    JSON.stringify({
+      schema: 1,
+      type: 'city',
+      id: 'cty_x',
+      name: 'x',
+      deployment: { target: 'local' },
+      ...members,
+    });
   const importing = "import { defineService } from 'townhall';\n";
   test.each<[string, Record<string, string>, string]>([
     ['has no declaration', {}, 'townhall.json cannot be read (ENOENT)'],
-    ['has a declaration that is no JSON', { 'townhall.json': '{"a":' }, 'townhall.json:1:6: a value was expected, not the end of the file'],
-    ['leads out of its folder', { 'townhall.json': declaration({ entry: '../../etc/x.ts' }) }, ': entry must be a path within the project'],
-    ['has no entry', { 'townhall.json': declaration() }, 'townhall.json:1:1: entry names src/index.ts, and there is no such file'],
-    ['has an entry that throws', { 'townhall.json': declaration(), 'src/index.ts': "const x: number = 1;\nthrow new Error('my own words');" }, 'src/index.ts: my own words (line 2)'],
-    ['has an entry that does not parse', { 'townhall.json': declaration(), 'src/index.ts': 'export const = 1;' }, 'src/index.ts: '],
-    ['imports what is not there', { 'townhall.json': declaration({ entry: 'main.js' }), 'main.js': "import './gone.js';" }, 'main.js: Cannot find module'],
-    ['exports no service', { 'townhall.json': declaration(), 'src/index.ts': 'export const x = 1;' }, 'src/index.ts: exports no service'],
-    ['exports a service of its own making', { 'townhall.json': declaration(), 'src/index.ts': "export const x = { id: 'x', actions: {} };" }, 'src/index.ts: the export x looks like a service'],
+    [
+      'has a declaration that is no JSON',
+      { 'townhall.json': '{"a":' },
+      'townhall.json:1:6: a value was expected, not the end of the file',
+    ],
+    [
+      'leads out of its folder',
+      { 'townhall.json': declaration({ entry: '../../etc/x.ts' }) },
+      ': entry must be a path within the project',
+    ],
+    [
+      'has no entry',
+      { 'townhall.json': declaration() },
+      'townhall.json:1:1: entry names src/index.ts, and there is no such file',
+    ],
+    [
+      'has an entry that throws',
+      {
+        'townhall.json': declaration(),
+        'src/index.ts': "const x: number = 1;\nthrow new Error('my own words');",
+      },
+      'src/index.ts: my own words (line 2)',
+    ],
+    [
+      'has an entry that does not parse',
+      { 'townhall.json': declaration(), 'src/index.ts': 'export const = 1;' },
+      'src/index.ts: ',
+    ],
+    [
+      'imports what is not there',
+      { 'townhall.json': declaration({ entry: 'main.js' }), 'main.js': "import './gone.js';" },
+      'main.js: Cannot find module',
+    ],
+    [
+      'exports no service',
+      { 'townhall.json': declaration(), 'src/index.ts': 'export const x = 1;' },
+      'src/index.ts: exports no service',
+    ],
+    [
+      'exports a service of its own making',
+      { 'townhall.json': declaration(), 'src/index.ts': "export const x = { id: 'x', actions: {} };" },
+      'src/index.ts: the export x looks like a service',
+    ],
     [
       'has two services of one id',
-      { 'townhall.json': declaration(), 'src/index.ts': `${importing}const of = () => defineService({ id: 'x', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } });\nexport const list = [of(), of()];` },
+      {
+        'townhall.json': declaration(),
+        'src/index.ts': `${importing}const of = () => defineService({ id: 'x', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } });\nexport const list = [of(), of()];`,
+      },
       'src/index.ts: service "x": id is already that of a service in src/index.ts',
     ],
     [
       'has a service with an id of ours',
-      { 'townhall.json': declaration(), 'src/index.ts': `${importing}export default defineService({ id: 'payments', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } });` },
+      {
+        'townhall.json': declaration(),
+        'src/index.ts': `${importing}export default defineService({ id: 'payments', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } });`,
+      },
       'service "payments": id is taken by the server itself',
     ],
   ])('is refused at start when it %s, and nothing is changed', async (what, files, message) => {
@@ -110,7 +185,10 @@ describe('a project that cannot be served', () => {
     }
     const data = join(project, 'data');
     const { DATABASE_URL: _url, ...rest } = where;
-    const run = townhall(['gateway', '--project', project, '--port', '0'], { cwd: folder, env: { ...rest, DATABASE_PATH: data } });
+    const run = townhall(['gateway', '--project', project, '--port', '0'], {
+      cwd: folder,
+      env: { ...rest, DATABASE_PATH: data },
+    });
     expect(await run.ended).toBe(1);
     expect(run.screen()).toContain(message);
     expect(run.screen()).not.toContain('    at ');

@@ -5,10 +5,21 @@ import { registerServices } from '../../../src/gateway/services/registry.ts';
 
 const rules = { reservedIds: new Set(['ai', 'env']), isReservedKey: (key: string) => key === 'DATABASE_URL' };
 const run = () => ({});
-const good = { id: 'notes', name: 'Notes', env: [{ key: 'NOTES_KEY', description: 'A key.' }], actions: { add: { method: 'POST', run } } };
+const good = {
+  id: 'notes',
+  name: 'Notes',
+  env: [{ key: 'NOTES_KEY', description: 'A key.' }],
+  actions: { add: { method: 'POST', run } },
+};
 
 const register = (...definitions: unknown[]) =>
-  registerServices(definitions.map((definition, index) => ({ definition: defineService(definition as ServiceDefinition), where: `src/${index}.ts` })), rules);
+  registerServices(
+    definitions.map((definition, index) => ({
+      definition: defineService(definition as ServiceDefinition),
+      where: `src/${index}.ts`,
+    })),
+    rules,
+  );
 const action = (members: object) => ({ ...good, actions: { add: { method: 'POST', run, ...members } } });
 
 describe('a declared service', () => {
@@ -16,7 +27,11 @@ describe('a declared service', () => {
     const service = register(good).get('notes');
     expect([...(service?.actions.get('add')?.admits ?? [])]).toEqual(['user']);
     expect(service?.env).toEqual([{ key: 'NOTES_KEY', description: 'A key.', required: true, secret: true }]);
-    expect([...(register(action({ identities: [] })).get('notes')?.actions.get('add')?.admits ?? [])]).toEqual(['guest', 'user', 'admin']);
+    expect([
+      ...(register(action({ identities: [] }))
+        .get('notes')
+        ?.actions.get('add')?.admits ?? []),
+    ]).toEqual(['guest', 'user', 'admin']);
   });
 
   test.each<[string, unknown, string]>([
@@ -27,23 +42,53 @@ describe('a declared service', () => {
     ['no actions', { ...good, actions: {} }, 'actions must be'],
     ['an unknown member', { ...good, actionz: {} }, 'actionz is not known here'],
     ['a key in lower case', { ...good, env: [{ key: 'key', description: 'x' }] }, 'env[0].key must be'],
-    ['a start-up key', { ...good, env: [{ key: 'DATABASE_URL', description: 'x' }] }, 'env[0].key DATABASE_URL is read by the server itself'],
+    [
+      'a start-up key',
+      { ...good, env: [{ key: 'DATABASE_URL', description: 'x' }] },
+      'env[0].key DATABASE_URL is read by the server itself',
+    ],
     ['a key without description', { ...good, env: [{ key: 'KEY' }] }, 'env[0].description must be'],
-    ['another method', action({ method: 'PUT' }), 'src/0.ts: service "notes": actions.add.method must be GET or POST'],
+    [
+      'another method',
+      action({ method: 'PUT' }),
+      'src/0.ts: service "notes": actions.add.method must be GET or POST',
+    ],
     ['an unknown identity', action({ identities: ['root'] }), 'actions.add.identities must be'],
     ['no run', action({ run: 'run' }), 'actions.add.run must be a function'],
     ['an unknown member of an action', action({ inputs: {} }), 'actions.add.inputs is not known here'],
-    ['an input that is no object', action({ input: { type: 'string' } }), 'actions.add.input must be the JSON Schema of an object'],
-    ['an input that is no schema', action({ input: { properties: { a: { type: 'text' } } } }), 'actions.add.input is no JSON Schema'],
-    ['an output that refers to nothing', action({ output: { $ref: '#/nowhere' } }), 'actions.add.output is no JSON Schema'],
-    ['an action id with three parts', { ...good, actions: { 'a/b/c': { method: 'GET', run } } }, 'actions.a/b/c has an id'],
-    ['an action id with a dot', { ...good, actions: { '..': { method: 'GET', run } } }, 'actions... has an id'],
+    [
+      'an input that is no object',
+      action({ input: { type: 'string' } }),
+      'actions.add.input must be the JSON Schema of an object',
+    ],
+    [
+      'an input that is no schema',
+      action({ input: { properties: { a: { type: 'text' } } } }),
+      'actions.add.input is no JSON Schema',
+    ],
+    [
+      'an output that refers to nothing',
+      action({ output: { $ref: '#/nowhere' } }),
+      'actions.add.output is no JSON Schema',
+    ],
+    [
+      'an action id with three parts',
+      { ...good, actions: { 'a/b/c': { method: 'GET', run } } },
+      'actions.a/b/c has an id',
+    ],
+    [
+      'an action id with a dot',
+      { ...good, actions: { '..': { method: 'GET', run } } },
+      'actions... has an id',
+    ],
   ])('is refused for %s', (_what, definition, message) => {
     expect(() => register(definition)).toThrow(message);
     expect(() => register(definition)).toThrow(expect.objectContaining({ name: 'ProjectError' }));
   });
 
   test('is refused when another one has its id, and both places are named', () => {
-    expect(() => register(good, { ...good, name: 'Other' })).toThrow('src/1.ts: service "notes": id is already that of a service in src/0.ts.');
+    expect(() => register(good, { ...good, name: 'Other' })).toThrow(
+      'src/1.ts: service "notes": id is already that of a service in src/0.ts.',
+    );
   });
 });

@@ -10,10 +10,35 @@ const other = id('usr');
 const noon = '2026-03-10T12:00:00Z';
 
 /** A record as the ledger writes it, at a time of our own. */
-async function record(more: { userId?: string | null; bureauId?: string | null; model?: string | null; at?: string; credits?: number; requestId?: string; outcome?: string } = {}) {
+async function record(
+  more: {
+    userId?: string | null;
+    bureauId?: string | null;
+    model?: string | null;
+    at?: string;
+    credits?: number;
+    requestId?: string;
+    outcome?: string;
+  } = {},
+) {
   const { model = 'acme/fast', at = noon, credits = 10, requestId = id('req'), outcome = 'completed' } = more;
-  const call = { request_id: requestId, user_id: more.userId === undefined ? userId : more.userId, bureau_id: more.bureauId === undefined ? 'local' : more.bureauId, token_id: 'tok_x', action: 'text', model, provider: 'acme' };
-  const facts = { tokens: { input: 5, cachedInput: 1, cacheWrite: 2, output: 3, reasoning: 4 }, units: { image: 2, videoSecond: 1.5 }, outcome, estimated: false, ttftMs: 7, durationMs: 70 };
+  const call = {
+    request_id: requestId,
+    user_id: more.userId === undefined ? userId : more.userId,
+    bureau_id: more.bureauId === undefined ? 'local' : more.bureauId,
+    token_id: 'tok_x',
+    action: 'text',
+    model,
+    provider: 'acme',
+  };
+  const facts = {
+    tokens: { input: 5, cachedInput: 1, cacheWrite: 2, output: 3, reasoning: 4 },
+    units: { image: 2, videoSecond: 1.5 },
+    outcome,
+    estimated: false,
+    ttftMs: 7,
+    durationMs: 70,
+  };
   const usageId = id('use');
   await world.sql`select gateway.usage_add(${usageId}, ${JSON.stringify(call)}::text::jsonb, ${JSON.stringify(facts)}::text::jsonb, ${credits})`;
   await world.sql`update gateway.usage_records set created_at = ${at}::text::timestamptz where usage_id = ${usageId}`;
@@ -37,14 +62,28 @@ afterAll(() => world?.close());
 describe('usage.getUsage', () => {
   test('adds up the caller’s own calls by day, the end not included', async () => {
     const { total, items, group_by, from, to } = await world.user.usage.getUsage(span);
-    expect({ group_by, from, to }).toEqual({ group_by: 'day', from: '2026-03-01T00:00:00.000Z', to: '2026-04-01T00:00:00.000Z' });
-    expect(total).toEqual({ calls: 3, credits: 7, tokens: { input: 15, cached_input: 3, cache_write: 6, output: 9, reasoning: 12 } });
-    expect(items.map(({ group, calls, credits }) => [group, calls, credits])).toEqual([['2026-03-10', 1, 1], ['2026-03-11', 2, 6]]);
+    expect({ group_by, from, to }).toEqual({
+      group_by: 'day',
+      from: '2026-03-01T00:00:00.000Z',
+      to: '2026-04-01T00:00:00.000Z',
+    });
+    expect(total).toEqual({
+      calls: 3,
+      credits: 7,
+      tokens: { input: 15, cached_input: 3, cache_write: 6, output: 9, reasoning: 12 },
+    });
+    expect(items.map(({ group, calls, credits }) => [group, calls, credits])).toEqual([
+      ['2026-03-10', 1, 1],
+      ['2026-03-11', 2, 6],
+    ]);
   });
 
   test('groups by model, the dearest first', async () => {
     const { items } = await world.user.usage.getUsage({ ...span, group_by: 'model' });
-    expect(items.map(({ group, credits }) => [group, credits])).toEqual([['acme/fast', 5], ['acme/deep', 2]]);
+    expect(items.map(({ group, credits }) => [group, credits])).toEqual([
+      ['acme/fast', 5],
+      ['acme/deep', 2],
+    ]);
   });
 
   test('is about the last thirty days when it is not said otherwise', async () => {
@@ -74,38 +113,67 @@ describe('usage.listRecords', () => {
     const { items } = await world.user.usage.listRecords({ user_id: other, bureau_id: 'shop' });
     expect(items.map(({ credits }) => credits)).toEqual([8, 4, 2, 1]);
     expect(items[1]).toMatchObject({
-      user_id: userId, bureau_id: 'local', token_id: 'tok_x', action: 'text', model: 'acme/fast', provider: 'acme',
-      tokens: { input: 5, cached_input: 1, cache_write: 2, output: 3, reasoning: 4 }, units: { image: 2, video_second: 1.5 },
-      credits: 4, outcome: 'client_closed', estimated: false, ttft_ms: 7, duration_ms: 70, created_at: '2026-03-11T10:00:00.000Z',
+      user_id: userId,
+      bureau_id: 'local',
+      token_id: 'tok_x',
+      action: 'text',
+      model: 'acme/fast',
+      provider: 'acme',
+      tokens: { input: 5, cached_input: 1, cache_write: 2, output: 3, reasoning: 4 },
+      units: { image: 2, video_second: 1.5 },
+      credits: 4,
+      outcome: 'client_closed',
+      estimated: false,
+      ttft_ms: 7,
+      duration_ms: 70,
+      created_at: '2026-03-11T10:00:00.000Z',
     });
   });
 
   test('shows an administrator what it asks for', async () => {
-    const credits = async (query: object) => (await world.admin.usage.listRecords({ ...span, ...query })).items.map((item) => item.credits);
+    const credits = async (query: object) =>
+      (await world.admin.usage.listRecords({ ...span, ...query })).items.map((item) => item.credits);
     expect(await credits({})).toEqual([0, 16, 4, 2, 1]);
     expect(await credits({ user_id: other })).toEqual([16]);
     expect(await credits({ bureau_id: 'local' })).toEqual([4, 2, 1]);
     expect(await credits({ model: 'acme/deep' })).toEqual([2]);
     const requestId = id('req');
     await record({ requestId, credits: 3, at: '2026-05-01T00:00:00Z' });
-    expect((await world.admin.usage.listRecords({ request_id: requestId })).items).toMatchObject([{ request_id: requestId, credits: 3 }]);
-    expect((await world.as(world.userToken).usage.listRecords({ request_id: requestId })).items).toHaveLength(1);
+    expect((await world.admin.usage.listRecords({ request_id: requestId })).items).toMatchObject([
+      { request_id: requestId, credits: 3 },
+    ]);
+    expect((await world.as(world.userToken).usage.listRecords({ request_id: requestId })).items).toHaveLength(
+      1,
+    );
   });
 
   test('comes page by page without a gap, where many are of one moment', async () => {
     const wanted = new Set<string>();
-    for (let n = 0; n < 7; n += 1) wanted.add(await record({ userId: 'usr_paged', bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }));
+    for (let n = 0; n < 7; n += 1)
+      wanted.add(await record({ userId: 'usr_paged', bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }));
     const seen: string[] = [];
     for (let cursor: string | undefined, isFirst = true; isFirst || cursor !== undefined; isFirst = false) {
-      const page = await world.admin.usage.listRecords({ bureau_id: 'paged', limit: 3, ...(cursor !== undefined && { cursor }) });
+      const page = await world.admin.usage.listRecords({
+        bureau_id: 'paged',
+        limit: 3,
+        ...(cursor !== undefined && { cursor }),
+      });
       seen.push(...page.items.map(({ usage_id }) => usage_id));
       cursor = page.next_cursor ?? undefined;
     }
     expect(seen).toEqual([...wanted].toSorted().toReversed());
   });
 
-  test.each(['nonsense', Buffer.from('["2026-02-31T00:00:00.000000Z","use_x"]').toString('base64url'), Buffer.from('["0000-01-01T00:00:00.000000Z","use_x"]').toString('base64url'), Buffer.from('["x"]').toString('base64url')])('refuses the cursor %s', async (cursor) => {
-    await expect(world.user.usage.listRecords({ cursor })).rejects.toMatchObject({ status: 400, param: 'cursor' });
+  test.each([
+    'nonsense',
+    Buffer.from('["2026-02-31T00:00:00.000000Z","use_x"]').toString('base64url'),
+    Buffer.from('["0000-01-01T00:00:00.000000Z","use_x"]').toString('base64url'),
+    Buffer.from('["x"]').toString('base64url'),
+  ])('refuses the cursor %s', async (cursor) => {
+    await expect(world.user.usage.listRecords({ cursor })).rejects.toMatchObject({
+      status: 400,
+      param: 'cursor',
+    });
   });
 });
 
@@ -113,12 +181,31 @@ describe('usage.getOverview', () => {
   test('adds up everything, in all groups', async () => {
     const overview = await world.admin.usage.getOverview(span);
     expect(overview).toMatchObject({ users: 2, total: { calls: 5, credits: 23 } });
-    const pairs = (groups: { group: string | null; credits: number }[]) => groups.map(({ group, credits }) => [group, credits]);
-    expect(pairs(overview.by_day)).toEqual([['2026-03-10', 1], ['2026-03-11', 6], ['2026-03-12', 16]]);
-    expect(pairs(overview.by_model)).toEqual([['acme/fast', 21], ['acme/deep', 2], [null, 0]]);
-    expect(pairs(overview.by_bureau)).toEqual([['shop', 16], ['local', 7], [null, 0]]);
-    expect(pairs(overview.by_outcome)).toEqual([['completed', 19], ['client_closed', 4]]);
-    expect((await world.admin.usage.getOverview({ ...span, bureau_id: 'shop' })).total).toMatchObject({ calls: 1, credits: 16 });
+    const pairs = (groups: { group: string | null; credits: number }[]) =>
+      groups.map(({ group, credits }) => [group, credits]);
+    expect(pairs(overview.by_day)).toEqual([
+      ['2026-03-10', 1],
+      ['2026-03-11', 6],
+      ['2026-03-12', 16],
+    ]);
+    expect(pairs(overview.by_model)).toEqual([
+      ['acme/fast', 21],
+      ['acme/deep', 2],
+      [null, 0],
+    ]);
+    expect(pairs(overview.by_bureau)).toEqual([
+      ['shop', 16],
+      ['local', 7],
+      [null, 0],
+    ]);
+    expect(pairs(overview.by_outcome)).toEqual([
+      ['completed', 19],
+      ['client_closed', 4],
+    ]);
+    expect((await world.admin.usage.getOverview({ ...span, bureau_id: 'shop' })).total).toMatchObject({
+      calls: 1,
+      credits: 16,
+    });
   });
 
   test('is for administrators alone', async () => {
@@ -129,7 +216,11 @@ describe('usage.getOverview', () => {
 test('records that are older than the settings say are dropped, some at a time', async () => {
   const store = usageStore(world.database);
   for (let n = 0; n < 5; n += 1) await record({ userId: 'usr_old', at: '2020-01-01T00:00:00Z' });
-  const [{ days } = { days: 0 }] = await world.sql<{ days: number }[]>`select (gateway.townhall_now()::date - '2020-06-01'::date) as days`;
-  expect([await store.dropOld(days, 3), await store.dropOld(days, 3), await store.dropOld(days, 3)]).toEqual([3, 2, 0]);
+  const [{ days } = { days: 0 }] = await world.sql<
+    { days: number }[]
+  >`select (gateway.townhall_now()::date - '2020-06-01'::date) as days`;
+  expect([await store.dropOld(days, 3), await store.dropOld(days, 3), await store.dropOld(days, 3)]).toEqual([
+    3, 2, 0,
+  ]);
   expect((await world.admin.usage.listRecords({ user_id: userId })).items.length).toBeGreaterThan(3);
 });

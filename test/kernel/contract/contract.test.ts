@@ -33,7 +33,12 @@ function asker(options: WorldOptions = {}) {
       note: () => {},
       readBody: () => {
         asked.onRead?.();
-        return { raw: Buffer.from(JSON.stringify(asked.json) ?? ''), present: asked.json !== undefined, value: asked.json, isForm: false };
+        return {
+          raw: Buffer.from(JSON.stringify(asked.json) ?? ''),
+          present: asked.json !== undefined,
+          value: asked.json,
+          isForm: false,
+        };
       },
       operation: undefined,
       identity: undefined,
@@ -72,11 +77,14 @@ describe('createContract', () => {
 
   test('refuses an operation without security of its own, even where the document has a default', () => {
     const document = { ...tiny({ operationId: 'x.get' }), security: [{ userToken: [] }] };
-    expect(() => createContract(options(document, { 'x.get': handler }))).toThrow('x.get has no security of its own');
+    expect(() => createContract(options(document, { 'x.get': handler }))).toThrow(
+      'x.get has no security of its own',
+    );
   });
 
   test('refuses an operation without a handler, and a handler without an operation, and names both', () => {
-    const start = () => createContract(options(tiny({ operationId: 'x.get', security: [] }), { 'x.lost': handler }));
+    const start = () =>
+      createContract(options(tiny({ operationId: 'x.get', security: [] }), { 'x.lost': handler }));
     expect(start).toThrow('x.get has no handler');
     expect(start).toThrow('the handler x.lost has no operation');
   });
@@ -87,10 +95,16 @@ describe('createContract', () => {
 
   test('refuses a security scheme that means no identity', () => {
     const schemes = { userToken: { type: 'http' }, other: { type: 'http' } };
-    expect(() => createContract(options(tiny({ operationId: 'x.get', security: [{ other: [] }] }, schemes), { 'x.get': handler }))).toThrow(
-      'the security scheme other is not mapped to an identity',
-    );
-    expect(() => createContract(options(tiny({ operationId: 'x.get', security: [{ ghost: [] }] }), { 'x.get': handler }))).toThrow('ghost');
+    expect(() =>
+      createContract(
+        options(tiny({ operationId: 'x.get', security: [{ other: [] }] }, schemes), { 'x.get': handler }),
+      ),
+    ).toThrow('the security scheme other is not mapped to an identity');
+    expect(() =>
+      createContract(
+        options(tiny({ operationId: 'x.get', security: [{ ghost: [] }] }), { 'x.get': handler }),
+      ),
+    ).toThrow('ghost');
   });
 
   test('refuses an operation that asks for two credentials at once, as a request has only one', () => {
@@ -110,22 +124,76 @@ describe('routing', () => {
   const ask = asker();
 
   test('a literal path wins over the template that it would fit', async () => {
-    expect((await ask('GET', '/v1/ai/models', { headers: bearer('user-token') })).body?.operationId).toBe('ai.listModels');
-    expect((await ask('POST', '/v1/chess/move')).body).toMatchObject({ operationId: 'directory.callAction', path: { service: 'chess', action: 'move' } });
-    expect((await ask('POST', '/v1/chess/move/undo')).body).toMatchObject({ operationId: 'directory.callStep', path: { step: 'undo' } });
+    expect((await ask('GET', '/v1/ai/models', { headers: bearer('user-token') })).body?.operationId).toBe(
+      'ai.listModels',
+    );
+    expect((await ask('POST', '/v1/chess/move')).body).toMatchObject({
+      operationId: 'directory.callAction',
+      path: { service: 'chess', action: 'move' },
+    });
+    expect((await ask('POST', '/v1/chess/move/undo')).body).toMatchObject({
+      operationId: 'directory.callStep',
+      path: { step: 'undo' },
+    });
   });
 
   test('a literal path in any other spelling or method is 404 or 405 and never the generic operation', async () => {
     const spellings = [
-      '/v1/ai/text', '/v1/ai/text/', '/v1//ai/text', '//v1/ai/text', '/v1/ai//text', '/V1/ai/text', '/v1/AI/text', '/v1/ai/Text', '/v1/ai/TEXT',
-      '/v1/ai/%74ext', '/v1/ai/t%65xt', '/v1/%61i/text', '/v1/ai/%2574ext', '/v1/ai/%252574ext', '/v1/ai/text%00', '/v1/ai/%00text', '/v1/ai/text%20',
-      '/v1/ai/%20text', '/v1/ai/text%09', '/v1/ai/text%0d%0a', '/v1/ai/text%2f', '/v1/ai/text;x=1', '/v1/ai/text%3bx=1', '/v1/ai/./text', '/v1/./ai/text',
-      '/v1/ai/x/../text', '/v1/x/../ai/text', '/v1/ai/%2e/text', '/v1/ai/x/%2e%2e/text', '/v1/ai/%2e%2e/ai/text', '/v1/ai\\text', '/v1/ai%5ctext',
-      '/v1/ai%2ftext', '/v1/ai/%EF%BD%94ext', '/v1/ai/te%CC%81xt', '/v1/ai/t%E2%80%8Bext', '/v1/ai/te%C2%ADxt', '/v1/ai/text%E3%80%80',
-      '/v1/ai/models', '/v1/ai/%6dodels', '/v1/ai/MODELS', '/v1/ai/image/create', '/v1/ai/image%2fcreate', '/v1/ai/image%2Fcreate', '/v1/ai/image%252fcreate',
-      '/v1/ai/Image/create', '/v1/ai/image/creat%65', '/v1/ai/image/create/', '/v1/admin/session', '/v1/admin/%73ession', '/v1/Admin/session',
+      '/v1/ai/text',
+      '/v1/ai/text/',
+      '/v1//ai/text',
+      '//v1/ai/text',
+      '/v1/ai//text',
+      '/V1/ai/text',
+      '/v1/AI/text',
+      '/v1/ai/Text',
+      '/v1/ai/TEXT',
+      '/v1/ai/%74ext',
+      '/v1/ai/t%65xt',
+      '/v1/%61i/text',
+      '/v1/ai/%2574ext',
+      '/v1/ai/%252574ext',
+      '/v1/ai/text%00',
+      '/v1/ai/%00text',
+      '/v1/ai/text%20',
+      '/v1/ai/%20text',
+      '/v1/ai/text%09',
+      '/v1/ai/text%0d%0a',
+      '/v1/ai/text%2f',
+      '/v1/ai/text;x=1',
+      '/v1/ai/text%3bx=1',
+      '/v1/ai/./text',
+      '/v1/./ai/text',
+      '/v1/ai/x/../text',
+      '/v1/x/../ai/text',
+      '/v1/ai/%2e/text',
+      '/v1/ai/x/%2e%2e/text',
+      '/v1/ai/%2e%2e/ai/text',
+      '/v1/ai\\text',
+      '/v1/ai%5ctext',
+      '/v1/ai%2ftext',
+      '/v1/ai/%EF%BD%94ext',
+      '/v1/ai/te%CC%81xt',
+      '/v1/ai/t%E2%80%8Bext',
+      '/v1/ai/te%C2%ADxt',
+      '/v1/ai/text%E3%80%80',
+      '/v1/ai/models',
+      '/v1/ai/%6dodels',
+      '/v1/ai/MODELS',
+      '/v1/ai/image/create',
+      '/v1/ai/image%2fcreate',
+      '/v1/ai/image%2Fcreate',
+      '/v1/ai/image%252fcreate',
+      '/v1/ai/Image/create',
+      '/v1/ai/image/creat%65',
+      '/v1/ai/image/create/',
+      '/v1/admin/session',
+      '/v1/admin/%73ession',
+      '/v1/Admin/session',
       // The literal part of a template belongs to it too.
-      '/v1/ai/%6dodels/x', '/v1/AI/models/x', '/v1/%2561i/models/x',
+      '/v1/ai/%6dodels/x',
+      '/v1/AI/models/x',
+      '/v1/%2561i/models/x',
     ];
     for (const path of spellings) {
       for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE']) {
@@ -138,20 +206,37 @@ describe('routing', () => {
   });
 
   test('a method that a path lacks is 405 with all that it has', async () => {
-    expect(await ask('POST', '/v1/ai/models')).toMatchObject({ status: 405, code: 'method_not_allowed', headers: { allow: 'GET, HEAD, OPTIONS' } });
-    expect(await ask('PUT', '/v1/chess/move')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD, POST, OPTIONS' } });
-    expect(await ask('TRACE', '/v1/ai/text')).toMatchObject({ status: 405, headers: { allow: 'POST, OPTIONS' } });
+    expect(await ask('POST', '/v1/ai/models')).toMatchObject({
+      status: 405,
+      code: 'method_not_allowed',
+      headers: { allow: 'GET, HEAD, OPTIONS' },
+    });
+    expect(await ask('PUT', '/v1/chess/move')).toMatchObject({
+      status: 405,
+      headers: { allow: 'GET, HEAD, POST, OPTIONS' },
+    });
+    expect(await ask('TRACE', '/v1/ai/text')).toMatchObject({
+      status: 405,
+      headers: { allow: 'POST, OPTIONS' },
+    });
   });
 
   test('OPTIONS tells the methods, HEAD goes where GET goes, an unknown path is 404', async () => {
-    expect(await ask('OPTIONS', '/v1/ai/text')).toMatchObject({ status: 204, headers: { allow: 'POST, OPTIONS' } });
+    expect(await ask('OPTIONS', '/v1/ai/text')).toMatchObject({
+      status: 204,
+      headers: { allow: 'POST, OPTIONS' },
+    });
     expect((await ask('HEAD', '/health')).body?.operationId).toBe('directory.getHealth');
     expect(await ask('OPTIONS', '/nowhere')).toMatchObject({ status: 404, code: 'route_not_found' });
     expect(await ask('GET', '/nowhere')).toMatchObject({ status: 404, code: 'route_not_found' });
   });
 
   test('a parameter that spans slashes takes the rest of the path, encoded or not', async () => {
-    for (const path of ['/v1/ai/models/local/echo', '/v1/ai/models/local%2Fecho', '/v1/ai/models/local%2fecho']) {
+    for (const path of [
+      '/v1/ai/models/local/echo',
+      '/v1/ai/models/local%2Fecho',
+      '/v1/ai/models/local%2fecho',
+    ]) {
       expect((await ask('GET', path)).body?.path).toEqual({ model_id: 'local/echo' });
     }
     expect((await ask('GET', '/v1/ai/models/a/b/c')).body?.path).toEqual({ model_id: 'a/b/c' });
@@ -161,10 +246,22 @@ describe('routing', () => {
   });
 
   test('dot segments, slashes and control characters in a parameter are refused, whatever their encoding', async () => {
-    for (const value of ['..', '.', '%2e%2e', '..%2f..%2fetc', 'a%2fb', 'a%5cb', 'a%00b', '%0d%0aset-cookie:x', '%7f', '%c2%85']) {
+    for (const value of [
+      '..',
+      '.',
+      '%2e%2e',
+      '..%2f..%2fetc',
+      'a%2fb',
+      'a%5cb',
+      'a%00b',
+      '%0d%0aset-cookie:x',
+      '%7f',
+      '%c2%85',
+    ]) {
       for (const path of [`/v1/chess/${value}`, `/v1/ai/models/x/${value}`]) {
         const { status, body } = await ask('GET', path);
-        if (value === 'a%2fb' && path.startsWith('/v1/ai/models')) expect(body?.path).toEqual({ model_id: 'x/a/b' });
+        if (value === 'a%2fb' && path.startsWith('/v1/ai/models'))
+          expect(body?.path).toEqual({ model_id: 'x/a/b' });
         else expect([400, 404], path).toContain(status);
       }
     }
@@ -174,11 +271,17 @@ describe('routing', () => {
     for (const path of ['/v1/chess/%ff', '/v1/chess/%', '/v1/chess/%zz', '/%c0%af', '/v1/ai/models/%e0%a4']) {
       expect(await ask('GET', path), path).toMatchObject({ status: 400, code: 'invalid_path' });
     }
-    expect(await ask('GET', '/v1/lists/search', { query: 'limit=%ff' })).toMatchObject({ status: 400, code: 'invalid_request' });
+    expect(await ask('GET', '/v1/lists/search', { query: 'limit=%ff' })).toMatchObject({
+      status: 400,
+      code: 'invalid_request',
+    });
   });
 
   test('names of the prototype are names like any other', async () => {
-    expect((await ask('GET', '/v1/__proto__/constructor')).body?.path).toEqual({ service: '__proto__', action: 'constructor' });
+    expect((await ask('GET', '/v1/__proto__/constructor')).body?.path).toEqual({
+      service: '__proto__',
+      action: 'constructor',
+    });
     expect((await ask('GET', `/v1/chess/${'x'.repeat(10_000)}`)).status).toBe(400);
   });
 });
@@ -196,26 +299,57 @@ describe('identity', () => {
       code: 'authentication_required',
       headers: { 'www-authenticate': 'Bearer' },
     });
-    expect(await ask('POST', '/v1/ai/text', { onRead, json: {}, headers: bearer('admin-token') })).toMatchObject({ status: 403, code: 'forbidden_for_identity' });
-    expect(await ask('GET', '/v1/admin/session', { headers: bearer('user-token') })).toMatchObject({ status: 403 });
+    expect(
+      await ask('POST', '/v1/ai/text', { onRead, json: {}, headers: bearer('admin-token') }),
+    ).toMatchObject({ status: 403, code: 'forbidden_for_identity' });
+    expect(await ask('GET', '/v1/admin/session', { headers: bearer('user-token') })).toMatchObject({
+      status: 403,
+    });
     expect(reads).toBe(0);
-    expect((await ask('POST', '/v1/ai/text', { onRead, json: { model: 'a' }, headers: bearer('user-token') })).status).toBe(200);
+    expect(
+      (await ask('POST', '/v1/ai/text', { onRead, json: { model: 'a' }, headers: bearer('user-token') }))
+        .status,
+    ).toBe(200);
     expect(reads).toBe(1);
   });
 
   test('operations for several identities admit each of them', async () => {
-    expect((await ask('GET', '/v1/ai/models', { headers: bearer('user-token') })).body?.identity).toBe('user');
-    expect((await ask('GET', '/v1/ai/models', { headers: bearer('admin-token') })).body?.identity).toBe('admin');
+    expect((await ask('GET', '/v1/ai/models', { headers: bearer('user-token') })).body?.identity).toBe(
+      'user',
+    );
+    expect((await ask('GET', '/v1/ai/models', { headers: bearer('admin-token') })).body?.identity).toBe(
+      'admin',
+    );
   });
 
   test.each(['bearer', 'BEARER', 'bEaReR'])('the scheme %s admits as Bearer does', async (scheme) => {
-    expect((await ask('GET', '/v1/ai/models', { headers: { authorization: `${scheme} user-token` } })).body?.identity).toBe('user');
+    expect(
+      (await ask('GET', '/v1/ai/models', { headers: { authorization: `${scheme} user-token` } })).body
+        ?.identity,
+    ).toBe('user');
   });
 
   test('a credential that is not valid is 401 also where none is needed', async () => {
-    const bad = ['Bearer wrong', 'Bearer  user-token', 'Bearer\tuser-token', 'Bearer:user-token', 'Bearer', 'Bearer ', '', 'Basic dXNlcjp0', 'user-token', 'Bearer user-token extra', 'Bearer user-token,x', "Bearer ' OR 1=1--", `Bearer ${'x'.repeat(10_000)}`];
+    const bad = [
+      'Bearer wrong',
+      'Bearer  user-token',
+      'Bearer\tuser-token',
+      'Bearer:user-token',
+      'Bearer',
+      'Bearer ',
+      '',
+      'Basic dXNlcjp0',
+      'user-token',
+      'Bearer user-token extra',
+      'Bearer user-token,x',
+      "Bearer ' OR 1=1--",
+      `Bearer ${'x'.repeat(10_000)}`,
+    ];
     for (const authorization of bad) {
-      expect(await ask('POST', '/v1/chess/move', { headers: { authorization } }), authorization.slice(0, 40)).toMatchObject({
+      expect(
+        await ask('POST', '/v1/chess/move', { headers: { authorization } }),
+        authorization.slice(0, 40),
+      ).toMatchObject({
         status: 401,
         code: 'invalid_token',
         headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
@@ -238,7 +372,10 @@ describe('identity', () => {
   });
 
   test('the health check ignores whatever credential it is given', async () => {
-    expect(await ask('GET', '/health', { headers: bearer('wrong') })).toMatchObject({ status: 200, body: { identity: 'guest' } });
+    expect(await ask('GET', '/health', { headers: bearer('wrong') })).toMatchObject({
+      status: 200,
+      body: { identity: 'guest' },
+    });
   });
 
   test('a Problem of the one who identifies reaches the caller', async () => {
@@ -247,7 +384,10 @@ describe('identity', () => {
         throw new Problem('forbidden', 'bureau_paused', 'Paused.');
       },
     });
-    expect(await paused('GET', '/v1/ai/models', { headers: bearer('user-token') })).toMatchObject({ status: 403, code: 'bureau_paused' });
+    expect(await paused('GET', '/v1/ai/models', { headers: bearer('user-token') })).toMatchObject({
+      status: 403,
+      code: 'bureau_paused',
+    });
   });
 });
 
@@ -266,29 +406,55 @@ describe('validation', () => {
       ],
     });
     expect(await text({})).toMatchObject({ param: 'model', message: '`model` is required.' });
-    expect(await text({ model: 'a', extra: 1 })).toMatchObject({ param: 'extra', details: [{ path: 'extra', message: 'is not known here' }] });
-    expect(await text([])).toMatchObject({ status: 400, param: null, message: 'The body must be an object.' });
+    expect(await text({ model: 'a', extra: 1 })).toMatchObject({
+      param: 'extra',
+      details: [{ path: 'extra', message: 'is not known here' }],
+    });
+    expect(await text([])).toMatchObject({
+      status: 400,
+      param: null,
+      message: 'The body must be an object.',
+    });
     expect(await text(undefined)).toMatchObject({ status: 400, message: 'This operation needs a body.' });
   });
 
   test('of several forms only the one that was meant is explained', async () => {
     const message = (content: unknown) => text({ model: 'a', messages: [{ role: 'user', content }] });
-    expect(await message([{ type: 'text' }])).toMatchObject({ details: [{ path: 'messages[0].content[0].text', message: 'is required' }] });
-    expect(await message([{ type: 'file', url: 'not a url' }])).toMatchObject({ details: [{ path: 'messages[0].content[0].url', message: 'must be a valid uri' }] });
-    expect(await message([{ type: 'sound' }])).toMatchObject({ details: [{ path: 'messages[0].content[0].type', message: 'must be one of "text", "file"' }] });
-    expect(await message([{}])).toMatchObject({ details: [{ path: 'messages[0].content[0].type', message: 'is required' }] });
-    expect(await message(5)).toMatchObject({ details: [{ path: 'messages[0].content', message: 'must be a string or an array' }] });
-    expect(await text({ model: 'a', messages: [{ role: 'owner', content: 'x' }] })).toMatchObject({ param: 'messages[0].role' });
+    expect(await message([{ type: 'text' }])).toMatchObject({
+      details: [{ path: 'messages[0].content[0].text', message: 'is required' }],
+    });
+    expect(await message([{ type: 'file', url: 'not a url' }])).toMatchObject({
+      details: [{ path: 'messages[0].content[0].url', message: 'must be a valid uri' }],
+    });
+    expect(await message([{ type: 'sound' }])).toMatchObject({
+      details: [{ path: 'messages[0].content[0].type', message: 'must be one of "text", "file"' }],
+    });
+    expect(await message([{}])).toMatchObject({
+      details: [{ path: 'messages[0].content[0].type', message: 'is required' }],
+    });
+    expect(await message(5)).toMatchObject({
+      details: [{ path: 'messages[0].content', message: 'must be a string or an array' }],
+    });
+    expect(await text({ model: 'a', messages: [{ role: 'owner', content: 'x' }] })).toMatchObject({
+      param: 'messages[0].role',
+    });
   });
 
   test('in a large body the first fault is still named', async () => {
     const content = [{ type: 'text', text: 'x'.repeat(20_000) }, { type: 'text' }];
-    expect(await text({ model: 'a', messages: [{ role: 'user', content }] })).toMatchObject({ status: 400, param: 'messages[0].content[1].text' });
+    expect(await text({ model: 'a', messages: [{ role: 'user', content }] })).toMatchObject({
+      status: 400,
+      param: 'messages[0].content[1].text',
+    });
   });
 
   test('a recursive schema validates at every depth', async () => {
-    expect((await text({ model: 'a', tree: { name: 'a', child: { name: 'b', child: { name: 'c' } } } })).status).toBe(200);
-    expect(await text({ model: 'a', tree: { name: 'a', child: { name: 'b', child: {} } } })).toMatchObject({ param: 'tree.child.child.name' });
+    expect(
+      (await text({ model: 'a', tree: { name: 'a', child: { name: 'b', child: { name: 'c' } } } })).status,
+    ).toBe(200);
+    expect(await text({ model: 'a', tree: { name: 'a', child: { name: 'b', child: {} } } })).toMatchObject({
+      param: 'tree.child.child.name',
+    });
   });
 
   test('names that are no identifiers are quoted and cut', async () => {
@@ -301,31 +467,53 @@ describe('validation', () => {
     const search = (query: string, headers = {}) => ask('GET', '/v1/lists/search', { query, headers });
     expect((await search('limit=5&tags=a&tags=b%20c')).body?.query).toEqual({ limit: 5, tags: ['a', 'b c'] });
     expect((await search('tags=one+two')).body?.query).toEqual({ tags: ['one two'] });
-    expect(await search('limit=0')).toMatchObject({ status: 400, param: 'limit', message: 'The query parameter `limit` must be at least 1.' });
-    for (const query of ['limit=x', 'limit=', 'limit=1.5', 'limit=1&limit=2', 'limit=501']) expect(await search(query), query).toMatchObject({ status: 400, param: 'limit' });
+    expect(await search('limit=0')).toMatchObject({
+      status: 400,
+      param: 'limit',
+      message: 'The query parameter `limit` must be at least 1.',
+    });
+    for (const query of ['limit=x', 'limit=', 'limit=1.5', 'limit=1&limit=2', 'limit=501'])
+      expect(await search(query), query).toMatchObject({ status: 400, param: 'limit' });
     expect(await search('other=1')).toMatchObject({ status: 400, param: 'other' });
     expect(await search('__proto__=1')).toMatchObject({ status: 400, param: '__proto__' });
     expect(await search('tags[0]=1')).toMatchObject({ status: 400 });
   });
 
   test('an operation that tolerates queries takes undeclared ones and still checks its own', async () => {
-    expect((await ask('GET', '/v1/lists/callback', { query: 'state=s&iss=x&scope=y&scope=z' })).body?.query).toMatchObject({ state: 's', iss: 'x' });
-    expect(await ask('GET', '/v1/lists/callback', { query: 'iss=x' })).toMatchObject({ status: 400, param: 'state' });
+    expect(
+      (await ask('GET', '/v1/lists/callback', { query: 'state=s&iss=x&scope=y&scope=z' })).body?.query,
+    ).toMatchObject({ state: 's', iss: 'x' });
+    expect(await ask('GET', '/v1/lists/callback', { query: 'iss=x' })).toMatchObject({
+      status: 400,
+      param: 'state',
+    });
   });
 
   test('declared headers are validated and only they reach the handler', async () => {
-    expect((await ask('GET', '/v1/lists/search', { headers: { 'x-mode': 'fast', 'x-other': '1' } })).body?.headers).toEqual({ 'x-mode': 'fast' });
-    expect(await ask('GET', '/v1/lists/search', { headers: { 'x-mode': 'odd' } })).toMatchObject({ status: 400, param: 'x-mode' });
+    expect(
+      (await ask('GET', '/v1/lists/search', { headers: { 'x-mode': 'fast', 'x-other': '1' } })).body?.headers,
+    ).toEqual({ 'x-mode': 'fast' });
+    expect(await ask('GET', '/v1/lists/search', { headers: { 'x-mode': 'odd' } })).toMatchObject({
+      status: 400,
+      param: 'x-mode',
+    });
   });
 });
 
 describe('replies in tests', () => {
-  const replying = (reply: unknown) => asker({ handlers: { 'directory.getHealth': async () => reply } })('GET', '/health');
+  const replying = (reply: unknown) =>
+    asker({ handlers: { 'directory.getHealth': async () => reply } })('GET', '/health');
 
   test('a body, a status or a media type that the contract does not declare is an error that names the operation', async () => {
-    await expect(replying({ status: 200, body: 'text' })).rejects.toThrow('directory.getHealth 200 at /: must be object');
-    await expect(replying({ status: 201, body: {} })).rejects.toThrow('directory.getHealth does not declare the status 201');
-    await expect(replying({ status: 200, content: Buffer.from('x'), mediaType: 'text/plain' })).rejects.toThrow('does not declare text/plain');
+    await expect(replying({ status: 200, body: 'text' })).rejects.toThrow(
+      'directory.getHealth 200 at /: must be object',
+    );
+    await expect(replying({ status: 201, body: {} })).rejects.toThrow(
+      'directory.getHealth does not declare the status 201',
+    );
+    await expect(
+      replying({ status: 200, content: Buffer.from('x'), mediaType: 'text/plain' }),
+    ).rejects.toThrow('does not declare text/plain');
     await expect(replying({ status: 200 })).rejects.toThrow('declares content');
     expect((await replying({ status: 200, body: { ok: true } })).status).toBe(200);
   });

@@ -3,7 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { parseJson } from '../../../src/kernel/contract/json.ts';
 import type { Problem } from '../../../src/kernel/problem.ts';
 
-const list = (item: (index: number) => string, length: number) => `[${Array.from({ length }, (_, index) => item(index)).join(',')}]`;
+const list = (item: (index: number) => string, length: number) =>
+  `[${Array.from({ length }, (_, index) => item(index)).join(',')}]`;
 const object = (length: number) => `{${Array.from({ length }, (_, index) => `"k${index}":0`).join(',')}}`;
 const parse = (text: string) => parseJson(Buffer.from(text));
 
@@ -24,17 +25,34 @@ describe('parseJson', () => {
     ['names', list((index) => `{"k${index}":0}`, 50_000), '100000 objects, arrays, names and texts'],
     ['numbers', list(String, 500_002), '500000 values'],
     ['members in one object', `{"a":${object(10_001)}}`, '10000 members in one object'],
-    ['members below other members', `{"a":{"b":{},${object(10_000).slice(1)}}`, '10000 members in one object'],
+    [
+      'members below other members',
+      `{"a":{"b":{},${object(10_000).slice(1)}}`,
+      '10000 members in one object',
+    ],
   ])('refuses too many %s with 413', (_name, text, limit) => {
-    expect(problemOf(() => parse(text))).toMatchObject({ status: 413, code: 'request_too_large', message: `The body may have ${limit} at most.` });
+    expect(problemOf(() => parse(text))).toMatchObject({
+      status: 413,
+      code: 'request_too_large',
+      message: `The body may have ${limit} at most.`,
+    });
   });
 
   test.each([
-    ['10,000 messages with typed parts', list((index) => `{"role":"user","content":[{"type":"text","text":"${index}"}]}`, 9_999)],
+    [
+      '10,000 messages with typed parts',
+      list((index) => `{"role":"user","content":[{"type":"text","text":"${index}"}]}`, 9_999),
+    ],
     ['300,000 tokens', `{"input":[${list(String, 150_000)},${list(String, 150_000)}]}`],
     ['10,000 members in each of two objects', `[${object(10_000)},${object(10_000)}]`],
-    ['a long text of escapes', `{"a":"${'\\"\\\\\\n\\u00e9'.repeat(10_000)}","b":"${'x'.repeat(1_000)}\\"","c":"${'y'.repeat(1_000)}"}`],
-    ['texts of every length around an escape', list((index) => `"${'x'.repeat(index)}\\"${'y'.repeat(index)}","${'z'.repeat(index)}"`, 200)],
+    [
+      'a long text of escapes',
+      `{"a":"${'\\"\\\\\\n\\u00e9'.repeat(10_000)}","b":"${'x'.repeat(1_000)}\\"","c":"${'y'.repeat(1_000)}"}`,
+    ],
+    [
+      'texts of every length around an escape',
+      list((index) => `"${'x'.repeat(index)}\\"${'y'.repeat(index)}","${'z'.repeat(index)}"`, 200),
+    ],
   ])('accepts %s', (_name, text) => {
     expect(parse(text)).toEqual(JSON.parse(text));
   });
@@ -61,7 +79,10 @@ describe('parseJson', () => {
     expect(problemOf(() => parse(text))).toMatchObject({ code: 'invalid_json', param: path });
   });
 
-  test.each(['}', ']]', '{"a":1}}', '"\\', '"\\u', `"${'x'.repeat(100)}`, `"${'x'.repeat(100)}\\`])('refuses the malformed %j', (text) => {
-    expect(problemOf(() => parse(text))).toMatchObject({ status: 400, code: 'invalid_json' });
-  });
+  test.each(['}', ']]', '{"a":1}}', '"\\', '"\\u', `"${'x'.repeat(100)}`, `"${'x'.repeat(100)}\\`])(
+    'refuses the malformed %j',
+    (text) => {
+      expect(problemOf(() => parse(text))).toMatchObject({ status: 400, code: 'invalid_json' });
+    },
+  );
 });

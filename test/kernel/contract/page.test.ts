@@ -1,6 +1,13 @@
 // Pages and their cursors.
 import { describe, expect, test } from 'vitest';
-import { decodeCursor, encodeCursor, isText, isTimeAndId, limitOf, page } from '../../../src/kernel/contract/page.ts';
+import {
+  decodeCursor,
+  encodeCursor,
+  isText,
+  isTimeAndId,
+  limitOf,
+  page,
+} from '../../../src/kernel/contract/page.ts';
 
 describe('a page', () => {
   test('leads to the next as long as there is more, and keeps the place of its last item', () => {
@@ -18,22 +25,39 @@ describe('a page', () => {
 
 describe('a cursor', () => {
   test('carries what was put in', () => {
-    for (const time of ['2026-11-20 09:00:00.123456+00', '2026-11-20 09:00:00+00', '2024-02-29T23:59:59.000000Z']) {
+    for (const time of [
+      '2026-11-20 09:00:00.123456+00',
+      '2026-11-20 09:00:00+00',
+      '2024-02-29T23:59:59.000000Z',
+    ]) {
       expect(decodeCursor(encodeCursor([time, 'bur_ü']), isTimeAndId)).toEqual([time, 'bur_ü']);
     }
   });
 
-  test.each(['', '2026-11-20', '2026-02-31 09:00:00+00', '2026-11-20 24:00:01+00', '0000-01-01 09:00:00+00', '2026-11-20 09:00:00+01'])(
-    'holds no time that PostgreSQL would refuse: %s',
-    (time) => {
-      expect(() => decodeCursor(encodeCursor([time, 'bur_x']), isTimeAndId)).toThrow(expect.objectContaining({ status: 400, param: 'cursor' }));
-    },
-  );
+  test.each([
+    '',
+    '2026-11-20',
+    '2026-02-31 09:00:00+00',
+    '2026-11-20 24:00:01+00',
+    '0000-01-01 09:00:00+00',
+    '2026-11-20 09:00:00+01',
+  ])('holds no time that PostgreSQL would refuse: %s', (time) => {
+    expect(() => decodeCursor(encodeCursor([time, 'bur_x']), isTimeAndId)).toThrow(
+      expect.objectContaining({ status: 400, param: 'cursor' }),
+    );
+  });
 
-  test.each(['', '%%%', 'bnVsbA', Buffer.from('{"a":1}').toString('base64url'), Buffer.from('["a"').toString('base64url'), encodeCursor(['2026-11-20 09:00:00+00', 'b\u0000']), encodeCursor(['2026-11-20 09:00:00+00', 1])])(
-    'that we did not make is the caller’s fault: %s',
-    (cursor) => {
-      expect(() => decodeCursor(cursor, isTimeAndId)).toThrow(expect.objectContaining({ status: 400, param: 'cursor' }));
-    },
-  );
+  test.each([
+    '',
+    '%%%',
+    'bnVsbA',
+    Buffer.from('{"a":1}').toString('base64url'),
+    Buffer.from('["a"').toString('base64url'),
+    encodeCursor(['2026-11-20 09:00:00+00', 'b\u0000']),
+    encodeCursor(['2026-11-20 09:00:00+00', 1]),
+  ])('that we did not make is the caller’s fault: %s', (cursor) => {
+    expect(() => decodeCursor(cursor, isTimeAndId)).toThrow(
+      expect.objectContaining({ status: 400, param: 'cursor' }),
+    );
+  });
 });

@@ -3,20 +3,38 @@ import { Ajv } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { useQuickLengths } from '../../../src/kernel/contract/text-length.ts';
 
-const texts = ['', 'a', 'ab', 'abc', '\u{1f600}', 'a\u{1f600}', '\u{1f600}\u{1f600}', '\u{1f600}\u{1f600}\u{1f600}', '\ud83d', '\ude00\ud83d', 'e\u0301e\u0301'];
+const texts = [
+  '',
+  'a',
+  'ab',
+  'abc',
+  '\u{1f600}',
+  'a\u{1f600}',
+  '\u{1f600}\u{1f600}',
+  '\u{1f600}\u{1f600}\u{1f600}',
+  '\ud83d',
+  '\ude00\ud83d',
+  'e\u0301e\u0301',
+];
 
 describe('the length keywords', () => {
   test.each(['minLength', 'maxLength'])('%s counts as the validator does', (keyword) => {
     const quick = new Ajv({ logger: false });
     useQuickLengths(quick);
     for (const limit of [0, 1, 2, 3, 4]) {
-      const [own, theirs] = [quick.compile({ [keyword]: limit }), new Ajv({ logger: false }).compile({ [keyword]: limit })];
+      const [own, theirs] = [
+        quick.compile({ [keyword]: limit }),
+        new Ajv({ logger: false }).compile({ [keyword]: limit }),
+      ];
       for (const text of texts) expect([text, limit, own(text)]).toEqual([text, limit, theirs(text)]);
     }
   });
 
   test('give the errors of the validator', () => {
-    const schema = { type: 'object', properties: { a: { type: 'string', minLength: 2, maxLength: 3, pattern: '^a' } } };
+    const schema = {
+      type: 'object',
+      properties: { a: { type: 'string', minLength: 2, maxLength: 3, pattern: '^a' } },
+    };
     const quick = new Ajv({ logger: false });
     useQuickLengths(quick);
     const [own, theirs] = [quick.compile(schema), new Ajv({ logger: false }).compile(schema)];

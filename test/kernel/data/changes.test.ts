@@ -17,7 +17,13 @@ afterEach(async () => {
 });
 
 function replica(database: Pick<Database, 'sql'> = place.database) {
-  const changes = createChanges({ database, schema: 'gateway', clock: systemClock, log: silentLog, everyMs: 10 });
+  const changes = createChanges({
+    database,
+    schema: 'gateway',
+    clock: systemClock,
+    log: silentLog,
+    everyMs: 10,
+  });
   started.push(changes);
   let told = 0;
   changes.onChange(() => (told += 1));
@@ -41,10 +47,12 @@ describe('changes', () => {
   test('are not told of when they were rolled back', async () => {
     const one = replica();
     await until(() => one.told() === 1, 'it was told at its start');
-    await expect(place.database.tx(async (tx) => {
-      await one.changes.bump(tx);
-      throw new Error('undone');
-    })).rejects.toThrow('undone');
+    await expect(
+      place.database.tx(async (tx) => {
+        await one.changes.bump(tx);
+        throw new Error('undone');
+      }),
+    ).rejects.toThrow('undone');
     await place.database.tx((tx) => one.changes.bump(tx));
     await until(() => one.told() > 1, 'it was told of the change that stayed');
     expect(one.told()).toBe(2);
@@ -54,16 +62,13 @@ describe('changes', () => {
     let isAway = false;
     let refused = 0;
     const { sql } = place.database;
-    const flaky = Object.assign(
-      (...parameters: Parameters<typeof sql>) => {
-        if (isAway && Array.isArray(parameters[0])) {
-          refused += 1;
-          return Promise.reject(new Error('away'));
-        }
-        return (sql as unknown as (...given: unknown[]) => unknown)(...parameters);
-      },
-      {},
-    ) as unknown as typeof sql;
+    const flaky = Object.assign((...parameters: Parameters<typeof sql>) => {
+      if (isAway && Array.isArray(parameters[0])) {
+        refused += 1;
+        return Promise.reject(new Error('away'));
+      }
+      return (sql as unknown as (...given: unknown[]) => unknown)(...parameters);
+    }, {}) as unknown as typeof sql;
     const one = replica({ sql: flaky });
     await until(() => one.told() === 1, 'it was told at its start');
     isAway = true;
@@ -92,7 +97,10 @@ describe('changes', () => {
 
   test('have a number that stays while nothing changes, and none until a change of its own has been seen', async () => {
     const [one, other] = [replica(), replica()];
-    await until(() => one.changes.generation() !== null && other.changes.generation() !== null, 'both know where they are');
+    await until(
+      () => one.changes.generation() !== null && other.changes.generation() !== null,
+      'both know where they are',
+    );
     const [before, beforeThere] = [one.changes.generation(), other.changes.generation()];
     expect(one.changes.generation()).toBe(before);
     await place.database.tx(async (tx) => {
@@ -103,7 +111,10 @@ describe('changes', () => {
       await new Promise((resolve) => setTimeout(resolve, 50));
       expect([one.changes.generation(), one.told()]).toEqual([null, looks]);
     });
-    await until(() => one.changes.generation() !== null && other.changes.generation() !== beforeThere, 'both have seen the change');
+    await until(
+      () => one.changes.generation() !== null && other.changes.generation() !== beforeThere,
+      'both have seen the change',
+    );
     expect(one.changes.generation()).not.toBe(before);
   });
 
@@ -112,8 +123,16 @@ describe('changes', () => {
     let isAway = false;
     const { sql } = place.database;
     const flaky = ((...parameters: Parameters<typeof sql>) =>
-      isAway && Array.isArray(parameters[0]) ? Promise.reject(new Error('away')) : (sql as unknown as (...given: unknown[]) => unknown)(...parameters)) as unknown as typeof sql;
-    const changes = createChanges({ database: { sql: flaky }, schema: 'gateway', clock: { monotonicMs: () => nowMs, sleep: (ms, signal) => systemClock.sleep(ms, signal) }, log: silentLog, everyMs: 10 });
+      isAway && Array.isArray(parameters[0])
+        ? Promise.reject(new Error('away'))
+        : (sql as unknown as (...given: unknown[]) => unknown)(...parameters)) as unknown as typeof sql;
+    const changes = createChanges({
+      database: { sql: flaky },
+      schema: 'gateway',
+      clock: { monotonicMs: () => nowMs, sleep: (ms, signal) => systemClock.sleep(ms, signal) },
+      log: silentLog,
+      everyMs: 10,
+    });
     started.push(changes);
     expect(changes.generation()).toBeNull();
     changes.start();

@@ -25,7 +25,8 @@ afterAll(() => world?.close());
 describe('values', () => {
   it('gives int8 as bigint, also in arrays, and takes bigint', async () => {
     const huge = 9_007_199_254_740_993n;
-    const [row] = await world.database.sql`select ${huge}::int8 as value, array[1, ${huge}]::int8[] as list, count(*) as count from generate_series(1, 3)`;
+    const [row] = await world.database
+      .sql`select ${huge}::int8 as value, array[1, ${huge}]::int8[] as list, count(*) as count from generate_series(1, 3)`;
     expect(row).toEqual({ value: huge, list: [1n, huge], count: 3n });
   });
 
@@ -36,26 +37,54 @@ describe('values', () => {
     const [row] = await sql`
       select ${sql.json(body)}::jsonb as body, ${['a', 'b,c', '"d"']}::text[] as tags, ${time}::timestamptz as time,
         ${Buffer.from([0, 1, 255])}::bytea as bytes, ${null}::text as nothing, ${true}::boolean as yes`;
-    expect(row).toEqual({ body, tags: ['a', 'b,c', '"d"'], time, bytes: Buffer.from([0, 1, 255]), nothing: null, yes: true });
+    expect(row).toEqual({
+      body,
+      tags: ['a', 'b,c', '"d"'],
+      time,
+      bytes: Buffer.from([0, 1, 255]),
+      nothing: null,
+      yes: true,
+    });
   });
 
   it('takes and gives lists of every kind', async () => {
     const { sql } = world.database;
     const time = new Date('2026-11-01T10:11:12.345Z');
-    const values = { numbers: [1, -2], bigints: [1n, 2n ** 60n], yes: [true, false], times: [time], odd: ['', 'NULL', '{', 'a"\\b', ' '], nested: [[1, 2], [3, 4]], none: [] };
+    const values = {
+      numbers: [1, -2],
+      bigints: [1n, 2n ** 60n],
+      yes: [true, false],
+      times: [time],
+      odd: ['', 'NULL', '{', 'a"\\b', ' '],
+      nested: [
+        [1, 2],
+        [3, 4],
+      ],
+      none: [],
+    };
     const [row] = await sql`
       select ${values.numbers}::int4[] as numbers, ${values.bigints}::int8[] as bigints, ${values.yes}::boolean[] as yes,
         ${values.times}::timestamptz[] as times, ${values.odd}::text[] as odd, ${values.nested}::int4[] as nested,
         ${values.none}::text[] as none, ${sql.array(['x', 'y'])}::text[] as helped`;
     expect(row).toEqual({ ...values, helped: ['x', 'y'] });
     expect(await sql`select ${[null, 'x'] as string[]}::text[] as list`).toEqual([{ list: [null, 'x'] }]);
-    expect(await sql`select n from generate_series(1::int8, 4) n where n = any(${[2n, 3n]})`).toEqual([{ n: 2n }, { n: 3n }]);
+    expect(await sql`select n from generate_series(1::int8, 4) n where n = any(${[2n, 3n]})`).toEqual([
+      { n: 2n },
+      { n: 3n },
+    ]);
     expect(await sql`select array[${sql.json({ a: [1] })}::jsonb] as list`).toEqual([{ list: [{ a: [1] }] }]);
   });
 
   it('takes helpers, fragments and lists', async () => {
     const { sql } = world.database;
-    await sql`insert into things ${sql([{ name: 'first', tags: ['x'] }, { name: 'second', tags: [] }], 'name', 'tags')}`;
+    await sql`insert into things ${sql(
+      [
+        { name: 'first', tags: ['x'] },
+        { name: 'second', tags: [] },
+      ],
+      'name',
+      'tags',
+    )}`;
     const filter = sql`where name in ${sql(['first', 'second'])} and name = any(${['first']})`;
     expect(await sql`select name, tags from things ${filter}`).toEqual([{ name: 'first', tags: ['x'] }]);
   });
@@ -67,12 +96,15 @@ describe('values', () => {
 
   it('refuses an undefined value and goes on', async () => {
     const missing = undefined as unknown as string;
-    await expect(world.database.sql`select ${missing} as value`).rejects.toMatchObject({ code: 'UNDEFINED_VALUE' });
+    await expect(world.database.sql`select ${missing} as value`).rejects.toMatchObject({
+      code: 'UNDEFINED_VALUE',
+    });
     await world.database.ping();
   });
 
   it('gives an answer of many rows whole', async () => {
-    const rows = await world.database.sql`select n, repeat('x', 200) as filler from generate_series(1, 20000) n`;
+    const rows = await world.database
+      .sql`select n, repeat('x', 200) as filler from generate_series(1, 20000) n`;
     expect(rows).toHaveLength(20_000);
     expect(rows.at(-1)?.['n']).toBe(20_000);
   });
@@ -84,17 +116,26 @@ describe('errors', () => {
     await sql`insert into things (name) values ('taken')`;
     await expect(sql`insert into things (name) values ('taken')`).rejects.toMatchObject({ code: '23505' });
     await expect(sql`select * from nothing_of_the_kind`).rejects.toMatchObject({ code: '42P01' });
-    await expect(sql`insert into things (name, amount) values ('poor', -1)`).rejects.toMatchObject({ code: '23514' });
-    expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
-  });
-
-  it.each(['53100', '53200', '53300', '57P03', '58030'])('takes %s, a want of the server that passes, for 503', async (state) => {
-    const { sql } = world.database;
-    await expect(sql.unsafe(`do $$ begin raise exception 'no room' using errcode = '${state}'; end $$`)).rejects.toMatchObject({
-      kind: 'unavailable', code: 'database_unavailable', headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
+    await expect(sql`insert into things (name, amount) values ('poor', -1)`).rejects.toMatchObject({
+      code: '23514',
     });
     expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
   });
+
+  it.each(['53100', '53200', '53300', '57P03', '58030'])(
+    'takes %s, a want of the server that passes, for 503',
+    async (state) => {
+      const { sql } = world.database;
+      await expect(
+        sql.unsafe(`do $$ begin raise exception 'no room' using errcode = '${state}'; end $$`),
+      ).rejects.toMatchObject({
+        kind: 'unavailable',
+        code: 'database_unavailable',
+        headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
+      });
+      expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+    },
+  );
 });
 
 describe('transactions', () => {
@@ -149,7 +190,9 @@ describe('transactions', () => {
     await Promise.all(
       Array.from({ length: 40 }, () =>
         tx(async (inner) => {
-          const [row] = await inner<{ amount: bigint }[]>`select amount from things where name = 'counter' for update`;
+          const [row] = await inner<
+            { amount: bigint }[]
+          >`select amount from things where name = 'counter' for update`;
           await inner`update things set amount = ${(row?.amount ?? 0n) + 1n} where name = 'counter'`;
         }),
       ),
@@ -193,7 +236,9 @@ describe('waiting', () => {
     await holding.promise;
     const started = performance.now();
     await expect(database.sql`select 1`).rejects.toMatchObject({
-      kind: 'unavailable', code: 'database_unavailable', headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
+      kind: 'unavailable',
+      code: 'database_unavailable',
+      headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
     });
     // Whoever holds the one connection would never give it back.
     expect(performance.now() - started).toBeLessThan(10_000);
@@ -207,8 +252,18 @@ describe('waiting', () => {
   it('ends with 503 when a statement takes longer than it may, and the next one is answered', async () => {
     const place = await makeDatabase({ isEmpty: true, limits: { statementMs: 800, deadlineMs: 1_500 } });
     const database = await connect(place.options, { log: silentLog });
-    await expect(database.sql`select pg_sleep(5)`).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
-    await expect.poll(() => database.ping().then(() => 'answers', () => 'away')).toBe('answers');
+    await expect(database.sql`select pg_sleep(5)`).rejects.toMatchObject({
+      status: 503,
+      code: 'database_unavailable',
+    });
+    await expect
+      .poll(() =>
+        database.ping().then(
+          () => 'answers',
+          () => 'away',
+        ),
+      )
+      .toBe('answers');
     await database.close();
     await place.remove();
   });
@@ -219,7 +274,16 @@ describe('waiting', () => {
     await database.sql`create table t (v int)`;
     const forgotten = database.tx(async (tx) => {
       await tx`insert into t values (1)`;
-      await expect.poll(() => tx`select 1`.then(() => 'open', () => 'lost'), { interval: 700 }).toBe('lost');
+      await expect
+        .poll(
+          () =>
+            tx`select 1`.then(
+              () => 'open',
+              () => 'lost',
+            ),
+          { interval: 700 },
+        )
+        .toBe('lost');
       await tx`select 1`;
     });
     await expect(forgotten).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
@@ -245,7 +309,12 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
 
   it('that is not there is 503 within three seconds', async () => {
     const url = `postgres://x:y@127.0.0.1:${await freePort()}/z`;
-    const ms = await quickest(3_000, () => expect(connect({ url }, { log: silentLog })).rejects.toMatchObject({ status: 503, code: 'database_unavailable' }));
+    const ms = await quickest(3_000, () =>
+      expect(connect({ url }, { log: silentLog })).rejects.toMatchObject({
+        status: 503,
+        code: 'database_unavailable',
+      }),
+    );
     expect(ms).toBeLessThan(3_000);
   });
 
@@ -253,14 +322,19 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     const url = new URL((source as { url: string }).url);
     await world.database.sql`create role crowded login password 'x' connection limit 0`;
     [url.username, url.password] = ['crowded', 'x'];
-    await expect(connect({ url: url.href }, { log: silentLog })).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
+    await expect(connect({ url: url.href }, { log: silentLog })).rejects.toMatchObject({
+      status: 503,
+      code: 'database_unavailable',
+    });
     await world.database.sql`drop role crowded`;
   });
 
   it('that acknowledges before it writes is refused', async () => {
     const place = await makeDatabase({ isEmpty: true });
     const database = await connect(place.options, { log: silentLog });
-    await database.sql.unsafe(`do $$ begin execute format('alter database %I set synchronous_commit = off', current_database()); end $$`);
+    await database.sql.unsafe(
+      `do $$ begin execute format('alter database %I set synchronous_commit = off', current_database()); end $$`,
+    );
     await database.close();
     await expect(connect(place.options, { log: silentLog })).rejects.toThrow('synchronous_commit off');
     await place.remove();
@@ -268,7 +342,10 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
 
   it('sets its timeouts within transactions when statements are not prepared', async () => {
     const place = await makeDatabase({ isEmpty: true, limits: { statementMs: 1_234 } });
-    const database = await connect({ ...(place.options as { url: string }), prepare: false, limits: { statementMs: 1_234 } }, { log: silentLog });
+    const database = await connect(
+      { ...(place.options as { url: string }), prepare: false, limits: { statementMs: 1_234 } },
+      { log: silentLog },
+    );
     const [outside] = await database.sql`select current_setting('statement_timeout') as value`;
     const [inside] = await database.tx((tx) => tx`select current_setting('statement_timeout') as value`);
     const [named] = await database.sql`select count(*) as count from pg_prepared_statements`;
@@ -280,9 +357,17 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
   it('that cuts the connection in the middle of a transaction ends it as 503 and takes nothing else down', async () => {
     const { database } = world;
     const work = database.tx(async (tx) => {
-      const [row] = await tx<{ pid: number }[]>`insert into things (name) values ('cut') returning pg_backend_pid() as pid`;
+      const [row] = await tx<
+        { pid: number }[]
+      >`insert into things (name) values ('cut') returning pg_backend_pid() as pid`;
       await database.sql`select pg_terminate_backend(${row?.pid ?? 0})`;
-      await expect.poll(() => database.sql`select 1 from pg_stat_activity where pid = ${row?.pid ?? 0}`.then((rows) => rows.length)).toBe(0);
+      await expect
+        .poll(() =>
+          database.sql`select 1 from pg_stat_activity where pid = ${row?.pid ?? 0}`.then(
+            (rows) => rows.length,
+          ),
+        )
+        .toBe(0);
       await tx`insert into things (name) values ('after the cut')`;
     });
     await expect(work).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
@@ -290,24 +375,39 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
   });
 
   it.runIf(ours)('that freezes is 503 within eight seconds, and the pool is whole again after', async () => {
-    const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 2, queueMs: 2_000, connectMs: 3_000 } });
+    const place = await makeDatabase({
+      isEmpty: true,
+      limits: { maxConnections: 2, queueMs: 2_000, connectMs: 3_000 },
+    });
     const database = await connect(place.options, { log: silentLog });
-    const pids = await Promise.all([1, 2].map(async () => {
-      const [row] = await database.sql<{ pid: number }[]>`select pg_backend_pid() as pid, pg_sleep(0.2)`;
-      return row?.pid ?? 0;
-    }));
+    const pids = await Promise.all(
+      [1, 2].map(async () => {
+        const [row] = await database.sql<{ pid: number }[]>`select pg_backend_pid() as pid, pg_sleep(0.2)`;
+        return row?.pid ?? 0;
+      }),
+    );
     expect(new Set(pids).size).toBe(2);
     for (const pid of pids) process.kill(pid, 'SIGSTOP');
     try {
       const started = performance.now();
-      const outcomes = await Promise.allSettled([database.sql`select 1`, database.tx((tx) => tx`select 1`), database.ping()]);
+      const outcomes = await Promise.allSettled([
+        database.sql`select 1`,
+        database.tx((tx) => tx`select 1`),
+        database.ping(),
+      ]);
       // Other tests share the machine, so it has some seconds more.
       expect(performance.now() - started).toBeLessThan(12_000);
       for (const outcome of outcomes) {
-        expect(outcome).toMatchObject({ status: 'rejected', reason: { status: 503, code: 'database_unavailable' } });
+        expect(outcome).toMatchObject({
+          status: 'rejected',
+          reason: { status: 503, code: 'database_unavailable' },
+        });
       }
       // The frozen ones are still frozen: new connections took their place.
-      expect(await Promise.all([database.sql`select 1 as one`, database.sql`select 2 as two`])).toEqual([[{ one: 1 }], [{ two: 2 }]]);
+      expect(await Promise.all([database.sql`select 1 as one`, database.sql`select 2 as two`])).toEqual([
+        [{ one: 1 }],
+        [{ two: 2 }],
+      ]);
     } finally {
       for (const pid of pids) process.kill(pid, 'SIGCONT');
     }

@@ -20,7 +20,8 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  for (const child of children) if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
+  for (const child of children)
+    if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
   children.clear();
   await place.remove();
 });
@@ -34,7 +35,9 @@ describe('durability', () => {
       if (last >= 200) child.process.kill('SIGKILL');
     }
     const database = await connect({ path }, { log: silentLog });
-    const [row] = await database.sql<{ count: bigint; max: number }[]>`select count(*) as count, max(n) as max from acknowledged`;
+    const [row] = await database.sql<
+      { count: bigint; max: number }[]
+    >`select count(*) as count, max(n) as max from acknowledged`;
     // One more may have been committed whose line was never written.
     expect(Number(row?.count)).toBe(row?.max);
     expect(row?.max).toBeGreaterThanOrEqual(last);
@@ -43,7 +46,10 @@ describe('durability', () => {
   });
 
   const canTrace = spawnSync('strace', ['-f', '-o', '/dev/null', 'true']).status === 0;
-  if (!canTrace) console.warn('SKIPPED: strace is absent or not permitted here, so nobody counted the fsyncs of the embedded database.');
+  if (!canTrace)
+    console.warn(
+      'SKIPPED: strace is absent or not permitted here, so nobody counted the fsyncs of the embedded database.',
+    );
 
   it.skipIf(!canTrace)('asks the disk exactly once a commit', { timeout: 180_000 }, async () => {
     const other = await makeDatabase({ isEmpty: true });
@@ -56,9 +62,13 @@ describe('durability', () => {
 
   it('says so when asked', async () => {
     const database = await connect({ path }, { log: silentLog });
-    const rows = await database.sql`select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'wal_sync_method') order by name`;
+    const rows =
+      await database.sql`select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'wal_sync_method') order by name`;
     expect(Object.fromEntries(rows.map((row) => [row['name'], row['setting']]))).toEqual({
-      fsync: 'on', full_page_writes: 'on', synchronous_commit: 'on', wal_sync_method: 'fsync',
+      fsync: 'on',
+      full_page_writes: 'on',
+      synchronous_commit: 'on',
+      wal_sync_method: 'fsync',
     });
     await database.close();
   });
@@ -68,7 +78,9 @@ describe('the data folder', () => {
   it('is refused to a second process, with the name of the first', async () => {
     const database = await connect({ path }, { log: silentLog });
     const child = start('hold');
-    expect((await child.lines.next()).value).toMatch(new RegExp(`^refused .*${path}.* held by process ${process.pid}\\b`));
+    expect((await child.lines.next()).value).toMatch(
+      new RegExp(`^refused .*${path}.* held by process ${process.pid}\\b`),
+    );
     await child.exited;
     expect(child.process.exitCode).toBe(1);
     await database.ping();
@@ -78,7 +90,8 @@ describe('the data folder', () => {
   it('is refused to the process that holds it', async () => {
     const database = await connect({ path }, { log: silentLog });
     await expect(connect({ path }, { log: silentLog })).rejects.toMatchObject({
-      code: 'database_unavailable', message: expect.stringContaining(`process ${process.pid}, which is this one`),
+      code: 'database_unavailable',
+      message: expect.stringContaining(`process ${process.pid}, which is this one`),
     });
     await database.ping();
     await database.close();
@@ -87,7 +100,9 @@ describe('the data folder', () => {
   it('is taken over at once from a killed process, whatever process bears its number now', async () => {
     const child = start('hold');
     expect((await child.lines.next()).value).toBe('open');
-    await expect(connect({ path }, { log: silentLog })).rejects.toThrow(`held by process ${child.process.pid}`);
+    await expect(connect({ path }, { log: silentLog })).rejects.toThrow(
+      `held by process ${child.process.pid}`,
+    );
     child.process.kill('SIGKILL');
     await child.exited;
     // A living process with the number that the dead one left behind.
@@ -95,7 +110,7 @@ describe('the data folder', () => {
     await (await connect({ path }, { log: silentLog })).close();
   });
 
-  it('is free again after close, and is its owner\'s alone', async () => {
+  it("is free again after close, and is its owner's alone", async () => {
     const database = await connect({ path }, { log: silentLog });
     expect(statSync(path).mode & 0o777).toBe(0o700);
     await database.close();
@@ -107,7 +122,9 @@ describe('the data folder', () => {
   it('goes to exactly one of two that start at once', async () => {
     const first = start('hold');
     const second = start('hold');
-    const words = await Promise.all([first, second].map(async ({ lines }) => String((await lines.next()).value).split(' ')[0]));
+    const words = await Promise.all(
+      [first, second].map(async ({ lines }) => String((await lines.next()).value).split(' ')[0]),
+    );
     expect(words.toSorted((a = '', b = '') => a.localeCompare(b))).toEqual(['open', 'refused']);
   });
 });
@@ -117,8 +134,19 @@ describe('the engine', () => {
     const database = await connect({ path, limits: { deadlineMs: 2_000 } }, { log: silentLog });
     await database.sql`create table kept (v int)`;
     await database.sql`insert into kept values (1)`;
-    await expect(database.sql`select count(*) from generate_series(1, 100000000000)`).rejects.toMatchObject({ status: 503 });
-    await expect.poll(() => database.sql`select v from kept`.then((rows) => rows.length, () => 'away'), { timeout: 60_000 }).toBe(1);
+    await expect(database.sql`select count(*) from generate_series(1, 100000000000)`).rejects.toMatchObject({
+      status: 503,
+    });
+    await expect
+      .poll(
+        () =>
+          database.sql`select v from kept`.then(
+            (rows) => rows.length,
+            () => 'away',
+          ),
+        { timeout: 60_000 },
+      )
+      .toBe(1);
     await database.close();
   });
 
@@ -131,12 +159,19 @@ describe('the engine', () => {
       await tx`select pg_sleep(1)`;
     });
     await expect(lost).rejects.toMatchObject({ status: 503 });
-    await expect.poll(() => database.sql`select * from t`.then((rows) => rows.length, () => 'away')).toBe(0);
+    await expect
+      .poll(() =>
+        database.sql`select * from t`.then(
+          (rows) => rows.length,
+          () => 'away',
+        ),
+      )
+      .toBe(0);
     await session.close();
     await database.close();
   });
 
-  it('keeps the server\'s thread free while a query runs', async () => {
+  it("keeps the server's thread free while a query runs", async () => {
     const database = await connect({ path }, { log: silentLog });
     let turns = 0;
     const timer = setInterval(() => (turns += 1), 10);
@@ -158,9 +193,11 @@ describe('the engine', () => {
   it('makes checkpoints, so that its log does not grow for ever', async () => {
     const database = await connect({ path, checkpointEveryMs: 100 }, { log: silentLog });
     await database.sql`create table big (v text)`;
-    const redo = async () => (await database.sql`select redo_lsn::text as redo from pg_control_checkpoint()`)[0]?.['redo'];
+    const redo = async () =>
+      (await database.sql`select redo_lsn::text as redo from pg_control_checkpoint()`)[0]?.['redo'];
     const before = await redo();
-    for (let n = 0; n < 10; n += 1) await database.sql`insert into big select repeat(md5(n::text), 30) from generate_series(1, 5000) n`;
+    for (let n = 0; n < 10; n += 1)
+      await database.sql`insert into big select repeat(md5(n::text), 30) from generate_series(1, 5000) n`;
     await expect.poll(redo).not.toBe(before);
     await database.close();
   });
@@ -172,7 +209,10 @@ describe('the engine', () => {
     await database.sql`insert into carried values ('over')`;
     writeFileSync(join(folder, 'seed.tgz'), (await database.dump?.()) ?? '');
     await database.close();
-    const copy = await connect({ path: join(folder, 'copy'), seed: join(folder, 'seed.tgz') }, { log: silentLog });
+    const copy = await connect(
+      { path: join(folder, 'copy'), seed: join(folder, 'seed.tgz') },
+      { log: silentLog },
+    );
     expect(await copy.sql`select v from carried`).toEqual([{ v: 'over' }]);
     await copy.close();
     rmSync(folder, { recursive: true });
@@ -201,7 +241,10 @@ describe('a first start', () => {
 
   it('refuses a seed that is not whole and leaves no database behind', async () => {
     const seed = join(folder, 'torn.tgz');
-    writeFileSync(seed, readFileSync(join(import.meta.dirname, '../../../build/pglite-seed.tgz')).subarray(0, 100_000));
+    writeFileSync(
+      seed,
+      readFileSync(join(import.meta.dirname, '../../../build/pglite-seed.tgz')).subarray(0, 100_000),
+    );
     const torn = join(folder, 'torn');
     await expect(connect({ path: torn, seed }, { log: silentLog })).rejects.toThrow(/./);
     expect(existsSync(join(torn, 'pg'))).toBe(false);
@@ -210,17 +253,41 @@ describe('a first start', () => {
   });
 });
 
-function start(mode: string, at = path): { process: ChildProcess; lines: AsyncIterableIterator<string>; exited: Promise<unknown> } {
+function start(
+  mode: string,
+  at = path,
+): { process: ChildProcess; lines: AsyncIterableIterator<string>; exited: Promise<unknown> } {
   const child = spawn(process.execPath, [childFile, at, mode], { stdio: ['pipe', 'pipe', 'inherit'] });
   children.add(child);
   // Listened for from the beginning: the end may be told before the last line is read.
-  return { process: child, exited: once(child, 'exit'), lines: createInterface({ input: child.stdout })[Symbol.asyncIterator]() };
+  return {
+    process: child,
+    exited: once(child, 'exit'),
+    lines: createInterface({ input: child.stdout })[Symbol.asyncIterator](),
+  };
 }
 
 function countFsyncs(at: string, commits: number): number {
   const report = `${at}.strace`;
-  const run = spawnSync('strace', ['-f', '-e', 'trace=fsync,fdatasync', '-o', report, process.execPath, childFile, at, 'commits', String(commits)], { encoding: 'utf8' });
+  const run = spawnSync(
+    'strace',
+    [
+      '-f',
+      '-e',
+      'trace=fsync,fdatasync',
+      '-o',
+      report,
+      process.execPath,
+      childFile,
+      at,
+      'commits',
+      String(commits),
+    ],
+    { encoding: 'utf8' },
+  );
   expect(run.status, run.stdout + run.stderr).toBe(0);
   // A call that another thread interrupts in the report is written as begun and as resumed.
-  return readFileSync(report, 'utf8').split('\n').filter((line) => /\bf(data)?sync\(/.test(line)).length;
+  return readFileSync(report, 'utf8')
+    .split('\n')
+    .filter((line) => /\bf(data)?sync\(/.test(line)).length;
 }

@@ -9,7 +9,14 @@ let place: TestDatabase;
 let replicas: [Idempotency, Idempotency];
 beforeAll(async () => {
   place = await testDatabase();
-  const make = (leaseMs = 60_000) => createIdempotency({ database: place.database, schema: 'gateway', clock: systemClock, log: silentLog, leaseMs });
+  const make = (leaseMs = 60_000) =>
+    createIdempotency({
+      database: place.database,
+      schema: 'gateway',
+      clock: systemClock,
+      log: silentLog,
+      leaseMs,
+    });
   replicas = [make(), make()];
 });
 afterAll(async () => {
@@ -36,14 +43,20 @@ const never = async (): Promise<{ status: number }> => {
   throw new Error('This ran although it had run before.');
 };
 const code = (name: string) => expect.objectContaining({ code: name });
-const expire = (column: 'lease_until' | 'expires_at') => place.database.sql`update gateway.idempotency set ${place.database.sql(column)} = now() - interval '1 second'`;
+const expire = (column: 'lease_until' | 'expires_at') =>
+  place.database
+    .sql`update gateway.idempotency set ${place.database.sql(column)} = now() - interval '1 second'`;
 
 describe('a repeated call', () => {
   test('gets the first answer, on any replica, whatever the order of its members is', async () => {
     const first = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
     expect(await replicas[0].around(first, created({ id: 'x' }))).toEqual({ status: 201, body: { id: 'x' } });
     const again = { ...first, request: body({ b: { d: null, c: [1, 2] }, a: 1 }) };
-    expect(await replicas[1].around(again, never)).toEqual({ status: 201, body: { id: 'x' }, headers: { 'idempotent-replayed': 'true' } });
+    expect(await replicas[1].around(again, never)).toEqual({
+      status: 201,
+      body: { id: 'x' },
+      headers: { 'idempotent-replayed': 'true' },
+    });
   });
 
   test.each([
@@ -54,30 +67,47 @@ describe('a repeated call', () => {
   ])('with %s is refused', async (_what, other) => {
     const first = call({ request: body({ a: 1 }) });
     await replicas[0].around(first, created({}));
-    await expect(replicas[0].around({ ...first, request: body(other) }, never)).rejects.toThrow(code('idempotency_key_reused'));
+    await expect(replicas[0].around({ ...first, request: body(other) }, never)).rejects.toThrow(
+      code('idempotency_key_reused'),
+    );
   });
 
   test('with a large body is compared by its bytes', async () => {
-    const large = (text: string) => ({ path: {}, query: {}, body: JSON.parse(text) as unknown, rawBody: Buffer.from(text) });
+    const large = (text: string) => ({
+      path: {},
+      query: {},
+      body: JSON.parse(text) as unknown,
+      rawBody: Buffer.from(text),
+    });
     const filler = 'x'.repeat(300_000);
     const first = call({ request: large(`{"a":1,"b":"${filler}"}`) });
     await replicas[0].around(first, created('first'));
-    expect(await replicas[1].around({ ...first, request: large(`{"a":1,"b":"${filler}"}`) }, never)).toMatchObject({ body: 'first' });
-    await expect(replicas[0].around({ ...first, request: large(`{"b":"${filler}","a":1}`) }, never)).rejects.toThrow(code('idempotency_key_reused'));
+    expect(
+      await replicas[1].around({ ...first, request: large(`{"a":1,"b":"${filler}"}`) }, never),
+    ).toMatchObject({ body: 'first' });
+    await expect(
+      replicas[0].around({ ...first, request: large(`{"b":"${filler}","a":1}`) }, never),
+    ).rejects.toThrow(code('idempotency_key_reused'));
   });
 
   test('is refused without serializing an answer beyond the maximum', async () => {
     const first = call();
     let serializedItems = 0;
     const vector = { toJSON: () => (serializedItems += 1) };
-    const answer = { data: Array.from({ length: 5_000 }, () => ({ object: 'embedding', embedding: vector })) };
+    const answer = {
+      data: Array.from({ length: 5_000 }, () => ({ object: 'embedding', embedding: vector })),
+    };
     await replicas[0].around(first, created(answer));
     expect(serializedItems).toBe(0);
     await expect(replicas[1].around(first, never)).rejects.toThrow(code('result_not_replayable'));
   });
 
   test('gets answers of up to 64 KiB of JSON, whatever they are made of', async () => {
-    for (const answer of [{ text: '\u0001'.repeat(10_000) }, { list: Array.from({ length: 32_700 }, () => 0) }, { list: [], object: {}, none: null, isTrue: true, text: '"' }]) {
+    for (const answer of [
+      { text: '\u0001'.repeat(10_000) },
+      { list: Array.from({ length: 32_700 }, () => 0) },
+      { list: [], object: {}, none: null, isTrue: true, text: '"' },
+    ]) {
       const first = call();
       await replicas[0].around(first, created(answer));
       expect(await replicas[1].around(first, never)).toMatchObject({ body: answer });
@@ -87,8 +117,12 @@ describe('a repeated call', () => {
   test('of another caller, or of another operation, is its own', async () => {
     const first = call();
     await replicas[0].around(first, created('first'));
-    expect(await replicas[0].around({ ...first, caller: 'user b' }, created('second'))).toMatchObject({ body: 'second' });
-    expect(await replicas[0].around({ ...first, operationId: 'things.updateThing' }, created('third'))).toMatchObject({ body: 'third' });
+    expect(await replicas[0].around({ ...first, caller: 'user b' }, created('second'))).toMatchObject({
+      body: 'second',
+    });
+    expect(
+      await replicas[0].around({ ...first, operationId: 'things.updateThing' }, created('third')),
+    ).toMatchObject({ body: 'third' });
   });
 
   test('is done again for a guest, and without a key', async () => {
@@ -110,13 +144,30 @@ describe('a repeated call', () => {
       await gate;
       return { status: 201, body: { ok: true } };
     };
-    const all = Array.from({ length: 50 }, (_, n) => replicas[n % 2 as 0 | 1].around(first, work));
-    const refused = Promise.allSettled(all).then((outcomes) => outcomes.filter(({ status }) => status === 'rejected'));
-    while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0) await new Promise(setImmediate);
-    await Promise.race([Promise.all(all.map((one) => one.catch((error: unknown) => expect(error).toMatchObject({ status: 409, headers: { 'retry-after': '1' } })))), new Promise((resolve) => setTimeout(resolve, 300))]);
+    const all = Array.from({ length: 50 }, (_, n) => replicas[(n % 2) as 0 | 1].around(first, work));
+    const refused = Promise.allSettled(all).then((outcomes) =>
+      outcomes.filter(({ status }) => status === 'rejected'),
+    );
+    while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0)
+      await new Promise(setImmediate);
+    await Promise.race([
+      Promise.all(
+        all.map((one) =>
+          one.catch((error: unknown) =>
+            expect(error).toMatchObject({ status: 409, headers: { 'retry-after': '1' } }),
+          ),
+        ),
+      ),
+      new Promise((resolve) => setTimeout(resolve, 300)),
+    ]);
     finish();
     expect(runs).toBe(1);
-    expect((await refused).every((outcome) => outcome.status === 'rejected' && (outcome.reason as Problem).code === 'idempotency_key_in_use')).toBe(true);
+    expect(
+      (await refused).every(
+        (outcome) =>
+          outcome.status === 'rejected' && (outcome.reason as Problem).code === 'idempotency_key_in_use',
+      ),
+    ).toBe(true);
     expect(await replicas[0].around(first, never)).toMatchObject({ body: { ok: true } });
   });
 
@@ -124,7 +175,10 @@ describe('a repeated call', () => {
     const first = call();
     await replicas[0].around(first, created('old'));
     await expire('expires_at');
-    expect(await replicas[0].around({ ...first, request: body('new') }, created('new'))).toEqual({ status: 201, body: 'new' });
+    expect(await replicas[0].around({ ...first, request: body('new') }, created('new'))).toEqual({
+      status: 201,
+      body: 'new',
+    });
   });
 });
 
@@ -137,37 +191,62 @@ describe('an answer that is not kept', () => {
     const first = call(given);
     expect(await replicas[0].around(first, async () => reply)).toBe(reply);
     await expect(replicas[0].around(first, never)).rejects.toThrow(code('result_not_replayable'));
-    const rows = await place.database.sql<{ body: string | null }[]>`select body from gateway.idempotency where state = 'opaque'`;
+    const rows = await place.database.sql<
+      { body: string | null }[]
+    >`select body from gateway.idempotency where state = 'opaque'`;
     expect(rows.every((row) => row.body === null)).toBe(true);
   });
 });
 
 test('the oldest answers of a caller are dropped beyond the quota', async () => {
   const mostBytes = 64 * 1024;
-  const bounded = createIdempotency({ database: place.database, schema: 'gateway', clock: systemClock, log: silentLog, mostBytes });
+  const bounded = createIdempotency({
+    database: place.database,
+    schema: 'gateway',
+    clock: systemClock,
+    log: silentLog,
+    mostBytes,
+  });
   const other = call({ caller: 'user other' });
   await bounded.around(other, created('theirs'));
   const calls = Array.from({ length: 40 }, () => call({ caller: 'user full' }));
   for (const one of calls) await bounded.around(one, created('x'.repeat(4_000)));
   await bounded.close();
-  const [row] = await place.database.sql<{ bytes: number }[]>`select sum(octet_length(body))::integer as bytes from gateway.idempotency where body like '"xxx%'`;
+  const [row] = await place.database.sql<
+    { bytes: number }[]
+  >`select sum(octet_length(body))::integer as bytes from gateway.idempotency where body like '"xxx%'`;
   expect(row?.bytes).toBeGreaterThan(mostBytes / 2);
   expect(row?.bytes).toBeLessThanOrEqual((mostBytes * 17) / 16 + 4_002);
-  await expect(replicas[0].around(calls[0] as KeyedCall, never)).rejects.toThrow(code('result_not_replayable'));
+  await expect(replicas[0].around(calls[0] as KeyedCall, never)).rejects.toThrow(
+    code('result_not_replayable'),
+  );
   expect(await replicas[0].around(calls.at(-1) as KeyedCall, never)).toMatchObject({ status: 201 });
   expect(await replicas[0].around(other, never)).toMatchObject({ body: 'theirs' });
 });
 
 describe('a call that fails', () => {
-  test.each(['bad_request', 'insufficient_credits', 'conflict', 'rate_limited', 'unavailable'] as const)('by a refusal (%s) frees its key', async (kind) => {
-    const first = call();
-    await expect(replicas[0].around(first, async () => { throw new Problem(kind, 'conflict', 'No.'); })).rejects.toThrow('No.');
-    expect(await replicas[0].around({ ...first, request: body('mended') }, created('done'))).toMatchObject({ body: 'done' });
-  });
+  test.each(['bad_request', 'insufficient_credits', 'conflict', 'rate_limited', 'unavailable'] as const)(
+    'by a refusal (%s) frees its key',
+    async (kind) => {
+      const first = call();
+      await expect(
+        replicas[0].around(first, async () => {
+          throw new Problem(kind, 'conflict', 'No.');
+        }),
+      ).rejects.toThrow('No.');
+      expect(await replicas[0].around({ ...first, request: body('mended') }, created('done'))).toMatchObject({
+        body: 'done',
+      });
+    },
+  );
 
   test('in the midst of its work is not done again: its failure is the answer', async () => {
     const first = call();
-    await expect(replicas[0].around(first, async () => { throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.'); })).rejects.toThrow('failed');
+    await expect(
+      replicas[0].around(first, async () => {
+        throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.');
+      }),
+    ).rejects.toThrow('failed');
     expect(await replicas[1].around(first, never)).toMatchObject({
       status: 502,
       body: { error: { code: 'upstream_failed', request_id: 'req_test' } },
@@ -178,8 +257,15 @@ describe('a call that fails', () => {
   test('because its client went away frees its key', async () => {
     const gone = new AbortController();
     const first = call({ signal: gone.signal });
-    await expect(replicas[0].around(first, async () => { gone.abort(); throw new Error('aborted'); })).rejects.toThrow('aborted');
-    expect(await replicas[0].around({ ...first, signal: new AbortController().signal }, created('done'))).toMatchObject({ body: 'done' });
+    await expect(
+      replicas[0].around(first, async () => {
+        gone.abort();
+        throw new Error('aborted');
+      }),
+    ).rejects.toThrow('aborted');
+    expect(
+      await replicas[0].around({ ...first, signal: new AbortController().signal }, created('done')),
+    ).toMatchObject({ body: 'done' });
   });
 
   test('with its process frees its key once its lease is over, and a late end of it changes nothing', async () => {
@@ -189,7 +275,8 @@ describe('a call that fails', () => {
       await new Promise<void>((resolve) => (finish = resolve));
       return { status: 201, body: 'late' };
     });
-    while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0) await new Promise(setImmediate);
+    while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0)
+      await new Promise(setImmediate);
     await expire('lease_until');
     expect(await replicas[1].around(first, created('second'))).toMatchObject({ body: 'second' });
     finish();
@@ -201,7 +288,13 @@ describe('a call that fails', () => {
 test('a call that takes longer than its lease keeps its key', async () => {
   const { sql } = place.database;
   const leaseMs = 3_000;
-  const slow = createIdempotency({ database: place.database, schema: 'gateway', clock: systemClock, log: silentLog, leaseMs });
+  const slow = createIdempotency({
+    database: place.database,
+    schema: 'gateway',
+    clock: systemClock,
+    log: silentLog,
+    leaseMs,
+  });
   const first = call();
   const gate = Promise.withResolvers<void>();
   const running = slow.around(first, async () => {
@@ -209,8 +302,11 @@ test('a call that takes longer than its lease keeps its key', async () => {
     return { status: 201, body: 'at last' };
   });
   const began = await sql<{ at: Date }[]>`select gateway.townhall_now() as at`;
-  const outlasted = (): Promise<boolean> => sql<{ is: boolean }[]>`
-    select gateway.townhall_now() > ${began[0]?.at ?? null}::timestamptz + make_interval(secs => ${(leaseMs * 1.5) / 1_000}) as is`.then(([row]) => row?.is === true);
+  const outlasted = (): Promise<boolean> =>
+    sql<{ is: boolean }[]>`
+    select gateway.townhall_now() > ${began[0]?.at ?? null}::timestamptz + make_interval(secs => ${(leaseMs * 1.5) / 1_000}) as is`.then(
+      ([row]) => row?.is === true,
+    );
   await expect.poll(outlasted).toBe(true);
   await expect(replicas[1].around(first, never)).rejects.toThrow(code('idempotency_key_in_use'));
   gate.resolve();
@@ -227,7 +323,10 @@ describe('an answer that is remembered in the transaction of its work', () => {
       return new Promise<{ status: number }>(() => undefined);
     });
     void unfinished;
-    while ((await place.database.sql`select 1 from gateway.idempotency where body = '"committed"'`).length === 0) await new Promise(setImmediate);
+    while (
+      (await place.database.sql`select 1 from gateway.idempotency where body = '"committed"'`).length === 0
+    )
+      await new Promise(setImmediate);
     expect(await replicas[1].around(first, never)).toMatchObject({ status: 201, body: 'committed' });
   });
 

@@ -27,7 +27,9 @@ describe('jobs', () => {
     expect(jobs.start()).toBeUndefined();
     const ids = await Promise.all([1, 2, 3, 4, 5].map((n) => jobs.enqueue('note', { n, text: 'ü"\\' })));
     await settled(5);
-    expect(ran.map(({ data }) => data)).toEqual(expect.arrayContaining([1, 2, 3, 4, 5].map((n) => ({ n, text: 'ü"\\' }))));
+    expect(ran.map(({ data }) => data)).toEqual(
+      expect.arrayContaining([1, 2, 3, 4, 5].map((n) => ({ n, text: 'ü"\\' }))),
+    );
     expect(new Set(ran.map(({ id }) => id))).toEqual(new Set(ids));
     await database.sql`select 1`;
     expect(await states()).toEqual({ completed: 5 });
@@ -38,7 +40,9 @@ describe('jobs', () => {
     jobs.schedule('note', '*/10 * * * *', { n: 1, text: 'ü"\\' });
     jobs.start();
     await jobs.ready();
-    expect(await database.sql`select data, jsonb_typeof(options::jsonb) as options from pgboss.schedule`).toEqual([{ data: { n: 1, text: 'ü"\\' }, options: 'object' }]);
+    expect(
+      await database.sql`select data, jsonb_typeof(options::jsonb) as options from pgboss.schedule`,
+    ).toEqual([{ data: { n: 1, text: 'ü"\\' }, options: 'object' }]);
   });
 
   it('are taken once a key while one waits or runs', async () => {
@@ -74,7 +78,10 @@ describe('jobs', () => {
   });
 
   it('within a transaction are refused, not waited for, until they are ready', async () => {
-    await expect(database.tx((tx) => jobs.enqueue('note', { n: 1 }, { tx }))).rejects.toMatchObject({ status: 503, code: 'not_ready' });
+    await expect(database.tx((tx) => jobs.enqueue('note', { n: 1 }, { tx }))).rejects.toMatchObject({
+      status: 503,
+      code: 'not_ready',
+    });
   });
 
   it('survive a restart, done ones stay done', async () => {
@@ -96,11 +103,15 @@ describe('jobs', () => {
   it('that were cut by a stop are aborted and run again', { timeout: 120_000 }, async () => {
     let attempts = 0;
     const begun = Promise.withResolvers<void>();
-    const define = (made: Jobs): void => made.define('long', { retries: 3 }, async (_data, { signal }) => {
-      attempts += 1;
-      begun.resolve();
-      if (attempts === 1) await new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
-    });
+    const define = (made: Jobs): void =>
+      made.define('long', { retries: 3 }, async (_data, { signal }) => {
+        attempts += 1;
+        begun.resolve();
+        if (attempts === 1)
+          await new Promise((_resolve, reject) =>
+            signal.addEventListener('abort', () => reject(signal.reason)),
+          );
+      });
     define(jobs);
     jobs.start();
     await jobs.enqueue('long', {});
@@ -142,7 +153,9 @@ function makeJobs(on: Database): Jobs {
 
 async function settled(count: number): Promise<void> {
   await expect.poll(() => ran.length, { timeout: 40_000 }).toBeGreaterThanOrEqual(count);
-  await expect.poll(async () => (await states())['completed'] ?? 0, { timeout: 40_000 }).toBeGreaterThanOrEqual(count);
+  await expect
+    .poll(async () => (await states())['completed'] ?? 0, { timeout: 40_000 })
+    .toBeGreaterThanOrEqual(count);
 }
 
 async function states(): Promise<Record<string, number>> {

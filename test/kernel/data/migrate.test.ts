@@ -22,7 +22,10 @@ afterEach(async () => {
 
 describe('migrate', () => {
   it('applies the files in order, once, and says which', async () => {
-    await files({ '0002_b.sql': 'alter table house.a add column y int', '0001_a.sql': 'create table house.a (x int); insert into house.a values (1)' });
+    await files({
+      '0002_b.sql': 'alter table house.a add column y int',
+      '0001_a.sql': 'create table house.a (x int); insert into house.a values (1)',
+    });
     expect(await run()).toEqual({ applied: ['0001_a.sql', '0002_b.sql'] });
     expect(await run()).toEqual({ applied: [] });
     await files({ '0003_c.sql': 'update house.a set y = 3' });
@@ -31,7 +34,10 @@ describe('migrate', () => {
   });
 
   it('leaves nothing of a failed one, and the mended one completes', async () => {
-    await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'create table house.b (x int); select 1 / 0' });
+    await files({
+      '0001_a.sql': 'create table house.a (x int)',
+      '0002_b.sql': 'create table house.b (x int); select 1 / 0',
+    });
     await expect(run()).rejects.toThrow('The migration "0002_b.sql" failed: division by zero');
     expect(await world.database.sql`select 1 from pg_namespace where nspname = 'house'`).toEqual([]);
     await files({ '0002_b.sql': 'create table house.b (x int)' });
@@ -66,8 +72,12 @@ describe('migrate', () => {
   it('keeps two schemas apart', async () => {
     await files({ '0001_a.sql': 'select 1' });
     await run();
-    expect(await migrate(world.database, { schema: 'garden', directory, log: silentLog })).toEqual({ applied: ['0001_a.sql'] });
-    await expect(migrate(world.database, { schema: 'a b', directory, log: silentLog })).rejects.toThrow('is no name for a schema');
+    expect(await migrate(world.database, { schema: 'garden', directory, log: silentLog })).toEqual({
+      applied: ['0001_a.sql'],
+    });
+    await expect(migrate(world.database, { schema: 'a b', directory, log: silentLog })).rejects.toThrow(
+      'is no name for a schema',
+    );
   });
 
   it('takes longer than a statement may', async () => {
@@ -78,7 +88,10 @@ describe('migrate', () => {
   });
 
   it('applies each file once when two start at the same time', async () => {
-    await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(0.3)) s' });
+    await files({
+      '0001_a.sql': 'create table house.a (x int)',
+      '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(0.3)) s',
+    });
     const outcomes = await Promise.all([run(), run()]);
     expect(outcomes.map(({ applied }) => applied.length).toSorted((a, b) => a - b)).toEqual([0, 2]);
     expect(await world.database.sql`select count(*) as count from house.a`).toEqual([{ count: 1n }]);
@@ -86,12 +99,17 @@ describe('migrate', () => {
 
   it('applies each file once for two processes; of an embedded folder the second is refused', async () => {
     // Long enough for the other to come meanwhile, however long it takes to start.
-    await files({ '0001_a.sql': 'create table house.a (x int)', '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(3)) s' });
+    await files({
+      '0001_a.sql': 'create table house.a (x int)',
+      '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(3)) s',
+    });
     const { options, engine } = world;
     await world.database.close();
     const outcomes = await Promise.all([inProcess(options), inProcess(options)]);
     world = await reopened(world);
-    expect(outcomes.sort()).toEqual(engine === 'postgres' ? ['applied 0', 'applied 2'] : ['applied 2', 'refused']);
+    expect(outcomes.sort()).toEqual(
+      engine === 'postgres' ? ['applied 0', 'applied 2'] : ['applied 2', 'refused'],
+    );
     expect(await world.database.sql`select count(*) as count from house.a`).toEqual([{ count: 1n }]);
   });
 });
@@ -134,7 +152,9 @@ async function reopened(before: TestDatabase): Promise<TestDatabase> {
 
 async function inProcess(options: TestDatabase['options']): Promise<string> {
   const script = join(import.meta.dirname, '..', '..', 'support', 'migrate-child.ts');
-  const child = spawn(process.execPath, [script, JSON.stringify(options), directory], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [script, JSON.stringify(options), directory], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let output = '';
   child.stdout.on('data', (text: Buffer) => (output += text.toString()));
   await once(child, 'close');

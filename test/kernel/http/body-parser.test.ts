@@ -5,7 +5,11 @@ import { parseBody, parseForm } from '../../../src/kernel/http/body-parser.ts';
 describe('parseBody', () => {
   const filler = 'é"\\'.repeat(1_400_000);
 
-  test.each([['small', ''], ['medium', filler.slice(0, 200_000)], ['large', filler]])('gives the value and the bytes of a %s document', async (_name, text) => {
+  test.each([
+    ['small', ''],
+    ['medium', filler.slice(0, 200_000)],
+    ['large', filler],
+  ])('gives the value and the bytes of a %s document', async (_name, text) => {
     const document = JSON.stringify({ text, list: [1, { a: null }] });
     const { raw, value } = await parseBody(Buffer.from(document));
     expect(value).toEqual({ text, list: [1, { a: null }] });
@@ -14,9 +18,18 @@ describe('parseBody', () => {
 
   test('refuses a large document as a small one', async () => {
     const text = JSON.stringify({ text: filler, a: [1] });
-    await expect(parseBody(Buffer.from(text.replace('[1]', '[1,]')))).rejects.toMatchObject({ status: 400, code: 'invalid_json' });
-    await expect(parseBody(Buffer.from(text.replace('[1]', '[1e999]')))).rejects.toMatchObject({ status: 400, param: 'a[0]', details: [{ path: 'a[0]' }] });
-    await expect(parseBody(Buffer.from(text.replace('[1]', `[${Array(100_000).fill('{}').join(',')}]`)))).rejects.toMatchObject({ status: 413, code: 'request_too_large' });
+    await expect(parseBody(Buffer.from(text.replace('[1]', '[1,]')))).rejects.toMatchObject({
+      status: 400,
+      code: 'invalid_json',
+    });
+    await expect(parseBody(Buffer.from(text.replace('[1]', '[1e999]')))).rejects.toMatchObject({
+      status: 400,
+      param: 'a[0]',
+      details: [{ path: 'a[0]' }],
+    });
+    await expect(
+      parseBody(Buffer.from(text.replace('[1]', `[${Array(100_000).fill('{}').join(',')}]`))),
+    ).rejects.toMatchObject({ status: 413, code: 'request_too_large' });
   });
 
   test('keeps the answers of large documents apart', async () => {
@@ -27,13 +40,20 @@ describe('parseBody', () => {
 });
 
 describe('parseForm', () => {
-  const part = (name: string, content: string) => `--form7\r\nContent-Disposition: form-data; name="${name}"${name === 'file' ? '; filename="a.wav"\r\nContent-Type: audio/wav' : ''}\r\n\r\n${content}\r\n`;
+  const part = (name: string, content: string) =>
+    `--form7\r\nContent-Disposition: form-data; name="${name}"${name === 'file' ? '; filename="a.wav"\r\nContent-Type: audio/wav' : ''}\r\n\r\n${content}\r\n`;
   const type = 'multipart/form-data; boundary=form7';
 
-  test.each([['small', 10], ['large', 5_000_000]])('gives the members and the bytes of a %s form', async (_name, length) => {
+  test.each([
+    ['small', 10],
+    ['large', 5_000_000],
+  ])('gives the members and the bytes of a %s form', async (_name, length) => {
     const text = `${part('model', 'acme/ok')}${part('file', 'x'.repeat(length))}--form7--\r\n`;
     const { raw, value } = await parseForm(Buffer.from(text), type);
-    const { model, file } = value as { model: string; file: { fileName: string; mediaType: string; content: Uint8Array } };
+    const { model, file } = value as {
+      model: string;
+      file: { fileName: string; mediaType: string; content: Uint8Array };
+    };
     expect([model, file.fileName, file.mediaType]).toEqual(['acme/ok', 'a.wav', 'audio/wav']);
     expect(Buffer.from(file.content).equals(Buffer.alloc(length, 'x'))).toBe(true);
     expect(raw.equals(Buffer.from(text))).toBe(true);
@@ -41,7 +61,14 @@ describe('parseForm', () => {
 
   test('refuses a large form as a small one', async () => {
     const text = `${part('model', 'a')}${part('model', 'b')}${part('file', 'x'.repeat(5_000_000))}--form7--\r\n`;
-    await expect(parseForm(Buffer.from(text), type)).rejects.toMatchObject({ status: 400, code: 'duplicate_member', param: 'model' });
-    await expect(parseForm(Buffer.from(text.slice(0, -10)), type)).rejects.toMatchObject({ status: 400, code: 'invalid_request' });
+    await expect(parseForm(Buffer.from(text), type)).rejects.toMatchObject({
+      status: 400,
+      code: 'duplicate_member',
+      param: 'model',
+    });
+    await expect(parseForm(Buffer.from(text.slice(0, -10)), type)).rejects.toMatchObject({
+      status: 400,
+      code: 'invalid_request',
+    });
   });
 });

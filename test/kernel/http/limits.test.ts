@@ -58,7 +58,10 @@ describe('a quota', () => {
   });
 
   test('says so in the headers', () => {
-    expect(rateHeaders(policy, { granted: true, left: 59, waitSeconds: 1 })).toEqual({ 'ratelimit-policy': '"guest";q=60;w=60', ratelimit: '"guest";r=59;t=1' });
+    expect(rateHeaders(policy, { granted: true, left: 59, waitSeconds: 1 })).toEqual({
+      'ratelimit-policy': '"guest";q=60;w=60',
+      ratelimit: '"guest";r=59;t=1',
+    });
   });
 });
 
@@ -84,7 +87,12 @@ describe('the client behind proxies', () => {
   test.each([
     ['an untrusted peer is believed nothing', '203.0.113.5', '198.51.100.1', '203.0.113.5'],
     ['a trusted one is, as far as it goes', '10.1.2.3', '198.51.100.1', '198.51.100.1'],
-    ['the rightmost that is not a proxy counts', '10.1.2.3', '1.1.1.1, 198.51.100.1, 10.9.9.9', '198.51.100.1'],
+    [
+      'the rightmost that is not a proxy counts',
+      '10.1.2.3',
+      '1.1.1.1, 198.51.100.1, 10.9.9.9',
+      '198.51.100.1',
+    ],
     ['all of them proxies: the first', '10.1.2.3', '10.0.0.1, 10.0.0.2', '10.0.0.1'],
     ['no header', '10.1.2.3', undefined, '10.1.2.3'],
     ['a word that is no address ends the search', '10.1.2.3', '198.51.100.1, unknown', '10.1.2.3'],
@@ -93,7 +101,12 @@ describe('the client behind proxies', () => {
     ['an IPv6 entry with a port', 'fd00::1', '[2001:DB8::1]:443', '2001:db8::1'],
     ['IPv4 mapped into IPv6', '::ffff:10.1.2.3', '::ffff:198.51.100.1', '198.51.100.1'],
     ['many spaces and empty entries', '10.1.2.3', ' 198.51.100.1 ,', '10.1.2.3'],
-    ['several headers in one list', '192.0.2.7', ['1.1.1.1', '198.51.100.1'] as unknown as string, '198.51.100.1'],
+    [
+      'several headers in one list',
+      '192.0.2.7',
+      ['1.1.1.1', '198.51.100.1'] as unknown as string,
+      '198.51.100.1',
+    ],
   ])('%s', (_what, peer, forwarded, client) => {
     expect(proxies.clientOf(peer, forwarded)).toBe(client);
   });
@@ -102,7 +115,10 @@ describe('the client behind proxies', () => {
     expect(trustProxies([]).clientOf('127.0.0.1', '198.51.100.1')).toBe('127.0.0.1');
   });
 
-  test.each(['proxy.example', '10.0.0.0/33', '10.0.0/8', '::1/129', '10.0.0.1/8/8', '10.0.0.1/x', ''])('"%s" is refused at start', (given) => {
-    expect(() => trustProxies([given])).toThrow(/neither an address nor a network/);
-  });
+  test.each(['proxy.example', '10.0.0.0/33', '10.0.0/8', '::1/129', '10.0.0.1/8/8', '10.0.0.1/x', ''])(
+    '"%s" is refused at start',
+    (given) => {
+      expect(() => trustProxies([given])).toThrow(/neither an address nor a network/);
+    },
+  );
 });

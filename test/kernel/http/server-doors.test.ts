@@ -29,7 +29,9 @@ describe('places to listen', () => {
     world = await startWorld();
     const folder = await mkdtemp(join(tmpdir(), 'townhall-door-'));
     const path = join(folder, 'door.sock');
-    await expect(world.server.listen({ path, url: 'http://known.test' })).resolves.toMatchObject({ url: 'http://known.test' });
+    await expect(world.server.listen({ path, url: 'http://known.test' })).resolves.toMatchObject({
+      url: 'http://known.test',
+    });
     expect(await get(path)).toBe(200);
     expect((await fetch(`${world.url}/health`)).status).toBe(200);
     await world.server.close();

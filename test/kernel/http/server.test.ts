@@ -21,19 +21,35 @@ async function world(options: WorldOptions = {}): Promise<World> {
 }
 
 const userHeaders = { authorization: 'Bearer user-token', 'content-type': 'application/json' };
-const post = (url: string, body: string | Uint8Array, headers: Record<string, string> = { 'content-type': 'application/json' }) =>
-  fetch(url, { method: 'POST', body: body as string, headers });
+const post = (
+  url: string,
+  body: string | Uint8Array,
+  headers: Record<string, string> = { 'content-type': 'application/json' },
+) => fetch(url, { method: 'POST', body: body as string, headers });
 
 interface ErrorBody {
   success?: boolean;
-  error: { type: string; code: string; message: string; param: string | null; request_id: string; details?: { path: string; message: string }[] };
+  error: {
+    type: string;
+    code: string;
+    message: string;
+    param: string | null;
+    request_id: string;
+    details?: { path: string; message: string }[];
+  };
 }
 const errorOf = async (response: Response) => (await response.json()) as ErrorBody;
 
 describe('answers', () => {
   test('bear an id of ours, the caller id beside it, and the headers of caution', async () => {
     const { url, lines } = await world();
-    const response = await fetch(`${url}/v1/ai/models`, { headers: { ...userHeaders, 'x-request-id': 'theirs-1', traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` } });
+    const response = await fetch(`${url}/v1/ai/models`, {
+      headers: {
+        ...userHeaders,
+        'x-request-id': 'theirs-1',
+        traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`,
+      },
+    });
     expect(response.status).toBe(200);
     expect(response.headers.get('x-request-id')).toMatch(/^req_[0-9a-z]{26}$/);
     expect(response.headers.get('x-client-request-id')).toBe('theirs-1');
@@ -41,15 +57,29 @@ describe('answers', () => {
     expect(response.headers.get('cache-control')).toBe('no-store');
     expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8');
     expect(response.headers.get('server-timing')).toMatch(/^app;dur=\d/);
-    for (const name of ['x-powered-by', 'server', 'etag', 'access-control-allow-origin']) expect(response.headers.get(name)).toBeNull();
+    for (const name of ['x-powered-by', 'server', 'etag', 'access-control-allow-origin'])
+      expect(response.headers.get(name)).toBeNull();
     await until(() => lines.length > 0, 'the line of the request');
-    expect(lines.at(-1)).toMatchObject({ msg: 'request', level: 'info', method: 'GET', operationId: 'ai.listModels', status: 200, identity: 'user', ms: expect.any(Number) });
+    expect(lines.at(-1)).toMatchObject({
+      msg: 'request',
+      level: 'info',
+      method: 'GET',
+      operationId: 'ai.listModels',
+      status: 200,
+      identity: 'user',
+      ms: expect.any(Number),
+    });
   });
 
   test('an unprintable or endless caller id is not sent back', async () => {
     const { port } = await world();
     for (const id of ['a\tb', 'x'.repeat(129), 'ä']) {
-      const { status, head } = rawAnswer(await raw(port, `GET /health HTTP/1.1\r\nhost: x\r\nx-request-id: ${id}\r\nconnection: close\r\n\r\n`));
+      const { status, head } = rawAnswer(
+        await raw(
+          port,
+          `GET /health HTTP/1.1\r\nhost: x\r\nx-request-id: ${id}\r\nconnection: close\r\n\r\n`,
+        ),
+      );
       expect(status).toBe(200);
       expect(head).not.toContain('x-client-request-id');
     }
@@ -65,7 +95,9 @@ describe('answers', () => {
         },
       },
     });
-    const response = await fetch(`${url}/health?`, { headers: { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` } });
+    const response = await fetch(`${url}/health?`, {
+      headers: { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` },
+    });
     expect(response.headers.get('server-timing')).toMatch(/^database;dur=1\.[23], app;dur=/);
     expect(response.headers.get('cache-control')).toBe('max-age=60');
     expect(lines.find((line) => line.msg === 'from the handler')).toMatchObject({
@@ -88,10 +120,19 @@ describe('answers', () => {
     const text = await response.text();
     expect(response.status).toBe(500);
     expect(text).not.toMatch(/secret|\/home|at .*\(|node_modules/);
-    expect(JSON.parse(text)).toMatchObject({ error: { type: 'server_error', code: 'internal_error', request_id: response.headers.get('x-request-id') } });
+    expect(JSON.parse(text)).toMatchObject({
+      error: {
+        type: 'server_error',
+        code: 'internal_error',
+        request_id: response.headers.get('x-request-id'),
+      },
+    });
     const errors = lines.filter((line) => line.level === 'error');
     expect(errors).toHaveLength(1);
-    expect(errors[0]).toMatchObject({ requestId: response.headers.get('x-request-id'), err: { message: 'secret inside /home/somebody', stack: expect.any(String) } });
+    expect(errors[0]).toMatchObject({
+      requestId: response.headers.get('x-request-id'),
+      err: { message: 'secret inside /home/somebody', stack: expect.any(String) },
+    });
   });
 
   test('a Problem keeps its headers and is called permanent unless it may pass', async () => {
@@ -106,13 +147,17 @@ describe('answers', () => {
     const first = await post(`${permanent.url}/v1/open/echo`, '{}');
     expect([first.status, first.headers.get('x-should-retry')]).toEqual([409, 'false']);
     expect((await errorOf(first)).error).toMatchObject({ message: 'Taken.', param: 'id' });
-    const passing = await world(throwing(new Problem('conflict', 'conflict', 'Busy.', { headers: { 'retry-after': '3' } })));
+    const passing = await world(
+      throwing(new Problem('conflict', 'conflict', 'Busy.', { headers: { 'retry-after': '3' } })),
+    );
     const second = await post(`${passing.url}/v1/open/echo`, '{}');
     expect([second.headers.get('retry-after'), second.headers.get('x-should-retry')]).toEqual(['3', null]);
   });
 
   test('a reply or an error outside the contract becomes a 500 that the log names', async () => {
-    const wrong = await world({ handlers: { 'directory.getHealth': async () => ({ status: 200, body: [] }) } });
+    const wrong = await world({
+      handlers: { 'directory.getHealth': async () => ({ status: 200, body: [] }) },
+    });
     expect((await fetch(`${wrong.url}/health`)).status).toBe(500);
     expect(JSON.stringify(wrong.lines)).toContain('directory.getHealth 200 at /: must be object');
     const undeclared = await world({
@@ -128,22 +173,38 @@ describe('answers', () => {
 
   test('the agent says success: false beside the error', async () => {
     const agent = await world({ server: { surface: 'agent' } });
-    expect(await errorOf(await fetch(`${agent.url}/nowhere`))).toMatchObject({ success: false, error: { code: 'route_not_found' } });
+    expect(await errorOf(await fetch(`${agent.url}/nowhere`))).toMatchObject({
+      success: false,
+      error: { code: 'route_not_found' },
+    });
     expect(rawAnswer(await raw(agent.port, 'nonsense\r\n\r\n')).body).toMatchObject({ success: false });
   });
 
   test('HEAD has the head of GET and no body, OPTIONS 204 with Allow, TRACE and CONNECT 405', async () => {
     const { url, port } = await world();
     const [get, head] = [await fetch(`${url}/health`), await fetch(`${url}/health`, { method: 'HEAD' })];
-    expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([200, get.headers.get('content-length'), '']);
+    expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([
+      200,
+      get.headers.get('content-length'),
+      '',
+    ]);
     const options = await fetch(`${url}/v1/ai/text`, { method: 'OPTIONS' });
-    expect([options.status, options.headers.get('allow'), await options.text()]).toEqual([204, 'POST, OPTIONS', '']);
+    expect([options.status, options.headers.get('allow'), await options.text()]).toEqual([
+      204,
+      'POST, OPTIONS',
+      '',
+    ]);
     for (const method of ['TRACE', 'PUT', 'PROPFIND']) {
-      const answer = rawAnswer(await raw(port, `${method} /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`));
+      const answer = rawAnswer(
+        await raw(port, `${method} /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`),
+      );
       expect([answer.status, answer.body?.error.code], method).toEqual([405, 'method_not_allowed']);
       expect(answer.head).toContain('allow: get, head, options');
     }
-    expect(rawAnswer(await raw(port, 'CONNECT x:443 HTTP/1.1\r\nhost: x:443\r\n\r\n'))).toMatchObject({ status: 405, body: { error: { code: 'method_not_allowed' } } });
+    expect(rawAnswer(await raw(port, 'CONNECT x:443 HTTP/1.1\r\nhost: x:443\r\n\r\n'))).toMatchObject({
+      status: 405,
+      body: { error: { code: 'method_not_allowed' } },
+    });
   });
 
   test('a page carries a content security policy, also where it is not there', async () => {
@@ -156,7 +217,9 @@ describe('answers', () => {
       expect(headers.get('content-security-policy'), path).toContain("default-src 'none'");
       expect(headers.get('x-frame-options'), path).toBe('DENY');
     }
-    expect((await fetch(`${url}/docs/`)).headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
+    expect((await fetch(`${url}/docs/`)).headers.get('content-security-policy')).toContain(
+      "frame-ancestors 'none'",
+    );
   });
 
   test('pages are served beside the contract, with the same headers, and what is not there is a 404 of ours', async () => {
@@ -168,9 +231,18 @@ describe('answers', () => {
     expect([page.status, await page.text()]).toEqual([200, '<h1>Portal</h1>']);
     expect(page.headers.get('x-request-id')).toMatch(/^req_/);
     expect(page.headers.get('x-content-type-options')).toBe('nosniff');
-    expect(await errorOf(await fetch(`${url}/docs/nothing.html`))).toMatchObject({ error: { code: 'route_not_found' } });
-    for (const path of ['/docs/%ff', '/docs/..%2f..%2fetc%2fpasswd', '/docs/%2e%2e/%2e%2e/etc/passwd', '/docs/%00']) {
-      const { status, body } = rawAnswer(await raw(port, `GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`));
+    expect(await errorOf(await fetch(`${url}/docs/nothing.html`))).toMatchObject({
+      error: { code: 'route_not_found' },
+    });
+    for (const path of [
+      '/docs/%ff',
+      '/docs/..%2f..%2fetc%2fpasswd',
+      '/docs/%2e%2e/%2e%2e/etc/passwd',
+      '/docs/%00',
+    ]) {
+      const { status, body } = rawAnswer(
+        await raw(port, `GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`),
+      );
       expect([400, 404], path).toContain(status);
       expect(body?.error.type, path).toBe('invalid_request_error');
     }
@@ -191,17 +263,30 @@ describe('bodies', () => {
     const text = '{ "a":1.0,\t"b":"\\u00e9é" }\n';
     expect(await (await post(`${url}/v1/open/echo`, text)).json()).toEqual({ a: 1, b: 'éé' });
     const chunks = [...Buffer.from(text)].map((byte) => `1\r\n${String.fromCharCode(byte)}\r\n`).join('');
-    const head = 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n';
-    expect(rawAnswer(await raw(port, Buffer.from(`${head}transfer-encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`, 'latin1'))).status).toBe(200);
-    expect(await raw(port, `${head}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{}`)).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200/);
+    const head =
+      'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n';
+    expect(
+      rawAnswer(
+        await raw(port, Buffer.from(`${head}transfer-encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`, 'latin1')),
+      ).status,
+    ).toBe(200);
+    expect(await raw(port, `${head}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{}`)).toMatch(
+      /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200/,
+    );
     expect(seen.map((bytes) => bytes.toString())).toEqual([text, text, '{}']);
   });
 
   test('a client that asks first is refused before it sends', async () => {
     const { port } = await world();
-    const answer = await raw(port, 'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n');
+    const answer = await raw(
+      port,
+      'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n',
+    );
     expect(answer).not.toContain('100 Continue');
-    expect(rawAnswer(answer)).toMatchObject({ status: 401, head: expect.stringContaining('connection: close') });
+    expect(rawAnswer(answer)).toMatchObject({
+      status: 401,
+      head: expect.stringContaining('connection: close'),
+    });
   });
 
   test('hostile JSON is a 400 within 100 ms and changes nothing', async () => {
@@ -269,18 +354,44 @@ describe('bodies', () => {
 
   test('another content type, another charset or a compression is 415', async () => {
     const { url, port } = await world();
-    const wrong = ['text/plain', 'application/xml', 'application/json; charset=utf-7', 'application/json; charset=utf-16', 'application/jsonx', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x'];
+    const wrong = [
+      'text/plain',
+      'application/xml',
+      'application/json; charset=utf-7',
+      'application/json; charset=utf-16',
+      'application/jsonx',
+      'application/x-www-form-urlencoded',
+      'multipart/form-data; boundary=x',
+    ];
     for (const type of wrong) {
       const response = await post(`${url}/v1/open/echo`, '{}', { 'content-type': type });
-      expect([response.status, (await errorOf(response)).error.code], type).toEqual([415, 'unsupported_media_type']);
+      expect([response.status, (await errorOf(response)).error.code], type).toEqual([
+        415,
+        'unsupported_media_type',
+      ]);
     }
-    for (const type of ['application/json', 'Application/JSON; charset=UTF-8', 'application/json;charset="utf-8"', 'application/json; profile=x']) {
+    for (const type of [
+      'application/json',
+      'Application/JSON; charset=UTF-8',
+      'application/json;charset="utf-8"',
+      'application/json; profile=x',
+    ]) {
       expect((await post(`${url}/v1/open/echo`, '{}', { 'content-type': type })).status, type).toBe(200);
     }
     for (const encoding of ['gzip', 'br', 'gzip, identity']) {
-      expect((await post(`${url}/v1/open/echo`, '{}', { 'content-type': 'application/json', 'content-encoding': encoding })).status).toBe(415);
+      expect(
+        (
+          await post(`${url}/v1/open/echo`, '{}', {
+            'content-type': 'application/json',
+            'content-encoding': encoding,
+          })
+        ).status,
+      ).toBe(415);
     }
-    const without = await raw(port, 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}');
+    const without = await raw(
+      port,
+      'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}',
+    );
     expect(rawAnswer(without).status).toBe(415);
   });
 
@@ -314,14 +425,16 @@ describe('bodies', () => {
 
   test('an operation without a body takes none, but for an empty object', async () => {
     const { url } = await world();
-    for (const body of ['', '{}', ' { } ']) expect((await post(`${url}/v1/ai/image/create`, body, userHeaders)).status, body).toBe(200);
+    for (const body of ['', '{}', ' { } '])
+      expect((await post(`${url}/v1/ai/image/create`, body, userHeaders)).status, body).toBe(200);
     expect((await post(`${url}/v1/ai/image/create`, '{"a":1}', userHeaders)).status).toBe(400);
     expect((await post(`${url}/v1/ai/image/create`, `{${' '.repeat(100)}}`, userHeaders)).status).toBe(400);
   });
 
   test('a refused body does not spoil the connection for the next request', async () => {
     const { port } = await world();
-    const refused = 'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n0123456789';
+    const refused =
+      'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n0123456789';
     const answer = await raw(port, `${refused}GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
     expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
   });
@@ -333,7 +446,13 @@ describe('bodies', () => {
       expect([response.status, response.headers.get('x-evil')]).toEqual([400, null]);
     }
     const crafted = await world({
-      handlers: { 'directory.getHealth': async () => ({ status: 200, body: {}, headers: { 'x-note': 'a\r\nx-evil: 1' } }) },
+      handlers: {
+        'directory.getHealth': async () => ({
+          status: 200,
+          body: {},
+          headers: { 'x-note': 'a\r\nx-evil: 1' },
+        }),
+      },
     });
     const response = await fetch(`${crafted.url}/health`);
     expect([response.status, response.headers.get('x-evil')]).toEqual([500, null]);
@@ -358,13 +477,25 @@ describe('malformed requests', () => {
       ['HTTP/2 preface', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
       ['HTTP/3.0', 'GET /health HTTP/3.0\r\nhost: a\r\n\r\n'],
       ['nonsense', '\x16\x03\x01\x02\x00\x01\r\n\r\n'],
-      ['two credentials', 'GET /v1/ai/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer user-token\r\nauthorization: Bearer x\r\n\r\n'],
-      ['two lengths', 'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}'],
-      ['length and chunks', 'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n'],
+      [
+        'two credentials',
+        'GET /v1/ai/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer user-token\r\nauthorization: Bearer x\r\n\r\n',
+      ],
+      [
+        'two lengths',
+        'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}',
+      ],
+      [
+        'length and chunks',
+        'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+      ],
       ['zero in a header', 'GET /health HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n'],
       ['folded header', 'GET /health HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n'],
       ['space before the colon', 'GET /health HTTP/1.1\r\nhost : a\r\n\r\n'],
-      ['101 headers', `GET /health HTTP/1.1\r\nhost: a\r\n${Array.from({ length: 100 }, (_, n) => `x-${n}: 1\r\n`).join('')}\r\n`],
+      [
+        '101 headers',
+        `GET /health HTTP/1.1\r\nhost: a\r\n${Array.from({ length: 100 }, (_, n) => `x-${n}: 1\r\n`).join('')}\r\n`,
+      ],
       ['headers of 17 KiB', `GET /health HTTP/1.1\r\nhost: a\r\nx: ${'y'.repeat(17 * 1024)}\r\n\r\n`],
       ['address of 9 KiB', `GET /health?${'y'.repeat(9 * 1024)} HTTP/1.1\r\nhost: a\r\n\r\n`],
       ['odd expectation', 'GET /health HTTP/1.1\r\nhost: a\r\nexpect: miracles\r\n\r\n'],
@@ -372,7 +503,10 @@ describe('malformed requests', () => {
     for (const [name, bytes] of cases) {
       const answer = rawAnswer(await raw(port, Buffer.from(bytes, 'latin1')));
       expect(answer.status, name).toBe(400);
-      expect(answer.body?.error, name).toMatchObject({ type: 'invalid_request_error', request_id: expect.stringMatching(/^req_/) });
+      expect(answer.body?.error, name).toMatchObject({
+        type: 'invalid_request_error',
+        request_id: expect.stringMatching(/^req_/),
+      });
       expect(answer.head, name).toContain('x-request-id: req_');
       expect(answer.head, name).toContain('connection: close');
     }
@@ -380,22 +514,40 @@ describe('malformed requests', () => {
 
   test('a target in absolute form that names this host is served', async () => {
     const { port } = await world();
-    expect(rawAnswer(await raw(port, 'GET http://a:1/health HTTP/1.1\r\nhost: A:1\r\nconnection: close\r\n\r\n')).status).toBe(200);
-    expect(rawAnswer(await raw(port, 'GET http://a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n')).status).toBe(404);
+    expect(
+      rawAnswer(await raw(port, 'GET http://a:1/health HTTP/1.1\r\nhost: A:1\r\nconnection: close\r\n\r\n'))
+        .status,
+    ).toBe(200);
+    expect(
+      rawAnswer(await raw(port, 'GET http://a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n')).status,
+    ).toBe(404);
   });
 
   test('100 headers pass', async () => {
     const { port } = await world();
     const many = Array.from({ length: 98 }, (_, n) => `x-${n}: 1\r\n`).join('');
-    expect(rawAnswer(await raw(port, `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${many}\r\n`)).status).toBe(200);
+    expect(
+      rawAnswer(await raw(port, `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${many}\r\n`))
+        .status,
+    ).toBe(200);
   });
 
   test('slow headers and slow bodies are cut off at their deadlines', async () => {
-    const { port } = await world({ server: { timeouts: { headersMs: 150, requestMs: 300, checkEveryMs: 30 } } });
+    const { port } = await world({
+      server: { timeouts: { headersMs: 150, requestMs: 300, checkEveryMs: 30 } },
+    });
     const headers = rawAnswer(await raw(port, 'GET /health HTTP/1.1\r\nhost: a\r\nx: '));
-    expect(headers).toMatchObject({ status: 400, body: { error: { message: 'The request took too long to arrive.' } } });
+    expect(headers).toMatchObject({
+      status: 400,
+      body: { error: { message: 'The request took too long to arrive.' } },
+    });
     const started = performance.now();
-    const body = rawAnswer(await raw(port, 'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{'));
+    const body = rawAnswer(
+      await raw(
+        port,
+        'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{',
+      ),
+    );
     expect(body.status).toBe(400);
     expect(performance.now() - started).toBeLessThan(10_000);
   });
@@ -434,7 +586,10 @@ describe('a client that goes away', () => {
       });
       expect(delay, leave).toBeLessThan(50);
     }
-    await until(() => server.inFlight() === 0 && lines.filter((line) => line.msg === 'request').length === calls, 'the end of all');
+    await until(
+      () => server.inFlight() === 0 && lines.filter((line) => line.msg === 'request').length === calls,
+      'the end of all',
+    );
     expect(lines.filter((line) => line.level === 'error')).toEqual([]);
     expect(lines.every((line) => line.msg !== 'request' || line.clientGone === true)).toBe(true);
   });
@@ -487,7 +642,9 @@ describe('streams', () => {
     const response = await fetch(`${url}/v1/open/stream`);
     expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
     const text = await response.text();
-    expect(text).toMatch(/^data: \{"n":1\}\n\ndata: \{"error":\{"type":"server_error","code":"internal_error".*\}\n\n$/);
+    expect(text).toMatch(
+      /^data: \{"n":1\}\n\ndata: \{"error":\{"type":"server_error","code":"internal_error".*\}\n\n$/,
+    );
     expect(JSON.stringify(lines)).toContain('open.stream 200 at /n: must be integer');
   });
 
@@ -514,7 +671,14 @@ describe('streams', () => {
 
 describe('cross-origin calls', () => {
   const preflight = (url: string, origin: string) =>
-    fetch(`${url}/v1/ai/text`, { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization,content-type' } });
+    fetch(`${url}/v1/ai/text`, {
+      method: 'OPTIONS',
+      headers: {
+        origin,
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'authorization,content-type',
+      },
+    });
 
   test('are invited only from the configured origins', async () => {
     const { url } = await world({ server: { cors: { origins: ['https://app.test'] } } });
@@ -522,8 +686,16 @@ describe('cross-origin calls', () => {
     expect(invited.status).toBe(204);
     expect(invited.headers.get('access-control-allow-origin')).toBe('https://app.test');
     expect(invited.headers.get('access-control-allow-headers')).toBe('authorization,content-type');
-    expect((await fetch(`${url}/health`, { headers: { origin: 'https://app.test' } })).headers.get('access-control-allow-origin')).toBe('https://app.test');
-    expect((await fetch(`${url}/nowhere`, { headers: { origin: 'https://app.test' } })).headers.get('access-control-allow-origin')).toBe('https://app.test');
+    expect(
+      (await fetch(`${url}/health`, { headers: { origin: 'https://app.test' } })).headers.get(
+        'access-control-allow-origin',
+      ),
+    ).toBe('https://app.test');
+    expect(
+      (await fetch(`${url}/nowhere`, { headers: { origin: 'https://app.test' } })).headers.get(
+        'access-control-allow-origin',
+      ),
+    ).toBe('https://app.test');
     for (const origin of ['https://evil.test', 'https://app.test.evil.test', 'null', 'HTTPS://APP.TEST']) {
       const refused = await preflight(url, origin);
       expect([...refused.headers.keys()].filter((name) => name.startsWith('access-control-'))).toEqual([]);
@@ -534,43 +706,89 @@ describe('cross-origin calls', () => {
   test('without a configuration there is no such header at all', async () => {
     const { url } = await world();
     const { headers } = await preflight(url, 'https://app.test');
-    expect([...headers.keys()].filter((name) => name.startsWith('access-control-') || name === 'vary')).toEqual([]);
+    expect(
+      [...headers.keys()].filter((name) => name.startsWith('access-control-') || name === 'vary'),
+    ).toEqual([]);
   });
 });
 
 describe('the loopback guard', () => {
   const ask = async (port: number, lines: string[], target = '/health') =>
-    rawAnswer(await raw(port, `GET ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`));
+    rawAnswer(
+      await raw(port, `GET ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`),
+    );
 
   test('lets only its own loopback names with its own port in, on every route', async () => {
-    const { port } = await world({ server: { surface: 'agent', before: loopbackGuard({ allowHosts: ['agent.test:8443'] }) } });
-    for (const host of [`localhost:${port}`, `127.0.0.1:${port}`, `[::1]:${port}`, `LOCALHOST:${port}`, 'agent.test:8443']) {
+    const { port } = await world({
+      server: { surface: 'agent', before: loopbackGuard({ allowHosts: ['agent.test:8443'] }) },
+    });
+    for (const host of [
+      `localhost:${port}`,
+      `127.0.0.1:${port}`,
+      `[::1]:${port}`,
+      `LOCALHOST:${port}`,
+      'agent.test:8443',
+    ]) {
       expect((await ask(port, [`host: ${host}`])).status, host).toBe(200);
     }
-    const foreign = ['evil.test', `evil.test:${port}`, `localhost.evil.test:${port}`, `127.0.0.1.nip.io:${port}`, 'localhost', '127.0.0.1', `localhost:${port + 1}`, 'agent.test', `127.1:${port}`, `0.0.0.0:${port}`, `localhost:${port}0`, `a@localhost:${port}`];
+    const foreign = [
+      'evil.test',
+      `evil.test:${port}`,
+      `localhost.evil.test:${port}`,
+      `127.0.0.1.nip.io:${port}`,
+      'localhost',
+      '127.0.0.1',
+      `localhost:${port + 1}`,
+      'agent.test',
+      `127.1:${port}`,
+      `0.0.0.0:${port}`,
+      `localhost:${port}0`,
+      `a@localhost:${port}`,
+    ];
     for (const host of foreign) {
       for (const target of ['/health', '/nowhere', '/v1/ai/models', '/%ff']) {
-        expect(await ask(port, [`host: ${host}`], target), `${host} ${target}`).toMatchObject({ status: 403, body: { success: false, error: { code: 'forbidden_host' } } });
+        expect(await ask(port, [`host: ${host}`], target), `${host} ${target}`).toMatchObject({
+          status: 403,
+          body: { success: false, error: { code: 'forbidden_host' } },
+        });
       }
     }
     expect((await ask(port, [`host: localhost:${port}`, `host: localhost:${port}`])).status).toBe(403);
     expect((await ask(port, ['x: 1'])).status).toBe(403);
     expect((await ask(port, [`host: localhost:${port}`], 'http://evil.test/health')).status).toBe(403);
-    expect((await ask(port, [`host: localhost:${port}`], `http://localhost:${port}/health`)).status).toBe(200);
+    expect((await ask(port, [`host: localhost:${port}`], `http://localhost:${port}/health`)).status).toBe(
+      200,
+    );
   });
 
   test('refuses foreign origins and cross-site fetches, before the credential is looked at', async () => {
-    const { port } = await world({ server: { surface: 'agent', before: loopbackGuard({ allowOrigins: ['https://console.test'] }) } });
+    const { port } = await world({
+      server: { surface: 'agent', before: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
+    });
     const host = `host: localhost:${port}`;
-    for (const origin of ['null', 'https://evil.test', 'http://localhost:1', 'https://console.test.evil.test', `https://localhost:${port}`, '']) {
-      expect(await ask(port, [host, `origin: ${origin}`, 'authorization: Bearer wrong'], '/v1/ai/models'), origin).toMatchObject({ status: 403, body: { error: { code: 'forbidden_origin' } } });
+    for (const origin of [
+      'null',
+      'https://evil.test',
+      'http://localhost:1',
+      'https://console.test.evil.test',
+      `https://localhost:${port}`,
+      '',
+    ]) {
+      expect(
+        await ask(port, [host, `origin: ${origin}`, 'authorization: Bearer wrong'], '/v1/ai/models'),
+        origin,
+      ).toMatchObject({ status: 403, body: { error: { code: 'forbidden_origin' } } });
     }
     expect((await ask(port, [host, 'sec-fetch-site: cross-site'])).status).toBe(403);
     // What a browser says of a page at another port of this machine.
     expect((await ask(port, [host, 'sec-fetch-site: same-site'])).status).toBe(403);
-    expect((await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: same-site'])).status).toBe(200);
+    expect(
+      (await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: same-site'])).status,
+    ).toBe(200);
     expect((await ask(port, [host, `origin: http://localhost:${port}`])).status).toBe(200);
-    expect((await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: cross-site'])).status).toBe(200);
+    expect(
+      (await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: cross-site'])).status,
+    ).toBe(200);
     expect((await ask(port, [host, 'sec-fetch-site: same-origin'])).status).toBe(200);
   });
 
@@ -580,10 +798,18 @@ describe('the loopback guard', () => {
     ['the same value twice', ['sec-fetch-site: same-origin', 'sec-fetch-site: same-origin']],
     ['a value that is none', ['sec-fetch-site: elsewhere']],
     ['no value', ['sec-fetch-site: ']],
-    ['two values beside a listed origin', ['origin: https://console.test', 'sec-fetch-site: same-site', 'sec-fetch-site: none']],
+    [
+      'two values beside a listed origin',
+      ['origin: https://console.test', 'sec-fetch-site: same-site', 'sec-fetch-site: none'],
+    ],
   ])('a Sec-Fetch-Site with %s is refused', async (_name, sent) => {
-    const { port } = await world({ server: { surface: 'agent', before: loopbackGuard({ allowOrigins: ['https://console.test'] }) } });
-    expect(await ask(port, [`host: localhost:${port}`, ...sent])).toMatchObject({ status: 403, body: { error: { code: 'forbidden_origin' } } });
+    const { port } = await world({
+      server: { surface: 'agent', before: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
+    });
+    expect(await ask(port, [`host: localhost:${port}`, ...sent])).toMatchObject({
+      status: 403,
+      body: { error: { code: 'forbidden_origin' } },
+    });
   });
 
   test.each(['none', 'NONE', 'Same-Origin'])('a Sec-Fetch-Site of %s passes', async (site) => {
@@ -660,7 +886,10 @@ describe('the end', () => {
   test('what does not finish in time is aborted and hears why; a connection that never spoke does not hold the end up', async () => {
     const { server, url, port } = await world({
       handlers: {
-        'open.wait': (call) => new Promise((_resolve, reject) => call.signal.addEventListener('abort', () => reject(new Error('stopped')))),
+        'open.wait': (call) =>
+          new Promise((_resolve, reject) =>
+            call.signal.addEventListener('abort', () => reject(new Error('stopped'))),
+          ),
         'open.stream': async (call) => ({
           status: 200,
           events: (async function* () {

@@ -27,7 +27,10 @@ const request = 'GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n';
 
 function body(answer: string): string {
   // Chunked: size lines and their breaks are taken away.
-  return answer.slice(answer.indexOf('\r\n\r\n') + 4).replace(/(?:^|\r\n)[0-9a-f]+\r\n/g, '').replace(/\r\n$/, '');
+  return answer
+    .slice(answer.indexOf('\r\n\r\n') + 4)
+    .replace(/(?:^|\r\n)[0-9a-f]+\r\n/g, '')
+    .replace(/\r\n$/, '');
 }
 
 async function* of<T>(...items: T[]): AsyncGenerator<T> {
@@ -37,9 +40,15 @@ async function* of<T>(...items: T[]): AsyncGenerator<T> {
 describe('writeEvents', () => {
   test('writes one JSON document a data line, bare line feeds, and the end mark last', async () => {
     const port = await serving((response) =>
-      writeEvents(response, of({ data: { a: 'x\r\ny' } }, { data: [1], event: 'step', id: '7' }), { end: '[DONE]', limits, onError: () => '' }),
+      writeEvents(response, of({ data: { a: 'x\r\ny' } }, { data: [1], event: 'step', id: '7' }), {
+        end: '[DONE]',
+        limits,
+        onError: () => '',
+      }),
     );
-    expect(body(await raw(port, request))).toBe('data: {"a":"x\\r\\ny"}\n\nid: 7\nevent: step\ndata: [1]\n\ndata: [DONE]\n\n');
+    expect(body(await raw(port, request))).toBe(
+      'data: {"a":"x\\r\\ny"}\n\nid: 7\nevent: step\ndata: [1]\n\ndata: [DONE]\n\n',
+    );
   });
 
   test('the head leaves before the first event exists, and a quiet stream has a heartbeat', async () => {
@@ -78,7 +87,11 @@ describe('writeEvents', () => {
           yield { data: 1 };
           throw new Error('inside');
         })(),
-        { end: '[DONE]', limits, onError: (error) => `data: ${JSON.stringify({ told: (error as Error).message })}\n\n` },
+        {
+          end: '[DONE]',
+          limits,
+          onError: (error) => `data: ${JSON.stringify({ told: (error as Error).message })}\n\n`,
+        },
       ),
     );
     expect(body(await raw(port, request))).toBe('data: 1\n\ndata: {"told":"inside"}\n\n');
@@ -105,7 +118,10 @@ describe('writeEvents', () => {
     let release = () => {};
     const events = {
       [Symbol.asyncIterator]: () => ({
-        next: () => new Promise<IteratorResult<{ data: number }>>((resolve) => (release = () => resolve({ done: true, value: undefined }))),
+        next: () =>
+          new Promise<IteratorResult<{ data: number }>>(
+            (resolve) => (release = () => resolve({ done: true, value: undefined })),
+          ),
         return: async () => {
           returned = true;
           release();
@@ -176,7 +192,9 @@ describe('writeEvents', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
     const frames = text.split('\n\n').filter((frame) => frame.startsWith('data: '));
-    const seen = frames.map((frame) => (JSON.parse(frame.slice('data: '.length)) as { n: number; fill: string })).map(({ n, fill }) => (fill.length === 100_000 ? n : -1));
+    const seen = frames
+      .map((frame) => JSON.parse(frame.slice('data: '.length)) as { n: number; fill: string })
+      .map(({ n, fill }) => (fill.length === 100_000 ? n : -1));
     expect(seen).toEqual(Array.from({ length: 40 }, (_, n) => n));
   });
 });
@@ -184,7 +202,9 @@ describe('writeEvents', () => {
 describe('writeContent', () => {
   test('bytes go through as they are', async () => {
     const bytes = [Buffer.from([0, 255, 13, 10]), Buffer.alloc(300_000, 7)];
-    const port = await serving((response) => writeContent(response, of(...bytes), { limits, onError: () => {} }));
+    const port = await serving((response) =>
+      writeContent(response, of(...bytes), { limits, onError: () => {} }),
+    );
     const received = Buffer.from(await (await fetch(`http://127.0.0.1:${port}/`)).arrayBuffer());
     expect(received.equals(Buffer.concat(bytes))).toBe(true);
   });

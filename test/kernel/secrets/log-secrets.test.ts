@@ -24,7 +24,11 @@ const places: Record<string, (log: ReturnType<typeof createLog>, text: string) =
   nested: (log, text) => log.info({ a: { b: [{ c: text }] } }, 'line'),
   'nested name': (log, text) => log.info({ a: { [text]: { [text]: true } } }, 'line'),
   child: (log, text) => log.child({ bound: text }).warn({}, 'line'),
-  error: (log, text) => log.error({ err: new Error(text, { cause: Object.assign(new Error('inner'), { detail: text }) }) }, 'line'),
+  error: (log, text) =>
+    log.error(
+      { err: new Error(text, { cause: Object.assign(new Error('inner'), { detail: text }) }) },
+      'line',
+    ),
   'after a line break': (log, text) => log.info({ note: `\n${text}\n` }, `\t${text}`),
   'after a backslash': (log, text) => log.info({ note: `\\${text}\\` }, 'line'),
 };
@@ -32,7 +36,11 @@ const places: Record<string, (log: ReturnType<typeof createLog>, text: string) =
 const secret = fc.oneof(
   fc.string({ minLength: minimumLength, maxLength: 60 }),
   fc.string({ unit: 'grapheme', minLength: minimumLength, maxLength: 30 }),
-  fc.string({ unit: fc.constantFrom('"', '\\', 'n', 'u', '0', '\n', '/', '+', 'é', '😀'), minLength: minimumLength, maxLength: 24 }),
+  fc.string({
+    unit: fc.constantFrom('"', '\\', 'n', 'u', '0', '\n', '/', '+', 'é', '😀'),
+    minLength: minimumLength,
+    maxLength: 24,
+  }),
   fc.stringMatching(/^\d{6,15}$/),
 );
 
@@ -49,21 +57,39 @@ describe('a line of the log', () => {
     'shows no live secret, in any form, as: %s',
     (place) => {
       fc.assert(
-        fc.property(secret, fc.constantFrom(...Object.keys(forms)), fc.array(secret, { maxLength: 5 }), (value, form, others) => {
-          // What the line itself says of level and time is no secret that got out.
-          fc.pre(!'[redacted] inner Error stack line before after'.includes(value) && !/^\d{4}-|^:?\d\d:|^[.\dTZ:-]+$/.test(value));
-          const lines: string[] = [];
-          const redactor = createRedactor();
-          for (const other of [...others, value]) redactor.hold(other);
-          const log = createLog({ level: 'debug', redactor, write: (line) => lines.push(line), clock: { now: () => new Date(0) } });
-          places[place]?.(log, forms[form]?.(value) ?? '');
-          expect(lines).toHaveLength(1);
-          const { level: _level, time: _time, ...rest } = JSON.parse(lines[0] ?? '') as Record<string, unknown>;
-          for (const text of textsOf(rest)) {
-            for (const shown of ['plain', 'url-encoded', 'hexadecimal']) expect(text.includes(forms[shown]?.(value) ?? '')).toBe(false);
-            expect(text.includes(Buffer.from(value).toString('base64').replace(/=+$/, ''))).toBe(false);
-          }
-        }),
+        fc.property(
+          secret,
+          fc.constantFrom(...Object.keys(forms)),
+          fc.array(secret, { maxLength: 5 }),
+          (value, form, others) => {
+            // What the line itself says of level and time is no secret that got out.
+            fc.pre(
+              !'[redacted] inner Error stack line before after'.includes(value) &&
+                !/^\d{4}-|^:?\d\d:|^[.\dTZ:-]+$/.test(value),
+            );
+            const lines: string[] = [];
+            const redactor = createRedactor();
+            for (const other of [...others, value]) redactor.hold(other);
+            const log = createLog({
+              level: 'debug',
+              redactor,
+              write: (line) => lines.push(line),
+              clock: { now: () => new Date(0) },
+            });
+            places[place]?.(log, forms[form]?.(value) ?? '');
+            expect(lines).toHaveLength(1);
+            const {
+              level: _level,
+              time: _time,
+              ...rest
+            } = JSON.parse(lines[0] ?? '') as Record<string, unknown>;
+            for (const text of textsOf(rest)) {
+              for (const shown of ['plain', 'url-encoded', 'hexadecimal'])
+                expect(text.includes(forms[shown]?.(value) ?? '')).toBe(false);
+              expect(text.includes(Buffer.from(value).toString('base64').replace(/=+$/, ''))).toBe(false);
+            }
+          },
+        ),
         { seed, numRuns: 300 },
       );
     },
@@ -77,17 +103,26 @@ describe('a line of the log', () => {
     const log = createLog({ level: 'info', redactor, write: (line) => lines.push(line) });
     log.info({ pin: 314159265, list: [314159265n], deep: { pin: 314159265 } }, 'line');
     expect(lines.join('')).not.toContain('314159265');
-    expect(JSON.parse(lines[0] ?? '')).toMatchObject({ pin: '[redacted]', list: ['[redacted]'], deep: { pin: '[redacted]' } });
+    expect(JSON.parse(lines[0] ?? '')).toMatchObject({
+      pin: '[redacted]',
+      list: ['[redacted]'],
+      deep: { pin: '[redacted]' },
+    });
   });
 
   test('is looked over as a whole exactly where a text of it would be hidden', () => {
     fc.assert(
-      fc.property(fc.array(secret, { maxLength: 4 }), fc.string({ maxLength: 40 }), fc.nat(3), (held, around, at) => {
-        const redactor = createRedactor();
-        for (const value of held) redactor.hold(value);
-        const text = `${around}${held[at] ?? ''}${around}`;
-        return redactor.hide(text) === text || redactor.suspects(JSON.stringify({ text }));
-      }),
+      fc.property(
+        fc.array(secret, { maxLength: 4 }),
+        fc.string({ maxLength: 40 }),
+        fc.nat(3),
+        (held, around, at) => {
+          const redactor = createRedactor();
+          for (const value of held) redactor.hold(value);
+          const text = `${around}${held[at] ?? ''}${around}`;
+          return redactor.hide(text) === text || redactor.suspects(JSON.stringify({ text }));
+        },
+      ),
       { seed, numRuns: 2_000 },
     );
     expect(seed).toBeGreaterThan(0);
@@ -95,8 +130,18 @@ describe('a line of the log', () => {
 
   test('of a request costs the redactor no more than the writing of it', () => {
     const redactor = createRedactor();
-    for (let count = 0; count < 200; count += 1) redactor.hold(`secret-${count}-${Math.sin(count).toString(36).slice(2)}`);
-    const line = JSON.stringify({ level: 'info', requestId: 'req_01kadv3xpy8f6t0v5m7c2z9q1b', operationId: 'ai.generateText', status: 200, ms: 12.3, identity: 'user', identityId: 'usr_01kadv3xpy8f6t0v5m7c2z9q1b', msg: 'request' });
+    for (let count = 0; count < 200; count += 1)
+      redactor.hold(`secret-${count}-${Math.sin(count).toString(36).slice(2)}`);
+    const line = JSON.stringify({
+      level: 'info',
+      requestId: 'req_01kadv3xpy8f6t0v5m7c2z9q1b',
+      operationId: 'ai.generateText',
+      status: 200,
+      ms: 12.3,
+      identity: 'user',
+      identityId: 'usr_01kadv3xpy8f6t0v5m7c2z9q1b',
+      msg: 'request',
+    });
     const startedMs = performance.now();
     let found = 0;
     for (let count = 0; count < 100_000; count += 1) if (redactor.suspects(line)) found += 1;

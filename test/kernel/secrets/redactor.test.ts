@@ -6,12 +6,19 @@ import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 describe('a redactor', () => {
   test('hides five hundred values, of up to 32 KiB, in every form', () => {
     const redactor = createRedactor();
-    const values = Array.from({ length: 500 }, (_, index) => randomBytes(index % 50 === 0 ? 16 * 1024 : 24).toString('hex'));
+    const values = Array.from({ length: 500 }, (_, index) =>
+      randomBytes(index % 50 === 0 ? 16 * 1024 : 24).toString('hex'),
+    );
     values.push('é'.repeat(16 * 1024));
     for (const value of values) redactor.hold(value);
     for (const value of values) {
       const bytes = Buffer.from(value);
-      for (const form of [value, bytes.toString('base64'), bytes.toString('hex'), encodeURIComponent(value)]) {
+      for (const form of [
+        value,
+        bytes.toString('base64'),
+        bytes.toString('hex'),
+        encodeURIComponent(value),
+      ]) {
         expect(redactor.hide(`before ${form} after`)).toMatch(/^before \[redacted\]=* after$/);
       }
     }

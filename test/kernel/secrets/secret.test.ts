@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { createRedactor, parseToken, sameSecret, token, tokenDigest } from '../../../src/kernel/secrets/secret.ts';
+import {
+  createRedactor,
+  parseToken,
+  sameSecret,
+  token,
+  tokenDigest,
+} from '../../../src/kernel/secrets/secret.ts';
 
 describe('token', () => {
   test('every minted token has the shape, its kind and a checksum that holds', () => {
@@ -21,13 +27,24 @@ describe('token', () => {
       const other = minted[at] === 'a' ? 'b' : 'a';
       expect(parseToken(minted.slice(0, at) + other + minted.slice(at + 1))).toBeNull();
     }
-    for (const bad of [minted.replace('usr', 'adm'), `${minted}0`, minted.slice(0, -1), ` ${minted}`, `${minted}\n`, minted.toUpperCase(), '', 'th_usr_']) {
+    for (const bad of [
+      minted.replace('usr', 'adm'),
+      `${minted}0`,
+      minted.slice(0, -1),
+      ` ${minted}`,
+      `${minted}\n`,
+      minted.toUpperCase(),
+      '',
+      'th_usr_',
+    ]) {
       expect(parseToken(bad)).toBeNull();
     }
   });
 
   test('the digest is the SHA-256 of the text, and comparison knows equal from unequal', () => {
-    expect(tokenDigest('abc').toString('hex')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
+    expect(tokenDigest('abc').toString('hex')).toBe(
+      'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+    );
     expect(sameSecret('abc', 'abc')).toBe(true);
     expect(sameSecret('abc', 'abd')).toBe(false);
     expect(sameSecret('abc', 'abcd')).toBe(false);
@@ -41,8 +58,16 @@ describe('redactor', () => {
     const first = redactor.hold(value);
     const second = redactor.hold(value);
     const bytes = Buffer.from(value);
-    const forms = [value, JSON.stringify(value).slice(1, -1), encodeURIComponent(value), bytes.toString('base64'), bytes.toString('base64url'), bytes.toString('hex')];
-    for (const form of forms) expect(redactor.hide(`before ${form} after`)).toMatch(/^before \[redacted\]=* after$/);
+    const forms = [
+      value,
+      JSON.stringify(value).slice(1, -1),
+      encodeURIComponent(value),
+      bytes.toString('base64'),
+      bytes.toString('base64url'),
+      bytes.toString('hex'),
+    ];
+    for (const form of forms)
+      expect(redactor.hide(`before ${form} after`)).toMatch(/^before \[redacted\]=* after$/);
     first();
     first();
     expect(redactor.hide(value)).toBe('[redacted]');

@@ -1,7 +1,14 @@
 // What is sealed opens at its own place under its own key, and nowhere else.
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { createVault, newMasterKey, readMasterKey, SealError, sealedUnder, type MasterKey } from '../../../src/kernel/secrets/vault.ts';
+import {
+  createVault,
+  newMasterKey,
+  readMasterKey,
+  SealError,
+  sealedUnder,
+  type MasterKey,
+} from '../../../src/kernel/secrets/vault.ts';
 
 const key = (): MasterKey => readMasterKey(newMasterKey()) as MasterKey;
 const place = { table: 'gateway.env_variables', key: 'ACME_API_KEY', version: 1 };
@@ -17,10 +24,20 @@ const reasonOf = (act: () => unknown): unknown => {
 describe('a master key', () => {
   test('is 32 bytes of base64, of either alphabet, and nothing else', () => {
     const bytes = randomBytes(32);
-    for (const text of [bytes.toString('base64'), bytes.toString('base64url'), ` ${bytes.toString('base64')}\n`]) {
+    for (const text of [
+      bytes.toString('base64'),
+      bytes.toString('base64url'),
+      ` ${bytes.toString('base64')}\n`,
+    ]) {
       expect(readMasterKey(text)?.bytes).toEqual(bytes);
     }
-    for (const text of ['', 'short', randomBytes(31).toString('base64'), randomBytes(33).toString('base64'), bytes.toString('hex')]) {
+    for (const text of [
+      '',
+      'short',
+      randomBytes(31).toString('base64'),
+      randomBytes(33).toString('base64'),
+      bytes.toString('hex'),
+    ]) {
       expect(readMasterKey(text)).toBeNull();
     }
   });
@@ -37,17 +54,25 @@ describe('a sealed value', () => {
   const main = key();
   const vault = createVault(main);
 
-  test.each(['', 'x', 'sk-CANARY-1', 'ключ 🔑\nsecond line', 'k'.repeat(32 * 1024)])('comes back as it was: %#', (value) => {
-    const sealed = vault.seal(main.kid, place, value);
-    expect(vault.open(place, sealed)).toBe(value);
-    expect(sealed).toMatch(/^v1\.[0-9a-f]{12}(\.[A-Za-z0-9_-]*){4}$/);
-    expect(sealedUnder(sealed)).toBe(main.kid);
-    if (value.length > 4) expect(sealed).not.toContain(Buffer.from(value).toString('base64url').slice(0, 8));
-  });
+  test.each(['', 'x', 'sk-CANARY-1', 'ключ 🔑\nsecond line', 'k'.repeat(32 * 1024)])(
+    'comes back as it was: %#',
+    (value) => {
+      const sealed = vault.seal(main.kid, place, value);
+      expect(vault.open(place, sealed)).toBe(value);
+      expect(sealed).toMatch(/^v1\.[0-9a-f]{12}(\.[A-Za-z0-9_-]*){4}$/);
+      expect(sealedUnder(sealed)).toBe(main.kid);
+      if (value.length > 4)
+        expect(sealed).not.toContain(Buffer.from(value).toString('base64url').slice(0, 8));
+    },
+  );
 
   test('opens nowhere but at its place', () => {
     const sealed = vault.seal(main.kid, place, 'value');
-    for (const other of [{ ...place, table: 'gateway.other' }, { ...place, key: 'OTHER_KEY' }, { ...place, version: 2 }]) {
+    for (const other of [
+      { ...place, table: 'gateway.other' },
+      { ...place, key: 'OTHER_KEY' },
+      { ...place, version: 2 },
+    ]) {
       expect(reasonOf(() => vault.open(other, sealed))).toBe('damaged');
     }
   });
@@ -58,9 +83,19 @@ describe('a sealed value', () => {
     for (let at = head; at < sealed.length; at += 1) {
       if (sealed[at] === '.') continue;
       const changed = sealed.slice(0, at) + (sealed[at] === 'A' ? 'B' : 'A') + sealed.slice(at + 1);
-      expect(reasonOf(() => vault.open(place, changed)), `character ${at}`).toBe('damaged');
+      expect(
+        reasonOf(() => vault.open(place, changed)),
+        `character ${at}`,
+      ).toBe('damaged');
     }
-    for (const text of ['', 'v1', sealed.slice(0, -1), `${sealed}A`, `${sealed}.`, sealed.replace('v1', 'v2')]) {
+    for (const text of [
+      '',
+      'v1',
+      sealed.slice(0, -1),
+      `${sealed}A`,
+      `${sealed}.`,
+      sealed.replace('v1', 'v2'),
+    ]) {
       expect(reasonOf(() => vault.open(place, text))).toBe('damaged');
     }
   });
@@ -69,7 +104,9 @@ describe('a sealed value', () => {
     const sealed = vault.seal(main.kid, place, 'value');
     expect(reasonOf(() => createVault(key()).open(place, sealed))).toBe('unknown_key');
     // A key that took another's name does not open it either.
-    expect(reasonOf(() => createVault({ kid: main.kid, bytes: randomBytes(32) }).open(place, sealed))).toBe('damaged');
+    expect(reasonOf(() => createVault({ kid: main.kid, bytes: randomBytes(32) }).open(place, sealed))).toBe(
+      'damaged',
+    );
     expect(createVault(key(), [main]).open(place, sealed)).toBe('value');
   });
 
@@ -101,6 +138,10 @@ describe('a derived key', () => {
     expect(first).toEqual(createVault(main).derive('links')[0]);
     expect(second).toEqual(createVault(before).derive('links')[0]);
     expect(first).toHaveLength(32);
-    expect(first?.equals(main.bytes) || first?.equals(second as Buffer) || first?.equals(createVault(main).derive('other')[0] as Buffer)).toBe(false);
+    expect(
+      first?.equals(main.bytes) ||
+        first?.equals(second as Buffer) ||
+        first?.equals(createVault(main).derive('other')[0] as Buffer),
+    ).toBe(false);
   });
 });

@@ -33,7 +33,8 @@ export function files(workspace: Workspace): Plugin {
 
   async function readText(name: string): Promise<{ bytes: number; text: string }> {
     const bytes = await workspace.read(name, maximumReadBytes);
-    if (!isUtf8(bytes) || bytes.includes(0)) throw refusal(`The file ${JSON.stringify(name)} is not text in UTF-8.`);
+    if (!isUtf8(bytes) || bytes.includes(0))
+      throw refusal(`The file ${JSON.stringify(name)} is not text in UTF-8.`);
     return { bytes: bytes.length, text: bytes.toString('utf8') };
   }
 
@@ -43,7 +44,8 @@ export function files(workspace: Workspace): Plugin {
     description: 'Lists, searches, reads, writes and edits the text files of the workspace.',
     actions: {
       list: {
-        description: 'Lists one folder of the workspace: names, kinds and sizes. Without a path, the workspace itself.',
+        description:
+          'Lists one folder of the workspace: names, kinds and sizes. Without a path, the workspace itself.',
         api: true,
         command: true,
         input: {
@@ -57,20 +59,27 @@ export function files(workspace: Workspace): Plugin {
         },
       },
       search: {
-        description: 'Finds lines that hold a text in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
+        description:
+          'Finds lines that hold a text in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
         api: true,
         command: true,
         input: {
           type: 'object',
           required: ['text'],
           properties: {
-            text: { type: 'string', minLength: 1, maxLength: 1000, description: 'The text itself, not a pattern.' },
+            text: {
+              type: 'string',
+              minLength: 1,
+              maxLength: 1000,
+              description: 'The text itself, not a pattern.',
+            },
             path: path('A folder or a file to search in.'),
             ignoreCase: { type: 'boolean', description: 'Whether upper and lower case are the same.' },
           },
           additionalProperties: false,
         },
-        run: ({ text, path: folder = '.', ignoreCase = false }, { signal }) => searchWorkspace(workspace, { text, folder, ignoreCase, signal }),
+        run: ({ text, path: folder = '.', ignoreCase = false }, { signal }) =>
+          searchWorkspace(workspace, { text, folder, ignoreCase, signal }),
       },
       read: {
         description: 'Reads a text file of the workspace, at most 256 KiB.',
@@ -88,13 +97,17 @@ export function files(workspace: Workspace): Plugin {
         },
       },
       write: {
-        description: 'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
+        description:
+          'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
         api: true,
         command: true,
         input: {
           type: 'object',
           required: ['path', 'content'],
-          properties: { path: path('A file, relative to the workspace.'), content: content('The whole new content.') },
+          properties: {
+            path: path('A file, relative to the workspace.'),
+            content: content('The whole new content.'),
+          },
           additionalProperties: false,
         },
         run: ({ path: name, content: text }) =>
@@ -105,7 +118,8 @@ export function files(workspace: Workspace): Plugin {
           }),
       },
       edit: {
-        description: 'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
+        description:
+          'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
         api: true,
         command: true,
         input: {
@@ -125,11 +139,17 @@ export function files(workspace: Workspace): Plugin {
             const pieces = text.split(oldText);
             const found = pieces.length - 1;
             if (found === 0) throw refusal(`The file ${JSON.stringify(name)} does not hold the old text.`);
-            if (found > 1 && !all) throw refusal(`The file ${JSON.stringify(name)} holds the old text ${found} times; give more of what is around it, or replace all.`);
+            if (found > 1 && !all)
+              throw refusal(
+                `The file ${JSON.stringify(name)} holds the old text ${found} times; give more of what is around it, or replace all.`,
+              );
             // Counted first: a piece of a character replaced by a long text would make gigabytes.
             const characters = text.length + found * (newText.length - oldText.length);
             const bytes = characters > maximumReadBytes ? null : Buffer.from(pieces.join(newText), 'utf8');
-            if (bytes === null || bytes.length > maximumReadBytes) throw refusal(`The file ${JSON.stringify(name)} would be larger than ${maximumReadBytes / 1024} KiB.`);
+            if (bytes === null || bytes.length > maximumReadBytes)
+              throw refusal(
+                `The file ${JSON.stringify(name)} would be larger than ${maximumReadBytes / 1024} KiB.`,
+              );
             await workspace.write(name, bytes);
             return { path: name, bytes: bytes.length, replaced: found };
           }),

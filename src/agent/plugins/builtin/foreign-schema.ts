@@ -56,7 +56,12 @@ function isOfType(type: string, value: unknown): boolean {
 
 // Members that are no plain values would have to be compared in depth.
 function enumFault({ enum: allowed }: JsonSchema, value: unknown): string | null {
-  if (!Array.isArray(allowed) || allowed.includes(value) || allowed.some((each) => typeof each === 'object' && each !== null)) return null;
+  if (
+    !Array.isArray(allowed) ||
+    allowed.includes(value) ||
+    allowed.some((each) => typeof each === 'object' && each !== null)
+  )
+    return null;
   return 'must be one of the allowed values';
 }
 
@@ -72,7 +77,8 @@ function boundFault(schema: JsonSchema, value: unknown): string | null {
   for (const [keyword, measure, side] of bounds) {
     const [bound, size] = [schema[keyword], measure(value)];
     if (typeof bound !== 'number' || typeof size !== 'number') continue;
-    if (side === 'at least' ? size < bound : size > bound) return `must ${keyword.endsWith('imum') ? 'be' : 'have'} ${side} ${bound}`;
+    if (side === 'at least' ? size < bound : size > bound)
+      return `must ${keyword.endsWith('imum') ? 'be' : 'have'} ${side} ${bound}`;
   }
   return null;
 }
@@ -89,7 +95,9 @@ function memberFault(schema: JsonSchema, value: JsonSchema, path: string): Probl
   const properties = isObject(schema['properties']) ? schema['properties'] : {};
   const required = Array.isArray(schema['required']) ? (schema['required'] as unknown[]) : [];
   const at = (name: string): string => (path === '' ? name : `${path}.${name}`);
-  for (const name of required) if (typeof name === 'string' && !Object.hasOwn(value, name)) return { path: at(name).slice(0, 256), message: 'is required' };
+  for (const name of required)
+    if (typeof name === 'string' && !Object.hasOwn(value, name))
+      return { path: at(name).slice(0, 256), message: 'is required' };
   const isClosed = schema['additionalProperties'] === false && schema['patternProperties'] === undefined;
   for (const [name, member] of Object.entries(value)) {
     const isDeclared = Object.hasOwn(properties, name);

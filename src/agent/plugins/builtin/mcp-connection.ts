@@ -28,7 +28,11 @@ export interface McpAnswer {
 
 export interface McpConnection {
   tools(): Promise<McpTool[]>;
-  call(tool: string, input: Readonly<Record<string, unknown>>, options: { signal: AbortSignal; timeoutMs: number }): Promise<McpAnswer>;
+  call(
+    tool: string,
+    input: Readonly<Record<string, unknown>>,
+    options: { signal: AbortSignal; timeoutMs: number },
+  ): Promise<McpAnswer>;
   /** At most one listener; what it throws is dropped, the next change brings it again. */
   onToolsChanged(listener: () => Promise<void>): void;
   /** Resolves when the server has gone. */
@@ -57,11 +61,23 @@ const mostRefusalBytes = 2 * 1024;
 const listPauseMs = 1_000;
 // Replaces the SDK's validator of results (Ajv). It would run patterns and references of a foreign schema in this
 // process, and one schema that does not compile would fail the whole list of tools.
-const noValidation = { getValidator: () => (input: unknown) => ({ valid: true as const, data: input as never, errorMessage: undefined }) };
+const noValidation = {
+  getValidator: () => (input: unknown) => ({
+    valid: true as const,
+    data: input as never,
+    errorMessage: undefined,
+  }),
+};
 
 /** Throws whatever kept it from the server; nothing of it is left then. */
 export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Promise<McpConnection> {
-  const program = 'command' in server ? markedProgram([server.command, ...(server.args ?? [])], { folder: server.cwd ?? needs.folder, env: { ...needs.env, ...server.env } }) : null;
+  const program =
+    'command' in server
+      ? markedProgram([server.command, ...(server.args ?? [])], {
+          folder: server.cwd ?? needs.folder,
+          env: { ...needs.env, ...server.env },
+        })
+      : null;
   const client = new Client({ name: 'townhall', version }, { jsonSchemaValidator: noValidation });
   const closed = Promise.withResolvers<void>();
   client.onclose = () => closed.resolve();
@@ -77,7 +93,9 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
     return closing;
   };
   try {
-    await whilePending(needs.signal, (signal) => client.connect(transportOf(server, needs, program), { timeout: needs.timeoutMs, signal }));
+    await whilePending(needs.signal, (signal) =>
+      client.connect(transportOf(server, needs, program), { timeout: needs.timeoutMs, signal }),
+    );
   } catch (error) {
     await close();
     throw error;
@@ -89,9 +107,17 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
       const tools: McpTool[] = [];
       let cursor: string | undefined;
       for (let page = 0; page < mostPages && tools.length < mostTools; page += 1) {
-        const answer = await whilePending(needs.signal, (signal) => client.listTools(cursor === undefined ? {} : { cursor }, { timeout: needs.timeoutMs, signal }));
+        const answer = await whilePending(needs.signal, (signal) =>
+          client.listTools(cursor === undefined ? {} : { cursor }, { timeout: needs.timeoutMs, signal }),
+        );
         for (const { name, title, description, inputSchema, annotations } of answer.tools) {
-          tools.push({ name, ...(title === undefined ? {} : { title }), ...(description === undefined ? {} : { description }), inputSchema, readOnly: annotations?.readOnlyHint === true });
+          tools.push({
+            name,
+            ...(title === undefined ? {} : { title }),
+            ...(description === undefined ? {} : { description }),
+            inputSchema,
+            readOnly: annotations?.readOnlyHint === true,
+          });
         }
         cursor = answer.nextCursor;
         if (cursor === undefined) break;
@@ -99,21 +125,40 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
       return tools.slice(0, mostTools);
     },
     async call(tool, input, { signal: outer, timeoutMs }) {
-      const answer = await whilePending(outer, (signal) => client.callTool({ name: tool, arguments: input }, undefined, { signal, timeout: timeoutMs, maxTotalTimeout: timeoutMs, resetTimeoutOnProgress: true }));
+      const answer = await whilePending(outer, (signal) =>
+        client.callTool({ name: tool, arguments: input }, undefined, {
+          signal,
+          timeout: timeoutMs,
+          maxTotalTimeout: timeoutMs,
+          resetTimeoutOnProgress: true,
+        }),
+      );
       const content = (Array.isArray(answer.content) ? answer.content : []).map(shown);
       const text = content.flatMap((part) => ('text' in part ? [part.text] : [])).join('\n');
       const structured = answer.structuredContent;
-      return { isError: answer.isError === true, text, content, ...(typeof structured === 'object' && structured !== null ? { structured } : {}) };
+      return {
+        isError: answer.isError === true,
+        text,
+        content,
+        ...(typeof structured === 'object' && structured !== null ? { structured } : {}),
+      };
     },
     onToolsChanged(listener) {
-      const changed = oneAtATime(listener, { pauseMs: listPauseMs, signal: needs.signal, clock: needs.clock });
+      const changed = oneAtATime(listener, {
+        pauseMs: listPauseMs,
+        signal: needs.signal,
+        clock: needs.clock,
+      });
       client.setNotificationHandler(ToolListChangedNotificationSchema, changed);
     },
   };
 }
 
 /** Runs the work for any number of calls meanwhile once more, after a pause. */
-function oneAtATime(work: () => Promise<void>, { pauseMs, signal, clock }: { pauseMs: number; signal: AbortSignal; clock: Clock }): () => void {
+function oneAtATime(
+  work: () => Promise<void>,
+  { pauseMs, signal, clock }: { pauseMs: number; signal: AbortSignal; clock: Clock },
+): () => void {
   let isRunning = false;
   let isDue = false;
   const run = async (): Promise<void> => {
@@ -132,11 +177,17 @@ function oneAtATime(work: () => Promise<void>, { pauseMs, signal, clock }: { pau
 }
 
 /** A `fetch` whose answers fail, and close their connection, beyond a bound. */
-async function fetchBounded(fetch: McpConnectNeeds['fetch'], url: string | URL, init?: RequestInit): Promise<Response> {
+async function fetchBounded(
+  fetch: McpConnectNeeds['fetch'],
+  url: string | URL,
+  init?: RequestInit,
+): Promise<Response> {
   const response = await fetch(url, init);
   if (response.body === null) return response;
   const isStream = /^\s*text\/event-stream\s*(?:;|$)/i.test(response.headers.get('content-type') ?? '');
-  const body = response.body.pipeThrough(boundBytes(response.ok ? mostAnswerBytes : mostRefusalBytes, isStream));
+  const body = response.body.pipeThrough(
+    boundBytes(response.ok ? mostAnswerBytes : mostRefusalBytes, isStream),
+  );
   const { status, statusText, headers } = response;
   return new Response(body, { status, statusText, headers });
 }
@@ -181,17 +232,45 @@ async function whilePending<T>(outer: AbortSignal, work: (signal: AbortSignal) =
   }
 }
 
-function transportOf(server: McpServer, needs: McpConnectNeeds, program: { command: readonly string[]; env: Record<string, string> } | null): Transport {
-  if ('url' in server) return new StreamableHTTPClientTransport(new URL(server.url), { fetch: (url, init) => fetchBounded(needs.fetch, url, init), ...(server.headers ? { requestInit: { headers: server.headers } } : {}) }) as Transport;
+function transportOf(
+  server: McpServer,
+  needs: McpConnectNeeds,
+  program: { command: readonly string[]; env: Record<string, string> } | null,
+): Transport {
+  if ('url' in server)
+    return new StreamableHTTPClientTransport(new URL(server.url), {
+      fetch: (url, init) => fetchBounded(needs.fetch, url, init),
+      ...(server.headers ? { requestInit: { headers: server.headers } } : {}),
+    }) as Transport;
   const [command = server.command, ...args] = program?.command ?? [];
-  return new StdioClientTransport({ command, args, cwd: server.cwd ?? needs.folder, env: program?.env ?? {}, stderr: 'ignore' });
+  return new StdioClientTransport({
+    command,
+    args,
+    cwd: server.cwd ?? needs.folder,
+    env: program?.env ?? {},
+    stderr: 'ignore',
+  });
 }
 
-type Part = { type: string; text?: unknown; mimeType?: unknown; uri?: unknown; name?: unknown; resource?: { uri?: unknown; text?: unknown } };
+type Part = {
+  type: string;
+  text?: unknown;
+  mimeType?: unknown;
+  uri?: unknown;
+  name?: unknown;
+  resource?: { uri?: unknown; text?: unknown };
+};
 
-function shown(part: Part): { type: 'text'; text: string } | { type: string; mimeType?: string; uri?: string } {
+function shown(
+  part: Part,
+): { type: 'text'; text: string } | { type: string; mimeType?: string; uri?: string } {
   if (part.type === 'text') return { type: 'text', text: String(part.text) };
-  if (part.type === 'resource' && typeof part.resource?.text === 'string') return { type: 'text', text: part.resource.text };
+  if (part.type === 'resource' && typeof part.resource?.text === 'string')
+    return { type: 'text', text: part.resource.text };
   const uri = part.uri ?? part.resource?.uri;
-  return { type: String(part.type), ...(typeof part.mimeType === 'string' ? { mimeType: part.mimeType } : {}), ...(typeof uri === 'string' ? { uri } : {}) };
+  return {
+    type: String(part.type),
+    ...(typeof part.mimeType === 'string' ? { mimeType: part.mimeType } : {}),
+    ...(typeof uri === 'string' ? { uri } : {}),
+  };
 }

@@ -46,7 +46,12 @@ const mostSchemaBytesOfServer = 1024 * 1024;
 export function mcp(needs: McpNeeds): Plugin {
   const { clock, fetch, log } = needs;
   const enabled = [...needs.servers].filter(([, server]) => server.disabled !== true);
-  const states: ServerState[] = enabled.map(([name]) => ({ name, connection: null, tools: [], reason: `The server "${name}" is not connected yet.` }));
+  const states: ServerState[] = enabled.map(([name]) => ({
+    name,
+    connection: null,
+    tools: [],
+    reason: `The server "${name}" is not connected yet.`,
+  }));
   const stopping = new AbortController();
   const keepers: Promise<void>[] = [];
   /** Why tools of connected servers are left out. */
@@ -63,34 +68,53 @@ export function mcp(needs: McpNeeds): Plugin {
         const what = `The tool ${JSON.stringify(tool.name.slice(0, 100))} of the server "${state.name}" is left out`;
         const bytes = Buffer.byteLength(JSON.stringify(tool.inputSchema));
         if (bytes > mostSchemaBytes || schemaBytes + bytes > mostSchemaBytesOfServer) {
-          omitted.push(`${what}: its input schema has more than ${mostSchemaBytes / 1024} KiB, or those of the server have more than ${mostSchemaBytesOfServer / 1024} KiB.`);
+          omitted.push(
+            `${what}: its input schema has more than ${mostSchemaBytes / 1024} KiB, or those of the server have more than ${mostSchemaBytesOfServer / 1024} KiB.`,
+          );
           continue;
         }
         schemaBytes += bytes;
         const input = inputSchema(tool);
         if (input === null) {
-          log.warn({ server: state.name, tool: tool.name }, 'a tool of an MCP server has an input schema that is none; it is left out');
+          log.warn(
+            { server: state.name, tool: tool.name },
+            'a tool of an MCP server has an input schema that is none; it is left out',
+          );
           continue;
         }
         const name = actionName(state.name, tool.name);
         const owner = ownerOf(name, needs.servers.keys());
-        if (owner !== state.name) omitted.push(`${what}: its name "${name}" belongs to the server "${owner}".`);
-        else if (Object.hasOwn(actions, name)) omitted.push(`${what}: another tool of the server has the name "${name}" already.`);
+        if (owner !== state.name)
+          omitted.push(`${what}: its name "${name}" belongs to the server "${owner}".`);
+        else if (Object.hasOwn(actions, name))
+          omitted.push(`${what}: another tool of the server has the name "${name}" already.`);
         else actions[name] = toAction(state, tool, input, approval);
       }
     }
-    for (const reason of omitted.filter((each) => !omissions.includes(each))) log.warn({ reason }, 'a tool of an MCP server is left out');
+    for (const reason of omitted.filter((each) => !omissions.includes(each)))
+      log.warn({ reason }, 'a tool of an MCP server is left out');
     omissions = omitted;
     return actions;
   }
 
   // Keeps one server connected until the plugin stops.
   async function keep(state: ServerState, server: McpServer, changed: () => void): Promise<void> {
-    for (let waitMs = firstBackOffMs; !stopping.signal.aborted; waitMs = Math.min(waitMs * 2, longestBackOffMs)) {
+    for (
+      let waitMs = firstBackOffMs;
+      !stopping.signal.aborted;
+      waitMs = Math.min(waitMs * 2, longestBackOffMs)
+    ) {
       try {
         // The SDK takes a while to load, and most agents have no server.
         const { connectMcp } = await import('./mcp-connection.ts');
-        const connection = await connectMcp(server, { folder: needs.workspace, env: needs.env, timeoutMs: connectMs, signal: stopping.signal, fetch, clock });
+        const connection = await connectMcp(server, {
+          folder: needs.workspace,
+          env: needs.env,
+          timeoutMs: connectMs,
+          signal: stopping.signal,
+          fetch,
+          clock,
+        });
         state.connection = connection;
         try {
           state.tools = await connection.tools();
@@ -151,7 +175,10 @@ export function mcp(needs: McpNeeds): Plugin {
 
 function toAction(state: ServerState, tool: McpTool, input: JsonSchema, approval: McpApproval): Action {
   return {
-    description: `${tool.description ?? tool.title ?? tool.name} (of the MCP server ${state.name})`.slice(0, longestDescription),
+    description: `${tool.description ?? tool.title ?? tool.name} (of the MCP server ${state.name})`.slice(
+      0,
+      longestDescription,
+    ),
     api: true,
     command: true,
     input,
@@ -161,8 +188,16 @@ function toAction(state: ServerState, tool: McpTool, input: JsonSchema, approval
     timeoutMs: callMs,
     async run(given: never, { signal, refuse }) {
       const { connection } = state;
-      if (connection === null) throw new Problem('conflict', 'plugin_unavailable', state.reason ?? `The server "${state.name}" is not connected.`);
-      const { isError, text, content, structured } = await connection.call(tool.name, given, { signal, timeoutMs: callMs });
+      if (connection === null)
+        throw new Problem(
+          'conflict',
+          'plugin_unavailable',
+          state.reason ?? `The server "${state.name}" is not connected.`,
+        );
+      const { isError, text, content, structured } = await connection.call(tool.name, given, {
+        signal,
+        timeoutMs: callMs,
+      });
       if (isError) refuse(text === '' ? 'The tool failed without a word.' : text);
       return structured ?? (content.length === 1 && text !== '' ? { text } : { content });
     },
@@ -177,7 +212,10 @@ function inputSchema({ inputSchema: given }: McpTool): JsonSchema | null {
 
 /** Values of the configuration that open something: headers, variables named like a secret, and what the address carries. */
 function secretsOf(server: McpServer): string[] {
-  if ('command' in server) return Object.entries(server.env ?? {}).flatMap(([name, value]) => (/key|token|secret|pass|auth|credential/i.test(name) ? [value] : []));
+  if ('command' in server)
+    return Object.entries(server.env ?? {}).flatMap(([name, value]) =>
+      /key|token|secret|pass|auth|credential/i.test(name) ? [value] : [],
+    );
   const { password, searchParams } = new URL(server.url);
   return [...Object.values(server.headers ?? {}), ...searchParams.values(), decodeURIComponent(password)];
 }
@@ -185,7 +223,11 @@ function secretsOf(server: McpServer): string[] {
 // The name of a tool must not depend on which servers are connected, or a call could reach another server than the one
 // that was meant. A name that loses characters gets a digest of the whole one.
 function actionName(server: string, tool: string): string {
-  const plain = tool.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-').replaceAll(/^-+|-+$/g, '') || 'tool';
+  const plain =
+    tool
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9]+/g, '-')
+      .replaceAll(/^-+|-+$/g, '') || 'tool';
   const name = `${server}-${plain}`;
   const isLossy = /[^\x20-\x7e]/.test(tool) || plain === 'tool' || name.length > longestAction;
   if (!isLossy || tool.toLowerCase() === 'tool') return name;
@@ -195,5 +237,7 @@ function actionName(server: string, tool: string): string {
 
 // The server `a` with the tool `b-c` and the server `a-b` with the tool `c` make one name: the longer server name has it.
 function ownerOf(action: string, servers: Iterable<string>): string | undefined {
-  return [...servers].filter((server) => action.startsWith(`${server}-`)).sort((one, other) => other.length - one.length)[0];
+  return [...servers]
+    .filter((server) => action.startsWith(`${server}-`))
+    .sort((one, other) => other.length - one.length)[0];
 }

@@ -38,7 +38,11 @@ export function schedule(needs: ScheduleNeeds): Plugin {
 
   function jobs(): Promise<Jobs> {
     opened ??= needs.openJobs().then((made) => {
-      made.define<{ scheduleId: string; dueAt: string }>(queue, { retries: 5, concurrency: 4 }, ({ scheduleId, dueAt }) => run(scheduleId, dueAt));
+      made.define<{ scheduleId: string; dueAt: string }>(
+        queue,
+        { retries: 5, concurrency: 4 },
+        ({ scheduleId, dueAt }) => run(scheduleId, dueAt),
+      );
       made.start();
       return made;
     });
@@ -59,25 +63,42 @@ export function schedule(needs: ScheduleNeeds): Plugin {
   async function wake(scheduleId: string, dueAt: Date): Promise<void> {
     const delaySeconds = Math.max(0, Math.ceil((dueAt.getTime() - clock.now().getTime()) / 1000));
     const queueOf = await jobs();
-    await queueOf.enqueue(queue, { scheduleId, dueAt: dueAt.toISOString() }, { key: `${scheduleId}:${dueAt.toISOString()}`, delaySeconds });
+    await queueOf.enqueue(
+      queue,
+      { scheduleId, dueAt: dueAt.toISOString() },
+      { key: `${scheduleId}:${dueAt.toISOString()}`, delaySeconds },
+    );
   }
 
-  async function add(given: { instructions: string; cron: string | null; timeZone: string; dueAt: Date }): Promise<Schedule> {
-    if ((await store.open()).length >= mostSchedules) throw refusal(`There are ${mostSchedules} schedules already, which is as many as are kept.`);
+  async function add(given: {
+    instructions: string;
+    cron: string | null;
+    timeZone: string;
+    dueAt: Date;
+  }): Promise<Schedule> {
+    if ((await store.open()).length >= mostSchedules)
+      throw refusal(`There are ${mostSchedules} schedules already, which is as many as are kept.`);
     const scheduleId = id('sch');
     await store.add({ scheduleId, ...given, instructions: given.instructions.toWellFormed() });
     await wake(scheduleId, given.dueAt);
     return (await store.find(scheduleId)) as Schedule;
   }
 
-  const instructions = { type: 'string', minLength: 1, maxLength: 16_384, pattern: '^[^\\u0000]+$', description: 'What is to be done then, complete in itself.' };
+  const instructions = {
+    type: 'string',
+    minLength: 1,
+    maxLength: 16_384,
+    pattern: '^[^\\u0000]+$',
+    description: 'What is to be done then, complete in itself.',
+  };
   return definePlugin<ScheduleInputs>({
     name: 'schedule',
     title: 'Schedule',
     description: 'Has instructions carried out later, once or again and again.',
     actions: {
       once: {
-        description: 'Has instructions carried out once, at a time or after a while. Nobody attends that run.',
+        description:
+          'Has instructions carried out once, at a time or after a while. Nobody attends that run.',
         api: true,
         command: true,
         needsApproval: true,
@@ -95,12 +116,14 @@ export function schedule(needs: ScheduleNeeds): Plugin {
         async run({ instructions: text, at, inSeconds = 0 }) {
           const nowMs = clock.now().getTime();
           const dueMs = at === undefined ? nowMs + inSeconds * 1000 : Date.parse(at);
-          if (!(dueMs >= nowMs - 60_000 && dueMs <= nowMs + longestDelaySeconds * 1000)) throw refusal('The time has to lie within a year from now.');
+          if (!(dueMs >= nowMs - 60_000 && dueMs <= nowMs + longestDelaySeconds * 1000))
+            throw refusal('The time has to lie within a year from now.');
           return add({ instructions: text, cron: null, timeZone: 'UTC', dueAt: new Date(dueMs) });
         },
       },
       repeat: {
-        description: 'Has instructions carried out again and again, by a cron expression of five members. Nobody attends those runs.',
+        description:
+          'Has instructions carried out again and again, by a cron expression of five members. Nobody attends those runs.',
         api: true,
         command: true,
         needsApproval: true,
@@ -109,12 +132,26 @@ export function schedule(needs: ScheduleNeeds): Plugin {
           required: ['instructions', 'cron'],
           properties: {
             instructions,
-            cron: { type: 'string', maxLength: 200, description: 'Minute, hour, day of the month, month, day of the week, such as `0 9 * * 1-5`.' },
-            timeZone: { type: 'string', maxLength: 64, description: 'Such as `Europe/Berlin`; UTC unless given.' },
+            cron: {
+              type: 'string',
+              maxLength: 200,
+              description: 'Minute, hour, day of the month, month, day of the week, such as `0 9 * * 1-5`.',
+            },
+            timeZone: {
+              type: 'string',
+              maxLength: 64,
+              description: 'Such as `Europe/Berlin`; UTC unless given.',
+            },
           },
           additionalProperties: false,
         },
-        run: async ({ instructions: text, cron, timeZone = 'UTC' }) => add({ instructions: text, cron: cron.trim(), timeZone, dueAt: nextTime(cron, timeZone, clock.now()) }),
+        run: async ({ instructions: text, cron, timeZone = 'UTC' }) =>
+          add({
+            instructions: text,
+            cron: cron.trim(),
+            timeZone,
+            dueAt: nextTime(cron, timeZone, clock.now()),
+          }),
       },
       list: {
         description: 'Lists what is still to come, the next one first.',
@@ -127,9 +164,15 @@ export function schedule(needs: ScheduleNeeds): Plugin {
         description: 'Takes a schedule back; a run that has begun goes on.',
         api: true,
         command: true,
-        input: { type: 'object', required: ['scheduleId'], properties: { scheduleId: { type: 'string', maxLength: 64 } }, additionalProperties: false },
+        input: {
+          type: 'object',
+          required: ['scheduleId'],
+          properties: { scheduleId: { type: 'string', maxLength: 64 } },
+          additionalProperties: false,
+        },
         async run({ scheduleId }) {
-          if (!(await store.cancel(scheduleId))) throw refusal('There is no schedule with this id that is still to come.');
+          if (!(await store.cancel(scheduleId)))
+            throw refusal('There is no schedule with this id that is still to come.');
           return { cancelled: true };
         },
       },
@@ -139,9 +182,9 @@ export function schedule(needs: ScheduleNeeds): Plugin {
       if (open.length === 0) return;
       // What is due has its job already, but for what a crash has cut off between the row and its job; an enqueue of
       // the same key changes nothing. It waits for the jobs, and the start of the agent does not wait for it.
-      void Promise.all(open.map(async ({ scheduleId, dueAt }) => dueAt !== null && wake(scheduleId, new Date(dueAt)))).catch((error: unknown) =>
-        log.warn({ err: error }, 'schedules could not be taken up'),
-      );
+      void Promise.all(
+        open.map(async ({ scheduleId, dueAt }) => dueAt !== null && wake(scheduleId, new Date(dueAt))),
+      ).catch((error: unknown) => log.warn({ err: error }, 'schedules could not be taken up'));
     },
     async stop() {
       await (await opened)?.stop({ timeoutMs: 3_000 });
@@ -150,7 +193,10 @@ export function schedule(needs: ScheduleNeeds): Plugin {
 }
 
 function nextTime(cron: string, timeZone: string, after: Date): Date {
-  if (cron.trim().split(/\s+/).length !== 5) throw refusal('A cron expression has five members: minute, hour, day of the month, month and day of the week.');
+  if (cron.trim().split(/\s+/).length !== 5)
+    throw refusal(
+      'A cron expression has five members: minute, hour, day of the month, month and day of the week.',
+    );
   try {
     return CronExpressionParser.parse(cron, { currentDate: after, tz: timeZone }).next().toDate();
   } catch (cause) {

@@ -12,7 +12,13 @@ export interface SecretPlaces {
 
 const absent = 'does not exist';
 // Other gateways and agents may keep their data in the same workspace, and no setting of this agent names their paths.
-const secretNames: ReadonlySet<string> = new Set(['master.key', 'agent.token', 'local.token', 'control.sock', 'townhall.lock']);
+const secretNames: ReadonlySet<string> = new Set([
+  'master.key',
+  'agent.token',
+  'local.token',
+  'control.sock',
+  'townhall.lock',
+]);
 const databaseLock = 'townhall.lock';
 const sampleSuffixes: ReadonlySet<string> = new Set(['example', 'sample', 'template', 'dist']);
 
@@ -23,7 +29,10 @@ export function secretPlaces(root: string, hidden: readonly string[]): SecretPla
   /** Identities of the hidden paths. They recognize a path written in other letter case, and a second mount. */
   async function isHiddenByIdentity(places: readonly string[]): Promise<boolean> {
     if (within.length === 0) return false;
-    const [identities, ...own] = await Promise.all([Promise.all(within.map(identityOf)), ...places.map(identityOf)]);
+    const [identities, ...own] = await Promise.all([
+      Promise.all(within.map(identityOf)),
+      ...places.map(identityOf),
+    ]);
     return own.some((identity) => identity !== undefined && identities.includes(identity));
   }
 
@@ -35,9 +44,13 @@ export function secretPlaces(root: string, hidden: readonly string[]): SecretPla
     async refusalOf(place) {
       if (isHiddenByPath(place)) return absent;
       const names = relative(root, place).split(sep);
-      if (names.some(isSecretName)) return 'has a name that is reserved for secrets of Townhall; no tool opens it';
+      if (names.some(isSecretName))
+        return 'has a name that is reserved for secrets of Townhall; no tool opens it';
       const steps = ancestors(root, place);
-      const [isHidden, ...locks] = await Promise.all([isHiddenByIdentity(steps), ...steps.map(holdsDatabase)]);
+      const [isHidden, ...locks] = await Promise.all([
+        isHiddenByIdentity(steps),
+        ...steps.map(holdsDatabase),
+      ]);
       return isHidden || locks.includes(true) ? absent : undefined;
     },
     async hides(folder, entry) {
@@ -80,11 +93,17 @@ function ancestors(root: string, place: string): string[] {
 // One form for all names that a file system may take for the same: upper and lower case, composed and decomposed
 // letters, and characters that HFS+ ignores.
 function fold(name: string): string {
-  return name.replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '').normalize('NFKC').toLowerCase();
+  return name
+    .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')
+    .normalize('NFKC')
+    .toLowerCase();
 }
 
 async function identityOf(path: string): Promise<string | undefined> {
-  return lstat(path).then(({ dev, ino }) => `${dev}:${ino}`, () => undefined);
+  return lstat(path).then(
+    ({ dev, ino }) => `${dev}:${ino}`,
+    () => undefined,
+  );
 }
 
 function isSecretName(name: string): boolean {
@@ -92,5 +111,8 @@ function isSecretName(name: string): boolean {
 }
 
 async function holdsDatabase(folder: string): Promise<boolean> {
-  return lstat(join(folder, databaseLock)).then(() => true, () => false);
+  return lstat(join(folder, databaseLock)).then(
+    () => true,
+    () => false,
+  );
 }

@@ -33,7 +33,10 @@ export function shell({ workspace, env, clock }: ShellNeeds): Plugin {
       properties: { approval: { enum: ['always', 'never'] } },
       additionalProperties: false,
     },
-    availability: () => (process.platform === 'win32' ? { available: false, reasons: ['It needs a POSIX shell.'] } : { available: true }),
+    availability: () =>
+      process.platform === 'win32'
+        ? { available: false, reasons: ['It needs a POSIX shell.'] }
+        : { available: true },
     actions: {
       run: {
         description: `Runs a command with sh in the workspace and returns its exit code and output. What it leaves running in the background ends with it. It may take ${defaultSeconds} seconds, or up to ${longestSeconds} when asked for.`,
@@ -46,8 +49,17 @@ export function shell({ workspace, env, clock }: ShellNeeds): Plugin {
           required: ['command'],
           properties: {
             command: { type: 'string', minLength: 1, maxLength: 64 * 1024, pattern: '^[^\\u0000]+$' },
-            folder: { type: 'string', minLength: 1, maxLength: 4096, description: 'A folder of the workspace to run in.' },
-            input: { type: 'string', maxLength: 1024 * 1024, description: 'What the command reads on standard input.' },
+            folder: {
+              type: 'string',
+              minLength: 1,
+              maxLength: 4096,
+              description: 'A folder of the workspace to run in.',
+            },
+            input: {
+              type: 'string',
+              maxLength: 1024 * 1024,
+              description: 'What the command reads on standard input.',
+            },
             timeoutSeconds: { type: 'integer', minimum: 1, maximum: longestSeconds },
           },
           additionalProperties: false,
@@ -64,8 +76,19 @@ export function shell({ workspace, env, clock }: ShellNeeds): Plugin {
             signal,
             clock,
           });
-          const why = { exit: undefined, deadline: `It was ended after ${timeoutSeconds} seconds.`, aborted: 'It was ended with its run.', flood: 'It was ended because it said too much.' }[end.because];
-          return { exitCode: end.exitCode, ...(end.signal === null ? {} : { signal: end.signal }), output: end.output, ...(end.truncated ? { truncated: true } : {}), ...(why === undefined ? {} : { ended: why }) };
+          const why = {
+            exit: undefined,
+            deadline: `It was ended after ${timeoutSeconds} seconds.`,
+            aborted: 'It was ended with its run.',
+            flood: 'It was ended because it said too much.',
+          }[end.because];
+          return {
+            exitCode: end.exitCode,
+            ...(end.signal === null ? {} : { signal: end.signal }),
+            output: end.output,
+            ...(end.truncated ? { truncated: true } : {}),
+            ...(why === undefined ? {} : { ended: why }),
+          };
         },
       },
     },

@@ -64,7 +64,10 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
   // A hard link is one file under two names, and where its other name lies cannot be seen from here.
   function requireOneName(path: string, place: string, links: number): void {
     if (links > 1 && !isPackageFile(place)) {
-      throw refusal(path, 'is a hard link, whose other name may lie outside the workspace; copy it and read the copy');
+      throw refusal(
+        path,
+        'is a hard link, whose other name may lie outside the workspace; copy it and read the copy',
+      );
     }
   }
 
@@ -94,7 +97,13 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
       for (const entry of found.sort((a, b) => (a.name < b.name ? -1 : 1))) {
         if (await secrets.hides(place, entry)) continue;
         if (entries.length === limit) return { entries, truncated: true };
-        const type = entry.isFile() ? 'file' : entry.isDirectory() ? 'folder' : entry.isSymbolicLink() ? 'link' : 'other';
+        const type = entry.isFile()
+          ? 'file'
+          : entry.isDirectory()
+            ? 'folder'
+            : entry.isSymbolicLink()
+              ? 'link'
+              : 'other';
         const bytes = type === 'file' ? await size(join(place, entry.name)) : undefined;
         entries.push({ name: entry.name, type, ...(bytes === undefined ? {} : { bytes }) });
       }
@@ -137,7 +146,8 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
       await requireReach(path, target);
       requireNoEnvironmentFile(path, target);
       const before = await lstat(target).catch(() => undefined);
-      if (before && !before.isFile()) throw refusal(path, before.isSymbolicLink() ? 'is a link' : 'is not a plain file');
+      if (before && !before.isFile())
+        throw refusal(path, before.isSymbolicLink() ? 'is a link' : 'is not a plain file');
       await replace(path, target, content, before?.mode);
       return { created: before === undefined };
     },
@@ -145,7 +155,12 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
 
   // Written beside its place and then renamed over it: the name never holds half a file, a link that was put there
   // meanwhile is replaced and not followed, and another name of the same file keeps its bytes.
-  async function replace(path: string, target: string, content: Buffer, mode: number | undefined): Promise<void> {
+  async function replace(
+    path: string,
+    target: string,
+    content: Buffer,
+    mode: number | undefined,
+  ): Promise<void> {
     const beside = join(dirname(target), `.${randomUUID()}.tmp`);
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
     try {
@@ -167,22 +182,30 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
 
 // Where a file lies or, when it is not there yet, will lie.
 async function realPlace(path: string): Promise<string> {
-  return realpath(path).catch(async () => join(await realpath(dirname(path)).catch(() => dirname(path)), basename(path)));
+  return realpath(path).catch(async () =>
+    join(await realpath(dirname(path)).catch(() => dirname(path)), basename(path)),
+  );
 }
 
 // The names along a path of the model's. Its form is refused here, before the file system has seen it.
 function segments(path: string): string[] {
   if (path.length > 4096) throw refusal(path, 'is too long');
-  if (/[\u0000-\u001f\u007f]/.test(path) || !path.isWellFormed()) throw refusal(path, 'holds characters that no path here may hold');
+  if (/[\u0000-\u001f\u007f]/.test(path) || !path.isWellFormed())
+    throw refusal(path, 'holds characters that no path here may hold');
   if (path.includes('\\')) throw refusal(path, 'holds a backslash; separate folders with a slash');
-  if (path.startsWith('/') || /^[A-Za-z]:/.test(path)) throw refusal(path, 'is absolute; paths begin at the workspace');
+  if (path.startsWith('/') || /^[A-Za-z]:/.test(path))
+    throw refusal(path, 'is absolute; paths begin at the workspace');
   const names = path.split('/').filter((name) => name !== '' && name !== '.');
-  if (names.includes('..')) throw refusal(path, 'holds `..`; paths begin at the workspace and only lead down');
+  if (names.includes('..'))
+    throw refusal(path, 'holds `..`; paths begin at the workspace and only lead down');
   return names;
 }
 
 async function size(path: string): Promise<number | undefined> {
-  return lstat(path).then(({ size: bytes }) => bytes, () => undefined);
+  return lstat(path).then(
+    ({ size: bytes }) => bytes,
+    () => undefined,
+  );
 }
 
 async function readUpTo(handle: FileHandle, path: string, maxBytes: number): Promise<Buffer> {
@@ -200,16 +223,24 @@ async function readUpTo(handle: FileHandle, path: string, maxBytes: number): Pro
 
 function reason(cause: unknown): string {
   switch (codeOf(cause)) {
-    case 'ENOENT': return 'does not exist';
-    case 'ENOTDIR': return 'goes through something that is not a folder';
-    case 'EISDIR': return 'is a folder';
-    case 'ELOOP': return 'is a link';
+    case 'ENOENT':
+      return 'does not exist';
+    case 'ENOTDIR':
+      return 'goes through something that is not a folder';
+    case 'EISDIR':
+      return 'is a folder';
+    case 'ELOOP':
+      return 'is a link';
     case 'EACCES':
-    case 'EPERM': return 'is not accessible';
+    case 'EPERM':
+      return 'is not accessible';
     case 'ENOSPC':
-    case 'EDQUOT': return 'cannot be written: no space is left';
-    case 'ENAMETOOLONG': return 'is too long';
-    default: return 'cannot be used';
+    case 'EDQUOT':
+      return 'cannot be written: no space is left';
+    case 'ENAMETOOLONG':
+      return 'is too long';
+    default:
+      return 'cannot be used';
   }
 }
 

@@ -9,7 +9,13 @@ import type { Bus } from '../log/bus.ts';
 import type { Committer } from '../log/committer.ts';
 import { append } from '../log/store.ts';
 import { lockSession } from '../store.ts';
-import { approvalInUnit, insertApproval, resolveApproval, type ApprovalRecord, type ApprovalStore } from './store.ts';
+import {
+  approvalInUnit,
+  insertApproval,
+  resolveApproval,
+  type ApprovalRecord,
+  type ApprovalStore,
+} from './store.ts';
 
 export interface ApprovalsNeeds {
   agentId: string;
@@ -41,29 +47,75 @@ export type Answer = { isApproved: true } | { isApproved: false; approvalId: str
 export interface Approvals {
   ask(question: Question): Promise<Answer>;
   /** Throws 404 and, when it was decided otherwise, 409. */
-  decide(sessionKey: string, approvalId: string, decision: { isApproved: boolean; by: string; reason: string | null }): Promise<ApprovalRecord>;
+  decide(
+    sessionKey: string,
+    approvalId: string,
+    decision: { isApproved: boolean; by: string; reason: string | null },
+  ): Promise<ApprovalRecord>;
 }
 
-export function createApprovals({ agentId, store, committer, bus, clock, ttlMs, unattended }: ApprovalsNeeds): Approvals {
-  async function decide(sessionKey: string, approvalId: string, { isApproved, by, reason }: { isApproved: boolean; by: string; reason: string | null }): Promise<ApprovalRecord> {
+export function createApprovals({
+  agentId,
+  store,
+  committer,
+  bus,
+  clock,
+  ttlMs,
+  unattended,
+}: ApprovalsNeeds): Approvals {
+  async function decide(
+    sessionKey: string,
+    approvalId: string,
+    { isApproved, by, reason }: { isApproved: boolean; by: string; reason: string | null },
+  ): Promise<ApprovalRecord> {
     const status = isApproved ? 'approved' : 'denied';
     return committer.commit(async (unit) => {
       const session = await lockSession(unit, agentId, { key: sessionKey });
       const approval = session && (await approvalInUnit(unit, sessionKey, approvalId));
-      if (!session || !approval) return new Problem('not_found', 'approval_not_found', 'There is no approval of this id in the session.', { param: 'approvalId' });
+      if (!session || !approval)
+        return new Problem(
+          'not_found',
+          'approval_not_found',
+          'There is no approval of this id in the session.',
+          { param: 'approvalId' },
+        );
       if (approval.status === status) return approval;
-      if (approval.status !== 'pending') return new Problem('conflict', 'approval_settled', `It was ${approval.status} already.`, { param: 'decision' });
+      if (approval.status !== 'pending')
+        return new Problem('conflict', 'approval_settled', `It was ${approval.status} already.`, {
+          param: 'decision',
+        });
       await resolveApproval(unit, approvalId, { status, by, reason });
       const left = session.pendingApprovals - 1;
-      const resolved: SessionEvent = { type: 'approval.resolved', approvalId, toolCallId: approval.toolCallId, decision: status, decidedBy: by, reason };
-      const changed: SessionEvent = { type: 'status.changed', status: 'running', activeRunId: session.activeRunId, queueLength: session.queueLength };
-      await append(unit, { sessionKey, runId: approval.runId, events: left === 0 ? [resolved, changed] : [resolved], change: { approvals: -1 } });
+      const resolved: SessionEvent = {
+        type: 'approval.resolved',
+        approvalId,
+        toolCallId: approval.toolCallId,
+        decision: status,
+        decidedBy: by,
+        reason,
+      };
+      const changed: SessionEvent = {
+        type: 'status.changed',
+        status: 'running',
+        activeRunId: session.activeRunId,
+        queueLength: session.queueLength,
+      };
+      await append(unit, {
+        sessionKey,
+        runId: approval.runId,
+        events: left === 0 ? [resolved, changed] : [resolved],
+        change: { approvals: -1 },
+      });
       return (await approvalInUnit(unit, sessionKey, approvalId)) as ApprovalRecord;
     });
   }
 
   // Until it is decided, by whichever process.
-  async function decided(sessionKey: string, approvalId: string, signal: AbortSignal): Promise<ApprovalRecord | undefined> {
+  async function decided(
+    sessionKey: string,
+    approvalId: string,
+    signal: AbortSignal,
+  ): Promise<ApprovalRecord | undefined> {
     for (;;) {
       const news = Promise.withResolvers<void>();
       const leave = bus.follow(sessionKey, {
@@ -92,7 +144,11 @@ export function createApprovals({ agentId, store, committer, bus, clock, ttlMs, 
     while (!signal.aborted) {
       try {
         await clock.sleep(waitMs, signal);
-        await decide(sessionKey, approvalId, { isApproved: false, by: 'expiry', reason: 'Nobody decided in time.' });
+        await decide(sessionKey, approvalId, {
+          isApproved: false,
+          by: 'expiry',
+          reason: 'Nobody decided in time.',
+        });
         return;
       } catch (thrown) {
         // Somebody else may have decided in the same moment, which is as good; a database that is away comes back.
@@ -114,10 +170,18 @@ export function createApprovals({ agentId, store, committer, bus, clock, ttlMs, 
         await journal.record(
           [
             { type: 'approval.requested', approvalId, toolCallId, toolName, input, expiresAt: null },
-            { type: 'approval.resolved', approvalId, toolCallId, decision: status, decidedBy: 'policy', reason },
+            {
+              type: 'approval.resolved',
+              approvalId,
+              toolCallId,
+              decision: status,
+              decidedBy: 'policy',
+              reason,
+            },
           ],
           {},
-          (unit) => insertApproval(unit, { ...asked, expiresAt: null, decided: { status, by: 'policy', reason } }),
+          (unit) =>
+            insertApproval(unit, { ...asked, expiresAt: null, decided: { status, by: 'policy', reason } }),
         );
         return isApproved ? { isApproved } : { isApproved, approvalId, reason: reason ?? '' };
       }
@@ -136,7 +200,8 @@ export function createApprovals({ agentId, store, committer, bus, clock, ttlMs, 
       try {
         const approval = await decided(sessionKey, approvalId, signal);
         if (approval?.status === 'approved') return { isApproved: true };
-        const reason = approval?.reason ?? (approval?.status === 'denied' ? 'The call was denied.' : 'The run has ended.');
+        const reason =
+          approval?.reason ?? (approval?.status === 'denied' ? 'The call was denied.' : 'The run has ended.');
         return { isApproved: false, approvalId, reason: `The call was not approved: ${reason}` };
       } finally {
         over.abort();

@@ -71,17 +71,29 @@ export async function insertApproval({ tx }: Unit, approval: NewApproval): Promi
       case when ${decided !== undefined}::boolean then agent.townhall_now() end)`;
 }
 
-export async function approvalInUnit({ tx }: Unit, sessionKey: string, approvalId: string): Promise<ApprovalRecord | undefined> {
-  const [row] = await tx<ApprovalRow[]>`select * from agent.sessions_approvals where session_id = ${sessionKey} and approval_id = ${approvalId}`;
+export async function approvalInUnit(
+  { tx }: Unit,
+  sessionKey: string,
+  approvalId: string,
+): Promise<ApprovalRecord | undefined> {
+  const [row] = await tx<
+    ApprovalRow[]
+  >`select * from agent.sessions_approvals where session_id = ${sessionKey} and approval_id = ${approvalId}`;
   return row && approvalOf(row);
 }
 
 export async function pendingApprovals({ tx }: Unit, runId: string): Promise<ApprovalRecord[]> {
-  const rows = await tx<ApprovalRow[]>`select * from agent.sessions_approvals where run_id = ${runId} and status = 'pending' order by requested_at, approval_id`;
+  const rows = await tx<
+    ApprovalRow[]
+  >`select * from agent.sessions_approvals where run_id = ${runId} and status = 'pending' order by requested_at, approval_id`;
   return rows.map(approvalOf);
 }
 
-export async function resolveApproval({ tx }: Unit, approvalId: string, decided: { status: 'approved' | 'denied'; by: string; reason: string | null }): Promise<void> {
+export async function resolveApproval(
+  { tx }: Unit,
+  approvalId: string,
+  decided: { status: 'approved' | 'denied'; by: string; reason: string | null },
+): Promise<void> {
   await tx`
     update agent.sessions_approvals
     set status = ${decided.status}, decided_by = ${decided.by}, reason = ${decided.reason === null ? null : asText(decided.reason)}, decided_at = agent.townhall_now()
@@ -93,7 +105,10 @@ const pageBytes = 1024 * 1024;
 
 export interface ApprovalStore {
   /** A page, which ends early where the inputs of tools are large; one at least, where there is one. */
-  list(sessionKey: string, query: { status?: string; after?: string; limit: number }): Promise<{ approvals: ApprovalRecord[]; hasMore: boolean }>;
+  list(
+    sessionKey: string,
+    query: { status?: string; after?: string; limit: number },
+  ): Promise<{ approvals: ApprovalRecord[]; hasMore: boolean }>;
   find(approvalId: string): Promise<ApprovalRecord | undefined>;
 }
 
@@ -112,7 +127,9 @@ export function approvalStore({ sql }: Pick<Database, 'sql'>): ApprovalStore {
       return { approvals: rows.map(approvalOf), hasMore: (rows[0]?.found ?? 0) > rows.length };
     },
     async find(approvalId) {
-      const [row] = await sql<ApprovalRow[]>`select * from agent.sessions_approvals where approval_id = ${approvalId}`;
+      const [row] = await sql<
+        ApprovalRow[]
+      >`select * from agent.sessions_approvals where approval_id = ${approvalId}`;
       return row && approvalOf(row);
     },
   };

@@ -29,16 +29,31 @@ const longestNameBytes = 255;
 
 /** Decodes and holds them against the limits: 413 for too many or too much, 400 for what is no base64. Writes nothing. */
 export function readAttachments(given: readonly GivenAttachment[]): ReadyAttachment[] {
-  if (given.length > mostFiles) throw new Problem('too_large', 'request_too_large', `There may be ${mostFiles} attachments.`, { param: 'attachments' });
+  if (given.length > mostFiles)
+    throw new Problem('too_large', 'request_too_large', `There may be ${mostFiles} attachments.`, {
+      param: 'attachments',
+    });
   let total = 0;
   return given.map(({ fileName, contentType, content, encoding = 'utf-8' }, index) => {
     const param = `attachments[${index}]`;
-    if (Buffer.byteLength(fileName) > longestNameBytes) throw refused(`${param}.fileName`, `may have ${longestNameBytes} bytes`);
-    const bytes = encoding === 'base64' ? decodeBase64(content, `${param}.content`) : Buffer.from(content, 'utf8');
+    if (Buffer.byteLength(fileName) > longestNameBytes)
+      throw refused(`${param}.fileName`, `may have ${longestNameBytes} bytes`);
+    const bytes =
+      encoding === 'base64' ? decodeBase64(content, `${param}.content`) : Buffer.from(content, 'utf8');
     total += bytes.length;
-    if (total > mostBytes) throw new Problem('too_large', 'request_too_large', 'Attachments may have 8 MiB in all.', { param: 'attachments' });
+    if (total > mostBytes)
+      throw new Problem('too_large', 'request_too_large', 'Attachments may have 8 MiB in all.', {
+        param: 'attachments',
+      });
     const attachmentId = id('att');
-    return { attachmentId, storedName: `${attachmentId}${extensionOf(fileName)}`, fileName, contentType, encoding, bytes };
+    return {
+      attachmentId,
+      storedName: `${attachmentId}${extensionOf(fileName)}`,
+      fileName,
+      contentType,
+      encoding,
+      bytes,
+    };
   });
 }
 
@@ -54,12 +69,16 @@ function isBase64(text: string): boolean {
 /** Throws for what a model's client could not decode: it would fail every run of its session from then on. */
 export function requireDataUrl(url: string, param: string): void {
   const comma = url.indexOf(',');
-  const isWhole = /^data:[^,]*;base64$/.test(url.slice(0, Math.max(comma, 0))) && isBase64(url.slice(comma + 1));
+  const isWhole =
+    /^data:[^,]*;base64$/.test(url.slice(0, Math.max(comma, 0))) && isBase64(url.slice(comma + 1));
   if (!isWhole) throw refused(param, 'must be a data: URL in base64');
 }
 
 function refused(param: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, { param, details: [{ path: param, message }] });
+  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
+    param,
+    details: [{ path: param, message }],
+  });
 }
 
 // Only for whoever looks into the folder; anything unusual has none.
@@ -79,7 +98,8 @@ export interface AttachmentFiles {
 export function attachmentFiles(dataDir: string): AttachmentFiles {
   const root = join(dataDir, 'sessions');
   // The key is ours too, but only a digest of it is certain to be a name on every disk.
-  const folderOf = (sessionKey: string) => join(root, createHash('sha256').update(sessionKey).digest('hex').slice(0, 40));
+  const folderOf = (sessionKey: string) =>
+    join(root, createHash('sha256').update(sessionKey).digest('hex').slice(0, 40));
 
   async function write(folder: string, { storedName, bytes }: ReadyAttachment): Promise<void> {
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
@@ -100,7 +120,10 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
       for (const file of files) await write(folder, file);
     },
     async read(sessionKey, storedName) {
-      const file = await open(join(folderOf(sessionKey), storedName), constants.O_RDONLY | constants.O_NOFOLLOW);
+      const file = await open(
+        join(folderOf(sessionKey), storedName),
+        constants.O_RDONLY | constants.O_NOFOLLOW,
+      );
       try {
         return await file.readFile();
       } finally {
@@ -108,7 +131,9 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
       }
     },
     async discard(sessionKey, files) {
-      await Promise.all(files.map(({ storedName }) => rm(join(folderOf(sessionKey), storedName), { force: true })));
+      await Promise.all(
+        files.map(({ storedName }) => rm(join(folderOf(sessionKey), storedName), { force: true })),
+      );
     },
     removeAll: (sessionKey) => rm(folderOf(sessionKey), { recursive: true, force: true }),
   };

@@ -26,19 +26,32 @@ export async function renderFiles(files: readonly RenderedFile[], nonce: string)
       nonce,
     });
     const content = isBase64 ? text : await defuseInTurns(text);
-    elements.push(`<file ${attributes.map(([name, value]) => `${name}="${escapeAttribute(value)}"`).join(' ')}>\n${content}\n</file>`);
+    elements.push(
+      `<file ${attributes.map(([name, value]) => `${name}="${escapeAttribute(value)}"`).join(' ')}>\n${content}\n</file>`,
+    );
   }
   return elements.join('\n');
 }
 
-const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&apos;', '\n': '&#10;', '\r': '&#13;', '\t': '&#9;' };
+const entities: Record<string, string> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&apos;',
+  '\n': '&#10;',
+  '\r': '&#13;',
+  '\t': '&#9;',
+};
 
 function escapeAttribute(value: string): string {
-  return value
-    .toWellFormed()
-    .replace(/[&<>"'\n\r\t]/g, (character) => entities[character] as string)
-    // What XML cannot hold at all, and the characters that turn text around.
-    .replace(/[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]/gu, '\ufffd');
+  return (
+    value
+      .toWellFormed()
+      .replace(/[&<>"'\n\r\t]/g, (character) => entities[character] as string)
+      // What XML cannot hold at all, and the characters that turn text around.
+      .replace(/[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]/gu, '\ufffd')
+  );
 }
 
 // `<file` and `</file` in every form that a lenient reader might take for them, and the same with the backslashes that
@@ -51,7 +64,7 @@ const pieceLength = 256 * 1024;
 /** The same as `defuse`, a piece in a turn of the event loop. */
 async function defuseInTurns(text: string): Promise<string> {
   const pieces: string[] = [];
-  for (let from = 0; from < text.length; ) {
+  for (let from = 0; from < text.length;) {
     // A look-alike has no second `<`, so none spans a cut before one.
     const cut = text.slice(from + pieceLength).search(candidate);
     const end = cut < 0 ? text.length : from + pieceLength + cut;
@@ -66,7 +79,9 @@ async function defuseInTurns(text: string): Promise<string> {
 export function defuse(text: string): string {
   if (/^[\x00-\x7f]*$/.test(text)) return text.replace(lookAlike, '<\\');
   // Between two candidates no character is read twice, since a look-alike has no `<` but its first character.
-  return text.replace(candidate, (character, at: number) => (isLookAlike(text, at + 1) ? `${character}\\` : character));
+  return text.replace(candidate, (character, at: number) =>
+    isLookAlike(text, at + 1) ? `${character}\\` : character,
+  );
 }
 
 // The characters that are a `<` in compatibility form: itself, the small one and the full-width one.
@@ -83,7 +98,7 @@ const elementName = 'file';
 function isLookAlike(text: string, from: number): boolean {
   let hasSlash = false;
   let matched = 0;
-  for (let at = from; at < text.length; ) {
+  for (let at = from; at < text.length;) {
     const code = text.codePointAt(at) as number;
     at += code > 0xffff ? 2 : 1;
     for (const character of shownAs(code)) {

@@ -14,7 +14,12 @@ export interface AttachmentRecord {
   sizeBytes: number;
 }
 
-export async function insertAttachments({ tx }: Unit, sessionKey: string, messageId: string, files: readonly ReadyAttachment[]): Promise<void> {
+export async function insertAttachments(
+  { tx }: Unit,
+  sessionKey: string,
+  messageId: string,
+  files: readonly ReadyAttachment[],
+): Promise<void> {
   for (const [place, file] of files.entries()) {
     await tx`
       insert into agent.sessions_attachments (attachment_id, session_id, message_id, place, file_name, content_type, encoding, size_bytes, stored_name)
@@ -30,12 +35,30 @@ export interface AttachmentStore {
 export function attachmentStore({ sql }: Pick<Database, 'sql'>): AttachmentStore {
   return {
     async find(attachmentIds) {
-      const rows = await sql<{ attachment_id: string; session_id: string; stored_name: string; file_name: string; content_type: string; encoding: 'utf-8' | 'base64'; size_bytes: number }[]>`
+      const rows = await sql<
+        {
+          attachment_id: string;
+          session_id: string;
+          stored_name: string;
+          file_name: string;
+          content_type: string;
+          encoding: 'utf-8' | 'base64';
+          size_bytes: number;
+        }[]
+      >`
         select * from agent.sessions_attachments where attachment_id = any(${[...attachmentIds]}::text[])`;
       return new Map(
         rows.map((row) => [
           row.attachment_id,
-          { attachmentId: row.attachment_id, sessionKey: row.session_id, storedName: row.stored_name, fileName: row.file_name, contentType: row.content_type, encoding: row.encoding, sizeBytes: row.size_bytes },
+          {
+            attachmentId: row.attachment_id,
+            sessionKey: row.session_id,
+            storedName: row.stored_name,
+            fileName: row.file_name,
+            contentType: row.content_type,
+            encoding: row.encoding,
+            sizeBytes: row.size_bytes,
+          },
         ]),
       );
     },

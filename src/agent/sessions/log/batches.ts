@@ -29,7 +29,10 @@ interface Waiting<Item, Result> {
 }
 
 /** Results in the order of the items. Work that fails for several is done again for each of them, so it may be run twice. */
-export function createBatches<Item, Result>(work: (items: readonly Item[]) => Promise<readonly Result[]>, { largest, isAlone = () => false, keyOf }: BatchRules<Item>): (item: Item) => Promise<Result> {
+export function createBatches<Item, Result>(
+  work: (items: readonly Item[]) => Promise<readonly Result[]>,
+  { largest, isAlone = () => false, keyOf }: BatchRules<Item>,
+): (item: Item) => Promise<Result> {
   const waiting: Waiting<Item, Result>[] = [];
   let isBusy = false;
 

@@ -64,7 +64,7 @@ export function createBus(): Bus {
   return {
     newest: (sessionKey) => newest.get(sessionKey) ?? 0,
     publish(events) {
-      for (let at = 0; at < events.length; ) {
+      for (let at = 0; at < events.length;) {
         const key = (events[at] as StoredEvent).sessionKey;
         let end = at + 1;
         while (events[end]?.sessionKey === key) end += 1;

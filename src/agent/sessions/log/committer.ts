@@ -31,7 +31,10 @@ interface Waiting {
 // More than this in one transaction would let the first of them wait too long.
 const largestGroup = 64;
 
-export function createCommitter(database: Pick<Database, 'sql' | 'tx' | 'engine'>, publish: (events: readonly StoredEvent[], moved: readonly Moved[]) => void): Committer {
+export function createCommitter(
+  database: Pick<Database, 'sql' | 'tx' | 'engine'>,
+  publish: (events: readonly StoredEvent[], moved: readonly Moved[]) => void,
+): Committer {
   const waiting: Waiting[] = [];
   let isBusy = false;
 

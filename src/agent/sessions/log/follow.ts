@@ -5,7 +5,15 @@ import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from '../events.ts';
 import type { Bus, Delta } from './bus.ts';
-import { deltaBytes, eventBytes, eventText, heartbeats, liveText, snapshotText, type StreamForm } from './frames.ts';
+import {
+  deltaBytes,
+  eventBytes,
+  eventText,
+  heartbeats,
+  liveText,
+  snapshotText,
+  type StreamForm,
+} from './frames.ts';
 
 /** What a follower needs to know of the session when it begins. */
 export interface FollowStart {
@@ -47,7 +55,10 @@ export interface FollowRequest {
 const pageSize = 1_000;
 
 /** The frames, from `stream.ready` on. It throws, and so destroys the connection, where the client should come back. */
-export async function* follow(request: FollowRequest, needs: FollowNeeds): AsyncGenerator<Uint8Array, void, void> {
+export async function* follow(
+  request: FollowRequest,
+  needs: FollowNeeds,
+): AsyncGenerator<Uint8Array, void, void> {
   const { key, form, untilIdle, signal } = request;
   const { bus, clock, limits } = needs;
   let lastSeq = request.after;
@@ -111,23 +122,49 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
     const time = () => clock.now().toISOString();
     const note = (event: StoredEvent): void => {
       lastSeq = event.seq;
-      if (event.type === 'part.ended') for (const partId of sent.keys()) if (event.json.includes(partId)) sent.delete(partId);
+      if (event.type === 'part.ended')
+        for (const partId of sent.keys()) if (event.json.includes(partId)) sent.delete(partId);
       if (event.type !== 'status.changed' || event.seq <= knownUpTo) return;
       const changed = readEvent(event) as { status: FollowStart['status']; queueLength: number };
       ({ status, queueLength } = changed);
     };
-    const ready = { type: 'stream.ready', sessionId: session.id, time: time(), after: request.after, headSeq: session.headSeq, status, activeRunId: session.activeRunId, queueLength };
+    const ready = {
+      type: 'stream.ready',
+      sessionId: session.id,
+      time: time(),
+      after: request.after,
+      headSeq: session.headSeq,
+      status,
+      activeRunId: session.activeRunId,
+      queueLength,
+    };
     let first = (form === 'sse' ? 'retry: 1000\n' : '') + liveText(ready, form);
     if (session.headSeq - lastSeq > limits.maxReplayEvents) {
-      first += liveText({ type: 'stream.reset', sessionId: session.id, time: time(), after: lastSeq, headSeq: session.headSeq, reason: 'too_old' }, form);
+      first += liveText(
+        {
+          type: 'stream.reset',
+          sessionId: session.id,
+          time: time(),
+          after: lastSeq,
+          headSeq: session.headSeq,
+          reason: 'too_old',
+        },
+        form,
+      );
       lastSeq = session.headSeq;
     }
     yield Buffer.from(first);
 
     for (;;) {
-      if (isLagging) throw new Problem('unavailable', 'not_ready', 'The reader is too slow; it may come back with the last seq.');
+      if (isLagging)
+        throw new Problem(
+          'unavailable',
+          'not_ready',
+          'The reader is too slow; it may come back with the last seq.',
+        );
       // Not a clean end, which would say that there is nothing more to come.
-      if (signal.aborted) throw new Problem('unavailable', 'draining', 'The stream is cut; come back with the last seq.');
+      if (signal.aborted)
+        throw new Problem('unavailable', 'draining', 'The stream is cut; come back with the last seq.');
       if (waiting.length > 0) {
         const batch = waiting;
         waiting = [];
@@ -142,7 +179,10 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
             const end = item.offset + item.text.length;
             // A snapshot that was sent before may have all of it, or its beginning.
             if (end <= known) continue;
-            const rest = item.offset < known ? { ...item, offset: known, text: item.text.slice(known - item.offset) } : item;
+            const rest =
+              item.offset < known
+                ? { ...item, offset: known, text: item.text.slice(known - item.offset) }
+                : item;
             sent.set(item.part.partId, end);
             pieces.push(deltaBytes(rest, session.id, form));
           }
@@ -170,11 +210,14 @@ export async function* follow(request: FollowRequest, needs: FollowNeeds): Async
       }
       if (!isLive) {
         // Nothing is awaited from here to `isLive`, so nothing can happen in between.
-        const snapshots = bus.openParts(key).filter((part) => part.startedSeq <= lastSeq && part.text.length > (sent.get(part.partId) ?? 0));
+        const snapshots = bus
+          .openParts(key)
+          .filter((part) => part.startedSeq <= lastSeq && part.text.length > (sent.get(part.partId) ?? 0));
         for (const part of snapshots) sent.set(part.partId, part.text.length);
         isLive = true;
         pushedSeq = lastSeq;
-        if (snapshots.length > 0) yield Buffer.from(snapshots.map((part) => snapshotText(part, session.id, time(), form)).join(''));
+        if (snapshots.length > 0)
+          yield Buffer.from(snapshots.map((part) => snapshotText(part, session.id, time(), form)).join(''));
         continue;
       }
       if (untilIdle && status === 'idle' && queueLength === 0) return;

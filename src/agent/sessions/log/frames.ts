@@ -27,7 +27,19 @@ export function eventBytes(event: StoredEvent, sessionId: string, form: StreamFo
 export function deltaBytes(delta: Delta, sessionId: string, form: StreamForm): Buffer {
   return once(delta, form, () => {
     const { part, offset, text, time } = delta;
-    return liveText({ type: 'part.delta', sessionId, runId: part.runId, time, messageId: part.messageId, partId: part.partId, offset, delta: text }, form);
+    return liveText(
+      {
+        type: 'part.delta',
+        sessionId,
+        runId: part.runId,
+        time,
+        messageId: part.messageId,
+        partId: part.partId,
+        offset,
+        delta: text,
+      },
+      form,
+    );
   });
 }
 
@@ -43,7 +55,10 @@ export function liveText(event: { type: string } & Record<string, unknown>, form
 }
 
 /** What keeps a quiet connection open. */
-export const heartbeats: Record<StreamForm, Buffer> = { sse: Buffer.from(': hb\n\n'), ndjson: Buffer.from('\n') };
+export const heartbeats: Record<StreamForm, Buffer> = {
+  sse: Buffer.from(': hb\n\n'),
+  ndjson: Buffer.from('\n'),
+};
 
 export const mediaTypes = { sse: 'text/event-stream', ndjson: 'application/x-ndjson' } as const;
 

@@ -20,15 +20,41 @@ export async function append(unit: Unit, one: Append, alongside?: Alongside): Pr
 }
 
 /** The same for several sessions in one statement, each of them once: the seq of its newest event by the session's key. */
-export async function appendAll(unit: Unit, all: readonly Append[], alongside: Alongside = nothingAlongside(unit.tx)): Promise<Map<string, number>> {
+export async function appendAll(
+  unit: Unit,
+  all: readonly Append[],
+  alongside: Alongside = nothingAlongside(unit.tx),
+): Promise<Map<string, number>> {
   const entries = new Map<string, { type: string; run: string | null; data: object }[]>();
   const rows = all.map(({ sessionKey, runId = null, fence = null, expects = null, events, change = {} }) => {
-    const { queue = 0, approvals = 0, messages = 0, inputTokens = 0, outputTokens = 0, title = null } = change;
-    const own = events.map(({ type, runId: ownRun, ...data }) => ({ type, run: ownRun === undefined ? runId : ownRun, data }));
+    const {
+      queue = 0,
+      approvals = 0,
+      messages = 0,
+      inputTokens = 0,
+      outputTokens = 0,
+      title = null,
+    } = change;
+    const own = events.map(({ type, runId: ownRun, ...data }) => ({
+      type,
+      run: ownRun === undefined ? runId : ownRun,
+      data,
+    }));
     entries.set(sessionKey, own);
     return {
-      session_id: sessionKey, fence, expects, events: own, count: own.length, sets_active: change.activeRunId !== undefined, active: change.activeRunId ?? null,
-      queue, approvals, messages, input_tokens: inputTokens, output_tokens: outputTokens, title,
+      session_id: sessionKey,
+      fence,
+      expects,
+      events: own,
+      count: own.length,
+      sets_active: change.activeRunId !== undefined,
+      active: change.activeRunId ?? null,
+      queue,
+      approvals,
+      messages,
+      input_tokens: inputTokens,
+      output_tokens: outputTokens,
+      title,
     };
   });
   const written = await unit.tx<{ session_id: string; head_seq: number; now: Date }[]>`
@@ -101,10 +127,20 @@ interface BoundedRow extends EventRow {
   found: number;
 }
 
-function stored({ session_id: sessionKey, seq, run_id: runId, type, json, time }: EventRow, before?: { row: EventRow; event: StoredEvent }): StoredEvent {
+function stored(
+  { session_id: sessionKey, seq, run_id: runId, type, json, time }: EventRow,
+  before?: { row: EventRow; event: StoredEvent },
+): StoredEvent {
   // Events of one append have one time, and writing it out costs more than all the rest.
   const isSame = before?.row.time.getTime() === time.getTime();
-  return { sessionKey, seq, runId, type, json, time: isSame ? (before as { event: StoredEvent }).event.time : time.toISOString() };
+  return {
+    sessionKey,
+    seq,
+    runId,
+    type,
+    json,
+    time: isSame ? (before as { event: StoredEvent }).event.time : time.toISOString(),
+  };
 }
 
 export interface EventStore {
@@ -113,13 +149,21 @@ export interface EventStore {
   /** The events that a conversation is rebuilt from, all of them. */
   talk(segments: readonly Segment[], after: number): Promise<StoredEvent[]>;
   /** A page of those that complete a message, bounded as `read` is. */
-  messages(segments: readonly Segment[], after: number, limit: number): Promise<{ events: StoredEvent[]; hasMore: boolean }>;
+  messages(
+    segments: readonly Segment[],
+    after: number,
+    limit: number,
+  ): Promise<{ events: StoredEvent[]; hasMore: boolean }>;
   /** The `message.created` and `message.completed` of one message. */
   message(segments: readonly Segment[], messageId: string): Promise<StoredEvent[]>;
   /** The seq at which the message began that a run is writing; undefined when it writes none. */
   openMessage(sessionKey: string, runId: string): Promise<number | undefined>;
   /** The newest event of the type up to a seq. */
-  last(segments: readonly Segment[], type: 'run.started' | 'message.created', upTo: number): Promise<StoredEvent | undefined>;
+  last(
+    segments: readonly Segment[],
+    type: 'run.started' | 'message.created',
+    upTo: number,
+  ): Promise<StoredEvent | undefined>;
   /** Everything that one run has written there; a fork may have written of it too, for itself. */
   ofRun(segments: readonly Segment[], runId: string): Promise<StoredEvent[]>;
   /** Of those that have not been removed. */
@@ -137,7 +181,12 @@ const compressedWeight = 16;
 
 export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   // A segment a query, since each is one walk along the index.
-  async function walk(segments: readonly Segment[], after: number, limit: number, one: (segment: Segment, after: number, limit: number) => Promise<EventRow[]>): Promise<StoredEvent[]> {
+  async function walk(
+    segments: readonly Segment[],
+    after: number,
+    limit: number,
+    one: (segment: Segment, after: number, limit: number) => Promise<EventRow[]>,
+  ): Promise<StoredEvent[]> {
     const found: StoredEvent[] = [];
     let from = after;
     for (const segment of segments) {
@@ -154,7 +203,11 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   }
 
   // By how much is stored before an event, which is known without reading it.
-  async function bounded(segments: readonly Segment[], after: number, { limit, maxBytes, onlyMessages = false }: { limit: number; maxBytes: number; onlyMessages?: boolean }) {
+  async function bounded(
+    segments: readonly Segment[],
+    after: number,
+    { limit, maxBytes, onlyMessages = false }: { limit: number; maxBytes: number; onlyMessages?: boolean },
+  ) {
     let bytes = 0;
     let hasMore = false;
     const events = await walk(segments, after, limit + 1, async (segment, from, count) => {
@@ -176,18 +229,30 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
 
   const everything = 1_000_000;
   return {
-    read: async (segments, after, limit) => (await bounded(segments, after, { limit, maxBytes: readBytes })).events,
+    read: async (segments, after, limit) =>
+      (await bounded(segments, after, { limit, maxBytes: readBytes })).events,
     talk: (segments, after) =>
-      walk(segments, after, everything, (segment, from) => sql<EventRow[]>`
+      walk(
+        segments,
+        after,
+        everything,
+        (segment, from) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo}
-          and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed') order by seq`),
-    messages: (segments, after, limit) => bounded(segments, after, { limit, maxBytes: messagesBytes, onlyMessages: true }),
+          and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed') order by seq`,
+      ),
+    messages: (segments, after, limit) =>
+      bounded(segments, after, { limit, maxBytes: messagesBytes, onlyMessages: true }),
     message: (segments, messageId) =>
-      walk(segments, 0, everything, (segment) => sql<EventRow[]>`
+      walk(
+        segments,
+        0,
+        everything,
+        (segment) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and data ->> 'messageId' = ${messageId} and seq <= ${segment.upTo}
-          and type in ('message.created', 'message.completed') order by seq`),
+          and type in ('message.created', 'message.completed') order by seq`,
+      ),
     async openMessage(sessionKey, runId) {
       const [row] = await sql<{ seq: number | null }[]>`
         select min(begun.seq) as seq from agent.sessions_events begun
@@ -207,16 +272,31 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
       return undefined;
     },
     ofRun: (segments, runId) =>
-      walk(segments, 0, everything, (segment, from) => sql<EventRow[]>`
+      walk(
+        segments,
+        0,
+        everything,
+        (segment, from) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-        where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq`),
+        where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq`,
+      ),
     async heads(sessionKeys) {
       const rows = await sql<{ session_id: string; head_seq: number }[]>`
         select session_id, head_seq from agent.sessions_sessions where session_id = any(${[...sessionKeys]}::text[]) and deleted_at is null`;
       return rows.map((row) => ({ sessionKey: row.session_id, headSeq: row.head_seq }));
     },
     async checkpoints(sessionKeys) {
-      const rows = await sql<{ session_id: string; run_id: string; message_id: string; part_id: string; part_type: string; started_seq: number; text: string }[]>`
+      const rows = await sql<
+        {
+          session_id: string;
+          run_id: string;
+          message_id: string;
+          part_id: string;
+          part_type: string;
+          started_seq: number;
+          text: string;
+        }[]
+      >`
         select session_id, run_id, message_id, part_id, part_type, started_seq, string_agg(piece, '' order by start_offset) as text
         from agent.sessions_checkpoints where session_id = any(${[...sessionKeys]}::text[])
         group by session_id, run_id, message_id, part_id, part_type, started_seq`;
@@ -234,14 +314,20 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
 }
 
 /** Everything that one run has written into its session. */
-export async function runEvents(sql: Sql, { runId, sessionKey }: { runId: string; sessionKey: string }): Promise<StoredEvent[]> {
+export async function runEvents(
+  sql: Sql,
+  { runId, sessionKey }: { runId: string; sessionKey: string },
+): Promise<StoredEvent[]> {
   const rows = await sql<EventRow[]>`
     select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events where run_id = ${runId} and session_id = ${sessionKey} order by seq`;
   return rows.map((row) => stored(row));
 }
 
 /** Open text of one run, for its recovery. */
-export async function readCheckpoints(sql: Sql, runId: string): Promise<{ partId: string; partType: 'text' | 'reasoning'; text: string }[]> {
+export async function readCheckpoints(
+  sql: Sql,
+  runId: string,
+): Promise<{ partId: string; partType: 'text' | 'reasoning'; text: string }[]> {
   const rows = await sql<{ part_id: string; part_type: 'text' | 'reasoning'; text: string }[]>`
     select part_id, part_type, string_agg(piece, '' order by start_offset) as text from agent.sessions_checkpoints
     where run_id = ${runId} group by part_id, part_type, started_seq order by started_seq`;
@@ -249,7 +335,13 @@ export async function readCheckpoints(sql: Sql, runId: string): Promise<{ partId
 }
 
 /** Makes a piece of open text durable; nothing is written for a run that may not write any more. */
-export async function checkpoint(unit: Unit, sessionKey: string, part: OpenPart, from: number, piece: string): Promise<void> {
+export async function checkpoint(
+  unit: Unit,
+  sessionKey: string,
+  part: OpenPart,
+  from: number,
+  piece: string,
+): Promise<void> {
   await unit.tx`
     insert into agent.sessions_checkpoints (session_id, run_id, message_id, part_id, part_type, started_seq, start_offset, piece)
     select ${sessionKey}, ${part.runId}, ${part.messageId}, ${part.partId}, ${part.partType}, ${part.startedSeq}, ${from}, ${asText(piece)}

@@ -8,7 +8,15 @@ import { nameOf } from './heads.ts';
 import type { Unit } from '../log/committer.ts';
 import { appendAll, type LogEntry, type SessionChange } from '../log/store.ts';
 import { insertSessions, lockSessions, type Named, type NewSession, type SessionRecord } from '../store.ts';
-import { insertRuns, runsByPrompt, waitingRuns, type Delivery, type Holder, type NewRun, type RunRecord } from './store.ts';
+import {
+  insertRuns,
+  runsByPrompt,
+  waitingRuns,
+  type Delivery,
+  type Holder,
+  type NewRun,
+  type RunRecord,
+} from './store.ts';
 
 /** Everything about an input that is settled before the transaction, so that this may be run twice. */
 export interface Submission {
@@ -87,9 +95,19 @@ export type Verdict = Admitted | Problem | 'again';
  * Accepts inputs of many callers and sessions in a handful of statements, however many they are, in their order. One
  * that interrupts comes alone, since it moves what waits already.
  */
-export async function admitAll(unit: Unit, submissions: readonly Submission[], rules: AdmissionRules): Promise<Verdict[]> {
+export async function admitAll(
+  unit: Unit,
+  submissions: readonly Submission[],
+  rules: AdmissionRules,
+): Promise<Verdict[]> {
   const [{ agentId }] = submissions as [Submission];
-  const found = createLookup(await lockSessions(unit, agentId, submissions.map(({ session }) => session)));
+  const found = createLookup(
+    await lockSessions(
+      unit,
+      agentId,
+      submissions.map(({ session }) => session),
+    ),
+  );
   const fresh = new Set(await makeSessions(unit, submissions, found, rules));
   return admit(unit, submissions, { found, fresh, isLocked: true }, rules);
 }
@@ -99,13 +117,28 @@ export async function admitAll(unit: Unit, submissions: readonly Submission[], r
  * meanwhile are to be looked at again under the lock, and so are all where anything is refused, since that may not be
  * true any more.
  */
-export async function admitKnown(unit: Unit, submissions: readonly Submission[], sessions: readonly SessionRecord[], rules: AdmissionRules): Promise<Verdict[]> {
+export async function admitKnown(
+  unit: Unit,
+  submissions: readonly Submission[],
+  sessions: readonly SessionRecord[],
+  rules: AdmissionRules,
+): Promise<Verdict[]> {
   const found = createLookup(sessions);
-  const isPlain = submissions.every(({ session, delivery, input }) => delivery !== 'interrupt' && (input?.files.length ?? 0) === 0 && found.get(session) !== undefined);
-  return isPlain ? admit(unit, submissions, { found, fresh: new Set(), isLocked: false }, rules) : submissions.map(() => 'again');
+  const isPlain = submissions.every(
+    ({ session, delivery, input }) =>
+      delivery !== 'interrupt' && (input?.files.length ?? 0) === 0 && found.get(session) !== undefined,
+  );
+  return isPlain
+    ? admit(unit, submissions, { found, fresh: new Set(), isLocked: false }, rules)
+    : submissions.map(() => 'again');
 }
 
-async function admit(unit: Unit, submissions: readonly Submission[], { found, fresh, isLocked }: { found: Lookup; fresh: ReadonlySet<string>; isLocked: boolean }, rules: AdmissionRules): Promise<Verdict[]> {
+async function admit(
+  unit: Unit,
+  submissions: readonly Submission[],
+  { found, fresh, isLocked }: { found: Lookup; fresh: ReadonlySet<string>; isLocked: boolean },
+  rules: AdmissionRules,
+): Promise<Verdict[]> {
   const known = await knownPrompts(unit, submissions, found, fresh);
   const writing = new Map<string, Writing>();
   const planned: { verdict: Verdict; one?: Writing }[] = [];
@@ -114,21 +147,42 @@ async function admit(unit: Unit, submissions: readonly Submission[], { found, fr
     if (session === undefined) planned.push({ verdict: submission.create === null ? notFound() : full() });
     else if (session === 'taken') planned.push({ verdict: 'again' });
     else {
-      const one = writing.get(session.key) ?? { session, expects: session.headSeq, isNew: fresh.has(session.key), events: [], change: {}, runs: [], files: [] };
+      const one = writing.get(session.key) ?? {
+        session,
+        expects: session.headSeq,
+        isNew: fresh.has(session.key),
+        events: [],
+        change: {},
+        runs: [],
+        files: [],
+      };
       writing.set(session.key, one);
       planned.push({ verdict: await plan(unit, submission, one, known, rules), one });
     }
   }
-  if (!isLocked && planned.some(({ verdict }) => verdict instanceof Problem)) return planned.map(() => 'again');
+  if (!isLocked && planned.some(({ verdict }) => verdict instanceof Problem))
+    return planned.map(() => 'again');
   const written = [...writing.values()].filter(({ runs }) => runs.length > 0);
   if (written.length === 0) return planned.map(({ verdict }) => verdict);
-  for (const { session, files } of written) for (const { messageId, ready } of files) await insertAttachments(unit, session.key, messageId, ready);
+  for (const { session, files } of written)
+    for (const { messageId, ready } of files) await insertAttachments(unit, session.key, messageId, ready);
   const heads = await appendAll(
     unit,
-    written.map(({ session, expects, events, change }) => ({ sessionKey: session.key, events, change, ...(isLocked ? {} : { expects }) })),
-    insertRuns(unit.tx, written.flatMap(({ runs }) => runs), rules.holder),
+    written.map(({ session, expects, events, change }) => ({
+      sessionKey: session.key,
+      events,
+      change,
+      ...(isLocked ? {} : { expects }),
+    })),
+    insertRuns(
+      unit.tx,
+      written.flatMap(({ runs }) => runs),
+      rules.holder,
+    ),
   );
-  return planned.map(({ verdict, one }) => (one && one.runs.length > 0 && !heads.has(one.session.key) ? 'again' : verdict));
+  return planned.map(({ verdict, one }) =>
+    one && one.runs.length > 0 && !heads.has(one.session.key) ? 'again' : verdict,
+  );
 }
 
 /** What is to be written for one session. The record is kept as it will be once that is there. */
@@ -155,11 +209,19 @@ function createLookup(sessions: readonly SessionRecord[]): Lookup {
     found.set(nameOf({ id: session.id }), session);
     if (session.chatId !== null) found.set(nameOf({ chatId: session.chatId }), session);
   }
-  return { get: (named) => found.get(nameOf(named)), add: (named, session) => void found.set(nameOf(named), session) };
+  return {
+    get: (named) => found.get(nameOf(named)),
+    add: (named, session) => void found.set(nameOf(named), session),
+  };
 }
 
 // The sessions that their first input makes. Their runs are claimed at once, as they will begin here.
-async function makeSessions(unit: Unit, submissions: readonly Submission[], found: Lookup, rules: AdmissionRules): Promise<string[]> {
+async function makeSessions(
+  unit: Unit,
+  submissions: readonly Submission[],
+  found: Lookup,
+  rules: AdmissionRules,
+): Promise<string[]> {
   const wanted: Submission[] = [];
   for (const submission of submissions) {
     const { session, create } = submission;
@@ -169,19 +231,39 @@ async function makeSessions(unit: Unit, submissions: readonly Submission[], foun
     wanted.push(submission);
   }
   if (wanted.length === 0) return [];
-  const made = await insertSessions(unit.tx, wanted.map(({ create }) => create as NewSession));
-  for (const { session, create } of wanted) if (!made.has((create as NewSession).key)) found.add(session, 'taken');
+  const made = await insertSessions(
+    unit.tx,
+    wanted.map(({ create }) => create as NewSession),
+  );
+  for (const { session, create } of wanted)
+    if (!made.has((create as NewSession).key)) found.add(session, 'taken');
   return [...made.keys()];
 }
 
-async function knownPrompts(unit: Unit, submissions: readonly Submission[], found: Lookup, fresh: ReadonlySet<string>): Promise<Map<string, KnownPrompt>> {
+async function knownPrompts(
+  unit: Unit,
+  submissions: readonly Submission[],
+  found: Lookup,
+  fresh: ReadonlySet<string>,
+): Promise<Map<string, KnownPrompt>> {
   const asked = submissions.flatMap(({ session, promptId }) => {
     const record = found.get(session);
-    return promptId === null || record === undefined || record === 'taken' || fresh.has(record.key) ? [] : [{ key: record.key, promptId }];
+    return promptId === null || record === undefined || record === 'taken' || fresh.has(record.key)
+      ? []
+      : [{ key: record.key, promptId }];
   });
   if (asked.length === 0) return new Map();
-  const runs = await runsByPrompt(unit, [...new Set(asked.map(({ key }) => key))], [...new Set(asked.map(({ promptId }) => promptId))]);
-  return new Map(runs.map((run) => [`${run.sessionKey} ${run.promptId}`, { hash: run.promptHash, receipt: run.receipt as Receipt }]));
+  const runs = await runsByPrompt(
+    unit,
+    [...new Set(asked.map(({ key }) => key))],
+    [...new Set(asked.map(({ promptId }) => promptId))],
+  );
+  return new Map(
+    runs.map((run) => [
+      `${run.sessionKey} ${run.promptId}`,
+      { hash: run.promptHash, receipt: run.receipt as Receipt },
+    ]),
+  );
 }
 
 interface KnownPrompt {
@@ -189,28 +271,74 @@ interface KnownPrompt {
   receipt: Receipt;
 }
 
-async function plan(unit: Unit, submission: Submission, writing: Writing, known: Map<string, KnownPrompt>, rules: AdmissionRules): Promise<Admitted | Problem> {
+async function plan(
+  unit: Unit,
+  submission: Submission,
+  writing: Writing,
+  known: Map<string, KnownPrompt>,
+  rules: AdmissionRules,
+): Promise<Admitted | Problem> {
   const { agentId, runId, delivery, input, origin } = submission;
   const { session } = writing;
   const isFirst = writing.isNew && writing.runs.length === 0;
-  const repeated = submission.promptId === null ? undefined : known.get(`${session.key} ${submission.promptId}`);
+  const repeated =
+    submission.promptId === null ? undefined : known.get(`${session.key} ${submission.promptId}`);
   if (repeated) {
-    if (repeated.hash !== submission.promptHash) return new Problem('conflict', 'prompt_conflict', 'An input of this id was accepted with other content.', { param: 'id' });
-    return { session, receipt: repeated.receipt, isRepeated: true, started: null, interrupts: null, steers: null };
+    if (repeated.hash !== submission.promptHash)
+      return new Problem(
+        'conflict',
+        'prompt_conflict',
+        'An input of this id was accepted with other content.',
+        { param: 'id' },
+      );
+    return {
+      session,
+      receipt: repeated.receipt,
+      isRepeated: true,
+      started: null,
+      interrupts: null,
+      steers: null,
+    };
   }
-  if (session.archivedAt !== null) return new Problem('conflict', 'session_archived', 'This session is archived and takes no input.');
+  if (session.archivedAt !== null)
+    return new Problem('conflict', 'session_archived', 'This session is archived and takes no input.');
   const isBusy = session.activeRunId !== null || session.queueLength > 0;
-  if (isBusy && delivery === 'reject') return new Problem('conflict', 'session_busy', 'The session is busy.', { headers: { 'retry-after': '1' } });
-  if (session.queueLength >= rules.mostWaiting) return new Problem('rate_limited', 'queue_full', `As many as ${rules.mostWaiting} inputs wait already.`, { headers: { 'retry-after': '5' } });
+  if (isBusy && delivery === 'reject')
+    return new Problem('conflict', 'session_busy', 'The session is busy.', {
+      headers: { 'retry-after': '1' },
+    });
+  if (session.queueLength >= rules.mostWaiting)
+    return new Problem('rate_limited', 'queue_full', `As many as ${rules.mostWaiting} inputs wait already.`, {
+      headers: { 'retry-after': '5' },
+    });
   if (!isBusy && !isFirst && !rules.mayStart()) return full();
 
   const events: LogEntry[] = [];
-  if (isFirst) events.push({ type: 'session.created', kind: session.kind, title: null, chatId: session.chatId, runId: null });
+  if (isFirst)
+    events.push({
+      type: 'session.created',
+      kind: session.kind,
+      title: null,
+      chatId: session.chatId,
+      runId: null,
+    });
   if (input) {
     for (const file of input.files) {
-      events.push({ type: 'attachment.stored', attachmentId: file.attachmentId, messageId: input.messageId, fileName: file.fileName, contentType: file.contentType, size: file.bytes.length });
+      events.push({
+        type: 'attachment.stored',
+        attachmentId: file.attachmentId,
+        messageId: input.messageId,
+        fileName: file.fileName,
+        contentType: file.contentType,
+        size: file.bytes.length,
+      });
     }
-    events.push({ type: 'message.created', messageId: input.messageId, role: 'user', index: session.messageCount });
+    events.push({
+      type: 'message.created',
+      messageId: input.messageId,
+      role: 'user',
+      index: session.messageCount,
+    });
     events.push({ type: 'message.completed', messageId: input.messageId, message: input.message });
   }
   const isUrgent = isBusy && delivery === 'interrupt';
@@ -221,10 +349,32 @@ async function plan(unit: Unit, submission: Submission, writing: Writing, known:
   const begins = !isBusy;
   if (begins) {
     rules.claim(runId);
-    events.push(...beginning({ runId, messageId: submission.messageId, model, inputMessageId: input?.messageId ?? null, queueLength: 0, index: session.messageCount + (input ? 1 : 0) }));
+    events.push(
+      ...beginning({
+        runId,
+        messageId: submission.messageId,
+        model,
+        inputMessageId: input?.messageId ?? null,
+        queueLength: 0,
+        index: session.messageCount + (input ? 1 : 0),
+      }),
+    );
   } else {
-    events.push({ type: 'queue.added', queueItemId: submission.queueItemId, queuePosition, delivery, messageId: input?.messageId ?? null });
-    if (isUrgent && session.queueLength > 0) events.push(shifted(await waitingRuns(unit, session.key), session.queueLength + 1, (index, run) => index + 1 + (run.isUrgent ? 0 : 1)));
+    events.push({
+      type: 'queue.added',
+      queueItemId: submission.queueItemId,
+      queuePosition,
+      delivery,
+      messageId: input?.messageId ?? null,
+    });
+    if (isUrgent && session.queueLength > 0)
+      events.push(
+        shifted(
+          await waitingRuns(unit, session.key),
+          session.queueLength + 1,
+          (index, run) => index + 1 + (run.isUrgent ? 0 : 1),
+        ),
+      );
   }
   const receipt: Receipt = {
     runId,
@@ -258,7 +408,8 @@ async function plan(unit: Unit, submission: Submission, writing: Writing, known:
   if (input && input.files.length > 0) writing.files.push({ messageId: input.messageId, ready: input.files });
   // Those of other runs stand in the same append, so each event names its own.
   writing.events.push(...events.map((event) => ({ runId, ...event })));
-  if (submission.promptId !== null) known.set(`${session.key} ${submission.promptId}`, { hash: submission.promptHash, receipt });
+  if (submission.promptId !== null)
+    known.set(`${session.key} ${submission.promptId}`, { hash: submission.promptHash, receipt });
   const before = { ...session };
   const messages = (input ? 1 : 0) + (begins && submission.messageId !== null ? 1 : 0);
   const { change } = writing;
@@ -275,7 +426,17 @@ async function plan(unit: Unit, submission: Submission, writing: Writing, known:
     receipt,
     isRepeated: false,
     started: begins
-      ? { session: before, runId, messageId: submission.messageId, model, reasoningEffort: submission.reasoningEffort ?? session.reasoningEffort, delivery, origin, input: before.messageCount === 0 && before.lineage.length === 0 ? (input?.message ?? null) : null, seq: receipt.seq }
+      ? {
+          session: before,
+          runId,
+          messageId: submission.messageId,
+          model,
+          reasoningEffort: submission.reasoningEffort ?? session.reasoningEffort,
+          delivery,
+          origin,
+          input: before.messageCount === 0 && before.lineage.length === 0 ? (input?.message ?? null) : null,
+          seq: receipt.seq,
+        }
       : null,
     interrupts: isUrgent ? before.activeRunId : null,
     steers: isBusy && delivery === 'steer' ? before.activeRunId : null,
@@ -283,12 +444,24 @@ async function plan(unit: Unit, submission: Submission, writing: Writing, known:
 }
 
 /** The events with which a run begins; its first step is among them, so that the model can be asked at once. */
-export function beginning(run: { runId: string; messageId: string | null; model: string; inputMessageId: string | null; queueLength: number; index: number }): LogEntry[] {
+export function beginning(run: {
+  runId: string;
+  messageId: string | null;
+  model: string;
+  inputMessageId: string | null;
+  queueLength: number;
+  index: number;
+}): LogEntry[] {
   const { runId, messageId, model, inputMessageId, queueLength, index } = run;
   return [
     { type: 'run.started', runId, model, messageId, ...(inputMessageId === null ? {} : { inputMessageId }) },
     { type: 'status.changed', runId, status: 'running', activeRunId: runId, queueLength },
-    ...(messageId === null ? [] : [{ type: 'message.created' as const, runId, messageId, role: 'assistant' as const, index }, { type: 'run.step.started' as const, runId, step: 1 }]),
+    ...(messageId === null
+      ? []
+      : [
+          { type: 'message.created' as const, runId, messageId, role: 'assistant' as const, index },
+          { type: 'run.step.started' as const, runId, step: 1 },
+        ]),
   ];
 }
 
@@ -296,8 +469,16 @@ export function beginning(run: { runId: string; messageId: string | null; model:
 export const mostShown = 200;
 
 /** Where everything that waits stands now. */
-export function shifted(waiting: readonly RunRecord[], queueLength: number, position: (index: number, run: RunRecord) => number): LogEntry {
-  const items = waiting.slice(0, mostShown).map((run, index) => ({ queueItemId: run.queueItemId ?? run.runId, runId: run.runId, queuePosition: position(index, run) }));
+export function shifted(
+  waiting: readonly RunRecord[],
+  queueLength: number,
+  position: (index: number, run: RunRecord) => number,
+): LogEntry {
+  const items = waiting.slice(0, mostShown).map((run, index) => ({
+    queueItemId: run.queueItemId ?? run.runId,
+    runId: run.runId,
+    queuePosition: position(index, run),
+  }));
   return { type: 'queue.updated', items, queueLength };
 }
 
@@ -345,9 +526,13 @@ function titleOf(preview: string): string {
 }
 
 export function notFound(): Problem {
-  return new Problem('not_found', 'session_not_found', 'There is no session of this id.', { param: 'sessionId' });
+  return new Problem('not_found', 'session_not_found', 'There is no session of this id.', {
+    param: 'sessionId',
+  });
 }
 
 function full(): Problem {
-  return new Problem('rate_limited', 'rate_limited', 'The agent has as many runs as it takes already.', { headers: { 'retry-after': '5' } });
+  return new Problem('rate_limited', 'rate_limited', 'The agent has as many runs as it takes already.', {
+    headers: { 'retry-after': '5' },
+  });
 }

@@ -44,7 +44,11 @@ export function createHeads(): Heads {
       const session = kept.get(sessionKey);
       if (!session) return;
       // Somebody else wrote in between, or members that are not in the change were set.
-      if (session.headSeq + events.length !== headSeq || events.some(({ type }) => type.startsWith('session.'))) return forget(sessionKey);
+      if (
+        session.headSeq + events.length !== headSeq ||
+        events.some(({ type }) => type.startsWith('session.'))
+      )
+        return forget(sessionKey);
       session.headSeq = headSeq;
       if (change.activeRunId !== undefined) session.activeRunId = change.activeRunId;
       session.queueLength += change.queue ?? 0;

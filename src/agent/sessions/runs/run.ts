@@ -29,7 +29,11 @@ import { moveMessage, steerRun, waitingRuns, type RunRecord, type RunStore } fro
 /** What is loaded late; see `turn/loop.ts`. */
 export interface Loop {
   runTurn: RunTurn;
-  summarize(needs: { model: LanguageModelV3; messages: ModelMessage[]; signal: AbortSignal }): Promise<{ summary: string; usage: RunUsage }>;
+  summarize(needs: {
+    model: LanguageModelV3;
+    messages: ModelMessage[];
+    signal: AbortSignal;
+  }): Promise<{ summary: string; usage: RunUsage }>;
   toModelMessages(talk: Talk): Promise<ModelMessage[]>;
 }
 
@@ -99,12 +103,32 @@ interface Writing {
 }
 
 export function createRunner(needs: RunNeeds): (started: StartedRun, going: Going) => Promise<Driven> {
-  const { store, runStore, committer, talks, bus, agentId, limits, clock, log, registry, loop, traces = silentTraces } = needs;
+  const {
+    store,
+    runStore,
+    committer,
+    talks,
+    bus,
+    agentId,
+    limits,
+    clock,
+    log,
+    registry,
+    loop,
+    traces = silentTraces,
+  } = needs;
   const { hooks } = registry;
 
   async function runTraced(started: StartedRun, going: Going): Promise<Driven> {
     const { session, runId, model } = started;
-    const span = runSpan(traces, { agentId, name: needs.name, sessionId: session.id, runId, model, request: going.request });
+    const span = runSpan(traces, {
+      agentId,
+      name: needs.name,
+      sessionId: session.id,
+      runId,
+      model,
+      request: going.request,
+    });
     let end: CompletedRun | Problem | undefined;
     try {
       const driven = await traces.within(span, () => drive(started, going));
@@ -112,7 +136,11 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
       return driven;
     } finally {
       const done = end instanceof Problem ? undefined : end;
-      endSpan(span, { usage: done?.usage, finishReason: done?.finishReason, reason: end instanceof Problem ? end.code : end === undefined ? 'internal_error' : undefined });
+      endSpan(span, {
+        usage: done?.usage,
+        finishReason: done?.finishReason,
+        reason: end instanceof Problem ? end.code : end === undefined ? 'internal_error' : undefined,
+      });
     }
   }
 
@@ -120,7 +148,14 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
     const { session, runId } = started;
     const runLog = log.child({ runId, sessionId: session.id });
     const { abort } = going;
-    const journal = createJournal({ sessionKey: session.key, runId, committer, bus, clock, failed: (error) => abort.abort(asProblem(error)) });
+    const journal = createJournal({
+      sessionKey: session.key,
+      runId,
+      committer,
+      bus,
+      clock,
+      failed: (error) => abort.abort(asProblem(error)),
+    });
     let messageId = started.messageId;
     const createdAt = clock.now().toISOString();
     const setMessage = (next: string) => {
@@ -132,13 +167,36 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
     try {
       const settings = started.reasoningEffort === null ? {} : { reasoningEffort: started.reasoningEffort };
       const model = await needs.model(started.model, settings);
-      turn = started.delivery === 'compact' ? await compactNow(started, model, journal, abort.signal) : await answer(started, { model, journal, going, messageId: () => messageId as string, setMessage, createdAt, runLog });
+      turn =
+        started.delivery === 'compact'
+          ? await compactNow(started, model, journal, abort.signal)
+          : await answer(started, {
+              model,
+              journal,
+              going,
+              messageId: () => messageId as string,
+              setMessage,
+              createdAt,
+              runLog,
+            });
     } catch (thrown) {
       const reason: unknown = abort.signal.reason;
-      turn = { parts: [], text: '', usage: noUsage, finishReason: null, problem: abort.signal.aborted && reason instanceof Problem ? reason : modelProblem(thrown) };
+      turn = {
+        parts: [],
+        text: '',
+        usage: noUsage,
+        finishReason: null,
+        problem: abort.signal.aborted && reason instanceof Problem ? reason : modelProblem(thrown),
+      };
     }
     try {
-      return await finish(started, turn, { journal, messageId, createdAt, hasSteered: going.hasSteered, runLog });
+      return await finish(started, turn, {
+        journal,
+        messageId,
+        createdAt,
+        hasSteered: going.hasSteered,
+        runLog,
+      });
     } finally {
       journal.dispose();
     }
@@ -152,7 +210,11 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
     const talk = await talks.read(session, started.seq, started.input);
     const messages = await loop.toModelMessages(talk);
     const text = inputText(talk);
-    const given = await hooks.pipeline('prompt.before', { system: systemPrompt(systemSections(needs.name, registry, session)), text }, context);
+    const given = await hooks.pipeline(
+      'prompt.before',
+      { system: systemPrompt(systemSections(needs.name, registry, session)), text },
+      context,
+    );
     await hooks.guard('prompt.before', given, context);
     if (given.text !== text) replaceLast(messages, text, given.text);
     let earlier = messages.length - 1;
@@ -172,15 +234,38 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
       journal,
       async approve({ tool, toolCallId, input }) {
         const now = await store.session(agentId, { key: session.key });
-        return needs.approvals.ask({ sessionKey: session.key, runId, isAttended: now?.attended ?? false, queueLength: now?.queueLength ?? 0, toolCallId, toolName: tool.name, input, signal, journal });
+        return needs.approvals.ask({
+          sessionKey: session.key,
+          runId,
+          isAttended: now?.attended ?? false,
+          queueLength: now?.queueLength ?? 0,
+          toolCallId,
+          toolName: tool.name,
+          input,
+          signal,
+          journal,
+        });
       },
       steer: (parts) => (going.hasSteer ? takeSteers(started, writing, parts) : Promise.resolve([])),
       async shorten(current, lastInputTokens) {
         if (earlier < 1) return null;
         const window = await needs.contextTokens(started.model);
-        if (window === null || Math.max(lastInputTokens, estimateTokens(current) + estimateTokens(given.system)) < window * fullShare) return null;
+        if (
+          window === null ||
+          Math.max(lastInputTokens, estimateTokens(current) + estimateTokens(given.system)) <
+            window * fullShare
+        )
+          return null;
         const past: Talk = { summary: talk.summary, spoken: talk.spoken.slice(0, -1) };
-        const { summary, usage } = await compact({ journal, model, talk: past, toModelMessages: loop.toModelMessages, summarize: loop.summarize, reason: 'full', signal });
+        const { summary, usage } = await compact({
+          journal,
+          model,
+          talk: past,
+          toModelMessages: loop.toModelMessages,
+          summarize: loop.summarize,
+          reason: 'full',
+          signal,
+        });
         const own = current.slice(earlier);
         earlier = 0;
         return { messages: [...(await loop.toModelMessages({ summary, spoken: [] })), ...own], usage };
@@ -189,12 +274,20 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
       log: runLog,
       traces,
     });
-    hooks.effect('prompt.after', { text: turn.text, outcome: turn.problem === null ? 'completed' : turn.problem.code }, context);
+    hooks.effect(
+      'prompt.after',
+      { text: turn.text, outcome: turn.problem === null ? 'completed' : turn.problem.code },
+      context,
+    );
     return turn;
   }
 
   /** Gives the model what was said meanwhile: the message so far ends, and a new one begins behind it. */
-  async function takeSteers({ session, runId }: StartedRun, { journal, going, messageId, setMessage, createdAt }: Writing, parts: Turn['parts']): Promise<ModelMessage[]> {
+  async function takeSteers(
+    { session, runId }: StartedRun,
+    { journal, going, messageId, setMessage, createdAt }: Writing,
+    parts: Turn['parts'],
+  ): Promise<ModelMessage[]> {
     if (!needs.hasReplicas) going.hasSteer = false;
     const isSteer = ({ delivery }: RunRecord) => delivery === 'steer';
     if (!(await runStore.queue(session.key)).some(isSteer)) return [];
@@ -210,8 +303,22 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
       await moveMessage(unit, runId, next);
       const rest = waiting.filter((run) => !isSteer(run));
       const events: LogEntry[] = [
-        { type: 'message.completed', messageId: current, message: { id: current, role: 'assistant', parts, metadata: { runId, createdAt, status: 'completed' } } },
-        ...steers.map((steer): LogEntry => ({ type: 'queue.removed', runId: steer.runId, queueItemId: steer.queueItemId ?? steer.runId, reason: 'steered' })),
+        {
+          type: 'message.completed',
+          messageId: current,
+          message: {
+            id: current,
+            role: 'assistant',
+            parts,
+            metadata: { runId, createdAt, status: 'completed' },
+          },
+        },
+        ...steers.map((steer): LogEntry => ({
+          type: 'queue.removed',
+          runId: steer.runId,
+          queueItemId: steer.queueItemId ?? steer.runId,
+          reason: 'steered',
+        })),
         ...(rest.length === 0 ? [] : [{ ...shifted(rest, rest.length, (index) => index + 1), runId: null }]),
         { type: 'message.created', messageId: next, role: 'assistant', index: locked.messageCount },
       ];
@@ -222,20 +329,46 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
     setMessage(next);
     const said: UiMessage[] = [];
     for (const steer of steers) {
-      const [event] = await needs.events.message(segmentsOf(session, Number.MAX_SAFE_INTEGER), steer.inputMessageId ?? '').then((found) => found.filter(({ type }) => type === 'message.completed'));
+      const [event] = await needs.events
+        .message(segmentsOf(session, Number.MAX_SAFE_INTEGER), steer.inputMessageId ?? '')
+        .then((found) => found.filter(({ type }) => type === 'message.completed'));
       if (event) said.push((readEvent(event) as { message: UiMessage }).message);
     }
     return loop.toModelMessages({ summary: null, spoken: said.map((message) => ({ seq: 0, message })) });
   }
 
-  async function compactNow({ session, seq }: StartedRun, model: LanguageModelV3, journal: Journal, signal: AbortSignal): Promise<Turn> {
+  async function compactNow(
+    { session, seq }: StartedRun,
+    model: LanguageModelV3,
+    journal: Journal,
+    signal: AbortSignal,
+  ): Promise<Turn> {
     const talk = await talks.read(session, seq, null);
-    if (talk.spoken.length === 0) throw new Problem('conflict', 'nothing_to_compact', 'Nothing has been said since the last time.');
-    const { summary, usage } = await compact({ journal, model, talk, toModelMessages: loop.toModelMessages, summarize: loop.summarize, reason: 'asked', signal });
+    if (talk.spoken.length === 0)
+      throw new Problem('conflict', 'nothing_to_compact', 'Nothing has been said since the last time.');
+    const { summary, usage } = await compact({
+      journal,
+      model,
+      talk,
+      toModelMessages: loop.toModelMessages,
+      summarize: loop.summarize,
+      reason: 'asked',
+      signal,
+    });
     return { parts: [], text: summary, usage, finishReason: 'stop', problem: null };
   }
 
-  async function finish(started: StartedRun, turn: Turn, { journal, messageId, createdAt, hasSteered, runLog }: { journal: Journal; messageId: string | null; createdAt: string; hasSteered: boolean; runLog: Log }): Promise<Driven> {
+  async function finish(
+    started: StartedRun,
+    turn: Turn,
+    {
+      journal,
+      messageId,
+      createdAt,
+      hasSteered,
+      runLog,
+    }: { journal: Journal; messageId: string | null; createdAt: string; hasSteered: boolean; runLog: Log },
+  ): Promise<Driven> {
     const { session, runId } = started;
     const { problem, usage, finishReason, parts, text } = turn;
     const outcome = outcomeOf(problem);
@@ -248,16 +381,25 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
       usage,
       finishReason,
       error,
-      events: [...tail.events, ...(messageId === null ? [] : [{ type: 'message.completed' as const, messageId, message }])],
+      events: [
+        ...tail.events,
+        ...(messageId === null ? [] : [{ type: 'message.completed' as const, messageId, message }]),
+      ],
       hasCheckpoints: tail.hasCheckpoints,
       hasSteered,
     };
     if (problem?.kind === 'internal') runLog.error({ err: problem.cause ?? problem }, 'a run failed');
-    else runLog.info({ outcome, ...usage, ...(error ? { code: error.code, cause: causeOf(problem) } : {}) }, 'a run was settled');
+    else
+      runLog.info(
+        { outcome, ...usage, ...(error ? { code: error.code, cause: causeOf(problem) } : {}) },
+        'a run was settled',
+      );
     const written = await needs.settle({ runId, sessionKey: session.key }, settlement, runLog);
     if (written instanceof Problem) return { end: written, next: null };
     if (written === null) return { end: lost(), next: null };
-    const end = problem ? named(problem, runId) : { messageId: message.id, message, text, usage, finishReason: finishReason ?? 'other' };
+    const end = problem
+      ? named(problem, runId)
+      : { messageId: message.id, message, text, usage, finishReason: finishReason ?? 'other' };
     return { end, next: written.next };
   }
 
@@ -266,7 +408,11 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
 
 function outcomeOf(problem: Problem | null): RunOutcome {
   if (problem === null) return 'completed';
-  return problem.code === 'run_interrupted' ? 'interrupted' : problem.code === 'run_cancelled' ? 'cancelled' : 'failed';
+  return problem.code === 'run_interrupted'
+    ? 'interrupted'
+    : problem.code === 'run_cancelled'
+      ? 'cancelled'
+      : 'failed';
 }
 
 function inputText({ spoken }: Talk): string {
@@ -289,7 +435,12 @@ function replaceLast(messages: ModelMessage[], before: string, after: string): v
 // The run of a failed call can be looked up; its id is the only thing that leads to it.
 function named(problem: Problem, runId: string): Problem {
   const { kind, code, message, cause, param, details, headers } = problem;
-  return new Problem(kind, code, `${message} (${runId})`, { cause, param, headers, ...(details ? { details } : {}) });
+  return new Problem(kind, code, `${message} (${runId})`, {
+    cause,
+    param,
+    headers,
+    ...(details ? { details } : {}),
+  });
 }
 
 function causeOf(problem: Problem | null): unknown {

@@ -7,10 +7,25 @@ import { silentTraces } from '../../../kernel/telemetry/traces.ts';
 import { createBatches } from '../log/batches.ts';
 import type { SessionRecord } from '../store.ts';
 import { lost } from '../turn/journal.ts';
-import { admitAll, admitKnown, type Admitted, type StartedRun, type Submission, type Verdict } from './admission.ts';
+import {
+  admitAll,
+  admitKnown,
+  type Admitted,
+  type StartedRun,
+  type Submission,
+  type Verdict,
+} from './admission.ts';
 import { nameOf, type Heads } from './heads.ts';
 import { type CompletedRun, createRunner, type Going, type RunNeeds } from './run.ts';
-import { settle, settleKnown, takeOut, type RunKey, type Settled, type Settlement, type SettlementRules } from './settlement.ts';
+import {
+  settle,
+  settleKnown,
+  takeOut,
+  type RunKey,
+  type Settled,
+  type Settlement,
+  type SettlementRules,
+} from './settlement.ts';
 import type { RunRecord } from './store.ts';
 import { createUpkeep } from './upkeep.ts';
 import { watch } from './watch.ts';
@@ -37,7 +52,12 @@ export interface Runs {
   /** Resolves once the input is durable; throws a Problem when it was not accepted. */
   submit(submission: Submission): Promise<Admitted & { settled: Promise<CompletedRun | Problem> | null }>;
   /** Waits for a run's end, whichever process has it: the run as it ended, unless the time is over first or the run is gone. */
-  wait(sessionKey: string, runId: string, forMs: number, signal: AbortSignal): Promise<RunRecord | 'gone' | 'waiting'>;
+  wait(
+    sessionKey: string,
+    runId: string,
+    forMs: number,
+    signal: AbortSignal,
+  ): Promise<RunRecord | 'gone' | 'waiting'>;
   /** Ends what runs or waits; the ids of those that this call ended, once that is durable. */
   cancel(session: SessionRecord, what: { runId?: string; queue?: boolean }): Promise<string[]>;
   /** Takes one input out of the queue; empty when it has begun. */
@@ -63,7 +83,19 @@ const longestStandingBackMs = 50;
 const mostRequests = 10_000;
 
 export function createRuns(needs: RunsNeeds): Runs {
-  const { store, runStore, committer, heads, bus, agentId, limits, hasReplicas, clock, log, traces = silentTraces } = needs;
+  const {
+    store,
+    runStore,
+    committer,
+    heads,
+    bus,
+    agentId,
+    limits,
+    hasReplicas,
+    clock,
+    log,
+    traces = silentTraces,
+  } = needs;
   const instanceId = id('ins');
   const running = new Map<string, Running>();
   /** Runs that a transaction under way gives to this process. */
@@ -87,7 +119,10 @@ export function createRuns(needs: RunsNeeds): Runs {
     release: (runId) => claimed.delete(runId),
   };
 
-  const drive = createRunner({ ...needs, settle: (run, settlement, runLog) => patiently(() => settleRun(run, settlement), runLog) });
+  const drive = createRunner({
+    ...needs,
+    settle: (run, settlement, runLog) => patiently(() => settleRun(run, settlement), runLog),
+  });
   const upkeep = createUpkeep({
     ...needs,
     rules,
@@ -101,11 +136,20 @@ export function createRuns(needs: RunsNeeds): Runs {
     closing: closing.signal,
   });
 
-  const admissionRules = { ...rules, mostWaiting: limits.maxWaiting, mayStart: () => running.size + claimed.size < limits.maxRuns };
-  const admission = createBatches(admit, { largest: largestAdmission, isAlone: ({ delivery }) => delivery === 'interrupt' });
+  const admissionRules = {
+    ...rules,
+    mostWaiting: limits.maxWaiting,
+    mayStart: () => running.size + claimed.size < limits.maxRuns,
+  };
+  const admission = createBatches(admit, {
+    largest: largestAdmission,
+    isAlone: ({ delivery }) => delivery === 'interrupt',
+  });
 
   async function admit(submissions: readonly Submission[]): Promise<Verdict[]> {
-    const sessions = await Promise.all([...new Map(submissions.map(({ session }) => [nameOf(session), session])).values()].map(sessionOf));
+    const sessions = await Promise.all(
+      [...new Map(submissions.map(({ session }) => [nameOf(session), session])).values()].map(sessionOf),
+    );
     const found = sessions.filter((session) => session !== undefined);
     const verdicts = await committer.write((unit) => admitKnown(unit, submissions, found, admissionRules));
     const left = submissions.filter((_, index) => verdicts[index] === 'again');
@@ -126,7 +170,13 @@ export function createRuns(needs: RunsNeeds): Runs {
 
   function begin(started: StartedRun): Promise<CompletedRun | Problem> {
     const abort = new AbortController();
-    const entry: Running = { abort, settled: Promise.resolve(lost()), hasSteer: hasReplicas, hasSteered: false, request: requests.get(started.runId) };
+    const entry: Running = {
+      abort,
+      settled: Promise.resolve(lost()),
+      hasSteer: hasReplicas,
+      hasSteered: false,
+      request: requests.get(started.runId),
+    };
     requests.delete(started.runId);
     running.set(started.runId, entry);
     claimed.delete(started.runId);
@@ -156,7 +206,8 @@ export function createRuns(needs: RunsNeeds): Runs {
 
   async function settleRun(run: RunKey, settlement: Settlement): Promise<Settled | null> {
     const known = heads.get({ key: run.sessionKey });
-    const settled = known && (await committer.write((unit) => settleKnown(unit, known, run, settlement, rules)));
+    const settled =
+      known && (await committer.write((unit) => settleKnown(unit, known, run, settlement, rules)));
     return settled ?? committer.commit((unit) => settle(unit, run, settlement, rules));
   }
 
@@ -168,10 +219,14 @@ export function createRuns(needs: RunsNeeds): Runs {
         return await write();
       } catch (thrown) {
         const problem = asProblem(thrown);
-        const isPassing = problem.kind === 'unavailable' && clock.monotonicMs() < untilMs && !closing.signal.aborted;
+        const isPassing =
+          problem.kind === 'unavailable' && clock.monotonicMs() < untilMs && !closing.signal.aborted;
         if (!isPassing) {
           upkeep.suspect();
-          runLog.error({ err: problem.cause ?? problem }, 'the end of a run could not be written; it will be settled as interrupted');
+          runLog.error(
+            { err: problem.cause ?? problem },
+            'the end of a run could not be written; it will be settled as interrupted',
+          );
           return problem;
         }
         await clock.sleep(1_000, closing.signal).catch(() => {});
@@ -179,7 +234,12 @@ export function createRuns(needs: RunsNeeds): Runs {
     }
   }
 
-  async function wait(sessionKey: string, runId: string, forMs: number, signal: AbortSignal): Promise<RunRecord | 'gone' | 'waiting'> {
+  async function wait(
+    sessionKey: string,
+    runId: string,
+    forMs: number,
+    signal: AbortSignal,
+  ): Promise<RunRecord | 'gone' | 'waiting'> {
     const untilMs = clock.monotonicMs() + forMs;
     const own = running.get(runId);
     if (own) await inTime(own.settled, forMs, signal);
@@ -212,14 +272,23 @@ export function createRuns(needs: RunsNeeds): Runs {
       () => false,
       () => false,
     );
-    const isInTime = await Promise.race([happening.then(() => true, () => true), late]);
+    const isInTime = await Promise.race([
+      happening.then(
+        () => true,
+        () => true,
+      ),
+      late,
+    ]);
     over.abort();
     return isInTime;
   }
 
   async function cancelRun(session: SessionRecord, runId: string): Promise<string[]> {
     const before = await runStore.run(session.key, runId);
-    if (!before) throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', { param: 'runId' });
+    if (!before)
+      throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
+        param: 'runId',
+      });
     if (before.settledAt !== null) return [];
     // What a run has taken up ends with it.
     if (before.steeredInto !== null) {
@@ -240,7 +309,10 @@ export function createRuns(needs: RunsNeeds): Runs {
       accepting += 1;
       try {
         for (let attempt = 0; admitted === 'again'; attempt += 1) {
-          if (attempt === 10) throw new Problem('conflict', 'conflict', 'The session is being made by many at once.', { headers: { 'retry-after': '1' } });
+          if (attempt === 10)
+            throw new Problem('conflict', 'conflict', 'The session is being made by many at once.', {
+              headers: { 'retry-after': '1' },
+            });
           const verdict = await admission(submission);
           if (verdict instanceof Problem) throw verdict;
           if (verdict === 'again') claimed.delete(submission.runId);
@@ -261,7 +333,8 @@ export function createRuns(needs: RunsNeeds): Runs {
       if (admitted.started === null) claimed.delete(submission.runId);
       const request = traces.traceparent();
       if (request !== undefined && !admitted.isRepeated) noteRequest(submission.runId, request);
-      if (submission.expiresInMs !== null && admitted.started === null) upkeep.expireIn(submission.expiresInMs);
+      if (submission.expiresInMs !== null && admitted.started === null)
+        upkeep.expireIn(submission.expiresInMs);
       if (admitted.steers !== null) {
         const entry = running.get(admitted.steers);
         if (entry) entry.hasSteer = true;
@@ -277,15 +350,29 @@ export function createRuns(needs: RunsNeeds): Runs {
     wait,
     async cancel(session, { runId, queue = false }) {
       const fromQueue = queue ? 'all' : runId === undefined ? [] : [runId];
-      const waiting = fromQueue.length === 0 ? [] : await committer.commit((unit) => takeOut(unit, agentId, session.key, fromQueue, 'cancelled'));
+      const waiting =
+        fromQueue.length === 0
+          ? []
+          : await committer.commit((unit) => takeOut(unit, agentId, session.key, fromQueue, 'cancelled'));
       const active = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
       if (active === null || waiting.includes(active)) return waiting;
       return [...waiting, ...(await cancelRun(session, active))];
     },
-    cancelWaiting: (session, runId) => committer.commit((unit) => takeOut(unit, agentId, session.key, [runId], 'cancelled')),
+    cancelWaiting: (session, runId) =>
+      committer.commit((unit) => takeOut(unit, agentId, session.key, [runId], 'cancelled')),
     async recover() {
       await upkeep.sweep();
-      keepers = [...upkeep.keep(), ...(hasReplicas ? [watch({ bus, events: needs.events, isOwn: (runId) => running.has(runId), clock, log }, closing.signal)] : [])];
+      keepers = [
+        ...upkeep.keep(),
+        ...(hasReplicas
+          ? [
+              watch(
+                { bus, events: needs.events, isOwn: (runId) => running.has(runId), clock, log },
+                closing.signal,
+              ),
+            ]
+          : []),
+      ];
     },
     isClosing: () => isClosing,
     closed: closed.signal,
@@ -305,7 +392,9 @@ export function createRuns(needs: RunsNeeds): Runs {
 }
 
 function interrupted(): Problem {
-  return new Problem('unavailable', 'run_interrupted', 'The agent is going down and has ended the run.', { headers: { 'retry-after': '1' } });
+  return new Problem('unavailable', 'run_interrupted', 'The agent is going down and has ended the run.', {
+    headers: { 'retry-after': '1' },
+  });
 }
 
 function cancelled(): Problem {
@@ -313,6 +402,7 @@ function cancelled(): Problem {
 }
 
 function draining(): Problem {
-  return new Problem('unavailable', 'draining', 'The agent is going down and takes no more input.', { headers: { 'retry-after': '1' } });
+  return new Problem('unavailable', 'draining', 'The agent is going down and takes no more input.', {
+    headers: { 'retry-after': '1' },
+  });
 }
-

@@ -46,37 +46,78 @@ export interface Settled {
 }
 
 /** Ends the run that may write now and begins the next. Null when it is not that one any more, or `make` returns null; then nothing is written. */
-export async function settle(unit: Unit, run: RunKey, make: Settlement | (() => Promise<Settlement | null>), rules: SettlementRules): Promise<Settled | null> {
+export async function settle(
+  unit: Unit,
+  run: RunKey,
+  make: Settlement | (() => Promise<Settlement | null>),
+  rules: SettlementRules,
+): Promise<Settled | null> {
   const session = await lockSession(unit, rules.agentId, { key: run.sessionKey });
   if (session?.activeRunId !== run.runId) return null;
   const settlement = typeof make === 'function' ? await make() : make;
   if (settlement === null) return null;
   const open = session.pendingApprovals > 0 ? await pendingApprovals(unit, run.runId) : [];
-  for (const { approvalId } of open) await resolveApproval(unit, approvalId, { status: 'denied', by: 'run', reason: 'The run has ended.' });
+  for (const { approvalId } of open)
+    await resolveApproval(unit, approvalId, { status: 'denied', by: 'run', reason: 'The run has ended.' });
   const steered = settlement.hasSteered ? await steeredRuns(unit, run.runId) : [];
   return end(unit, session, run, { settlement, open, steered }, rules);
 }
 
 /** The same without a lock and in one statement, from what is known of the session; null where that does not suffice or is not true any more. */
-export async function settleKnown(unit: Unit, session: SessionRecord, run: RunKey, settlement: Settlement, rules: SettlementRules): Promise<Settled | null> {
+export async function settleKnown(
+  unit: Unit,
+  session: SessionRecord,
+  run: RunKey,
+  settlement: Settlement,
+  rules: SettlementRules,
+): Promise<Settled | null> {
   if (session.activeRunId !== run.runId || session.pendingApprovals > 0 || settlement.hasSteered) return null;
   return end(unit, session, run, { settlement, open: [], steered: [] }, rules);
 }
 
-async function end(unit: Unit, session: SessionRecord, { runId, sessionKey }: RunKey, { settlement, open, steered }: { settlement: Settlement; open: readonly ApprovalRecord[]; steered: readonly string[] }, rules: SettlementRules): Promise<Settled | null> {
+async function end(
+  unit: Unit,
+  session: SessionRecord,
+  { runId, sessionKey }: RunKey,
+  {
+    settlement,
+    open,
+    steered,
+  }: { settlement: Settlement; open: readonly ApprovalRecord[]; steered: readonly string[] },
+  rules: SettlementRules,
+): Promise<Settled | null> {
   const { outcome, usage, finishReason, error, hasCheckpoints } = settlement;
   const ending = { outcome, usage, finishReason, error };
   const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, mostShown + 1) : [];
   const next = rules.mayContinue() ? waiting[0] : undefined;
   const events: LogEntry[] = [
     ...settlement.events,
-    ...open.map(({ approvalId, toolCallId }) => ({ type: 'approval.resolved' as const, approvalId, toolCallId, decision: 'denied' as const, decidedBy: 'run', reason: 'The run has ended.' })),
+    ...open.map(({ approvalId, toolCallId }) => ({
+      type: 'approval.resolved' as const,
+      approvalId,
+      toolCallId,
+      decision: 'denied' as const,
+      decidedBy: 'run',
+      reason: 'The run has ended.',
+    })),
     { type: 'run.settled', ...ending },
-    ...steered.map((steeredId) => ({ type: 'run.settled' as const, runId: steeredId, ...ending, usage: noUsage })),
+    ...steered.map((steeredId) => ({
+      type: 'run.settled' as const,
+      runId: steeredId,
+      ...ending,
+      usage: noUsage,
+    })),
   ];
   const begun = next ? takeUp(session, next, waiting, rules) : null;
   if (begun) events.push(...begun.events);
-  else events.push({ type: 'status.changed', runId: null, status: 'idle', activeRunId: null, queueLength: session.queueLength });
+  else
+    events.push({
+      type: 'status.changed',
+      runId: null,
+      status: 'idle',
+      activeRunId: null,
+      queueLength: session.queueLength,
+    });
   const change: SessionChange = {
     activeRunId: next?.runId ?? null,
     ...(next ? { queue: -1, messages: begun?.run.messageId === null ? 0 : 1 } : {}),
@@ -84,8 +125,17 @@ async function end(unit: Unit, session: SessionRecord, { runId, sessionKey }: Ru
     inputTokens: usage.inputTokens,
     outputTokens: usage.outputTokens,
   };
-  const beside = moveOn(unit.tx, { runIds: [runId, ...steered], end: ending }, hasCheckpoints ? runId : null, begun ? { ...begun.run, holder: rules.holder } : null);
-  const seq = await append(unit, { sessionKey, runId, fence: runId, expects: session.headSeq, events, change }, beside);
+  const beside = moveOn(
+    unit.tx,
+    { runIds: [runId, ...steered], end: ending },
+    hasCheckpoints ? runId : null,
+    begun ? { ...begun.run, holder: rules.holder } : null,
+  );
+  const seq = await append(
+    unit,
+    { sessionKey, runId, fence: runId, expects: session.headSeq, events, change },
+    beside,
+  );
   if (seq === null) {
     if (begun) rules.release(begun.run.runId);
     return null;
@@ -94,29 +144,66 @@ async function end(unit: Unit, session: SessionRecord, { runId, sessionKey }: Ru
 }
 
 /** Begins what waits in a session in which nothing runs; null when there is nothing to do. */
-export async function takeUpQueue(unit: Unit, sessionKey: string, rules: SettlementRules): Promise<StartedRun | null> {
+export async function takeUpQueue(
+  unit: Unit,
+  sessionKey: string,
+  rules: SettlementRules,
+): Promise<StartedRun | null> {
   const session = await lockSession(unit, rules.agentId, { key: sessionKey });
-  if (!session || session.activeRunId !== null || session.queueLength === 0 || !rules.mayContinue()) return null;
+  if (!session || session.activeRunId !== null || session.queueLength === 0 || !rules.mayContinue())
+    return null;
   const waiting = await waitingRuns(unit, sessionKey, mostShown + 1);
   const [next] = waiting;
   if (!next) return null;
   const { run, events } = takeUp(session, next, waiting, rules);
   const change = { activeRunId: next.runId, queue: -1, messages: run.messageId === null ? 0 : 1 };
-  const seq = await append(unit, { sessionKey, runId: next.runId, events, change }, moveOn(unit.tx, null, null, { ...run, holder: rules.holder }));
+  const seq = await append(
+    unit,
+    { sessionKey, runId: next.runId, events, change },
+    moveOn(unit.tx, null, null, { ...run, holder: rules.holder }),
+  );
   return seq === null ? null : { ...run, seq };
 }
 
-function takeUp(session: SessionRecord, next: RunRecord, waiting: readonly RunRecord[], rules: SettlementRules): { run: Omit<StartedRun, 'seq'>; events: LogEntry[] } {
+function takeUp(
+  session: SessionRecord,
+  next: RunRecord,
+  waiting: readonly RunRecord[],
+  rules: SettlementRules,
+): { run: Omit<StartedRun, 'seq'>; events: LogEntry[] } {
   rules.claim(next.runId);
   const messageId = next.delivery === 'compact' ? null : id('msg');
   const model = next.model ?? session.model ?? rules.defaultModel;
   const rest = waiting.slice(1);
   const events: LogEntry[] = [
-    { type: 'queue.removed', runId: next.runId, queueItemId: next.queueItemId ?? next.runId, reason: 'started' },
-    ...(rest.length === 0 ? [] : [{ ...shifted(rest, session.queueLength - 1, (index) => index + 1), runId: null }]),
-    ...beginning({ runId: next.runId, messageId, model, inputMessageId: next.inputMessageId, queueLength: session.queueLength - 1, index: session.messageCount }),
+    {
+      type: 'queue.removed',
+      runId: next.runId,
+      queueItemId: next.queueItemId ?? next.runId,
+      reason: 'started',
+    },
+    ...(rest.length === 0
+      ? []
+      : [{ ...shifted(rest, session.queueLength - 1, (index) => index + 1), runId: null }]),
+    ...beginning({
+      runId: next.runId,
+      messageId,
+      model,
+      inputMessageId: next.inputMessageId,
+      queueLength: session.queueLength - 1,
+      index: session.messageCount,
+    }),
   ];
-  const run = { session, runId: next.runId, messageId, model, reasoningEffort: next.reasoningEffort ?? session.reasoningEffort, delivery: next.delivery, origin: next.origin, input: null };
+  const run = {
+    session,
+    runId: next.runId,
+    messageId,
+    model,
+    reasoningEffort: next.reasoningEffort ?? session.reasoningEffort,
+    delivery: next.delivery,
+    origin: next.origin,
+    input: null,
+  };
   return { run, events };
 }
 
@@ -126,7 +213,13 @@ const reasons = {
 } as const;
 
 /** Takes inputs out of the queue. Those that have begun, or are over, stay as they are. */
-export async function takeOut(unit: Unit, agentId: string, sessionKey: string, runIds: readonly string[] | 'all', reason: keyof typeof reasons): Promise<string[]> {
+export async function takeOut(
+  unit: Unit,
+  agentId: string,
+  sessionKey: string,
+  runIds: readonly string[] | 'all',
+  reason: keyof typeof reasons,
+): Promise<string[]> {
   const session = await lockSession(unit, agentId, { key: sessionKey });
   if (!session) return [];
   const waiting = await waitingRuns(unit, sessionKey);
@@ -137,12 +230,33 @@ export async function takeOut(unit: Unit, agentId: string, sessionKey: string, r
   const running = session.activeRunId === null ? 0 : 1;
   const events: LogEntry[] = gone.flatMap(({ runId, queueItemId, inputMessageId }): LogEntry[] => [
     { type: 'queue.removed', runId, queueItemId: queueItemId ?? runId, reason },
-    ...(inputMessageId === null ? [] : [{ type: 'message.updated' as const, runId, messageId: inputMessageId, metadata: { status: reason } }]),
+    ...(inputMessageId === null
+      ? []
+      : [
+          {
+            type: 'message.updated' as const,
+            runId,
+            messageId: inputMessageId,
+            metadata: { status: reason },
+          },
+        ]),
     { type: 'run.settled', runId, ...ending },
   ]);
-  if (rest.length > 0) events.push({ ...shifted(rest, rest.length, (index) => index + running), runId: null });
+  if (rest.length > 0)
+    events.push({ ...shifted(rest, rest.length, (index) => index + running), runId: null });
   // Nothing that ends tells of it later.
-  if (running === 0) events.push({ type: 'status.changed', runId: null, status: 'idle', activeRunId: null, queueLength: rest.length });
-  await append(unit, { sessionKey, events, change: { queue: -gone.length } }, moveOn(unit.tx, { runIds: gone.map(({ runId }) => runId), end: ending }, null, null));
+  if (running === 0)
+    events.push({
+      type: 'status.changed',
+      runId: null,
+      status: 'idle',
+      activeRunId: null,
+      queueLength: rest.length,
+    });
+  await append(
+    unit,
+    { sessionKey, events, change: { queue: -gone.length } },
+    moveOn(unit.tx, { runIds: gone.map(({ runId }) => runId), end: ending }, null, null),
+  );
   return gone.map(({ runId }) => runId);
 }

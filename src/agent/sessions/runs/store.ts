@@ -151,7 +151,11 @@ export function insertRuns(tx: Sql, runs: readonly NewRun[], { instanceId, lease
 }
 
 /** What was accepted under these ids of the callers' own; another session's run of the same id may be among them. */
-export async function runsByPrompt({ tx }: Unit, sessionKeys: readonly string[], promptIds: readonly string[]): Promise<RunRecord[]> {
+export async function runsByPrompt(
+  { tx }: Unit,
+  sessionKeys: readonly string[],
+  promptIds: readonly string[],
+): Promise<RunRecord[]> {
   const rows = await tx<RunRow[]>`
     select * from agent.sessions_runs where session_id = any(${[...sessionKeys]}::text[]) and prompt_id = any(${[...promptIds]}::text[])`;
   return rows.map(runOf);
@@ -182,7 +186,11 @@ export async function steeredRuns({ tx }: Unit, into: string): Promise<string[]>
  * Whether a run is still abandoned, asked under the lock of its session: its process may have renewed the lease since the
  * query that named it. The row stays locked, so that no renewal comes in between.
  */
-export async function isAbandoned({ tx }: Unit, runId: string, { instanceId, trustLeases }: { instanceId: string; trustLeases: boolean }): Promise<boolean> {
+export async function isAbandoned(
+  { tx }: Unit,
+  runId: string,
+  { instanceId, trustLeases }: { instanceId: string; trustLeases: boolean },
+): Promise<boolean> {
   const rows = await tx`
     select 1 from agent.sessions_runs
     where run_id = ${runId} and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
@@ -201,7 +209,12 @@ export interface RunEnd {
  * Beside an append: what runs leave behind and how the next begins. Those that have ended stay as they are. `forget` is the
  * run whose open text is in the log by now.
  */
-export function moveOn(tx: Sql, ended: { runIds: readonly string[]; end: RunEnd } | null, forget: string | null, next: { runId: string; messageId: string | null; model: string; holder: Holder } | null): Alongside {
+export function moveOn(
+  tx: Sql,
+  ended: { runIds: readonly string[]; end: RunEnd } | null,
+  forget: string | null,
+  next: { runId: string; messageId: string | null; model: string; holder: Holder } | null,
+): Alongside {
   const end = ended?.end;
   return tx`, ended as (
       update agent.sessions_runs
@@ -242,7 +255,9 @@ export interface RunStore {
 export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
   return {
     async run(sessionKey, runId) {
-      const [row] = await sql<RunRow[]>`select * from agent.sessions_runs where session_id = ${sessionKey} and run_id = ${runId}`;
+      const [row] = await sql<
+        RunRow[]
+      >`select * from agent.sessions_runs where session_id = ${sessionKey} and run_id = ${runId}`;
       return row && runOf(row);
     },
     async queue(sessionKey) {
@@ -251,7 +266,9 @@ export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
       return rows.map(runOf);
     },
     async queueItem(sessionKey, queueItemId) {
-      const [row] = await sql<RunRow[]>`select * from agent.sessions_runs where session_id = ${sessionKey} and queue_item_id = ${queueItemId}`;
+      const [row] = await sql<
+        RunRow[]
+      >`select * from agent.sessions_runs where session_id = ${sessionKey} and queue_item_id = ${queueItemId}`;
       return row && runOf(row);
     },
     async renewLeases(instanceId, leaseMs) {

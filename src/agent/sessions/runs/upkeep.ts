@@ -9,7 +9,14 @@ import { readCheckpoints, runEvents } from '../log/store.ts';
 import type { SessionRecord, SessionStore } from '../store.ts';
 import { foldEvents } from '../turn/message.ts';
 import type { StartedRun } from './admission.ts';
-import { noUsage, settle, takeOut, takeUpQueue, type Settlement, type SettlementRules } from './settlement.ts';
+import {
+  noUsage,
+  settle,
+  takeOut,
+  takeUpQueue,
+  type Settlement,
+  type SettlementRules,
+} from './settlement.ts';
 import { isAbandoned, type RunRecord, type RunStore } from './store.ts';
 
 export interface UpkeepNeeds {
@@ -51,8 +58,23 @@ export interface Upkeep {
   keep(): Promise<void>[];
 }
 
-export function createUpkeep({ store, runStore, committer, rules, limits, hasReplicas, own, forget, closing, clock, log }: UpkeepNeeds): Upkeep {
-  const { agentId, holder: { instanceId } } = rules;
+export function createUpkeep({
+  store,
+  runStore,
+  committer,
+  rules,
+  limits,
+  hasReplicas,
+  own,
+  forget,
+  closing,
+  clock,
+  log,
+}: UpkeepNeeds): Upkeep {
+  const {
+    agentId,
+    holder: { instanceId },
+  } = rules;
   let hasOrphans = false;
   let nextExpiryMs = Number.POSITIVE_INFINITY;
 
@@ -96,7 +118,8 @@ export function createUpkeep({ store, runStore, committer, rules, limits, hasRep
 
   /** What has waited too long is let go; the next that will is looked after in its time. */
   async function expireInputs(): Promise<void> {
-    for (const [sessionKey, runIds] of await runStore.expiredInputs(agentId)) await committer.commit((unit) => takeOut(unit, agentId, sessionKey, runIds, 'expired'));
+    for (const [sessionKey, runIds] of await runStore.expiredInputs(agentId))
+      await committer.commit((unit) => takeOut(unit, agentId, sessionKey, runIds, 'expired'));
     const nextMs = await runStore.nextExpiryMs(agentId);
     if (nextMs !== null) expireIn(nextMs);
   }
@@ -171,7 +194,11 @@ export function createUpkeep({ store, runStore, committer, rules, limits, hasRep
   };
 }
 
-function interruption(run: RunRecord, all: ReturnType<typeof readEvent>[], open: Parameters<typeof foldEvents>[1]): Settlement {
+function interruption(
+  run: RunRecord,
+  all: ReturnType<typeof readEvent>[],
+  open: Parameters<typeof foldEvents>[1],
+): Settlement {
   const usage = { ...noUsage };
   for (const event of all) {
     if (event.type !== 'run.step.ended') continue;
@@ -179,12 +206,26 @@ function interruption(run: RunRecord, all: ReturnType<typeof readEvent>[], open:
     usage.outputTokens += event.usage.outputTokens;
   }
   const error = { code: 'run_interrupted', message: 'The agent ended while this run was going on.' };
-  const end = { outcome: 'interrupted', usage, finishReason: null, error, hasCheckpoints: true, hasSteered: true } as const;
+  const end = {
+    outcome: 'interrupted',
+    usage,
+    finishReason: null,
+    error,
+    hasCheckpoints: true,
+    hasSteered: true,
+  } as const;
   const { messageId } = run;
   if (messageId === null) return { ...end, events: [] };
   const metadata = { runId: run.runId, status: end.outcome, model: run.model, finishReason: null, usage };
   // After a steer the run writes its second message, and what came before has its own.
-  const begun = all.findLastIndex((event) => event.type === 'message.created' && event.messageId === messageId);
-  const message: UiMessage = { id: messageId, role: 'assistant', parts: foldEvents(all.slice(Math.max(0, begun)), open), metadata };
+  const begun = all.findLastIndex(
+    (event) => event.type === 'message.created' && event.messageId === messageId,
+  );
+  const message: UiMessage = {
+    id: messageId,
+    role: 'assistant',
+    parts: foldEvents(all.slice(Math.max(0, begun)), open),
+    metadata,
+  };
   return { ...end, events: [{ type: 'message.completed', messageId, message }] };
 }

@@ -16,7 +16,10 @@ export interface WatchNeeds {
 }
 
 /** Resolves once the signal is aborted. */
-export async function watch({ bus, events, isOwn, clock, log, everyMs = 250 }: WatchNeeds, signal: AbortSignal): Promise<void> {
+export async function watch(
+  { bus, events, isOwn, clock, log, everyMs = 250 }: WatchNeeds,
+  signal: AbortSignal,
+): Promise<void> {
   /** The length of each foreign part, by session. */
   const foreign = new Map<string, Map<string, number>>();
 
@@ -33,7 +36,8 @@ export async function watch({ bus, events, isOwn, clock, log, everyMs = 250 }: W
       foreign.set(sessionKey, known);
       if (!known.has(part.partId)) bus.openPart(sessionKey, { ...part, text: '' });
       const from = known.get(part.partId) ?? 0;
-      if (text.length > from) bus.addText(sessionKey, part.partId, text.slice(from), clock.now().toISOString());
+      if (text.length > from)
+        bus.addText(sessionKey, part.partId, text.slice(from), clock.now().toISOString());
       known.set(part.partId, text.length);
     }
     for (const [key, known] of foreign) {

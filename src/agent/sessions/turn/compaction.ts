@@ -13,23 +13,53 @@ export interface CompactionNeeds {
   /** What is to be summed up; the seq of its newest message is where the summary ends. */
   talk: Talk;
   toModelMessages(talk: Talk): Promise<ModelMessage[]>;
-  summarize(needs: { model: LanguageModelV3; messages: ModelMessage[]; signal: AbortSignal }): Promise<{ summary: string; usage: RunUsage }>;
+  summarize(needs: {
+    model: LanguageModelV3;
+    messages: ModelMessage[];
+    signal: AbortSignal;
+  }): Promise<{ summary: string; usage: RunUsage }>;
   reason: 'asked' | 'full';
   signal: AbortSignal;
 }
 
 /** The new summary. Throws what the model's failure is, with that failure in the log. */
-export async function compact({ journal, model, talk, toModelMessages, summarize, reason, signal }: CompactionNeeds): Promise<{ summary: string; usage: RunUsage }> {
+export async function compact({
+  journal,
+  model,
+  talk,
+  toModelMessages,
+  summarize,
+  reason,
+  signal,
+}: CompactionNeeds): Promise<{ summary: string; usage: RunUsage }> {
   const messages = await toModelMessages(talk);
   const tokensBefore = estimateTokens(messages);
   const upToSeq = talk.spoken.at(-1)?.seq ?? 0;
   await journal.record([{ type: 'compaction.started', reason, tokens: tokensBefore }]);
   try {
     const { summary, usage } = await summarize({ model, messages, signal });
-    await journal.record([{ type: 'compaction.ended', outcome: 'completed', summary, upToSeq, tokensBefore, tokensAfter: estimateTokens(summary) }]);
+    await journal.record([
+      {
+        type: 'compaction.ended',
+        outcome: 'completed',
+        summary,
+        upToSeq,
+        tokensBefore,
+        tokensAfter: estimateTokens(summary),
+      },
+    ]);
     return { summary, usage };
   } catch (error) {
-    await journal.record([{ type: 'compaction.ended', outcome: 'failed', summary: null, upToSeq, tokensBefore, tokensAfter: tokensBefore }]);
+    await journal.record([
+      {
+        type: 'compaction.ended',
+        outcome: 'failed',
+        summary: null,
+        upToSeq,
+        tokensBefore,
+        tokensAfter: tokensBefore,
+      },
+    ]);
     throw error;
   }
 }

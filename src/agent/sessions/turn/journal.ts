@@ -21,9 +21,15 @@ export interface JournalNeeds {
 
 export interface Journal {
   /** Resolves once the events are durable, and with them all that was deferred; throws when the run may not write any more. */
-  record(events: readonly SessionEvent[], change?: SessionChange, more?: (unit: Unit) => Promise<void>): Promise<void>;
+  record(
+    events: readonly SessionEvent[],
+    change?: SessionChange,
+    more?: (unit: Unit) => Promise<void>,
+  ): Promise<void>;
   /** The same for what depends on how the session stands: it is made in the transaction that writes it, and null writes nothing. */
-  recordMade(make: (unit: Unit) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>): Promise<void>;
+  recordMade(
+    make: (unit: Unit) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
+  ): Promise<void>;
   /** Written with whatever is written next. */
   defer(events: readonly SessionEvent[]): void;
   /** Text of a block; the first of it begins a part. */
@@ -81,14 +87,19 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
   }
 
   /** What was deferred goes with it, and is deferred no more once it is written. */
-  async function put(work: (deferred: readonly SessionEvent[], saved: readonly string[]) => Promise<number | null>): Promise<number | null> {
+  async function put(
+    work: (deferred: readonly SessionEvent[], saved: readonly string[]) => Promise<number | null>,
+  ): Promise<number | null> {
     const [rows, done] = [[...deferred], [...ended]];
     const forget = () => {
       deferred.splice(0, rows.length);
       for (const { part } of ended.splice(0, done.length)) bus.closePart(sessionKey, part.partId);
     };
     try {
-      const head = await work(rows, done.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : [])));
+      const head = await work(
+        rows,
+        done.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : [])),
+      );
       if (head !== null) forget();
       return head;
     } catch (error) {
@@ -98,9 +109,19 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
     }
   }
 
-  async function write(events: readonly SessionEvent[], change: SessionChange | undefined, more?: (unit: Unit) => Promise<void>): Promise<number> {
+  async function write(
+    events: readonly SessionEvent[],
+    change: SessionChange | undefined,
+    more?: (unit: Unit) => Promise<void>,
+  ): Promise<number> {
     const head = await put(async (before, saved) => {
-      const own = { sessionKey, runId, fence: runId, events: [...before, ...events], ...(change ? { change } : {}) };
+      const own = {
+        sessionKey,
+        runId,
+        fence: runId,
+        events: [...before, ...events],
+        ...(change ? { change } : {}),
+      };
       if (more === undefined && saved.length === 0) return committer.append(own);
       return committer.commit(async (unit) => {
         const seq = await append(unit, own, forgetCheckpoints(unit.tx, runId, saved));
@@ -114,7 +135,10 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
 
   async function begin(writing: Writing): Promise<void> {
     const { part } = writing;
-    part.startedSeq = await write([{ type: 'part.started', messageId: part.messageId, partId: part.partId, partType: part.partType }], undefined);
+    part.startedSeq = await write(
+      [{ type: 'part.started', messageId: part.messageId, partId: part.partId, partType: part.partType }],
+      undefined,
+    );
     bus.openPart(sessionKey, part);
     writing.isOpen = true;
     const { early } = writing;
@@ -133,14 +157,23 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
     isSaveDue = true;
     unwatched(async () => {
       isSaveDue = false;
-      const due = [...all].filter(({ part, savedLength, isOpen }) => isOpen && part.text.length > savedLength);
-      const pieces = due.filter((writing) => !ended.includes(writing)).map((writing) => ({ writing, from: writing.savedLength, piece: writing.part.text.slice(writing.savedLength) }));
+      const due = [...all].filter(
+        ({ part, savedLength, isOpen }) => isOpen && part.text.length > savedLength,
+      );
+      const pieces = due
+        .filter((writing) => !ended.includes(writing))
+        .map((writing) => ({
+          writing,
+          from: writing.savedLength,
+          piece: writing.part.text.slice(writing.savedLength),
+        }));
       if (deferred.length > 0) await write([], undefined);
       if (pieces.length === 0) return;
       hasCheckpoints = true;
       for (const { writing, from, piece } of pieces) writing.savedLength = from + piece.length;
       await committer.commit(async (unit) => {
-        for (const { writing, from, piece } of pieces) await checkpoint(unit, sessionKey, writing.part, from, piece);
+        for (const { writing, from, piece } of pieces)
+          await checkpoint(unit, sessionKey, writing.part, from, piece);
       });
     });
   }
@@ -158,7 +191,14 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
         put((before, saved) =>
           committer.commit(async (unit) => {
             const made = await make(unit);
-            return made && append(unit, { sessionKey, runId, fence: runId, events: [...before, ...made.events], change: made.change }, forgetCheckpoints(unit.tx, runId, saved));
+            return (
+              made &&
+              append(
+                unit,
+                { sessionKey, runId, fence: runId, events: [...before, ...made.events], change: made.change },
+                forgetCheckpoints(unit.tx, runId, saved),
+              )
+            );
           }),
         ),
       );
@@ -175,7 +215,14 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
       const key = `${type}:${block}`;
       let writing = blocks.get(key);
       if (!writing) {
-        const part: OpenPart = { runId, messageId, partId: id('prt'), partType: type, startedSeq: 0, text: '' };
+        const part: OpenPart = {
+          runId,
+          messageId,
+          partId: id('prt'),
+          partType: type,
+          startedSeq: 0,
+          text: '',
+        };
         writing = { part, block: key, isOpen: false, early: '', savedLength: 0 };
         blocks.set(key, writing);
         all.add(writing);
@@ -196,7 +243,13 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
       // In its turn behind the beginning of the part; the event itself goes with the next write.
       unwatched(async () => {
         const { part } = writing;
-        deferred.push({ type: 'part.ended', messageId: part.messageId, partId: part.partId, partType: part.partType, text: part.text });
+        deferred.push({
+          type: 'part.ended',
+          messageId: part.messageId,
+          partId: part.partId,
+          partType: part.partType,
+          text: part.text,
+        });
         ended.push(writing);
         all.delete(writing);
         saveSoon();
@@ -223,5 +276,9 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
 }
 
 export function lost(): Problem {
-  return new Problem('unavailable', 'run_interrupted', 'Another process of this agent took this one for dead and has ended the run.');
+  return new Problem(
+    'unavailable',
+    'run_interrupted',
+    'Another process of this agent took this one for dead and has ended the run.',
+  );
 }

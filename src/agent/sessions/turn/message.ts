@@ -32,7 +32,10 @@ export function foldMessage(): MessageFold {
 
   // The last one, since a provider may use an id again in a later step.
   const openTool = (toolCallId: string) =>
-    parts.findLast((part): part is ToolPart => part.type === 'dynamic-tool' && part.toolCallId === toolCallId && part.state === 'input-available');
+    parts.findLast(
+      (part): part is ToolPart =>
+        part.type === 'dynamic-tool' && part.toolCallId === toolCallId && part.state === 'input-available',
+    );
 
   return {
     parts: () => parts,
@@ -59,12 +62,19 @@ export function foldMessage(): MessageFold {
       parts.push({ type: 'source-url', sourceId: id, url, ...(title === undefined ? {} : { title }) });
     },
     startTool(toolCallId, toolName, input) {
-      parts.push({ type: 'dynamic-tool', toolName, toolCallId, state: 'input-available', input: input ?? null });
+      parts.push({
+        type: 'dynamic-tool',
+        toolName,
+        toolCallId,
+        state: 'input-available',
+        input: input ?? null,
+      });
     },
     endTool(toolCallId, result) {
       const part = openTool(toolCallId);
       if (!part) return;
-      if ('output' in result) Object.assign(part, { state: 'output-available', output: result.output ?? null });
+      if ('output' in result)
+        Object.assign(part, { state: 'output-available', output: result.output ?? null });
       else Object.assign(part, { state: 'output-error', errorText: result.errorText });
     },
     replaceText(text) {
@@ -74,7 +84,8 @@ export function foldMessage(): MessageFold {
     },
     close(errorText) {
       for (const part of parts) {
-        if (part.type === 'dynamic-tool' && part.state === 'input-available') Object.assign(part, { state: 'output-error', errorText });
+        if (part.type === 'dynamic-tool' && part.state === 'input-available')
+          Object.assign(part, { state: 'output-error', errorText });
       }
     },
   };
@@ -95,7 +106,8 @@ export function foldEvents(events: readonly SessionEvent[], open: readonly OpenT
   for (const event of events) {
     if (event.type === 'run.step.started') fold.startStep();
     // At the place where it began, with whatever is known of it.
-    if (event.type === 'part.started' && texts.has(event.partId)) fold.addText(event.partType, event.partId, texts.get(event.partId) ?? '');
+    if (event.type === 'part.started' && texts.has(event.partId))
+      fold.addText(event.partType, event.partId, texts.get(event.partId) ?? '');
     if (event.type === 'tool.started') fold.startTool(event.toolCallId, event.toolName, event.input);
     if (event.type === 'tool.output') fold.endTool(event.toolCallId, { output: event.output });
     if (event.type === 'tool.failed') fold.endTool(event.toolCallId, { errorText: event.errorText });

@@ -14,32 +14,77 @@ export interface HistoryNeeds {
 }
 
 /** As the model takes it. Throws a Problem when an attachment cannot be read any more. */
-export async function toModelMessages({ summary, spoken }: Talk, needs: HistoryNeeds): Promise<ModelMessage[]> {
+export async function toModelMessages(
+  { summary, spoken }: Talk,
+  needs: HistoryNeeds,
+): Promise<ModelMessage[]> {
   const messages: ModelMessage[] = [];
-  if (summary !== null) messages.push({ role: 'user', content: `The conversation so far, in short:\n\n${summary}` });
+  if (summary !== null)
+    messages.push({ role: 'user', content: `The conversation so far, in short:\n\n${summary}` });
   for (const { message } of spoken) {
     if (message.role === 'user') messages.push(await toUserMessage(message, needs));
-    else messages.push(...(await convertToModelMessages([{ ...message, parts: message.parts.filter((part) => !part.type.startsWith('data-')) } as Omit<UIMessage, 'id'>])));
+    else
+      messages.push(
+        ...(await convertToModelMessages([
+          { ...message, parts: message.parts.filter((part) => !part.type.startsWith('data-')) } as Omit<
+            UIMessage,
+            'id'
+          >,
+        ])),
+      );
   }
   return messages;
 }
 
-async function toUserMessage(message: UiMessage, { attachments, files }: HistoryNeeds): Promise<ModelMessage> {
-  const ids = message.parts.flatMap((part) => (part.type === 'data-attachment' ? [part.data.attachmentId] : []));
-  const known: Awaited<ReturnType<AttachmentStore['find']>> = ids.length === 0 ? new Map<string, never>() : await attachments.find(ids);
+async function toUserMessage(
+  message: UiMessage,
+  { attachments, files }: HistoryNeeds,
+): Promise<ModelMessage> {
+  const ids = message.parts.flatMap((part) =>
+    part.type === 'data-attachment' ? [part.data.attachmentId] : [],
+  );
+  const known: Awaited<ReturnType<AttachmentStore['find']>> =
+    ids.length === 0 ? new Map<string, never>() : await attachments.find(ids);
   const rendered: RenderedFile[] = [];
   for (const attachmentId of ids) {
     const record = known.get(attachmentId);
     const bytes = record && (await files.read(record.sessionKey, record.storedName).catch(() => undefined));
-    if (!record || !bytes) throw new Problem('internal', 'internal_error', 'An attachment of the conversation cannot be read any more.');
+    if (!record || !bytes)
+      throw new Problem(
+        'internal',
+        'internal_error',
+        'An attachment of the conversation cannot be read any more.',
+      );
     const isBase64 = record.encoding === 'base64';
-    rendered.push({ attachmentId, fileName: record.fileName, contentType: record.contentType, sizeBytes: record.sizeBytes, text: bytes.toString(isBase64 ? 'base64' : 'utf8'), isBase64 });
+    rendered.push({
+      attachmentId,
+      fileName: record.fileName,
+      contentType: record.contentType,
+      sizeBytes: record.sizeBytes,
+      text: bytes.toString(isBase64 ? 'base64' : 'utf8'),
+      isBase64,
+    });
   }
   const nonce = id('non').slice(4);
   const text = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
   const whole = rendered.length === 0 ? text : `${await renderFiles(rendered, nonce)}\n\n${text}`;
   const media = message.parts.flatMap((part) =>
-    part.type === 'file' ? [{ type: 'file' as const, mediaType: part.mediaType, data: part.url, ...(part.filename === undefined ? {} : { filename: part.filename }) }] : [],
+    part.type === 'file'
+      ? [
+          {
+            type: 'file' as const,
+            mediaType: part.mediaType,
+            data: part.url,
+            ...(part.filename === undefined ? {} : { filename: part.filename }),
+          },
+        ]
+      : [],
   );
-  return { role: 'user', content: media.length === 0 ? whole : [...(whole === '' ? [] : [{ type: 'text' as const, text: whole }]), ...media] };
+  return {
+    role: 'user',
+    content:
+      media.length === 0
+        ? whole
+        : [...(whole === '' ? [] : [{ type: 'text' as const, text: whole }]), ...media],
+  };
 }

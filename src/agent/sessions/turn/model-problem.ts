@@ -10,7 +10,9 @@ export function modelProblem(thrown: unknown): Problem {
   const error = firstOf(thrown);
   if (error instanceof Problem) return error;
   if (!GatewayError.isInstance(error)) {
-    return new Problem('internal', 'internal_error', 'The run failed on our side; the log says why.', { cause: thrown });
+    return new Problem('internal', 'internal_error', 'The run failed on our side; the log says why.', {
+      cause: thrown,
+    });
   }
   // What went wrong on the way is told by its code alone; a status may have come before it.
   const lost = onTheWay(error);
@@ -21,28 +23,61 @@ export function modelProblem(thrown: unknown): Problem {
   switch (status) {
     case 401:
     case 403:
-      return new Problem('upstream_failed', 'provider_credentials', "The gateway refuses this agent's token; give the agent another one.", extra);
+      return new Problem(
+        'upstream_failed',
+        'provider_credentials',
+        "The gateway refuses this agent's token; give the agent another one.",
+        extra,
+      );
     case 402:
-      return new Problem('insufficient_credits', 'insufficient_credits', "The credits of this agent's account do not cover the call.", {
-        ...extra,
-        details: [...error.details],
-      });
+      return new Problem(
+        'insufficient_credits',
+        'insufficient_credits',
+        "The credits of this agent's account do not cover the call.",
+        {
+          ...extra,
+          details: [...error.details],
+        },
+      );
     case 404:
       return error.code === 'model_not_found'
-        ? new Problem('not_found', 'model_not_found', 'There is no model with this id that the agent can call.', { ...extra, param: 'model' })
-        : failed('upstream_refused', 'The gateway has no such route; is the address right that the agent was given?', error);
+        ? new Problem(
+            'not_found',
+            'model_not_found',
+            'There is no model with this id that the agent can call.',
+            { ...extra, param: 'model' },
+          )
+        : failed(
+            'upstream_refused',
+            'The gateway has no such route; is the address right that the agent was given?',
+            error,
+          );
     case 400:
     case 413:
     case 422:
-      return new Problem('impossible', refusalCodes.get(error.code) ?? 'upstream_refused', refusalText(error), extra);
+      return new Problem(
+        'impossible',
+        refusalCodes.get(error.code) ?? 'upstream_refused',
+        refusalText(error),
+        extra,
+      );
     case 429:
-      return passing('rate_limited', 'rate_limited', 'The gateway or the model is at its limit; try again later.', error);
+      return passing(
+        'rate_limited',
+        'rate_limited',
+        'The gateway or the model is at its limit; try again later.',
+        error,
+      );
     case 503:
       return passing('unavailable', 'not_ready', 'The gateway is not ready; try again in a moment.', error);
     case 504:
       return new Problem('upstream_timeout', 'upstream_timeout', 'The model was too slow.', extra);
     default:
-      return failed(error.code === 'upstream_truncated' ? 'upstream_truncated' : 'upstream_failed', 'The model or its gateway failed.', error);
+      return failed(
+        error.code === 'upstream_truncated' ? 'upstream_truncated' : 'upstream_failed',
+        'The model or its gateway failed.',
+        error,
+      );
   }
 }
 
@@ -60,7 +95,9 @@ const refusalCodes = new Map<string, ProblemCode>([
 function onTheWay(error: GatewayError): Problem | null {
   switch (error.code) {
     case 'timeout':
-      return new Problem('upstream_timeout', 'upstream_timeout', 'The gateway did not answer in time.', { cause: error });
+      return new Problem('upstream_timeout', 'upstream_timeout', 'The gateway did not answer in time.', {
+        cause: error,
+      });
     case 'stream_truncated':
       return failed('upstream_truncated', "The model's answer was cut off.", error);
     case 'connection_failed':
@@ -86,6 +123,7 @@ function refusalText(error: GatewayError): string {
 
 // After its retries the AI SDK throws an error of its own around the last one.
 function firstOf(thrown: unknown): unknown {
-  const inner = typeof thrown === 'object' && thrown !== null ? (thrown as { lastError?: unknown }).lastError : undefined;
+  const inner =
+    typeof thrown === 'object' && thrown !== null ? (thrown as { lastError?: unknown }).lastError : undefined;
   return inner ?? thrown;
 }

@@ -4,7 +4,24 @@ import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Span, Traces } from '../../../kernel/telemetry/traces.ts';
 
 /** Runs come out of a queue, so a run begins a trace of its own; `request` is the `traceparent` of the one that asked for it. */
-export function runSpan(traces: Traces, { agentId, name, sessionId, runId, model, request }: { agentId: string; name: string; sessionId: string; runId: string; model: string; request: string | undefined }): Span {
+export function runSpan(
+  traces: Traces,
+  {
+    agentId,
+    name,
+    sessionId,
+    runId,
+    model,
+    request,
+  }: {
+    agentId: string;
+    name: string;
+    sessionId: string;
+    runId: string;
+    model: string;
+    request: string | undefined;
+  },
+): Span {
   return traces.start(`invoke_agent ${name}`, {
     isRoot: true,
     link: request,
@@ -20,21 +37,45 @@ export function runSpan(traces: Traces, { agentId, name, sessionId, runId, model
   });
 }
 
-export function stepSpan(traces: Traces, { model, step, sessionId }: { model: string; step: number; sessionId: string }): Span {
+export function stepSpan(
+  traces: Traces,
+  { model, step, sessionId }: { model: string; step: number; sessionId: string },
+): Span {
   return traces.start(`chat ${model}`, {
     kind: 'client',
-    attributes: { 'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': 'townhall', 'gen_ai.request.model': model, 'gen_ai.conversation.id': sessionId, 'townhall.step': step },
+    attributes: {
+      'gen_ai.operation.name': 'chat',
+      'gen_ai.provider.name': 'townhall',
+      'gen_ai.request.model': model,
+      'gen_ai.conversation.id': sessionId,
+      'townhall.step': step,
+    },
   });
 }
 
-export function toolSpan(traces: Traces, { toolName, toolCallId }: { toolName: string; toolCallId: string }): Span {
+export function toolSpan(
+  traces: Traces,
+  { toolName, toolCallId }: { toolName: string; toolCallId: string },
+): Span {
   return traces.start(`execute_tool ${toolName}`, {
-    attributes: { 'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': toolName, 'gen_ai.tool.call.id': toolCallId, 'gen_ai.tool.type': 'function' },
+    attributes: {
+      'gen_ai.operation.name': 'execute_tool',
+      'gen_ai.tool.name': toolName,
+      'gen_ai.tool.call.id': toolCallId,
+      'gen_ai.tool.type': 'function',
+    },
   });
 }
 
 /** What a step or a run came to. */
-export function endSpan(span: Span, { usage, finishReason, reason }: { usage: RunUsage | undefined; finishReason: string | null | undefined; reason: string | undefined }): void {
+export function endSpan(
+  span: Span,
+  {
+    usage,
+    finishReason,
+    reason,
+  }: { usage: RunUsage | undefined; finishReason: string | null | undefined; reason: string | undefined },
+): void {
   span.set({
     'gen_ai.usage.input_tokens': usage?.inputTokens,
     'gen_ai.usage.output_tokens': usage?.outputTokens,

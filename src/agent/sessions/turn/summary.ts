@@ -10,7 +10,15 @@ const task = [
 ].join(' ');
 
 /** Throws what the model's failure is. */
-export async function summarize({ model, messages, signal }: { model: LanguageModelV3; messages: ModelMessage[]; signal: AbortSignal }): Promise<{ summary: string; usage: RunUsage }> {
+export async function summarize({
+  model,
+  messages,
+  signal,
+}: {
+  model: LanguageModelV3;
+  messages: ModelMessage[];
+  signal: AbortSignal;
+}): Promise<{ summary: string; usage: RunUsage }> {
   let failure: unknown;
   let summary = '';
   const usage: RunUsage = { inputTokens: 0, outputTokens: 0 };
@@ -30,7 +38,8 @@ export async function summarize({ model, messages, signal }: { model: LanguageMo
     }
   }
   signal.throwIfAborted();
-  if (failure !== undefined) throw failure instanceof Error ? failure : new Error('The model failed.', { cause: failure });
+  if (failure !== undefined)
+    throw failure instanceof Error ? failure : new Error('The model failed.', { cause: failure });
   if (summary.trim() === '') throw new Error('The model gave no summary.');
   return { summary, usage };
 }

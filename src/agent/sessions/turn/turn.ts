@@ -40,7 +40,10 @@ export interface TurnNeeds {
   /** Input that is to be given to the model at this step. `parts` is the message so far, which ends here when there is any. */
   steer(parts: UiMessagePart[]): Promise<ModelMessage[]>;
   /** The conversation as it may be shown now, when it would not fit as it is, and what the model took to shorten it. */
-  shorten(messages: ModelMessage[], lastInputTokens: number): Promise<{ messages: ModelMessage[]; usage: RunUsage } | null>;
+  shorten(
+    messages: ModelMessage[],
+    lastInputTokens: number,
+  ): Promise<{ messages: ModelMessage[]; usage: RunUsage } | null>;
   clock: Clock;
   log: Log;
   /** Steps and tools are spans where it is traced. */
@@ -108,11 +111,19 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
       return { wantsMore: false, hasBegun: progress.hasBegun };
     } finally {
       const reason = failure === undefined ? undefined : modelProblem(failure).code;
-      endSpan(span, { usage: end === undefined ? undefined : counted(end.usage), finishReason: end && finishReasonOf(end), reason });
+      endSpan(span, {
+        usage: end === undefined ? undefined : counted(end.usage),
+        finishReason: end && finishReasonOf(end),
+        reason,
+      });
     }
   }
 
-  async function runStep(step: number, progress: { hasBegun: boolean }, ended: (end: StepEnd) => void): Promise<{ wantsMore: boolean; hasBegun: boolean }> {
+  async function runStep(
+    step: number,
+    progress: { hasBegun: boolean },
+    ended: (end: StepEnd) => void,
+  ): Promise<{ wantsMore: boolean; hasBegun: boolean }> {
     let called = 0;
     let answered = 0;
     let end: StepEnd | undefined;
@@ -163,7 +174,15 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
           fold.endTool(part.toolCallId, { errorText });
           // A call that never reached a tool of ours: there is none of that name, or its input is no JSON.
           if (!(part.error instanceof ActionFailed)) {
-            await record([{ type: 'tool.failed', toolCallId: part.toolCallId, toolName: part.toolName, errorText, durationMs: 0 }]);
+            await record([
+              {
+                type: 'tool.failed',
+                toolCallId: part.toolCallId,
+                toolName: part.toolName,
+                errorText,
+                durationMs: 0,
+              },
+            ]);
           }
           break;
         }
@@ -189,14 +208,18 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
       hooks.effect('step.after', { step, finishReason }, context);
     }
     messages = [...messages, ...(await responses)];
-    return { wantsMore: called > 0 && answered >= called && failure === undefined, hasBegun: progress.hasBegun };
+    return {
+      wantsMore: called > 0 && answered >= called && failure === undefined,
+      hasBegun: progress.hasBegun,
+    };
   }
 
   /** The same, tried again where the gateway failed before anything came of it. */
   async function takeStepPatiently(step: number): Promise<boolean> {
     for (let attempt = 1; ; attempt += 1) {
       const { wantsMore, hasBegun } = await takeStep(step);
-      if (failure === undefined || hasBegun || signal.aborted || attempt > needs.modelRetries) return wantsMore;
+      if (failure === undefined || hasBegun || signal.aborted || attempt > needs.modelRetries)
+        return wantsMore;
       const problem = modelProblem(failure);
       if (!isPassing(problem)) return wantsMore;
       failure = undefined;
@@ -248,10 +271,17 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
     // Whoever ended the turn knows better why than the errors that followed.
     if (needs.signal.aborted) {
       const reason: unknown = needs.signal.reason;
-      return reason instanceof Problem ? reason : new Problem('unavailable', 'run_interrupted', 'The run was ended.');
+      return reason instanceof Problem
+        ? reason
+        : new Problem('unavailable', 'run_interrupted', 'The run was ended.');
     }
     if (failure !== undefined) return modelProblem(failure);
-    if (isOut) return new Problem('impossible', 'step_limit_reached', `After ${needs.maxSteps} steps the model still asks for tools.`);
+    if (isOut)
+      return new Problem(
+        'impossible',
+        'step_limit_reached',
+        `After ${needs.maxSteps} steps the model still asks for tools.`,
+      );
     if (finishReason === null || finishReason === 'error') {
       return new Problem('upstream_failed', 'upstream_failed', 'The model ended its answer with an error.');
     }
@@ -261,7 +291,12 @@ export async function runTurn(needs: TurnNeeds): Promise<Turn> {
 
 // What may be otherwise in a moment.
 function isPassing({ kind }: Problem): boolean {
-  return kind === 'unavailable' || kind === 'rate_limited' || kind === 'upstream_failed' || kind === 'upstream_timeout';
+  return (
+    kind === 'unavailable' ||
+    kind === 'rate_limited' ||
+    kind === 'upstream_failed' ||
+    kind === 'upstream_timeout'
+  );
 }
 
 /** Carries the reason of a failed action to the model, which is shown the error as text; its class says that it was ours. */
@@ -279,7 +314,11 @@ function toolSet(needs: TurnNeeds, record: (events: SessionEvent[]) => Promise<v
         description: tool.definition.description,
         inputSchema: jsonSchema(tool.definition.input),
         execute: (input, { toolCallId, abortSignal }) =>
-          traced(needs.traces ?? silentTraces, toolSpan(needs.traces ?? silentTraces, { toolName: tool.name, toolCallId }), () => runTool(needs, record, { tool, toolCallId, input, signal: abortSignal ?? needs.signal })),
+          traced(
+            needs.traces ?? silentTraces,
+            toolSpan(needs.traces ?? silentTraces, { toolName: tool.name, toolCallId }),
+            () => runTool(needs, record, { tool, toolCallId, input, signal: abortSignal ?? needs.signal }),
+          ),
       }),
     ]),
   );
@@ -288,7 +327,12 @@ function toolSet(needs: TurnNeeds, record: (events: SessionEvent[]) => Promise<v
 async function runTool(
   needs: TurnNeeds,
   record: (events: SessionEvent[]) => Promise<void>,
-  { tool, toolCallId, input: given, signal }: { tool: Tool; toolCallId: string; input: unknown; signal: AbortSignal },
+  {
+    tool,
+    toolCallId,
+    input: given,
+    signal,
+  }: { tool: Tool; toolCallId: string; input: unknown; signal: AbortSignal },
 ): Promise<unknown> {
   const { clock, log, workspace, toolTimeoutMs, hooks, sessionId, runId } = needs;
   const toolName = tool.name;
@@ -314,7 +358,9 @@ async function runTool(
   if (tool.check(input).ok && tool.needsApproval(input)) {
     const verdict = await needs.approve({ tool, toolCallId, input });
     if (!verdict.isApproved) {
-      await record([{ type: 'tool.denied', toolCallId, toolName, approvalId: verdict.approvalId, reason: verdict.reason }]);
+      await record([
+        { type: 'tool.denied', toolCallId, toolName, approvalId: verdict.approvalId, reason: verdict.reason },
+      ]);
       throw new ActionFailed(verdict.reason);
     }
     isApproved = true;
@@ -322,10 +368,24 @@ async function runTool(
   const resolved = await hooks.resolve('tool.before', { toolName, toolCallId, input }, context);
   const outcome =
     resolved === undefined
-      ? await callAction({ tool, input, workspace, sessionId, isApproved, signal, timeoutMs: toolTimeoutMs, clock, log })
+      ? await callAction({
+          tool,
+          input,
+          workspace,
+          sessionId,
+          isApproved,
+          signal,
+          timeoutMs: toolTimeoutMs,
+          clock,
+          log,
+        })
       : { ok: true as const, output: resolved };
   if (!outcome.ok) return fail(outcome.message);
-  const { output } = await hooks.pipeline('tool.after', { toolName, toolCallId, input, ok: true, output: outcome.output }, context);
+  const { output } = await hooks.pipeline(
+    'tool.after',
+    { toolName, toolCallId, input, ok: true, output: outcome.output },
+    context,
+  );
   await record([{ type: 'tool.output', toolCallId, output, durationMs: took() }]);
   hooks.effect('tool.after', { toolName, toolCallId, input, ok: true, output }, context);
   return output;

@@ -14,7 +14,10 @@ export interface CodeMail {
   minutes: number;
 }
 
-export async function sendCode(mail: Mailer, { to, bureauName, code, purpose, minutes }: CodeMail): Promise<void> {
+export async function sendCode(
+  mail: Mailer,
+  { to, bureauName, code, purpose, minutes }: CodeMail,
+): Promise<void> {
   const shown = `${code.slice(0, 4)} ${code.slice(4)}`;
   const text = [
     `Use this code to ${purpose} at ${bureauName}:`,
@@ -25,7 +28,10 @@ export async function sendCode(mail: Mailer, { to, bureauName, code, purpose, mi
 }
 
 /** For somebody who registers an address that has an account: only its owner learns that. */
-export async function sendAccountExists(mail: Mailer, { to, bureauName }: { to: string; bureauName: string }): Promise<void> {
+export async function sendAccountExists(
+  mail: Mailer,
+  { to, bureauName }: { to: string; bureauName: string },
+): Promise<void> {
   const text = [
     `Somebody, perhaps you, has tried to register at ${bureauName} with this e-mail address, which has an account already.`,
     'If it was you, log in, or ask for a new password. If not, you need not do anything.',

@@ -1,5 +1,11 @@
 // The passwords of users: how one is checked, and that checking costs the same for an address that nobody has.
-import { checkPassword, digestPassword, dummyDigest, minimumRounds, passwordFault } from '../../../kernel/secrets/password.ts';
+import {
+  checkPassword,
+  digestPassword,
+  dummyDigest,
+  minimumRounds,
+  passwordFault,
+} from '../../../kernel/secrets/password.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Turnstile } from '../../../kernel/secrets/turnstile.ts';
 import { tooMany, type GuessAt, type Guesses } from '../guesses/guesses.ts';
@@ -44,7 +50,11 @@ export function createPasswords(needs: PasswordNeeds): Passwords {
   return {
     requireFit(password, param, email) {
       const fault = passwordFault(password, email === null ? [] : [email, ...email.split('@')]);
-      if (fault !== null) throw new Problem('bad_request', 'invalid_request', fault, { param, details: [{ path: param, message: fault }] });
+      if (fault !== null)
+        throw new Problem('bad_request', 'invalid_request', fault, {
+          param,
+          details: [{ path: param, message: fault }],
+        });
     },
     digest: (password) =>
       inTurn(async (turn) => {

@@ -53,23 +53,40 @@ interface Reset {
 const tries = 5;
 const noStore = { 'cache-control': 'no-store' };
 
-export function registration(needs: RegistrationNeeds): Pick<
+export function registration(
+  needs: RegistrationNeeds,
+): Pick<
   AccountsHandlers,
-  'accounts.register' | 'accounts.verifyEmail' | 'accounts.requestPasswordReset' | 'accounts.resetPassword' | 'accounts.changePassword'
+  | 'accounts.register'
+  | 'accounts.verifyEmail'
+  | 'accounts.requestPasswordReset'
+  | 'accounts.resetPassword'
+  | 'accounts.changePassword'
 > {
   const { store, tickets, guesses, passwords, mail, ttlSeconds } = needs;
   const minutes = Math.ceil(ttlSeconds / 60);
 
-  async function begin(body: { bureau_id: string; email: string }): Promise<{ bureau: Bureau; email: string }> {
+  async function begin(body: {
+    bureau_id: string;
+    email: string;
+  }): Promise<{ bureau: Bureau; email: string }> {
     const bureau = await needs.servingBureau(body.bureau_id);
-    if (!mail.isConfigured()) throw new Problem('not_found', 'provider_not_found', 'There are no e-mail accounts here.');
+    if (!mail.isConfigured())
+      throw new Problem('not_found', 'provider_not_found', 'There are no e-mail accounts here.');
     const email = normalAddress(body.email);
-    if (email === null) throw new Problem('bad_request', 'invalid_request', '`email` is not an e-mail address.', { param: 'email' });
+    if (email === null)
+      throw new Problem('bad_request', 'invalid_request', '`email` is not an e-mail address.', {
+        param: 'email',
+      });
     return { bureau, email };
   }
 
   /** The content of the ticket whose code was given, and the ticket is gone. Throws 401 for a wrong one. */
-  async function prove<T extends Registration | Reset>(purpose: TicketPurpose, body: { verification_id: string; code: string }, remoteAddress: string): Promise<T> {
+  async function prove<T extends Registration | Reset>(
+    purpose: TicketPurpose,
+    body: { verification_id: string; code: string },
+    remoteAddress: string,
+  ): Promise<T> {
     const wrong = () => wrongInput('The code is wrong, or it holds no longer.');
     const ticket = await tryTicket<T>(tickets, purpose, body.verification_id);
     if (!ticket) throw wrong();
@@ -85,7 +102,11 @@ export function registration(needs: RegistrationNeeds): Pick<
   }
 
   /** A new password ends all tokens and keys, and logins whose token was not read yet. */
-  async function endCredentials(queries: AccountsQueries, tx: Tx, choice: { userId: string; except?: string }): Promise<void> {
+  async function endCredentials(
+    queries: AccountsQueries,
+    tx: Tx,
+    choice: { userId: string; except?: string },
+  ): Promise<void> {
     await queries.revokeTokens(choice);
     await needs.attempts.within(tx).forgetUser(choice.userId);
   }
@@ -98,18 +119,45 @@ export function registration(needs: RegistrationNeeds): Pick<
       const passwordDigest = await passwords.digest(body.password);
       const account = await store.findEmailAccount(bureau.bureauId, email);
       // Whoever logged in with e-mail codes until now has an account without a password and may set one.
-      const code = account && (account.passwordDigest !== null || account.state !== 'active') ? null : newDigitCode();
-      const content: Registration = { bureauId: bureau.bureauId, email, displayName: body.display_name ?? null, passwordDigest, code };
+      const code =
+        account && (account.passwordDigest !== null || account.state !== 'active') ? null : newDigitCode();
+      const content: Registration = {
+        bureauId: bureau.bureauId,
+        email,
+        displayName: body.display_name ?? null,
+        passwordDigest,
+        code,
+      };
       const ticket = await issueTicket(tickets, { purpose: 'registration', content, ttlSeconds, tries });
       if (code === null) await sendAccountExists(mail, { to: email, bureauName: bureau.name });
-      else await sendCode(mail, { to: email, bureauName: bureau.name, code, purpose: 'finish your registration', minutes });
-      return { status: 202, headers: noStore, body: { verification_id: ticket.secret, expires_at: ticket.expiresAt.toISOString() } };
+      else
+        await sendCode(mail, {
+          to: email,
+          bureauName: bureau.name,
+          code,
+          purpose: 'finish your registration',
+          minutes,
+        });
+      return {
+        status: 202,
+        headers: noStore,
+        body: { verification_id: ticket.secret, expires_at: ticket.expiresAt.toISOString() },
+      };
     },
 
     'accounts.verifyEmail': async ({ body, remoteAddress }) => {
-      const { bureauId, email, displayName, passwordDigest } = await prove<Registration>('registration', body, remoteAddress);
+      const { bureauId, email, displayName, passwordDigest } = await prove<Registration>(
+        'registration',
+        body,
+        remoteAddress,
+      );
       const isBlocked = await store.tx(async (queries, tx) => {
-        const { userId, state } = await store.ensureUser(tx, bureauId, emailPerson(email, displayName), id('usr'));
+        const { userId, state } = await store.ensureUser(
+          tx,
+          bureauId,
+          emailPerson(email, displayName),
+          id('usr'),
+        );
         if (state === 'active') await queries.setPassword(userId, passwordDigest);
         return state !== 'active';
       });
@@ -122,12 +170,30 @@ export function registration(needs: RegistrationNeeds): Pick<
       await guesses.count('sentCodes', { bureauId: bureau.bureauId, email, remoteAddress });
       const account = await store.findEmailAccount(bureau.bureauId, email);
       const isThere = account?.state === 'active';
-      const content: Reset = { bureauId: bureau.bureauId, email, userId: isThere ? account.userId : null, code: isThere ? newDigitCode() : null };
+      const content: Reset = {
+        bureauId: bureau.bureauId,
+        email,
+        userId: isThere ? account.userId : null,
+        code: isThere ? newDigitCode() : null,
+      };
       const ticket = await issueTicket(tickets, { purpose: 'password_reset', content, ttlSeconds, tries });
       const { code } = content;
       // Not waited for: how long a mail takes would say that there was somebody to send it to.
-      if (code !== null) needs.background.run(ticket.secret, () => sendCode(mail, { to: email, bureauName: bureau.name, code, purpose: 'set a new password', minutes }));
-      return { status: 202, headers: noStore, body: { verification_id: ticket.secret, expires_at: ticket.expiresAt.toISOString() } };
+      if (code !== null)
+        needs.background.run(ticket.secret, () =>
+          sendCode(mail, {
+            to: email,
+            bureauName: bureau.name,
+            code,
+            purpose: 'set a new password',
+            minutes,
+          }),
+        );
+      return {
+        status: 202,
+        headers: noStore,
+        body: { verification_id: ticket.secret, expires_at: ticket.expiresAt.toISOString() },
+      };
     },
 
     'accounts.resetPassword': async (call) => {
@@ -141,7 +207,12 @@ export function registration(needs: RegistrationNeeds): Pick<
         if (user?.state !== 'active') return true;
         await queries.setPassword(userId, passwordDigest);
         await endCredentials(queries, tx, { userId });
-        await needs.audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: userId }, outcome: 'ok' });
+        await needs.audit.record(tx, {
+          ...auditOf(call),
+          action: call.operationId,
+          target: { kind: 'user', id: userId },
+          outcome: 'ok',
+        });
         await needs.changes.bump(tx);
         return false;
       });
@@ -152,22 +223,36 @@ export function registration(needs: RegistrationNeeds): Pick<
     'accounts.changePassword': async (call) => {
       const { userId, bureauId, tokenId } = call.identity;
       const [user, token] = await Promise.all([store.findUser(userId), store.findToken(tokenId)]);
-      if (token?.kind === 'key') throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot change the password.');
+      if (token?.kind === 'key')
+        throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot change the password.');
       const hasPassword = (await store.findPasswordDigest(userId)) !== null;
       if (!user?.email || !hasPassword) {
-        throw new Problem('conflict', 'conflict', 'There is no password to change; `/v1/accounts/password/forgot` sets one for an e-mail account.');
+        throw new Problem(
+          'conflict',
+          'conflict',
+          'There is no password to change; `/v1/accounts/password/forgot` sets one for an e-mail account.',
+        );
       }
       passwords.requireFit(call.body.new_password, 'new_password', user.email);
-      const account = await passwords.check({ bureauId, email: user.email, remoteAddress: call.remoteAddress }, call.body.current_password);
+      const account = await passwords.check(
+        { bureauId, email: user.email, remoteAddress: call.remoteAddress },
+        call.body.current_password,
+      );
       if (account?.userId !== userId) throw wrongInput('The current password is wrong.');
       const passwordDigest = await passwords.digest(call.body.new_password);
       await store.tx(async (queries, tx) => {
         // A login takes the same lock, so that none with the former password ends after this.
         await queries.lockUser(userId);
-        if ((await queries.findPasswordDigest(userId)) !== account.passwordDigest) throw wrongInput('The current password is wrong.');
+        if ((await queries.findPasswordDigest(userId)) !== account.passwordDigest)
+          throw wrongInput('The current password is wrong.');
         await queries.setPassword(userId, passwordDigest);
         await endCredentials(queries, tx, { userId, except: tokenId });
-        await needs.audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: userId }, outcome: 'ok' });
+        await needs.audit.record(tx, {
+          ...auditOf(call),
+          action: call.operationId,
+          target: { kind: 'user', id: userId },
+          outcome: 'ok',
+        });
         await needs.changes.bump(tx);
       });
       return { status: 200, body: { changed: true } };

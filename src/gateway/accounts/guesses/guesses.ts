@@ -30,7 +30,12 @@ export interface GuessBudgets {
 
 const day = 86_400;
 // One try per 30 s: 2,900 a day against a password of 12 characters or more, or a code of 8 digits that holds minutes.
-const secretPace: Pace = { freeTries: 20, firstDelaySeconds: 30, maximumDelaySeconds: 30, forgetSeconds: day };
+const secretPace: Pace = {
+  freeTries: 20,
+  firstDelaySeconds: 30,
+  maximumDelaySeconds: 30,
+  forgetSeconds: day,
+};
 
 const defaultGuessBudgets: GuessBudgets = {
   passwords: { network: { limit: 5, windowSeconds: 3600 }, strangers: secretPace },
@@ -68,7 +73,9 @@ export function createGuesses(store: GuessStore, settings: Partial<GuessBudgets>
     async count(kind, at) {
       const { network, strangers } = budgets[kind];
       const ownKey = limitKey(kind, at);
-      const own = await ('freeTries' in network ? store.countPaced(ownKey, network) : store.count(ownKey, network));
+      const own = await ('freeTries' in network
+        ? store.countPaced(ownKey, network)
+        : store.count(ownKey, network));
       if (own !== 'counted') throw tooMany(own.retryAfterSeconds);
       if (await store.isKnown(personOf(at), networkKey(at))) return;
       const shared = await store.countPaced(paceKey(kind, at), strangers);

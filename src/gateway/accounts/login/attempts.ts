@@ -24,7 +24,11 @@ export interface LoginTimes {
   tokenSeconds: number;
 }
 
-export const defaultLoginTimes: LoginTimes = { attemptSeconds: 600, rereadSeconds: 60, tokenSeconds: 30 * 86_400 };
+export const defaultLoginTimes: LoginTimes = {
+  attemptSeconds: 600,
+  rereadSeconds: 60,
+  tokenSeconds: 30 * 86_400,
+};
 const maximumInputs = 5;
 
 export interface AttemptNeeds {
@@ -65,9 +69,17 @@ export interface Proof {
 
 export interface Attempts {
   /** Starts one and returns its `login_id`, which is kept nowhere else. */
-  start(provider: LoginProvider, bureau: Bureau, binding: Binding | null): Promise<{ loginId: string; next: NextStep }>;
+  start(
+    provider: LoginProvider,
+    bureau: Bureau,
+    binding: Binding | null,
+  ): Promise<{ loginId: string; next: NextStep }>;
   /** Throws 404 `login_not_found`, 410 `login_spent`, 409 where a browser is awaited, and what the provider throws. */
-  continue(loginId: string, input: Readonly<Record<string, string>>, about: ContinueAbout): Promise<{ provider: string; next: NextStep }>;
+  continue(
+    loginId: string,
+    input: Readonly<Record<string, string>>,
+    about: ContinueAbout,
+  ): Promise<{ provider: string; next: NextStep }>;
   /** Throws 404 `login_not_found`, 410 `login_spent`, 401 for a wrong proof, or what `refuseUnlessActive` throws. */
   read(loginId: string, proof: Proof): Promise<LoginOutcome>;
   /**
@@ -86,7 +98,12 @@ export interface ContinueAbout {
 export function createAttempts(needs: AttemptNeeds): Attempts {
   const { store, attempts, tickets, times, refuseUnlessActive } = needs;
 
-  async function finish(digest: Buffer, bureauId: string, person: Person, loginCodeDigest?: Buffer): Promise<void> {
+  async function finish(
+    digest: Buffer,
+    bureauId: string,
+    person: Person,
+    loginCodeDigest?: Buffer,
+  ): Promise<void> {
     const end = await store.tx(async (_queries, tx): Promise<'done' | 'blocked' | 'over'> => {
       const { userId, state } = await store.ensureUser(tx, bureauId, person, id('usr'));
       return settle(attempts.within(tx), digest, { userId, isBlocked: state !== 'active' }, loginCodeDigest);
@@ -94,7 +111,10 @@ export function createAttempts(needs: AttemptNeeds): Attempts {
     refuseEnd(end);
   }
 
-  async function finishWithPassword(digest: Buffer, { userId, passwordDigest }: { userId: string; passwordDigest: string }): Promise<void> {
+  async function finishWithPassword(
+    digest: Buffer,
+    { userId, passwordDigest }: { userId: string; passwordDigest: string },
+  ): Promise<void> {
     const end = await store.tx(async (queries, tx) => {
       // A reset takes the same lock, so that a login with the former password cannot end after it.
       const user = await queries.lockUser(userId);
@@ -108,7 +128,13 @@ export function createAttempts(needs: AttemptNeeds): Attempts {
     finish,
     async start(provider, bureau, binding) {
       const loginId = newSecret('login');
-      const attempt = { digest: secretDigest(loginId), bureauId: bureau.bureauId, provider: provider.id, ttlSeconds: times.attemptSeconds, maxInputs: maximumInputs };
+      const attempt = {
+        digest: secretDigest(loginId),
+        bureauId: bureau.bureauId,
+        provider: provider.id,
+        ttlSeconds: times.attemptSeconds,
+        maxInputs: maximumInputs,
+      };
       if (provider.kind === 'instant') {
         await store.tx(async (_queries, tx) => {
           const { userId } = await store.ensureUser(tx, bureau.bureauId, provider.person, id('usr'));
@@ -121,15 +147,27 @@ export function createAttempts(needs: AttemptNeeds): Attempts {
         return { loginId, next: { outcome: 'input', inputs: provider.inputs } };
       }
       const callbackUrl = needs.callbackUrl();
-      if (callbackUrl === null) throw new Error('A redirect provider is offered without an address to come back to.');
+      if (callbackUrl === null)
+        throw new Error('A redirect provider is offered without an address to come back to.');
       const state = newTicketSecret('oauth_state');
       // Before anything is written: the third party may not be there.
       const { url, memory } = await provider.start({ callbackUrl, state });
       const userCode = binding === null ? newUserCode() : undefined;
-      const content: RedirectMemory = { providerId: provider.id, callbackUrl, memory, ...(userCode === undefined ? {} : { userCode }) };
+      const content: RedirectMemory = {
+        providerId: provider.id,
+        callbackUrl,
+        memory,
+        ...(userCode === undefined ? {} : { userCode }),
+      };
       await store.tx(async (_queries, tx) => {
         await attempts.within(tx).insert({ ...attempt, awaits: 'redirect', ...binding });
-        await issueTicket(tickets.within(tx), { purpose: 'oauth_state', secret: state, content, attemptDigest: attempt.digest, ttlSeconds: times.attemptSeconds });
+        await issueTicket(tickets.within(tx), {
+          purpose: 'oauth_state',
+          secret: state,
+          content,
+          attemptDigest: attempt.digest,
+          ttlSeconds: times.attemptSeconds,
+        });
       });
       return { loginId, next: { outcome: 'redirect', url, ...(userCode === undefined ? {} : { userCode }) } };
     },
@@ -139,7 +177,8 @@ export function createAttempts(needs: AttemptNeeds): Attempts {
       const attempt = known(await attempts.find(digest));
       refuseUnlessActive(attempt.bureauState);
       if (attempt.state !== 'pending' || attempt.isExpired || attempt.inputsLeft === 0) throw over();
-      if (attempt.awaits !== 'input') throw new Problem('conflict', 'conflict', 'This login waits for the browser, not for an input.');
+      if (attempt.awaits !== 'input')
+        throw new Problem('conflict', 'conflict', 'This login waits for the browser, not for an input.');
       const context = await contextOf(attempt.bureauId);
       const provider = providerOf(attempt.provider, context);
       if (provider.kind !== 'input') throw over();
@@ -166,19 +205,33 @@ export function createAttempts(needs: AttemptNeeds): Attempts {
         const isOver = attempt.wasRead ? false : attempt.isExpired;
         if (isOver) return { status: 'expired' };
         if (attempt.state === 'pending') return { status: 'pending' };
-        if (attempt.state === 'failed' || attempt.userId === null) return { status: 'failed', error: attempt.error };
+        if (attempt.state === 'failed' || attempt.userId === null)
+          return { status: 'failed', error: attempt.error };
         if (!isProven(attempt, proof)) return 'unproven';
         if (attempt.wasRead) return readAgain(queries, own, { loginId, digest, attempt });
         // Blocked since the attempt was done: it comes to nothing.
         if (attempt.userState !== 'active') return { status: 'failed', error: null };
-        const { userToken, record } = newUserToken({ userId: attempt.userId, kind: 'user', ttlSeconds: times.tokenSeconds });
+        const { userToken, record } = newUserToken({
+          userId: attempt.userId,
+          kind: 'user',
+          ttlSeconds: times.tokenSeconds,
+        });
         const { expiresAt } = await queries.insertToken(record);
-        await own.noteFirstRead(digest, { tokenId: record.tokenId, sealedToken: seal(loginId, 'login result', userToken) });
+        await own.noteFirstRead(digest, {
+          tokenId: record.tokenId,
+          sealedToken: seal(loginId, 'login result', userToken),
+        });
         return done(queries, attempt.userId, userToken, expiresAt);
       });
       if (outcome === 'unproven') throw unproven(proof);
       // After the transaction, which had to commit for the sealed token to be gone.
-      if (outcome === 'spent') throw new Problem('gone', 'login_spent', 'This login was read already; log in again for another token.', { param: 'login_id' });
+      if (outcome === 'spent')
+        throw new Problem(
+          'gone',
+          'login_spent',
+          'This login was read already; log in again for another token.',
+          { param: 'login_id' },
+        );
       return outcome;
     },
   };
@@ -206,29 +259,41 @@ async function settle(
     await attempts.fail(digest, 'user_blocked');
     return 'blocked';
   }
-  const moved = await attempts.finish(digest, { userId: who.userId, ...(loginCodeDigest && { loginCodeDigest }) });
+  const moved = await attempts.finish(digest, {
+    userId: who.userId,
+    ...(loginCodeDigest && { loginCodeDigest }),
+  });
   return moved ? 'done' : 'over';
 }
 
 // Thrown after the transaction, so that what it wrote stays.
 function refuseEnd(end: 'done' | 'blocked' | 'over'): void {
-  if (end === 'blocked') throw new Problem('forbidden', 'user_blocked', 'This user is blocked and cannot log in.');
+  if (end === 'blocked')
+    throw new Problem('forbidden', 'user_blocked', 'This user is blocked and cannot log in.');
   if (end === 'over') throw over();
 }
 
 function known(attempt: Attempt | null): Attempt {
-  if (!attempt) throw new Problem('not_found', 'login_not_found', 'There is no such login attempt.', { param: 'login_id' });
+  if (!attempt)
+    throw new Problem('not_found', 'login_not_found', 'There is no such login attempt.', {
+      param: 'login_id',
+    });
   return attempt;
 }
 
 function over(): Problem {
-  return new Problem('gone', 'login_spent', 'This login attempt is over; start another one.', { param: 'login_id' });
+  return new Problem('gone', 'login_spent', 'This login attempt is over; start another one.', {
+    param: 'login_id',
+  });
 }
 
 function checkInput(input: Readonly<Record<string, string>>, asked: readonly LoginInput[]): void {
   const refuse = (name: string, message: string): never => {
     const path = `input.${name}`;
-    throw new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, { param: path, details: [{ path, message }] });
+    throw new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, {
+      param: path,
+      details: [{ path, message }],
+    });
   };
   for (const { name, required } of asked) if (required && !input[name]) refuse(name, 'is required');
   const unknown = Object.keys(input).find((name) => !asked.some((one) => one.name === name));
@@ -244,12 +309,18 @@ function isProven({ codeChallenge, loginCodeDigest }: Attempt, { loginCode, code
 }
 
 function unproven({ loginCode, codeVerifier }: Proof): Problem {
-  const missing = loginCode === undefined ? 'login_code' : codeVerifier === undefined ? 'code_verifier' : null;
+  const missing =
+    loginCode === undefined ? 'login_code' : codeVerifier === undefined ? 'code_verifier' : null;
   if (missing === null) {
-    return new Problem('unauthenticated', 'invalid_credentials', 'The code or its verifier is wrong.', { headers: { 'www-authenticate': 'Bearer' } });
+    return new Problem('unauthenticated', 'invalid_credentials', 'The code or its verifier is wrong.', {
+      headers: { 'www-authenticate': 'Bearer' },
+    });
   }
   const message = 'is required to read this login';
-  return new Problem('bad_request', 'invalid_request', `\`${missing}\` ${message}.`, { param: missing, details: [{ path: missing, message }] });
+  return new Problem('bad_request', 'invalid_request', `\`${missing}\` ${message}.`, {
+    param: missing,
+    details: [{ path: missing, message }],
+  });
 }
 
 async function readAgain(
@@ -268,7 +339,12 @@ async function readAgain(
   return done(queries, userId, unseal(loginId, 'login result', sealedToken), stored.expiresAt);
 }
 
-async function done(queries: AccountsQueries, userId: string, userToken: string, expiresAt: Date): Promise<LoginOutcome> {
+async function done(
+  queries: AccountsQueries,
+  userId: string,
+  userToken: string,
+  expiresAt: Date,
+): Promise<LoginOutcome> {
   const user = await queries.findUser(userId);
   if (!user) throw new Error('A login attempt outlived its user.');
   return { status: 'done', userToken, expiresAt, user };

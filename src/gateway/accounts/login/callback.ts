@@ -46,49 +46,88 @@ export interface LoginCallback {
 export function createCallback(needs: CallbackNeeds): LoginCallback {
   const { attempts, attemptStore, tickets } = needs;
 
-  async function finishWithRedirect(digest: Buffer, attempt: Attempt, redirectTo: string, person: Person): Promise<CallbackReply> {
+  async function finishWithRedirect(
+    digest: Buffer,
+    attempt: Attempt,
+    redirectTo: string,
+    person: Person,
+  ): Promise<CallbackReply> {
     const loginCode = newSecret('code');
     await attempts.finish(digest, attempt.bureauId, person, secretDigest(loginCode));
     return sendBack(redirectTo, 'login_code', loginCode);
   }
 
-  async function askToCompare(digest: Buffer, attempt: Attempt, userCode: string, person: Person): Promise<CallbackReply> {
+  async function askToCompare(
+    digest: Buffer,
+    attempt: Attempt,
+    userCode: string,
+    person: Person,
+  ): Promise<CallbackReply> {
     const bureau = await needs.findBureau(attempt.bureauId);
     const content: Confirmation = { bureauId: attempt.bureauId, person };
-    const { secret } = await issueTicket(tickets, { purpose: 'confirmation', content, attemptDigest: digest, ttlSeconds: needs.confirmSeconds });
+    const { secret } = await issueTicket(tickets, {
+      purpose: 'confirmation',
+      content,
+      attemptDigest: digest,
+      ttlSeconds: needs.confirmSeconds,
+    });
     return paged(200, {
       title: `Log in to ${bureau?.name ?? attempt.bureauId}?`,
-      paragraphs: ['Somebody is waiting to be logged in. Say yes only if this code stands on your own device, where you began. If anyone sent you here, say no.'],
+      paragraphs: [
+        'Somebody is waiting to be logged in. Say yes only if this code stands on your own device, where you began. If anyone sent you here, say no.',
+      ],
       form: { confirmation: secret, userCode },
     });
   }
 
-  async function complete(search: string, state: string, ticket: { attemptDigest: Buffer | null; content: RedirectMemory }, log: Log): Promise<CallbackReply> {
+  async function complete(
+    search: string,
+    state: string,
+    ticket: { attemptDigest: Buffer | null; content: RedirectMemory },
+    log: Log,
+  ): Promise<CallbackReply> {
     const { attemptDigest: digest, content } = ticket;
     const attempt = digest && (await attemptStore.find(digest));
     if (!digest || !attempt || attempt.state !== 'pending' || attempt.isExpired) return unknownState();
     try {
       needs.refuseUnlessActive(attempt.bureauState);
       const provider = needs.redirectProvider(content.providerId);
-      if (!provider) throw new Problem('bad_request', 'login_failed', 'This way to log in is not there any more.');
-      const person = await provider.finish({ callbackUrl: content.callbackUrl, state, query: search, memory: content.memory });
-      if (attempt.redirectTo !== null) return await finishWithRedirect(digest, attempt, attempt.redirectTo, person);
+      if (!provider)
+        throw new Problem('bad_request', 'login_failed', 'This way to log in is not there any more.');
+      const person = await provider.finish({
+        callbackUrl: content.callbackUrl,
+        state,
+        query: search,
+        memory: content.memory,
+      });
+      if (attempt.redirectTo !== null)
+        return await finishWithRedirect(digest, attempt, attempt.redirectTo, person);
       return await askToCompare(digest, attempt, content.userCode ?? '', person);
     } catch (error) {
       const problem = asProblem(error);
       // What is ours may pass: the state is spent, but the attempt is not to blame.
-      log.warn({ code: problem.code, provider: content.providerId, reason: reasonOf(problem) }, 'a redirect login failed');
+      log.warn(
+        { code: problem.code, provider: content.providerId, reason: reasonOf(problem) },
+        'a redirect login failed',
+      );
       if (problem.kind === 'internal' || problem.kind === 'unavailable') throw problem;
       await attemptStore.fail(digest, errorOf(problem));
-      return attempt.redirectTo === null ? pageOf(problem) : sendBack(attempt.redirectTo, 'login_error', errorOf(problem));
+      return attempt.redirectTo === null
+        ? pageOf(problem)
+        : sendBack(attempt.redirectTo, 'login_error', errorOf(problem));
     }
   }
 
   return {
     async receive({ state }, search, log) {
       try {
-        const ticket = state !== undefined && isSecret('state', state) ? await takeTicket<RedirectMemory>(tickets, 'oauth_state', state) : null;
-        return state === undefined || ticket === null ? unknownState() : await complete(search, state, ticket, log);
+        const ticket =
+          state !== undefined && isSecret('state', state)
+            ? await takeTicket<RedirectMemory>(tickets, 'oauth_state', state)
+            : null;
+        return state === undefined || ticket === null
+          ? unknownState()
+          : await complete(search, state, ticket, log);
       } catch (error) {
         return pageOf(asProblem(error));
       }
@@ -99,24 +138,31 @@ export function createCallback(needs: CallbackNeeds): LoginCallback {
         const confirmation = fields.get('confirmation') ?? '';
         const decision = fields.get('decision');
         if (decision !== 'confirm' && decision !== 'cancel') return unknownState();
-        const ticket = isSecret('confirmation', confirmation) ? await takeTicket<Confirmation>(tickets, 'confirmation', confirmation) : null;
+        const ticket = isSecret('confirmation', confirmation)
+          ? await takeTicket<Confirmation>(tickets, 'confirmation', confirmation)
+          : null;
         if (!ticket?.attemptDigest) return unknownState();
         const { attemptDigest: digest, content } = ticket;
         if (decision === 'cancel') {
           await attemptStore.fail(digest, 'login_denied');
-          return paged(200, { title: 'The login was refused', paragraphs: ['Nobody was logged in. You can close this page.'] });
+          return paged(200, {
+            title: 'The login was refused',
+            paragraphs: ['Nobody was logged in. You can close this page.'],
+          });
         }
         const attempt = await attemptStore.find(digest);
         if (attempt) needs.refuseUnlessActive(attempt.bureauState);
         await attempts.finish(digest, content.bureauId, content.person);
-        return paged(200, { title: 'You are logged in', paragraphs: ['Go back to where you began. You can close this page.'] });
+        return paged(200, {
+          title: 'You are logged in',
+          paragraphs: ['Go back to where you began. You can close this page.'],
+        });
       } catch (error) {
         return pageOf(asProblem(error)) as DecisionReply;
       }
     },
   };
 }
-
 
 function sendBack(redirectTo: string, member: 'login_code' | 'login_error', value: string): CallbackReply {
   return { status: 303, headers: { ...pageHeaders, location: returnAddress(redirectTo, member, value) } };
@@ -127,11 +173,18 @@ function paged<const Status extends PageStatus>(status: Status, page: Page): Pag
 }
 
 function unknownState(): Paged<400> {
-  return paged(400, { title: 'This login cannot go on', paragraphs: ['It is too old, or this page was opened a second time. Begin again where you wanted to log in.'] });
+  return paged(400, {
+    title: 'This login cannot go on',
+    paragraphs: [
+      'It is too old, or this page was opened a second time. Begin again where you wanted to log in.',
+    ],
+  });
 }
 
 function errorOf({ code }: Problem): string {
-  return ['login_denied', 'user_blocked', 'upstream_failed', 'upstream_timeout'].includes(code) ? code : 'login_failed';
+  return ['login_denied', 'user_blocked', 'upstream_failed', 'upstream_timeout'].includes(code)
+    ? code
+    : 'login_failed';
 }
 
 // The class and code of what the library threw; its message may quote what came back.
@@ -145,10 +198,20 @@ function reasonOf({ cause }: Problem): string | undefined {
 function pageOf(problem: Problem): Paged<PageStatus> {
   const again = 'Begin again where you wanted to log in.';
   if (problem.kind === 'internal') throw problem;
-  if (problem.kind === 'unavailable') return paged(503, { title: 'Not now', paragraphs: [`The server cannot look after you at the moment. ${again}`] });
-  if (problem.kind === 'upstream_timeout') return paged(504, { title: 'The provider was too slow', paragraphs: [again] });
-  if (problem.kind === 'upstream_failed') return paged(502, { title: 'The provider failed', paragraphs: [again] });
-  if (problem.kind === 'forbidden') return paged(403, { title: 'The login was refused', paragraphs: [problem.message] });
+  if (problem.kind === 'unavailable')
+    return paged(503, {
+      title: 'Not now',
+      paragraphs: [`The server cannot look after you at the moment. ${again}`],
+    });
+  if (problem.kind === 'upstream_timeout')
+    return paged(504, { title: 'The provider was too slow', paragraphs: [again] });
+  if (problem.kind === 'upstream_failed')
+    return paged(502, { title: 'The provider failed', paragraphs: [again] });
+  if (problem.kind === 'forbidden')
+    return paged(403, { title: 'The login was refused', paragraphs: [problem.message] });
   if (problem.kind === 'gone') return unknownState();
-  return paged(400, { title: 'This login cannot go on', paragraphs: [`What came back from the provider does not hold. ${again}`] });
+  return paged(400, {
+    title: 'This login cannot go on',
+    paragraphs: [`What came back from the provider does not hold. ${again}`],
+  });
 }

@@ -41,15 +41,25 @@ const proxyHeader = new RegExp(
 // A credential in an answer must not end up in a cache.
 const noStore = { 'cache-control': 'no-store' };
 
-export function loginHandlers(needs: LoginHandlerNeeds): Pick<
+export function loginHandlers(
+  needs: LoginHandlerNeeds,
+): Pick<
   AccountsHandlers,
-  'accounts.listProviders' | 'accounts.startLogin' | 'accounts.continueLogin' | 'accounts.getLoginResult' | 'accounts.receiveOauthCallback' | 'accounts.decideLogin'
+  | 'accounts.listProviders'
+  | 'accounts.startLogin'
+  | 'accounts.continueLogin'
+  | 'accounts.getLoginResult'
+  | 'accounts.receiveOauthCallback'
+  | 'accounts.decideLogin'
 > {
   const { providers, attempts, callback, guesses, background, servingBureau } = needs;
 
   function providerOf(providerId: string, context: LoginContext): LoginProvider {
     const found = providers.find((candidate) => candidate.id === providerId && candidate.available(context));
-    if (!found) throw new Problem('not_found', 'provider_not_found', 'There is no such login provider here.', { param: 'provider' });
+    if (!found)
+      throw new Problem('not_found', 'provider_not_found', 'There is no such login provider here.', {
+        param: 'provider',
+      });
     return found;
   }
 
@@ -63,13 +73,22 @@ export function loginHandlers(needs: LoginHandlerNeeds): Pick<
     'accounts.listProviders': async (call) => {
       const context = contextOf(await servingBureau(call.query.bureau_id), call);
       const usable = providers.filter((provider) => provider.available(context));
-      return { status: 200, body: { items: usable.map(({ id, label, kind, inputs }) => ({ id, label, kind, inputs: [...inputs] })) } };
+      return {
+        status: 200,
+        body: {
+          items: usable.map(({ id, label, kind, inputs }) => ({ id, label, kind, inputs: [...inputs] })),
+        },
+      };
     },
     'accounts.startLogin': async (call) => {
       const bureau = await servingBureau(call.body.bureau_id);
       const provider = providerOf(call.body.provider, contextOf(bureau, call));
       const binding = bindingOf(call.body, bureau);
-      const { loginId, next } = await attempts.start(provider, bureau, provider.kind === 'redirect' ? binding : null);
+      const { loginId, next } = await attempts.start(
+        provider,
+        bureau,
+        provider.kind === 'redirect' ? binding : null,
+      );
       forgetOld();
       return { status: 200, headers: noStore, body: wireOutcome(loginId, provider.id, next) };
     },
@@ -96,21 +115,36 @@ export function loginHandlers(needs: LoginHandlerNeeds): Pick<
 
 function contextOf(bureau: Bureau, { remoteAddress, request }: Caller): LoginContext {
   const isForwarded = Object.keys(request.headers).some((name) => proxyHeader.test(name));
-  return { bureauId: bureau.bureauId, bureauName: bureau.name, remoteAddress, host: request.host, origin: request.origin, isForwarded };
+  return {
+    bureauId: bureau.bureauId,
+    bureauName: bureau.name,
+    remoteAddress,
+    host: request.host,
+    origin: request.origin,
+    isForwarded,
+  };
 }
 
 function wireOutcome(loginId: string, provider: string, next: NextStep): WireOutcome {
   const common = { login_id: loginId, provider, outcome: next.outcome };
   if (next.outcome === 'input') return { ...common, inputs: [...next.inputs] };
-  if (next.outcome === 'redirect') return { ...common, url: next.url, ...(next.userCode === undefined ? {} : { user_code: next.userCode }) };
+  if (next.outcome === 'redirect')
+    return { ...common, url: next.url, ...(next.userCode === undefined ? {} : { user_code: next.userCode }) };
   return common;
 }
 
 function wireResult(loginId: string, outcome: Awaited<ReturnType<Attempts['read']>>): LoginResult {
   const common = { login_id: loginId, status: outcome.status };
   if (outcome.status === 'done') {
-    return { ...common, user_token: outcome.userToken, expires_at: outcome.expiresAt.toISOString(), user: wireUser(outcome.user) };
+    return {
+      ...common,
+      user_token: outcome.userToken,
+      expires_at: outcome.expiresAt.toISOString(),
+      user: wireUser(outcome.user),
+    };
   }
   // What is stored is one of the contract's words; only this slice writes it.
-  return outcome.status === 'failed' && outcome.error !== null ? { ...common, error: outcome.error as LoginResult['error'] } : common;
+  return outcome.status === 'failed' && outcome.error !== null
+    ? { ...common, error: outcome.error as LoginResult['error'] }
+    : common;
 }

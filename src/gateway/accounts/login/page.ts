@@ -14,7 +14,10 @@ export interface Page {
 export type PageReply = HtmlReply;
 
 export function renderPage({ title, paragraphs, form }: Page): PageReply {
-  const body = [...paragraphs.map((text) => `<p>${escapeHtml(text)}</p>`), ...(form ? [renderForm(form)] : [])].join('\n');
+  const body = [
+    ...paragraphs.map((text) => `<p>${escapeHtml(text)}</p>`),
+    ...(form ? [renderForm(form)] : []),
+  ].join('\n');
   return renderHtml({ title, body });
 }
 

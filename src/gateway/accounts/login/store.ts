@@ -86,7 +86,17 @@ function queries(sql: Sql, bureaus: BureauStates): AttemptQueries {
   }
 
   return {
-    async insert({ digest, bureauId, provider, ttlSeconds, maxInputs, userId, awaits, redirectTo, codeChallenge }) {
+    async insert({
+      digest,
+      bureauId,
+      provider,
+      ttlSeconds,
+      maxInputs,
+      userId,
+      awaits,
+      redirectTo,
+      codeChallenge,
+    }) {
       await sql`
         insert into gateway.accounts_login_attempts
           (digest, bureau_id, provider, state, user_id, awaits, inputs_left, redirect_to, code_challenge, expires_at)

@@ -7,15 +7,27 @@ import { newDigitCode } from '../secret-box.ts';
 import { wrongInput } from './password.ts';
 import type { InputProvider, LoginInput } from './provider.ts';
 
-const first: readonly LoginInput[] = [{ name: 'email', type: 'email', label: 'E-mail address', required: true }];
-const second: readonly LoginInput[] = [{ name: 'code', type: 'code', label: 'Code from the e-mail', required: true }];
+const first: readonly LoginInput[] = [
+  { name: 'email', type: 'email', label: 'E-mail address', required: true },
+];
+const second: readonly LoginInput[] = [
+  { name: 'code', type: 'code', label: 'Code from the e-mail', required: true },
+];
 
 interface Memory {
   email: string;
   code: string;
 }
 
-export function emailCodeProvider({ guesses, mail, minutes }: { guesses: Guesses; mail: Mailer; minutes: number }): InputProvider {
+export function emailCodeProvider({
+  guesses,
+  mail,
+  minutes,
+}: {
+  guesses: Guesses;
+  mail: Mailer;
+  minutes: number;
+}): InputProvider {
   return {
     id: 'email_code',
     label: 'E-mail code',
@@ -44,5 +56,8 @@ export function emailCodeProvider({ guesses, mail, minutes }: { guesses: Guesses
 
 function notAnAddress(): Problem {
   const [path, message] = ['input.email', 'is not an e-mail address'];
-  return new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, { param: path, details: [{ path, message }] });
+  return new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, {
+    param: path,
+    details: [{ path, message }],
+  });
 }

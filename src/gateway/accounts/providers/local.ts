@@ -4,7 +4,12 @@ import { isLoopbackAddress, isLoopbackHost } from '../../../kernel/http/address.
 import type { InstantProvider, Person } from './provider.ts';
 
 /** The one user of the Bureau `local`. */
-export const localPerson: Person = { issuer: 'local', subject: 'local', email: null, displayName: 'Local user' };
+export const localPerson: Person = {
+  issuer: 'local',
+  subject: 'local',
+  email: null,
+  displayName: 'Local user',
+};
 
 /** Whether a server with these settings may have the local login at all. */
 export function mayLogInLocally(settings: {
@@ -30,7 +35,11 @@ export const localLogin: InstantProvider = {
   // every POST, so a page that the person happens to have open is kept out too.
   // Behind a proxy on this machine everybody has a loopback address, and some proxies even write a loopback Host.
   available: ({ bureauId, remoteAddress, host, origin, isForwarded }) =>
-    bureauId === 'local' && isLoopbackAddress(remoteAddress) && isLoopbackHost(host) && origin === undefined && !isForwarded,
+    bureauId === 'local' &&
+    isLoopbackAddress(remoteAddress) &&
+    isLoopbackHost(host) &&
+    origin === undefined &&
+    !isForwarded,
   person: localPerson,
 };
 

@@ -37,9 +37,16 @@ export interface OpenIdNeeds {
 
 export interface OpenId {
   /** The address to send the browser to, and what to remember until it is back. */
-  begin(party: ThirdParty, request: { callbackUrl: string; state: string }): Promise<{ url: string; memory: string }>;
+  begin(
+    party: ThirdParty,
+    request: { callbackUrl: string; state: string },
+  ): Promise<{ url: string; memory: string }>;
   /** Exchanges what came back and reads who it is. Throws the Problems that a redirect provider may throw. */
-  end<T>(party: ThirdParty, answer: { callbackUrl: string; state: string; query: string; memory: string }, read: (grant: Grant) => Promise<T>): Promise<T>;
+  end<T>(
+    party: ThirdParty,
+    answer: { callbackUrl: string; state: string; query: string; memory: string },
+    read: (grant: Grant) => Promise<T>,
+  ): Promise<T>;
 }
 
 interface Memory {
@@ -58,24 +65,45 @@ export function createOpenId({ fetch, clock, deadlineMs = 10_000, cacheMs = 600_
   const deadline = new AsyncLocalStorage<AbortSignal>();
 
   const boundedFetch: client.CustomFetch = (url, options) => {
-    const signals = [options.signal, deadline.getStore()].filter((signal) => signal !== undefined && signal !== null);
+    const signals = [options.signal, deadline.getStore()].filter(
+      (signal) => signal !== undefined && signal !== null,
+    );
     return fetch(url, { ...options, signal: AbortSignal.any(signals) } as RequestInit);
   };
 
   async function discover({ server, clientId, clientSecret }: ThirdParty): Promise<client.Configuration> {
     if ('isPlain' in server) return plainConfiguration(server, clientId, clientSecret);
-    const configuration = await client.discovery(new URL(server.issuer), clientId, clientSecret, clientAuthentication(clientSecret), {
-      [client.customFetch]: boundedFetch,
-      ...(isLocalHttp(server.issuer) ? { execute: [allowPlainHttp] } : {}),
-    });
+    const configuration = await client.discovery(
+      new URL(server.issuer),
+      clientId,
+      clientSecret,
+      clientAuthentication(clientSecret),
+      {
+        [client.customFetch]: boundedFetch,
+        ...(isLocalHttp(server.issuer) ? { execute: [allowPlainHttp] } : {}),
+      },
+    );
     // Not only the TLS connection vouches for an ID token, but its signature too.
     client.enableNonRepudiationChecks(configuration);
     return configuration;
   }
 
-  function plainConfiguration(server: Extract<ThirdParty['server'], { isPlain: true }>, clientId: string, clientSecret: string): client.Configuration {
-    const metadata = { issuer: server.issuer, authorization_endpoint: server.authorizationUrl, token_endpoint: server.tokenUrl };
-    const configuration = new client.Configuration(metadata, clientId, clientSecret, client.ClientSecretPost(clientSecret));
+  function plainConfiguration(
+    server: Extract<ThirdParty['server'], { isPlain: true }>,
+    clientId: string,
+    clientSecret: string,
+  ): client.Configuration {
+    const metadata = {
+      issuer: server.issuer,
+      authorization_endpoint: server.authorizationUrl,
+      token_endpoint: server.tokenUrl,
+    };
+    const configuration = new client.Configuration(
+      metadata,
+      clientId,
+      clientSecret,
+      client.ClientSecretPost(clientSecret),
+    );
     configuration[client.customFetch] = boundedFetch;
     if (isLocalHttp(server.tokenUrl)) allowPlainHttp(configuration);
     return configuration;
@@ -96,7 +124,9 @@ export function createOpenId({ fetch, clock, deadlineMs = 10_000, cacheMs = 600_
 
   async function bounded<T>(work: () => Promise<T>): Promise<T> {
     const signal = AbortSignal.timeout(deadlineMs);
-    const late = new Promise<never>((_resolve, reject) => signal.addEventListener('abort', () => reject(tooSlow()), { once: true }));
+    const late = new Promise<never>((_resolve, reject) =>
+      signal.addEventListener('abort', () => reject(tooSlow()), { once: true }),
+    );
     try {
       // The race is for what another call has begun and this one only waits for, such as a discovery.
       return await Promise.race([deadline.run(signal, work), late]);
@@ -110,7 +140,10 @@ export function createOpenId({ fetch, clock, deadlineMs = 10_000, cacheMs = 600_
     begin: (party, { callbackUrl, state }) =>
       bounded(async () => {
         const configuration = await configurationOf(party);
-        const memory: Memory = { verifier: client.randomPKCECodeVerifier(), ...('isPlain' in party.server ? {} : { nonce: client.randomNonce() }) };
+        const memory: Memory = {
+          verifier: client.randomPKCECodeVerifier(),
+          ...('isPlain' in party.server ? {} : { nonce: client.randomNonce() }),
+        };
         const url = client.buildAuthorizationUrl(configuration, {
           redirect_uri: callbackUrl,
           scope: party.scope,
@@ -125,21 +158,38 @@ export function createOpenId({ fetch, clock, deadlineMs = 10_000, cacheMs = 600_
       bounded(async () => {
         const configuration = await configurationOf(party);
         const { verifier, nonce } = JSON.parse(memory) as Memory;
-        const tokens = await client.authorizationCodeGrant(configuration, new URL(`${callbackUrl}?${query}`), {
-          expectedState: state,
-          pkceCodeVerifier: verifier,
-          ...(nonce === undefined ? {} : { expectedNonce: nonce, idTokenExpected: true }),
-        });
+        const tokens = await client.authorizationCodeGrant(
+          configuration,
+          new URL(`${callbackUrl}?${query}`),
+          {
+            expectedState: state,
+            pkceCodeVerifier: verifier,
+            ...(nonce === undefined ? {} : { expectedNonce: nonce, idTokenExpected: true }),
+          },
+        );
         const claims = tokens.claims();
         return read({
           claims,
           async userInfo() {
-            if (claims === undefined || configuration.serverMetadata().userinfo_endpoint === undefined) return {};
+            if (claims === undefined || configuration.serverMetadata().userinfo_endpoint === undefined)
+              return {};
             return client.fetchUserInfo(configuration, tokens.access_token, claims.sub);
           },
           async read(url) {
-            const answer = await client.fetchProtectedResource(configuration, tokens.access_token, new URL(url), 'GET', null, new Headers({ accept: 'application/json' }));
-            if (!answer.ok) throw new Problem('upstream_failed', 'upstream_failed', 'The provider did not say who this is.');
+            const answer = await client.fetchProtectedResource(
+              configuration,
+              tokens.access_token,
+              new URL(url),
+              'GET',
+              null,
+              new Headers({ accept: 'application/json' }),
+            );
+            if (!answer.ok)
+              throw new Problem(
+                'upstream_failed',
+                'upstream_failed',
+                'The provider did not say who this is.',
+              );
             return (await answer.json()) as unknown;
           },
         });
@@ -177,18 +227,42 @@ function tooSlow(): Problem {
 function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof client.AuthorizationResponseError) {
-    if (error.error === 'access_denied') return new Problem('forbidden', 'login_denied', 'You did not let the provider say who you are.', { cause: plain(error) });
-    return new Problem('bad_request', 'login_failed', 'The provider refused the login.', { cause: plain(error) });
+    if (error.error === 'access_denied')
+      return new Problem('forbidden', 'login_denied', 'You did not let the provider say who you are.', {
+        cause: plain(error),
+      });
+    return new Problem('bad_request', 'login_failed', 'The provider refused the login.', {
+      cause: plain(error),
+    });
   }
   const code = error instanceof client.ClientError ? error.code : undefined;
-  const isTheirs = (error instanceof TypeError && error.message === 'fetch failed') || ['OAUTH_RESPONSE_IS_NOT_CONFORM', 'OAUTH_RESPONSE_IS_NOT_JSON', 'OAUTH_PARSE_ERROR', 'OAUTH_TIMEOUT', 'OAUTH_ABORT'].includes(code ?? '');
-  if (isTheirs) return new Problem('upstream_failed', 'upstream_failed', 'The login provider cannot be reached.', { cause: plain(error) });
-  return new Problem('bad_request', 'login_failed', 'What the login provider sent back does not hold.', { cause: plain(error) });
+  const isTheirs =
+    (error instanceof TypeError && error.message === 'fetch failed') ||
+    [
+      'OAUTH_RESPONSE_IS_NOT_CONFORM',
+      'OAUTH_RESPONSE_IS_NOT_JSON',
+      'OAUTH_PARSE_ERROR',
+      'OAUTH_TIMEOUT',
+      'OAUTH_ABORT',
+    ].includes(code ?? '');
+  if (isTheirs)
+    return new Problem('upstream_failed', 'upstream_failed', 'The login provider cannot be reached.', {
+      cause: plain(error),
+    });
+  return new Problem('bad_request', 'login_failed', 'What the login provider sent back does not hold.', {
+    cause: plain(error),
+  });
 }
 
 // The library's errors carry the parameters, which are secrets; the name and the code are enough for a log.
 function plain(error: unknown): Error {
   const { name, code, error: answered } = error as { name?: unknown; code?: unknown; error?: unknown };
-  const kept = new Error([name, answered].filter((part) => typeof part === 'string' && /^[\w. ]{1,64}$/.test(part)).join(' '));
-  return Object.assign(kept, { name: typeof name === 'string' ? name : 'Error' }, typeof code === 'string' ? { code } : {});
+  const kept = new Error(
+    [name, answered].filter((part) => typeof part === 'string' && /^[\w. ]{1,64}$/.test(part)).join(' '),
+  );
+  return Object.assign(
+    kept,
+    { name: typeof name === 'string' ? name : 'Error' },
+    typeof code === 'string' ? { code } : {},
+  );
 }

@@ -22,7 +22,10 @@ export function passwordProvider({ passwords, mail }: { passwords: Passwords; ma
     async continue(input, _memory, { bureauId, remoteAddress }) {
       const email = normalAddress(input['email'] ?? '');
       // What is no address is nobody's either, and nobody's password can be counted or checked.
-      const account = email === null ? null : await passwords.check({ bureauId, email, remoteAddress }, input['password'] ?? '');
+      const account =
+        email === null
+          ? null
+          : await passwords.check({ bureauId, email, remoteAddress }, input['password'] ?? '');
       if (!account) throw wrongPassword();
       return { outcome: 'done', ...account };
     },
@@ -35,5 +38,7 @@ export function wrongPassword(): Problem {
 }
 
 export function wrongInput(message: string): Problem {
-  return new Problem('unauthenticated', 'invalid_credentials', message, { headers: { 'www-authenticate': 'Bearer' } });
+  return new Problem('unauthenticated', 'invalid_credentials', message, {
+    headers: { 'www-authenticate': 'Bearer' },
+  });
 }

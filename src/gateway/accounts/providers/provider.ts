@@ -61,7 +61,11 @@ export interface InputProvider extends Provider {
   /** The inputs that are asked for after this memory; without one, those of the start. */
   inputsAfter(memory: string | null): readonly LoginInput[];
   /** Throws 401 `invalid_credentials` for a wrong input, 429 where there were too many. */
-  continue(input: Readonly<Record<string, string>>, memory: string | null, context: LoginContext): Promise<InputStep>;
+  continue(
+    input: Readonly<Record<string, string>>,
+    memory: string | null,
+    context: LoginContext,
+  ): Promise<InputStep>;
 }
 
 /** Sends the person's browser to a third party. */

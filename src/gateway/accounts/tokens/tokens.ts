@@ -30,9 +30,22 @@ const issuedSeconds = 7 * day;
 const keySeconds = 365 * day;
 const noStore = { 'cache-control': 'no-store' };
 
-export function tokens({ store, attempts, audit, changes, credits, machines, servingBureau }: TokensNeeds): Pick<
+export function tokens({
+  store,
+  attempts,
+  audit,
+  changes,
+  credits,
+  machines,
+  servingBureau,
+}: TokensNeeds): Pick<
   AccountsHandlers,
-  | 'accounts.issueToken' | 'accounts.listTokens' | 'accounts.revokeTokens' | 'accounts.createKey' | 'accounts.listKeys' | 'accounts.revokeKey'
+  | 'accounts.issueToken'
+  | 'accounts.listTokens'
+  | 'accounts.revokeTokens'
+  | 'accounts.createKey'
+  | 'accounts.listKeys'
+  | 'accounts.revokeKey'
   | 'accounts.logout'
 > {
   async function isKey(tokenId: string): Promise<boolean> {
@@ -40,11 +53,15 @@ export function tokens({ store, attempts, audit, changes, credits, machines, ser
   }
 
   async function refuseKey(tokenId: string): Promise<void> {
-    if (await isKey(tokenId)) throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot rule over API keys.');
+    if (await isKey(tokenId))
+      throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot rule over API keys.');
   }
 
   /** A machine credential's tokens end with it. An administrator's session sets no such bound. */
-  async function boundBy(tx: Tx, { tokenId, bureauId }: AdminIdentity): Promise<Pick<NewToken, 'makerId' | 'endsBy'>> {
+  async function boundBy(
+    tx: Tx,
+    { tokenId, bureauId }: AdminIdentity,
+  ): Promise<Pick<NewToken, 'makerId' | 'endsBy'>> {
     if (bureauId === undefined) return { makerId: null, endsBy: null };
     const machine = await machines.lockLive(tx, tokenId);
     if (machine === null) throw invalidToken();
@@ -55,28 +72,52 @@ export function tokens({ store, attempts, audit, changes, credits, machines, ser
     'accounts.issueToken': async (call) => {
       const { body, identity } = call;
       const { bureau_id: bureauId, user_id: userId, external_id: externalId, metadata } = body;
-      if (!mayRule(identity, bureauId)) throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau_id' });
+      if (!mayRule(identity, bureauId))
+        throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', {
+          param: 'bureau_id',
+        });
       if ((userId === undefined) === (externalId === undefined)) throw exactlyOne(['user_id', 'external_id']);
       if (metadata !== undefined) requireStorable(metadata, 'metadata');
       await servingBureau(bureauId);
       return store.tx(async (queries, tx) => {
         const bound = await boundBy(tx, identity);
-        const made = externalId === undefined ? null : await store.ensureUser(tx, bureauId, externalPerson(externalId), id('usr'));
+        const made =
+          externalId === undefined
+            ? null
+            : await store.ensureUser(tx, bureauId, externalPerson(externalId), id('usr'));
         const user = await queries.lockUser(made?.userId ?? userId ?? '');
         // A user of another Bureau is none here.
         if (!user || user.bureauId !== bureauId || user.state === 'removed') throw userNotFound();
         // A machine credential speaks only for users whom its own product names; all others log in themselves.
         if (bound.makerId !== null && !(await queries.isExternalUser(user.userId))) throw userNotFound();
-        if (user.state === 'blocked') throw new Problem('conflict', 'user_blocked', 'This user is blocked and gets no token.');
+        if (user.state === 'blocked')
+          throw new Problem('conflict', 'user_blocked', 'This user is blocked and gets no token.');
         if (metadata !== undefined) await queries.setMetadata(user.userId, metadata);
-        const { userToken, record } = newUserToken({ userId: user.userId, kind: 'issued', ttlSeconds: body.ttl ?? issuedSeconds, ...bound });
+        const { userToken, record } = newUserToken({
+          userId: user.userId,
+          kind: 'issued',
+          ttlSeconds: body.ttl ?? issuedSeconds,
+          ...bound,
+        });
         const { expiresAt } = await queries.insertToken(record);
         const diff = { user_id: user.userId, bureau_id: bureauId, expires_at: expiresAt.toISOString() };
-        await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'token', id: record.tokenId }, outcome: 'ok', diff });
+        await audit.record(tx, {
+          ...auditOf(call),
+          action: call.operationId,
+          target: { kind: 'token', id: record.tokenId },
+          outcome: 'ok',
+          diff,
+        });
         const answer = {
           status: 201 as const,
           headers: noStore,
-          body: { user_token: userToken, token_id: record.tokenId, user_id: user.userId, bureau_id: bureauId, expires_at: expiresAt.toISOString() },
+          body: {
+            user_token: userToken,
+            token_id: record.tokenId,
+            user_id: user.userId,
+            bureau_id: bureauId,
+            expires_at: expiresAt.toISOString(),
+          },
         };
         await call.remember(tx, answer);
         return answer;
@@ -98,8 +139,19 @@ export function tokens({ store, attempts, audit, changes, credits, machines, ser
         // A login that is done and was not read yet would make a token after this.
         if (choice.userId !== undefined) await attempts.within(tx).forgetUser(choice.userId);
         if (choice.bureauId !== undefined) await attempts.within(tx).forgetBureau(choice.bureauId);
-        const [kind, target] = choice.tokenId !== undefined ? ['token', choice.tokenId] : choice.userId !== undefined ? ['user', choice.userId] : ['bureau', choice.bureauId ?? ''];
-        await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind, id: target }, outcome: 'ok', diff: { revoked: count } });
+        const [kind, target] =
+          choice.tokenId !== undefined
+            ? ['token', choice.tokenId]
+            : choice.userId !== undefined
+              ? ['user', choice.userId]
+              : ['bureau', choice.bureauId ?? ''];
+        await audit.record(tx, {
+          ...auditOf(call),
+          action: call.operationId,
+          target: { kind, id: target },
+          outcome: 'ok',
+          diff: { revoked: count },
+        });
         await changes.bump(tx);
         return count;
       });
@@ -113,14 +165,39 @@ export function tokens({ store, attempts, audit, changes, credits, machines, ser
       return store.tx(async (queries, tx) => {
         const maker = await queries.lockLiveToken(tokenId);
         if (maker === null) throw invalidToken();
-        const { userToken, record } = newUserToken({ userId, kind: 'key', ttlSeconds: ttl, name, models, makerId: tokenId, endsBy: maker.expiresAt });
+        const { userToken, record } = newUserToken({
+          userId,
+          kind: 'key',
+          ttlSeconds: ttl,
+          name,
+          models,
+          makerId: tokenId,
+          endsBy: maker.expiresAt,
+        });
         const { expiresAt } = await queries.insertToken(record);
-        await credits.openKey(tx, { tokenId: record.tokenId, userId, cap: cap === null ? null : BigInt(cap) });
-        await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'token', id: record.tokenId }, outcome: 'ok', diff: { models, credit_cap: cap } });
+        await credits.openKey(tx, {
+          tokenId: record.tokenId,
+          userId,
+          cap: cap === null ? null : BigInt(cap),
+        });
+        await audit.record(tx, {
+          ...auditOf(call),
+          action: call.operationId,
+          target: { kind: 'token', id: record.tokenId },
+          outcome: 'ok',
+          diff: { models, credit_cap: cap },
+        });
         const answer = {
           status: 201 as const,
           headers: noStore,
-          body: { user_token: userToken, token_id: record.tokenId, name, models, credit_cap: cap, expires_at: expiresAt.toISOString() },
+          body: {
+            user_token: userToken,
+            token_id: record.tokenId,
+            name,
+            models,
+            credit_cap: cap,
+            expires_at: expiresAt.toISOString(),
+          },
         };
         await call.remember(tx, answer);
         return answer;
@@ -131,10 +208,18 @@ export function tokens({ store, attempts, audit, changes, credits, machines, ser
       const limit = limitOf(query);
       const { userId, tokenId } = identity;
       const visible: TokenChoice = { userId, kinds: ['key'], ...((await isKey(tokenId)) ? { tokenId } : {}) };
-      const keys = await store.listTokens({ ...visible, isLive: true }, { after: afterOf(query.cursor), limit });
+      const keys = await store.listTokens(
+        { ...visible, isLive: true },
+        { after: afterOf(query.cursor), limit },
+      );
       const { items, next_cursor } = page(keys, limit, ({ tokenId }) => tokenId);
-      const budgets = new Map((await credits.keys(items.map(({ tokenId }) => tokenId))).map((budget) => [budget.tokenId, budget]));
-      return { status: 200, body: { items: items.map((key) => wireKey(key, budgets.get(key.tokenId))), next_cursor } };
+      const budgets = new Map(
+        (await credits.keys(items.map(({ tokenId }) => tokenId))).map((budget) => [budget.tokenId, budget]),
+      );
+      return {
+        status: 200,
+        body: { items: items.map((key) => wireKey(key, budgets.get(key.tokenId))), next_cursor },
+      };
     },
 
     'accounts.revokeKey': async (call) => {
@@ -145,7 +230,12 @@ export function tokens({ store, attempts, audit, changes, credits, machines, ser
       if (key?.kind !== 'key' || key.userId !== userId) throw tokenNotFound();
       const revoked = await store.tx(async (queries, tx) => {
         const count = await queries.revokeTokens({ tokenId: key.tokenId });
-        await audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'token', id: key.tokenId }, outcome: 'ok' });
+        await audit.record(tx, {
+          ...auditOf(call),
+          action: call.operationId,
+          target: { kind: 'token', id: key.tokenId },
+          outcome: 'ok',
+        });
         await changes.bump(tx);
         return count;
       });
@@ -187,7 +277,10 @@ function externalPerson(externalId: string) {
 }
 
 function choiceOf(given: { userId: string | undefined; bureauId: string | undefined }): TokenChoice {
-  return { ...(given.userId !== undefined && { userId: given.userId }), ...(given.bureauId !== undefined && { bureauId: given.bureauId }) };
+  return {
+    ...(given.userId !== undefined && { userId: given.userId }),
+    ...(given.bureauId !== undefined && { bureauId: given.bureauId }),
+  };
 }
 
 function afterOf(cursor: string | undefined): string | null {
@@ -211,14 +304,30 @@ function wireToken(token: Token): TokenRecord {
 }
 
 // A key from before the ledger has no budget.
-function wireKey(token: Token, { cap, spent }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n }): ApiKey {
+function wireKey(
+  token: Token,
+  { cap, spent }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n },
+): ApiKey {
   const { token_id, name, last4, models, created_at, expires_at, last_used_at } = wireToken(token);
-  return { token_id, name: name ?? '', last4, models, credit_cap: cap === null ? null : Number(cap), credits_spent: Number(spent), created_at, expires_at, last_used_at };
+  return {
+    token_id,
+    name: name ?? '',
+    last4,
+    models,
+    credit_cap: cap === null ? null : Number(cap),
+    credits_spent: Number(spent),
+    created_at,
+    expires_at,
+    last_used_at,
+  };
 }
 
 function exactlyOne(members: readonly string[]): Problem {
   const message = `exactly one of ${members.join(', ')} is required`;
-  return new Problem('bad_request', 'invalid_request', `Of the members, ${message}.`, { param: members[0] ?? null, details: members.map((path) => ({ path, message })) });
+  return new Problem('bad_request', 'invalid_request', `Of the members, ${message}.`, {
+    param: members[0] ?? null,
+    details: members.map((path) => ({ path, message })),
+  });
 }
 
 function invalidToken(): Problem {
@@ -230,4 +339,3 @@ function invalidToken(): Problem {
 function tokenNotFound(): Problem {
   return new Problem('not_found', 'token_not_found', 'There is no such token.', { param: 'token_id' });
 }
-

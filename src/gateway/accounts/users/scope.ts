@@ -18,6 +18,9 @@ export function mayRule({ bureauId: own }: AdminIdentity, bureauId: string): boo
 }
 
 /** The Bureau that a list is cut down to. */
-export function bureauFilter({ bureauId: own }: AdminIdentity, asked: string | undefined): string | undefined {
+export function bureauFilter(
+  { bureauId: own }: AdminIdentity,
+  asked: string | undefined,
+): string | undefined {
   return own ?? asked;
 }

@@ -17,15 +17,28 @@ export interface UsersNeeds {
   changes: ChangesPort;
 }
 
-export function users(needs: UsersNeeds): Pick<AccountsHandlers, 'accounts.listUsers' | 'accounts.blockUser' | 'accounts.unblockUser' | 'accounts.removeUser'> {
+export function users(
+  needs: UsersNeeds,
+): Pick<
+  AccountsHandlers,
+  'accounts.listUsers' | 'accounts.blockUser' | 'accounts.unblockUser' | 'accounts.removeUser'
+> {
   const { store } = needs;
 
-  async function setState(call: AdminCall & { body: { user_id: string } }, state: 'active' | 'blocked'): Promise<User> {
+  async function setState(
+    call: AdminCall & { body: { user_id: string } },
+    state: 'active' | 'blocked',
+  ): Promise<User> {
     return store.tx(async (queries, tx) => {
       const user = known(await queries.lockUser(call.body.user_id), call.identity);
       if (user.state === state) return user;
       await queries.setUserState(user.userId, state);
-      await needs.audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: user.userId }, outcome: 'ok' });
+      await needs.audit.record(tx, {
+        ...auditOf(call),
+        action: call.operationId,
+        target: { kind: 'user', id: user.userId },
+        outcome: 'ok',
+      });
       await needs.changes.bump(tx);
       return { ...user, state };
     });
@@ -35,18 +48,32 @@ export function users(needs: UsersNeeds): Pick<AccountsHandlers, 'accounts.listU
     'accounts.listUsers': async ({ query, identity }) => {
       const limit = limitOf(query);
       const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isText);
-      const found = await store.listUsers({ bureauId: bureauFilter(identity, query.bureau_id), email: query.email }, { after, limit });
+      const found = await store.listUsers(
+        { bureauId: bureauFilter(identity, query.bureau_id), email: query.email },
+        { after, limit },
+      );
       const { items, next_cursor } = page(found, limit, ({ userId }) => userId);
       return { status: 200, body: { items: items.map(wireUserRecord), next_cursor } };
     },
-    'accounts.blockUser': async (call) => ({ status: 200, body: wireUserRecord(await setState(call, 'blocked')) }),
-    'accounts.unblockUser': async (call) => ({ status: 200, body: wireUserRecord(await setState(call, 'active')) }),
+    'accounts.blockUser': async (call) => ({
+      status: 200,
+      body: wireUserRecord(await setState(call, 'blocked')),
+    }),
+    'accounts.unblockUser': async (call) => ({
+      status: 200,
+      body: wireUserRecord(await setState(call, 'active')),
+    }),
     'accounts.removeUser': async (call) => {
       const { bureauId, email } = await store.tx(async (queries, tx) => {
         const user = known(await queries.lockUser(call.body.user_id), call.identity);
         await needs.attempts.within(tx).forgetUser(user.userId);
         await queries.eraseUser(user.userId);
-        await needs.audit.record(tx, { ...auditOf(call), action: call.operationId, target: { kind: 'user', id: user.userId }, outcome: 'ok' });
+        await needs.audit.record(tx, {
+          ...auditOf(call),
+          action: call.operationId,
+          target: { kind: 'user', id: user.userId },
+          outcome: 'ok',
+        });
         await needs.changes.bump(tx);
         return user;
       });

@@ -14,5 +14,9 @@ export function wireUser(user: User): WireUser {
 }
 
 export function wireUserRecord(user: User): UserRecord {
-  return { ...wireUser(user), bureau_id: user.bureauId, state: user.state === 'blocked' ? 'blocked' : 'active' };
+  return {
+    ...wireUser(user),
+    bureau_id: user.bureauId,
+    state: user.state === 'blocked' ? 'blocked' : 'active',
+  };
 }

@@ -6,7 +6,14 @@ import type { Model, ModelList } from '../../../contract/gateway/types.gen.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
-import { createModelsFileReader, type KnownEntries, type ModelEntry, type ModelsFile, type Modality, type ProviderEntry } from './models-file.ts';
+import {
+  createModelsFileReader,
+  type KnownEntries,
+  type ModelEntry,
+  type ModelsFile,
+  type Modality,
+  type ProviderEntry,
+} from './models-file.ts';
 import { priceLines } from './price.ts';
 
 /** A model and the provider that runs it. */
@@ -98,12 +105,18 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
     return key === undefined || (env.get(key) ?? '') !== '';
   }
 
-  const allows = (view: View, id: string): boolean => view.kind === 'admin' || view.models === undefined || view.models.includes(id);
+  const allows = (view: View, id: string): boolean =>
+    view.kind === 'admin' || view.models === undefined || view.models.includes(id);
 
   function find(view: View, id: string): CatalogModel {
     const model = snapshot.get(id);
     if (model === undefined || !allows(view, id) || (view.kind === 'user' && !ready(model))) {
-      throw new Problem('not_found', 'model_not_found', `There is no model ${id} that you can call; GET /v1/ai/models lists them.`, { param: 'model' });
+      throw new Problem(
+        'not_found',
+        'model_not_found',
+        `There is no model ${id} that you can call; GET /v1/ai/models lists them.`,
+        { param: 'model' },
+      );
     }
     return model;
   }
@@ -111,23 +124,40 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
   function callable(view: View, id: string, modality?: Modality): CatalogModel {
     const model = find(view, id);
     if (!ready(model)) {
-      throw new Problem('not_found', 'model_not_found', `The model ${id} cannot be called: ${model.by.api_key_env} is not set.`, { param: 'model' });
+      throw new Problem(
+        'not_found',
+        'model_not_found',
+        `The model ${id} cannot be called: ${model.by.api_key_env} is not set.`,
+        { param: 'model' },
+      );
     }
     if (!isCalledBy(model, modality)) {
-      throw new Problem('impossible', 'unsupported_by_model', `The model ${id} cannot be called in this way; its modalities are ${model.modalities.join(', ')}.`, {
-        param: 'model',
-      });
+      throw new Problem(
+        'impossible',
+        'unsupported_by_model',
+        `The model ${id} cannot be called in this way; its modalities are ${model.modalities.join(', ')}.`,
+        {
+          param: 'model',
+        },
+      );
     }
     return model;
   }
 
   return {
     list(view) {
-      const shown = [...snapshot.values()].filter((model) => view.kind === 'admin' || (ready(model) && allows(view, model.id)));
+      const shown = [...snapshot.values()].filter(
+        (model) => view.kind === 'admin' || (ready(model) && allows(view, model.id)),
+      );
       return {
         object: 'list',
         items: shown.map((model) => item(model, view)),
-        data: shown.map(({ id, created, provider }) => ({ id, object: 'model', created, owned_by: provider })),
+        data: shown.map(({ id, created, provider }) => ({
+          id,
+          object: 'model',
+          created,
+          owned_by: provider,
+        })),
       };
     },
     get: (view, id) => item(find(view, id), view),
@@ -135,9 +165,17 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
     chain(view, id, modality) {
       const model = callable(view, id, modality);
       const fallbacks = model.fallbacks.flatMap((fallback) => snapshot.get(fallback) ?? []);
-      return [model, ...fallbacks.filter((fallback) => ready(fallback) && allows(view, fallback.id) && isCalledBy(fallback, modality))];
+      return [
+        model,
+        ...fallbacks.filter(
+          (fallback) => ready(fallback) && allows(view, fallback.id) && isCalledBy(fallback, modality),
+        ),
+      ];
     },
-    callableNow: (view, modality) => [...snapshot.values()].filter((model) => ready(model) && allows(view, model.id) && isCalledBy(model, modality)),
+    callableNow: (view, modality) =>
+      [...snapshot.values()].filter(
+        (model) => ready(model) && allows(view, model.id) && isCalledBy(model, modality),
+      ),
     all: () => [...snapshot.values()],
     requirements() {
       const byKey = new Map<string, Requirement>();
@@ -159,7 +197,9 @@ function isCalledBy(model: CatalogModel, modality: Modality | undefined): boolea
 
 // A later file wins over an earlier one.
 function merged(files: readonly ModelsFile[]): Snapshot {
-  const providers = new Map(files.flatMap((file) => file.providers).map((provider) => [provider.id, provider]));
+  const providers = new Map(
+    files.flatMap((file) => file.providers).map((provider) => [provider.id, provider]),
+  );
   const models = new Map<string, CatalogModel>();
   for (const model of files.flatMap((file) => file.models)) {
     const by = providers.get(model.provider);
@@ -170,7 +210,9 @@ function merged(files: readonly ModelsFile[]): Snapshot {
 
 function requirementsOf(model: CatalogModel): Requirement[] {
   const { api_key_env: key, name } = model.by;
-  return key === undefined ? [] : [{ key, description: `Key of the model provider ${name}.`, required: true }];
+  return key === undefined
+    ? []
+    : [{ key, description: `Key of the model provider ${name}.`, required: true }];
 }
 
 function item(model: CatalogModel, view: View): Model {

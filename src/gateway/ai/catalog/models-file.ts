@@ -32,11 +32,31 @@ export type ForeignFormat = 'chat' | 'embeddings' | 'responses' | 'messages' | '
 
 // What each kind is known for where the file does not say: its address, the formats that it speaks, what it bills
 // otherwise than by the tokens of a request, and the member that limits its output.
-const kindDefaults: Record<ProviderKind, Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format' | 'unpriced_members' | 'output_limit_member'>> = {
+const kindDefaults: Record<
+  ProviderKind,
+  Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format' | 'unpriced_members' | 'output_limit_member'>
+> = {
   'openai-compatible': { formats: ['chat', 'embeddings'], video_format: 'openai', unpriced_members: [] },
-  openai: { base_url: 'https://api.openai.com/v1', formats: ['chat', 'embeddings', 'responses'], video_format: 'openai', unpriced_members: ['service_tier', 'web_search_options'], output_limit_member: 'max_completion_tokens' },
-  anthropic: { base_url: 'https://api.anthropic.com/v1', formats: ['messages'], unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers', 'fallbacks'], output_limit_member: 'max_tokens' },
-  google: { base_url: 'https://generativelanguage.googleapis.com/v1beta', formats: [], video_format: 'google', unpriced_members: ['serviceTier', 'cachedContent'], output_limit_member: 'maxOutputTokens' },
+  openai: {
+    base_url: 'https://api.openai.com/v1',
+    formats: ['chat', 'embeddings', 'responses'],
+    video_format: 'openai',
+    unpriced_members: ['service_tier', 'web_search_options'],
+    output_limit_member: 'max_completion_tokens',
+  },
+  anthropic: {
+    base_url: 'https://api.anthropic.com/v1',
+    formats: ['messages'],
+    unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers', 'fallbacks'],
+    output_limit_member: 'max_tokens',
+  },
+  google: {
+    base_url: 'https://generativelanguage.googleapis.com/v1beta',
+    formats: [],
+    video_format: 'google',
+    unpriced_members: ['serviceTier', 'cachedContent'],
+    output_limit_member: 'maxOutputTokens',
+  },
   local: { formats: [], unpriced_members: [] },
 };
 
@@ -79,8 +99,23 @@ const modelId = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,255}
 const member = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]{0,63}$' };
 const count = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER };
 const credits = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
-const kinds = ['input', 'cached_input', 'cache_write', 'cache_write_1h', 'output', 'reasoning', 'image', 'video_second', ...filmLines.map((lines) => `video_second_${lines}`), 'speech_character', 'audio_second'];
-const rates = { properties: Object.fromEntries(kinds.map((kind) => [kind, credits])), additionalProperties: false };
+const kinds = [
+  'input',
+  'cached_input',
+  'cache_write',
+  'cache_write_1h',
+  'output',
+  'reasoning',
+  'image',
+  'video_second',
+  ...filmLines.map((lines) => `video_second_${lines}`),
+  'speech_character',
+  'audio_second',
+];
+const rates = {
+  properties: Object.fromEntries(kinds.map((kind) => [kind, credits])),
+  additionalProperties: false,
+};
 // One type list rather than `anyOf`, so that a fault is named where it lies and not as a branch that failed.
 const optionalCount = { ...count, type: ['integer', 'null'] };
 
@@ -104,7 +139,11 @@ const modelsFileSchema = {
           usage: { enum: ['ask', 'none'] },
           output_limit_member: member,
           unpriced_members: { type: 'array', items: member },
-          formats: { type: 'array', uniqueItems: true, items: { enum: ['chat', 'embeddings', 'responses', 'messages', 'rerank'] } },
+          formats: {
+            type: 'array',
+            uniqueItems: true,
+            items: { enum: ['chat', 'embeddings', 'responses', 'messages', 'rerank'] },
+          },
           video_format: { enum: ['openai', 'google', 'xai'] },
         },
         if: { properties: { kind: { const: 'openai-compatible' } } },
@@ -152,7 +191,12 @@ const modelsFileSchema = {
               efforts: {
                 type: 'array',
                 minItems: 1,
-                items: { type: 'object', required: ['id', 'name'], properties: { id: name, name }, additionalProperties: false },
+                items: {
+                  type: 'object',
+                  required: ['id', 'name'],
+                  properties: { id: name, name },
+                  additionalProperties: false,
+                },
               },
               default_effort: name,
             },
@@ -178,7 +222,9 @@ export interface Written {
   models?: (Partial<ModelEntry> & Pick<ModelEntry, 'id' | 'provider' | 'rates'>)[];
 }
 
-export type ModelsFileReader = (path: string) => Promise<{ text: string; parse(known: KnownEntries): ModelsFile }>;
+export type ModelsFileReader = (
+  path: string,
+) => Promise<{ text: string; parse(known: KnownEntries): ModelsFile }>;
 
 /** What the file may refer to without declaring it. */
 export interface KnownEntries {
@@ -197,7 +243,8 @@ export function createModelsFileReader(): ModelsFileReader {
     try {
       content = await readFile(path, 'utf8');
     } catch (error) {
-      const reason = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : 'it cannot be read';
+      const reason =
+        (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : 'it cannot be read';
       throw new ModelsFileError(`MODELS_FILE ${path}: ${reason}.`, { cause: error });
     }
     return {
@@ -253,18 +300,29 @@ export function completed(written: Written): ModelsFile {
   };
 }
 
-function refuseContradictions(file: ModelsFile, known: KnownEntries, refuse: (place: string, fault: string) => never): void {
+function refuseContradictions(
+  file: ModelsFile,
+  known: KnownEntries,
+  refuse: (place: string, fault: string) => never,
+): void {
   const providers = new Map<string, ProviderEntry['kind']>(known.providers.map(({ id, kind }) => [id, kind]));
   const declared = new Set<string>();
   for (const [index, provider] of file.providers.entries()) {
     const place = `providers[${index}]`;
-    if (known.providers.some(({ id, kind }) => id === provider.id && kind === 'local')) refuse(`${place}.id`, `"${provider.id}" is built in and cannot be declared`);
+    if (known.providers.some(({ id, kind }) => id === provider.id && kind === 'local'))
+      refuse(`${place}.id`, `"${provider.id}" is built in and cannot be declared`);
     if (declared.has(provider.id)) refuse(`${place}.id`, `"${provider.id}" is declared twice`);
     declared.add(provider.id);
     providers.set(provider.id, provider.kind);
     if (provider.kind === 'local') continue;
     const url = URL.canParse(provider.base_url ?? '') ? new URL(provider.base_url ?? '') : undefined;
-    if (url === undefined || url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
+    if (
+      url === undefined ||
+      url.username !== '' ||
+      url.password !== '' ||
+      url.search !== '' ||
+      url.hash !== ''
+    ) {
       refuse(`${place}.base_url`, 'must be an http or https address without credentials, query and fragment');
     }
   }
@@ -277,11 +335,20 @@ function refuseContradictions(file: ModelsFile, known: KnownEntries, refuse: (pl
     const kind = providers.get(model.provider);
     if (kind === undefined) refuse(`${place}.provider`, `there is no provider "${model.provider}"`);
     if (kind === 'local' && !known.localModels.includes(model.upstream_model)) {
-      refuse(`${place}.upstream_model`, known.localModels.length === 0 ? 'cannot run: LOCAL_MODELS is off' : `must be one of ${known.localModels.join(', ')}`);
+      refuse(
+        `${place}.upstream_model`,
+        known.localModels.length === 0
+          ? 'cannot run: LOCAL_MODELS is off'
+          : `must be one of ${known.localModels.join(', ')}`,
+      );
     }
     const efforts = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
-    const unknown = kind === 'anthropic' || kind === 'google' ? efforts.findIndex((effort) => !translatedEfforts.includes(effort)) : -1;
-    if (unknown >= 0) refuse(`${place}.reasoning.efforts[${unknown}].id`, `must be one of ${translatedEfforts.join(', ')}`);
+    const unknown =
+      kind === 'anthropic' || kind === 'google'
+        ? efforts.findIndex((effort) => !translatedEfforts.includes(effort))
+        : -1;
+    if (unknown >= 0)
+      refuse(`${place}.reasoning.efforts[${unknown}].id`, `must be one of ${translatedEfforts.join(', ')}`);
     if (new Set(efforts).size < efforts.length) refuse(`${place}.reasoning.efforts`, 'has an id twice');
     if (model.reasoning && !efforts.includes(model.reasoning.default_effort)) {
       refuse(`${place}.reasoning.default_effort`, `must be one of ${efforts.join(', ')}`);

@@ -43,7 +43,9 @@ const tokenKinds = [
 const units = [
   ['image', 'image'],
   ['video_second', 'second of video'],
-  ...filmLines.map((lines) => [`video_second_${lines}`, `second of video of ${lines} lines or more`] as const),
+  ...filmLines.map(
+    (lines) => [`video_second_${lines}`, `second of video of ${lines} lines or more`] as const,
+  ),
   ['speech_character', 'character of speech'],
   ['audio_second', 'second of audio'],
 ] as const;
@@ -53,7 +55,9 @@ export function priceLines(rates: Rates | null, tiers: readonly Tier[]): string[
   if (rates === null) return ['free'];
   return [
     ...linesOf(rates, ''),
-    ...tiers.flatMap((tier) => linesOf(tier.rates, ` in calls above ${tier.above_input_tokens} input tokens`)),
+    ...tiers.flatMap((tier) =>
+      linesOf(tier.rates, ` in calls above ${tier.above_input_tokens} input tokens`),
+    ),
   ];
 }
 

@@ -18,10 +18,17 @@ export function checkEffort(model: Reasoner, asked: string | null | undefined): 
   const ids = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
   if (ids.includes(asked)) return asked;
   const allowed = ids.length === 0 ? 'it has no reasoning efforts' : `allowed are ${ids.join(', ')}`;
-  throw new Problem('impossible', 'unsupported_reasoning_effort', `The model ${model.id} does not know this reasoning effort; ${allowed}.`, {
-    param: 'reasoning_effort',
-    ...(ids.length > 0 ? { details: [{ path: 'reasoning_effort', message: `must be one of ${ids.join(', ')}` }] } : {}),
-  });
+  throw new Problem(
+    'impossible',
+    'unsupported_reasoning_effort',
+    `The model ${model.id} does not know this reasoning effort; ${allowed}.`,
+    {
+      param: 'reasoning_effort',
+      ...(ids.length > 0
+        ? { details: [{ path: 'reasoning_effort', message: `must be one of ${ids.join(', ')}` }] }
+        : {}),
+    },
+  );
 }
 
 /** The asked effort, or the model's default where none was asked. */

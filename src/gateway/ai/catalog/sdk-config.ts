@@ -3,7 +3,10 @@ import type { SdkConfig } from '../../../contract/gateway/types.gen.ts';
 import type { CatalogModel } from './catalog.ts';
 
 /** The models; each major version of the provider insists on its own version of the specification. */
-export function sdkConfig(models: readonly CatalogModel[], userAgent: string | string[] | undefined): SdkConfig {
+export function sdkConfig(
+  models: readonly CatalogModel[],
+  userAgent: string | string[] | undefined,
+): SdkConfig {
   const [, major = '3'] = /ai-sdk[/-]gateway\/(\d+)/.exec(String(userAgent ?? '')) ?? [];
   const specificationVersion = Number(major) >= 4 ? 'v4' : 'v3';
   return {
@@ -12,7 +15,10 @@ export function sdkConfig(models: readonly CatalogModel[], userAgent: string | s
       name,
       description,
       specification: { specificationVersion, provider, modelId: id },
-      pricing: rates?.input === undefined || rates.output === undefined ? null : { input: dollarsAToken(rates.input), output: dollarsAToken(rates.output) },
+      pricing:
+        rates?.input === undefined || rates.output === undefined
+          ? null
+          : { input: dollarsAToken(rates.input), output: dollarsAToken(rates.output) },
       modelType: 'language',
     })),
   };

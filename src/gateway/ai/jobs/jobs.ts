@@ -14,11 +14,25 @@ import type { Storage } from '../../../kernel/data/storage.ts';
 import { isTransient } from '../upstream/retry.ts';
 import type { Fetched, Made, Measured, Progress } from '../media/model.ts';
 import type { JobAddress, JobsStore, StoredMedia } from './store.ts';
-import { ownerName, type Job, type JobCall, type JobError, type JobKind, type JobRequest, type MediaRecord, type Order, type Owner, type Taken } from './job.ts';
+import {
+  ownerName,
+  type Job,
+  type JobCall,
+  type JobError,
+  type JobKind,
+  type JobRequest,
+  type MediaRecord,
+  type Order,
+  type Owner,
+  type Taken,
+} from './job.ts';
 import { type Bill, type JobPayments, unpaidJobs } from './payment.ts';
 
 /** Makes what a job asks for. What it throws as a Problem is the job's error. */
-export type Maker = (job: Pick<Taken, 'kind' | 'owner' | 'request'>, work: Work) => Promise<(Made | Fetched)[]>;
+export type Maker = (
+  job: Pick<Taken, 'kind' | 'owner' | 'request'>,
+  work: Work,
+) => Promise<(Made | Fetched)[]>;
 
 export interface Work extends Progress {
   /** What the work has come to cost once it is measured, told before it is handed over. */
@@ -39,12 +53,18 @@ export interface MediaJobs {
   /** Who makes what jobs ask for, and knows what that costs; once, before `start`. */
   madeBy(maker: Maker, more?: { estimate?: Estimate; giveUp?: GiveUp }): void;
   /** Accepts a job; `within` runs in the transaction that does. Throws 402, and 429 when too many of the owner's are open. */
-  create(job: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall }, within: (tx: Tx, jobId: string) => Promise<void>): Promise<string>;
+  create(
+    job: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall },
+    within: (tx: Tx, jobId: string) => Promise<void>,
+  ): Promise<string>;
   /** Throws a 404 for a job that is not there or is somebody else's. */
   find(job: JobAddress): Promise<Job>;
   cancel(job: JobAddress): Promise<Job>;
   /** The media under a link, with its bytes; null when there is nothing to be had. */
-  open(mediaId: string, expires: number): Promise<{ record: MediaRecord; size: number; content: AsyncIterable<Uint8Array> } | null>;
+  open(
+    mediaId: string,
+    expires: number,
+  ): Promise<{ record: MediaRecord; size: number; content: AsyncIterable<Uint8Array> } | null>;
   /**
    * Begins to take jobs in the background. A process that has the database alone starts the queue at its first job:
    * the tables of the queue take a while to make, and the engine does nothing else meanwhile.
@@ -133,7 +153,11 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   const deadlines: Record<JobKind, number> = { image: settings.deadlineMs, video: settings.videoDeadlineMs };
   for (const kind of Object.keys(queueNames) as JobKind[]) {
     // Ours comes well before the queue's own, whose end would be a restart of the job.
-    const policy = { retries: 2, expireSeconds: Math.ceil(deadlines[kind] / 1000) + 120, concurrency: settings.concurrency };
+    const policy = {
+      retries: 2,
+      expireSeconds: Math.ceil(deadlines[kind] / 1000) + 120,
+      concurrency: settings.concurrency,
+    };
     queue.define<{ jobId: string }>(queueNames[kind], policy, (_data, context) => perform(kind, context));
   }
   queue.define(tidyName, { retries: 0 }, tidy);
@@ -142,7 +166,9 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   function announce(kind: JobKind, jobId: string, attempt: number): void {
     wantQueue();
     // Should this be lost, the sweeper finds the job by its lease.
-    background.run(`announce ${jobId} ${attempt}`, () => queue.enqueue(queueNames[kind], { jobId }, { key: `${jobId}.${attempt}` }));
+    background.run(`announce ${jobId} ${attempt}`, () =>
+      queue.enqueue(queueNames[kind], { jobId }, { key: `${jobId}.${attempt}` }),
+    );
   }
 
   function wantQueue(): void {
@@ -175,7 +201,8 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
 
   function wakeNext({ jobId, kind, attempt }: Taken): void {
     background.run(`look for jobs after ${jobId}`, async () => {
-      if (await store.hasWaiting(kind)) await queue.enqueue(queueNames[kind], {}, { key: `after ${jobId}.${attempt}` });
+      if (await store.hasWaiting(kind))
+        await queue.enqueue(queueNames[kind], {}, { key: `after ${jobId}.${attempt}` });
     });
   }
 
@@ -219,7 +246,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   function watchOver(taken: Taken, progress: () => number, stop: AbortController): { end(): void } {
     const timer = setInterval(() => {
       background.run(`watch ${taken.jobId}`, async () => {
-        const isOurs = await store.renew(taken, { progress: progress(), leaseSeconds: settings.leaseSeconds });
+        const isOurs = await store.renew(taken, {
+          progress: progress(),
+          leaseSeconds: settings.leaseSeconds,
+        });
         if (!isOurs) stop.abort(new Error('The job is no longer for this process to do.'));
       });
     }, settings.watchMs);
@@ -247,7 +277,11 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     if (order !== null) background.run(`give up ${jobId}`, () => giveUp(order));
   }
 
-  async function finish(taken: Taken, made: readonly (Made | Fetched)[], { hold, billOf }: { hold: Hold | null; billOf: ((made: readonly Measured[]) => Bill) | undefined }): Promise<void> {
+  async function finish(
+    taken: Taken,
+    made: readonly (Made | Fetched)[],
+    { hold, billOf }: { hold: Hold | null; billOf: ((made: readonly Measured[]) => Bill) | undefined },
+  ): Promise<void> {
     const media: StoredMedia[] = [];
     const begun: string[] = [];
     let isOurs = false;
@@ -264,7 +298,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     } finally {
       if (!isOurs) await forget(begun);
     }
-    log.info({ jobId: taken.jobId, kind: taken.kind, outcome: isOurs ? 'succeeded' : 'too late' }, 'job ended');
+    log.info(
+      { jobId: taken.jobId, kind: taken.kind, outcome: isOurs ? 'succeeded' : 'too late' },
+      'job ended',
+    );
   }
 
   /** Puts what was made into the storage. A film whose way here breaks off is fetched again: it is there, and paid for. */
@@ -278,7 +315,8 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
         await storage.put(mediaId, made.open());
         return made.measured();
       } catch (error) {
-        const mayPass = error instanceof Problem && (error.code === 'upstream_truncated' || isTransient(error));
+        const mayPass =
+          error instanceof Problem && (error.code === 'upstream_truncated' || isTransient(error));
         if (!mayPass || tries >= mostFetches) throw error;
         await clock.sleep(settings.watchMs);
       }
@@ -286,15 +324,23 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   /** Ends the job and charges for it in one transaction; false when it is no longer ours to end. */
-  async function succeed(taken: Taken, { media, hold, bill }: { media: readonly StoredMedia[]; hold: Hold | null; bill: Bill | undefined }): Promise<boolean> {
-    const made = { media, keepSeconds: settings.keepMediaSeconds, credits: hold === null ? 0n : (bill?.credits ?? 0n) };
+  async function succeed(
+    taken: Taken,
+    { media, hold, bill }: { media: readonly StoredMedia[]; hold: Hold | null; bill: Bill | undefined },
+  ): Promise<boolean> {
+    const made = {
+      media,
+      keepSeconds: settings.keepMediaSeconds,
+      credits: hold === null ? 0n : (bill?.credits ?? 0n),
+    };
     let expired = 0;
     const end = async (tx: Tx) => {
       if (!(await store.succeed(tx, taken, made))) throw notOurs;
       expired = await store.expireBeyond(tx, taken, settings.mostMediaBytes);
     };
     try {
-      const { isEnded } = bill === undefined ? { isEnded: false } : await payments.settle(taken, hold, { bill, end });
+      const { isEnded } =
+        bill === undefined ? { isEnded: false } : await payments.settle(taken, hold, { bill, end });
       // What is charged must not be made again, so its end is written as soon as there is a database for it.
       for (let tries = 0; !isEnded; tries += 1) {
         try {
@@ -306,7 +352,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
         }
       }
       if (expired > 0) {
-        log.info({ jobId: taken.jobId, media: expired }, 'media beyond the quota of their owner were dropped');
+        log.info(
+          { jobId: taken.jobId, media: expired },
+          'media beyond the quota of their owner were dropped',
+        );
         background.run(`drop media ${taken.jobId}`, forgetOld);
       }
       return true;
@@ -318,10 +367,18 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
 
   async function fail(taken: Taken, thrown: unknown): Promise<boolean> {
     const problem = asProblem(thrown);
-    if (problem.kind === 'internal') log.error({ jobId: taken.jobId, err: problem.cause ?? problem }, 'job failed');
-    else log.info({ jobId: taken.jobId, kind: taken.kind, code: problem.code, err: problem.cause }, 'job failed');
+    if (problem.kind === 'internal')
+      log.error({ jobId: taken.jobId, err: problem.cause ?? problem }, 'job failed');
+    else
+      log.info(
+        { jobId: taken.jobId, kind: taken.kind, code: problem.code, err: problem.cause },
+        'job failed',
+      );
     // A provider's own words may hold what the database cannot keep.
-    return store.fail(taken, { code: storable(problem.foreignCode ?? problem.code), message: storable(problem.message) });
+    return store.fail(taken, {
+      code: storable(problem.foreignCode ?? problem.code),
+      message: storable(problem.message),
+    });
   }
 
   async function forget(mediaIds: readonly string[]): Promise<void> {
@@ -368,7 +425,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
 
   async function find(address: JobAddress): Promise<Job> {
     const job = await store.find(address);
-    if (job === null) throw new Problem('not_found', 'job_not_found', 'There is no job of yours with this id.', { param: 'job_id' });
+    if (job === null)
+      throw new Problem('not_found', 'job_not_found', 'There is no job of yours with this id.', {
+        param: 'job_id',
+      });
     return job;
   }
 
@@ -378,20 +438,45 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
       if (more.estimate !== undefined) estimate = more.estimate;
       if (more.giveUp !== undefined) giveUp = more.giveUp;
     },
-    async create({ kind, owner, request, call = null }: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall | null }, within) {
+    async create(
+      {
+        kind,
+        owner,
+        request,
+        call = null,
+      }: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall | null },
+      within,
+    ) {
       const jobId = id('job');
       const job = { jobId, kind, owner, model: request.model, call };
       const hold = await payments.hold(job, estimate({ kind, owner, request }));
       try {
         await store.tx(async (tx) => {
           if ((await store.countOpen(tx, owner)) >= settings.mostOpen) {
-            throw new Problem('rate_limited', 'rate_limited', `You have ${settings.mostOpen} jobs that wait or run; wait for one of them.`, { headers: { 'retry-after': '5' } });
+            throw new Problem(
+              'rate_limited',
+              'rate_limited',
+              `You have ${settings.mostOpen} jobs that wait or run; wait for one of them.`,
+              { headers: { 'retry-after': '5' } },
+            );
           }
-          await store.insert(tx, { jobId, kind, owner, request, leaseSeconds: settings.leaseSeconds, call, holdId: hold?.holdId ?? null });
+          await store.insert(tx, {
+            jobId,
+            kind,
+            owner,
+            request,
+            leaseSeconds: settings.leaseSeconds,
+            call,
+            holdId: hold?.holdId ?? null,
+          });
           await within(tx, jobId);
         });
       } catch (error) {
-        await payments.drop({ ...job, holdId: hold?.holdId ?? null, attempt: 0 }, 'rejected').catch((problem: unknown) => log.warn({ err: problem }, 'what was held for a job could not be set free'));
+        await payments
+          .drop({ ...job, holdId: hold?.holdId ?? null, attempt: 0 }, 'rejected')
+          .catch((problem: unknown) =>
+            log.warn({ err: problem }, 'what was held for a job could not be set free'),
+          );
         throw error;
       }
       announce(kind, jobId, 0);
@@ -416,7 +501,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     start() {
       sweeping = sweep();
       // Should this fail, they are free when their leases are over.
-      if (needs.isAlone) released = store.releaseAll().catch((error: unknown) => log.warn({ err: error }, 'jobs of before could not be released'));
+      if (needs.isAlone)
+        released = store
+          .releaseAll()
+          .catch((error: unknown) => log.warn({ err: error }, 'jobs of before could not be released'));
       isWanted = isNeeded();
       background.run('look for jobs', async () => {
         if (await isWanted) wantQueue();
@@ -438,7 +526,10 @@ const mostEndTries = 60;
 const mostFetches = 3;
 const notOurs = new Error('The job is no longer for this process to end.');
 
-const abandoned: JobError = { code: 'job_abandoned', message: 'The job was begun several times and never came to an end.' };
+const abandoned: JobError = {
+  code: 'job_abandoned',
+  message: 'The job was begun several times and never came to an end.',
+};
 
 function storable(text: string): string {
   return text.replaceAll('\0', '\ufffd').toWellFormed();

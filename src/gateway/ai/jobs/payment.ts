@@ -30,7 +30,11 @@ export interface JobPayments {
   /** The hold of a job that begins to run, made anew when it was lost with the process that kept it. Throws a 402. */
   resume(job: PayableJob, amount: bigint): Promise<Hold | null>;
   /** Charges the job, with what ends it; rejects with what that throws, and then nothing is charged. */
-  settle(job: PayableJob, hold: Hold | null, options: { bill: Bill; end: (tx: Tx) => Promise<void> }): Promise<{ isEnded: boolean }>;
+  settle(
+    job: PayableJob,
+    hold: Hold | null,
+    options: { bill: Bill; end: (tx: Tx) => Promise<void> },
+  ): Promise<{ isEnded: boolean }>;
   /** Ends the payment of a job that came to nothing. */
   drop(job: PayableJob, outcome: UsageOutcome): Promise<void>;
 }
@@ -38,9 +42,22 @@ export interface JobPayments {
 const actions: Record<JobKind, string> = { image: 'image/create', video: 'video' };
 
 export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume' | 'record'> }): JobPayments {
-  function paid({ kind, owner, model, call }: Pick<PayableJob, 'kind' | 'owner' | 'model' | 'call'>): PaidCall | null {
+  function paid({
+    kind,
+    owner,
+    model,
+    call,
+  }: Pick<PayableJob, 'kind' | 'owner' | 'model' | 'call'>): PaidCall | null {
     if (owner.kind !== 'user' || call === null || call.bureauId === null) return null;
-    return { requestId: call.requestId, userId: owner.id, bureauId: call.bureauId, tokenId: call.tokenId, action: actions[kind], model, provider: null };
+    return {
+      requestId: call.requestId,
+      userId: owner.id,
+      bureauId: call.bureauId,
+      tokenId: call.tokenId,
+      action: actions[kind],
+      model,
+      provider: null,
+    };
   }
 
   async function hold(job: Omit<PayableJob, 'holdId' | 'attempt'>, amount: bigint): Promise<Hold | null> {
@@ -56,12 +73,26 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
       if (call === null) return null;
       const held = job.holdId === null ? null : await ledger.resume(job.holdId);
       // A request has one hold; what replaces it needs a name of its own.
-      return held ?? ledger.hold({ ...call, requestId: `${call.requestId}.${job.attempt}` }, amount, { isSent: false });
+      return (
+        held ??
+        ledger.hold({ ...call, requestId: `${call.requestId}.${job.attempt}` }, amount, { isSent: false })
+      );
     },
     async settle(job, held, { bill, end }) {
       if (held === null) {
         if (job.owner.kind === 'admin' && job.call !== null) {
-          await ledger.record({ requestId: job.call.requestId, userId: null, bureauId: null, tokenId: job.call.tokenId, action: actions[job.kind], model: bill.facts.model, provider: bill.facts.provider }, bill.facts);
+          await ledger.record(
+            {
+              requestId: job.call.requestId,
+              userId: null,
+              bureauId: null,
+              tokenId: job.call.tokenId,
+              action: actions[job.kind],
+              model: bill.facts.model,
+              provider: bill.facts.provider,
+            },
+            bill.facts,
+          );
         }
         return { isEnded: false };
       }
@@ -78,7 +109,17 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
     async drop(job, outcome) {
       if (job.holdId === null) return;
       const held = await ledger.resume(job.holdId);
-      await held?.settle(0n, { action: actions[job.kind], model: job.model, provider: null, tokens: noTokens, units: {}, outcome, estimated: false, ttftMs: null, durationMs: 0 });
+      await held?.settle(0n, {
+        action: actions[job.kind],
+        model: job.model,
+        provider: null,
+        tokens: noTokens,
+        units: {},
+        outcome,
+        estimated: false,
+        ttftMs: null,
+        durationMs: 0,
+      });
     },
   };
 }

@@ -6,7 +6,18 @@ import type { PayableJob } from './payment.ts';
 export interface JobsStore {
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   countOpen(tx: Tx, owner: Owner): Promise<number>;
-  insert(tx: Tx, job: { jobId: string; kind: JobKind; owner: Owner; request: JobRequest; leaseSeconds: number; call: JobCall | null; holdId: string | null }): Promise<void>;
+  insert(
+    tx: Tx,
+    job: {
+      jobId: string;
+      kind: JobKind;
+      owner: Owner;
+      request: JobRequest;
+      leaseSeconds: number;
+      call: JobCall | null;
+      holdId: string | null;
+    },
+  ): Promise<void>;
   find(job: JobAddress): Promise<Job | null>;
   /** Whether there is any job at all, of whatever state. */
   hasJobs(): Promise<boolean>;
@@ -27,14 +38,22 @@ export interface JobsStore {
   /** Notes what is about to be stored. */
   insertMedia(taken: Taken, media: { mediaId: string; position: number; keepSeconds: number }): Promise<void>;
   /** False, and nothing is changed, when the job is no longer this taker's. */
-  succeed(own: Tx, taken: Taken, made: { media: readonly StoredMedia[]; keepSeconds: number; credits: bigint }): Promise<boolean>;
+  succeed(
+    own: Tx,
+    taken: Taken,
+    made: { media: readonly StoredMedia[]; keepSeconds: number; credits: bigint },
+  ): Promise<boolean>;
   /** Ends the keeping of the owner's oldest media beyond so many bytes, those of the job excepted; says of how many. */
   expireBeyond(own: Tx, job: Pick<Taken, 'jobId' | 'owner'>, mostBytes: number): Promise<number>;
   fail(taken: Taken, error: JobError): Promise<boolean>;
   /** The job that this has ended; null, and without effect, for one that had come to an end. */
   cancel(job: JobAddress): Promise<EndedJob | null>;
   /** Lets jobs wait again whose taker fell silent, and gives all that wait for too long; those taken too often fail. */
-  sweep(options: { leaseSeconds: number; mostAttempts: number; error: JobError }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: EndedJob[] }>;
+  sweep(options: {
+    leaseSeconds: number;
+    mostAttempts: number;
+    error: JobError;
+  }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: EndedJob[] }>;
   /** For an engine that one process has alone: whatever runs was left by a dead one. */
   releaseAll(): Promise<void>;
   /** The media under the link, unless the link or the keeping is over. */
@@ -74,7 +93,19 @@ function endedColumns(own: Database['sql'] | Tx) {
   return own`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt, upstream_order as "order"`;
 }
 
-function endedJob({ ownerKind, ownerId, requestId, tokenId, bureauId, jobId, kind, model, holdId, attempt, order }: EndedRow): EndedJob {
+function endedJob({
+  ownerKind,
+  ownerId,
+  requestId,
+  tokenId,
+  bureauId,
+  jobId,
+  kind,
+  model,
+  holdId,
+  attempt,
+  order,
+}: EndedRow): EndedJob {
   const call = requestId === null || tokenId === null ? null : { requestId, tokenId, bureauId };
   return { jobId, kind, owner: { kind: ownerKind, id: ownerId }, model, call, holdId, attempt, order };
 }
@@ -102,14 +133,18 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
             from gateway.ai_media m where m.job_id = j.job_id and is_ready and keep_until > gateway.townhall_now()) as media
         from gateway.ai_jobs j
         where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id}`;
-      return row ? { ...row, credits: row.credits === null ? null : Number(row.credits), media: row.media ?? [] } : null;
+      return row
+        ? { ...row, credits: row.credits === null ? null : Number(row.credits), media: row.media ?? [] }
+        : null;
     },
     async hasJobs() {
       const [row] = await sql<{ found: boolean }[]>`select exists (select 1 from gateway.ai_jobs) as found`;
       return row?.found === true;
     },
     async hasWaiting(kind) {
-      const [row] = await sql<{ isWaiting: boolean }[]>`select exists (select 1 from gateway.ai_jobs where kind = ${kind} and status = 'queued') as "isWaiting"`;
+      const [row] = await sql<
+        { isWaiting: boolean }[]
+      >`select exists (select 1 from gateway.ai_jobs where kind = ${kind} and status = 'queued') as "isWaiting"`;
       return row?.isWaiting === true;
     },
     take: (kind, { leaseSeconds, mostRunning }) =>

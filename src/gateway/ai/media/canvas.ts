@@ -11,7 +11,22 @@ export interface Canvas {
 /** Red, green and blue from 0 to 255. */
 export type Color = readonly [number, number, number];
 
-export const shapeKinds = ['circle', 'ring', 'square', 'triangle', 'star', 'hexagon', 'moon', 'heart', 'cloud', 'tree', 'house', 'boat', 'mountain', 'wave'] as const;
+export const shapeKinds = [
+  'circle',
+  'ring',
+  'square',
+  'triangle',
+  'star',
+  'hexagon',
+  'moon',
+  'heart',
+  'cloud',
+  'tree',
+  'house',
+  'boat',
+  'mountain',
+  'wave',
+] as const;
 export type ShapeKind = (typeof shapeKinds)[number];
 
 export interface Shape {
@@ -31,7 +46,11 @@ export function createCanvas(width: number, height: number): Canvas {
 }
 
 /** From one colour at the top to the other at the bottom, the line between them tilted by the angle. */
-export function paintGradient({ width, height, rgba }: Canvas, [from, to]: readonly [Color, Color], angle: number): void {
+export function paintGradient(
+  { width, height, rgba }: Canvas,
+  [from, to]: readonly [Color, Color],
+  angle: number,
+): void {
   const [alongX, alongY] = [Math.sin(angle), Math.cos(angle)];
   const reach = Math.abs(alongX) * width + Math.abs(alongY) * height;
   for (let y = 0; y < height; y += 1) {
@@ -59,8 +78,14 @@ export function paintShape(canvas: Canvas, shape: Shape): void {
     const [shiftedX, shiftedY] = [(x - middleX) / radius, (y - middleY) / radius];
     return distance(shiftedX * cos + shiftedY * sin, shiftedY * cos - shiftedX * sin) * radius;
   };
-  const [left, right] = [Math.max(Math.floor(middleX - reach), 0), Math.min(Math.ceil(middleX + reach), canvas.width)];
-  const [top, bottom] = [Math.max(Math.floor(middleY - reach), 0), Math.min(Math.ceil(middleY + reach), canvas.height)];
+  const [left, right] = [
+    Math.max(Math.floor(middleX - reach), 0),
+    Math.min(Math.ceil(middleX + reach), canvas.width),
+  ];
+  const [top, bottom] = [
+    Math.max(Math.floor(middleY - reach), 0),
+    Math.min(Math.ceil(middleY + reach), canvas.height),
+  ];
   for (let y = top; y < bottom; y += 1) {
     // Lighter towards the top, as under a lamp.
     const light = 1.12 - 0.24 * ((y - middleY) / (2 * radius) + 0.5);
@@ -73,7 +98,11 @@ export function paintShape(canvas: Canvas, shape: Shape): void {
   }
 }
 
-export function paintRectangle(canvas: Canvas, { left, top, right, bottom }: { left: number; top: number; right: number; bottom: number }, paint: { color: Color; opacity: number }): void {
+export function paintRectangle(
+  canvas: Canvas,
+  { left, top, right, bottom }: { left: number; top: number; right: number; bottom: number },
+  paint: { color: Color; opacity: number },
+): void {
   for (let y = Math.max(top, 0); y < Math.min(bottom, canvas.height); y += 1) {
     for (let x = Math.max(left, 0); x < Math.min(right, canvas.width); x += 1) blend(canvas, x, y, paint);
   }
@@ -82,7 +111,12 @@ export function paintRectangle(canvas: Canvas, { left, top, right, bottom }: { l
 const black: Color = [0, 0, 0];
 
 // Lays a colour over one pixel of the canvas.
-function blend({ width, rgba }: Canvas, x: number, y: number, { color, opacity, light = 1 }: { color: Color; opacity: number; light?: number }): void {
+function blend(
+  { width, rgba }: Canvas,
+  x: number,
+  y: number,
+  { color, opacity, light = 1 }: { color: Color; opacity: number; light?: number },
+): void {
   const at = (y * width + x) * 4;
   for (let channel = 0; channel < 3; channel += 1) {
     const under = rgba[at + channel] ?? 0;
@@ -101,7 +135,13 @@ const distances: Record<ShapeKind, (x: number, y: number) => number> = {
   star: (x, y) => star(x, y),
   moon: (x, y) => Math.max(Math.hypot(x, y) - 1, 0.82 - Math.hypot(x - 0.5, y + 0.22)),
   heart: (x, y) => heart(Math.abs(x), y),
-  cloud: (x, y) => Math.min(Math.hypot(x + 0.5, y - 0.1) - 0.42, Math.hypot(x, y + 0.18) - 0.55, Math.hypot(x - 0.55, y - 0.08) - 0.42, box(x, y - 0.32, 0.62, 0.2)),
+  cloud: (x, y) =>
+    Math.min(
+      Math.hypot(x + 0.5, y - 0.1) - 0.42,
+      Math.hypot(x, y + 0.18) - 0.55,
+      Math.hypot(x - 0.55, y - 0.08) - 0.42,
+      box(x, y - 0.32, 0.62, 0.2),
+    ),
   tree: (x, y) => Math.min(polygon(x, (y + 0.25) / 1.05, 3, -Math.PI / 2) * 0.8, box(x, y - 0.6, 0.14, 0.4)),
   house: (x, y) => Math.min(box(x, y - 0.32, 0.62, 0.53), roof(x, y + 0.6)),
   boat: (x, y) => Math.min(hull(x, y - 0.45), sail(x, y)),

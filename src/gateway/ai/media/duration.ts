@@ -11,7 +11,9 @@ export function audioSeconds(bytes: Uint8Array): number | null {
     // A header that points past the end is a header that says nothing.
     if (!(error instanceof RangeError)) throw error;
   }
-  return seconds !== null && Number.isFinite(seconds) && seconds >= 0 && seconds < longestSeconds ? seconds : null;
+  return seconds !== null && Number.isFinite(seconds) && seconds >= 0 && seconds < longestSeconds
+    ? seconds
+    : null;
 }
 
 const longestSeconds = 7 * 24 * 3600;
@@ -30,7 +32,10 @@ export function chargeableSeconds(bytes: Uint8Array): number | null {
   const magic = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 4)).toString('latin1');
   // The samples of wav are counted, and may be of any size.
   if (magic === 'RIFF') return seconds;
-  return Math.max(seconds, bytes.byteLength / (magic === 'OggS' ? fastestLossyBytesPerSecond : fastestBytesPerSecond));
+  return Math.max(
+    seconds,
+    bytes.byteLength / (magic === 'OggS' ? fastestLossyBytesPerSecond : fastestBytesPerSecond),
+  );
 }
 
 // Chunks, boxes and elements that are passed over on the way to one header. Real files have dozens; a file of 25 MiB
@@ -75,7 +80,8 @@ function wavSeconds(buffer: Buffer): number | null {
 const plainWavFormats = new Set([1, 3, 6, 7, 0xfffe]);
 
 function wavBytesPerSecond(buffer: Buffer, at: number): number {
-  if (plainWavFormats.has(buffer.readUInt16LE(at))) return buffer.readUInt32LE(at + 4) * buffer.readUInt16LE(at + 12);
+  if (plainWavFormats.has(buffer.readUInt16LE(at)))
+    return buffer.readUInt32LE(at + 4) * buffer.readUInt16LE(at + 12);
   return Math.min(buffer.readUInt32LE(at + 8), fastestLossyBytesPerSecond);
 }
 
@@ -109,13 +115,20 @@ export function movieSeconds(buffer: Buffer): number | null {
   if (!header) return null;
   const isLong = buffer.readUInt8(header.from) === 1;
   const scale = buffer.readUInt32BE(header.from + (isLong ? 20 : 12));
-  const length = isLong ? Number(buffer.readBigUInt64BE(header.from + 24)) : buffer.readUInt32BE(header.from + 16);
+  const length = isLong
+    ? Number(buffer.readBigUInt64BE(header.from + 24))
+    : buffer.readUInt32BE(header.from + 16);
   // Fragmented files leave it 0.
   return scale > 0 && length > 0 ? length / scale : null;
 }
 
 /** The content of the first box of that name between two places; null when it lies behind too many others. */
-export function findBox(buffer: Buffer, from: number, to: number, name: string): { from: number; to: number } | null {
+export function findBox(
+  buffer: Buffer,
+  from: number,
+  to: number,
+  name: string,
+): { from: number; to: number } | null {
   const wanted = fourLetters(name);
   for (let at = from, parts = 0; at + 8 <= to && parts < maximumParts; parts += 1) {
     const short = buffer.readUInt32BE(at);
@@ -138,11 +151,19 @@ function webmSeconds(buffer: Buffer): number | null {
   if (!info || !duration) return null;
   const scale = findElement(buffer, info.from, info.to, ebml.scale);
   const nanoseconds = scale ? buffer.readUIntBE(scale.from, Math.min(scale.to - scale.from, 6)) : 1_000_000;
-  const ticks = duration.to - duration.from === 4 ? buffer.readFloatBE(duration.from) : buffer.readDoubleBE(duration.from);
+  const ticks =
+    duration.to - duration.from === 4
+      ? buffer.readFloatBE(duration.from)
+      : buffer.readDoubleBE(duration.from);
   return (ticks * nanoseconds) / 1e9;
 }
 
-function findElement(buffer: Buffer, from: number, to: number, wanted: number): { from: number; to: number } | null {
+function findElement(
+  buffer: Buffer,
+  from: number,
+  to: number,
+  wanted: number,
+): { from: number; to: number } | null {
   for (let at = from, parts = 0; at < to && parts < maximumParts; parts += 1) {
     const idLength = Math.clz32(buffer.readUInt8(at)) - 23;
     if (idLength > 4) return null;
@@ -167,8 +188,16 @@ function findElement(buffer: Buffer, from: number, to: number, wanted: number): 
 
 const bitRates = {
   // Kilobits a second by index, MPEG 1 and 2, layers 1 to 3.
-  v1: [[0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448], [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384], [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320]],
-  v2: [[0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256], [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160], [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160]],
+  v1: [
+    [0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
+    [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
+    [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
+  ],
+  v2: [
+    [0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256],
+    [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+    [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+  ],
 } as const;
 const sampleRates = [44_100, 48_000, 32_000];
 
@@ -193,7 +222,7 @@ function mp3Seconds(buffer: Buffer): number | null {
 function walkedSeconds(buffer: Buffer, start: number): number {
   let seconds = 0;
   const search = { like: start, candidatesLeft: mostCandidates };
-  for (let at = start; at >= 0; ) {
+  for (let at = start; at >= 0;) {
     const next = frameAt(buffer, at);
     if (next !== null) {
       seconds += next.seconds;
@@ -220,7 +249,11 @@ interface FrameSearch {
 /** The next frame of the same kind, or -1. */
 function nextFrame(buffer: Buffer, from: number, search: FrameSearch): number {
   const kind = buffer.readUInt32BE(search.like) & sameHeader;
-  for (let at = buffer.indexOf(0xff, from); at >= 0 && at + 4 <= buffer.length && search.candidatesLeft > 0; at = buffer.indexOf(0xff, at + 1)) {
+  for (
+    let at = buffer.indexOf(0xff, from);
+    at >= 0 && at + 4 <= buffer.length && search.candidatesLeft > 0;
+    at = buffer.indexOf(0xff, at + 1)
+  ) {
     search.candidatesLeft -= 1;
     if ((buffer.readUInt32BE(at) & sameHeader) === kind && frameAt(buffer, at) !== null) return at;
   }
@@ -264,9 +297,14 @@ function decodeFrame(head: number): Frame | null {
 }
 
 // The encoder's own count, in the first frame in place of sound.
-function taggedFrames(buffer: Buffer, start: number, { isMpeg1, isMono }: { isMpeg1: boolean; isMono: boolean }): number | null {
+function taggedFrames(
+  buffer: Buffer,
+  start: number,
+  { isMpeg1, isMono }: { isMpeg1: boolean; isMono: boolean },
+): number | null {
   const at = start + 4 + (isMpeg1 ? (isMono ? 17 : 32) : isMono ? 9 : 17);
   const tag = buffer.toString('latin1', at, at + 4);
-  if ((tag === 'Xing' || tag === 'Info') && (buffer.readUInt32BE(at + 4) & 1) === 1) return buffer.readUInt32BE(at + 8);
+  if ((tag === 'Xing' || tag === 'Info') && (buffer.readUInt32BE(at + 4) & 1) === 1)
+    return buffer.readUInt32BE(at + 8);
   return null;
 }

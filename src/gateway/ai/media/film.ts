@@ -26,7 +26,7 @@ export function readFilm(): FilmReader {
   let found: Measured | null = null;
 
   function take(piece: Uint8Array): void {
-    for (let rest = piece; isFilm && rest.length > 0; ) {
+    for (let rest = piece; isFilm && rest.length > 0;) {
       if (left > 0) {
         const part = rest.subarray(0, Math.min(left, rest.length));
         if (index !== undefined) index.push(Uint8Array.from(part));
@@ -48,10 +48,12 @@ export function readFilm(): FilmReader {
     const short = head.readUInt32BE(0);
     const name = head.toString('latin1', 4, 8);
     // 0 is a box that goes on to the end.
-    const length = short === 0 ? Number.POSITIVE_INFINITY : short === 1 ? Number(head.readBigUInt64BE(8)) : short;
+    const length =
+      short === 0 ? Number.POSITIVE_INFINITY : short === 1 ? Number(head.readBigUInt64BE(8)) : short;
     boxes += 1;
     const isIndex = name === 'moov';
-    if ((boxes === 1 && name !== 'ftyp') || length < headBytes || (isIndex && length > mostIndexBytes)) isFilm = false;
+    if ((boxes === 1 && name !== 'ftyp') || length < headBytes || (isIndex && length > mostIndexBytes))
+      isFilm = false;
     left = length - headBytes;
     index = isIndex ? [] : undefined;
     head = Buffer.alloc(0);
@@ -97,7 +99,9 @@ function pictureSize(movie: Buffer): { width: number; height: number } | null {
     from = track.to;
     const header = findBox(movie, track.from, track.to, 'tkhd');
     // The last two members, each with a fraction of 16 bits; those of sound are 0.
-    const [width, height] = header ? [movie.readUInt16BE(header.to - 8), movie.readUInt16BE(header.to - 4)] : [0, 0];
+    const [width, height] = header
+      ? [movie.readUInt16BE(header.to - 8), movie.readUInt16BE(header.to - 4)]
+      : [0, 0];
     if (width > 0 && height > 0) return { width, height };
   }
   return null;

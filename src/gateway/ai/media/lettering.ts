@@ -3,12 +3,53 @@ import { paintRectangle, type Canvas, type Color } from './canvas.ts';
 
 // Seven rows from the top, each a digit of base 32 whose five bits are the dots.
 const letters: Record<string, string> = {
-  A: 'ehhvhhh', B: 'uhhuhhu', C: 'ehggghe', D: 'uhhhhhu', E: 'vgguggv', F: 'vgguggg', G: 'ehgnhhf',
-  H: 'hhhvhhh', I: 'e44444e', J: '72222ic', K: 'hikokih', L: 'ggggggv', M: 'hrllhhh', N: 'hpljhhh',
-  O: 'ehhhhhe', P: 'uhhuggg', Q: 'ehhhlid', R: 'uhhukih', S: 'fgge11u', T: 'v444444', U: 'hhhhhhe',
-  V: 'hhhhha4', W: 'hhhllla', X: 'hha4ahh', Y: 'hha4444', Z: 'v1248gv',
-  0: 'ehjlphe', 1: '4c4444e', 2: 'eh1248v', 3: 'v2421he', 4: '26aiv22', 5: 'vgu11he', 6: '68guhhe', 7: 'v124888', 8: 'ehhehhe', 9: 'ehhf12c',
-  '.': '00000cc', ',': '0000c48', '!': '4444404', '?': 'eh12404', '-': '000e000', '/': '01248g0', ':': '0cc0cc0', "'": 'c480000', '(': '2488842', ')': '8422248', ' ': '0000000',
+  A: 'ehhvhhh',
+  B: 'uhhuhhu',
+  C: 'ehggghe',
+  D: 'uhhhhhu',
+  E: 'vgguggv',
+  F: 'vgguggg',
+  G: 'ehgnhhf',
+  H: 'hhhvhhh',
+  I: 'e44444e',
+  J: '72222ic',
+  K: 'hikokih',
+  L: 'ggggggv',
+  M: 'hrllhhh',
+  N: 'hpljhhh',
+  O: 'ehhhhhe',
+  P: 'uhhuggg',
+  Q: 'ehhhlid',
+  R: 'uhhukih',
+  S: 'fgge11u',
+  T: 'v444444',
+  U: 'hhhhhhe',
+  V: 'hhhhha4',
+  W: 'hhhllla',
+  X: 'hha4ahh',
+  Y: 'hha4444',
+  Z: 'v1248gv',
+  0: 'ehjlphe',
+  1: '4c4444e',
+  2: 'eh1248v',
+  3: 'v2421he',
+  4: '26aiv22',
+  5: 'vgu11he',
+  6: '68guhhe',
+  7: 'v124888',
+  8: 'ehhehhe',
+  9: 'ehhf12c',
+  '.': '00000cc',
+  ',': '0000c48',
+  '!': '4444404',
+  '?': 'eh12404',
+  '-': '000e000',
+  '/': '01248g0',
+  ':': '0cc0cc0',
+  "'": 'c480000',
+  '(': '2488842',
+  ')': '8422248',
+  ' ': '0000000',
 };
 
 const advance = 6;
@@ -16,7 +57,11 @@ const advance = 6;
 // Capitals without their accents; what there is no letter for is a space.
 function lettersOf(text: string): string {
   const plain = text.normalize('NFKD').replace(/\p{M}/gu, '').replaceAll('’', "'").toUpperCase();
-  return [...plain].map((letter) => (letters[letter] === undefined ? ' ' : letter)).join('').replace(/ +/g, ' ').trim();
+  return [...plain]
+    .map((letter) => (letters[letter] === undefined ? ' ' : letter))
+    .join('')
+    .replace(/ +/g, ' ')
+    .trim();
 }
 
 /** The width of a line in dots. */
@@ -25,26 +70,38 @@ export function lineDots(line: string): number {
 }
 
 /** Paints one line, its first dot at x and y, each dot `scale` pixels wide. */
-export function paintLine(canvas: Canvas, line: string, { x, y, scale, color, opacity }: { x: number; y: number; scale: number; color: Color; opacity: number }): void {
+export function paintLine(
+  canvas: Canvas,
+  line: string,
+  { x, y, scale, color, opacity }: { x: number; y: number; scale: number; color: Color; opacity: number },
+): void {
   for (const [position, letter] of [...line].entries()) {
     for (const [row, digit] of [...(letters[letter] ?? '')].entries()) {
       const dots = Number.parseInt(digit, 32);
       for (let column = 0; column < 5; column += 1) {
         if (((dots >> (4 - column)) & 1) === 0) continue;
         const left = x + (position * advance + column) * scale;
-        paintRectangle(canvas, { left, top: y + row * scale, right: left + scale, bottom: y + (row + 1) * scale }, { color, opacity });
+        paintRectangle(
+          canvas,
+          { left, top: y + row * scale, right: left + scale, bottom: y + (row + 1) * scale },
+          { color, opacity },
+        );
       }
     }
   }
 }
 
 /** The text in lines of at most so many dots, at most so many of them; what does not fit ends in dots. */
-export function wrapLines(text: string, { maxDots, maxLines }: { maxDots: number; maxLines: number }): string[] {
+export function wrapLines(
+  text: string,
+  { maxDots, maxLines }: { maxDots: number; maxLines: number },
+): string[] {
   const maxLetters = Math.max(Math.floor((maxDots + 1) / advance), 4);
   const lines: string[] = [];
   for (const word of lettersOf(text).split(' ')) {
     const last = lines.at(-1);
-    if (last !== undefined && last.length + 1 + word.length <= maxLetters) lines[lines.length - 1] = `${last} ${word}`;
+    if (last !== undefined && last.length + 1 + word.length <= maxLetters)
+      lines[lines.length - 1] = `${last} ${word}`;
     else lines.push(word.slice(0, maxLetters));
   }
   if (lines.length <= maxLines) return lines.filter((line) => line !== '');

@@ -20,7 +20,8 @@ function sized(mediaType: string, width: number, height: number): ({ mediaType: 
 
 function webp(view: DataView, kind: string): ReturnType<typeof sized> {
   if (kind === 'VP8X') return sized('image/webp', 1 + uint24(view, 24), 1 + uint24(view, 27));
-  if (kind === 'VP8 ') return sized('image/webp', view.getUint16(26, true) & 0x3fff, view.getUint16(28, true) & 0x3fff);
+  if (kind === 'VP8 ')
+    return sized('image/webp', view.getUint16(26, true) & 0x3fff, view.getUint16(28, true) & 0x3fff);
   if (kind !== 'VP8L') return null;
   const bits = view.getUint32(21, true);
   return sized('image/webp', 1 + (bits & 0x3fff), 1 + ((bits >>> 14) & 0x3fff));

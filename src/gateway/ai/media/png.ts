@@ -16,7 +16,12 @@ export function encodePng(canvas: Canvas, texts: Readonly<Record<string, string>
   return Buffer.concat([
     signature,
     chunk('IHDR', header),
-    ...Object.entries(texts).map(([keyword, text]) => chunk('iTXt', Buffer.concat([Buffer.from(`${keyword}\0\0\0\0\0`, 'latin1'), Buffer.from(text, 'utf8')]))),
+    ...Object.entries(texts).map(([keyword, text]) =>
+      chunk(
+        'iTXt',
+        Buffer.concat([Buffer.from(`${keyword}\0\0\0\0\0`, 'latin1'), Buffer.from(text, 'utf8')]),
+      ),
+    ),
     chunk('IDAT', deflateSync(filteredRows(canvas), { level: 6 })),
     chunk('IEND', Buffer.alloc(0)),
   ]);

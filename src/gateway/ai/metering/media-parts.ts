@@ -42,8 +42,16 @@ const chat: MediaTypes = {
   file: { kind: 'file', data: ['file.file_data'], references: ['file.file_id'] },
 };
 
-const anthropicSource = { data: ['source.data'], references: ['source.url', 'source.file_id'], mediaType: 'source.media_type', sourceType: 'source.type' };
-const messages: MediaTypes = { image: { kind: 'image', ...anthropicSource }, document: { kind: 'file', ...anthropicSource } };
+const anthropicSource = {
+  data: ['source.data'],
+  references: ['source.url', 'source.file_id'],
+  mediaType: 'source.media_type',
+  sourceType: 'source.type',
+};
+const messages: MediaTypes = {
+  image: { kind: 'image', ...anthropicSource },
+  document: { kind: 'file', ...anthropicSource },
+};
 
 const responses: MediaTypes = {
   input_image: { kind: 'image', references: ['image_url', 'file_id'] },
@@ -55,7 +63,13 @@ const responses: MediaTypes = {
 const textSource = { data: ['data'], references: ['url'], mediaType: 'media_type' };
 const text: MediaTypes = { image: { kind: 'image', ...textSource }, file: { kind: 'file', ...textSource } };
 
-const streamFile: MediaType = { kind: 'file', data: ['data', 'data.data'], references: ['data.url', 'data.reference'], mediaType: 'mediaType', sourceType: 'data.type' };
+const streamFile: MediaType = {
+  kind: 'file',
+  data: ['data', 'data.data'],
+  references: ['data.url', 'data.reference'],
+  mediaType: 'mediaType',
+  sourceType: 'data.type',
+};
 const stream: MediaTypes = {
   file: streamFile,
   'reasoning-file': streamFile,
@@ -69,15 +83,23 @@ const stream: MediaTypes = {
 
 type Body = Readonly<Record<string, unknown>>;
 
-const formats: Readonly<Record<RequestFormat, { types: MediaTypes; parts: (body: Body) => Iterable<Part> }>> = {
-  chat: { types: chat, parts: ({ messages: turns }) => contentsOf(turns) },
-  messages: { types: messages, parts: ({ messages: turns }) => withNested(contentsOf(turns)) },
-  responses: { types: responses, parts: responseParts },
-  embeddings: { types: chat, parts: ({ input, messages: turns }) => [...objectsIn(input), ...contentsOf(input), ...contentsOf(turns)] },
-  rerank: { types: chat, parts: ({ documents }) => [...objectsIn(documents), ...contentsOf(documents)] },
-  text: { types: text, parts: ({ messages: turns }) => contentsOf(turns) },
-  stream: { types: stream, parts: ({ prompt }) => withToolOutputs(contentsOf(prompt)) },
-};
+const formats: Readonly<Record<RequestFormat, { types: MediaTypes; parts: (body: Body) => Iterable<Part> }>> =
+  {
+    chat: { types: chat, parts: ({ messages: turns }) => contentsOf(turns) },
+    messages: { types: messages, parts: ({ messages: turns }) => withNested(contentsOf(turns)) },
+    responses: { types: responses, parts: responseParts },
+    embeddings: {
+      types: chat,
+      parts: ({ input, messages: turns }) => [
+        ...objectsIn(input),
+        ...contentsOf(input),
+        ...contentsOf(turns),
+      ],
+    },
+    rerank: { types: chat, parts: ({ documents }) => [...objectsIn(documents), ...contentsOf(documents)] },
+    text: { types: text, parts: ({ messages: turns }) => contentsOf(turns) },
+    stream: { types: stream, parts: ({ prompt }) => withToolOutputs(contentsOf(prompt)) },
+  };
 
 /** The media of the request. Every string of the body is in at most one of them. */
 export function* mediaSources(body: object, format: RequestFormat): Generator<MediumSource> {
@@ -89,7 +111,10 @@ export function* mediaSources(body: object, format: RequestFormat): Generator<Me
   }
 }
 
-function* sourcesOf(part: Part, { kind, data = [], references = [], mediaType: declaredAt, sourceType }: MediaType): Generator<MediumSource> {
+function* sourcesOf(
+  part: Part,
+  { kind, data = [], references = [], mediaType: declaredAt, sourceType }: MediaType,
+): Generator<MediumSource> {
   if (sourceType !== undefined && valueAt(part, sourceType) === 'text') return;
   const declared = declaredAt === undefined ? undefined : valueAt(part, declaredAt);
   const mediaType = typeof declared === 'string' ? declared : undefined;
@@ -97,7 +122,8 @@ function* sourcesOf(part: Part, { kind, data = [], references = [], mediaType: d
     const value = valueAt(part, path);
     if (typeof value === 'string') yield { kind, text: value, isData: data.includes(path), mediaType };
     // A provider's own id of a file, under the provider's name.
-    else if (isObject(value) && path.endsWith('reference')) yield { kind, text: '', isData: false, mediaType };
+    else if (isObject(value) && path.endsWith('reference'))
+      yield { kind, text: '', isData: false, mediaType };
   }
 }
 
@@ -114,7 +140,8 @@ function contentsOf(turns: unknown): Part[] {
 function withNested(parts: readonly Part[]): Part[] {
   return parts.flatMap((part) => {
     if (part['type'] === 'tool_result') return withNested(objectsIn(part['content']));
-    if (part['type'] === 'document' && valueAt(part, 'source.type') === 'content') return objectsIn(valueAt(part, 'source.content'));
+    if (part['type'] === 'document' && valueAt(part, 'source.type') === 'content')
+      return objectsIn(valueAt(part, 'source.content'));
     return [part];
   });
 }
@@ -126,10 +153,15 @@ function withToolOutputs(parts: readonly Part[]): Part[] {
   });
 }
 
-const outputTypes = new Set<unknown>(['function_call_output', 'custom_tool_call_output', 'computer_call_output']);
+const outputTypes = new Set<unknown>([
+  'function_call_output',
+  'custom_tool_call_output',
+  'computer_call_output',
+]);
 
 function responseParts({ input, prompt }: Body): Part[] {
-  const variables = isObject(prompt) && isObject(prompt['variables']) ? Object.values(prompt['variables']) : [];
+  const variables =
+    isObject(prompt) && isObject(prompt['variables']) ? Object.values(prompt['variables']) : [];
   const items = objectsIn(input).flatMap((item) => {
     const { type, content, output } = item;
     if (outputTypes.has(type)) return isObject(output) ? [output] : objectsIn(output);
@@ -140,7 +172,8 @@ function responseParts({ input, prompt }: Body): Part[] {
 
 function valueAt(part: Part, path: string): unknown {
   let value: unknown = part;
-  for (const name of path.split('.')) value = isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+  for (const name of path.split('.'))
+    value = isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
   return value;
 }
 

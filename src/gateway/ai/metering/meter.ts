@@ -10,7 +10,15 @@ import type { Identity } from '../../identity.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
 import type { Attempts, Ran, Task } from '../attempts.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import { affordableOutput, type Bound, boundOf, type Demand, leastOutput, longestOutput, tooDear } from './bound.ts';
+import {
+  affordableOutput,
+  type Bound,
+  boundOf,
+  type Demand,
+  leastOutput,
+  longestOutput,
+  tooDear,
+} from './bound.ts';
 import { noTokens, priceOf, type Tokens, type Units } from './price.ts';
 import { type Claim, isAbsurd, isBeyondLimit, tokensOfRequest, tokensOfText } from './token-count.ts';
 import { createUsageAlarms, type UsageAlarmCounts, type UsageAlarms } from './usage-alarms.ts';
@@ -93,7 +101,13 @@ export function createMetering({ ledger, clock, alarmsToStop }: MeteringNeeds): 
   const open = new Set<Promise<unknown>>();
   const alarms = createUsageAlarms({ clock, alarmsToStop });
   return {
-    open: (call) => openMeter(call, { ledger, clock, alarms, track: (ending) => void open.add(ending.finally(() => open.delete(ending)).catch(() => {})) }),
+    open: (call) =>
+      openMeter(call, {
+        ledger,
+        clock,
+        alarms,
+        track: (ending) => void open.add(ending.finally(() => open.delete(ending)).catch(() => {})),
+      }),
     requirePayer(identity) {
       if (identity.kind === 'user') alarms.requireFew(identity.userId);
     },
@@ -135,7 +149,11 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
   let isSentOnce = false;
   let isAccepted = false;
   /** Bytes of text by kind. They are counted as tokens all together, so that the size of the pieces changes nothing. */
-  let made: { output: number; reasoning: number; firstMs: number | null } = { output: 0, reasoning: 0, firstMs: null };
+  let made: { output: number; reasoning: number; firstMs: number | null } = {
+    output: 0,
+    reasoning: 0,
+    firstMs: null,
+  };
   let isComplete = false;
   let claimed: Claim | undefined;
   let used: { units: Units; estimated: boolean } = { units: {}, estimated: false };
@@ -156,7 +174,10 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     endUsageWait();
     cut.abort(signal.reason);
     // Before anything is held there is nothing to end.
-    if (isSent) settle('client_closed').catch((error: unknown) => log.error({ err: error }, 'a call could not be settled'));
+    if (isSent)
+      settle('client_closed').catch((error: unknown) =>
+        log.error({ err: error }, 'a call could not be settled'),
+      );
   }
 
   function endUsageWait(): void {
@@ -167,7 +188,8 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
 
   // Of a complete answer the usage follows at once. Of media our own count is rough, so it is worth a short wait.
   function mayGetUsage(): boolean {
-    if (!isSent || settlement !== undefined || demand.size === undefined || claimed === 'faulty') return false;
+    if (!isSent || settlement !== undefined || demand.size === undefined || claimed === 'faulty')
+      return false;
     return claimed === undefined ? isComplete || demand.size.media > 0 : isComplete && !claimed.isFinal;
   }
 
@@ -183,7 +205,8 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
   async function reserve(model: CatalogModel, chain: readonly CatalogModel[]): Promise<void> {
     if (identity.kind === 'user') {
       if (model.rates !== null) alarms.requireFew(identity.userId);
-      if (hold === undefined && coming === undefined) await held(identity, model, chain.slice(chain.indexOf(model) + 1));
+      if (hold === undefined && coming === undefined)
+        await held(identity, model, chain.slice(chain.indexOf(model) + 1));
       else if (boundFor(model).credits > amountHeld()) {
         await standing();
         await raised(model);
@@ -208,7 +231,11 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     const pending: Coming = { hold: ledger.hold(paid, amount), amount, isFree, refusal: undefined };
     pending.hold.catch((thrown: unknown) => {
       if (isFree) return;
-      if (isInsufficient(thrown)) log.warn({ model: model.id }, 'a call was begun, and then its credits were refused: others have spent them');
+      if (isInsufficient(thrown))
+        log.warn(
+          { model: model.id },
+          'a call was begun, and then its credits were refused: others have spent them',
+        );
       pending.refusal = thrown;
       cut.abort(thrown);
     });
@@ -228,13 +255,26 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
   }
 
   function paidCall({ userId, bureauId, tokenId }: Payer, model: CatalogModel): PaidCall {
-    return { requestId: call.requestId, userId, bureauId, tokenId, action, model: model.id, provider: model.provider };
+    return {
+      requestId: call.requestId,
+      userId,
+      bureauId,
+      tokenId,
+      action,
+      model: model.id,
+      provider: model.provider,
+    };
   }
 
-  const dearest = (models: readonly CatalogModel[]) => models.reduce((most, one) => larger(most, boundFor(one).credits), 0n);
+  const dearest = (models: readonly CatalogModel[]) =>
+    models.reduce((most, one) => larger(most, boundFor(one).credits), 0n);
 
   // For the dearest of the models that may come to run; where that is too much, for this one alone.
-  async function firstHold(paid: PaidCall, model: CatalogModel, others: readonly CatalogModel[]): Promise<Hold> {
+  async function firstHold(
+    paid: PaidCall,
+    model: CatalogModel,
+    others: readonly CatalogModel[],
+  ): Promise<Hold> {
     const all = [model, ...others];
     let refusal: unknown;
     try {
@@ -290,7 +330,10 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
 
   /** What the call may cost at most: its own hold, and what is available beside it. */
   async function availableWith(held: Hold): Promise<bigint> {
-    return held.amount + (identity.kind === 'user' ? await ledger.available(identity.userId, identity.tokenId) : 0n);
+    return (
+      held.amount +
+      (identity.kind === 'user' ? await ledger.available(identity.userId, identity.tokenId) : 0n)
+    );
   }
 
   async function limitSent(model: CatalogModel, tokens: number): Promise<number> {
@@ -306,7 +349,13 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
       // Ours may be lowered as far as the thinking that the effort asks for leaves room for an answer.
       const thinking = tokens - expected;
       if (!isLimited && expected - thinking >= leastOutput) return expected;
-      throw tooDear({ ...demand, limit: undefined, limitMember: undefined }, -1, needed, await availableWith(hold), thrown);
+      throw tooDear(
+        { ...demand, limit: undefined, limitMember: undefined },
+        -1,
+        needed,
+        await availableWith(hold),
+        thrown,
+      );
     }
     bound = { ...boundFor(model), output: tokens, credits: needed };
     return tokens;
@@ -317,13 +366,25 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     const limit = outputLimit();
     const output = Math.min(tokensOfText(made.output), limit);
     const input = demand.size === undefined ? 0 : tokensOfRequest(demand.size, demand.repeatedBytes);
-    return { ...noTokens, input: Math.min(input, bound?.input ?? 0), output, reasoning: Math.min(tokensOfText(made.reasoning), limit - output) };
+    return {
+      ...noTokens,
+      input: Math.min(input, bound?.input ?? 0),
+      output,
+      reasoning: Math.min(tokensOfText(made.reasoning), limit - output),
+    };
   }
 
   const outputLimit = () => (bound === undefined ? 0 : bound.output * bound.choices);
 
   function counted(outcome: UsageOutcome): Count {
-    const result = (tokens: Tokens, estimated: boolean, more: Partial<Count> = {}): Count => ({ tokens, units: used.units, estimated: estimated || used.estimated, isOwn: false, doubt: undefined, ...more });
+    const result = (tokens: Tokens, estimated: boolean, more: Partial<Count> = {}): Count => ({
+      tokens,
+      units: used.units,
+      estimated: estimated || used.estimated,
+      isOwn: false,
+      doubt: undefined,
+      ...more,
+    });
     if (!isSent || outcome === 'rejected') return { ...result(noTokens, false), units: {} };
     if (demand.size === undefined) return result(noTokens, false);
     if (claimed === undefined) return result(ownTokens(), true, { isOwn: true });
@@ -362,12 +423,30 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
   function raiseAlarms({ doubt, isOwn }: Count): void {
     if (doubt !== undefined) {
       const charged = doubt === 'absurd' ? 'the bound of the call is charged' : 'our own count is charged';
-      log.error({ alarm: 'unbelievable_usage', model: ran?.id, provider: ran?.provider, claimed, held: String(amountHeld()) }, `a provider told a usage that cannot be; ${charged}`);
+      log.error(
+        {
+          alarm: 'unbelievable_usage',
+          model: ran?.id,
+          provider: ran?.provider,
+          claimed,
+          held: String(amountHeld()),
+        },
+        `a provider told a usage that cannot be; ${charged}`,
+      );
     }
     if (doubt === 'absurd') reportAlarm();
     const output = tokensOfText(made.output) + tokensOfText(made.reasoning);
     if (isOwn && isBeyondLimit(output, outputLimit())) {
-      log.error({ alarm: 'output_beyond_limit', model: ran?.id, provider: ran?.provider, output, limit: outputLimit() }, 'a provider sent far more than the limit of the answer; the limit is charged');
+      log.error(
+        {
+          alarm: 'output_beyond_limit',
+          model: ran?.id,
+          provider: ran?.provider,
+          output,
+          limit: outputLimit(),
+        },
+        'a provider sent far more than the limit of the answer; the limit is charged',
+      );
     }
   }
 
@@ -379,7 +458,10 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     if (settlement === undefined) {
       signal.removeEventListener('abort', gone);
       // Of an answer that was read on for its usage, the caller has heard no end.
-      settlement = settleNow(usageWait === undefined || outcome === 'rejected' ? outcome : 'client_closed', alongside);
+      settlement = settleNow(
+        usageWait === undefined || outcome === 'rejected' ? outcome : 'client_closed',
+        alongside,
+      );
       track(settlement);
       endUsageWait();
       if (signal.aborted) cut.abort(signal.reason);
@@ -402,13 +484,25 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     }
     if (hold === undefined) {
       if (identity.kind === 'admin' && ran !== undefined) {
-        const free: FreeCall = { requestId: call.requestId, userId: null, bureauId: null, tokenId: identity.tokenId, action, model: known.model, provider: known.provider };
+        const free: FreeCall = {
+          requestId: call.requestId,
+          userId: null,
+          bureauId: null,
+          tokenId: identity.tokenId,
+          action,
+          model: known.model,
+          provider: known.provider,
+        };
         await ledger.record(free, known);
       }
       return 0;
     }
     const price = priced(count);
-    const { charged } = await hold.settle(price, known, alongside ?? (price > 0n ? withoutAnswer() : undefined));
+    const { charged } = await hold.settle(
+      price,
+      known,
+      alongside ?? (price > 0n ? withoutAnswer() : undefined),
+    );
     return Number(charged);
   }
 
@@ -426,13 +520,18 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     },
     async run(attempts, task) {
       try {
-        const done = await attempts.run({ ...task, reserve: (model) => reserve(model, task.chain), prepare: (model, effort) => sending(task.prepare(model, effort)) });
+        const done = await attempts.run({
+          ...task,
+          reserve: (model) => reserve(model, task.chain),
+          prepare: (model, effort) => sending(task.prepare(model, effort)),
+        });
         isAccepted = true;
         return done;
       } catch (thrown) {
         if (coming?.refusal !== undefined) withoutHold();
         const outcome = signal.aborted ? 'client_closed' : isSentOnce ? 'upstream_failed' : 'rejected';
-        if (hold !== undefined || coming !== undefined || (ran !== undefined && isSentOnce)) await settle(outcome);
+        if (hold !== undefined || coming !== undefined || (ran !== undefined && isSentOnce))
+          await settle(outcome);
         signal.removeEventListener('abort', gone);
         throw thrown;
       }
@@ -442,7 +541,11 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
       made.firstMs ??= clock.monotonicMs();
       if (hold === undefined || ran === undefined || hold.amount === 0n || settlement !== undefined) return;
       const count = counted('completed');
-      hold.checkpoint(priced(count), facts('client_closed', count), tokensOfText(made.output + made.reasoning));
+      hold.checkpoint(
+        priced(count),
+        facts('client_closed', count),
+        tokensOfText(made.output + made.reasoning),
+      );
     },
     completed() {
       isComplete = true;

@@ -4,7 +4,11 @@ import type { Meter } from './meter.ts';
 import { hubClaim } from './token-count.ts';
 
 /** The same parts. The finish leaves only when it is paid for, and says what that was. */
-export async function* meteredParts(parts: AsyncIterable<StreamPart>, meter: Meter, signal: AbortSignal): AsyncGenerator<StreamPart> {
+export async function* meteredParts(
+  parts: AsyncIterable<StreamPart>,
+  meter: Meter,
+  signal: AbortSignal,
+): AsyncGenerator<StreamPart> {
   let hasFailed = false;
   const streamed = new Set<string>();
   // By hand, so that the parts can be read on for their usage after the reader has left.
@@ -63,7 +67,11 @@ function countPart(part: StreamPart, meter: Meter, streamed: Set<string>): void 
 }
 
 // The meter ends the request to the provider when it has waited long enough, and with it this loop.
-async function readUsage(source: AsyncIterator<StreamPart>, meter: Meter, streamed: Set<string>): Promise<void> {
+async function readUsage(
+  source: AsyncIterator<StreamPart>,
+  meter: Meter,
+  streamed: Set<string>,
+): Promise<void> {
   try {
     while (meter.awaitsUsage) {
       const next = await source.next();

@@ -70,14 +70,21 @@ export function dearest({ rates, tiers }: Priced, { input, output, isKeptLong, u
   if (rates === null) return 0n;
   let most = 0n;
   for (const full of reachable(rates, tiers, input)) {
-    const price = roundedUp(BigInt(input) * dearestInput(full, isKeptLong) + BigInt(output) * dearestOutput(full) + unitsPrice(full.rates, units));
+    const price = roundedUp(
+      BigInt(input) * dearestInput(full, isKeptLong) +
+        BigInt(output) * dearestOutput(full) +
+        unitsPrice(full.rates, units),
+    );
     if (price > most) most = price;
   }
   return most;
 }
 
 /** How many tokens of output the credits are good for beside so much input; negative when the input alone is dearer. */
-export function outputFor({ rates, tiers }: Priced, { input, isKeptLong, credits }: Omit<Most, 'output'> & { credits: bigint }): number {
+export function outputFor(
+  { rates, tiers }: Priced,
+  { input, isKeptLong, credits }: Omit<Most, 'output'> & { credits: bigint },
+): number {
   if (rates === null) return Number.MAX_SAFE_INTEGER;
   let least = Number.MAX_SAFE_INTEGER;
   for (const full of reachable(rates, tiers, input)) {
@@ -99,7 +106,11 @@ function reachable(rates: Rates, tiers: readonly Tier[], input: number): FullRat
 function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates {
   let reached: Tier | undefined;
   for (const tier of tiers) {
-    if (input > tier.above_input_tokens && (reached === undefined || tier.above_input_tokens > reached.above_input_tokens)) reached = tier;
+    if (
+      input > tier.above_input_tokens &&
+      (reached === undefined || tier.above_input_tokens > reached.above_input_tokens)
+    )
+      reached = tier;
   }
   const merged = reached === undefined ? rates : { ...rates, ...reached.rates };
   const { input: plain = 0, output = 0 } = merged;
@@ -109,14 +120,20 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
     cachedInput: BigInt(merged.cached_input ?? plain),
     cacheWrite,
     // Whoever tells an hour apart bills it at twice the input: Anthropic's rule, and that of all who speak its format.
-    hourCacheWrite: merged.cache_write_1h === undefined ? larger(BigInt(plain) * 2n, cacheWrite) : BigInt(merged.cache_write_1h),
+    hourCacheWrite:
+      merged.cache_write_1h === undefined
+        ? larger(BigInt(plain) * 2n, cacheWrite)
+        : BigInt(merged.cache_write_1h),
     output: BigInt(output),
     reasoning: BigInt(merged.reasoning ?? output),
     rates: merged,
   };
 }
 
-function dearestInput({ input, cachedInput, cacheWrite, hourCacheWrite }: FullRates, isKeptLong = false): bigint {
+function dearestInput(
+  { input, cachedInput, cacheWrite, hourCacheWrite }: FullRates,
+  isKeptLong = false,
+): bigint {
   const most = larger(input, larger(cachedInput, cacheWrite));
   return isKeptLong ? larger(most, hourCacheWrite) : most;
 }
@@ -132,8 +149,11 @@ function larger(a: bigint, b: bigint): bigint {
 // In millionths of a credit, as the tokens are. Seconds count to the millisecond.
 function unitsPrice(rates: Rates, units: Units): bigint {
   const { image = 0, speech_character: character = 0, audio_second: audioSecond = 0 } = rates;
-  const whole = BigInt(units.image ?? 0) * BigInt(image) + BigInt(units.speechCharacter ?? 0) * BigInt(character);
-  const thousandths = milliseconds(units.videoSecond) * BigInt(filmRate(rates, units.videoLines)) + milliseconds(units.audioSecond) * BigInt(audioSecond);
+  const whole =
+    BigInt(units.image ?? 0) * BigInt(image) + BigInt(units.speechCharacter ?? 0) * BigInt(character);
+  const thousandths =
+    milliseconds(units.videoSecond) * BigInt(filmRate(rates, units.videoLines)) +
+    milliseconds(units.audioSecond) * BigInt(audioSecond);
   return whole * million + thousandths * 1_000n;
 }
 
@@ -142,7 +162,9 @@ const linesOfBlock = 16;
 
 // The highest rate whose lines the film has; the dearest of all where nobody knows how many those are.
 function filmRate(rates: Rates, lines: number | undefined): number {
-  const given = filmLines.map((least) => ({ least, rate: rates[`video_second_${least}`] })).filter((one): one is { least: (typeof filmLines)[number]; rate: number } => one.rate !== undefined);
+  const given = filmLines
+    .map((least) => ({ least, rate: rates[`video_second_${least}`] }))
+    .filter((one): one is { least: (typeof filmLines)[number]; rate: number } => one.rate !== undefined);
   const { video_second: other = given[0]?.rate ?? 0 } = rates;
   if (lines === undefined) return Math.max(other, ...given.map(({ rate }) => rate));
   return given.findLast(({ least }) => least < lines + linesOfBlock)?.rate ?? other;

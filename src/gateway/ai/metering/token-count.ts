@@ -21,15 +21,25 @@ export const chatClaim: ReadClaim = (usage) => {
   const finer = counts(usage['completion_tokens_details']);
   return claim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
     // Under three names among those who speak the format.
-    const cached = count(details['cached_tokens']) || count(usage['prompt_cache_hit_tokens']) || count(usage['cached_tokens']);
+    const cached =
+      count(details['cached_tokens']) ||
+      count(usage['prompt_cache_hit_tokens']) ||
+      count(usage['cached_tokens']);
     const written = count(details['cache_write_tokens']);
     const reasoning = count(finer['reasoning_tokens']);
     const total = count(usage['total_tokens']);
     const output = count(usage['completion_tokens']);
     // Those that give a total alone have no output.
-    const input = usage['prompt_tokens'] === undefined ? Math.max(total - output, 0) : count(usage['prompt_tokens']);
+    const input =
+      usage['prompt_tokens'] === undefined ? Math.max(total - output, 0) : count(usage['prompt_tokens']);
     const isBeside = reasoning > output || (reasoning > 0 && total === input + output + reasoning);
-    return { input: Math.max(input - cached - written, 0), cachedInput: cached, cacheWrite: written, output: isBeside ? output : output - reasoning, reasoning };
+    return {
+      input: Math.max(input - cached - written, 0),
+      cachedInput: cached,
+      cacheWrite: written,
+      output: isBeside ? output : output - reasoning,
+      reasoning,
+    };
   });
 };
 
@@ -41,7 +51,13 @@ export const responsesClaim: ReadClaim = (usage) => {
     const cached = count(details['cached_tokens']);
     const written = count(details['cache_write_tokens']);
     const reasoning = count(finer['reasoning_tokens']);
-    return { input: Math.max(count(usage['input_tokens']) - cached - written, 0), cachedInput: cached, cacheWrite: written, output: Math.max(count(usage['output_tokens']) - reasoning, 0), reasoning };
+    return {
+      input: Math.max(count(usage['input_tokens']) - cached - written, 0),
+      cachedInput: cached,
+      cacheWrite: written,
+      output: Math.max(count(usage['output_tokens']) - reasoning, 0),
+      reasoning,
+    };
   });
 };
 
@@ -70,12 +86,18 @@ function compactions({ iterations }: Counts): Counts[] {
 }
 
 // The writes of an hour are among all of them; where only the two kinds are told, they are all.
-function cacheWrites(usages: readonly Counts[], count: (value: unknown) => number): Pick<Tokens, 'cacheWrite' | 'hourCacheWrite'> {
+function cacheWrites(
+  usages: readonly Counts[],
+  count: (value: unknown) => number,
+): Pick<Tokens, 'cacheWrite' | 'hourCacheWrite'> {
   let [cacheWrite, hourCacheWrite] = [0, 0];
   for (const usage of usages) {
     const kinds = counts(usage['cache_creation']);
     const hour = count(kinds['ephemeral_1h_input_tokens']);
-    cacheWrite += Math.max(count(usage['cache_creation_input_tokens']), hour + count(kinds['ephemeral_5m_input_tokens']));
+    cacheWrite += Math.max(
+      count(usage['cache_creation_input_tokens']),
+      hour + count(kinds['ephemeral_5m_input_tokens']),
+    );
     hourCacheWrite += hour;
   }
   return { cacheWrite, ...(hourCacheWrite === 0 ? {} : { hourCacheWrite }) };
@@ -95,24 +117,36 @@ export const rerankClaim: ReadClaim = (usage) => {
  * is taken from what the provider said: how long a cache is kept, and the cache of what shortened the conversation.
  */
 export function hubClaim({ inputTokens: given, outputTokens: made, raw }: Usage): Claim | undefined {
-  return claim({ input: given.total ?? given.noCache, output: made.total ?? made.text }, ['input', 'output'], (count) => {
-    const cached = count(given.cacheRead);
-    const written = count(given.cacheWrite);
-    const shortened = compactions(counts(raw));
-    const first = { cache_creation_input_tokens: written, cache_creation: counts(raw)['cache_creation'] };
-    const reasoning = count(made.reasoning);
-    return {
-      input: given.noCache === undefined ? Math.max(count(given.total) - cached - written, 0) : Math.max(count(given.noCache), 0),
-      cachedInput: cached + shortened.reduce((total, one) => total + count(one['cache_read_input_tokens']), 0),
-      ...cacheWrites([first, ...shortened], count),
-      output: made.text === undefined ? Math.max(count(made.total) - reasoning, 0) : count(made.text),
-      reasoning,
-    };
-  });
+  return claim(
+    { input: given.total ?? given.noCache, output: made.total ?? made.text },
+    ['input', 'output'],
+    (count) => {
+      const cached = count(given.cacheRead);
+      const written = count(given.cacheWrite);
+      const shortened = compactions(counts(raw));
+      const first = { cache_creation_input_tokens: written, cache_creation: counts(raw)['cache_creation'] };
+      const reasoning = count(made.reasoning);
+      return {
+        input:
+          given.noCache === undefined
+            ? Math.max(count(given.total) - cached - written, 0)
+            : Math.max(count(given.noCache), 0),
+        cachedInput:
+          cached + shortened.reduce((total, one) => total + count(one['cache_read_input_tokens']), 0),
+        ...cacheWrites([first, ...shortened], count),
+        output: made.text === undefined ? Math.max(count(made.total) - reasoning, 0) : count(made.text),
+        reasoning,
+      };
+    },
+  );
 }
 
 // One fault spoils the claim: whoever counts one thing wrong is not to be believed about the next.
-function claim(usage: Counts, told: readonly string[], read: (count: (value: unknown) => number) => Tokens): Claim | undefined {
+function claim(
+  usage: Counts,
+  told: readonly string[],
+  read: (count: (value: unknown) => number) => Tokens,
+): Claim | undefined {
   if (told.every((name) => usage[name] === undefined || usage[name] === null)) return undefined;
   let isFaulty = false;
   const tokens = read((value) => {
@@ -130,7 +164,10 @@ function counts(value: unknown): Counts {
 
 /** Far beyond what the call could use, so that it says nothing of what it did use. */
 export function isAbsurd(tokens: Tokens, bound: { input: number; output: number }): boolean {
-  return inputTokens(tokens) > bound.input * beyondBelief + 1_024 || tokens.output + tokens.reasoning > Math.max(bound.output, 16) * beyondBelief;
+  return (
+    inputTokens(tokens) > bound.input * beyondBelief + 1_024 ||
+    tokens.output + tokens.reasoning > Math.max(bound.output, 16) * beyondBelief
+  );
 }
 
 // A bound may be too low by a little, where a provider counts what it never showed; not by this.
@@ -145,7 +182,10 @@ export function tokensOfText(bytes: number): number {
 }
 
 /** Our own count of a request: its text, and what its media usually count for. `repeatedBytes` are read again. */
-export function tokensOfRequest({ textBytes, turns, usualMediaTokens }: Pick<Size, 'textBytes' | 'turns' | 'usualMediaTokens'>, repeatedBytes = 0): number {
+export function tokensOfRequest(
+  { textBytes, turns, usualMediaTokens }: Pick<Size, 'textBytes' | 'turns' | 'usualMediaTokens'>,
+  repeatedBytes = 0,
+): number {
   return Math.ceil((textBytes + repeatedBytes) / bytesPerToken) + turns * tokensPerTurn + usualMediaTokens;
 }
 

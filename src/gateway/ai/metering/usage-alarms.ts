@@ -24,7 +24,13 @@ const windowMs = 3_600_000;
 const maximumUsers = 10_000;
 
 /** `alarmsToStop` alarms within an hour stop the paid calls of a user. */
-export function createUsageAlarms({ clock, alarmsToStop = 3 }: { clock: Pick<Clock, 'monotonicMs'>; alarmsToStop?: number | undefined }): UsageAlarms {
+export function createUsageAlarms({
+  clock,
+  alarmsToStop = 3,
+}: {
+  clock: Pick<Clock, 'monotonicMs'>;
+  alarmsToStop?: number | undefined;
+}): UsageAlarms {
   // In the order of the last alarm.
   const timesByUser = new Map<string, number[]>();
   let alarms = 0;
@@ -50,10 +56,18 @@ export function createUsageAlarms({ clock, alarmsToStop = 3 }: { clock: Pick<Clo
       if (first === undefined) timesByUser.delete(userId);
       if (first === undefined || times.length < alarmsToStop) return;
       const waitSeconds = Math.ceil((first + windowMs - clock.monotonicMs()) / 1000);
-      throw new Problem('forbidden', 'paid_calls_stopped', `Paid calls of this user are stopped: ${alarmsToStop} calls within an hour had a usage far above what they could use. Models without a price still answer.`, {
-        headers: { 'retry-after': String(Math.max(waitSeconds, 1)) },
-      });
+      throw new Problem(
+        'forbidden',
+        'paid_calls_stopped',
+        `Paid calls of this user are stopped: ${alarmsToStop} calls within an hour had a usage far above what they could use. Models without a price still answer.`,
+        {
+          headers: { 'retry-after': String(Math.max(waitSeconds, 1)) },
+        },
+      );
     },
-    counts: () => ({ alarms, stoppedUsers: [...timesByUser.keys()].filter((userId) => recent(userId).length >= alarmsToStop).length }),
+    counts: () => ({
+      alarms,
+      stoppedUsers: [...timesByUser.keys()].filter((userId) => recent(userId).length >= alarmsToStop).length,
+    }),
   };
 }

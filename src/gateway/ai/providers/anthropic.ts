@@ -12,7 +12,8 @@ export function anthropicModel(model: CatalogModel, access: ModelAccess): Langua
       endRule: 'messages',
       raisedLimit: 'max_tokens',
       formatHeaders: ['anthropic-version', 'anthropic-beta'],
-      load: async (settings) => (await import('@ai-sdk/anthropic')).createAnthropic(settings)(model.upstream_model),
+      load: async (settings) =>
+        (await import('@ai-sdk/anthropic')).createAnthropic(settings)(model.upstream_model),
       effort: (id) => ({ reasoning: id as EffortOptions['reasoning'] }),
     },
     access,

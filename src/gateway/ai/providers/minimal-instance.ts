@@ -48,9 +48,13 @@ function instance(schema: unknown, place: Place): unknown {
   if ('const' in schema) return measured(schema.const, budget);
   if ('default' in schema) return measured(schema.default, budget);
   if (Array.isArray(schema.enum)) return measured(schema.enum[0], budget);
-  const choice = [schema.anyOf, schema.oneOf].find((options) => Array.isArray(options) && options.length > 0) as unknown[] | undefined;
-  if (choice) return instance({ ...without(schema, ['anyOf', 'oneOf'], budget), ...simplest(choice, below) }, below);
-  if (Array.isArray(schema.allOf)) return instance(merge([without(schema, ['allOf'], budget), ...asList(schema.allOf)], budget), below);
+  const choice = [schema.anyOf, schema.oneOf].find(
+    (options) => Array.isArray(options) && options.length > 0,
+  ) as unknown[] | undefined;
+  if (choice)
+    return instance({ ...without(schema, ['anyOf', 'oneOf'], budget), ...simplest(choice, below) }, below);
+  if (Array.isArray(schema.allOf))
+    return instance(merge([without(schema, ['allOf'], budget), ...asList(schema.allOf)], budget), below);
   const type: unknown = Array.isArray(schema.type) ? schema.type[0] : (schema.type ?? guessType(schema));
   switch (type) {
     case 'object':
@@ -151,10 +155,13 @@ function numberOf(schema: Schema, type: string): number {
   if (typeof exclusiveMinimum === 'number' && exclusiveMinimum >= 0) {
     const next = (Math.floor(exclusiveMinimum / step) + 1) * step;
     const fits = typeof maximum !== 'number' || next <= maximum;
-    return fits || type === 'integer' || typeof maximum !== 'number' ? next : (exclusiveMinimum + maximum) / 2;
+    return fits || type === 'integer' || typeof maximum !== 'number'
+      ? next
+      : (exclusiveMinimum + maximum) / 2;
   }
   if (typeof maximum === 'number' && maximum < 0) return Math.floor(maximum / step) * step;
-  if (typeof exclusiveMaximum === 'number' && exclusiveMaximum <= 0) return (Math.ceil(exclusiveMaximum / step) - 1) * step;
+  if (typeof exclusiveMaximum === 'number' && exclusiveMaximum <= 0)
+    return (Math.ceil(exclusiveMaximum / step) - 1) * step;
   return 0;
 }
 
@@ -163,7 +170,8 @@ function simplest(options: readonly unknown[], { root, budget }: Place): Schema 
   let first: Schema | undefined;
   for (const option of options) {
     spend(budget, { steps: 1 });
-    const schema = isObject(option) && typeof option.$ref === 'string' ? resolve(root, option.$ref, budget) : option;
+    const schema =
+      isObject(option) && typeof option.$ref === 'string' ? resolve(root, option.$ref, budget) : option;
     if (!isObject(schema)) continue;
     if (schema.type !== 'object' && schema.type !== 'array') return charged(schema, budget);
     first ??= schema;
@@ -186,7 +194,11 @@ function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
     }
     if (isObject(schema.properties)) Object.assign(properties, charged(schema.properties, budget));
   }
-  return { ...merged, ...(required.length > 0 ? { required } : {}), ...(Object.keys(properties).length > 0 ? { properties } : {}) };
+  return {
+    ...merged,
+    ...(required.length > 0 ? { required } : {}),
+    ...(Object.keys(properties).length > 0 ? { properties } : {}),
+  };
 }
 
 /** The schema, once a copy of its members is charged. */
@@ -223,7 +235,9 @@ function guessType(schema: Schema): string {
 }
 
 function without(schema: Schema, names: readonly string[], budget: InstanceBudget): Schema {
-  return Object.fromEntries(Object.entries(charged(schema, budget)).filter(([name]) => !names.includes(name)));
+  return Object.fromEntries(
+    Object.entries(charged(schema, budget)).filter(([name]) => !names.includes(name)),
+  );
 }
 
 function asList(value: unknown): unknown[] {

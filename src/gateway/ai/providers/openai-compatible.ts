@@ -46,10 +46,20 @@ function hubUsage(told: object | null | undefined): Usage {
   const claim = chatClaim(usage);
   if (claim === undefined) return noUsage();
   // As it was told, for the meter to doubt.
-  if (claim === 'faulty') return { inputTokens: { ...noUsage().inputTokens, total: usage.prompt_tokens }, outputTokens: { ...noUsage().outputTokens, total: usage.completion_tokens }, raw: usage };
+  if (claim === 'faulty')
+    return {
+      inputTokens: { ...noUsage().inputTokens, total: usage.prompt_tokens },
+      outputTokens: { ...noUsage().outputTokens, total: usage.completion_tokens },
+      raw: usage,
+    };
   const { input, cachedInput, cacheWrite, output, reasoning } = claim.tokens;
   return {
-    inputTokens: { total: input + cachedInput + cacheWrite, noCache: input, cacheRead: cachedInput, cacheWrite },
+    inputTokens: {
+      total: input + cachedInput + cacheWrite,
+      noCache: input,
+      cacheRead: cachedInput,
+      cacheWrite,
+    },
     outputTokens: { total: output + reasoning, text: output, reasoning },
     raw: usage,
   };

@@ -3,7 +3,15 @@
 // members out that it does not know.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { ImageCall, ImageModel, Made, SpeechFormat, SpeechModel, TranscriptionAnswer, TranscriptionModel } from '../media/model.ts';
+import type {
+  ImageCall,
+  ImageModel,
+  Made,
+  SpeechFormat,
+  SpeechModel,
+  TranscriptionAnswer,
+  TranscriptionModel,
+} from '../media/model.ts';
 import { examinePicture } from '../media/picture.ts';
 import { findForm } from '../upstream/member-names.ts';
 import { topLevelMembers } from '../upstream/json-members.ts';
@@ -18,13 +26,25 @@ export function openAiImageModel(model: CatalogModel, needs: ModelAccess): Image
       refuseMembers(options, model.by, { path: 'provider_options' });
       const decided = findForm(Object.keys(options), decidedByCall);
       if (decided === undefined) return;
-      throw new Problem('bad_request', 'invalid_request', `The member provider_options.${decided} is refused; there is a member of the request for it.`, { param: `provider_options.${decided}` });
+      throw new Problem(
+        'bad_request',
+        'invalid_request',
+        `The member provider_options.${decided} is refused; there is a member of the request for it.`,
+        { param: `provider_options.${decided}` },
+      );
     },
     async generate(call, { signal }) {
       const members = imageMembers(call, model);
-      if (call.images.length === 0) return made(await answerOf('/images/generations', { body: JSON.stringify(members) }, signal));
-      const fields = Object.entries(members).map(([name, value]): [string, FormField] => [name, typeof value === 'string' ? value : JSON.stringify(value)]);
-      const files = call.images.map(({ content, mediaType }, index): [string, FormField] => ['image[]', { fileName: `image-${index + 1}.${mediaType.split('/')[1]}`, mediaType, content }]);
+      if (call.images.length === 0)
+        return made(await answerOf('/images/generations', { body: JSON.stringify(members) }, signal));
+      const fields = Object.entries(members).map(([name, value]): [string, FormField] => [
+        name,
+        typeof value === 'string' ? value : JSON.stringify(value),
+      ]);
+      const files = call.images.map(({ content, mediaType }, index): [string, FormField] => [
+        'image[]',
+        { fileName: `image-${index + 1}.${mediaType.split('/')[1]}`, mediaType, content },
+      ]);
       return made(await answerOf('/images/edits', form([...fields, ...files]), signal));
     },
   };
@@ -34,9 +54,25 @@ export function openAiImageModel(model: CatalogModel, needs: ModelAccess): Image
   }
 }
 
-const decidedByCall = ['model', 'prompt', 'n', 'size', 'aspect_ratio', 'seed', 'image', 'images', 'image[]', 'response_format', 'stream', 'partial_images'];
+const decidedByCall = [
+  'model',
+  'prompt',
+  'n',
+  'size',
+  'aspect_ratio',
+  'seed',
+  'image',
+  'images',
+  'image[]',
+  'response_format',
+  'stream',
+  'partial_images',
+];
 
-function imageMembers({ prompt, count, size, aspectRatio, seed, options }: ImageCall, { upstream_model: name }: CatalogModel): Record<string, unknown> {
+function imageMembers(
+  { prompt, count, size, aspectRatio, seed, options }: ImageCall,
+  { upstream_model: name }: CatalogModel,
+): Record<string, unknown> {
   return {
     ...options,
     model: name,
@@ -52,14 +88,17 @@ function imageMembers({ prompt, count, size, aspectRatio, seed, options }: Image
 
 function made(answer: unknown): Made[] {
   const { data } = (answer ?? {}) as { data?: unknown };
-  const images = (Array.isArray(data) ? data : []).map((item) => pictureOf((item as { b64_json?: unknown } | null)?.b64_json));
+  const images = (Array.isArray(data) ? data : []).map((item) =>
+    pictureOf((item as { b64_json?: unknown } | null)?.b64_json),
+  );
   if (images.length === 0) throw failed('The model provider answered without an image.');
   return images;
 }
 
 // The server never follows an address, a provider's neither: an answer has to bring its bytes along.
 function pictureOf(base64: unknown): Made {
-  if (typeof base64 !== 'string') throw failed('The model provider answered with an image that is somewhere else.');
+  if (typeof base64 !== 'string')
+    throw failed('The model provider answered with an image that is somewhere else.');
   const content = new Uint8Array(Buffer.from(base64, 'base64'));
   const examined = examinePicture(content);
   if (examined === null) throw failed('The model provider answered with something that is not an image.');
@@ -69,8 +108,21 @@ function pictureOf(base64: unknown): Made {
 export function openAiSpeechModel(model: CatalogModel, needs: ModelAccess): SpeechModel {
   return {
     async generate({ text, voice = 'alloy', format = 'mp3', speed, language, instructions, signal }) {
-      const members = { model: model.upstream_model, input: text, voice, response_format: format, speed, language, instructions };
-      const answer = await send(needs, { path: '/audio/speech', body: JSON.stringify(members), headers: { accept: 'audio/*' }, signal });
+      const members = {
+        model: model.upstream_model,
+        input: text,
+        voice,
+        response_format: format,
+        speed,
+        language,
+        instructions,
+      };
+      const answer = await send(needs, {
+        path: '/audio/speech',
+        body: JSON.stringify(members),
+        headers: { accept: 'audio/*' },
+        signal,
+      });
       if (!/^audio\/|^application\/octet-stream$/.test(answer.mediaType)) {
         answer.abort();
         throw failed('The model provider did not answer with sound.');
@@ -93,7 +145,9 @@ export function openAiTranscriptionModel(model: CatalogModel, needs: ModelAccess
         ...(prompt === undefined ? [] : ([['prompt', prompt]] as [string, FormField][])),
         ['file', { fileName, ...audio }],
       ];
-      const answer = await jsonAnswer(await send(needs, { path: '/audio/transcriptions', ...form(fields), signal }));
+      const answer = await jsonAnswer(
+        await send(needs, { path: '/audio/transcriptions', ...form(fields), signal }),
+      );
       return transcriptionOf(answer, model.by.kind);
     },
   };
@@ -109,8 +163,13 @@ interface Transcribed {
 
 function transcriptionOf(answer: unknown, kind: CatalogModel['by']['kind']): TranscriptionAnswer {
   const { text, segments, language, duration, usage } = (answer ?? {}) as Transcribed;
-  if (typeof text !== 'string') throw failed('The model provider answered with something that is not a transcription.');
-  const told = (Array.isArray(segments) ? segments : []) as { text?: unknown; start?: unknown; end?: unknown }[];
+  if (typeof text !== 'string')
+    throw failed('The model provider answered with something that is not a transcription.');
+  const told = (Array.isArray(segments) ? segments : []) as {
+    text?: unknown;
+    start?: unknown;
+    end?: unknown;
+  }[];
   return {
     text,
     segments: told.flatMap((segment) =>
@@ -119,7 +178,11 @@ function transcriptionOf(answer: unknown, kind: CatalogModel['by']['kind']): Tra
         : [],
     ),
     language: typeof language === 'string' ? languageTag(language) : null,
-    durationSeconds: isSecond(duration) ? duration : isSecond(Number(duration)) && typeof duration === 'string' ? Number(duration) : billedSeconds(usage, kind),
+    durationSeconds: isSecond(duration)
+      ? duration
+      : isSecond(Number(duration)) && typeof duration === 'string'
+        ? Number(duration)
+        : billedSeconds(usage, kind),
   };
 }
 
@@ -128,7 +191,11 @@ const openAiTokensPerSecond = 10;
 
 /** The seconds that the usage of the answer tells: OpenAI's `seconds` or tokens of sound, or Mistral's `prompt_audio_seconds`. */
 function billedSeconds(usage: unknown, kind: CatalogModel['by']['kind']): number | null {
-  const { seconds, prompt_audio_seconds: promptSeconds, input_token_details: details } = (usage ?? {}) as Record<string, unknown>;
+  const {
+    seconds,
+    prompt_audio_seconds: promptSeconds,
+    input_token_details: details,
+  } = (usage ?? {}) as Record<string, unknown>;
   const reportedSeconds = [seconds, promptSeconds].find(isSecond);
   if (reportedSeconds !== undefined) return reportedSeconds;
   const { audio_tokens: tokens } = (details ?? {}) as Record<string, unknown>;
@@ -150,11 +217,19 @@ function languageTag(said: string): string | null {
 
 async function jsonAnswer(answer: Awaited<ReturnType<Upstream['send']>>): Promise<unknown> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
-  if (topLevelMembers(bytes) === undefined) throw failed('The model provider answered with something that is not a JSON object, or one of too many parts.');
+  if (topLevelMembers(bytes) === undefined)
+    throw failed(
+      'The model provider answered with something that is not a JSON object, or one of too many parts.',
+    );
   try {
     return JSON.parse(bytes.toString('utf8'));
   } catch (cause) {
-    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not JSON.', { cause });
+    throw new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      'The model provider answered with something that is not JSON.',
+      { cause },
+    );
   }
 }
 
@@ -163,11 +238,13 @@ interface Sent {
   headers?: Readonly<Record<string, string>>;
 }
 
-function send({ upstream, baseUrl, ...access }: ModelAccess, { path, ...sent }: Sent & { path: string; signal: AbortSignal }): ReturnType<Upstream['send']> {
+function send(
+  { upstream, baseUrl, ...access }: ModelAccess,
+  { path, ...sent }: Sent & { path: string; signal: AbortSignal },
+): ReturnType<Upstream['send']> {
   return upstream.send({ url: `${baseUrl}${path}`, ...access, ...sent, streams: false });
 }
 
 function failed(message: string): Problem {
   return new Problem('upstream_failed', 'upstream_failed', message);
 }
-

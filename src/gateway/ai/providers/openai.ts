@@ -6,23 +6,30 @@ import type { LanguageModel, ModelCall } from '../model.ts';
 import { type ModelAccess, sdkModel, type Spoke } from './sdk-model.ts';
 
 // The package knows by its name whether a model reasons; the catalog knows better of those that it has not met.
-const effort: Spoke['effort'] = (reasoningEffort) => ({ own: { openai: { reasoningEffort, forceReasoning: true } } });
+const effort: Spoke['effort'] = (reasoningEffort) => ({
+  own: { openai: { reasoningEffort, forceReasoning: true } },
+});
 
 export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageModel {
   const chat: Spoke = {
     keyHeader: 'authorization',
     endRule: 'done',
     hasTextResults: true,
-    load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).chat(model.upstream_model),
+    load: async (settings) =>
+      (await import('@ai-sdk/openai')).createOpenAI(settings).chat(model.upstream_model),
     effort,
   };
   const responses: Spoke = {
     keyHeader: 'authorization',
     endRule: 'responses',
-    load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).responses(model.upstream_model),
+    load: async (settings) =>
+      (await import('@ai-sdk/openai')).createOpenAI(settings).responses(model.upstream_model),
     effort,
   };
-  const runs = (call: ModelCall): [LanguageModel, ModelCall] => (needsResponses(call) ? [sdkModel(model, responses, access), unkept(call)] : [sdkModel(model, chat, access), call]);
+  const runs = (call: ModelCall): [LanguageModel, ModelCall] =>
+    needsResponses(call)
+      ? [sdkModel(model, responses, access), unkept(call)]
+      : [sdkModel(model, chat, access), call];
 
   return {
     generate(call) {
@@ -38,15 +45,40 @@ export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageM
 
 // The package drops without a word what its chat completions do not know.
 const ofResponses = new Set([
-  'reasoningSummary', 'reasoningMode', 'reasoningContext', 'reasoningEffortUpdate', 'previousResponseId', 'conversation', 'instructions', 'include', 'includeWebSearchSources',
-  'maxToolCalls', 'truncation', 'contextManagement', 'compactionTrigger', 'allowedTools', 'passThroughUnsupportedFiles', 'textFormat',
+  'reasoningSummary',
+  'reasoningMode',
+  'reasoningContext',
+  'reasoningEffortUpdate',
+  'previousResponseId',
+  'conversation',
+  'instructions',
+  'include',
+  'includeWebSearchSources',
+  'maxToolCalls',
+  'truncation',
+  'contextManagement',
+  'compactionTrigger',
+  'allowedTools',
+  'passThroughUnsupportedFiles',
+  'textFormat',
 ]);
 
 function needsResponses({ tools = [], providerOptions }: ModelCall): boolean {
-  return tools.some(({ type }) => type === 'provider') || Object.entries(providerOptions?.['openai'] ?? {}).some(([name, value]) => ofResponses.has(name) && value !== undefined && value !== null);
+  return (
+    tools.some(({ type }) => type === 'provider') ||
+    Object.entries(providerOptions?.['openai'] ?? {}).some(
+      ([name, value]) => ofResponses.has(name) && value !== undefined && value !== null,
+    )
+  );
 }
 
 // This format keeps answers at the provider unless it is told not to; the other does not, and callers know of one.
 function unkept(call: ModelCall): ModelCall {
-  return { ...call, providerOptions: { ...call.providerOptions, openai: { store: false, ...call.providerOptions?.['openai'] } } };
+  return {
+    ...call,
+    providerOptions: {
+      ...call.providerOptions,
+      openai: { store: false, ...call.providerOptions?.['openai'] },
+    },
+  };
 }

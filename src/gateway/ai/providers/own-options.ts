@@ -13,22 +13,35 @@ export interface OwnWords {
 }
 
 /** The options. Throws a 422 for a model that cannot be held to one tool a turn. */
-export function ownOptions({ id, kind, name }: Pick<ProviderEntry, 'id' | 'kind' | 'name'>, { parallelToolCalls, strictSchema }: OwnWords): ProviderOptions {
+export function ownOptions(
+  { id, kind, name }: Pick<ProviderEntry, 'id' | 'kind' | 'name'>,
+  { parallelToolCalls, strictSchema }: OwnWords,
+): ProviderOptions {
   const strict = strictSchema === undefined ? {} : { strictJsonSchema: strictSchema };
   switch (kind) {
     case 'openai':
       return { openai: { ...strict, ...(parallelToolCalls === undefined ? {} : { parallelToolCalls }) } };
     case 'openai-compatible':
       // What the package has no name for goes into the request as it is, from under the provider's own name.
-      return { openaiCompatible: strict, ...(parallelToolCalls === undefined ? {} : { [packageName(id)]: { parallel_tool_calls: parallelToolCalls } }) };
+      return {
+        openaiCompatible: strict,
+        ...(parallelToolCalls === undefined
+          ? {}
+          : { [packageName(id)]: { parallel_tool_calls: parallelToolCalls } }),
+      };
     case 'anthropic':
       // Its schemas always bind.
       return parallelToolCalls === false ? { anthropic: { disableParallelToolUse: true } } : {};
     default:
       if (parallelToolCalls !== false) return {};
-      throw new Problem('impossible', 'unsupported_by_model', `parallel_tool_calls cannot be false here: the format of ${name} has no switch for it, so its models cannot be held to one tool call a turn.`, {
-        param: 'parallel_tool_calls',
-      });
+      throw new Problem(
+        'impossible',
+        'unsupported_by_model',
+        `parallel_tool_calls cannot be false here: the format of ${name} has no switch for it, so its models cannot be held to one tool call a turn.`,
+        {
+          param: 'parallel_tool_calls',
+        },
+      );
   }
 }
 

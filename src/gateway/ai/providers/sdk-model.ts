@@ -9,7 +9,14 @@ import type { CatalogModel } from '../catalog/catalog.ts';
 import type { FinishReason, LanguageModel, ModelCall, ProviderOptions } from '../model.ts';
 import { findForm } from '../upstream/member-names.ts';
 import { refuseMembers } from '../upstream/refused-members.ts';
-import { longestEvent, maxAnswerBytes, readAll, type Upstream, type UpstreamAnswer, type UpstreamRequest } from '../upstream/client.ts';
+import {
+  longestEvent,
+  maxAnswerBytes,
+  readAll,
+  type Upstream,
+  type UpstreamAnswer,
+  type UpstreamRequest,
+} from '../upstream/client.ts';
 import { completesAnswer, type EndRule, errorIn, providerEvents } from '../upstream/events.ts';
 import { nestedFailureEdits } from '../upstream/failed-words.ts';
 import { edited, topLevelMembers } from '../upstream/json-members.ts';
@@ -79,7 +86,11 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
     made.count += 1;
     const number = String(made.count);
     made.calls.set(number, { access, streams, signal: call.signal });
-    return { sdk, options: { ...optionsOf(model, spoke, call), headers: { [callHeader]: number } }, done: () => made.calls.delete(number) };
+    return {
+      sdk,
+      options: { ...optionsOf(model, spoke, call), headers: { [callHeader]: number } },
+      done: () => made.calls.delete(number),
+    };
   }
 
   return {
@@ -134,7 +145,16 @@ function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAc
     const call = calls.get(headers.get(callHeader) ?? '');
     if (call === undefined) throw new Error('A package made a call that nobody asked for.');
     const { access, streams, signal } = call;
-    return transport({ url: url as string, body: init?.body as string, headers: formatHeaders(spoke, headers), streams, signal }, { model, spoke, access });
+    return transport(
+      {
+        url: url as string,
+        body: init?.body as string,
+        headers: formatHeaders(spoke, headers),
+        streams,
+        signal,
+      },
+      { model, spoke, access },
+    );
   };
   const sdk = spoke.load({ baseURL: baseUrl, apiKey: 'held by the transport', fetch: send });
   const fresh: MadeModel = { baseUrl, endRule: spoke.endRule, sdk, calls, count: 0 };
@@ -147,12 +167,21 @@ function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAc
 
 function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): LanguageModelV4CallOptions {
   const { reasoningEffort, signal, providerOptions = {}, memberNames: _memberNames, ...options } = call;
-  const limit = call.maxOutputTokens ?? (model.by.output_limit_member === undefined ? undefined : (model.max_output_tokens ?? undefined));
+  const limit =
+    call.maxOutputTokens ??
+    (model.by.output_limit_member === undefined ? undefined : (model.max_output_tokens ?? undefined));
   const { own = {}, ...reasoning } = reasoningEffort === undefined ? {} : spoke.effort(reasoningEffort);
   const merged: ProviderOptions = { ...providerOptions };
   for (const [name, members] of Object.entries(own)) merged[name] = { ...merged[name], ...members };
   const prompt = spoke.hasTextResults === true ? withFilesApart(options.prompt) : options.prompt;
-  return { ...options, prompt, ...reasoning, ...(limit === undefined ? {} : { maxOutputTokens: limit }), abortSignal: signal, providerOptions: merged };
+  return {
+    ...options,
+    prompt,
+    ...reasoning,
+    ...(limit === undefined ? {} : { maxOutputTokens: limit }),
+    abortSignal: signal,
+    providerOptions: merged,
+  };
 }
 
 // The provider package puts these options into the request as they are, so what must not be in a request must not
@@ -163,20 +192,45 @@ function refuseOptions({ by: provider }: CatalogModel, call: ModelCall): void {
     refuseMembers(members, provider, { path });
     const decided = findForm(Object.keys(members), decidedByCall);
     if (decided === undefined) continue;
-    const remedy = /effort|thinking/i.test(decided) ? 'reasoning_effort at the top level' : 'the call option of that meaning';
-    throw new Problem('bad_request', 'invalid_request', `The member ${path}.${decided} is refused; send ${remedy} instead.`, {
-      param: `${path}.${decided}`,
-    });
+    const remedy = /effort|thinking/i.test(decided)
+      ? 'reasoning_effort at the top level'
+      : 'the call option of that meaning';
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      `The member ${path}.${decided} is refused; send ${remedy} instead.`,
+      {
+        param: `${path}.${decided}`,
+      },
+    );
   }
 }
 
 const decidedByCall = [
-  'model', 'messages', 'stream', 'stream_options', 'n', 'max_tokens', 'max_completion_tokens', 'maxCompletionTokens', 'max_output_tokens', 'tools',
-  'reasoning_effort', 'reasoningEffort', 'effort', 'thinking', 'thinkingConfig', 'forceReasoning', 'mcpServers', 'fallbacks',
+  'model',
+  'messages',
+  'stream',
+  'stream_options',
+  'n',
+  'max_tokens',
+  'max_completion_tokens',
+  'maxCompletionTokens',
+  'max_output_tokens',
+  'tools',
+  'reasoning_effort',
+  'reasoningEffort',
+  'effort',
+  'thinking',
+  'thinkingConfig',
+  'forceReasoning',
+  'mcpServers',
+  'fallbacks',
 ];
 
 function formatHeaders(spoke: Spoke, sent: Headers): Record<string, string> {
-  return Object.fromEntries((spoke.formatHeaders ?? []).flatMap((name) => (sent.has(name) ? [[name, sent.get(name) ?? '']] : [])));
+  return Object.fromEntries(
+    (spoke.formatHeaders ?? []).flatMap((name) => (sent.has(name) ? [[name, sent.get(name) ?? '']] : [])),
+  );
 }
 
 interface Sending {
@@ -188,27 +242,59 @@ interface Sending {
 }
 
 // What the package takes for the network. It sees successes only, and streams only as long as they are well-formed.
-async function transport(sending: Sending, { model, spoke, access }: { model: CatalogModel; spoke: Spoke; access: ModelAccess }): Promise<Response> {
+async function transport(
+  sending: Sending,
+  { model, spoke, access }: { model: CatalogModel; spoke: Spoke; access: ModelAccess },
+): Promise<Response> {
   const { upstream, apiKey, idleMs, firstMs } = access;
   const body = await withinLimit(sending.body, spoke, access);
-  const answer = await upstream.send({ ...sending, body, apiKey, keyHeader: spoke.keyHeader, idleMs, firstMs });
+  const answer = await upstream.send({
+    ...sending,
+    body,
+    apiKey,
+    keyHeader: spoke.keyHeader,
+    idleMs,
+    firstMs,
+  });
   if (!sending.streams) {
     const bytes = await readAll(answer.body, maxAnswerBytes);
     const members = topLevelMembers(bytes);
-    if (members === undefined) throw new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a JSON object, or one of too many parts.');
+    if (members === undefined)
+      throw new Problem(
+        'upstream_failed',
+        'upstream_failed',
+        'The model provider answered with something that is not a JSON object, or one of too many parts.',
+      );
     const error = errorIn(bytes, members);
     if (error !== undefined) throw error;
     return new Response(new Uint8Array(bytes), { headers: { 'content-type': 'application/json' } });
   }
   if (answer.mediaType !== 'text/event-stream') {
     answer.abort();
-    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
+    throw new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      'The model provider did not answer with a stream.',
+    );
   }
-  return new Response(streamOf(checked(answer, { rule: spoke.endRule, maxEventBytes: longestEvent(spoke.endRule, model), completed: access.completed })) as BodyInit, { headers: { 'content-type': 'text/event-stream' } });
+  return new Response(
+    streamOf(
+      checked(answer, {
+        rule: spoke.endRule,
+        maxEventBytes: longestEvent(spoke.endRule, model),
+        completed: access.completed,
+      }),
+    ) as BodyInit,
+    { headers: { 'content-type': 'text/event-stream' } },
+  );
 }
 
 // A package that gives a model room to think on top of its answer has asked nobody whether that is paid for.
-async function withinLimit(body: string, { raisedLimit }: Spoke, { limitSent }: ModelAccess): Promise<string | Uint8Array> {
+async function withinLimit(
+  body: string,
+  { raisedLimit }: Spoke,
+  { limitSent }: ModelAccess,
+): Promise<string | Uint8Array> {
   if (raisedLimit === undefined || limitSent === undefined) return body;
   const bytes = Buffer.from(body, 'utf8');
   const member = topLevelMembers(bytes)?.members.find(({ name }) => name === raisedLimit);
@@ -247,22 +333,48 @@ interface Checking {
   completed: ModelAccess['completed'];
 }
 
-async function* checked({ body, clean }: UpstreamAnswer, { rule, maxEventBytes, completed }: Checking): AsyncGenerator<Uint8Array> {
+async function* checked(
+  { body, clean }: UpstreamAnswer,
+  { rule, maxEventBytes, completed }: Checking,
+): AsyncGenerator<Uint8Array> {
   for await (const group of providerEvents(body, maxEventBytes, rule)) {
     if (completed !== undefined && group.some((event) => completesAnswer(event, rule))) completed();
-    yield new Uint8Array(Buffer.concat(group.map(({ bytes, data, hasFailed }) => (hasFailed === true && data.kind === 'object' ? edited(bytes, nestedFailureEdits(bytes, data.members, clean)) : bytes))));
+    yield new Uint8Array(
+      Buffer.concat(
+        group.map(({ bytes, data, hasFailed }) =>
+          hasFailed === true && data.kind === 'object'
+            ? edited(bytes, nestedFailureEdits(bytes, data.members, clean))
+            : bytes,
+        ),
+      ),
+    );
   }
 }
 
 // What a package refuses to translate is the caller's to change; it says so in words that are about the request alone.
-const refusals = new Set(['AI_UnsupportedFunctionalityError', 'AI_InvalidPromptError', 'AI_InvalidArgumentError']);
+const refusals = new Set([
+  'AI_UnsupportedFunctionalityError',
+  'AI_InvalidPromptError',
+  'AI_InvalidArgumentError',
+]);
 
 // The package wraps what our transport threw; whatever else it throws is an answer that it could not make sense of.
 function asProblem(thrown: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   for (let error = thrown, depth = 0; error instanceof Error && depth < 8; error = error.cause, depth += 1) {
     if (error instanceof Problem) return error;
-    if (refusals.has(error.name)) return new Problem('impossible', 'unsupported_by_model', `The model cannot take this call: ${error.message}`, { cause: error });
+    if (refusals.has(error.name))
+      return new Problem(
+        'impossible',
+        'unsupported_by_model',
+        `The model cannot take this call: ${error.message}`,
+        { cause: error },
+      );
   }
-  return new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not a chat completion.', { cause: thrown });
+  return new Problem(
+    'upstream_failed',
+    'upstream_failed',
+    'The model provider answered with something that is not a chat completion.',
+    { cause: thrown },
+  );
 }

@@ -36,7 +36,11 @@ function textAlone(part: ToolPart, files: UserContent): ToolPart {
   for (const piece of value) {
     if (piece.type === 'text') texts.push(piece.text);
     if (piece.type !== 'file') continue;
-    if (!named) files.push({ type: 'text', text: `What the tool ${part.toolName} gave beside its text (${part.toolCallId}):` });
+    if (!named)
+      files.push({
+        type: 'text',
+        text: `What the tool ${part.toolName} gave beside its text (${part.toolCallId}):`,
+      });
     named = true;
     const { data, mediaType, filename } = piece;
     files.push({ type: 'file', data, mediaType, ...(filename === undefined ? {} : { filename }) });

@@ -13,7 +13,13 @@ export interface BreakerSettings {
   openMs: number;
 }
 
-export const defaultBreakerSettings: BreakerSettings = { consecutiveFailures: 5, failureShare: 0.5, windowCalls: 20, windowMs: 30_000, openMs: 15_000 };
+export const defaultBreakerSettings: BreakerSettings = {
+  consecutiveFailures: 5,
+  failureShare: 0.5,
+  windowCalls: 20,
+  windowMs: 30_000,
+  openMs: 15_000,
+};
 
 /** The right to make one call; exactly one of its methods is called when the outcome is known. */
 export interface Permit {
@@ -38,7 +44,13 @@ interface Slot {
   failures: number;
 }
 
-export function createBreaker({ clock, settings }: { clock: Pick<Clock, 'monotonicMs'>; settings: BreakerSettings }): Breaker {
+export function createBreaker({
+  clock,
+  settings,
+}: {
+  clock: Pick<Clock, 'monotonicMs'>;
+  settings: BreakerSettings;
+}): Breaker {
   const slotMs = settings.windowMs / 30;
   let slots: Slot[] = [];
   let consecutive = 0;
@@ -93,7 +105,8 @@ export function createBreaker({ clock, settings }: { clock: Pick<Clock, 'monoton
 
   return {
     enter() {
-      if (openUntilMs === undefined) return { succeeded: () => count(false), failed: fail, dropped: () => {} };
+      if (openUntilMs === undefined)
+        return { succeeded: () => count(false), failed: fail, dropped: () => {} };
       return probing || clock.monotonicMs() < openUntilMs ? undefined : probe();
     },
     failedLater: fail,

@@ -76,7 +76,10 @@ export interface UpstreamAnswer {
 export interface Upstream {
   send(request: UpstreamRequest): Promise<UpstreamAnswer>;
   /** What a failure becomes that a provider tells of in an answer which is a success: the same as by its status. */
-  refusal(request: Pick<UpstreamRequest, 'url' | 'apiKey'>, said: { status: number; message?: string | undefined; code?: string | undefined }): Problem;
+  refusal(
+    request: Pick<UpstreamRequest, 'url' | 'apiKey'>,
+    said: { status: number; message?: string | undefined; code?: string | undefined },
+  ): Problem;
   close(): Promise<void>;
 }
 
@@ -127,15 +130,31 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
 
   // What failed at a provider is for its operator to see; the caller's own going away is not.
   function noted(thrown: unknown, sent: UpstreamRequest): unknown {
-    if (thrown instanceof Problem && (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout')) {
-      log.warn({ requestId: needs.requestId?.(), provider: new URL(sent.url).host, code: thrown.code, err: thrown.cause }, 'model provider failed');
+    if (
+      thrown instanceof Problem &&
+      (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout')
+    ) {
+      log.warn(
+        {
+          requestId: needs.requestId?.(),
+          provider: new URL(sent.url).host,
+          code: thrown.code,
+          err: thrown.cause,
+        },
+        'model provider failed',
+      );
     }
     return thrown;
   }
 
   async function send(sent: UpstreamRequest): Promise<UpstreamAnswer> {
     sent.signal.throwIfAborted();
-    if (!URL.canParse(sent.url)) throw new Problem('upstream_failed', 'upstream_failed', 'The address that is configured for the model provider is none.');
+    if (!URL.canParse(sent.url))
+      throw new Problem(
+        'upstream_failed',
+        'upstream_failed',
+        'The address that is configured for the model provider is none.',
+      );
     const cut = new AbortController();
     const gone = () => cut.abort(sent.signal.reason);
     sent.signal.addEventListener('abort', gone, { once: true });
@@ -167,11 +186,18 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
       // A body that is destroyed before anyone reads it would otherwise be an uncaught error.
       response.body.on('error', () => {});
       const moved = sent.mayMove === true ? placeNamed(response) : undefined;
-      if (moved === undefined && (response.statusCode < 200 || response.statusCode > 299)) throw await refusal(response, sent);
+      if (moved === undefined && (response.statusCode < 200 || response.statusCode > 299))
+        throw await refusal(response, sent);
       const idleMs = sent.idleMs ?? timeouts.idleMs;
       const body = pieces(response, { cut, first, idleMs, release, noted: (thrown) => noted(thrown, sent) });
       const abort = () => cut.abort(new Error('given up'));
-      return { mediaType: mediaTypeOf(response.headers['content-type']), body, abort, clean: (text) => cleaned(text, hiding(sent)), ...(moved === undefined ? {} : { movedTo: new URL(moved, sent.url).href }) };
+      return {
+        mediaType: mediaTypeOf(response.headers['content-type']),
+        body,
+        abort,
+        clean: (text) => cleaned(text, hiding(sent)),
+        ...(moved === undefined ? {} : { movedTo: new URL(moved, sent.url).href }),
+      };
     } catch (error) {
       release();
       throw noted(failure(error, cut.signal, 'before'), sent);
@@ -181,7 +207,13 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
   async function refusal(response: Undici.Dispatcher.ResponseData, sent: UpstreamRequest): Promise<Problem> {
     const retryAfter = response.headers['retry-after'];
     const body = await refusalText(response.body);
-    return refusalProblem({ status: response.statusCode, retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter, body, hide: hiding(sent), now: clock.now() });
+    return refusalProblem({
+      status: response.statusCode,
+      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+      body,
+      hide: hiding(sent),
+      now: clock.now(),
+    });
   }
 
   function hiding({ apiKey, url }: Pick<UpstreamRequest, 'apiKey' | 'url'>): (text: string) => string {
@@ -191,24 +223,47 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
 
   return {
     send,
-    refusal: (sent, { status, message, code }) => refusalProblem({ status, retryAfter: undefined, body: JSON.stringify({ error: { message, code } }), hide: hiding(sent), now: clock.now() }),
+    refusal: (sent, { status, message, code }) =>
+      refusalProblem({
+        status,
+        retryAfter: undefined,
+        body: JSON.stringify({ error: { message, code } }),
+        hide: hiding(sent),
+        now: clock.now(),
+      }),
     async close() {
       await (await opened)?.close();
     },
   };
 }
 
-function createAgent(undici: typeof Undici, { timeouts, proxies: { https, http, none } }: UpstreamNeeds, reach: 'anything' | 'public' = 'anything'): Undici.Dispatcher {
+function createAgent(
+  undici: typeof Undici,
+  { timeouts, proxies: { https, http, none } }: UpstreamNeeds,
+  reach: 'anything' | 'public' = 'anything',
+): Undici.Dispatcher {
   const isProxied = https !== undefined || http !== undefined;
   // Behind a proxy it is the proxy that looks names up, and everything on a provider's word goes by it.
   const guard = reach === 'public' && !isProxied ? { lookup: publicLookup } : {};
-  const options: Undici.Agent.Options = { connect: { timeout: timeouts.connectMs, ...guard }, allowH2: false, keepAliveTimeout: 30_000 };
+  const options: Undici.Agent.Options = {
+    connect: { timeout: timeouts.connectMs, ...guard },
+    allowH2: false,
+    keepAliveTimeout: 30_000,
+  };
   if (!isProxied) return new undici.Agent(options);
   // Empty texts rather than nothing: for what is absent this agent would look into the process's environment.
-  return new undici.EnvHttpProxyAgent({ ...options, httpsProxy: https ?? '', httpProxy: http ?? '', noProxy: reach === 'public' ? '' : (none ?? '') });
+  return new undici.EnvHttpProxyAgent({
+    ...options,
+    httpsProxy: https ?? '',
+    httpProxy: http ?? '',
+    noProxy: reach === 'public' ? '' : (none ?? ''),
+  });
 }
 
-function headersOf({ apiKey, keyHeader = 'authorization', headers, body, streams }: UpstreamRequest, traceparent: string | undefined): Record<string, string> {
+function headersOf(
+  { apiKey, keyHeader = 'authorization', headers, body, streams }: UpstreamRequest,
+  traceparent: string | undefined,
+): Record<string, string> {
   return {
     ...(body === undefined ? {} : { 'content-type': 'application/json' }),
     accept: streams ? 'text/event-stream' : 'application/json',
@@ -216,13 +271,19 @@ function headersOf({ apiKey, keyHeader = 'authorization', headers, body, streams
     'accept-encoding': 'identity',
     'user-agent': 'townhall',
     ...(traceparent === undefined ? {} : { traceparent }),
-    ...(apiKey === undefined ? {} : { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey }),
+    ...(apiKey === undefined
+      ? {}
+      : { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey }),
   };
 }
 
 function placeNamed({ statusCode, headers }: Undici.Dispatcher.ResponseData): string | undefined {
   const { location } = headers;
-  return [301, 302, 303, 307, 308].includes(statusCode) && typeof location === 'string' && URL.canParse(location, 'http://any.invalid') ? location : undefined;
+  return [301, 302, 303, 307, 308].includes(statusCode) &&
+    typeof location === 'string' &&
+    URL.canParse(location, 'http://any.invalid')
+    ? location
+    : undefined;
 }
 
 function deadline(ms: number, cut: AbortController): NodeJS.Timeout {
@@ -241,7 +302,10 @@ interface Reading {
   noted: (thrown: unknown) => unknown;
 }
 
-async function* pieces({ body, headers }: Undici.Dispatcher.ResponseData, { cut, first, idleMs, release, noted }: Reading): AsyncGenerator<Uint8Array> {
+async function* pieces(
+  { body, headers }: Undici.Dispatcher.ResponseData,
+  { cut, first, idleMs, release, noted }: Reading,
+): AsyncGenerator<Uint8Array> {
   const decoded = decodedBody(body, headers['content-encoding']);
   // Only silence counts while we wait for the provider; a slow reader of ours is not its fault.
   let waiting = true;
@@ -290,8 +354,16 @@ function dumpRest(body: Undici.Dispatcher.ResponseData['body']): void {
 }
 
 // Some providers compress although they were asked not to.
-function decodedBody(body: Undici.Dispatcher.ResponseData['body'], encoding: string | string[] | undefined): Readable {
-  const decoder = { gzip: createGunzip, 'x-gzip': createGunzip, deflate: createInflate, br: createBrotliDecompress }[String(encoding ?? '').toLowerCase()];
+function decodedBody(
+  body: Undici.Dispatcher.ResponseData['body'],
+  encoding: string | string[] | undefined,
+): Readable {
+  const decoder = {
+    gzip: createGunzip,
+    'x-gzip': createGunzip,
+    deflate: createInflate,
+    br: createBrotliDecompress,
+  }[String(encoding ?? '').toLowerCase()];
   // The reader of the decoded bytes hears of any failure; here there is nobody to tell.
   return decoder === undefined ? body : pipeline(body, decoder(), () => {});
 }
@@ -302,7 +374,12 @@ export async function readAll(body: AsyncIterable<Uint8Array>, maxBytes: number)
   let bytes = 0;
   for await (const piece of body) {
     bytes += piece.length;
-    if (bytes > maxBytes) throw new Problem('upstream_failed', 'upstream_failed', 'The model provider sent an answer that is too large.');
+    if (bytes > maxBytes)
+      throw new Problem(
+        'upstream_failed',
+        'upstream_failed',
+        'The model provider sent an answer that is too large.',
+      );
     held.push(piece);
   }
   return held.length === 1 ? Buffer.from(held[0] ?? []) : Buffer.concat(held, bytes);
@@ -332,15 +409,29 @@ function failure(error: unknown, cut: AbortSignal, when: 'before' | 'midway'): u
   if (error instanceof Problem) return error;
   const code = (error as { code?: unknown } | null)?.code;
   if (code === 'UND_ERR_CONNECT_TIMEOUT') {
-    return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not take the connection in time.', { cause: connectionFailure(error) });
+    return new Problem(
+      'upstream_timeout',
+      'upstream_timeout',
+      'The model provider did not take the connection in time.',
+      { cause: connectionFailure(error) },
+    );
   }
   return when === 'before'
-    ? new Problem('upstream_failed', 'upstream_failed', 'The model provider could not be reached.', { cause: connectionFailure(error) })
-    : new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.', { cause: error });
+    ? new Problem('upstream_failed', 'upstream_failed', 'The model provider could not be reached.', {
+        cause: connectionFailure(error),
+      })
+    : new Problem(
+        'upstream_failed',
+        'upstream_truncated',
+        'The model provider broke off before its answer was complete.',
+        { cause: error },
+      );
 }
 
 function connectionFailure(error: unknown): ConnectionFailure {
-  return new ConnectionFailure(error instanceof Error ? error.message : 'the connection failed', { cause: error });
+  return new ConnectionFailure(error instanceof Error ? error.message : 'the connection failed', {
+    cause: error,
+  });
 }
 
 function mediaTypeOf(header: string | string[] | undefined): string {
@@ -350,6 +441,7 @@ function mediaTypeOf(header: string | string[] | undefined): string {
 
 function withoutParts(text: string, parts: readonly (string | undefined)[]): string {
   let clean = text;
-  for (const part of parts) if (part !== undefined && part.length >= 4) clean = clean.replaceAll(part, '[redacted]');
+  for (const part of parts)
+    if (part !== undefined && part.length >= 4) clean = clean.replaceAll(part, '[redacted]');
   return clean;
 }

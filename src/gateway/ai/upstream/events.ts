@@ -87,7 +87,11 @@ export function createEventSplitter(): EventSplitter {
  * The events of a provider's stream, in groups as they arrived, up to its end. Throws a Problem for an error event,
  * for bytes that are not what the format says, and for a connection that ends before the stream does.
  */
-export async function* providerEvents(body: AsyncIterable<Uint8Array>, maxEventBytes: number, rule: EndRule): AsyncGenerator<ProviderEvent[]> {
+export async function* providerEvents(
+  body: AsyncIterable<Uint8Array>,
+  maxEventBytes: number,
+  rule: EndRule,
+): AsyncGenerator<ProviderEvent[]> {
   const splitter = createEventSplitter();
   let first = true;
   let mayEnd = false;
@@ -133,24 +137,34 @@ function lastEvent(splitter: EventSplitter, rule: EndRule): ProviderEvent | unde
   try {
     const event = readEvent(bytes);
     const meaning = meaningOf(event, rule);
-    return meaning === 'end' || meaning === 'failed end' || meaning === 'reason' ? { ...event, isEnd: true, hasFailed: meaning === 'failed end' } : undefined;
+    return meaning === 'end' || meaning === 'failed end' || meaning === 'reason'
+      ? { ...event, isEnd: true, hasFailed: meaning === 'failed end' }
+      : undefined;
   } catch {
     return undefined;
   }
 }
 
 function truncated(): Problem {
-  return new Problem('upstream_failed', 'upstream_truncated', 'The model provider ended its answer before it was complete.');
+  return new Problem(
+    'upstream_failed',
+    'upstream_truncated',
+    'The model provider ended its answer before it was complete.',
+  );
 }
 
 const lastResponseEvents = new Set(['response.completed', 'response.incomplete', 'response.cancelled']);
 
-function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'failed end' | 'early' | 'reason' | 'failure' | undefined {
+function meaningOf(
+  { bytes, data }: ProviderEvent,
+  rule: EndRule,
+): 'end' | 'failed end' | 'early' | 'reason' | 'failure' | undefined {
   if (rule === 'done') return data.kind === 'done' ? 'end' : undefined;
   // No word of these formats, though some servers add it behind their end. Before that, clients would take it for one.
   if (data.kind === 'done') return rule === 'gemini' ? undefined : 'early';
   if (data.kind !== 'object') return undefined;
-  if (rule === 'gemini') return /"(?:finishReason|blockReason)"/.test(bytes.toString('latin1')) ? 'reason' : undefined;
+  if (rule === 'gemini')
+    return /"(?:finishReason|blockReason)"/.test(bytes.toString('latin1')) ? 'reason' : undefined;
   const type = data.members.find((member) => member.name === 'type');
   const text = type === undefined ? '' : bytes.toString('latin1', type.start + 1, type.end - 1);
   if (text === 'error') return 'failure';
@@ -159,7 +173,12 @@ function meaningOf({ bytes, data }: ProviderEvent, rule: EndRule): 'end' | 'fail
 }
 
 const reasonName = Buffer.from('"finish_reason"');
-const completeTypes = new Set(['content_block_stop', 'message_delta', 'response.output_text.done', 'response.output_item.done']);
+const completeTypes = new Set([
+  'content_block_stop',
+  'message_delta',
+  'response.output_text.done',
+  'response.output_item.done',
+]);
 
 /** Whether the event completes an answer, or a part of it, so that the usage may follow. */
 export function completesAnswer({ bytes, data }: ProviderEvent, rule: EndRule): boolean {
@@ -173,7 +192,8 @@ export function completesAnswer({ bytes, data }: ProviderEvent, rule: EndRule): 
 // Every chunk has the member; it is a text in the last one of a choice alone.
 function hasFinishReason(bytes: Buffer): boolean {
   for (let at = bytes.indexOf(reasonName); at >= 0; at = bytes.indexOf(reasonName, at + 1)) {
-    if (/^\s*:\s*"/.test(bytes.toString('latin1', at + reasonName.length, at + reasonName.length + 16))) return true;
+    if (/^\s*:\s*"/.test(bytes.toString('latin1', at + reasonName.length, at + reasonName.length + 16)))
+      return true;
   }
   return false;
 }
@@ -195,7 +215,8 @@ function readEvent(bytes: Buffer): ProviderEvent {
   }
   const object = topLevelMembers(bytes, start, end);
   if (object === undefined) throw foreignData('sent an event that is not a JSON object');
-  const error = errorIn(bytes, object) ?? (isError ? reportedError(bytes.toString('utf8', start, end)) : undefined);
+  const error =
+    errorIn(bytes, object) ?? (isError ? reportedError(bytes.toString('utf8', start, end)) : undefined);
   if (error !== undefined) throw error;
   return { bytes, data: { kind: 'object', members: object.members } };
 }
@@ -203,7 +224,8 @@ function readEvent(bytes: Buffer): ProviderEvent {
 /** The error that a provider reports in a document of a success, in its member `error` or by the kind of its object. */
 export function errorIn(bytes: Buffer, { members }: Members): Problem | undefined {
   const error = members.find(({ name }) => name === 'error');
-  if (error !== undefined && bytes.toString('latin1', error.start, error.end) !== 'null') return reportedError(bytes.toString('utf8', error.start, error.end));
+  if (error !== undefined && bytes.toString('latin1', error.start, error.end) !== 'null')
+    return reportedError(bytes.toString('utf8', error.start, error.end));
   const kind = members.find(({ name }) => name === 'object');
   if (kind === undefined || bytes.toString('latin1', kind.start, kind.end) !== '"error"') return undefined;
   const code = members.find(({ name }) => name === 'code');
@@ -248,19 +270,37 @@ function foreignData(what: string): Problem {
 }
 
 // The statuses that these words of an error stand for, so that one before the first byte can be tried again.
-const statusOfType: Readonly<Record<string, number>> = { overloaded_error: 529, rate_limit_error: 429, api_error: 500, server_error: 500 };
+const statusOfType: Readonly<Record<string, number>> = {
+  overloaded_error: 529,
+  rate_limit_error: 429,
+  api_error: 500,
+  server_error: 500,
+};
 
 function reportedError(json: string | undefined): Problem {
   const { type, code, status, message } = errorMembers(json);
   // The log hides live keys by their values.
   const words = typeof message === 'string' ? loggedText(message, (text) => text) : undefined;
-  const said = [status, code].find((value) => typeof value === 'number') ?? statusOfType[String(type)] ?? statusOfType[String(code)];
-  return new Problem('upstream_failed', 'upstream_failed', 'The model provider reported an error and ended its answer.', {
-    cause: said === undefined && words === undefined ? undefined : { status: said, words },
-  });
+  const said =
+    [status, code].find((value) => typeof value === 'number') ??
+    statusOfType[String(type)] ??
+    statusOfType[String(code)];
+  return new Problem(
+    'upstream_failed',
+    'upstream_failed',
+    'The model provider reported an error and ended its answer.',
+    {
+      cause: said === undefined && words === undefined ? undefined : { status: said, words },
+    },
+  );
 }
 
-function errorMembers(json: string | undefined): { type?: unknown; code?: unknown; status?: unknown; message?: unknown } {
+function errorMembers(json: string | undefined): {
+  type?: unknown;
+  code?: unknown;
+  status?: unknown;
+  message?: unknown;
+} {
   try {
     const value: unknown = JSON.parse(json ?? '{}');
     return typeof value === 'object' && value !== null ? value : {};

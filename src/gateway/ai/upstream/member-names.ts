@@ -6,7 +6,11 @@
 export function foldName(name: string): string {
   // Nearly all names are plain.
   if (/^[a-z0-9_]*$/.test(name)) return name.replaceAll('_', '');
-  return name.normalize('NFKC').toUpperCase().toLowerCase().replace(/[-_\s\p{Cf}]/gu, '');
+  return name
+    .normalize('NFKC')
+    .toUpperCase()
+    .toLowerCase()
+    .replace(/[-_\s\p{Cf}]/gu, '');
 }
 
 /** The first of the names that is a form of one of the members, or undefined. */

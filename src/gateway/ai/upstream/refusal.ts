@@ -2,7 +2,12 @@
 // them (400, 404, 413, 422), and never with a key or an address in them.
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 
-const passedOn: Record<number, ProblemKind> = { 400: 'bad_request', 404: 'not_found', 413: 'too_large', 422: 'impossible' };
+const passedOn: Record<number, ProblemKind> = {
+  400: 'bad_request',
+  404: 'not_found',
+  413: 'too_large',
+  422: 'impossible',
+};
 
 const longestMessage = 2000;
 // A provider that asks for more patience than this is as good as away; callers should hear from us again sooner.
@@ -24,21 +29,35 @@ export function refusalProblem(refusal: Refusal): Problem {
   const kind = passedOn[status];
   if (kind !== undefined) return passOn(kind, refusal, words);
   if (status === 401 || status === 403) {
-    return new Problem('upstream_failed', 'provider_credentials', 'The model provider refused the key that is configured for it.', { cause: { status, words } });
+    return new Problem(
+      'upstream_failed',
+      'provider_credentials',
+      'The model provider refused the key that is configured for it.',
+      { cause: { status, words } },
+    );
   }
   const asked = refusal.retryAfter !== undefined;
   if (status === 429) {
-    return new Problem('rate_limited', 'rate_limited', 'The model provider is limiting requests; try again later.', {
-      cause: { status, asked, words },
-      headers: { 'retry-after': String(retryAfterSeconds(refusal)) },
-    });
+    return new Problem(
+      'rate_limited',
+      'rate_limited',
+      'The model provider is limiting requests; try again later.',
+      {
+        cause: { status, asked, words },
+        headers: { 'retry-after': String(retryAfterSeconds(refusal)) },
+      },
+    );
   }
   if (status === 408 || status === 504) {
-    return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not answer in time.', { cause: { status, words } });
+    return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not answer in time.', {
+      cause: { status, words },
+    });
   }
   return new Problem('upstream_failed', 'upstream_failed', 'The model provider failed to answer.', {
     cause: { status, asked, words },
-    ...(asked && (status === 503 || status === 529) ? { headers: { 'retry-after': String(retryAfterSeconds(refusal)) } } : {}),
+    ...(asked && (status === 503 || status === 529)
+      ? { headers: { 'retry-after': String(retryAfterSeconds(refusal)) } }
+      : {}),
   });
 }
 
@@ -50,7 +69,9 @@ export class ConnectionFailure extends Error {
 /** Seconds out of a `Retry-After` in either of its forms, between 0 and 60; 1 where there is none to be understood. */
 export function retryAfterSeconds({ retryAfter, now }: Pick<Refusal, 'retryAfter' | 'now'>): number {
   if (retryAfter === undefined) return 1;
-  const seconds = /^\s*-?\d+(\.\d+)?\s*$/.test(retryAfter) ? Number(retryAfter) : (Date.parse(retryAfter) - now.getTime()) / 1000;
+  const seconds = /^\s*-?\d+(\.\d+)?\s*$/.test(retryAfter)
+    ? Number(retryAfter)
+    : (Date.parse(retryAfter) - now.getTime()) / 1000;
   if (Number.isNaN(seconds)) return 1;
   return Math.min(Math.max(Math.ceil(seconds), 0), longestRetryAfterSeconds);
 }
@@ -61,7 +82,14 @@ const longestLoggedWords = 500;
 /** The provider's own words for the operator's log, without secrets, addresses and keys; a page of HTML has none. */
 function loggedWords({ body, hide }: Pick<Refusal, 'body' | 'hide'>): string | undefined {
   const { message, code } = errorOf(body);
-  const text = typeof message === 'string' ? message : typeof code === 'string' ? code : /^\s*[<{[]/.test(body) ? '' : body;
+  const text =
+    typeof message === 'string'
+      ? message
+      : typeof code === 'string'
+        ? code
+        : /^\s*[<{[]/.test(body)
+          ? ''
+          : body;
   return loggedText(text, hide);
 }
 
@@ -69,14 +97,20 @@ function loggedWords({ body, hide }: Pick<Refusal, 'body' | 'hide'>): string | u
 export function loggedText(text: string, hide: (text: string) => string): string | undefined {
   const words = cleaned(text, hide).replace(/\s+/g, ' ').trim();
   // Cut between words: the beginning of a key would no longer be known for one.
-  const loggedWords = words.length <= longestLoggedWords ? words : words.slice(0, Math.max(words.lastIndexOf(' ', longestLoggedWords), 0));
+  const loggedWords =
+    words.length <= longestLoggedWords
+      ? words
+      : words.slice(0, Math.max(words.lastIndexOf(' ', longestLoggedWords), 0));
   return loggedWords === '' ? undefined : loggedWords;
 }
 
 function passOn(kind: ProblemKind, { status, body, hide }: Refusal, words: string | undefined): Problem {
   const said = errorOf(body);
   const clean = (text: string) => cleaned(text, hide);
-  const message = typeof said.message === 'string' && said.message.trim() !== '' ? clean(said.message) : 'The model provider refused the request.';
+  const message =
+    typeof said.message === 'string' && said.message.trim() !== ''
+      ? clean(said.message)
+      : 'The model provider refused the request.';
   return new Problem(kind, 'upstream_refused', message, {
     cause: { status, words },
     param: typeof said.param === 'string' ? clean(said.param) : null,

@@ -38,9 +38,14 @@ export function isTransient(problem: Problem): boolean {
 }
 
 /** How long to wait before retry number `retry`, counted from 0. The provider's own word wins. */
-export function delayMs(problem: Problem, retry: number, { settings, random }: { settings: RetrySettings; random: () => number }): number {
+export function delayMs(
+  problem: Problem,
+  retry: number,
+  { settings, random }: { settings: RetrySettings; random: () => number },
+): number {
   const asked = problem.headers['retry-after'];
-  if (asked !== undefined && (problem.cause as { asked?: unknown } | undefined)?.asked === true) return Number(asked) * 1000;
+  if (asked !== undefined && (problem.cause as { asked?: unknown } | undefined)?.asked === true)
+    return Number(asked) * 1000;
   const full = Math.min(settings.firstDelayMs * 2 ** retry, settings.longestDelayMs);
   return full * (1 - settings.jitter * random());
 }
@@ -52,7 +57,13 @@ export interface RetryBudget {
   take(): boolean;
 }
 
-export function createRetryBudget({ clock, settings }: { clock: Pick<Clock, 'monotonicMs'>; settings: RetrySettings }): RetryBudget {
+export function createRetryBudget({
+  clock,
+  settings,
+}: {
+  clock: Pick<Clock, 'monotonicMs'>;
+  settings: RetrySettings;
+}): RetryBudget {
   // Two halves of the window: the older one fades out as the newer fills, so that nothing is forgotten at once.
   let half = { startedMs: clock.monotonicMs(), calls: 0, retries: 0 };
   let before = { calls: 0, retries: 0 };

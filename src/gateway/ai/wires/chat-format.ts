@@ -1,9 +1,24 @@
 // The chat-completions format to and from the hub, for models whose provider does not speak it itself. What the
 // format has and the hub has not is refused rather than ignored.
-import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionRequest,
+} from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
-import { sourceList, tokenCount, type Answer, type FinishReason, type ModelCall, type Prompt, type Source, type StreamPart, type Usage, type Warning } from '../model.ts';
+import {
+  sourceList,
+  tokenCount,
+  type Answer,
+  type FinishReason,
+  type ModelCall,
+  type Prompt,
+  type Source,
+  type StreamPart,
+  type Usage,
+  type Warning,
+} from '../model.ts';
 import { ownOptions } from '../providers/own-options.ts';
 import { labels } from './chat-unsaid.ts';
 
@@ -22,12 +37,15 @@ export interface CallTerms {
 export function callOf(body: ChatCompletionRequest, { provider, effort, signal }: CallTerms): ModelCall {
   const read = reader(body);
   for (const name of Object.keys(body)) {
-    if (!told.has(name) && !labels.has(name) && read(name) !== undefined) throw unsupported(name, `The member ${name} is not supported by this model.`);
+    if (!told.has(name) && !labels.has(name) && read(name) !== undefined)
+      throw unsupported(name, `The member ${name} is not supported by this model.`);
   }
   if ((body.n ?? 1) > 1) throw unsupported('n', 'This model gives one choice a call.');
   if (read('logprobs') === true) throw unsupported('logprobs', 'This model has no log probabilities.');
-  if (!['auto', 'default', undefined].includes(read('service_tier') as string | undefined)) throw unsupported('service_tier', 'This model has no such tier.');
-  if (list(read('modalities') ?? ['text'], 'modalities').some((modality) => modality !== 'text')) throw unsupported('modalities', 'This model answers in text.');
+  if (!['auto', 'default', undefined].includes(read('service_tier') as string | undefined))
+    throw unsupported('service_tier', 'This model has no such tier.');
+  if (list(read('modalities') ?? ['text'], 'modalities').some((modality) => modality !== 'text'))
+    throw unsupported('modalities', 'This model answers in text.');
   const format = responseFormat(read('response_format'));
   return {
     prompt: promptOf(body.messages),
@@ -43,9 +61,16 @@ export function callOf(body: ChatCompletionRequest, { provider, effort, signal }
     tools: tools(read('tools')),
     toolChoice: toolChoice(read('tool_choice')),
     reasoningEffort: effort,
-    providerOptions: ownOptions(provider, { parallelToolCalls: boolean(read('parallel_tool_calls'), 'parallel_tool_calls'), strictSchema: format?.isStrict }),
+    providerOptions: ownOptions(provider, {
+      parallelToolCalls: boolean(read('parallel_tool_calls'), 'parallel_tool_calls'),
+      strictSchema: format?.isStrict,
+    }),
     signal,
-    memberNames: { prompt: 'messages', responseSchema: 'response_format.json_schema.schema', toolSchema: 'function.parameters' },
+    memberNames: {
+      prompt: 'messages',
+      responseSchema: 'response_format.json_schema.schema',
+      toolSchema: 'function.parameters',
+    },
   };
 }
 
@@ -56,8 +81,28 @@ export function answerFormat(body: ChatCompletionRequest): ModelCall['responseFo
 
 // What a model behind the hub is told, here and at the other ends of this file.
 const told = new Set([
-  'model', 'messages', 'stream', 'stream_options', 'n', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'top_k', 'presence_penalty', 'frequency_penalty',
-  'seed', 'stop', 'response_format', 'tools', 'tool_choice', 'parallel_tool_calls', 'reasoning_effort', 'logprobs', 'service_tier', 'modalities',
+  'model',
+  'messages',
+  'stream',
+  'stream_options',
+  'n',
+  'max_tokens',
+  'max_completion_tokens',
+  'temperature',
+  'top_p',
+  'top_k',
+  'presence_penalty',
+  'frequency_penalty',
+  'seed',
+  'stop',
+  'response_format',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+  'reasoning_effort',
+  'logprobs',
+  'service_tier',
+  'modalities',
 ]);
 
 export interface ChatOptions {
@@ -68,7 +113,10 @@ export interface ChatOptions {
 }
 
 /** The whole answer as one `chat.completion`. Throws for one that came to nothing, which the format has no word for. */
-export function completion(answer: Answer, { modelId, completionId, createdSeconds }: ChatOptions): ChatCompletion {
+export function completion(
+  answer: Answer,
+  { modelId, completionId, createdSeconds }: ChatOptions,
+): ChatCompletion {
   refuseFailed(answer.finishReason);
   const texts = answer.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   const reasoning = answer.content.flatMap((part) => (part.type === 'reasoning' ? [part.text] : [])).join('');
@@ -108,7 +156,12 @@ export async function* chunks(
   parts: AsyncIterable<StreamPart>,
   { modelId, completionId, createdSeconds, includeUsage, onWarnings }: ChunkOptions,
 ): AsyncGenerator<ChatCompletionChunk> {
-  const common = { id: completionId, object: 'chat.completion.chunk' as const, created: createdSeconds, model: modelId };
+  const common = {
+    id: completionId,
+    object: 'chat.completion.chunk' as const,
+    created: createdSeconds,
+    model: modelId,
+  };
   const chunk = (delta: Record<string, unknown>, finish: string | null = null): ChatCompletionChunk => ({
     ...common,
     choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
@@ -138,10 +191,23 @@ export async function* chunks(
         break;
       case 'tool-input-start':
         toolIndex.set(part.id, toolIndex.size);
-        yield chunk(withRole({ tool_calls: [{ index: toolIndex.get(part.id), id: part.id, type: 'function', function: { name: part.toolName, arguments: '' } }] }));
+        yield chunk(
+          withRole({
+            tool_calls: [
+              {
+                index: toolIndex.get(part.id),
+                id: part.id,
+                type: 'function',
+                function: { name: part.toolName, arguments: '' },
+              },
+            ],
+          }),
+        );
         break;
       case 'tool-input-delta':
-        yield chunk({ tool_calls: [{ index: toolIndex.get(part.id) ?? 0, function: { arguments: part.delta } }] });
+        yield chunk({
+          tool_calls: [{ index: toolIndex.get(part.id) ?? 0, function: { arguments: part.delta } }],
+        });
         break;
       case 'tool-call':
         // Its input has been streamed already where the model streams it.
@@ -167,7 +233,11 @@ export async function* chunks(
         break;
     }
   }
-  throw new Problem('upstream_failed', 'upstream_truncated', 'The model broke off before its answer was complete.');
+  throw new Problem(
+    'upstream_failed',
+    'upstream_truncated',
+    'The model broke off before its answer was complete.',
+  );
 }
 
 function toolCall(part: { toolCallId: string; toolName: string; input: string }): object {
@@ -176,7 +246,12 @@ function toolCall(part: { toolCallId: string; toolName: string; input: string })
 
 // With any of the format's words for an end it would look like an answer that is whole.
 function refuseFailed({ unified, raw = 'error' }: FinishReason): void {
-  if (unified === 'error') throw new Problem('upstream_failed', 'upstream_failed', `The model gave its answer up (${raw.slice(0, 64)}).`);
+  if (unified === 'error')
+    throw new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      `The model gave its answer up (${raw.slice(0, 64)}).`,
+    );
 }
 
 function finishReason({ unified }: FinishReason): string {
@@ -210,8 +285,14 @@ function promptOf(messages: readonly Message[]): Prompt {
   return messages.map((message, index): Prompt[number] => {
     const path = `messages[${index}]`;
     const content = (message as { content?: unknown }).content;
-    const foreign = ['audio', 'function_call'].find((name) => ((message as Readonly<Record<string, unknown>>)[name] ?? null) !== null);
-    if (foreign !== undefined) throw unsupported(`${path}.${foreign}`, `This model cannot be told the ${foreign} of an earlier message.`);
+    const foreign = ['audio', 'function_call'].find(
+      (name) => ((message as Readonly<Record<string, unknown>>)[name] ?? null) !== null,
+    );
+    if (foreign !== undefined)
+      throw unsupported(
+        `${path}.${foreign}`,
+        `This model cannot be told the ${foreign} of an earlier message.`,
+      );
     switch (message.role) {
       case 'system':
       case 'developer':
@@ -221,13 +302,30 @@ function promptOf(messages: readonly Message[]): Prompt {
       case 'assistant':
         return { role: 'assistant', content: assistantContent(message, path, toolNames) };
       case 'tool': {
-        const toolCallId = string((message as { tool_call_id?: unknown }).tool_call_id, `${path}.tool_call_id`);
+        const toolCallId = string(
+          (message as { tool_call_id?: unknown }).tool_call_id,
+          `${path}.tool_call_id`,
+        );
         const toolName = toolNames.get(toolCallId);
-        if (toolName === undefined) throw invalid(`${path}.tool_call_id`, 'names no tool call of an earlier message');
-        return { role: 'tool', content: [{ type: 'tool-result', toolCallId, toolName, output: { type: 'text', value: textContent(content, path) } }] };
+        if (toolName === undefined)
+          throw invalid(`${path}.tool_call_id`, 'names no tool call of an earlier message');
+        return {
+          role: 'tool',
+          content: [
+            {
+              type: 'tool-result',
+              toolCallId,
+              toolName,
+              output: { type: 'text', value: textContent(content, path) },
+            },
+          ],
+        };
       }
       default:
-        throw unsupported(`${path}.role`, 'Messages of the role function are not supported by this model; use tool.');
+        throw unsupported(
+          `${path}.role`,
+          'Messages of the role function are not supported by this model; use tool.',
+        );
     }
   });
 }
@@ -242,17 +340,31 @@ function userPart(part: unknown, path: string): UserPart {
   switch (type) {
     case 'image_url': {
       const { url } = object(members['image_url'], `${path}.image_url`);
-      return fileAt(string(url, `${path}.image_url.url`), { path: `${path}.image_url.url`, mediaType: 'image/*' });
+      return fileAt(string(url, `${path}.image_url.url`), {
+        path: `${path}.image_url.url`,
+        mediaType: 'image/*',
+      });
     }
     case 'input_audio': {
       const { data, format } = object(members['input_audio'], `${path}.input_audio`);
       const mediaType = `audio/${string(format, `${path}.input_audio.format`).replace('mp3', 'mpeg')}`;
-      return { type: 'file', mediaType, data: { type: 'data', data: string(data, `${path}.input_audio.data`) } };
+      return {
+        type: 'file',
+        mediaType,
+        data: { type: 'data', data: string(data, `${path}.input_audio.data`) },
+      };
     }
     case 'file': {
       const { file_data: data, filename, file_id: fileId } = object(members['file'], `${path}.file`);
-      if (fileId !== undefined) throw unsupported(`${path}.file.file_id`, 'Files that another provider keeps cannot be given to this model; send file_data.');
-      const file = fileAt(string(data, `${path}.file.file_data`), { path: `${path}.file.file_data`, mediaType: 'application/pdf' });
+      if (fileId !== undefined)
+        throw unsupported(
+          `${path}.file.file_id`,
+          'Files that another provider keeps cannot be given to this model; send file_data.',
+        );
+      const file = fileAt(string(data, `${path}.file.file_data`), {
+        path: `${path}.file.file_data`,
+        mediaType: 'application/pdf',
+      });
       return typeof filename === 'string' ? { ...file, filename } : file;
     }
     default:
@@ -261,30 +373,58 @@ function userPart(part: unknown, path: string): UserPart {
 }
 
 // A data URL brings its bytes and their kind along; any other address is left to the provider to fetch.
-function fileAt(url: string, { path, mediaType }: { path: string; mediaType: string }): Extract<UserPart, { type: 'file' }> {
+function fileAt(
+  url: string,
+  { path, mediaType }: { path: string; mediaType: string },
+): Extract<UserPart, { type: 'file' }> {
   // What follows the kind begins with a semicolon; without it the two runs share their characters in every possible way.
   const inline = /^data:([^;,]+)(?:;[^,]*)?;base64,/i.exec(url);
-  if (inline) return { type: 'file', mediaType: inline[1] ?? mediaType, data: { type: 'data', data: url.slice(inline[0].length) } };
-  if (/^https?:\/\//i.test(url) && URL.canParse(url)) return { type: 'file', mediaType, data: { type: 'url', url: new URL(url) } };
+  if (inline)
+    return {
+      type: 'file',
+      mediaType: inline[1] ?? mediaType,
+      data: { type: 'data', data: url.slice(inline[0].length) },
+    };
+  if (/^https?:\/\//i.test(url) && URL.canParse(url))
+    return { type: 'file', mediaType, data: { type: 'url', url: new URL(url) } };
   throw invalid(path, 'must be a data URL in base64 or an http or https address');
 }
 
 function assistantContent(message: Message, path: string, toolNames: Map<string, string>): AssistantPart[] {
-  const { content, refusal, tool_calls: calls, reasoning_content: reasoning } = message as { content?: unknown; refusal?: unknown; tool_calls?: unknown; reasoning_content?: unknown };
+  const {
+    content,
+    refusal,
+    tool_calls: calls,
+    reasoning_content: reasoning,
+  } = message as { content?: unknown; refusal?: unknown; tool_calls?: unknown; reasoning_content?: unknown };
   const parts: AssistantPart[] = [];
   if (typeof reasoning === 'string') parts.push({ type: 'reasoning', text: reasoning });
-  if (content !== undefined && content !== null) parts.push({ type: 'text', text: textContent(content, path) });
+  if (content !== undefined && content !== null)
+    parts.push({ type: 'text', text: textContent(content, path) });
   // A refusal stands beside a content that is null, in answers as in what comes back of them.
   if (typeof refusal === 'string' && refusal !== '') parts.push({ type: 'text', text: refusal });
   for (const [index, call] of list(calls ?? [], `${path}.tool_calls`).entries()) {
     const place = `${path}.tool_calls[${index}]`;
-    const { id, type = 'function', function: called } = object(call, place) as { id?: unknown; type?: unknown; function?: unknown };
-    if (type !== 'function') throw unsupported(`${place}.type`, `This model cannot be told of calls of the type ${String(type)}.`);
-    const { name, arguments: input } = object(called, `${place}.function`) as { name?: unknown; arguments?: unknown };
+    const {
+      id,
+      type = 'function',
+      function: called,
+    } = object(call, place) as { id?: unknown; type?: unknown; function?: unknown };
+    if (type !== 'function')
+      throw unsupported(`${place}.type`, `This model cannot be told of calls of the type ${String(type)}.`);
+    const { name, arguments: input } = object(called, `${place}.function`) as {
+      name?: unknown;
+      arguments?: unknown;
+    };
     const toolCallId = string(id, `${place}.id`);
     const toolName = string(name, `${place}.function.name`);
     toolNames.set(toolCallId, toolName);
-    parts.push({ type: 'tool-call', toolCallId, toolName, input: toolInput(string(input ?? '', `${place}.function.arguments`)) });
+    parts.push({
+      type: 'tool-call',
+      toolCallId,
+      toolName,
+      input: toolInput(string(input ?? '', `${place}.function.arguments`)),
+    });
   }
   return parts;
 }
@@ -321,13 +461,24 @@ function stopSequences(stop: unknown): string[] | undefined {
 }
 
 // A schema that does not say how strictly it binds only guides, in this format.
-function responseFormat(format: unknown): { call: ModelCall['responseFormat']; isStrict?: boolean } | undefined {
+function responseFormat(
+  format: unknown,
+): { call: ModelCall['responseFormat']; isStrict?: boolean } | undefined {
   if (format === undefined) return undefined;
-  const { type, json_schema: schema } = object(format, 'response_format') as { type?: unknown; json_schema?: unknown };
+  const { type, json_schema: schema } = object(format, 'response_format') as {
+    type?: unknown;
+    json_schema?: unknown;
+  };
   if (type === 'text') return { call: { type: 'text' } };
   if (type === 'json_object') return { call: { type: 'json' } };
-  if (type !== 'json_schema') throw invalid('response_format.type', 'must be text, json_object or json_schema');
-  const named = object(schema, 'response_format.json_schema') as { schema?: unknown; name?: unknown; description?: unknown; strict?: unknown };
+  if (type !== 'json_schema')
+    throw invalid('response_format.type', 'must be text, json_object or json_schema');
+  const named = object(schema, 'response_format.json_schema') as {
+    schema?: unknown;
+    name?: unknown;
+    description?: unknown;
+    strict?: unknown;
+  };
   return {
     call: {
       type: 'json',
@@ -344,8 +495,17 @@ function tools(given: unknown): ModelCall['tools'] {
   return list(given, 'tools').map((tool, index) => {
     const path = `tools[${index}]`;
     const { type, function: called } = object(tool, path) as { type?: unknown; function?: unknown };
-    if (type !== 'function') throw unsupported(`${path}.type`, `This model knows tools of the type function only, not ${String(type)}.`);
-    const { name, description, parameters, strict } = object(called, `${path}.function`) as { name?: unknown; description?: unknown; parameters?: unknown; strict?: unknown };
+    if (type !== 'function')
+      throw unsupported(
+        `${path}.type`,
+        `This model knows tools of the type function only, not ${String(type)}.`,
+      );
+    const { name, description, parameters, strict } = object(called, `${path}.function`) as {
+      name?: unknown;
+      description?: unknown;
+      parameters?: unknown;
+      strict?: unknown;
+    };
     return {
       type: 'function',
       name: string(name, `${path}.function.name`),
@@ -360,8 +520,15 @@ function toolChoice(choice: unknown): ModelCall['toolChoice'] {
   if (choice === undefined) return undefined;
   if (choice === 'auto' || choice === 'none' || choice === 'required') return { type: choice };
   const { type, function: called } = object(choice, 'tool_choice') as { type?: unknown; function?: unknown };
-  if (type !== undefined && type !== 'function') throw unsupported('tool_choice.type', 'This model can be given the choice of a function only.');
-  return { type: 'tool', toolName: string((object(called, 'tool_choice.function') as { name?: unknown }).name, 'tool_choice.function.name') };
+  if (type !== undefined && type !== 'function')
+    throw unsupported('tool_choice.type', 'This model can be given the choice of a function only.');
+  return {
+    type: 'tool',
+    toolName: string(
+      (object(called, 'tool_choice.function') as { name?: unknown }).name,
+      'tool_choice.function.name',
+    ),
+  };
 }
 
 // The members beyond those that the contract describes; null is the same as absent in this format.
@@ -390,15 +557,21 @@ function list(value: unknown, path: string): unknown[] {
 }
 
 function object(value: unknown, path: string): Record<string, unknown> {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  if (typeof value === 'object' && value !== null && !Array.isArray(value))
+    return value as Record<string, unknown>;
   throw invalid(path, 'must be an object');
 }
 
 function invalid(path: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `The request does not match the format: ${path} ${message}.`, {
-    param: path,
-    details: [{ path, message }],
-  });
+  return new Problem(
+    'bad_request',
+    'invalid_request',
+    `The request does not match the format: ${path} ${message}.`,
+    {
+      param: path,
+      details: [{ path, message }],
+    },
+  );
 }
 
 function unsupported(param: string, message: string): Problem {

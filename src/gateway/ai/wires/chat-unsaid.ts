@@ -4,12 +4,30 @@ import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.
 import type { Warning } from '../model.ts';
 
 /** Members that only label a call and say nothing about its answer. */
-export const labels = new Set(['user', 'metadata', 'store', 'safety_identifier', 'prompt_cache_key', 'prompt_cache_retention']);
+export const labels = new Set([
+  'user',
+  'metadata',
+  'store',
+  'safety_identifier',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+]);
 
 // What is read of each object below the top, here and in chat-format.ts; what answers bring along comes back with them.
 const read = {
   stream_options: new Set(['include_usage']),
-  message: new Set(['role', 'content', 'refusal', 'name', 'tool_calls', 'tool_call_id', 'reasoning_content', 'audio', 'function_call', 'annotations']),
+  message: new Set([
+    'role',
+    'content',
+    'refusal',
+    'name',
+    'tool_calls',
+    'tool_call_id',
+    'reasoning_content',
+    'audio',
+    'function_call',
+    'annotations',
+  ]),
   part: new Set(['type', 'text', 'refusal', 'image_url', 'input_audio', 'file']),
   image_url: new Set(['url']),
   tool: new Set(['type', 'function']),
@@ -29,16 +47,22 @@ export function leftOut(body: ChatCompletionRequest): Warning[] {
       note(name, `${path}.${name}`, 'is not told to this model');
     }
   };
-  for (const [name, value] of membersOf(body)) if (labels.has(name) && value !== null) note(name, name, 'labels are not told to this model');
+  for (const [name, value] of membersOf(body))
+    if (labels.has(name) && value !== null) note(name, name, 'labels are not told to this model');
   look(body.stream_options, 'stream_options', 'stream_options');
   for (const [index, message] of body.messages.entries()) {
     const path = `messages[${index}]`;
     const { name, role, content } = message as { name?: unknown; role: string; content?: unknown };
-    if (typeof name === 'string' && role !== 'tool') note('name', `${path}.name`, 'names of speakers are not told to this model');
+    if (typeof name === 'string' && role !== 'tool')
+      note('name', `${path}.name`, 'names of speakers are not told to this model');
     look(message, 'message', path);
     for (const [position, part] of listOf(content).entries()) {
       look(part, 'part', `${path}.content[${position}]`);
-      look((part as { image_url?: unknown } | null)?.image_url, 'image_url', `${path}.content[${position}].image_url`);
+      look(
+        (part as { image_url?: unknown } | null)?.image_url,
+        'image_url',
+        `${path}.content[${position}].image_url`,
+      );
     }
   }
   for (const [index, tool] of listOf((body as { tools?: unknown }).tools).entries()) {

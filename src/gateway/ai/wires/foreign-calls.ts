@@ -6,7 +6,13 @@ import type { ForeignFormat } from './foreign-format.ts';
 import { eventMeter, meterWhole } from './foreign-meter.ts';
 import type { Alongside } from '../../credits/index.ts';
 import type { Meter } from '../metering/meter.ts';
-import { type ForeignBody, incomingAnswer, incomingStream, outgoing, type StreamMeter } from './passthrough.ts';
+import {
+  type ForeignBody,
+  incomingAnswer,
+  incomingStream,
+  outgoing,
+  type StreamMeter,
+} from './passthrough.ts';
 import type { CallTerms, ProviderModels } from '../provider-models.ts';
 import type { UpstreamRequest } from '../upstream/client.ts';
 
@@ -26,16 +32,36 @@ export interface ForeignCall {
   keep?: (body: unknown) => Alongside | undefined;
 }
 
-export type ForeignReply = { status: 200; content: Uint8Array | AsyncIterable<Uint8Array>; mediaType: string; headers?: Record<string, string> };
+export type ForeignReply = {
+  status: 200;
+  content: Uint8Array | AsyncIterable<Uint8Array>;
+  mediaType: string;
+  headers?: Record<string, string>;
+};
 
 export interface ForeignCalls {
   /** Throws what fails before the first byte. */
-  pass(format: ForeignFormat, call: ForeignCall, model: CatalogModel, terms: CallTerms): Promise<ForeignReply>;
+  pass(
+    format: ForeignFormat,
+    call: ForeignCall,
+    model: CatalogModel,
+    terms: CallTerms,
+  ): Promise<ForeignReply>;
 }
 
-const keyHeaders: Partial<Record<ForeignFormat['name'], UpstreamRequest['keyHeader']>> = { messages: 'x-api-key' };
+const keyHeaders: Partial<Record<ForeignFormat['name'], UpstreamRequest['keyHeader']>> = {
+  messages: 'x-api-key',
+};
 
-export function createForeignCalls({ providers, clock, heartbeatMs }: { providers: ProviderModels; clock: Pick<Clock, 'monotonicMs'>; heartbeatMs: number }): ForeignCalls {
+export function createForeignCalls({
+  providers,
+  clock,
+  heartbeatMs,
+}: {
+  providers: ProviderModels;
+  clock: Pick<Clock, 'monotonicMs'>;
+  heartbeatMs: number;
+}): ForeignCalls {
   return {
     async pass(format, call, model, terms) {
       const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, terms);
@@ -59,7 +85,14 @@ export function createForeignCalls({ providers, clock, heartbeatMs }: { provider
       if (!streams) {
         const { bytes, value, isComplete } = await incomingAnswer(answer, model.id, format);
         call.timing('upstream', clock.monotonicMs() - startedMs);
-        return { status: 200, content: bytes, mediaType: 'application/json; charset=utf-8', headers: meter ? await paid(format, { value, meter, keep: isComplete ? call.keep : undefined }) : {} };
+        return {
+          status: 200,
+          content: bytes,
+          mediaType: 'application/json; charset=utf-8',
+          headers: meter
+            ? await paid(format, { value, meter, keep: isComplete ? call.keep : undefined })
+            : {},
+        };
       }
       const content = await incomingStream(answer, {
         model,
@@ -73,7 +106,12 @@ export function createForeignCalls({ providers, clock, heartbeatMs }: { provider
         meter: meter && streamMeter(format, meter),
       });
       call.timing('upstream', clock.monotonicMs() - startedMs);
-      return { status: 200, content, mediaType: 'text/event-stream; charset=utf-8', headers: { 'x-accel-buffering': 'no' } };
+      return {
+        status: 200,
+        content,
+        mediaType: 'text/event-stream; charset=utf-8',
+        headers: { 'x-accel-buffering': 'no' },
+      };
     },
   };
 }
@@ -86,9 +124,14 @@ function streamMeter(format: ForeignFormat, meter: Meter): StreamMeter {
   };
 }
 
-async function paid(format: ForeignFormat, { value, meter, keep }: { value: Record<string, unknown>; meter: Meter; keep: ForeignCall['keep'] }): Promise<Record<string, string>> {
+async function paid(
+  format: ForeignFormat,
+  { value, meter, keep }: { value: Record<string, unknown>; meter: Meter; keep: ForeignCall['keep'] },
+): Promise<Record<string, string>> {
   meterWhole(format, value, meter);
-  return creditsHeader(await meter.settle(format.hasFailed?.(value) === true ? 'upstream_failed' : 'completed', keep?.(value)));
+  return creditsHeader(
+    await meter.settle(format.hasFailed?.(value) === true ? 'upstream_failed' : 'completed', keep?.(value)),
+  );
 }
 
 /** What a whole answer says of its price where its format has no member for it. */
@@ -99,5 +142,10 @@ export function creditsHeader(credits: number): Record<string, string> {
 /** Throws a 422 when the model's provider does not take the format. */
 export function requireFormat(model: CatalogModel, { name }: ForeignFormat): void {
   if (model.by.formats.includes(name)) return;
-  throw new Problem('impossible', 'unsupported_by_model', `The provider of the model ${model.id} does not take the format of this path.`, { param: 'model' });
+  throw new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The provider of the model ${model.id} does not take the format of this path.`,
+    { param: 'model' },
+  );
 }

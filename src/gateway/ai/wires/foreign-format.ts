@@ -1,6 +1,12 @@
 // The foreign formats that pass through to providers which speak them: for each, where a provider takes it, how an
 // answer is known to be one, where the model's name stands in it, and how its streams end.
-import { chatClaim, messagesClaim, type ReadClaim, rerankClaim, responsesClaim } from '../metering/token-count.ts';
+import {
+  chatClaim,
+  messagesClaim,
+  type ReadClaim,
+  rerankClaim,
+  responsesClaim,
+} from '../metering/token-count.ts';
 import type { ForeignFormat as FormatName } from '../catalog/models-file.ts';
 import type { EndRule } from '../upstream/events.ts';
 
@@ -79,7 +85,8 @@ export const responses: ForeignFormat = {
   usageIn: { member: 'response', isFinal: true },
   spokenIn: ['delta', 'output'],
   // Its clients look at the event's type, or at a member `error`.
-  errorFrame: ({ error }) => `event: error\ndata: ${JSON.stringify({ type: 'error', code: error.code, message: error.message, param: error.param, error })}\n\n`,
+  errorFrame: ({ error }) =>
+    `event: error\ndata: ${JSON.stringify({ type: 'error', code: error.code, message: error.message, param: error.param, error })}\n\n`,
 };
 
 export const messages: ForeignFormat = {

@@ -7,7 +7,10 @@ import type { Meter } from '../metering/meter.ts';
 import { noTokens } from '../metering/price.ts';
 
 /** Sees each event of one stream. */
-export function eventMeter({ usageMember, usageIn, readClaim, spokenIn, endRule }: ForeignFormat, meter: Meter): (event: ProviderEvent) => void {
+export function eventMeter(
+  { usageMember, usageIn, readClaim, spokenIn, endRule }: ForeignFormat,
+  meter: Meter,
+): (event: ProviderEvent) => void {
   const usage: Record<string, unknown> = {};
   let usageMembers = 0;
 
@@ -29,7 +32,9 @@ export function eventMeter({ usageMember, usageIn, readClaim, spokenIn, endRule 
     for (const member of data.members) {
       if (member.name === usageMember) told(bytes, member, true);
       else if (member.name === usageIn?.member) {
-        const inner = topLevelMembers(bytes, member.start, member.end)?.members.find(({ name }) => name === usageMember);
+        const inner = topLevelMembers(bytes, member.start, member.end)?.members.find(
+          ({ name }) => name === usageMember,
+        );
         told(bytes, inner, usageIn.isFinal);
       } else if (spokenIn.includes(member.name)) countText(bytes, member, data.members, meter);
     }
@@ -38,7 +43,11 @@ export function eventMeter({ usageMember, usageIn, readClaim, spokenIn, endRule 
 }
 
 /** Tells the meter of a whole answer. */
-export function meterWhole({ usageMember, readClaim, spokenIn, hasFailed }: ForeignFormat, value: Readonly<Record<string, unknown>>, meter: Meter): void {
+export function meterWhole(
+  { usageMember, readClaim, spokenIn, hasFailed }: ForeignFormat,
+  value: Readonly<Record<string, unknown>>,
+  meter: Meter,
+): void {
   // Some tell what they bill under another name.
   const usage = { ...object(value['meta']), ...object(value[usageMember]) };
   const claim = readClaim(usage);
@@ -62,7 +71,8 @@ const backslash = 0x5c;
 
 // The members of the formats that hold text of a model, up to the text's first character. The text itself is not left
 // to the expression, whose stack a long one would exhaust.
-const spoken = /"(content|text|refusal|arguments|partial_json|reasoning_content|reasoning|thinking)"\s*:\s*"/g;
+const spoken =
+  /"(content|text|refusal|arguments|partial_json|reasoning_content|reasoning|thinking)"\s*:\s*"/g;
 const thought = /^(?:reasoning|thinking)/;
 
 function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Member[], meter: Meter): void {
@@ -70,7 +80,8 @@ function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Mem
   if (bytes[start] === quote) {
     // A bare delta; what it is a part of is said beside it.
     const type = siblings.find(({ name }) => name === 'type');
-    const isThought = type !== undefined && bytes.toString('latin1', type.start, type.end).includes('reasoning');
+    const isThought =
+      type !== undefined && bytes.toString('latin1', type.start, type.end).includes('reasoning');
     meter.produced(isThought ? 'reasoning' : 'output', readText(source, 1).bytes);
     return;
   }

@@ -14,20 +14,35 @@ export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'p
       if (part.type === 'file') requireInput(model, kindOf(part.mediaType), place);
       if (part.type !== 'tool-result' || part.output.type !== 'content') continue;
       for (const [at, piece] of part.output.value.entries()) {
-        if (piece.type === 'file') requireInput(model, kindOf(piece.mediaType), `${place}.output.value[${at}]`);
+        if (piece.type === 'file')
+          requireInput(model, kindOf(piece.mediaType), `${place}.output.value[${at}]`);
       }
     }
   }
 }
 
 /** Throws a 422 for a JSON answer without a schema, where the model would answer in plain text. `param` names the member. */
-export function checkAnswerFormat({ id, by }: Pick<CatalogModel, 'id' | 'by'>, format: ModelCall['responseFormat'], param: string): void {
+export function checkAnswerFormat(
+  { id, by }: Pick<CatalogModel, 'id' | 'by'>,
+  format: ModelCall['responseFormat'],
+  param: string,
+): void {
   // Anthropic's format has JSON by a schema alone, and the package drops the member without one.
   if (by.kind !== 'anthropic' || format?.type !== 'json' || format.schema !== undefined) return;
-  throw new Problem('impossible', 'unsupported_by_model', `The model ${id} answers in JSON by a schema only; send one in ${param}.`, { param });
+  throw new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The model ${id} answers in JSON by a schema only; send one in ${param}.`,
+    { param },
+  );
 }
 
-const contentKinds: Record<string, string> = { image_url: 'image', input_audio: 'audio', video_url: 'video', file: 'file' };
+const contentKinds: Record<string, string> = {
+  image_url: 'image',
+  input_audio: 'audio',
+  video_url: 'video',
+  file: 'file',
+};
 
 /** The same for a request in the chat-completions format. */
 export function checkChatInputs(model: CatalogModel, messages: ChatCompletionRequest['messages']): void {
@@ -48,7 +63,12 @@ function kindOf(mediaType: string): string {
 
 function requireInput(model: CatalogModel, kind: string, param: string): void {
   if (model.inputs === undefined || model.inputs.includes(kind)) return;
-  throw new Problem('impossible', 'unsupported_by_model', `The model ${model.id} does not take ${kind} input; it takes ${model.inputs.join(', ')}.`, { param });
+  throw new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The model ${model.id} does not take ${kind} input; it takes ${model.inputs.join(', ')}.`,
+    { param },
+  );
 }
 
 /** Bytes of JSON that a model in this process reads of one call: it shares the event loop with all other calls. */
@@ -61,7 +81,12 @@ export function checkLocalInput(model: CatalogModel, body: object): void {
   for (const [param, value] of Object.entries(body)) {
     left -= jsonLength(value, left);
     if (left >= 0) continue;
-    throw new Problem('impossible', 'unsupported_by_model', `The model ${model.id} reads ${maximumLocalInput / 1024} KiB of prompt, tools and schemas at most; send less, or use a model of a provider.`, { param });
+    throw new Problem(
+      'impossible',
+      'unsupported_by_model',
+      `The model ${model.id} reads ${maximumLocalInput / 1024} KiB of prompt, tools and schemas at most; send less, or use a model of a provider.`,
+      { param },
+    );
   }
 }
 

@@ -9,7 +9,15 @@ import { chat, type ForeignFormat } from './foreign-format.ts';
 import { longestOutput } from '../metering/bound.ts';
 import { errorIn, providerEvents, type ProviderEvent } from '../upstream/events.ts';
 import { failureEdits } from '../upstream/failed-words.ts';
-import { edited, editedTogether, topLevelMembers, type Edit, type Editing, type Member, type Members } from '../upstream/json-members.ts';
+import {
+  edited,
+  editedTogether,
+  topLevelMembers,
+  type Edit,
+  type Editing,
+  type Member,
+  type Members,
+} from '../upstream/json-members.ts';
 import { longestEvent, maxAnswerBytes, readAll, type UpstreamAnswer } from '../upstream/client.ts';
 
 /** What this file reads of a request, whatever its format. */
@@ -32,13 +40,19 @@ export interface OutgoingTerms {
 }
 
 /** The request as the provider gets it. */
-export function outgoing(rawBody: Uint8Array, body: ForeignBody, { model, format = chat, limit: paidLimit }: OutgoingTerms): Outgoing {
+export function outgoing(
+  rawBody: Uint8Array,
+  body: ForeignBody,
+  { model, format = chat, limit: paidLimit }: OutgoingTerms,
+): Outgoing {
   const bytes = Buffer.from(rawBody.buffer, rawBody.byteOffset, rawBody.byteLength);
   const object = topLevelMembers(bytes);
-  if (object === undefined) throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
+  if (object === undefined)
+    throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
   const wantsUsage = !format.asksForUsage || body.stream_options?.include_usage === true;
   const edits = modelEdits(object.members, model.upstream_model);
-  if (body.stream === true && model.by.usage === 'ask' && !wantsUsage) edits.push(...usageEdits(bytes, object, body));
+  if (body.stream === true && model.by.usage === 'ask' && !wantsUsage)
+    edits.push(...usageEdits(bytes, object, body));
   const limit = limitEdit(object, body, { model, format, tokens: paidLimit ?? model.max_output_tokens });
   if (limit !== undefined) edits.push(limit);
   return { bytes: edited(bytes, edits), wantsUsage };
@@ -58,9 +72,18 @@ const largeAnswerBytes = 1024 * 1024;
 const longMemberBytes = 64 * 1024;
 
 /** A whole answer, checked to be one. */
-export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, format: ForeignFormat = chat): Promise<IncomingAnswer> {
+export async function incomingAnswer(
+  answer: UpstreamAnswer,
+  modelId: string,
+  format: ForeignFormat = chat,
+): Promise<IncomingAnswer> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
-  const foreign = () => new Problem('upstream_failed', 'upstream_failed', 'The model provider answered with something that is not of the format that was asked for.');
+  const foreign = () =>
+    new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      'The model provider answered with something that is not of the format that was asked for.',
+    );
   if (!isUtf8(bytes)) throw foreign();
   // Each step over a large answer has a turn of the event loop of its own.
   const isLarge = bytes.length > largeAnswerBytes;
@@ -73,7 +96,11 @@ export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, fo
   const value = object && (isComplete ? parsed(bytes) : outlineOf(bytes, object.members));
   if (object === undefined || value === undefined) {
     if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw foreign();
-    throw new Problem('upstream_failed', 'upstream_truncated', 'The model provider broke off before its answer was complete.');
+    throw new Problem(
+      'upstream_failed',
+      'upstream_truncated',
+      'The model provider broke off before its answer was complete.',
+    );
   }
   if (!format.isAnswer(value)) throw errorIn(bytes, object) ?? foreign();
   const failure = failureEdits(bytes, object.members, answer.clean);
@@ -86,10 +113,15 @@ export async function incomingAnswer(answer: UpstreamAnswer, modelId: string, fo
 function outlineOf(bytes: Buffer, members: readonly Member[]): Record<string, unknown> | undefined {
   const empty: Readonly<Record<number, string>> = { 0x5b: '[]', 0x7b: '{}', 0x22: '""' };
   try {
-    return Object.fromEntries(members.map(({ name, start, end }) => {
-      const text = end - start > longMemberBytes ? (empty[bytes[start] as number] ?? '') : bytes.toString('utf8', start, end);
-      return [name, JSON.parse(text) as unknown];
-    }));
+    return Object.fromEntries(
+      members.map(({ name, start, end }) => {
+        const text =
+          end - start > longMemberBytes
+            ? (empty[bytes[start] as number] ?? '')
+            : bytes.toString('utf8', start, end);
+        return [name, JSON.parse(text) as unknown];
+      }),
+    );
   } catch {
     return undefined;
   }
@@ -124,9 +156,17 @@ export async function incomingStream(
 ): Promise<AsyncIterable<Uint8Array>> {
   if (answer.mediaType !== 'text/event-stream') {
     answer.abort();
-    throw new Problem('upstream_failed', 'upstream_failed', 'The model provider did not answer with a stream.');
+    throw new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      'The model provider did not answer with a stream.',
+    );
   }
-  const groups = providerEvents(answer.body, longestEvent(options.format.endRule, options.model), options.format.endRule);
+  const groups = providerEvents(
+    answer.body,
+    longestEvent(options.format.endRule, options.model),
+    options.format.endRule,
+  );
   const held: ProviderEvent[] = [];
   // Comments say that the provider is alive, not that it will answer: an error after them can still have a status.
   // But a caller who hears nothing for long gives up, so after a while they are handed on.
@@ -147,7 +187,15 @@ export async function incomingStream(
 async function* rewritten(
   first: ProviderEvent[],
   groups: AsyncGenerator<ProviderEvent[]>,
-  { model, format, wantsUsage, heartbeatMs, errorFrame, meter, clean }: IncomingOptions & Pick<UpstreamAnswer, 'clean'>,
+  {
+    model,
+    format,
+    wantsUsage,
+    heartbeatMs,
+    errorFrame,
+    meter,
+    clean,
+  }: IncomingOptions & Pick<UpstreamAnswer, 'clean'>,
 ): AsyncGenerator<Uint8Array> {
   const name = JSON.stringify(model.id);
   let coming: Promise<IteratorResult<ProviderEvent[]>> | undefined;
@@ -158,7 +206,8 @@ async function* rewritten(
       // A short answer comes in one piece with its end, and only the end waits until it is paid for.
       const isEnding = group.at(-1)?.isEnd === true && meter !== undefined;
       for (const events of isEnding ? [group.slice(0, -1), group.slice(-1)] : [group]) {
-        if (isEnding && events[0]?.isEnd === true) await meter.ended(events[0].hasFailed === true ? 'upstream_failed' : 'completed');
+        if (isEnding && events[0]?.isEnd === true)
+          await meter.ended(events[0].hasFailed === true ? 'upstream_failed' : 'completed');
         const parts = events.flatMap((event) => ours(event, name, { format, wantsUsage, clean }) ?? []);
         if (parts.length > 0) yield editedTogether(parts);
       }
@@ -184,7 +233,11 @@ async function* rewritten(
 }
 
 // The meter ends the request to the provider when it has waited long enough, and with it this loop.
-async function readUsage(coming: Promise<IteratorResult<ProviderEvent[]>> | undefined, groups: AsyncGenerator<ProviderEvent[]>, meter: StreamMeter): Promise<void> {
+async function readUsage(
+  coming: Promise<IteratorResult<ProviderEvent[]>> | undefined,
+  groups: AsyncGenerator<ProviderEvent[]>,
+  meter: StreamMeter,
+): Promise<void> {
   try {
     for (let pending = coming; meter.awaitsUsage(); pending = undefined) {
       const next = await (pending ?? groups.next());
@@ -211,7 +264,15 @@ function quietFor(coming: Promise<unknown>, ms: number): Promise<'quiet' | 'sett
 }
 
 // One event with our name of the model, or undefined where it carries only the usage that we asked for.
-function ours({ bytes, data }: ProviderEvent, name: string, { format, wantsUsage, clean }: Pick<IncomingOptions, 'format' | 'wantsUsage'> & Pick<UpstreamAnswer, 'clean'>): Editing | undefined {
+function ours(
+  { bytes, data }: ProviderEvent,
+  name: string,
+  {
+    format,
+    wantsUsage,
+    clean,
+  }: Pick<IncomingOptions, 'format' | 'wantsUsage'> & Pick<UpstreamAnswer, 'clean'>,
+): Editing | undefined {
   if (data.kind !== 'object') return { bytes, edits: [] };
   const edits: Edit[] = [];
   for (const member of data.members) {
@@ -219,11 +280,13 @@ function ours({ bytes, data }: ProviderEvent, name: string, { format, wantsUsage
       edits.push({ start: member.start, end: member.end, text: name });
     } else if (format.nestedIn.includes(member.name)) {
       const inner = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
-      for (const { name: told, start, end } of inner) if (told === 'model') edits.push({ start, end, text: name });
+      for (const { name: told, start, end } of inner)
+        if (told === 'model') edits.push({ start, end, text: name });
       edits.push(...failureEdits(bytes, inner, clean));
     } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
       const choices = data.members.find((candidate) => candidate.name === 'choices');
-      const empty = choices === undefined || /^\[\s*\]$/.test(bytes.toString('latin1', choices.start, choices.end));
+      const empty =
+        choices === undefined || /^\[\s*\]$/.test(bytes.toString('latin1', choices.start, choices.end));
       if (empty) return undefined;
       edits.push({ start: member.start, end: member.end, text: 'null' });
     }
@@ -240,7 +303,8 @@ function modelEdits(members: readonly Member[], name: string): Edit[] {
 function usageEdits(bytes: Buffer, object: Members, body: ForeignBody): Edit[] {
   const options = object.members.find((member) => member.name === 'stream_options');
   if (options === undefined) return [added(object, '"stream_options":{"include_usage":true}')];
-  if (body.stream_options === null) return [{ start: options.start, end: options.end, text: '{"include_usage":true}' }];
+  if (body.stream_options === null)
+    return [{ start: options.start, end: options.end, text: '{"include_usage":true}' }];
   const inner = topLevelMembers(bytes, options.start, options.end);
   // All of them, where it stands there twice: which of the two counts is each reader's own choice.
   const asked = inner?.members.filter((member) => member.name === 'include_usage') ?? [];
@@ -250,7 +314,11 @@ function usageEdits(bytes: Buffer, object: Members, body: ForeignBody): Edit[] {
 }
 
 // A limit that the caller sent is never lowered; where there is none, the provider's own could exceed what is paid for.
-function limitEdit(object: Members, body: ForeignBody, { model, format, tokens }: { model: CatalogModel; format: ForeignFormat; tokens: number | null }): Edit | undefined {
+function limitEdit(
+  object: Members,
+  body: ForeignBody,
+  { model, format, tokens }: { model: CatalogModel; format: ForeignFormat; tokens: number | null },
+): Edit | undefined {
   const provided = model.by.output_limit_member;
   const name = format.usesProviderLimit ? provided : format.limits[0];
   if (provided === undefined || name === undefined || tokens === null) return undefined;
@@ -261,16 +329,26 @@ function limitEdit(object: Members, body: ForeignBody, { model, format, tokens }
 }
 
 /** The output limit that the caller sent, the highest where there are several, by the member that it stands in. */
-export function sentLimit(body: ForeignBody, model: CatalogModel, format: ForeignFormat): { member: string; tokens: number } | undefined {
+export function sentLimit(
+  body: ForeignBody,
+  model: CatalogModel,
+  format: ForeignFormat,
+): { member: string; tokens: number } | undefined {
   const sent = body as Record<string, unknown>;
   const { by } = model;
-  const names = format.usesProviderLimit && by.output_limit_member !== undefined ? [...format.limits, by.output_limit_member] : format.limits;
+  const names =
+    format.usesProviderLimit && by.output_limit_member !== undefined
+      ? [...format.limits, by.output_limit_member]
+      : format.limits;
   let most: { member: string; tokens: number } | undefined;
   for (const member of names) {
     const value = sent[member];
     if (value === undefined || value === null) continue;
     // Nobody knows what a provider makes of a limit that is none; the most has to be expected.
-    const tokens = typeof value === 'number' && value > 0 ? Math.min(Math.ceil(value), Number.MAX_SAFE_INTEGER) : longestOutput(model);
+    const tokens =
+      typeof value === 'number' && value > 0
+        ? Math.min(Math.ceil(value), Number.MAX_SAFE_INTEGER)
+        : longestOutput(model);
     if (most === undefined || tokens > most.tokens) most = { member, tokens };
   }
   return most;

@@ -1,9 +1,22 @@
 // The wire of `POST /v1/ai/stream`: versions 3 and 4 of the AI SDK's language-model specification, to and from the
 // hub. It keeps the promised order (stream-start, response-metadata, balanced parts, exactly one finish) whatever a
 // provider does, and lets only parts of the negotiated version through.
-import type { StreamAnswer, StreamPart as WirePart, StreamRequest } from '../../../contract/gateway/types.gen.ts';
+import type {
+  StreamAnswer,
+  StreamPart as WirePart,
+  StreamRequest,
+} from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { type Answer, tokenCount, type FinishReason, type ModelCall, type Prompt, type StreamPart, type Usage, type Warning } from '../model.ts';
+import {
+  type Answer,
+  tokenCount,
+  type FinishReason,
+  type ModelCall,
+  type Prompt,
+  type StreamPart,
+  type Usage,
+  type Warning,
+} from '../model.ts';
 
 export type Version = '3' | '4';
 
@@ -14,8 +27,18 @@ type WireContent = Exclude<WireMessage['content'], string>[number];
 
 /** The hub call that the request asks for. */
 export function callOf(body: StreamRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
-  const { model: _model, reasoning_effort: _effort, reasoning: _reasoning, headers: _headers, prompt, tools, ...options } = body;
-  const known = tools?.map((tool) => (tool.type === 'provider' ? { args: {}, ...tool } : tool)) as ModelCall['tools'];
+  const {
+    model: _model,
+    reasoning_effort: _effort,
+    reasoning: _reasoning,
+    headers: _headers,
+    prompt,
+    tools,
+    ...options
+  } = body;
+  const known = tools?.map((tool) =>
+    tool.type === 'provider' ? { args: {}, ...tool } : tool,
+  ) as ModelCall['tools'];
   return {
     ...(options as Omit<ModelCall, 'prompt' | 'reasoningEffort' | 'signal'>),
     ...(known === undefined ? {} : { tools: known }),
@@ -30,7 +53,12 @@ export function callOf(body: StreamRequest, effort: string | undefined, signal: 
 export function effortAsked({ reasoning_effort: effort, reasoning }: StreamRequest): string | undefined {
   const common = reasoning === 'provider-default' ? undefined : reasoning;
   if (effort !== undefined && common !== undefined && effort !== common) {
-    throw new Problem('bad_request', 'invalid_request', 'The members reasoning_effort and reasoning say different things.', { param: 'reasoning' });
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      'The members reasoning_effort and reasoning say different things.',
+      { param: 'reasoning' },
+    );
   }
   return effort ?? common;
 }
@@ -45,11 +73,15 @@ function promptPartOf(part: WireContent): PromptPart {
     const { originalUrl: _originalUrl, ...rest } = part;
     return { ...rest, data: fileData(part.data) } as PromptPart;
   }
-  if (part.type === 'tool-result') return { ...part, output: toolOutput(part.output as WireOutput) } as PromptPart;
+  if (part.type === 'tool-result')
+    return { ...part, output: toolOutput(part.output as WireOutput) } as PromptPart;
   return part as PromptPart;
 }
 
-type FileData = { type: 'url'; url: URL } | { type: 'data'; data: string } | Exclude<WireFileData, string | { type: 'url' }>;
+type FileData =
+  | { type: 'url'; url: URL }
+  | { type: 'data'; data: string }
+  | Exclude<WireFileData, string | { type: 'url' }>;
 type WireFileData = Extract<WireContent, { type: 'file' | 'reasoning-file' }>['data'];
 
 // Version 3 has one text for bytes and addresses; only an address can begin like one.
@@ -57,11 +89,16 @@ function fileData(data: WireFileData): FileData {
   if (typeof data !== 'string') return data.type === 'url' ? addressed(data.url) : data;
   const inline = /^data:[^,]*;base64,/i.exec(data);
   if (inline) return { type: 'data', data: data.slice(inline[0].length) };
-  return /^https?:\/\//i.test(data) && URL.canParse(data) ? { type: 'url', url: new URL(data) } : { type: 'data', data };
+  return /^https?:\/\//i.test(data) && URL.canParse(data)
+    ? { type: 'url', url: new URL(data) }
+    : { type: 'data', data };
 }
 
 function addressed(url: string): FileData {
-  if (!URL.canParse(url)) throw new Problem('bad_request', 'invalid_request', 'The address of a file in the prompt is none.', { param: 'prompt' });
+  if (!URL.canParse(url))
+    throw new Problem('bad_request', 'invalid_request', 'The address of a file in the prompt is none.', {
+      param: 'prompt',
+    });
   return url.startsWith('data:') ? fileData(url) : { type: 'url', url: new URL(url) };
 }
 
@@ -97,7 +134,12 @@ function outputPart(part: WireOutputPart): unknown {
       : source === 'url' && URL.canParse(url ?? '')
         ? { type: 'url', url: new URL(url ?? '') }
         : { type: 'reference', reference: typeof fileId === 'string' ? { default: fileId } : (fileId ?? {}) };
-  return { mediaType: kind === 'image' ? 'image' : 'application/octet-stream', ...rest, type: 'file', data: content };
+  return {
+    mediaType: kind === 'image' ? 'image' : 'application/octet-stream',
+    ...rest,
+    type: 'file',
+    data: content,
+  };
 }
 
 export interface WireOptions {
@@ -111,7 +153,10 @@ export interface WireOptions {
 }
 
 /** The parts for the wire, once the first that says something is there. Throws what fails before that. */
-export async function wireParts(parts: AsyncIterable<StreamPart>, options: WireOptions): Promise<AsyncIterable<WirePart>> {
+export async function wireParts(
+  parts: AsyncIterable<StreamPart>,
+  options: WireOptions,
+): Promise<AsyncIterable<WirePart>> {
   const source = parts[Symbol.asyncIterator]();
   const warnings: Warning[] = [];
   for (;;) {
@@ -129,7 +174,11 @@ export async function wireParts(parts: AsyncIterable<StreamPart>, options: WireO
 
 // What a provider says before its model does; some of it would name the provider's own model.
 function isPrelude(part: StreamPart): boolean {
-  return part.type === 'response-metadata' || part.type === 'ping' || (part.type === 'custom' && part.kind === 'anthropic.message_start');
+  return (
+    part.type === 'response-metadata' ||
+    part.type === 'ping' ||
+    (part.type === 'custom' && part.kind === 'anthropic.message_start')
+  );
 }
 
 interface Begun {
@@ -145,9 +194,14 @@ async function* ordered({ first, source, warnings }: Begun, options: WireOptions
   let finish: Extract<StreamPart, { type: 'finish' }> | undefined;
   try {
     yield { type: 'stream-start', warnings: warnings.map((warning) => warningOf(warning, options.version)) };
-    yield { type: 'response-metadata', id: options.responseId, timestamp: options.now.toISOString(), modelId: options.modelId };
+    yield {
+      type: 'response-metadata',
+      id: options.responseId,
+      timestamp: options.now.toISOString(),
+      modelId: options.modelId,
+    };
     try {
-      for (let part = first; part !== undefined && finish === undefined; ) {
+      for (let part = first; part !== undefined && finish === undefined;) {
         if (part.type === 'finish') {
           finish = part;
           break;
@@ -165,15 +219,30 @@ async function* ordered({ first, source, warnings }: Begun, options: WireOptions
     usage = finish?.usage;
     for (const [id, type] of open) yield { type, id };
     if (finish === undefined || thrown !== undefined) {
-      const error = options.errorOf(thrown ?? new Problem('upstream_failed', 'upstream_truncated', 'The model broke off before its answer was complete.'));
+      const error = options.errorOf(
+        thrown ??
+          new Problem(
+            'upstream_failed',
+            'upstream_truncated',
+            'The model broke off before its answer was complete.',
+          ),
+      );
       // The caller is gone: there is nobody to end the stream for.
       if (error === undefined) return;
       yield { type: 'error', error: error as Extract<WirePart, { type: 'error' }>['error'] };
       yield { type: 'finish', finishReason: { unified: 'error' }, usage: usageOf(usage) };
       return;
     }
-    const metadata = finish.providerMetadata === undefined ? {} : { providerMetadata: finish.providerMetadata as Record<string, Record<string, unknown>> };
-    yield { type: 'finish', finishReason: finishOf(finish.finishReason, options.version), usage: usageOf(usage), ...metadata };
+    const metadata =
+      finish.providerMetadata === undefined
+        ? {}
+        : { providerMetadata: finish.providerMetadata as Record<string, Record<string, unknown>> };
+    yield {
+      type: 'finish',
+      finishReason: finishOf(finish.finishReason, options.version),
+      usage: usageOf(usage),
+      ...metadata,
+    };
   } finally {
     await source.return?.();
   }
@@ -227,7 +296,10 @@ function contentOf(content: HubContent, version: Version): object | undefined {
   switch (content.type) {
     case 'file':
     case 'reasoning-file': {
-      const data = content.data.type === 'data' ? { ...content.data, data: base64(content.data.data) } : { ...content.data, url: String(content.data.url) };
+      const data =
+        content.data.type === 'data'
+          ? { ...content.data, data: base64(content.data.data) }
+          : { ...content.data, url: String(content.data.url) };
       if (version === '4') return { ...content, data };
       return content.type === 'file' && data.type === 'data' ? { ...content, data: data.data } : undefined;
     }
@@ -241,14 +313,21 @@ function contentOf(content: HubContent, version: Version): object | undefined {
 }
 
 /** A whole answer, for a caller who does not stream. */
-export function answerOf(answer: Answer, { version, modelId, responseId, now }: Omit<WireOptions, 'errorOf'>): StreamAnswer {
+export function answerOf(
+  answer: Answer,
+  { version, modelId, responseId, now }: Omit<WireOptions, 'errorOf'>,
+): StreamAnswer {
   return {
-    content: answer.content.flatMap((content) => contentOf(content, version) ?? []) as StreamAnswer['content'],
+    content: answer.content.flatMap(
+      (content) => contentOf(content, version) ?? [],
+    ) as StreamAnswer['content'],
     finishReason: finishOf(answer.finishReason, version),
     usage: usageOf(answer.usage),
     warnings: answer.warnings.map((warning) => warningOf(warning, version)),
     response: { id: responseId, timestamp: now.toISOString(), modelId },
-    ...(answer.providerMetadata === undefined ? {} : { providerMetadata: answer.providerMetadata as NonNullable<StreamAnswer['providerMetadata']> }),
+    ...(answer.providerMetadata === undefined
+      ? {}
+      : { providerMetadata: answer.providerMetadata as NonNullable<StreamAnswer['providerMetadata']> }),
   };
 }
 
@@ -258,12 +337,20 @@ function base64(data: string | Uint8Array): string {
 
 // `deprecated` came with version 4.
 function warningOf(warning: Warning, version: Version): { type: string } & Record<string, unknown> {
-  return warning.type === 'deprecated' && version === '3' ? { type: 'other', message: `${warning.setting}: ${warning.message}` } : warning;
+  return warning.type === 'deprecated' && version === '3'
+    ? { type: 'other', message: `${warning.setting}: ${warning.message}` }
+    : warning;
 }
 
 // `interrupted` came with version 4.
-function finishOf({ unified, raw }: FinishReason, version: Version): Extract<WirePart, { type: 'finish' }>['finishReason'] {
-  return { unified: unified === 'interrupted' && version === '3' ? 'error' : unified, ...(raw === undefined ? {} : { raw }) };
+function finishOf(
+  { unified, raw }: FinishReason,
+  version: Version,
+): Extract<WirePart, { type: 'finish' }>['finishReason'] {
+  return {
+    unified: unified === 'interrupted' && version === '3' ? 'error' : unified,
+    ...(raw === undefined ? {} : { raw }),
+  };
 }
 
 function usageOf(usage: Usage | undefined): Extract<WirePart, { type: 'finish' }>['usage'] {

@@ -1,7 +1,15 @@
 // `POST /v1/ai/text` to and from the hub: a prompt or a conversation in, one message out.
 import type { GenerateTextRequest, TextMessage } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { sourceList, tokenCount, type Answer, type ModelCall, type Prompt, type Usage, type Warning } from '../model.ts';
+import {
+  sourceList,
+  tokenCount,
+  type Answer,
+  type ModelCall,
+  type Prompt,
+  type Usage,
+  type Warning,
+} from '../model.ts';
 
 type Turn = NonNullable<GenerateTextRequest['messages']>[number];
 type UserTurn = Extract<Turn, { role: 'user' }>;
@@ -20,20 +28,38 @@ export function callOf(body: GenerateTextRequest, signal: AbortSignal): ModelCal
     stopSequences: body.stop,
     seed: body.seed,
     responseFormat: body.response_format as ModelCall['responseFormat'],
-    tools: body.tools?.map(({ input_schema: inputSchema, ...tool }) => ({ type: 'function', ...tool, inputSchema })),
+    tools: body.tools?.map(({ input_schema: inputSchema, ...tool }) => ({
+      type: 'function',
+      ...tool,
+      inputSchema,
+    })),
     toolChoice: toolChoice(body.tool_choice),
     reasoningEffort: undefined,
     signal,
-    memberNames: { prompt: body.messages === undefined ? 'prompt' : 'messages', responseSchema: 'response_format.schema', toolSchema: 'input_schema' },
+    memberNames: {
+      prompt: body.messages === undefined ? 'prompt' : 'messages',
+      responseSchema: 'response_format.schema',
+      toolSchema: 'input_schema',
+    },
   };
 }
 
 /** The answer as the message that the caller gets; sources stand as a list under the text. */
-export function messageOf(answer: Answer, { id, ran }: { id: string; ran: Pick<TextMessage['metadata'], 'model' | 'attempts' | 'credits'> }): TextMessage {
+export function messageOf(
+  answer: Answer,
+  { id, ran }: { id: string; ran: Pick<TextMessage['metadata'], 'model' | 'attempts' | 'credits'> },
+): TextMessage {
   const parts: TextMessage['parts'] = [];
   for (const part of answer.content) {
-    if ((part.type === 'text' || part.type === 'reasoning') && part.text !== '') parts.push({ type: part.type, text: part.text });
-    else if (part.type === 'tool-call') parts.push({ type: 'tool-call', tool_call_id: part.toolCallId, tool_name: part.toolName, input: toolInput(part.input) });
+    if ((part.type === 'text' || part.type === 'reasoning') && part.text !== '')
+      parts.push({ type: part.type, text: part.text });
+    else if (part.type === 'tool-call')
+      parts.push({
+        type: 'tool-call',
+        tool_call_id: part.toolCallId,
+        tool_name: part.toolName,
+        input: toolInput(part.input),
+      });
   }
   const list = sourceList(answer.content.filter((part) => part.type === 'source'));
   const last = parts.findLast((part) => part.type === 'text');
@@ -61,9 +87,16 @@ function promptOf(body: GenerateTextRequest): Prompt {
   return [
     ...(body.system === undefined ? [] : [{ role: 'system' as const, content: body.system }]),
     ...turns.map((turn, index): Prompt[number] => {
-      if (turn.role === 'user') return { role: 'user', content: userParts(turn.content, `messages[${index}].content`) };
-      if (turn.role === 'assistant') return { role: 'assistant', content: assistantParts(turn.content, toolNames) };
-      return { role: 'tool', content: turn.content.map((part, position) => toolPart(part, toolNames, `messages[${index}].content[${position}]`)) };
+      if (turn.role === 'user')
+        return { role: 'user', content: userParts(turn.content, `messages[${index}].content`) };
+      if (turn.role === 'assistant')
+        return { role: 'assistant', content: assistantParts(turn.content, toolNames) };
+      return {
+        role: 'tool',
+        content: turn.content.map((part, position) =>
+          toolPart(part, toolNames, `messages[${index}].content[${position}]`),
+        ),
+      };
     }),
   ];
 }
@@ -74,7 +107,10 @@ function userParts(content: UserTurn['content'], place: string): UserPart[] {
     if (part.type === 'text') return part;
     const { media_type: mediaType, filename, data, url } = part;
     if (url !== undefined && !URL.canParse(url)) throw invalid(`${place}[${position}].url`, 'is no address');
-    const source = url === undefined ? { type: 'data' as const, data: data ?? '' } : { type: 'url' as const, url: new URL(url) };
+    const source =
+      url === undefined
+        ? { type: 'data' as const, data: data ?? '' }
+        : { type: 'url' as const, url: new URL(url) };
     return { type: 'file', mediaType, ...(filename === undefined ? {} : { filename }), data: source };
   });
 }
@@ -88,10 +124,15 @@ function assistantParts(content: AssistantTurn['content'], toolNames: Map<string
   });
 }
 
-function toolPart(part: ToolTurn['content'][number], toolNames: ReadonlyMap<string, string>, place: string): ToolPart {
+function toolPart(
+  part: ToolTurn['content'][number],
+  toolNames: ReadonlyMap<string, string>,
+  place: string,
+): ToolPart {
   const { tool_call_id: toolCallId, output, is_error: isError } = part;
   const toolName = toolNames.get(toolCallId);
-  if (toolName === undefined) throw invalid(`${place}.tool_call_id`, 'names no tool call of an earlier message');
+  if (toolName === undefined)
+    throw invalid(`${place}.tool_call_id`, 'names no tool call of an earlier message');
   const value =
     typeof output === 'string'
       ? ({ type: isError ? 'error-text' : 'text', value: output } as const)
@@ -100,7 +141,12 @@ function toolPart(part: ToolTurn['content'][number], toolNames: ReadonlyMap<stri
 }
 
 function invalid(path: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `The request does not match the format: ${path} ${message}.`, { param: path, details: [{ path, message }] });
+  return new Problem(
+    'bad_request',
+    'invalid_request',
+    `The request does not match the format: ${path} ${message}.`,
+    { param: path, details: [{ path, message }] },
+  );
 }
 
 function toolChoice(choice: GenerateTextRequest['tool_choice']): ModelCall['toolChoice'] {
@@ -137,10 +183,12 @@ function usageOf({ inputTokens, outputTokens }: Usage): TextMessage['metadata'][
   const written = tokenCount(inputTokens.cacheWrite) ?? 0;
   const reasoning = tokenCount(outputTokens.reasoning) ?? 0;
   return {
-    input_tokens: tokenCount(inputTokens.noCache) ?? Math.max((tokenCount(inputTokens.total) ?? 0) - cached - written, 0),
+    input_tokens:
+      tokenCount(inputTokens.noCache) ?? Math.max((tokenCount(inputTokens.total) ?? 0) - cached - written, 0),
     cached_input_tokens: cached,
     cache_write_tokens: written,
-    output_tokens: tokenCount(outputTokens.text) ?? Math.max((tokenCount(outputTokens.total) ?? 0) - reasoning, 0),
+    output_tokens:
+      tokenCount(outputTokens.text) ?? Math.max((tokenCount(outputTokens.total) ?? 0) - reasoning, 0),
     reasoning_tokens: reasoning,
   };
 }

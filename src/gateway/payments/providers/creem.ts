@@ -5,7 +5,18 @@ import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { currencyOf, minorUnits } from '../currency.ts';
 import type { Fact, ProviderEvent } from '../event.ts';
-import { amountOf, currencyIn, idOf, membersOf, type Members, parseEvent, textOf, timeOf, unsigned, webAddressOf } from '../json.ts';
+import {
+  amountOf,
+  currencyIn,
+  idOf,
+  membersOf,
+  type Members,
+  parseEvent,
+  textOf,
+  timeOf,
+  unsigned,
+  webAddressOf,
+} from '../json.ts';
 import { creditsPerUnitOf, tariffOf } from '../price.ts';
 import { isSignedByCreem } from '../signature.ts';
 import { keyOf, type EnvReader, type PaymentProvider } from './provider.ts';
@@ -32,11 +43,19 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
   let known: { of: string; untilMs: number; product: Promise<Product | null> } | undefined;
 
   const key = (name: string): string | undefined => keyOf(env, name);
-  const secrets = (): string[] => [key('CREEM_WEBHOOK_SECRET'), key('CREEM_WEBHOOK_SECRET_PREVIOUS')].filter((secret) => secret !== undefined);
-  const isConfigured = (): boolean => ['CREEM_API_KEY', 'CREEM_PRODUCT_ID', 'CREEM_WEBHOOK_SECRET'].every((name) => key(name) !== undefined);
+  const secrets = (): string[] =>
+    [key('CREEM_WEBHOOK_SECRET'), key('CREEM_WEBHOOK_SECRET_PREVIOUS')].filter(
+      (secret) => secret !== undefined,
+    );
+  const isConfigured = (): boolean =>
+    ['CREEM_API_KEY', 'CREEM_PRODUCT_ID', 'CREEM_WEBHOOK_SECRET'].every((name) => key(name) !== undefined);
 
   function baseUrl(): string {
-    const own = key('CREEM_BASE_URL') ?? (key('CREEM_API_KEY')?.startsWith('creem_test_') ? 'https://test-api.creem.io' : 'https://api.creem.io');
+    const own =
+      key('CREEM_BASE_URL') ??
+      (key('CREEM_API_KEY')?.startsWith('creem_test_')
+        ? 'https://test-api.creem.io'
+        : 'https://api.creem.io');
     return own.replace(/\/+$/, '');
   }
 
@@ -45,7 +64,11 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
     try {
       answer = await fetch(`${baseUrl()}${path}`, {
         method: body === undefined ? 'GET' : 'POST',
-        headers: { 'x-api-key': key('CREEM_API_KEY') ?? '', accept: 'application/json', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+        headers: {
+          'x-api-key': key('CREEM_API_KEY') ?? '',
+          accept: 'application/json',
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
         redirect: 'error',
         signal: AbortSignal.timeout(deadlineMs),
@@ -57,7 +80,12 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
       if (isSlow) throw new Problem('upstream_timeout', 'upstream_timeout', 'Creem was too slow.', { cause });
       throw new Problem('upstream_failed', 'upstream_failed', 'Creem could not be reached.', { cause });
     }
-    if (answer.status === 401 || answer.status === 403) throw new Problem('upstream_failed', 'provider_credentials', 'Creem refused the key that is configured for it.');
+    if (answer.status === 401 || answer.status === 403)
+      throw new Problem(
+        'upstream_failed',
+        'provider_credentials',
+        'Creem refused the key that is configured for it.',
+      );
     throw new Problem('upstream_failed', 'upstream_failed', `Creem did not do it (${answer.status}).`);
   }
 
@@ -68,14 +96,22 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
       const [amount, currency] = [amountOf(found['price']), currencyOf(textOf(found['currency']) ?? '')];
       const said = currencyOf(key('CREEM_CURRENCY') ?? currency ?? '');
       const fault =
-        textOf(found['id']) !== productId || amount === null || amount === 0n || currency === null ? 'it has no price'
-        : found['billing_type'] !== 'onetime' ? 'it is not sold once'
-        : found['tax_mode'] !== 'inclusive' ? 'its price is without tax'
-        : (found['status'] ?? 'active') !== 'active' ? 'it is not active'
-        : said !== currency ? `its currency is ${currency}, and CREEM_CURRENCY says ${said}`
-        : null;
+        textOf(found['id']) !== productId || amount === null || amount === 0n || currency === null
+          ? 'it has no price'
+          : found['billing_type'] !== 'onetime'
+            ? 'it is not sold once'
+            : found['tax_mode'] !== 'inclusive'
+              ? 'its price is without tax'
+              : (found['status'] ?? 'active') !== 'active'
+                ? 'it is not active'
+                : said !== currency
+                  ? `its currency is ${currency}, and CREEM_CURRENCY says ${said}`
+                  : null;
       if (fault === null) return { amount: amount as bigint, currency: currency as string };
-      log.error({ alert: 'payments_product_unfit', provider: 'creem', productId, fault }, `the product cannot be sold: ${fault}`);
+      log.error(
+        { alert: 'payments_product_unfit', provider: 'creem', productId, fault },
+        `the product cannot be sold: ${fault}`,
+      );
     } catch (error) {
       log.warn({ err: error, provider: 'creem', productId }, 'the product could not be asked for');
     }
@@ -104,11 +140,19 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
       const found = await product();
       const creditsPerUnit = found && creditsPerUnitOf(env.get('CREDITS_PER_UNIT'), found.currency);
       if (!found || !creditsPerUnit) return null;
-      return tariffOf({ currency: found.currency, units: minorUnits(found.currency), creditsPerUnit, pieceAmount: found.amount, mostAmount, ...bounds });
+      return tariffOf({
+        currency: found.currency,
+        units: minorUnits(found.currency),
+        creditsPerUnit,
+        pieceAmount: found.amount,
+        mostAmount,
+        ...bounds,
+      });
     },
     async createCheckout({ paymentId, amount, successUrl }) {
       const found = await product();
-      if (found === null || amount % found.amount !== 0n) throw new Problem('upstream_failed', 'upstream_failed', 'Creem cannot sell this now.');
+      if (found === null || amount % found.amount !== 0n)
+        throw new Problem('upstream_failed', 'upstream_failed', 'Creem cannot sell this now.');
       const made = await ask('/v1/checkouts', {
         product_id: key('CREEM_PRODUCT_ID'),
         request_id: paymentId,
@@ -126,7 +170,10 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
       const found = await ask(`/v1/checkouts?checkout_id=${encodeURIComponent(checkoutId)}`);
       const status = textOf(found['status']) ?? '';
       if (status !== 'completed' && status !== 'expired') return null;
-      return readEvent({ id: `look ${checkoutId} ${status}`, eventType: `checkout.${status}`, created_at: now.getTime() }, found);
+      return readEvent(
+        { id: `look ${checkoutId} ${status}`, eventType: `checkout.${status}`, created_at: now.getTime() },
+        found,
+      );
     },
     read({ body, signature }) {
       if (!isSignedByCreem(body, signature, { secrets: secrets() })) throw unsigned();
@@ -138,11 +185,34 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
 
 const requirements = [
   { key: 'CREEM_API_KEY', description: 'Creem: the key that makes checkouts.', required: false },
-  { key: 'CREEM_PRODUCT_ID', description: 'Creem: the product that is sold, once and with its tax in the price.', required: false, secret: false },
-  { key: 'CREEM_CURRENCY', description: "Creem: the product's currency; another one turns Creem off.", required: false, secret: false },
-  { key: 'CREEM_WEBHOOK_SECRET', description: 'Creem: the signing secret of the webhook; without it Creem is off.', required: false },
-  { key: 'CREEM_WEBHOOK_SECRET_PREVIOUS', description: 'Creem: the signing secret before, while it is being replaced.', required: false },
-  { key: 'CREEM_BASE_URL', description: 'Creem: another address of its API.', required: false, secret: false },
+  {
+    key: 'CREEM_PRODUCT_ID',
+    description: 'Creem: the product that is sold, once and with its tax in the price.',
+    required: false,
+    secret: false,
+  },
+  {
+    key: 'CREEM_CURRENCY',
+    description: "Creem: the product's currency; another one turns Creem off.",
+    required: false,
+    secret: false,
+  },
+  {
+    key: 'CREEM_WEBHOOK_SECRET',
+    description: 'Creem: the signing secret of the webhook; without it Creem is off.',
+    required: false,
+  },
+  {
+    key: 'CREEM_WEBHOOK_SECRET_PREVIOUS',
+    description: 'Creem: the signing secret before, while it is being replaced.',
+    required: false,
+  },
+  {
+    key: 'CREEM_BASE_URL',
+    description: 'Creem: another address of its API.',
+    required: false,
+    secret: false,
+  },
 ] as const;
 
 function readEvent(event: Members, object: Members): ProviderEvent | null {
@@ -162,9 +232,13 @@ function readEvent(event: Members, object: Members): ProviderEvent | null {
     isLive: object['mode'] === 'prod',
     checkoutId: isCheckout ? textOf(object['id']) : idOf(object['checkout']),
     reference: idOf(object['order']) ?? idOf(membersOf(object['transaction'])['order']),
-    echoes: [checkout['request_id'], membersOf(checkout['metadata'])['payment_id']].flatMap((echo) => textOf(echo) ?? []),
+    echoes: [checkout['request_id'], membersOf(checkout['metadata'])['payment_id']].flatMap(
+      (echo) => textOf(echo) ?? [],
+    ),
     amount: isPaid ? (amountOf(order['amount_paid']) ?? amountOf(order['amount'])) : null,
-    currency: isPaid ? currencyIn(order['currency']) : currencyIn(object['refund_currency'] ?? object['currency']),
+    currency: isPaid
+      ? currencyIn(order['currency'])
+      : currencyIn(object['refund_currency'] ?? object['currency']),
     product: isPaid ? (idOf(order['product']) ?? idOf(object['product'])) : null,
     fact: at === null ? null : fact,
   };
@@ -179,8 +253,13 @@ function factOf(type: string, object: Members): Fact | null | 'nothing' {
     case 'refund.created': {
       if (textOf(object['status']) !== 'succeeded') return 'nothing';
       // The transaction counts all refunds of the payment; one event alone only its own.
-      const amounts = [amountOf(membersOf(object['transaction'])['refunded_amount']), amountOf(object['refund_amount'])].filter((amount) => amount !== null);
-      return amounts.length === 0 ? null : { kind: 'refunded', amount: amounts.reduce((most, amount) => (amount > most ? amount : most)) };
+      const amounts = [
+        amountOf(membersOf(object['transaction'])['refunded_amount']),
+        amountOf(object['refund_amount']),
+      ].filter((amount) => amount !== null);
+      return amounts.length === 0
+        ? null
+        : { kind: 'refunded', amount: amounts.reduce((most, amount) => (amount > most ? amount : most)) };
     }
     case 'dispute.created': {
       const [disputeId, amount] = [textOf(object['id']), amountOf(object['amount'])];

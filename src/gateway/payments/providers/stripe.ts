@@ -4,7 +4,18 @@ import type Stripe from 'stripe';
 import { Problem } from '../../../kernel/problem.ts';
 import { currencyOf, minorUnits } from '../currency.ts';
 import type { Fact, ProviderEvent } from '../event.ts';
-import { amountOf, currencyIn, idOf, membersOf, type Members, parseEvent, textOf, timeOf, unsigned, webAddressOf } from '../json.ts';
+import {
+  amountOf,
+  currencyIn,
+  idOf,
+  membersOf,
+  type Members,
+  parseEvent,
+  textOf,
+  timeOf,
+  unsigned,
+  webAddressOf,
+} from '../json.ts';
 import { creditsPerUnitOf, tariffOf } from '../price.ts';
 import { isSignedByStripe } from '../signature.ts';
 import { keyOf, type CheckoutRequest, type EnvReader, type PaymentProvider } from './provider.ts';
@@ -24,8 +35,12 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
 
   const key = (name: string): string | undefined => keyOf(env, name);
   const currency = (): string | null => currencyOf(key('STRIPE_CURRENCY') ?? 'usd');
-  const secrets = (): string[] => [key('STRIPE_WEBHOOK_SECRET'), key('STRIPE_WEBHOOK_SECRET_PREVIOUS')].filter((secret) => secret !== undefined);
-  const isConfigured = (): boolean => key('STRIPE_SECRET_KEY') !== undefined && key('STRIPE_WEBHOOK_SECRET') !== undefined;
+  const secrets = (): string[] =>
+    [key('STRIPE_WEBHOOK_SECRET'), key('STRIPE_WEBHOOK_SECRET_PREVIOUS')].filter(
+      (secret) => secret !== undefined,
+    );
+  const isConfigured = (): boolean =>
+    key('STRIPE_SECRET_KEY') !== undefined && key('STRIPE_WEBHOOK_SECRET') !== undefined;
 
   function client(): Promise<Stripe> {
     const secretKey = key('STRIPE_SECRET_KEY') ?? '';
@@ -65,9 +80,12 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
     },
     async createCheckout(request) {
       try {
-        const session = await (await client()).checkout.sessions.create(sessionOf(request), { idempotencyKey: request.paymentId });
+        const session = await (
+          await client()
+        ).checkout.sessions.create(sessionOf(request), { idempotencyKey: request.paymentId });
         const [checkoutId, checkoutUrl] = [textOf(session.id), webAddressOf(session.url)];
-        if (checkoutId === null || checkoutUrl === null) throw new Error('Stripe made a checkout without an address.');
+        if (checkoutId === null || checkoutUrl === null)
+          throw new Error('Stripe made a checkout without an address.');
         return { checkoutId, checkoutUrl, isLive: session.livemode };
       } catch (error) {
         throw problemOf(error);
@@ -78,7 +96,12 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
         const session = await (await client()).checkout.sessions.retrieve(checkoutId);
         const type = session.status === 'expired' ? 'checkout.session.expired' : 'checkout.session.completed';
         if (session.status === 'open') return null;
-        const event = { id: `look ${checkoutId} ${type}`, type, created: Math.floor(now.getTime() / 1000), livemode: session.livemode };
+        const event = {
+          id: `look ${checkoutId} ${type}`,
+          type,
+          created: Math.floor(now.getTime() / 1000),
+          livemode: session.livemode,
+        };
         return readEvent(event, session as unknown as Members);
       } catch (error) {
         throw problemOf(error);
@@ -94,19 +117,46 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
 
 const requirements = [
   { key: 'STRIPE_SECRET_KEY', description: 'Stripe: the secret key that makes checkouts.', required: false },
-  { key: 'STRIPE_WEBHOOK_SECRET', description: 'Stripe: the signing secret of the webhook endpoint; without it Stripe is off.', required: false },
-  { key: 'STRIPE_WEBHOOK_SECRET_PREVIOUS', description: 'Stripe: the signing secret before, while it is being replaced.', required: false },
-  { key: 'STRIPE_CURRENCY', description: 'Stripe: the currency of payments, such as eur; usd when absent.', required: false, secret: false },
-  { key: 'STRIPE_BASE_URL', description: 'Stripe: another address of its API.', required: false, secret: false },
+  {
+    key: 'STRIPE_WEBHOOK_SECRET',
+    description: 'Stripe: the signing secret of the webhook endpoint; without it Stripe is off.',
+    required: false,
+  },
+  {
+    key: 'STRIPE_WEBHOOK_SECRET_PREVIOUS',
+    description: 'Stripe: the signing secret before, while it is being replaced.',
+    required: false,
+  },
+  {
+    key: 'STRIPE_CURRENCY',
+    description: 'Stripe: the currency of payments, such as eur; usd when absent.',
+    required: false,
+    secret: false,
+  },
+  {
+    key: 'STRIPE_BASE_URL',
+    description: 'Stripe: another address of its API.',
+    required: false,
+    secret: false,
+  },
 ] as const;
 
-function sessionOf({ paymentId, amount, currency, title, successUrl, cancelUrl }: CheckoutRequest): Stripe.Checkout.SessionCreateParams {
+function sessionOf({
+  paymentId,
+  amount,
+  currency,
+  title,
+  successUrl,
+  cancelUrl,
+}: CheckoutRequest): Stripe.Checkout.SessionCreateParams {
   return {
     mode: 'payment',
     client_reference_id: paymentId,
     metadata: { payment_id: paymentId },
     payment_intent_data: { metadata: { payment_id: paymentId } },
-    line_items: [{ quantity: 1, price_data: { currency, unit_amount: Number(amount), product_data: { name: title } } }],
+    line_items: [
+      { quantity: 1, price_data: { currency, unit_amount: Number(amount), product_data: { name: title } } },
+    ],
     // What is charged is what we asked for, in the currency in which we asked.
     adaptive_pricing: { enabled: false },
     success_url: successUrl,
@@ -132,7 +182,11 @@ function readEvent(event: Members, object: Members): ProviderEvent | null {
     checkoutId: isSession ? textOf(object['id']) : null,
     reference: type.startsWith('payment_intent.') ? textOf(object['id']) : idOf(object['payment_intent']),
     echoes: [object['client_reference_id'], metadata['payment_id']].flatMap((echo) => textOf(echo) ?? []),
-    amount: isSession ? amountOf(object['amount_total']) : type.startsWith('charge.dispute.') ? null : amountOf(object['amount']),
+    amount: isSession
+      ? amountOf(object['amount_total'])
+      : type.startsWith('charge.dispute.')
+        ? null
+        : amountOf(object['amount']),
     currency: currencyIn(object['currency']),
     product: null,
     fact: at === null ? null : fact,
@@ -167,11 +221,16 @@ function factOf(type: string, object: Members): Fact | null | 'nothing' {
 }
 
 function disputeOf(type: string, object: Members): Fact | null | 'nothing' {
-  const [disputeId, amount, status] = [textOf(object['id']), amountOf(object['amount']), textOf(object['status']) ?? ''];
+  const [disputeId, amount, status] = [
+    textOf(object['id']),
+    amountOf(object['amount']),
+    textOf(object['status']) ?? '',
+  ];
   // An inquiry moves no money.
   if (status.startsWith('warning_')) return 'nothing';
   if (disputeId === null || amount === null) return null;
-  const isWon = type === 'charge.dispute.funds_reinstated' || (type === 'charge.dispute.closed' && status === 'won');
+  const isWon =
+    type === 'charge.dispute.funds_reinstated' || (type === 'charge.dispute.closed' && status === 'won');
   return { kind: isWon ? 'dispute_won' : 'disputed', disputeId, amount };
 }
 
@@ -180,12 +239,26 @@ function problemOf(error: unknown): Problem {
   const { type, code, statusCode } = membersOf(error);
   if (error instanceof Problem) return error;
   if (type === 'StripeAuthenticationError' || type === 'StripePermissionError') {
-    return new Problem('upstream_failed', 'provider_credentials', 'Stripe refused the key that is configured for it.', { cause: error });
+    return new Problem(
+      'upstream_failed',
+      'provider_credentials',
+      'Stripe refused the key that is configured for it.',
+      { cause: error },
+    );
   }
   if (code === 'amount_too_small' || code === 'amount_too_large') {
-    return new Problem('impossible', 'amount_not_payable', 'Stripe does not take this amount.', { cause: error, param: 'amount' });
+    return new Problem('impossible', 'amount_not_payable', 'Stripe does not take this amount.', {
+      cause: error,
+      param: 'amount',
+    });
   }
   const cause = membersOf(membersOf(error)['detail']);
-  if (code === 'ETIMEDOUT' || cause['code'] === 'ETIMEDOUT') return new Problem('upstream_timeout', 'upstream_timeout', 'Stripe was too slow.', { cause: error });
-  return new Problem('upstream_failed', 'upstream_failed', `Stripe could not be reached or did not do it${typeof statusCode === 'number' ? ` (${statusCode})` : ''}.`, { cause: error });
+  if (code === 'ETIMEDOUT' || cause['code'] === 'ETIMEDOUT')
+    return new Problem('upstream_timeout', 'upstream_timeout', 'Stripe was too slow.', { cause: error });
+  return new Problem(
+    'upstream_failed',
+    'upstream_failed',
+    `Stripe could not be reached or did not do it${typeof statusCode === 'number' ? ` (${statusCode})` : ''}.`,
+    { cause: error },
+  );
 }

@@ -4,7 +4,10 @@ import type { LanguageModel, ModelCall } from '../../model.ts';
 import type { Timeouts } from '../../upstream/client.ts';
 
 /** The model, whose calls fail with `upstream_timeout` after the time that a provider would have. */
-export function withDeadlines(model: LanguageModel, { answerMs, streamMs }: Pick<Timeouts, 'answerMs' | 'streamMs'>): LanguageModel {
+export function withDeadlines(
+  model: LanguageModel,
+  { answerMs, streamMs }: Pick<Timeouts, 'answerMs' | 'streamMs'>,
+): LanguageModel {
   return {
     async generate(call) {
       const limited = limit(call, Math.min(answerMs, streamMs));
@@ -27,7 +30,20 @@ export function withDeadlines(model: LanguageModel, { answerMs, streamMs }: Pick
 
 function limit(call: ModelCall, ms: number): { call: ModelCall; end(): void } {
   const late = new AbortController();
-  const timer = setTimeout(() => late.abort(new Problem('upstream_timeout', 'upstream_timeout', `The model did not finish its answer within ${ms} ms.`)), ms);
+  const timer = setTimeout(
+    () =>
+      late.abort(
+        new Problem(
+          'upstream_timeout',
+          'upstream_timeout',
+          `The model did not finish its answer within ${ms} ms.`,
+        ),
+      ),
+    ms,
+  );
   timer.unref();
-  return { call: { ...call, signal: AbortSignal.any([call.signal, late.signal]) }, end: () => clearTimeout(timer) };
+  return {
+    call: { ...call, signal: AbortSignal.any([call.signal, late.signal]) },
+    end: () => clearTimeout(timer),
+  };
 }

@@ -4,7 +4,14 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
-import { collect, type LanguageModel, type ModelCall, type Prompt, type StreamPart, type Usage } from '../../model.ts';
+import {
+  collect,
+  type LanguageModel,
+  type ModelCall,
+  type Prompt,
+  type StreamPart,
+  type Usage,
+} from '../../model.ts';
 import { createBudget, minimalInstance } from '../minimal-instance.ts';
 import { cutAtStops, maximumStops } from './stops.ts';
 import { countTokens, promptTokens, textOf, words } from './tokens.ts';
@@ -29,7 +36,8 @@ export function echoModel({ clock }: { clock: Pick<Clock, 'sleep'> }): LanguageM
 
 async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerator<StreamPart> {
   const stops = call.stopSequences ?? [];
-  if (stops.length > maximumStops) throw beyond(`The model local/echo takes ${maximumStops} stop sequences at most.`, 'stop');
+  if (stops.length > maximumStops)
+    throw beyond(`The model local/echo takes ${maximumStops} stop sequences at most.`, 'stop');
   const script = scriptOf(call);
   if (script.fails === 'at once') throw failure();
   const answer = cutAtStops(answerText(call, script), stops);
@@ -49,7 +57,10 @@ async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerat
   yield { type: 'stream-start', warnings: [] };
   let length = false;
   try {
-    for (const [kind, text] of [['reasoning', script.reasoning.join('\n')], ['text', answer]] as const) {
+    for (const [kind, text] of [
+      ['reasoning', script.reasoning.join('\n')],
+      ['text', answer],
+    ] as const) {
       const pieces = words(text);
       if (pieces.length === 0 || length) continue;
       yield { type: `${kind}-start`, id: kind };
@@ -107,7 +118,11 @@ function answerText(call: ModelCall, script: Script): string {
   if (script.toolCalls.length > 0) return script.text;
   const format = call.responseFormat;
   if (format?.type !== 'json') return script.text;
-  return JSON.stringify(format.schema === undefined ? { text: script.text } : minimalInstance(format.schema, createBudget(call.memberNames?.responseSchema ?? 'response_format')));
+  return JSON.stringify(
+    format.schema === undefined
+      ? { text: script.text }
+      : minimalInstance(format.schema, createBudget(call.memberNames?.responseSchema ?? 'response_format')),
+  );
 }
 
 const directives = new Set(['reasoning', 'tool', 'length', 'delay', 'fail', 'fail-after']);
@@ -115,7 +130,14 @@ const directives = new Set(['reasoning', 'tool', 'length', 'delay', 'fail', 'fai
 const maximumDirectives = 1_000;
 
 function scriptOf(call: ModelCall): Script {
-  const script: Script = { text: '', reasoning: [], toolCalls: [], cutShort: false, delayMs: 0, fails: 'never' };
+  const script: Script = {
+    text: '',
+    reasoning: [],
+    toolCalls: [],
+    cutShort: false,
+    delayMs: 0,
+    fails: 'never',
+  };
   // The turn after a tool's result answers with it; the directives of the turn before have been obeyed.
   if (call.prompt.at(-1)?.role === 'tool') return script;
   const lines: string[] = [];
@@ -123,7 +145,11 @@ function scriptOf(call: ModelCall): Script {
   for (const line of lastUserText(call.prompt).split('\n')) {
     const directive = readDirective(line.trimEnd());
     if (directive === undefined) lines.push(line);
-    else if (++count > maximumDirectives) throw beyond(`The model local/echo obeys ${maximumDirectives} directives at most.`, call.memberNames?.prompt ?? 'prompt');
+    else if (++count > maximumDirectives)
+      throw beyond(
+        `The model local/echo obeys ${maximumDirectives} directives at most.`,
+        call.memberNames?.prompt ?? 'prompt',
+      );
     else obey(script, directive);
   }
   script.text = lines.join('\n').trim();
@@ -153,7 +179,10 @@ function obey(script: Script, { name, value }: Directive): void {
     case 'tool': {
       const end = value.search(/\s/);
       const input = end === -1 ? '' : value.slice(end).trim();
-      script.toolCalls.push({ toolName: end === -1 ? value : value.slice(0, end), input: input === '' ? '{}' : input });
+      script.toolCalls.push({
+        toolName: end === -1 ? value : value.slice(0, end),
+        input: input === '' ? '{}' : input,
+      });
       break;
     }
     case 'length':
@@ -175,9 +204,15 @@ function wholeNumber(text: string): number {
 }
 
 // A call that insists on a tool gets one, with the least input that its schema allows.
-function forcedTool({ tools = [], toolChoice, memberNames }: ModelCall): { toolName: string; input: string } | undefined {
+function forcedTool({
+  tools = [],
+  toolChoice,
+  memberNames,
+}: ModelCall): { toolName: string; input: string } | undefined {
   if (toolChoice?.type !== 'required' && toolChoice?.type !== 'tool') return undefined;
-  const index = tools.findIndex((candidate) => toolChoice.type === 'required' || candidate.name === toolChoice.toolName);
+  const index = tools.findIndex(
+    (candidate) => toolChoice.type === 'required' || candidate.name === toolChoice.toolName,
+  );
   const tool = tools[index];
   if (tool === undefined) return undefined;
   const param = `tools[${index}].${memberNames?.toolSchema ?? 'inputSchema'}`;

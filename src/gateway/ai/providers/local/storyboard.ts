@@ -17,17 +17,35 @@ export function storyboardModel({ workshop }: { workshop: Workshop }): VideoMode
       refuseForeign(call, bounds.id);
       if (call.size) {
         requireSide(call.size, bounds);
-        if (call.size.width % 2 !== 0 || call.size.height % 2 !== 0) throw unsupported(`The model ${bounds.id} makes frames of even width and height.`, 'size');
+        if (call.size.width % 2 !== 0 || call.size.height % 2 !== 0)
+          throw unsupported(`The model ${bounds.id} makes frames of even width and height.`, 'size');
       }
-      if ((call.durationSeconds ?? 0) > longestSeconds) throw unsupported(`The model ${bounds.id} makes ${longestSeconds} seconds at most.`, 'duration_seconds');
-      if ((call.framesPerSecond ?? 0) > fastest) throw unsupported(`The model ${bounds.id} makes ${fastest} frames a second at most.`, 'fps');
+      if ((call.durationSeconds ?? 0) > longestSeconds)
+        throw unsupported(
+          `The model ${bounds.id} makes ${longestSeconds} seconds at most.`,
+          'duration_seconds',
+        );
+      if ((call.framesPerSecond ?? 0) > fastest)
+        throw unsupported(`The model ${bounds.id} makes ${fastest} frames a second at most.`, 'fps');
       requirePixels(call);
       requireDrawable(call.prompt, sizeOf(call), bounds.id);
     },
     async generate(call, progress) {
       const size = sizeOf(call);
       const { durationSeconds = usual.durationSeconds, framesPerSecond = usual.framesPerSecond } = call;
-      return [await workshop.make({ kind: 'storyboard', prompt: call.prompt, size, seed: String(call.seed ?? 0), durationSeconds, framesPerSecond }, progress)];
+      return [
+        await workshop.make(
+          {
+            kind: 'storyboard',
+            prompt: call.prompt,
+            size,
+            seed: String(call.seed ?? 0),
+            durationSeconds,
+            framesPerSecond,
+          },
+          progress,
+        ),
+      ];
     },
   };
 }
@@ -41,5 +59,8 @@ function requirePixels(call: VideoCall): void {
   const { width, height } = sizeOf(call);
   const most = mostPixels / (width * height * framesPerSecond);
   if (durationSeconds <= most) return;
-  throw unsupported(`The model ${bounds.id} makes ${Math.floor(most)} seconds at most at ${width}x${height} and ${framesPerSecond} frames a second.`, 'duration_seconds');
+  throw unsupported(
+    `The model ${bounds.id} makes ${Math.floor(most)} seconds at most at ${width}x${height} and ${framesPerSecond} frames a second.`,
+    'duration_seconds',
+  );
 }

@@ -41,7 +41,10 @@ export function textOf(message: PromptMessage): string {
   return texts.join('\n');
 }
 
-type ToolOutput = Extract<Exclude<PromptMessage, { role: 'system' }>['content'][number], { type: 'tool-result' }>['output'];
+type ToolOutput = Extract<
+  Exclude<PromptMessage, { role: 'system' }>['content'][number],
+  { type: 'tool-result' }
+>['output'];
 
 function outputText(output: ToolOutput): string {
   switch (output.type) {
@@ -64,6 +67,11 @@ function jsonText(value: unknown): string {
     return JSON.stringify(value);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw new Problem('impossible', 'unsupported_by_model', 'The input or output of a tool is nested too deeply for this model.', { param: 'messages' });
+    throw new Problem(
+      'impossible',
+      'unsupported_by_model',
+      'The input or output of a tool is nested too deeply for this model.',
+      { param: 'messages' },
+    );
   }
 }

@@ -14,7 +14,17 @@ interface Video {
 
 export const openAiVideo: VideoWire = {
   keyHeader: 'authorization',
-  decided: new Set(['model', 'prompt', 'n', 'seconds', 'size', 'aspect_ratio', 'seed', 'fps', 'input_reference']),
+  decided: new Set([
+    'model',
+    'prompt',
+    'n',
+    'seconds',
+    'size',
+    'aspect_ratio',
+    'seed',
+    'fps',
+    'input_reference',
+  ]),
   check: requireOneImage,
   order: (call, upstreamModel) => ({ path: '/videos', ...form(fieldsOf(call, upstreamModel)) }),
   orderId: (answer) => (answer as Video | null)?.id,
@@ -23,7 +33,10 @@ export const openAiVideo: VideoWire = {
   givenUpPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
 };
 
-function fieldsOf({ prompt, durationSeconds, framesPerSecond, size, aspectRatio, seed, images, options }: VideoCall, upstreamModel: string): [string, FormField][] {
+function fieldsOf(
+  { prompt, durationSeconds, framesPerSecond, size, aspectRatio, seed, images, options }: VideoCall,
+  upstreamModel: string,
+): [string, FormField][] {
   const [image] = images;
   const members: Record<string, unknown> = {
     ...options,
@@ -36,8 +49,21 @@ function fieldsOf({ prompt, durationSeconds, framesPerSecond, size, aspectRatio,
     seed,
   };
   return [
-    ...Object.entries(members).flatMap(([name, value]): [string, FormField][] => (value === undefined ? [] : [[name, typeof value === 'string' ? value : JSON.stringify(value)]])),
-    ...(image === undefined ? [] : [['input_reference', { fileName: `image.${image.mediaType.split('/')[1]}`, mediaType: image.mediaType, content: image.content }] as [string, FormField]]),
+    ...Object.entries(members).flatMap(([name, value]): [string, FormField][] =>
+      value === undefined ? [] : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],
+    ),
+    ...(image === undefined
+      ? []
+      : [
+          [
+            'input_reference',
+            {
+              fileName: `image.${image.mediaType.split('/')[1]}`,
+              mediaType: image.mediaType,
+              content: image.content,
+            },
+          ] as [string, FormField],
+        ]),
   ];
 }
 
@@ -47,8 +73,18 @@ const failed = new Set(['failed', 'error', 'cancelled', 'canceled', 'expired']);
 function standingOf({ status, progress, seconds, error }: Video, orderId: string): Standing {
   if (status === 'completed') {
     const told = Number(seconds);
-    return { state: 'ready', url: `/videos/${encodeURIComponent(orderId)}/content`, seconds: seconds !== null && told > 0 ? told : undefined };
+    return {
+      state: 'ready',
+      url: `/videos/${encodeURIComponent(orderId)}/content`,
+      seconds: seconds !== null && told > 0 ? told : undefined,
+    };
   }
-  if (typeof status === 'string' && failed.has(status)) return { state: 'failed', status: statusOfCode(error?.code), code: textOf(error?.code), message: textOf(error?.message) };
+  if (typeof status === 'string' && failed.has(status))
+    return {
+      state: 'failed',
+      status: statusOfCode(error?.code),
+      code: textOf(error?.code),
+      message: textOf(error?.message),
+    };
   return { state: 'waiting', progress: typeof progress === 'number' ? progress / 100 : undefined };
 }

@@ -42,12 +42,27 @@ const mostMoves = 5;
 const mostRefusals = 3;
 
 /** A model whose provider's format is known. */
-export function orderedVideoModel(model: CatalogModel, format: VideoFormat, needs: OrderedVideoNeeds): OrderedVideoModel {
+export function orderedVideoModel(
+  model: CatalogModel,
+  format: VideoFormat,
+  needs: OrderedVideoNeeds,
+): OrderedVideoModel {
   const { upstream, baseUrl, apiKey, idleMs, firstMs, clock, limits } = needs;
   const wire = wires[format];
 
-  async function ask(path: string, more: Pick<UpstreamRequest, 'signal'> & Partial<UpstreamRequest>): Promise<unknown> {
-    const answer = await upstream.send({ url: `${baseUrl}${path}`, apiKey, keyHeader: wire.keyHeader, streams: false, idleMs, firstMs: answerMs, ...more });
+  async function ask(
+    path: string,
+    more: Pick<UpstreamRequest, 'signal'> & Partial<UpstreamRequest>,
+  ): Promise<unknown> {
+    const answer = await upstream.send({
+      url: `${baseUrl}${path}`,
+      apiKey,
+      keyHeader: wire.keyHeader,
+      streams: false,
+      idleMs,
+      firstMs: answerMs,
+      ...more,
+    });
     const bytes = await readAll(answer.body, answerBytes);
     // A film that is being made may be told of without a word.
     if (bytes.length === 0) return null;
@@ -98,7 +113,12 @@ export function orderedVideoModel(model: CatalogModel, format: VideoFormat, need
       const decided = findForm(Object.keys(call.options), wire.decided);
       if (decided !== undefined) {
         const param = `provider_options.${decided}`;
-        throw new Problem('bad_request', 'invalid_request', `The member ${param} is refused: the request itself has a member for it, or it is the server's to decide.`, { param });
+        throw new Problem(
+          'bad_request',
+          'invalid_request',
+          `The member ${param} is refused: the request itself has a member for it, or it is the server's to decide.`,
+          { param },
+        );
       }
       wire.check(call);
     },
@@ -107,17 +127,24 @@ export function orderedVideoModel(model: CatalogModel, format: VideoFormat, need
       let answer: unknown;
       try {
         const { path, ...sent } = wire.order(call, model.upstream_model);
-        answer = await ask(path, { ...sent, signal, ...(firstMs === undefined ? {} : { firstMs: Math.min(firstMs, fetchMs) }) });
+        answer = await ask(path, {
+          ...sent,
+          signal,
+          ...(firstMs === undefined ? {} : { firstMs: Math.min(firstMs, fetchMs) }),
+        });
       } catch (thrown) {
-        throw isLost(thrown) ? failed('The model provider broke off before it said whether it took the order.', thrown) : thrown;
+        throw isLost(thrown)
+          ? failed('The model provider broke off before it said whether it took the order.', thrown)
+          : thrown;
       }
       const orderId = wire.orderId(answer);
-      if (typeof orderId !== 'string' || !isOrderId(orderId)) throw failed('The model provider took the order without a name for it.');
+      if (typeof orderId !== 'string' || !isOrderId(orderId))
+        throw failed('The model provider took the order without a name for it.');
       return orderId;
     },
 
     async collect(orderId, { signal, report }) {
-      for (let refusals = 0; ; ) {
+      for (let refusals = 0; ;) {
         const standing = await look(orderId, signal);
         let waitMs = limits.pollMs;
         if (standing instanceof Problem) {
@@ -144,7 +171,11 @@ export function orderedVideoModel(model: CatalogModel, format: VideoFormat, need
   };
 }
 
-function fetched({ url, seconds }: Extract<Standing, { state: 'ready' }>, locate: (place: string) => Promise<UpstreamAnswer>, maxBytes: number): Fetched {
+function fetched(
+  { url, seconds }: Extract<Standing, { state: 'ready' }>,
+  locate: (place: string) => Promise<UpstreamAnswer>,
+  maxBytes: number,
+): Fetched {
   let measured: Measured | null = null;
   return {
     async *open() {
@@ -168,12 +199,19 @@ function fetched({ url, seconds }: Extract<Standing, { state: 'ready' }>, locate
 
 // It becomes a part of an address, so it must not be able to lead out of its place.
 function isOrderId(text: string): boolean {
-  return /^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,511}$/.test(text) && !text.split('/').some((part) => part === '' || part === '.' || part === '..');
+  return (
+    /^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,511}$/.test(text) &&
+    !text.split('/').some((part) => part === '' || part === '.' || part === '..')
+  );
 }
 
 // Where the order may have been taken although nobody heard of it: another would be paid for as well.
 function isLost(thrown: unknown): boolean {
-  return thrown instanceof Problem && thrown.cause instanceof ConnectionFailure && lostCodes.has(String((thrown.cause.cause as { code?: unknown } | undefined)?.code));
+  return (
+    thrown instanceof Problem &&
+    thrown.cause instanceof ConnectionFailure &&
+    lostCodes.has(String((thrown.cause.cause as { code?: unknown } | undefined)?.code))
+  );
 }
 
 const lostCodes = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);

@@ -11,7 +11,10 @@ export interface VideoWire {
   /** Throws a 422 for what the format has no word for. */
   check(call: VideoCall): void;
   /** Paths are below the provider's address. */
-  order(call: VideoCall, upstreamModel: string): { path: string; body: string | Uint8Array; headers?: Readonly<Record<string, string>> };
+  order(
+    call: VideoCall,
+    upstreamModel: string,
+  ): { path: string; body: string | Uint8Array; headers?: Readonly<Record<string, string>> };
   /** The order's name out of the answer to it; anything but a text where there is none. */
   orderId(answer: unknown): unknown;
   standingPath(orderId: string): string;
@@ -40,11 +43,15 @@ export function requireOneImage({ images }: VideoCall): void {
 export function requireUnsaid(call: VideoCall, members: readonly ('seed' | 'framesPerSecond')[]): void {
   const names = { seed: 'seed', framesPerSecond: 'fps' };
   const said = members.find((member) => call[member] !== undefined);
-  if (said !== undefined) throw unsaid(names[said], `The provider of this model has no ${names[said]} for films.`);
+  if (said !== undefined)
+    throw unsaid(names[said], `The provider of this model has no ${names[said]} for films.`);
 }
 
 /** The size in the words of providers that know films by their lines and their shape. */
-export function namedSize({ width, height }: Size, lines: Readonly<Record<number, string>>): { resolution: string; aspectRatio: string } | undefined {
+export function namedSize(
+  { width, height }: Size,
+  lines: Readonly<Record<number, string>>,
+): { resolution: string; aspectRatio: string } | undefined {
   const [long, short] = width > height ? [width, height] : [height, width];
   const resolution = lines[short];
   // 854 is as near to 16:9 of 480 lines as whole pixels come.
@@ -53,7 +60,8 @@ export function namedSize({ width, height }: Size, lines: Readonly<Record<number
 }
 
 // Failures that a caller can do something about; all others say more of the provider than of the request.
-const callersOwn = /moderat|polic|safety|sentinel|block|content|prohibit|sensitive|filter|invalid|unsupported/i;
+const callersOwn =
+  /moderat|polic|safety|sentinel|block|content|prohibit|sensitive|filter|invalid|unsupported/i;
 
 /** The status of a failure that was told by a code alone. */
 export function statusOfCode(code: unknown): number {

@@ -1,6 +1,15 @@
 // Films by xAI's own format, which is not OpenAI's although its texts are.
 import type { VideoCall } from '../../media/model.ts';
-import { namedSize, requireOneImage, requireUnsaid, type Standing, statusOfCode, textOf, unsaid, type VideoWire } from './wire.ts';
+import {
+  namedSize,
+  requireOneImage,
+  requireUnsaid,
+  type Standing,
+  statusOfCode,
+  textOf,
+  unsaid,
+  type VideoWire,
+} from './wire.ts';
 
 interface Generation {
   request_id?: unknown;
@@ -20,16 +29,25 @@ export const xaiVideo: VideoWire = {
     requireOneImage(call);
     requireUnsaid(call, ['seed', 'framesPerSecond']);
     if (call.size !== undefined && namedSize(call.size, lines) === undefined) {
-      throw unsaid('size', 'The provider of this model makes films of 480, 720 or 1080 lines; in other shapes than 16:9 or 9:16, give aspect_ratio and provider_options.resolution.');
+      throw unsaid(
+        'size',
+        'The provider of this model makes films of 480, 720 or 1080 lines; in other shapes than 16:9 or 9:16, give aspect_ratio and provider_options.resolution.',
+      );
     }
   },
-  order: (call, upstreamModel) => ({ path: '/videos/generations', body: JSON.stringify(bodyOf(call, upstreamModel)) }),
+  order: (call, upstreamModel) => ({
+    path: '/videos/generations',
+    body: JSON.stringify(bodyOf(call, upstreamModel)),
+  }),
   orderId: (answer) => (answer as Generation | null)?.request_id,
   standingPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
   standing: (answer) => standingOf((answer ?? {}) as Generation),
 };
 
-function bodyOf({ prompt, durationSeconds, size, aspectRatio, images, options }: VideoCall, upstreamModel: string): object {
+function bodyOf(
+  { prompt, durationSeconds, size, aspectRatio, images, options }: VideoCall,
+  upstreamModel: string,
+): object {
   const [image] = images;
   const named = size && namedSize(size, lines);
   return {
@@ -39,15 +57,38 @@ function bodyOf({ prompt, durationSeconds, size, aspectRatio, images, options }:
     ...(durationSeconds === undefined ? {} : { duration: durationSeconds }),
     ...(named === undefined ? {} : { resolution: named.resolution, aspect_ratio: named.aspectRatio }),
     ...(aspectRatio === undefined ? {} : { aspect_ratio: `${aspectRatio.width}:${aspectRatio.height}` }),
-    ...(image === undefined ? {} : { image: { url: `data:${image.mediaType};base64,${Buffer.from(image.content).toString('base64')}` } }),
+    ...(image === undefined
+      ? {}
+      : {
+          image: { url: `data:${image.mediaType};base64,${Buffer.from(image.content).toString('base64')}` },
+        }),
   };
 }
 
 function standingOf({ status, progress, video, error }: Generation): Standing {
-  if (status === 'failed') return { state: 'failed', status: statusOfCode(error?.code), code: textOf(error?.code), message: textOf(error?.message) };
+  if (status === 'failed')
+    return {
+      state: 'failed',
+      status: statusOfCode(error?.code),
+      code: textOf(error?.code),
+      message: textOf(error?.message),
+    };
   if (status === 'expired') return { state: 'failed', status: 500 };
-  if (status !== 'done') return { state: 'waiting', progress: typeof progress === 'number' ? progress / 100 : undefined };
-  if (video?.respect_moderation === false) return { state: 'failed', status: 400, code: 'content_filtered', message: 'The provider held the film back by its rules for content.' };
+  if (status !== 'done')
+    return { state: 'waiting', progress: typeof progress === 'number' ? progress / 100 : undefined };
+  if (video?.respect_moderation === false)
+    return {
+      state: 'failed',
+      status: 400,
+      code: 'content_filtered',
+      message: 'The provider held the film back by its rules for content.',
+    };
   const url = textOf(video?.url);
-  return url === undefined ? { state: 'failed', status: 500 } : { state: 'ready', url, seconds: typeof video?.duration === 'number' && video.duration > 0 ? video.duration : undefined };
+  return url === undefined
+    ? { state: 'failed', status: 500 }
+    : {
+        state: 'ready',
+        url,
+        seconds: typeof video?.duration === 'number' && video.duration > 0 ? video.duration : undefined,
+      };
 }
