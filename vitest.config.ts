@@ -13,7 +13,7 @@ const onBothEngines = [
 ];
 // These need a database, and what they are about is not the data: programs, doors, commands, declarations.
 const onEmbeddedAlone = [
-  'test/faults/hostile-bodies.test.ts',
+  'test/fault-injection/hostile-bodies.test.ts',
   'test/kernel/data/embedded.test.ts',
   'test/agent/{access,variants}.test.ts',
   'test/agent/{programs/*,services/services}.test.ts',

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { townhall } from '../cli/townhall.ts';
-import { startLoad } from '../faults/rolling-load.ts';
+import { startLoad } from '../fault-injection/rolling-load.ts';
 import { makeCity, type CityWorld } from './city-world.ts';
 
 const minutes = 60_000;

@@ -6,8 +6,8 @@
 // counted it; nothing is charged twice; nobody pays for what the provider did not produce; nothing stays held.
 // Exits 1 on a broken promise.
 //
-//   node test/faults/money.ts [SEED] [KILLS=40] [STOPS=5]
-//   FAULTS_ENGINE=embedded node test/faults/money.ts [SEED] [KILLS=40]     one process on the embedded database
+//   node test/fault-injection/money.ts [SEED] [KILLS=40] [STOPS=5]
+//   FAULTS_ENGINE=embedded node test/fault-injection/money.ts [SEED] [KILLS=40]     one process on the embedded database
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';

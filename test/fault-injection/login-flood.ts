@@ -2,7 +2,7 @@
 // be; the budgets and limits are the usual ones but for the users', whose traffic is what is measured. Exits 1 when
 // the 99th percentile of the traffic more than doubles, or when more than the turnstile's places were spent on guesses.
 //
-//   node test/faults/login-flood.ts [SECONDS=15] [LOGINS_PER_SECOND=200]
+//   node test/fault-injection/login-flood.ts [SECONDS=15] [LOGINS_PER_SECOND=200]
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,7 +1,7 @@
 // Webhooks while gateways are killed with SIGKILL and the database goes away: nothing is answered with 200 before it is
 // durable, and whatever is sent again until it is answered is credited exactly once. Exits 1 when a promise is broken.
 //
-//   node test/faults/payments-kill.ts [SEED] [PAYMENTS=100] [BLOWS=30]
+//   node test/fault-injection/payments-kill.ts [SEED] [PAYMENTS=100] [BLOWS=30]
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect as dial, createServer, type AddressInfo, type Socket } from 'node:net';

@@ -1,5 +1,5 @@
 // Drops the connection of an event stream at a random byte, fifty times during one turn, and joins again:
-// node test/faults/agent-connection.ts [SEED]. The union of what came has to be the whole log, in order, each once.
+// node test/fault-injection/agent-connection.ts [SEED]. The union of what came has to be the whole log, in order, each once.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request, type IncomingMessage } from 'node:http';
 import { once } from 'node:events';

@@ -2,7 +2,7 @@
 // and all of them answered with 200. Then, beside a flood of bad signatures, how long /health takes. Exits 1 when a
 // promise is broken.
 //
-//   node test/faults/payments-copies.ts [SEED] [COPIES=200] [ROUNDS=5] [FLOOD_PER_SECOND=500] [FLOOD_SECONDS=5]
+//   node test/fault-injection/payments-copies.ts [SEED] [COPIES=200] [ROUNDS=5] [FLOOD_PER_SECOND=500] [FLOOD_SECONDS=5]
 import { createGateway, type Gateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';

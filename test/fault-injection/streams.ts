@@ -4,7 +4,7 @@
 // dropped, below 64 MB of growth in all, the provider let go; clients that go away: the provider's socket is closed
 // within 50 ms, each time.
 //
-//   node test/faults/streams.ts [STREAMS=500] [SECONDS=20] [ABORTS=1000]
+//   node test/fault-injection/streams.ts [STREAMS=500] [SECONDS=20] [ABORTS=1000]
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';

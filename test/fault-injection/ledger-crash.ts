@@ -3,8 +3,8 @@
 // nobody acknowledged is charged at most what it had checkpointed; and 75 s later nothing is held. Exits 1 otherwise.
 // A worker stands for a gateway and its provider: what it acknowledges is what a client was told.
 //
-//   node test/faults/ledger-crash.ts [SEED] [KILLS=40] [STOPS=5] [GATEWAYS=2]
-//   FAULTS_ENGINE=embedded node test/faults/ledger-crash.ts [SEED] [KILLS=40]     one process on the embedded engine
+//   node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40] [STOPS=5] [GATEWAYS=2]
+//   FAULTS_ENGINE=embedded node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40]     one process on the embedded engine
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';

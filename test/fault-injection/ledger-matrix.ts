@@ -3,8 +3,8 @@
 // granted must be floor(credits / price), the others 402. Then prices that are known only afterwards: never overspent,
 // and all of the balance can be spent but for less than one more call may cost. Exits 1 on the first broken promise.
 //
-//   node test/faults/ledger-matrix.ts [SEED]                the whole matrix, on a PostgreSQL of its own
-//   FAULTS_ENGINE=embedded node test/faults/ledger-matrix.ts …    one process on the embedded engine
+//   node test/fault-injection/ledger-matrix.ts [SEED]                the whole matrix, on a PostgreSQL of its own
+//   FAULTS_ENGINE=embedded node test/fault-injection/ledger-matrix.ts …    one process on the embedded engine
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -2,7 +2,7 @@
 // from an unknown one; then 1,000 wrong passwords, 50 at a time, over two gateways on one PostgreSQL. Exits 1 when a
 // promise is broken: medians at most 3 ms apart, at most 10 guesses looked at in the first minute.
 //
-//   node test/faults/admin-guesses.ts [TRIES_PER_ID=400] [GUESSES=1000]
+//   node test/fault-injection/admin-guesses.ts [TRIES_PER_ID=400] [GUESSES=1000]
 import { randomBytes } from 'node:crypto';
 import { createGateway, type Gateway, type GatewaySeams } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';

@@ -1,6 +1,6 @@
 // Kills an agent with SIGKILL at random points, twenty times, and starts it again:
 //
-//   node test/faults/agent-kill.ts [SEED] [--kills=20] [--postgres]
+//   node test/fault-injection/agent-kill.ts [SEED] [--kills=20] [--postgres]
 //
 // With --postgres it has a server of our own and a lease of half a second, which counts into the time of going on.
 // Each accepted item has to have run once or to be reported interrupted, at most 250 ms of text may be lost, no finished

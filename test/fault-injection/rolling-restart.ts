@@ -1,7 +1,7 @@
 // Two gateways on one PostgreSQL behind a small TCP proxy, restarted one after the other under load, several times over.
 // Prints the tally and exits 1 when a request failed or a stream was cut.
 //
-//   node test/faults/rolling-restart.ts [--rounds 2] [--plain 8] [--streams 8]
+//   node test/fault-injection/rolling-restart.ts [--rounds 2] [--plain 8] [--streams 8]
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { request } from 'node:http';
