@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 
 // Of the tests of models only these have a database; the rest run on a ledger in memory.
 const onBothEngines = [
-  'test/{agent,cli,deploy,faults}/**/*.test.ts',
+  'test/{agent,cli,deploy,fault-injection}/**/*.test.ts',
   'test/gateway/*.test.ts',
   'test/gateway/!(ai)/**/*.test.ts',
   'test/gateway/ai/{asr,gateway,image,jobs,media,paid,tts,video,video-orders}.test.ts',
