@@ -59,5 +59,4 @@ const plainNames = {
 
 const plugin = { meta: { name: 'townhall' }, rules: { 'plain-names': plainNames } };
 
-// oxlint-disable-next-line import/no-default-export -- the linter asks for a default export
 export default plugin;
