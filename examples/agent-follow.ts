@@ -30,8 +30,8 @@ function createThread() {
   const open = new Map<string, Extract<UiMessagePart, { type: 'text' | 'reasoning' }>>();
 
   function textOf(messageId: string, partId: string, type: 'text' | 'reasoning') {
-    const known = open.get(partId);
-    if (known) return known;
+    const printed = open.get(partId);
+    if (printed) return printed;
     const part = { type, text: '', state: 'streaming' as const };
     open.set(partId, part);
     messages.get(messageId)?.parts.push(part);
@@ -76,11 +76,11 @@ function createThread() {
 }
 
 // Whatever a model or a tool says, it does not get to move the cursor of this terminal.
-const printable = (said: string) => said.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '');
+const printable = (raw: string) => raw.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '');
 
 function linesOf(messages: readonly UiMessage[]): string[] {
   return messages.map(({ role, parts }) => {
-    const said = parts.flatMap((part) =>
+    const texts = parts.flatMap((part) =>
       part.type === 'text'
         ? [part.text]
         : part.type === 'dynamic-tool'
@@ -88,7 +88,7 @@ function linesOf(messages: readonly UiMessage[]): string[] {
           : [],
     );
     const isGrowing = parts.some((part) => part.type === 'text' && part.state === 'streaming');
-    return printable(`${role === 'user' ? 'You  ' : 'Agent'}  ${said.join(' ')}${isGrowing ? '▌' : ''}`);
+    return printable(`${role === 'user' ? 'You  ' : 'Agent'}  ${texts.join(' ')}${isGrowing ? '▌' : ''}`);
   });
 }
 

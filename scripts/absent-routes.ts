@@ -92,13 +92,13 @@ export function compareRoutes(
   for (const route of specified) {
     for (const name of route.documents) {
       const label = `${name}: ${route.method} ${route.path}`;
-      const served = methodsAt(documents[name], route.path);
-      const wanted = specified
+      const servedMethods = methodsAt(documents[name], route.path);
+      const plannedMethods = specified
         .filter((other) => other.documents.includes(name) && shapeOf(other.path) === shapeOf(route.path))
         .map(({ method }) => method);
-      if (served.includes(route.method)) comparison.present.push(label);
-      else if (served.some((method) => !wanted.includes(method)))
-        comparison.wrongMethod.push(`${label} (has ${served.join(', ')})`);
+      if (servedMethods.includes(route.method)) comparison.present.push(label);
+      else if (servedMethods.some((method) => !plannedMethods.includes(method)))
+        comparison.wrongMethod.push(`${label} (has ${servedMethods.join(', ')})`);
       else comparison.absent.push(label);
     }
   }

@@ -381,15 +381,15 @@ const credits = (dollars: number): number => Math.round(dollars * 1_000_000);
 /** The price on the day. Where it changes with the hour, the dearest counts, so that no call is charged too little. */
 function pricesOn(day: string, { id, prices }: ModelInfo): ModelPrice[] {
   if (!Array.isArray(prices)) return [prices];
-  const begun = (prices as ConditionalPrice[]).filter(
+  const active = (prices as ConditionalPrice[]).filter(
     ({ constraint }) =>
       constraint === undefined || constraint.type !== 'start_date' || constraint.start_date <= day,
   );
-  const lasting = begun.findLast(({ constraint }) => constraint?.type !== 'time_of_date');
-  const hourly = begun.filter(({ constraint }) => constraint?.type === 'time_of_date');
-  const found = [...(lasting === undefined ? [] : [lasting]), ...hourly];
-  if (found.length === 0) throw new Error(`${id} has no price on ${day}.`);
-  return found.map((conditional) => conditional.prices);
+  const lasting = active.findLast(({ constraint }) => constraint?.type !== 'time_of_date');
+  const hourly = active.filter(({ constraint }) => constraint?.type === 'time_of_date');
+  const current = [...(lasting === undefined ? [] : [lasting]), ...hourly];
+  if (current.length === 0) throw new Error(`${id} has no price on ${day}.`);
+  return current.map((conditional) => conditional.prices);
 }
 
 function ratesOf(prices: ModelPrice[]): {
@@ -400,9 +400,9 @@ function ratesOf(prices: ModelPrice[]): {
   const tiers = new Map<number, Rates>();
   for (const price of prices) {
     for (const [kind, member] of kinds) {
-      const given = price[member];
-      if (given === undefined) continue;
-      const { base, tiers: steps } = typeof given === 'number' ? { base: given, tiers: [] } : given;
+      const amount = price[member];
+      if (amount === undefined) continue;
+      const { base, tiers: steps } = typeof amount === 'number' ? { base: amount, tiers: [] } : amount;
       rates[kind] = Math.max(rates[kind] ?? 0, credits(base));
       for (const { start, price: above } of steps) {
         const tier = tiers.get(start) ?? {};
@@ -534,7 +534,9 @@ if (import.meta.main) {
   const before = JSON.parse(
     readFileSync(catalogFile, { encoding: 'utf8', flag: 'a+' }) || '{"models":[]}',
   ) as { models: unknown[] };
-  const made = curatedCatalog(values.date ?? new Date().toISOString().slice(0, 10)) as { models: unknown[] };
-  writeFileSync(catalogFile, `${JSON.stringify(made, null, 2)}\n`);
-  console.log(`catalog: ${made.models.length} models (${before.models.length} before)`);
+  const catalog = curatedCatalog(values.date ?? new Date().toISOString().slice(0, 10)) as {
+    models: unknown[];
+  };
+  writeFileSync(catalogFile, `${JSON.stringify(catalog, null, 2)}\n`);
+  console.log(`catalog: ${catalog.models.length} models (${before.models.length} before)`);
 }

@@ -204,8 +204,8 @@ function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, example
   refuse(checkTypes(root, { fences, examples: programs }));
 }
 
-function refuse(faults: readonly string[]): void {
-  if (faults.length > 0) throw new Error(`samples:\n  ${faults.join('\n  ')}`);
+function refuse(problems: readonly string[]): void {
+  if (problems.length > 0) throw new Error(`samples:\n  ${problems.join('\n  ')}`);
 }
 
 function navigate(pages: readonly Page[], references: readonly Reference[]): NavigationGroup[] {

@@ -135,13 +135,16 @@ async function billOfMaterials(): Promise<string> {
   const pathOf = ({ properties }: Component) =>
     properties?.find(({ name }) => name === 'cdx:npm:package:path')?.value ?? '';
   bill.components = bill.components.filter((component) => packages[pathOf(component)]?.dev !== true);
-  const kept = new Set([
+  const keptNames = new Set([
     bill.metadata.component['bom-ref'],
     ...bill.components.map((component) => component['bom-ref']),
   ]);
   bill.dependencies = bill.dependencies
-    .filter(({ ref }) => kept.has(ref))
-    .map(({ ref, dependsOn = [] }) => ({ ref, dependsOn: dependsOn.filter((target) => kept.has(target)) }));
+    .filter(({ ref }) => keptNames.has(ref))
+    .map(({ ref, dependsOn = [] }) => ({
+      ref,
+      dependsOn: dependsOn.filter((target) => keptNames.has(target)),
+    }));
   // The time and the number of this run say nothing of the program.
   delete bill.serialNumber;
   delete bill.metadata.timestamp;

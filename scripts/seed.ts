@@ -12,15 +12,15 @@ const build = join(import.meta.dirname, '..', 'build');
 const seed = join(build, 'pglite-seed.tgz');
 const origin = join(build, 'pglite-seed.origin');
 
-const made = await originOfASeedMadeNow();
-if (existsSync(seed) && (await readFile(origin, 'utf8').catch(() => '')) === made) {
+const freshOrigin = await originOfASeedMadeNow();
+if (existsSync(seed) && (await readFile(origin, 'utf8').catch(() => '')) === freshOrigin) {
   console.log('The seed of the embedded database is up to date.');
 } else {
   const archive = await makeSeed();
   await mkdir(build, { recursive: true });
   await writeFile(`${seed}.new`, archive);
   await rename(`${seed}.new`, seed);
-  await writeFile(origin, made);
+  await writeFile(origin, freshOrigin);
   console.log(`Made the seed of the embedded database (${Math.round(archive.length / 1024)} kB).`);
 }
 

@@ -10,13 +10,13 @@ export function errorResponses() {
       const needsIdentity = Array.isArray(operation.security) && operation.security.length > 0;
       const isGateway = /[\\/]openapi[\\/]gateway[\\/]/.test(ctx.location.source.absoluteRef);
       const looksAtCredential = isGateway && operation['x-ignores-credential'] !== true;
-      const wanted = [
+      const required = [
         ...(needsIdentity ? ['400'] : []),
         ...(needsIdentity || looksAtCredential ? ['401', '403'] : []),
         ...(looksAtCredential ? ['429'] : []),
         '500',
       ];
-      const missing = wanted.filter((status) => !statuses.includes(status));
+      const missing = required.filter((status) => !statuses.includes(status));
       if (missing.length > 0)
         ctx.report({
           message: `${operation.operationId} does not list ${missing.join(', ')}.`,

@@ -24,14 +24,14 @@ export function eventUnion() {
 }
 
 function checkTags(ctx, members, report) {
-  const seen = new Set();
+  const visited = new Set();
   for (const [index, member] of members.entries()) {
     const tags = tagsOf(ctx, member);
     if (tags === undefined)
       report(`member ${index + 1} of the stream's union has no required \`type\` with a const.`);
     for (const tag of tags ?? []) {
-      if (seen.has(tag)) report(`two members of the stream's union have the type ${JSON.stringify(tag)}.`);
-      seen.add(tag);
+      if (visited.has(tag)) report(`two members of the stream's union have the type ${JSON.stringify(tag)}.`);
+      visited.add(tag);
     }
   }
 }

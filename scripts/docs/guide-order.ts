@@ -17,12 +17,12 @@ export function groupGuides(pages: readonly string[]): { title: string; pages: s
     'start.html',
     'guides/error-codes.html',
   ]);
-  const found = groups.map(({ title, guides }) => ({
+  const sections = groups.map(({ title, guides }) => ({
     title,
     pages: guides.map(pageOf).filter((page) => pages.includes(page)),
   }));
-  found[0]?.pages.unshift('start.html');
-  return [...found, { title: 'More', pages: pages.filter((page) => !listed.has(page)) }].filter(
+  sections[0]?.pages.unshift('start.html');
+  return [...sections, { title: 'More', pages: pages.filter((page) => !listed.has(page)) }].filter(
     (group) => group.pages.length > 0,
   );
 }

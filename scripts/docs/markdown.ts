@@ -34,15 +34,15 @@ export function renderMarkdown(
 ): Rendered {
   const headings: Heading[] = [];
   const sections: Section[] = [];
-  const taken = new Map<string, number>();
+  const slugCounts = new Map<string, number>();
   const marked = new Marked({
     gfm: true,
     renderer: {
       heading({ tokens, depth, text }: Tokens.Heading) {
         const plain = plainText(text);
         const base = anchorOf(plain);
-        const count = taken.get(base) ?? 0;
-        taken.set(base, count + 1);
+        const count = slugCounts.get(base) ?? 0;
+        slugCounts.set(base, count + 1);
         const anchor = count === 0 ? base : `${base}-${count}`;
         headings.push({ depth, text: plain, anchor });
         const link =
@@ -50,8 +50,8 @@ export function renderMarkdown(
         return `<h${depth} id="${escapeHtml(anchor)}">${this.parser.parseInline(tokens)}${link}</h${depth}>\n`;
       },
       link({ href, title, tokens }: Tokens.Link) {
-        const said = title ? ` title="${escapeHtml(title)}"` : '';
-        return `<a href="${escapeHtml(portalLink(href))}"${said}>${this.parser.parseInline(tokens)}</a>`;
+        const titleAttribute = title ? ` title="${escapeHtml(title)}"` : '';
+        return `<a href="${escapeHtml(portalLink(href))}"${titleAttribute}>${this.parser.parseInline(tokens)}</a>`;
       },
       code({ text, lang }: Tokens.Code) {
         const language = lang?.split(/\s/)[0] ?? '';

@@ -12,7 +12,7 @@ interface CodeText {
 export function writeProblemCodes(documents: readonly Document[]): string {
   const schema = documents
     .map(({ components }) => components?.schemas?.['ProblemCode'])
-    .find((found) => found !== undefined) as
+    .find((candidate) => candidate !== undefined) as
     | { enum: string[]; 'x-codes'?: Record<string, CodeText> }
     | undefined;
   if (schema === undefined) throw new Error('no document has the list of problem codes');

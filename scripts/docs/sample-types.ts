@@ -56,8 +56,11 @@ export function checkTypes(
   );
   return [...blocks.keys(), ...examples].flatMap((name) => {
     const source = program.getSourceFile(name);
-    const found = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
-    return found.map(({ start, messageText }) => {
+    const diagnostics = [
+      ...program.getSyntacticDiagnostics(source),
+      ...program.getSemanticDiagnostics(source),
+    ];
+    return diagnostics.map(({ start, messageText }) => {
       const line =
         source === undefined || start === undefined ? 0 : source.getLineAndCharacterOfPosition(start).line;
       const fence = blocks.get(path.normalize(name));

@@ -18,30 +18,30 @@ export interface SampleFault {
 
 /** What of a guide's samples is not as its example has it. */
 export function checkSamples(markdown: string, examples: string): SampleFault[] {
-  const faults: SampleFault[] = [];
+  const mismatches: SampleFault[] = [];
   const lineAt = (index: number) => markdown.slice(0, index).split('\n').length;
-  const found = [...markdown.matchAll(marked)];
-  for (const match of found) {
-    const [, file = '', region, , shown = ''] = match;
+  const blocks = [...markdown.matchAll(marked)];
+  for (const match of blocks) {
+    const [, file = '', region, , current = ''] = match;
     try {
-      const wanted = readSample(path.join(examples, file), region);
-      if (wanted !== shown)
-        faults.push({
+      const expected = readSample(path.join(examples, file), region);
+      if (expected !== current)
+        mismatches.push({
           line: lineAt(match.index),
           message: `the sample is not what ${file}${region === undefined ? '' : `#${region}`} says; "npm run docs -- --update" writes it anew`,
         });
     } catch (error) {
-      faults.push({ line: lineAt(match.index), message: (error as Error).message });
+      mismatches.push({ line: lineAt(match.index), message: (error as Error).message });
     }
   }
-  const places = new Set(found.map(({ index }) => index));
+  const places = new Set(blocks.map(({ index }) => index));
   for (const { index } of markdown.matchAll(/<!-- example:/g))
     if (!places.has(index))
-      faults.push({
+      mismatches.push({
         line: lineAt(index),
         message: 'a marker of an example stands right before a fenced block',
       });
-  return faults;
+  return mismatches;
 }
 
 /** The guide with every sample as its example has it now. */

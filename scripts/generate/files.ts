@@ -8,9 +8,9 @@ import path from 'node:path';
 /** Every file below a folder or file as sorted paths from `root`; nothing when it does not exist. */
 export function filesBelow(root: string, place: string): string[] {
   const full = path.join(root, place);
-  const found = statSync(full, { throwIfNoEntry: false });
-  if (found === undefined) return [];
-  if (found.isFile()) return [place];
+  const stats = statSync(full, { throwIfNoEntry: false });
+  if (stats === undefined) return [];
+  if (stats.isFile()) return [place];
   return readdirSync(full, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
@@ -34,13 +34,13 @@ export function digest(root: string, places: readonly string[], extra: readonly 
 /** Makes `target` hold exactly the files of `source`; gives how many were written or removed. */
 export function publish(source: string, target: string): number {
   let changes = 0;
-  const wanted = filesBelow(source, '.');
-  for (const file of wanted) {
+  const names = filesBelow(source, '.');
+  for (const file of names) {
     if (writeIfChanged(path.join(target, file), readFileSync(path.join(source, file), 'utf8'))) changes += 1;
   }
   for (const file of filesBelow(target, '.')) {
     // A finished file on its way to its place may belong to another run.
-    if (wanted.includes(file) || file.endsWith('.tmp')) continue;
+    if (names.includes(file) || file.endsWith('.tmp')) continue;
     rmSync(path.join(target, file));
     changes += 1;
   }

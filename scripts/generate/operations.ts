@@ -36,7 +36,9 @@ type Multipart<T, Files> = {
 /** The text of operations.gen.ts; throws where the contract says something that handlers could not be typed by. */
 export function writeOperations(document: Document, surface: Surface): string {
   const imports = new Set<string>();
-  const entries = operationsOf(document).map((placed) => writeEntry(document, surface, placed, imports));
+  const entries = operationsOf(document).map((operation) =>
+    writeEntry(document, surface, operation, imports),
+  );
   const body = entries.join('');
   const used = Object.entries(helpers).filter(([name]) => body.includes(`${name}<`));
   const names = [...imports].sort();
@@ -128,15 +130,15 @@ function requestType(context: Context, body: Body | undefined): string {
   const media = Object.entries(body.content ?? {});
   if (media.length === 0) throw new Error(`${context.place} has a request body without a media type`);
   const types = media.map(([mediaType, { schema }]) => {
-    const named =
+    const typeName =
       namedSchema(schema) ??
       (media.length === 1 ? `NonNullable<${context.use(`${context.stem}Data`)}['body']>` : undefined);
     if (isJson(mediaType) || mediaType === 'multipart/form-data') {
-      if (named === undefined || schema === undefined)
+      if (typeName === undefined || schema === undefined)
         throw new Error(needsName(context.place, `the request body of ${mediaType}`));
-      if (namedSchema(schema) !== undefined) context.use(named);
-      if (isJson(mediaType)) return named;
-      return `Multipart<${named}, ${fileMembers(context.document, schema).map(quote).join(' | ') || 'never'}>`;
+      if (namedSchema(schema) !== undefined) context.use(typeName);
+      if (isJson(mediaType)) return typeName;
+      return `Multipart<${typeName}, ${fileMembers(context.document, schema).map(quote).join(' | ') || 'never'}>`;
     }
     return mediaType.startsWith('text/') ? 'string' : 'Uint8Array';
   });
@@ -170,11 +172,13 @@ function repliesOf(
     if (!isJson(mediaType) && !isEvents)
       return [`{ status: ${status}; media: ${mediaTypePattern(mediaType)} }`];
     if (failed) return [];
-    const named = namedSchema(schema);
-    if (named === undefined && (media.length > 1 || schema === undefined))
+    const typeName = namedSchema(schema);
+    if (typeName === undefined && (media.length > 1 || schema === undefined))
       throw new Error(needsName(context.place, `the ${mediaType} of status ${status}`));
     const type =
-      named === undefined ? `${context.use(`${context.stem}Responses`)}[${status}]` : context.use(named);
+      typeName === undefined
+        ? `${context.use(`${context.stem}Responses`)}[${status}]`
+        : context.use(typeName);
     return [`{ status: ${status}; ${isEvents ? 'events' : 'json'}: ${type} }`];
   });
 }

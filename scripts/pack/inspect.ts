@@ -22,7 +22,7 @@ const unwanted = [
   /\.(?:log|pem|key|token|db)$/,
   /(?:^|\/)(?:tsconfig|vitest|redocly)[^/]*$/,
 ];
-const needed = ['package.json', 'README.md', 'LICENSE'];
+const requiredFiles = ['package.json', 'README.md', 'LICENSE'];
 
 /** Throws with everything that is wrong. `check: false` leaves out the tools, which take seconds. */
 export async function inspectTarball(
@@ -36,8 +36,8 @@ export async function inspectTarball(
     const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
       statSync(path.join(folder, name)).isFile(),
     );
-    const faults = [
-      ...needed.filter((name) => !files.includes(`package/${name}`)).map((name) => `lacks ${name}`),
+    const problems = [
+      ...requiredFiles.filter((name) => !files.includes(`package/${name}`)).map((name) => `lacks ${name}`),
       ...files
         .filter(
           (name) =>
@@ -50,7 +50,7 @@ export async function inspectTarball(
       ),
       ...(check ? await lint(root, tarball) : []),
     ];
-    if (faults.length > 0) throw new Error(`${path.basename(tarball)}:\n  ${faults.join('\n  ')}`);
+    if (problems.length > 0) throw new Error(`${path.basename(tarball)}:\n  ${problems.join('\n  ')}`);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -22,7 +22,7 @@ const shapes: readonly { what: string; pattern: RegExp }[] = [
 export function findSecrets(text: string): string[] {
   return shapes.flatMap(({ what, pattern }) =>
     [...text.matchAll(pattern)]
-      .filter(([found]) => new Set(found.slice(8)).size > 6)
-      .map(([found]) => `${what} (${found.slice(0, 10)}…)`),
+      .filter(([match]) => new Set(match.slice(8)).size > 6)
+      .map(([match]) => `${what} (${match.slice(0, 10)}…)`),
   );
 }

@@ -22,7 +22,9 @@ export function shippedFiles(root: string, only?: readonly string[]): string[] {
     if (!existsSync(path.join(root, name)))
       throw new Error(`${name} is not there; run "npm run prepare" first`);
   return [
-    ...folders.flatMap(({ folder, only: wanted }) => below(root, folder).filter((name) => wanted.test(name))),
+    ...folders.flatMap(({ folder, only: pattern }) =>
+      below(root, folder).filter((name) => pattern.test(name)),
+    ),
     ...files,
   ];
 }

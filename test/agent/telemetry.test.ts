@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
 import { startCollector, type Collector } from '../support/collector.ts';
 import { calls, says } from '../support/scripted-gateway.ts';
-import { held, openWorld, type World } from '../support/session-world.ts';
+import { holdAnswer, openWorld, type World } from '../support/session-world.ts';
 
 let world: World;
 let collector: Collector;
@@ -71,7 +71,7 @@ test('a run is a trace of its steps and tools, and the gateway is told to join i
 });
 
 test('a run is linked to the request that asked for it, also when it had to wait in the queue', async () => {
-  const first = held();
+  const first = holdAnswer();
   const { client } = await world.start({ settings: { otlpEndpoint: collector.url, name: 'linked' } });
   world.gateway.answer(({ prompt }) =>
     JSON.stringify(prompt.at(-1)).includes('First') ? first.answer : says('Done.'),

@@ -8,7 +8,7 @@ import { createAgentClient } from '@townhall/agent';
 import { createAgentClient as createClassicClient } from '@townhall/agent/classic';
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { calls, says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
-import { collect, held } from '../support/session-world.ts';
+import { collect, holdAnswer } from '../support/session-world.ts';
 
 type Client = ReturnType<typeof createAgentClient>;
 type Classic = ReturnType<typeof createClassicClient>;
@@ -94,7 +94,7 @@ describe.each([
   });
 
   test('holds a session: prompts, events, messages, runs, queue, approvals, forks, compaction, its end', async () => {
-    const slow = held();
+    const slow = holdAnswer();
     gateway.answer(() => slow.answer);
     await client.sessions.create({ id: 's', title: 'First', attended: true });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Wait for me.' });

@@ -107,14 +107,14 @@ interface Kept {
   refused: Set<string>;
 }
 
-async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<void> {
+async function visit(running: Running, figures: Kept, isFirst: boolean): Promise<void> {
   const note = (row: Row, figure: number) =>
-    kept.figures.set(row, [...(kept.figures.get(row) ?? []), figure]);
+    figures.figures.set(row, [...(figures.figures.get(row) ?? []), figure]);
   const measure = async (row: Row, work: () => Promise<number>) => {
     try {
       note(row, await work());
     } catch (error) {
-      kept.refused.add(`${row}: ${error instanceof Error ? error.message : String(error)}`);
+      figures.refused.add(`${row}: ${error instanceof Error ? error.message : String(error)}`);
     }
   };
   if (!isFirst) note('start with data → first 200 on health, ms', running.startedMs);
@@ -189,21 +189,21 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
     return median(all);
   });
 
-  if (kept.long === undefined) {
-    kept.long = await running.create();
-    for (let index = 0; index < 100; index += 1) await running.turn(kept.long, 'TOK=1');
+  if (figures.long === undefined) {
+    figures.long = await running.create();
+    for (let index = 0; index < 100; index += 1) await running.turn(figures.long, 'TOK=1');
   }
-  const { long } = kept;
+  const { long } = figures;
   await measure('fork of a session of 200 messages, ms', async () =>
     median(await times(5, () => running.fork(long))),
   );
-  if (kept.many === undefined) {
+  if (figures.many === undefined) {
     const sessionId = await running.create();
     let head = 0;
     while (head < wantedEvents) head = await running.grow(sessionId);
-    kept.many = { sessionId, head };
+    figures.many = { sessionId, head };
   }
-  const { many } = kept;
+  const { many } = figures;
   const replays = [];
   try {
     for (let index = 0; index < 3; index += 1)
@@ -215,7 +215,7 @@ async function visit(running: Running, kept: Kept, isFirst: boolean): Promise<vo
       median(await times(10, () => running.replay(many.sessionId, many.head - 100, 100))),
     );
   } catch (error) {
-    kept.refused.add(`replay: ${error instanceof Error ? error.message : String(error)}`);
+    figures.refused.add(`replay: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 

@@ -17,11 +17,11 @@ const provider = createServer((incoming, answer) => {
       prompt?: { role: string; content: unknown }[];
       messages?: { role: string; content: unknown }[];
     };
-    const asked = JSON.stringify(
+    const prompt = JSON.stringify(
       (body.prompt ?? body.messages ?? []).findLast(({ role }) => role === 'user')?.content ?? '',
     );
-    const count = Number(/TOK=(\d+)/.exec(asked)?.[1] ?? 1);
-    const gapMs = Number(/GAP=(\d+)/.exec(asked)?.[1] ?? 0);
+    const count = Number(/TOK=(\d+)/.exec(prompt)?.[1] ?? 1);
+    const gapMs = Number(/GAP=(\d+)/.exec(prompt)?.[1] ?? 0);
     const usage = { prompt_tokens: 10, completion_tokens: count, total_tokens: 10 + count };
     if (!isOurs && body.stream !== true) {
       const choices = [
@@ -48,7 +48,7 @@ const provider = createServer((incoming, answer) => {
       send({ type: 'text-start', id: 't' });
     } else chunk({ role: 'assistant', content: '' }, null);
     for (let index = 0; index < count && !answer.destroyed; index += 1) {
-      const text = asked.includes('STAMP') ? `<${monotonicMs().toFixed(2)}>` : `word${index} `;
+      const text = prompt.includes('STAMP') ? `<${monotonicMs().toFixed(2)}>` : `word${index} `;
       if (isOurs) send({ type: 'text-delta', id: 't', delta: text });
       else chunk({ content: text }, null);
       if (gapMs > 0) await new Promise((resolve) => setTimeout(resolve, gapMs));

@@ -65,7 +65,7 @@ export function townhall(folder: string, providerUrl: string): Runtime {
     name: 'townhall',
     async start() {
       const port = await freePort();
-      const given = [
+      const argumentList = [
         join(root, 'src/cli/main.ts'),
         'agent',
         '--port',
@@ -81,7 +81,7 @@ export function townhall(folder: string, providerUrl: string): Runtime {
         AGENT_GATEWAY_TOKEN: 'th_usr_bench',
         LOG_LEVEL: 'info',
       };
-      const { child, startedMs } = await launch(process.execPath, given, {
+      const { child, startedMs } = await launch(process.execPath, argumentList, {
         env,
         cwd: folder,
         health: `http://127.0.0.1:${port}/health`,
@@ -248,7 +248,7 @@ async function freePort(): Promise<number> {
 /** Starts it and asks for its health every few milliseconds, until the first 200. */
 async function launch(
   command: string,
-  given: string[],
+  argumentList: string[],
   {
     env,
     cwd,
@@ -258,7 +258,7 @@ async function launch(
 ): Promise<{ child: ChildProcess; startedMs: number }> {
   mkdirSync(cwd, { recursive: true });
   const begunMs = performance.now();
-  const child = spawn(command, given, { env, cwd, stdio: ['ignore', 'ignore', 'inherit'] });
+  const child = spawn(command, argumentList, { env, cwd, stdio: ['ignore', 'ignore', 'inherit'] });
   for (;;) {
     if (child.exitCode !== null)
       throw new Error(`${command} ended with ${child.exitCode} before it answered.`);
@@ -276,10 +276,10 @@ async function launch(
 
 async function stop(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = once(child, 'exit');
+  const exit = once(child, 'exit');
   child.kill('SIGTERM');
   const late = setTimeout(() => child.kill('SIGKILL'), 10_000);
-  await gone;
+  await exit;
   clearTimeout(late);
 }
 
@@ -347,29 +347,29 @@ function createDoor(port: number, authorization: string) {
     },
     async stream(
       path: string,
-      tell: (event: unknown) => Omit<Said, 'atMs'> | null,
+      readEvent: (event: unknown) => Omit<Said, 'atMs'> | null,
     ): Promise<Stream & { ended: Promise<void> }> {
       const response = await send('GET', path);
-      const said: Said[] = [];
+      const events: Said[] = [];
       let wake = () => {};
-      const opened = Promise.withResolvers<void>();
+      const connection = Promise.withResolvers<void>();
       const ended = (async () => {
         for await (const line of lines(response)) {
-          opened.resolve();
+          connection.resolve();
           if (!line.startsWith('data: ')) continue;
-          const told = tell(JSON.parse(line.slice(6)));
-          if (told) said.push({ ...told, atMs: monotonicMs() });
+          const event = readEvent(JSON.parse(line.slice(6)));
+          if (event) events.push({ ...event, atMs: monotonicMs() });
           wake();
         }
       })().catch(() => {});
-      await opened.promise;
+      await connection.promise;
       return {
         ended,
         close: () => response.destroy(),
         async until(fits) {
           const lateMs = performance.now() + patienceMs;
           for (;;) {
-            for (let one = said.shift(); one; one = said.shift()) if (fits(one)) return one;
+            for (let one = events.shift(); one; one = events.shift()) if (fits(one)) return one;
             if (performance.now() > lateMs) throw new Error(`Nothing that fits came from ${path}.`);
             await new Promise<void>((resolve) => {
               const timer = setTimeout(resolve, 1_000);
@@ -377,7 +377,7 @@ function createDoor(port: number, authorization: string) {
                 clearTimeout(timer);
                 resolve();
               };
-              if (said.length > 0) wake();
+              if (events.length > 0) wake();
             });
           }
         },

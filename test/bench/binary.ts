@@ -47,8 +47,8 @@ async function startMs(cwd: string): Promise<number> {
     let text = '';
     child.stdout.on('data', (piece: Buffer) => {
       text += piece.toString('utf8');
-      const [, found] = /^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m.exec(text) ?? [];
-      if (found !== undefined) resolve(found);
+      const [, listeningUrl] = /^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m.exec(text) ?? [];
+      if (listeningUrl !== undefined) resolve(listeningUrl);
     });
     void ended.then(() => reject(new Error(`the gateway ended before it listened:\n${text}`)));
   });

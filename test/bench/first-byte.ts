@@ -20,7 +20,7 @@ const promisedMs = 1;
 const gatewayFile = join(import.meta.dirname, 'gateway-process.ts');
 
 const {
-  values: given,
+  values: options,
   positionals: [role, providerAddress = ''],
 } = parseArgs({
   allowPositionals: true,
@@ -90,8 +90,8 @@ if (role === 'provider') {
 }
 
 async function measure(): Promise<void> {
-  const rounds = Number(given.rounds);
-  const providerMs = Number(given['provider-ms']);
+  const rounds = Number(options.rounds);
+  const providerMs = Number(options['provider-ms']);
   const script = providerMs === 0 ? 'ok' : `delay?ms=${providerMs}`;
   const folder = await mkdtemp(join(tmpdir(), 'townhall-first-byte-'));
   const processes: ReturnType<typeof start>[] = [];
@@ -106,7 +106,7 @@ async function measure(): Promise<void> {
     processes.push(started),
     firstLine(started.stdout as NodeJS.ReadableStream)
   );
-  const database = given.postgres ? await startServer() : undefined;
+  const database = options.postgres ? await startServer() : undefined;
   try {
     const providerUrl = await own(start(import.meta.filename, ['provider']));
     const bareUrl = await own(start(import.meta.filename, ['bare', providerUrl]));
@@ -128,7 +128,7 @@ async function measure(): Promise<void> {
             id: 'acme/ok',
             provider: 'acme',
             upstream_model: script,
-            rates: given.paid ? { input: 1_000, output: 1_000 } : null,
+            rates: options.paid ? { input: 1_000, output: 1_000 } : null,
             max_output_tokens: 1_000,
           },
         ],
@@ -150,7 +150,7 @@ async function measure(): Promise<void> {
         ADMIN_PASSWORD: 'a rather long secret',
       }),
     };
-    const { url, token } = JSON.parse(await own(start(gatewayFile, given.alone ? ['alone'] : [], env))) as {
+    const { url, token } = JSON.parse(await own(start(gatewayFile, options.alone ? ['alone'] : [], env))) as {
       url: string;
       token: string;
     };
@@ -171,7 +171,7 @@ async function measure(): Promise<void> {
       token,
       body: { model: 'acme/ok', ...body },
     });
-    const wires: { name: string; streams: boolean; way: Way }[] = [
+    const formats: { name: string; streams: boolean; way: Way }[] = [
       {
         name: 'chat/completions, streamed',
         streams: true,
@@ -182,7 +182,7 @@ async function measure(): Promise<void> {
       { name: 'chat/completions, whole', streams: false, way: through('chat/completions', { messages }) },
     ];
     const result: Record<string, { directMs: number; bareAddsMs: number; gatewayAddsMs: number }> = {};
-    for (const { name, streams, way } of wires) {
+    for (const { name, streams, way } of formats) {
       const ways = [plain(providerUrl, streams), plain(bareUrl, streams), way];
       const times = ways.map((): number[] => []);
       for (let round = -rounds / 3; round < rounds; round += 1) {
@@ -201,7 +201,7 @@ async function measure(): Promise<void> {
       if (streams && whole - direct > promisedMs) process.exitCode = 1;
     }
     process.stdout.write(
-      `${JSON.stringify({ rounds, providerMs, isPaid: given.paid, database: given.alone ? null : given.postgres ? 'PostgreSQL' : 'embedded', result }, null, 1)}\n`,
+      `${JSON.stringify({ rounds, providerMs, isPaid: options.paid, database: options.alone ? null : options.postgres ? 'PostgreSQL' : 'embedded', result }, null, 1)}\n`,
     );
   } finally {
     for (const one of processes) one.kill('SIGKILL');

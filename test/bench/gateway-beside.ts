@@ -21,7 +21,7 @@ import { startServer } from '../support/postgres-server.ts';
 import { monotonicMs } from './agent-runtimes.ts';
 
 const {
-  values: given,
+  values: options,
   positionals: [role],
 } = parseArgs({
   allowPositionals: true,
@@ -142,9 +142,9 @@ async function exchange(
   try {
     for await (const piece of response) {
       firstMs ??= performance.now() - begunMs;
-      const [arrivedMs, said] = [monotonicMs(), (piece as Buffer).toString()];
-      for (const [, stamp] of said.matchAll(/<([\d.]+)>/g)) chunksMs.push(arrivedMs - Number(stamp));
-      text += said;
+      const [arrivedMs, pieceText] = [monotonicMs(), (piece as Buffer).toString()];
+      for (const [, stamp] of pieceText.matchAll(/<([\d.]+)>/g)) chunksMs.push(arrivedMs - Number(stamp));
+      text += pieceText;
     }
   } catch {
     return { firstMs: firstMs ?? Number.NaN, chunksMs, endsClean: false };
@@ -212,13 +212,16 @@ async function measure(): Promise<void> {
     processes.push(child);
     return child;
   };
-  const database = given.postgres ? await startServer() : undefined;
+  const database = options.postgres ? await startServer() : undefined;
   try {
     const provider = run(import.meta.filename, ['provider']);
-    const said = createInterface({ input: provider.stdout as NodeJS.ReadableStream });
-    const [providerUrl] = (await once(said, 'line')) as [string];
-    const left: number[] = [];
-    said.on('line', (line: string) => line.startsWith('left ') && left.push(Number(line.slice(5))));
+    const providerLines = createInterface({ input: provider.stdout as NodeJS.ReadableStream });
+    const [providerUrl] = (await once(providerLines, 'line')) as [string];
+    const abortedAtMs: number[] = [];
+    providerLines.on(
+      'line',
+      (line: string) => line.startsWith('left ') && abortedAtMs.push(Number(line.slice(5))),
+    );
     const direct: Way = {
       name: 'the provider',
       url: `${providerUrl}/chat/completions`,
@@ -244,7 +247,7 @@ async function measure(): Promise<void> {
             id: `acme/${script}`,
             provider: 'acme',
             upstream_model: script,
-            rates: given.free ? null : { input: 1_000, output: 1_000 },
+            rates: options.free ? null : { input: 1_000, output: 1_000 },
             max_output_tokens: 1_000,
           })),
         }),
@@ -299,25 +302,25 @@ async function measure(): Promise<void> {
         model: (script) => script,
       };
       for (;;) {
-        const answered = await exchange(way, 'whole').then(
+        const isReady = await exchange(way, 'whole').then(
           () => true,
           () => false,
         );
-        if (answered) return { way, process: child };
+        if (isReady) return { way, process: child };
         if (child.exitCode !== null || performance.now() - begunMs > 60_000)
           throw new Error('The peer does not answer.');
         await new Promise((resolve) => setTimeout(resolve, 10));
       }
     };
 
-    const peer = given.peer ?? process.env['TOWNHALL_BENCH_PEER_GATEWAY'];
+    const peer = options.peer ?? process.env['TOWNHALL_BENCH_PEER_GATEWAY'];
     if (peer === undefined)
       console.error(
         'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER_GATEWAY names its folder, so its column stays empty.',
       );
     const runtimes = [await ours(), ...(peer === undefined ? [] : [await portkey(peer)])];
     const figures = runtimes.map(() => new Map<Row, number[]>());
-    for (let round = 0; round <= Number(given.rounds); round += 1) {
+    for (let round = 0; round <= Number(options.rounds); round += 1) {
       for (const [index, runtime] of runtimes.entries()) {
         const { way } = runtime;
         // The first visit only warms up, on both sides.
@@ -344,21 +347,21 @@ async function measure(): Promise<void> {
           'streams of 20 chunks a second, 32 connections',
           await busy(way, 'burst', { connections: 32, seconds: 5 }),
         );
-        const told = await repeat(20, async () => {
+        const delays = await repeat(20, async () => {
           const { response, leave } = await ask(way, 'long');
           await once(response, 'data');
           response.on('error', () => {});
-          left.length = 0;
+          abortedAtMs.length = 0;
           const leftMs = monotonicMs();
           leave();
-          while (left.length === 0 && monotonicMs() - leftMs < 1_000)
+          while (abortedAtMs.length === 0 && monotonicMs() - leftMs < 1_000)
             await new Promise((resolve) => setTimeout(resolve, 5));
-          return (left[0] ?? Infinity) - leftMs;
+          return (abortedAtMs[0] ?? Infinity) - leftMs;
         });
-        note('client gone → provider told, p50 ms', median(told));
+        note('client gone → provider told, p50 ms', median(delays));
         note(
           'share of them told within a second, %',
-          (told.filter(Number.isFinite).length / told.length) * 100,
+          (delays.filter(Number.isFinite).length / delays.length) * 100,
         );
         const broken = await repeat(10, () => exchange(way, 'broken'));
         note(
@@ -375,7 +378,7 @@ async function measure(): Promise<void> {
         .map((load) => load.toFixed(1))
         .join(
           ' ',
-        )}, ${given.rounds} visits each in turns, medians; ours: ${given.free ? 'free' : 'paid'} calls on ${database ? 'PostgreSQL' : 'the embedded database'}`,
+        )}, ${options.rounds} visits each in turns, medians; ours: ${options.free ? 'free' : 'paid'} calls on ${database ? 'PostgreSQL' : 'the embedded database'}`,
     );
     console.log(
       `${'row'.padEnd(48)} ${'townhall'.padStart(10)} ${'portkey'.padStart(10)} ${'ahead'.padStart(7)}`,
@@ -403,7 +406,7 @@ async function measure(): Promise<void> {
   }
 }
 
-if (given.help)
+if (options.help)
   console.log(
     'Usage: node test/bench/gateway-beside.ts [--peer FOLDER] [--rounds N] [--postgres] [--free]\nWithout --peer or TOWNHALL_BENCH_PEER_GATEWAY only our own column is measured.',
   );

@@ -23,9 +23,9 @@ import { startServer } from '../support/postgres-server.ts';
 import { migrateAll, silentLog } from '../support/template.ts';
 
 const [seconds = 5, rounds = 3, concurrency = 100] = process.argv.slice(2).map(Number);
-const promised = { many: 1_500, hot: 400 };
+const targets = { many: 1_500, hot: 400 };
 const isEmbedded = process.env['BENCH_ENGINE'] === 'embedded';
-const given = process.env['BENCH_DATABASE_URL'];
+const databaseUrl = process.env['BENCH_DATABASE_URL'];
 
 const facts: UsageFacts = {
   action: 'text',
@@ -142,20 +142,20 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
   await service.close();
   const [bare, pairs, hotPairs] = [median(rates.floor), median(rates.many), median(rates.hot)];
   console.log(
-    `${database.engine}, ${concurrency} calls at once: floor ${bare} inserts/s; 100 accounts ${pairs} pairs/s (promised ${promised.many}); one account ${hotPairs} pairs/s (promised ${promised.hot})`,
+    `${database.engine}, ${concurrency} calls at once: floor ${bare} inserts/s; 100 accounts ${pairs} pairs/s (promised ${targets.many}); one account ${hotPairs} pairs/s (promised ${targets.hot})`,
   );
   console.log(
     `${verdict.holds} holds, ${verdict.transactions} transactions; the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`,
   );
-  return verdict.ok && (isEmbedded || (pairs >= promised.many && hotPairs >= promised.hot));
+  return verdict.ok && (isEmbedded || (pairs >= targets.many && hotPairs >= targets.hot));
 }
 
 const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-bench-'));
-const server = isEmbedded || given !== undefined ? undefined : await startServer();
+const server = isEmbedded || databaseUrl !== undefined ? undefined : await startServer();
 let isHeld = false;
 try {
   const database = await connect(
-    isEmbedded ? { path: join(folder, 'townhall.db') } : { url: given ?? server?.url ?? '' },
+    isEmbedded ? { path: join(folder, 'townhall.db') } : { url: databaseUrl ?? server?.url ?? '' },
     { log: silentLog },
   );
   try {

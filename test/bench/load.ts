@@ -34,17 +34,17 @@ let running = true;
 function converse(): Promise<void> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1', () => socket.write(request));
-    let held = '';
+    let buffered = '';
     socket.setNoDelay(true);
     socket.on('data', (chunk) => {
-      held += chunk.toString('latin1');
-      const end = held.indexOf('\r\n\r\n');
+      buffered += chunk.toString('latin1');
+      const end = buffered.indexOf('\r\n\r\n');
       if (end < 0) return;
-      const length = Number(/content-length: (\d+)/i.exec(held)?.[1] ?? 0);
-      if (held.length < end + 4 + length) return;
-      if (held.startsWith('HTTP/1.1 200 ')) answers += 1;
+      const length = Number(/content-length: (\d+)/i.exec(buffered)?.[1] ?? 0);
+      if (buffered.length < end + 4 + length) return;
+      if (buffered.startsWith('HTTP/1.1 200 ')) answers += 1;
       else failures += 1;
-      held = '';
+      buffered = '';
       if (running) socket.write(request);
       else socket.end();
     });

@@ -15,7 +15,7 @@ interface Start {
   residentMb: number;
 }
 
-async function startOnce(given: string[], folder: string): Promise<Start> {
+async function startOnce(argumentList: string[], folder: string): Promise<Start> {
   const startedMs = performance.now();
   const env = {
     PATH: process.env['PATH'],
@@ -25,7 +25,7 @@ async function startOnce(given: string[], folder: string): Promise<Start> {
     LOG_LEVEL: 'warn',
     AGENT_GATEWAY_TOKEN: 'unused',
   };
-  const child = spawn(process.execPath, [entry, ...given], {
+  const child = spawn(process.execPath, [entry, ...argumentList], {
     cwd: folder,
     env,
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -34,8 +34,8 @@ async function startOnce(given: string[], folder: string): Promise<Start> {
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout.on('data', (piece: Buffer) => {
       screen += piece.toString('utf8');
-      const found = /"url":"(http:[^"]+)"|gateway +(http:\S+)/.exec(screen);
-      if (found) resolve((found[1] ?? found[2]) as string);
+      const address = /"url":"(http:[^"]+)"|gateway +(http:\S+)/.exec(screen);
+      if (address) resolve((address[1] ?? address[2]) as string);
     });
     child.on('close', (code) => reject(new Error(`ended with ${code} before it listened:\n${screen}`)));
   });

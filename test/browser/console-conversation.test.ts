@@ -4,7 +4,7 @@ import type { Session } from '@townhall/agent';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
 import { says, type ScriptedAnswer, type StreamRequest } from '../support/scripted-gateway.ts';
-import { held, type Held } from '../support/session-world.ts';
+import { holdAnswer, type Held } from '../support/session-world.ts';
 
 /** The text of the newest input of the model. */
 function lastInput({ prompt }: StreamRequest): string {
@@ -33,7 +33,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     first: string,
     answer: (request: StreamRequest, slow: Held) => ScriptedAnswer,
   ): Promise<Held> {
-    const slow = held();
+    const slow = holdAnswer();
     const before = world.gateway.requests.length;
     world.gateway.answer((request, index) => (index === before ? slow.answer : answer(request, slow)));
     await page?.context().close();
@@ -108,7 +108,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
 
   test('puts an urgent question before those that wait', { timeout: 120_000 }, async () => {
     const session = await world.agent.client.sessions.create({ title: 'Urgent' });
-    const slow = held();
+    const slow = holdAnswer();
     const before = world.gateway.requests.length;
     world.gateway.answer((request, index) => (index === before ? slow.answer : answerTo(request)));
     await page?.context().close();
@@ -144,11 +144,11 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
       );
       const reason = page.locator('.message.assistant .outcome');
       await reason.waitFor();
-      const said = (await reason.locator('p').first().textContent()) ?? '';
-      expect(said.length).toBeGreaterThan(10);
+      const reasonText = (await reason.locator('p').first().textContent()) ?? '';
+      expect(reasonText.length).toBeGreaterThan(10);
       await reload();
       await reason.waitFor();
-      expect(await reason.locator('p').first().textContent()).toBe(said);
+      expect(await reason.locator('p').first().textContent()).toBe(reasonText);
       await reason.getByRole('button', { name: 'Retry' }).click();
       await page.getByText('Answer to Summarise the log.').waitFor();
       await isIdle();

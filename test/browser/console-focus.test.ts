@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { definePlugin } from '../../src/agent/plugins/index.ts';
 import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
 import { calls, says, toolResults } from '../support/scripted-gateway.ts';
-import { held } from '../support/session-world.ts';
+import { holdAnswer } from '../support/session-world.ts';
 
 const oven = definePlugin({
   name: 'kitchen',
@@ -115,7 +115,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
   });
 
   test('goes to the composer from a button that its press removes', async () => {
-    const slow = held();
+    const slow = holdAnswer();
     world.gateway.answer(() => slow.answer);
     await page.getByRole('textbox', { name: 'Message' }).fill('Slowly');
     await page.keyboard.press('Enter');

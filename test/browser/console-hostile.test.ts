@@ -133,15 +133,15 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
   ];
   test.each(shapes)('of a megabyte of %j is drawn with a bounded number of elements', async (piece) => {
     const content = filled(piece);
-    const drawn = await page.evaluate(
+    const elements = await page.evaluate(
       ({ module: { prose }, text }) => {
         const root = prose(text);
         return { elements: root.querySelectorAll('*').length, length: root.textContent.length };
       },
       { module: await proseModule(), text: content },
     );
-    expect(drawn.elements).toBeLessThan(25_000);
-    if (!/^[\s`*#[-]/.test(piece)) expect(drawn.length).toBeGreaterThan(megabyte / 4);
+    expect(elements.elements).toBeLessThan(25_000);
+    if (!/^[\s`*#[-]/.test(piece)) expect(elements.length).toBeGreaterThan(megabyte / 4);
   });
 
   test.each(['word ', 'x', '**a** ', 'a line\n', '```\n', '- item\n', '[a](https://a.test) '])(

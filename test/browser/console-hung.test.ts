@@ -17,7 +17,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
   let gateway: ScriptedGateway;
   let data: TestDatabase;
   let agent: ChildProcess;
-  let served: TestConsole;
+  let consoleServer: TestConsole;
   let browser: Browser;
   let page: Page;
   const mistakes: string[] = [];
@@ -43,12 +43,12 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     });
     const url = await listening();
     await readFile(join(folder, 'agent.token'), 'utf8');
-    served = await startConsole({ url, tokenFile: join(folder, 'agent.token') });
+    consoleServer = await startConsole({ url, tokenFile: join(folder, 'agent.token') });
     browser = await launchChromium();
   });
   afterAll(async () => {
     await browser?.close();
-    await served?.close();
+    await consoleServer?.close();
     agent?.kill('SIGCONT');
     if (agent?.kill('SIGTERM')) await once(agent, 'exit');
     await data?.close().catch(() => {});
@@ -56,7 +56,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await rm(folder, { recursive: true, force: true });
   });
   beforeEach(async () => {
-    page = await openConsolePage(await browser.newContext(), served, mistakes);
+    page = await openConsolePage(await browser.newContext(), consoleServer, mistakes);
     await page.getByText('here', { exact: true }).waitFor();
   });
   afterEach(async () => {
@@ -133,7 +133,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     async (room) => {
       agent.kill('SIGSTOP');
       await isSilent();
-      await page.goto(`${served.url}/#/${room}`);
+      await page.goto(`${consoleServer.url}/#/${room}`);
       await page.reload();
       await isSilent();
       expect(await page.getByRole('navigation', { name: 'Rooms' }).isVisible()).toBe(true);

@@ -19,7 +19,7 @@ import {
   toolResults,
   type ScriptedGateway,
 } from '../support/scripted-gateway.ts';
-import { held } from '../support/session-world.ts';
+import { holdAnswer } from '../support/session-world.ts';
 
 const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
 const hasChromium = existsSync(executablePath);
@@ -80,7 +80,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
   (variant) => {
     let gateway: ScriptedGateway;
     let agent: TestAgent;
-    let served: TestConsole;
+    let consoleServer: TestConsole;
     let browser: Browser;
     let page: Page;
     let folder: string;
@@ -95,7 +95,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       own = await testDatabase();
       // One that it still has when it comes back.
       agent = await start(await freePort());
-      served = await startConsole(agent);
+      consoleServer = await startConsole(agent);
       browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
       page = await browser.newPage({
         viewport: { width: 1180, height: 780 },
@@ -109,7 +109,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
           mistakes.push(message.text());
       });
       page.on('request', (request) => {
-        if (!request.url().startsWith(served.url)) mistakes.push(`asked ${request.url()}`);
+        if (!request.url().startsWith(consoleServer.url)) mistakes.push(`asked ${request.url()}`);
       });
     }, 180_000);
     const start = (port: number): Promise<TestAgent> =>
@@ -125,7 +125,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       });
     afterAll(async () => {
       await browser?.close();
-      await served?.close();
+      await consoleServer?.close();
       await agent?.close();
       await own?.close();
       await gateway?.close();
@@ -137,9 +137,9 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name }).click();
 
     test('opens once, and greets', async () => {
-      const address = served.console.invite();
+      const address = consoleServer.console.invite();
       await page.goto(address);
-      expect(page.url()).toBe(`${served.url}/`);
+      expect(page.url()).toBe(`${consoleServer.url}/`);
       await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();
       await page.getByText('here', { exact: true }).waitFor();
       await picture('1-first');
@@ -162,7 +162,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     });
 
     test('chats: text is on the page while it comes, the next message waits in its place and can be taken out', async () => {
-      const slow = held();
+      const slow = holdAnswer();
       gateway.answer((_, index) =>
         index === 0 ? slow.answer : says('Here is a list:\n\n- **bread**\n- `salt`\n\n```\nwater\n```\n'),
       );
@@ -199,7 +199,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     });
 
     test('stops what runs, and goes on where it was after a reload', async () => {
-      const endless = held();
+      const endless = holdAnswer();
       gateway.answer(() => endless.answer);
       await page.getByRole('textbox', { name: 'Message' }).fill('Count to a million.');
       await page.getByRole('button', { name: 'Send' }).click();
@@ -220,8 +220,8 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     test('asks before a tool that needs approval, in the chat and in the room for approvals', async () => {
       gateway.answer((request) => {
         const results = toolResults(request);
-        const asked = JSON.stringify(request.prompt.at(-1));
-        if (asked.includes('Make two files'))
+        const lastMessage = JSON.stringify(request.prompt.at(-1));
+        if (lastMessage.includes('Make two files'))
           return calls({
             name: 'shell_run',
             input: { command: 'echo first > first.txt' },
@@ -333,7 +333,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
 
     test('is used by keyboard, and fits a small screen', async () => {
       await page.setViewportSize({ width: 390, height: 800 });
-      await page.goto(`${served.url}/`);
+      await page.goto(`${consoleServer.url}/`);
       await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();
       expect(await page.evaluate(() => document.activeElement?.id)).toBe('composer');
       await picture('10-small');
@@ -349,7 +349,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     test('says that the agent is away, and goes on by itself where it was when it is back', async () => {
       const { items } = await agent.client.sessions.list({ kind: 'chat' });
       const sessionId = items[0]?.id ?? '';
-      await page.goto(`${served.url}/#/chat/${sessionId}`);
+      await page.goto(`${consoleServer.url}/#/chat/${sessionId}`);
       await page.getByText('One of two was made.').waitFor();
       const { port } = new URL(agent.url);
       await agent.close();
@@ -365,7 +365,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     });
 
     test('says that the agent does not accept the token, takes up a new one, and nothing went wrong on the page itself', async () => {
-      await page.goto(`${served.url}/`);
+      await page.goto(`${consoleServer.url}/`);
       await page.getByText('here', { exact: true }).waitFor();
       await writeFile(agent.tokenFile, 'th_agt_wrong\n');
       await page.getByText('The agent does not accept the token', { exact: false }).waitFor();

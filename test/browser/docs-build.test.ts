@@ -54,14 +54,14 @@ describe('the build of the portal', () => {
 });
 
 describe('a sample', () => {
-  const shown = (body: string) =>
+  const render = (body: string) =>
     `# A guide\n<!-- example: first-five-minutes.sh#health -->\n\`\`\`sh\n${body}\n\`\`\`\n`;
 
   test('is a region of an example, written anew when it is told to', () => {
     const right = readSample(path.join(examples, 'first-five-minutes.sh'), 'health');
-    expect(checkSamples(shown(right), examples)).toEqual([]);
-    expect(checkSamples(shown('curl nowhere'), examples)).toMatchObject([{ line: 2 }]);
-    expect(updateSamples(shown('curl nowhere'), examples)).toBe(shown(right));
+    expect(checkSamples(render(right), examples)).toEqual([]);
+    expect(checkSamples(render('curl nowhere'), examples)).toMatchObject([{ line: 2 }]);
+    expect(updateSamples(render('curl nowhere'), examples)).toBe(render(right));
   });
 
   test('is refused when there is no such example, no such region, or no block', () => {
@@ -81,9 +81,9 @@ describe('a sample', () => {
       '# A guide\n\n```ts\nawait client.ai.listModels();\n```\n\n```ts\nawait client.ai.listMoodels();\n```\n',
       'docs/guides/a.md',
     );
-    const faults = checkTypes(root, { fences, examples: [] });
-    expect(faults).toHaveLength(1);
-    expect(faults[0]).toMatch(/^docs\/guides\/a\.md:8: Property 'listMoodels' does not exist/);
+    const problems = checkTypes(root, { fences, examples: [] });
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toMatch(/^docs\/guides\/a\.md:8: Property 'listMoodels' does not exist/);
   });
 });
 

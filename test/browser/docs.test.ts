@@ -39,9 +39,9 @@ beforeAll(async () => {
     const mediaType = { '.html': 'text/html; charset=utf-8', '.css': 'text/css', '.js': 'text/javascript' }[
       path.extname(file)
     ];
-    const found = existsSync(file) && mediaType !== undefined;
-    response.writeHead(found ? 200 : 404, { 'content-type': mediaType ?? 'text/plain' });
-    response.end(found ? readFileSync(file) : '');
+    const isServable = existsSync(file) && mediaType !== undefined;
+    response.writeHead(isServable ? 200 : 404, { 'content-type': mediaType ?? 'text/plain' });
+    response.end(isServable ? readFileSync(file) : '');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -158,7 +158,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
           await page.mouse.move(700, 400);
           await page.mouse.wheel(0, 900);
           await page.evaluate(
-            () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))),
+            () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
           );
         }
         return [...services];

@@ -42,12 +42,12 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
     'through %s comes back to a page that tells when the credits are there, once',
     async (method) => {
       const { userId, client } = await world.newUser();
-      const made = await client.payments.createCheckout({
+      const checkout = await client.payments.createCheckout({
         method,
         amount: 1_000,
         return_to: 'http://127.0.0.1:43127/account?tab=credits',
       });
-      const id = made.checkout_url?.split('/').at(-1) ?? '';
+      const id = checkout.checkout_url?.split('/').at(-1) ?? '';
       const { page, outside, complaints } = await open(browser);
 
       await page.goto(`${provider.origin}/${method}/${id}`);
@@ -66,7 +66,7 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
           : 'EUR 10.00 were paid, and 10,000,000 credits were added',
       );
       expect(await page.getByRole('link').getAttribute('href')).toBe(
-        `http://127.0.0.1:43127/account?tab=credits#payment_id=${made.payment_id}`,
+        `http://127.0.0.1:43127/account?tab=credits#payment_id=${checkout.payment_id}`,
       );
       expect(await page.locator('meta[http-equiv="refresh"]').count()).toBe(0);
       // The page's own style is let through by its policy.
@@ -83,9 +83,9 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
 
   test('and goes back without paying is told that nothing was paid', async () => {
     const { userId, client } = await world.newUser();
-    const made = await client.payments.createCheckout({ method: 'stripe', amount: 1_000 });
+    const checkout = await client.payments.createCheckout({ method: 'stripe', amount: 1_000 });
     const { page, outside, complaints } = await open(browser);
-    await page.goto(`${provider.origin}/stripe/${made.checkout_url?.split('/').at(-1)}`);
+    await page.goto(`${provider.origin}/stripe/${checkout.checkout_url?.split('/').at(-1)}`);
     await page.getByRole('link', { name: 'Back' }).click();
     await page.getByRole('heading', { name: 'Nothing was paid' }).waitFor();
     await page.close();

@@ -111,15 +111,15 @@ describe('the methods', () => {
   });
 
   test('use the fetch that was given', async () => {
-    const seen: string[] = [];
-    const given = connect({
+    const paths: string[] = [];
+    const options = connect({
       fetch: (input, init) => {
-        seen.push(`${init?.method} ${typeof input === 'string' ? input : ''}`);
+        paths.push(`${init?.method} ${typeof input === 'string' ? input : ''}`);
         return Promise.resolve(Response.json({ ok: true }));
       },
     });
-    await given.directory.getHealth();
-    expect(seen).toEqual([`GET ${server.baseUrl}/health`]);
+    await options.directory.getHealth();
+    expect(paths).toEqual([`GET ${server.baseUrl}/health`]);
   });
 });
 
@@ -135,8 +135,8 @@ describe('the base address', () => {
 describe('the token', () => {
   test('is asked for at every request that needs one, and at no other', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
-    let asked = 0;
-    const asking = connect({ token: async () => `th_usr_${++asked}\n` });
+    let requestCount = 0;
+    const asking = connect({ token: async () => `th_usr_${++requestCount}\n` });
     await asking.ai.listModels();
     await asking.directory.getHealth();
     await asking.ai.listModels();
@@ -145,7 +145,7 @@ describe('the token', () => {
       undefined,
       'Bearer th_usr_2',
     ]);
-    expect(asked).toBe(2);
+    expect(requestCount).toBe(2);
   });
 
   test('that a header cannot carry is refused without being quoted', async () => {
@@ -279,9 +279,9 @@ describe('a failure', () => {
   });
 
   test('to connect has status 0, says so and keeps the cause', async () => {
-    const gone = await startScriptedServer();
-    await gone.close();
-    const error = await failureOf(connect({ baseUrl: gone.baseUrl }).ai.listModels());
+    const closedServer = await startScriptedServer();
+    await closedServer.close();
+    const error = await failureOf(connect({ baseUrl: closedServer.baseUrl }).ai.listModels());
     expect(error).toMatchObject({
       status: 0,
       code: 'connection_failed',

@@ -44,7 +44,7 @@ function answerWith(...streams: unknown[][]): void {
   });
 }
 
-function sent(index = 0): StreamRequest {
+function requestAt(index = 0): StreamRequest {
   return server.requests[index]?.json as StreamRequest;
 }
 
@@ -70,7 +70,7 @@ describe('under the AI SDK', () => {
       modelId: 'local/echo',
       timestamp: new Date('2026-11-20T09:00:00.000Z'),
     });
-    expect(sent()).toEqual({
+    expect(requestAt()).toEqual({
       model: 'local/echo',
       prompt: [{ role: 'user', content: [{ type: 'text', text: 'Good morning' }] }],
       maxOutputTokens: 50,
@@ -116,11 +116,11 @@ describe('under the AI SDK', () => {
     });
     expect(result.text).toBe('It snows.');
     expect(result.steps[0]?.reasoningText).toBe('I shall look.');
-    expect(sent(0)).toMatchObject({
+    expect(requestAt(0)).toMatchObject({
       tools: [{ type: 'function', name: 'weather', inputSchema: { required: ['city'] } }],
       toolChoice: { type: 'auto' },
     });
-    expect(sent(1).prompt.slice(1)).toEqual([
+    expect(requestAt(1).prompt.slice(1)).toEqual([
       {
         role: 'assistant',
         content: [
@@ -152,7 +152,7 @@ describe('under the AI SDK', () => {
     });
     const result = await generateText({ model, prompt: 'Where?', output: Output.object({ schema }) });
     expect(result.output).toEqual({ city: 'Oslo' });
-    expect(sent().responseFormat).toMatchObject({ type: 'json', schema: { required: ['city'] } });
+    expect(requestAt().responseFormat).toMatchObject({ type: 'json', schema: { required: ['city'] } });
   });
 
   test('a refusal that may pass is retried by the SDK after the time that the server asks for', async () => {
@@ -182,7 +182,7 @@ describe('under the AI SDK', () => {
     expect(call).toMatchObject({ statusCode: 401, isRetryable: false });
     expect(call.url).toBe(`${server.baseUrl}/v1/ai/stream`);
     expect(call.responseHeaders?.['content-type']).toContain('json');
-    expect(call.requestBodyValues).toEqual(sent());
+    expect(call.requestBodyValues).toEqual(requestAt());
     expect(JSON.stringify(error)).not.toContain('A secret prompt');
     expect(server.requests).toHaveLength(1);
   });
@@ -258,13 +258,13 @@ describe('under the AI SDK', () => {
       providerOptions: { townhall: { reasoningEffort: 'xhigh' }, acme: { a: 1 } },
     });
     await generateText({ model, prompt: 'Hi' });
-    expect([0, 1, 2, 3].map((index) => sent(index).reasoning_effort)).toEqual([
+    expect([0, 1, 2, 3].map((index) => requestAt(index).reasoning_effort)).toEqual([
       'low',
       'high',
       'xhigh',
       undefined,
     ]);
-    expect(sent(2).providerOptions).toEqual({ acme: { a: 1 } });
+    expect(requestAt(2).providerOptions).toEqual({ acme: { a: 1 } });
   });
 });
 
@@ -292,7 +292,7 @@ describe('the model', () => {
       },
     ];
     await model.doGenerate({ prompt });
-    expect(sent().prompt).toEqual([
+    expect(requestAt().prompt).toEqual([
       {
         role: 'user',
         content: [
@@ -376,8 +376,8 @@ describe('the model', () => {
       expect.objectContaining({ type: 'unsupported', feature: 'tool search' }),
       warning,
     ]);
-    expect(sent()).not.toHaveProperty('tools');
-    expect(sent()).not.toHaveProperty('toolChoice');
+    expect(requestAt()).not.toHaveProperty('tools');
+    expect(requestAt()).not.toHaveProperty('toolChoice');
   });
 
   test('sends the headers of a call, but for those of the credential and the connection', async () => {

@@ -97,12 +97,12 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
   });
 
   test('what the gateway refuses is an error of the gateway, and is not tried again', async () => {
-    const refused: unknown = await generateImage({
+    const error: unknown = await generateImage({
       model: client.imageModel('local/shapes'),
       prompt: 'x',
       size: '9999x9999',
     }).catch((error: unknown) => error);
-    expect(GatewayError.isInstance(refused) && refused.status).toBe(422);
+    expect(GatewayError.isInstance(error) && error.status).toBe(422);
     const failed: unknown = await generateImage({
       model: client.imageModel('acme/refusing'),
       prompt: 'x',

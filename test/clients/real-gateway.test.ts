@@ -95,7 +95,7 @@ describe('the client', () => {
 
 describe('the AI SDK with client.model', () => {
   test('calls tools over several steps', async () => {
-    const asked: unknown[] = [];
+    const prompts: unknown[] = [];
     const weather = tool({
       description: 'The weather of a city.',
       inputSchema: jsonSchema<{ city: string }>({
@@ -104,7 +104,7 @@ describe('the AI SDK with client.model', () => {
         required: ['city'],
       }),
       execute: (input) => {
-        asked.push(input);
+        prompts.push(input);
         return 'It snows.';
       },
     });
@@ -114,7 +114,7 @@ describe('the AI SDK with client.model', () => {
       tools: { weather },
       stopWhen: isStepCount(3),
     });
-    expect(asked).toEqual([{ city: 'Oslo' }]);
+    expect(prompts).toEqual([{ city: 'Oslo' }]);
     expect(result.steps).toHaveLength(2);
     expect(result.text).toContain('It snows.');
   });
@@ -175,15 +175,15 @@ describe('the AI SDK with client.model', () => {
       prompt: '@delay 20000\none two',
       abortSignal: abort.signal,
     });
-    const seen: string[] = [];
+    const types: string[] = [];
     let started = Infinity;
     for await (const { type } of result.stream) {
-      seen.push(type);
+      types.push(type);
       if (type !== 'start-step') continue;
       started = performance.now();
       abort.abort();
     }
-    expect(seen.at(-1)).toBe('abort');
+    expect(types.at(-1)).toBe('abort');
     // The answer would have taken half a minute more.
     expect(performance.now() - started).toBeLessThan(10_000);
   });

@@ -38,7 +38,7 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
     const chunks: Buffer[] = [];
     for await (const chunk of message) chunks.push(chunk as Buffer);
     const text = Buffer.concat(chunks).toString();
-    const seen = {
+    const request = {
       method: message.method ?? '',
       url: message.url ?? '',
       headers: message.headers,
@@ -46,8 +46,8 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
       json: text === '' ? undefined : JSON.parse(text),
       cut,
     };
-    requests.push(seen);
-    await current(seen, response);
+    requests.push(request);
+    await current(request, response);
   }
 
   const server = createServer((message, response) => {

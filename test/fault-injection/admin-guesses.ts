@@ -14,7 +14,7 @@ import { databaseUrl } from '../support/template.ts';
 import { startServer } from '../support/postgres-server.ts';
 
 const triesPerId = Number(process.argv[2] ?? 400);
-const guesses = Number(process.argv[3] ?? 1000);
+const attempts = Number(process.argv[3] ?? 1000);
 const administrator = { ADMIN_ID: 'known', ADMIN_PASSWORD: 'a password that nobody guesses' };
 const masterKey = randomBytes(32).toString('base64');
 
@@ -86,13 +86,13 @@ try {
   await administration.close();
   const fresh = databaseUrl(server.url, 'guesses');
   const replicas = [await start(fresh), await start(fresh)];
-  let sent = 0;
+  let sentCount = 0;
   const statuses: number[] = [];
   const startedMs = performance.now();
   await Promise.all(
     Array.from({ length: 50 }, async () => {
-      while (sent < guesses) {
-        const n = sent++;
+      while (sentCount < attempts) {
+        const n = sentCount++;
         statuses.push((await guess((replicas[n % 2] as { url: string }).url, 'under-attack', n)).status);
       }
     }),
@@ -103,7 +103,7 @@ try {
   );
   const evaluated = counts[401] ?? 0;
   console.log(
-    `${guesses} wrong passwords, 50 at a time, over two gateways in ${seconds.toFixed(1)} s: ${evaluated} looked at, answers ${JSON.stringify(counts)}`,
+    `${attempts} wrong passwords, 50 at a time, over two gateways in ${seconds.toFixed(1)} s: ${evaluated} looked at, answers ${JSON.stringify(counts)}`,
   );
   isBroken ||= evaluated > 10 || evaluated === 0;
   for (const { gateway } of replicas) await gateway.close();

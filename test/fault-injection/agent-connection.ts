@@ -17,7 +17,7 @@ try {
   const client = createAgentClient({ baseUrl: agent.url, token: agent.token });
   await client.sessions.create({ id: 'dropped' });
   await client.sessions.prompt({ sessionId: 'dropped', text: 'item-1' });
-  const seen: number[] = [];
+  const sequences: number[] = [];
   let text = '';
   let dropped = 0;
   let isOver = false;
@@ -29,7 +29,7 @@ try {
       path: '/api/sdk/sessions/dropped/events',
       headers: {
         authorization: `Bearer ${agent.token}`,
-        ...(seen.length > 0 ? { 'last-event-id': String(seen.at(-1)) } : {}),
+        ...(sequences.length > 0 ? { 'last-event-id': String(sequences.at(-1)) } : {}),
       },
     });
     call.on('error', () => {});
@@ -37,12 +37,12 @@ try {
     const [response] = (await once(call, 'response')) as [IncomingMessage];
     if (response.statusCode !== 200) throw new Error(`The answer is ${response.statusCode}.`);
     // The last connection stays, to see the end.
-    let left = dropped < drops ? 1 + Math.floor(random() * 3_000) : Number.POSITIVE_INFINITY;
+    let remainingBytes = dropped < drops ? 1 + Math.floor(random() * 3_000) : Number.POSITIVE_INFINITY;
     let pending = Buffer.alloc(0);
     response.on('error', () => {});
     for await (const chunk of response as AsyncIterable<Buffer>) {
-      const part = chunk.subarray(0, Math.min(chunk.length, left));
-      left -= part.length;
+      const part = chunk.subarray(0, Math.min(chunk.length, remainingBytes));
+      remainingBytes -= part.length;
       pending = Buffer.concat([pending, part]);
       for (let end = pending.indexOf('\n\n'); end >= 0; end = pending.indexOf('\n\n')) {
         const block = pending.subarray(0, end).toString('utf8');
@@ -58,7 +58,7 @@ try {
           status?: string;
           queueLength?: number;
         };
-        if (event.seq !== undefined) seen.push(event.seq);
+        if (event.seq !== undefined) sequences.push(event.seq);
         if (event.type === 'part.snapshot') text = event.text ?? '';
         if (event.type === 'part.delta') {
           if ((event.offset ?? 0) > text.length)
@@ -69,17 +69,17 @@ try {
           throw new Error('The text of the part is not what was told of it.');
         if (event.type === 'run.settled') isOver = true;
       }
-      if (left === 0 || isOver) break;
+      if (remainingBytes === 0 || isOver) break;
     }
     call.destroy();
     if (!isOver) dropped += 1;
   }
   const { headSeq } = await client.sessions.get({ sessionId: 'dropped' });
-  const gaps = seen.filter((seq, index) => seq !== index + 1);
-  if (gaps.length > 0) throw new Error(`The union has a gap or a repetition: ${seen.join(' ')}`);
+  const gaps = sequences.filter((seq, index) => seq !== index + 1);
+  if (gaps.length > 0) throw new Error(`The union has a gap or a repetition: ${sequences.join(' ')}`);
   if (dropped < drops) throw new Error(`The turn was over after ${dropped} drops.`);
   console.log(
-    `ok: ${dropped} drops, ${seen.length} durable events of ${headSeq} in order and each once, ${text.length} characters of text whole`,
+    `ok: ${dropped} drops, ${sequences.length} durable events of ${headSeq} in order and each once, ${text.length} characters of text whole`,
   );
 } finally {
   await agent.kill();

@@ -23,7 +23,7 @@ const dataDir = await mkdtemp(join(tmpdir(), 'townhall-kill-'));
 const gateway = await speakingGateway({ chunks: 15, gapMs: 20 });
 const postgres = isPostgres ? await startServer() : undefined;
 const server = postgres && { databaseUrl: postgres.url, leaseMs: 500 };
-const faults: string[] = [];
+const failures: string[] = [];
 let agent: AgentProcess | undefined;
 const accepted = new Map<string, { sessionId: string; runId: string }>();
 const startsMs: number[] = [];
@@ -69,9 +69,12 @@ try {
       const run = await next.sessions.getRun({ sessionId, runId });
       if (run.status === 'interrupted' && run.message !== null) {
         const pieces = gateway.sent.get(name) ?? [];
-        const kept = run.message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
-        const lost = pieces.filter(({ text, atMs }) => atMs < killedAtMs && !kept.includes(text));
-        const lossMs = lost.length === 0 ? 0 : killedAtMs - Math.min(...lost.map(({ atMs }) => atMs));
+        const storedText = run.message.parts
+          .flatMap((part) => (part.type === 'text' ? [part.text] : []))
+          .join('');
+        const lostPieces = pieces.filter(({ text, atMs }) => atMs < killedAtMs && !storedText.includes(text));
+        const lossMs =
+          lostPieces.length === 0 ? 0 : killedAtMs - Math.min(...lostPieces.map(({ atMs }) => atMs));
         worstLossMs = Math.max(
           worstLossMs,
           run.settledAt !== null && Date.parse(run.settledAt) > Date.now() - (performance.now() - killedAtMs)
@@ -86,7 +89,7 @@ try {
       if (session.activeRunId !== null) continue;
       const { status, queueLength } = await next.sessions.get({ sessionId: session.id });
       if (status === 'idle' && queueLength > 0)
-        faults.push(`round ${round}: the queue of ${session.chatId} stands still`);
+        failures.push(`round ${round}: the queue of ${session.chatId} stands still`);
     }
   }
   const client = createAgentClient({ baseUrl: agent.url, token: agent.token });
@@ -98,32 +101,33 @@ try {
       if ('seq' in event) seqs.push(event.seq);
       if (event.type === 'run.settled') settled.set(event.runId, (settled.get(event.runId) ?? 0) + 1);
     }
-    if (seqs.some((seq, index) => seq !== index + 1)) faults.push(`the log of ${sessionId} has a gap`);
-    for (const [runId, times] of settled) if (times !== 1) faults.push(`${runId} was settled ${times} times`);
+    if (seqs.some((seq, index) => seq !== index + 1)) failures.push(`the log of ${sessionId} has a gap`);
+    for (const [runId, times] of settled)
+      if (times !== 1) failures.push(`${runId} was settled ${times} times`);
   }
   const outcomes: Record<string, number> = {};
   for (const [name, { sessionId, runId }] of accepted) {
     const run = await client.sessions.getRun({ sessionId, runId });
     outcomes[run.status] = (outcomes[run.status] ?? 0) + 1;
-    if (run.status !== 'completed' && run.status !== 'interrupted') faults.push(`${name} is ${run.status}`);
-    const answers = gateway.asked.filter((asked) => asked === name).length;
-    const tools = gateway.asked.filter((asked) => asked === `${name} tool`).length;
-    if (answers > 1 || tools > 1) faults.push(`${name} was run more than once`);
+    if (run.status !== 'completed' && run.status !== 'interrupted') failures.push(`${name} is ${run.status}`);
+    const answers = gateway.asked.filter((prompt) => prompt === name).length;
+    const tools = gateway.asked.filter((prompt) => prompt === `${name} tool`).length;
+    if (answers > 1 || tools > 1) failures.push(`${name} was run more than once`);
     if (
       run.status === 'completed' &&
       tools === 1 &&
       (await readFile(join(dataDir, 'workspace', `${name}.txt`), 'utf8').catch(() => '')) !== 'once'
     )
-      faults.push(`the tool of ${name} has left nothing`);
+      failures.push(`the tool of ${name} has left nothing`);
   }
-  if (worstLossMs > lostTextMs) faults.push(`${Math.round(worstLossMs)} ms of text were lost`);
-  if (worstGoOnMs > goOnMs) faults.push(`a queue went on after ${Math.round(worstGoOnMs)} ms`);
-  for (const fault of faults) console.log(`FAIL ${fault}`);
+  if (worstLossMs > lostTextMs) failures.push(`${Math.round(worstLossMs)} ms of text were lost`);
+  if (worstGoOnMs > goOnMs) failures.push(`a queue went on after ${Math.round(worstGoOnMs)} ms`);
+  for (const fault of failures) console.log(`FAIL ${fault}`);
   const sortedStarts = [...startsMs].sort((a, b) => a - b);
   console.log(
     `${isPostgres ? 'postgres' : 'embedded'}: ${kills} kills, ${accepted.size} accepted, outcomes ${JSON.stringify(outcomes)}, at most ${Math.round(worstLossMs)} ms of text lost, gone on after at most ${Math.round(worstGoOnMs)} ms, restart p50 ${Math.round(sortedStarts[Math.floor(kills / 2)] ?? 0)} ms`,
   );
-  process.exitCode = faults.length === 0 ? 0 : 1;
+  process.exitCode = failures.length === 0 ? 0 : 1;
 } finally {
   await agent?.kill();
   await gateway.close();

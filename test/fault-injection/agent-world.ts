@@ -16,8 +16,8 @@ export function chance(seed: number): () => number {
 
 /** The seed given on the command line, or a new one; said at once, so that a failure can be repeated. */
 export function readSeed(): number {
-  const given = process.argv.slice(2).find((word) => !word.startsWith('--'));
-  const seed = Number(given ?? (Date.now() % 1_000_000) + 1);
+  const seedArgument = process.argv.slice(2).find((word) => !word.startsWith('--'));
+  const seed = Number(seedArgument ?? (Date.now() % 1_000_000) + 1);
   if (!Number.isSafeInteger(seed) || seed < 1) throw new Error('The seed is a whole number from 1 on.');
   console.log(`seed ${seed}`);
   return seed;
@@ -43,8 +43,8 @@ export async function speakingGateway({
   chunks: number;
   gapMs: number;
 }): Promise<SpeakingGateway> {
-  const asked: string[] = [];
-  const sent = new Map<string, { text: string; atMs: number }[]>();
+  const prompts: string[] = [];
+  const sentPieces = new Map<string, { text: string; atMs: number }[]>();
   const server: Server = createServer((request, response) => {
     void (async () => {
       const body: Buffer[] = [];
@@ -63,7 +63,7 @@ export async function speakingGateway({
       send({ type: 'stream-start', warnings: [] });
       const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
       if (wantsFile !== undefined && !hasResult) {
-        asked.push(`${name} tool`);
+        prompts.push(`${name} tool`);
         send({
           type: 'tool-call',
           toolCallId: `call_${name}`,
@@ -72,9 +72,9 @@ export async function speakingGateway({
         });
         send({ type: 'finish', finishReason: { unified: 'tool-calls' }, usage });
       } else {
-        asked.push(name);
+        prompts.push(name);
         const pieces: { text: string; atMs: number }[] = [];
-        sent.set(name, pieces);
+        sentPieces.set(name, pieces);
         send({ type: 'text-start', id: 't' });
         for (let index = 0; index < chunks && !response.destroyed; index += 1) {
           const text = `${name}:${index} `;
@@ -92,8 +92,8 @@ export async function speakingGateway({
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked,
-    sent,
+    asked: prompts,
+    sent: sentPieces,
     async close() {
       server.closeAllConnections();
       server.close();
@@ -142,20 +142,20 @@ export async function startAgentProcess(
     },
   );
   for await (const line of createInterface({ input: child.stdout })) {
-    const said = JSON.parse(line) as { msg?: string; url?: string };
-    if (said.msg !== 'listening' || said.url === undefined) continue;
+    const entry = JSON.parse(line) as { msg?: string; url?: string };
+    if (entry.msg !== 'listening' || entry.url === undefined) continue;
     child.stdout.resume();
     const token = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
     return {
-      url: said.url,
+      url: entry.url,
       token,
       startedInMs: performance.now() - startedMs,
       child,
       async kill() {
         if (child.exitCode !== null || child.signalCode !== null) return;
-        const gone = once(child, 'exit');
+        const exit = once(child, 'exit');
         child.kill('SIGKILL');
-        await gone;
+        await exit;
       },
     };
   }

@@ -153,9 +153,9 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
 }
 
 /** What was promised and is not so. */
-export function brokenPromises(found: Drained, { long, drainMs, toleranceMs = 0 }: DrainOptions): string[] {
+export function brokenPromises(result: Drained, { long, drainMs, toleranceMs = 0 }: DrainOptions): string[] {
   const { streams, whole, endedByRule, refusedMs, endedMs, code, records, charged, openHolds, ledgerCode } =
-    found;
+    result;
   const promises: [boolean, string][] = [
     [refusedMs <= 1_000 + toleranceMs, `new work was refused after ${refusedMs} ms`],
     [code === 0, `the process ended with ${code}`],
@@ -175,14 +175,14 @@ export function brokenPromises(found: Drained, { long, drainMs, toleranceMs = 0 
 
 function addressOf(output: NodeJS.ReadableStream, ended: Promise<unknown>): Promise<string> {
   return new Promise((resolve, reject) => {
-    let said = '';
+    let stdout = '';
     output.on('data', (piece: Buffer) => {
-      said += piece.toString('utf8');
-      const [, found] = /"url":"(http[^"]+)","msg":"listening"/.exec(said) ?? [];
-      if (found !== undefined) resolve(found);
+      stdout += piece.toString('utf8');
+      const [, url] = /"url":"(http[^"]+)","msg":"listening"/.exec(stdout) ?? [];
+      if (url !== undefined) resolve(url);
     });
     void ended.then((code) =>
-      reject(new Error(`the gateway ended with ${String(code)} before it listened:\n${said}`)),
+      reject(new Error(`the gateway ended with ${String(code)} before it listened:\n${stdout}`)),
     );
   });
 }
@@ -204,7 +204,7 @@ function readStream(
   take: (text: string) => void,
 ): Promise<void> {
   return new Promise((resolve) => {
-    const asked = request(
+    const clientRequest = request(
       url,
       {
         method: 'POST',
@@ -217,8 +217,10 @@ function readStream(
         response.on('close', () => resolve());
       },
     );
-    asked.on('error', () => resolve());
-    asked.end(JSON.stringify({ model, stream: true, messages: [{ role: 'user', content: 'go on' }] }));
+    clientRequest.on('error', () => resolve());
+    clientRequest.end(
+      JSON.stringify({ model, stream: true, messages: [{ role: 'user', content: 'go on' }] }),
+    );
   });
 }
 

@@ -18,9 +18,9 @@ test(
         toleranceMs: 8_000,
         database: place.options,
       };
-      const found = await drainUnderStreams(options);
-      expect(brokenPromises(found, options), JSON.stringify(found)).toEqual([]);
-      expect(found).toMatchObject({ whole: 5, endedByRule: 3 });
+      const result = await drainUnderStreams(options);
+      expect(brokenPromises(result, options), JSON.stringify(result)).toEqual([]);
+      expect(result).toMatchObject({ whole: 5, endedByRule: 3 });
     } finally {
       await place.remove();
     }

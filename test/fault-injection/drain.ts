@@ -21,7 +21,7 @@ const options = {
   longMs: Number(values['long-ms']),
   drainMs: Number(values['drain-ms']),
 };
-const found = await drainUnderStreams(options);
-const broken = brokenPromises(found, options);
-console.log(JSON.stringify({ ...found, broken }));
+const result = await drainUnderStreams(options);
+const broken = brokenPromises(result, options);
+console.log(JSON.stringify({ ...result, broken }));
 process.exitCode = broken.length > 0 ? 1 : 0;

@@ -50,8 +50,8 @@ function sampleOf(operation: HostileOperation): ReturnType<typeof bodiesFor> {
     const ending = classes.find((each) => name.endsWith(`: ${each}`) && !name.startsWith('root'));
     if (ending !== undefined) last.set(ending, name);
   });
-  const chosen = new Set([...commonBodies, ...formBodies, ...last.values()]);
-  return bodiesFor(operation, { few: true, only: (name) => chosen.has(name) });
+  const bodies = new Set([...commonBodies, ...formBodies, ...last.values()]);
+  return bodiesFor(operation, { few: true, only: (name) => bodies.has(name) });
 }
 
 /** Visits the names and builds none of the bodies. */

@@ -198,14 +198,14 @@ function hostileMembers(
   );
   for (const [index, { path }] of longs.entries()) {
     // All fillers in the first place; of the others those that have been slow somewhere.
-    const chosen =
+    const selection =
       few || index > 0
         ? texts.filter(({ name }) =>
             ['accents and <file', 'quotes', 'spaces', 'words', 'an endless data URL'].includes(name),
           )
         : texts;
     const most = mostBytes[String(path.at(-1))];
-    for (const filler of chosen) {
+    for (const filler of selection) {
       const { name } = filler;
       add(`${dotted(path)}: ${name}`, path, (room) => textOf(filler, room, Number.POSITIVE_INFINITY));
       if (most !== undefined)
@@ -250,8 +250,8 @@ function hostileMembers(
 /** So many units that they fit the room as they are written, and `most` bytes as they are read. */
 function textOf({ unit, head = '' }: Filler, room: number, most: number): string {
   const readBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
-  const left = room - head.length;
-  return `"${head}${unit.repeat(Math.min(Math.floor(left / Buffer.byteLength(unit)), Math.floor((most - head.length) / readBytes)))}"`;
+  const remaining = room - head.length;
+  return `"${head}${unit.repeat(Math.min(Math.floor(remaining / Buffer.byteLength(unit)), Math.floor((most - head.length) / readBytes)))}"`;
 }
 
 /** As many as the parser takes, of which each quote and each bracket may be a part. */

@@ -34,7 +34,7 @@ else await run();
 /** Calls without an end, twenty at a time; it is killed. */
 async function work({ userIds, ...place }: WorkerPlace & { userIds: string[] }): Promise<void> {
   const { service } = await openLedger(place);
-  const tell = (told: Told): void => void process.send?.(told);
+  const report = (message: Told): void => void process.send?.(message);
   await Promise.all(
     Array.from({ length: 20 }, async () => {
       for (;;) {
@@ -52,13 +52,13 @@ async function work({ userIds, ...place }: WorkerPlace & { userIds: string[] }):
             },
             100n,
           );
-          tell({ kind: 'held', holdId: hold.holdId, credits: 0 });
+          report({ kind: 'held', holdId: hold.holdId, credits: 0 });
           hold.checkpoint(BigInt(checkpointCredits), { durationMs: 1 }, 1);
           await sleep(Math.random() * 60);
           const { charged } = await hold.settle(BigInt(11 + Math.floor(Math.random() * 90)), facts);
-          tell({ kind: 'acknowledged', holdId: hold.holdId, credits: Number(charged) });
+          report({ kind: 'acknowledged', holdId: hold.holdId, credits: Number(charged) });
         } catch (error) {
-          tell({
+          report({
             kind: 'refused',
             code: error instanceof Error && 'code' in error ? String(error.code) : String(error),
           });
@@ -115,19 +115,19 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   await preparing.close();
 
   const acknowledged = new Map<string, number>();
-  const held = new Set<string>();
-  const refused: Record<string, number> = {};
+  const heldIds = new Set<string>();
+  const refusals: Record<string, number> = {};
   let doubles = 0;
   const spawn = (): ChildProcess => {
     const child = fork(fileURLToPath(import.meta.url), ['work', JSON.stringify({ ...place, userIds })], {
       stdio: ['ignore', 'inherit', 'ignore', 'ipc'],
     });
-    child.on('message', (told: Told) => {
-      if (told.kind === 'refused') refused[told.code] = (refused[told.code] ?? 0) + 1;
-      else if (told.kind === 'held') held.add(told.holdId);
+    child.on('message', (message: Told) => {
+      if (message.kind === 'refused') refusals[message.code] = (refusals[message.code] ?? 0) + 1;
+      else if (message.kind === 'held') heldIds.add(message.holdId);
       else {
-        if (acknowledged.has(told.holdId)) doubles += 1;
-        acknowledged.set(told.holdId, told.credits);
+        if (acknowledged.has(message.holdId)) doubles += 1;
+        acknowledged.set(message.holdId, message.credits);
       }
     });
     return child;
@@ -170,7 +170,7 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
           { n: bigint }[]
         >`select count(*) as n from gateway.credits_holds where state = 'held'`
       )[0]?.n ?? 0n;
-    const left = await open();
+    const inspection = await open();
     while ((await open()) > 0n && performance.now() - endedMs < boundMs) await sleep(500);
     const seconds = Math.round((performance.now() - endedMs) / 1_000);
     const frozen = await open();
@@ -178,36 +178,36 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
       { holdId: string; state: string; charged: bigint | null }[]
     >`select hold_id as "holdId", state, charged from gateway.credits_holds`;
     const byId = new Map(rows.map((row) => [row.holdId, row]));
-    const lost = [...acknowledged.keys()].filter((holdId) => byId.get(holdId)?.state !== 'settled');
+    const lostIds = [...acknowledged.keys()].filter((holdId) => byId.get(holdId)?.state !== 'settled');
     const wrong = [...acknowledged].filter(
       ([holdId, credits]) =>
         byId.get(holdId)?.state === 'settled' && byId.get(holdId)?.charged !== BigInt(credits),
     );
-    const forgotten = [...held].filter((holdId) => !byId.has(holdId));
+    const forgotten = [...heldIds].filter((holdId) => !byId.has(holdId));
     const excessive = rows.filter(
       ({ state, charged }) => state === 'recovered' && (charged ?? 0n) > BigInt(checkpointCredits),
     );
     const verdict = await service.verify();
     console.log(
-      `${held.size} holds, ${acknowledged.size} acknowledged charges, ${[...acknowledged.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refused)}`,
+      `${heldIds.size} holds, ${acknowledged.size} acknowledged charges, ${[...acknowledged.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refusals)}`,
     );
     console.log(
-      `acknowledged and not charged ${lost.length}, charged otherwise ${wrong.length}, acknowledged twice ${doubles}, holds that are gone ${forgotten.length}`,
+      `acknowledged and not charged ${lostIds.length}, charged otherwise ${wrong.length}, acknowledged twice ${doubles}, holds that are gone ${forgotten.length}`,
     );
     console.log(
-      `recovered ${rows.filter(({ state }) => state === 'recovered').length}, beyond their checkpoint ${excessive.length}; ${left} held at the end of the storm, ${frozen} after ${seconds} s`,
+      `recovered ${rows.filter(({ state }) => state === 'recovered').length}, beyond their checkpoint ${excessive.length}; ${inspection} held at the end of the storm, ${frozen} after ${seconds} s`,
     );
     console.log(
       `the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself: ${verdict.transactions} transactions`,
     );
-    if (lost.length > 0)
+    if (lostIds.length > 0)
       console.log(
-        lost
+        lostIds
           .slice(0, 5)
           .map((holdId) => ({ holdId, ...byId.get(holdId), acknowledged: acknowledged.get(holdId) })),
       );
     return (
-      lost.length + wrong.length + doubles + forgotten.length + excessive.length === 0 &&
+      lostIds.length + wrong.length + doubles + forgotten.length + excessive.length === 0 &&
       frozen === 0n &&
       verdict.ok &&
       acknowledged.size > 0

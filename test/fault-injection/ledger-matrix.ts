@@ -42,17 +42,17 @@ async function cell(
     ),
   );
   const granted = sum(results.map((result) => result.granted));
-  const refused = sum(results.map((result) => result.refused));
+  const refusals = sum(results.map((result) => result.refused));
   const expected = Math.min(Math.floor(credits / price), calls);
   const failed = results.map((result) => JSON.stringify(result.failed)).filter((text) => text !== '{}');
   const { posted, held } = await balanceOf(own.database, userId);
   const isRight =
     granted === expected &&
-    refused === calls - expected &&
+    refusals === calls - expected &&
     failed.length === 0 &&
     posted === BigInt(credits - expected * price) &&
     held === 0n;
-  const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${granted} granted of ${expected}, ${refused} refused, balance ${posted}`;
+  const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${granted} granted of ${expected}, ${refusals} refused, balance ${posted}`;
   console.log(
     `${isRight ? 'ok    ' : 'BROKEN'} ${line}${failed.length > 0 ? ` failed ${failed.join(' ')}` : ''}`,
   );

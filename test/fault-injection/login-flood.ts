@@ -89,8 +89,8 @@ try {
     `beside ${loginsPerSecond} logins/s: ${beside.length} answers, p50 ${at(beside, 0.5).toFixed(1)} ms, p99 ${after.toFixed(1)} ms (${(after / before).toFixed(2)} times)`,
   );
   console.log(`logins: ${JSON.stringify(Object.fromEntries(statuses))}`);
-  const looked = statuses.get(401) ?? 0;
-  isBroken = after > 2 * before || looked > 10 || (statuses.get(429) ?? 0) === 0;
+  const evaluated = statuses.get(401) ?? 0;
+  isBroken = after > 2 * before || evaluated > 10 || (statuses.get(429) ?? 0) === 0;
 } finally {
   run.process.kill('SIGTERM');
   await run.ended;

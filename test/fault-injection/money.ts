@@ -257,7 +257,7 @@ async function judge(
   >`
     select request_id as "requestId", outcome, credits, input_tokens + output_tokens as tokens from gateway.usage_records where action <> 'tts' and user_id = any(${[...userIds]})`;
   const byRequest = Map.groupBy(records, ({ requestId }) => requestId);
-  const lost = acknowledged.filter(
+  const lostCalls = acknowledged.filter(
     ({ requestId }) => !byRequest.get(requestId)?.some(({ outcome }) => outcome === 'completed'),
   );
   const wrong = acknowledged.filter(({ requestId, inputTokens, outputTokens }) => {
@@ -277,8 +277,8 @@ async function judge(
     { sum: bigint }[]
   >`select coalesce(sum(amount), 0)::bigint as sum from gateway.credits_entries`;
   hold(
-    acknowledged.length > 0 && lost.length === 0,
-    `${acknowledged.length} answers held whole by clients, ${lost.length} of them not recorded as completed`,
+    acknowledged.length > 0 && lostCalls.length === 0,
+    `${acknowledged.length} answers held whole by clients, ${lostCalls.length} of them not recorded as completed`,
   );
   hold(wrong.length === 0, `${wrong.length} of them charged otherwise than their usage says`);
   hold(double.length === 0, `${double.length} calls charged twice`);
@@ -330,10 +330,10 @@ try {
   };
   await survivor.credits.getBalance();
   while ((await heldNow()) > 0 && performance.now() - endedMs < 75_000) await sleep(500);
-  const held = await heldNow();
+  const heldCredits = await heldNow();
   hold(
-    held === 0,
-    `${held} credits held ${Math.round((performance.now() - endedMs) / 1000)} s after the storm`,
+    heldCredits === 0,
+    `${heldCredits} credits held ${Math.round((performance.now() - endedMs) / 1000)} s after the storm`,
   );
   await kill(alone, 'SIGTERM');
   gateways = [];

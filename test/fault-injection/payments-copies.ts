@@ -19,7 +19,7 @@ const [copies, rounds, perSecond, floodSeconds] = [3, 4, 5, 6].map((at, index) =
   Number(process.argv[at] ?? [200, 5, 500, 5][index]),
 ) as [number, number, number, number];
 const healthMs = 200;
-const faults: string[] = [];
+const failures: string[] = [];
 const server = await startServer();
 const doubles = { stripe: await startStripe(), creem: await startCreem() };
 const gateways: { gateway: Gateway; url: string }[] = [];
@@ -59,32 +59,33 @@ try {
       const [account] = await sql<
         { posted: bigint }[]
       >`select posted from gateway.credits_accounts where account_id = ${userId}`;
-      const told = await sql`select 1 from gateway.credits_txs where ref like ${`${sold.paymentId}/%`}`;
+      const transactions =
+        await sql`select 1 from gateway.credits_txs where ref like ${`${sold.paymentId}/%`}`;
       console.log(
-        `round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${accepted} accepted, ${answers.length - bad.length - accepted} duplicates, posted ${told.length} time(s)`,
+        `round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${accepted} accepted, ${answers.length - bad.length - accepted} duplicates, posted ${transactions.length} time(s)`,
       );
       if (bad.length > 0)
-        faults.push(
+        failures.push(
           `round ${round}, ${method}: ${bad.length} not answered with 200, such as ${bad[0]?.status} ${bad[0]?.outcome}`,
         );
-      if (accepted !== 1 || told.length !== 1 || account?.posted !== expected)
-        faults.push(`round ${round}, ${method}: balance ${account?.posted}, expected ${expected}`);
+      if (accepted !== 1 || transactions.length !== 1 || account?.posted !== expected)
+        failures.push(`round ${round}, ${method}: balance ${account?.posted}, expected ${expected}`);
     }
   }
   const [ledger] = await sql<
     { sum: string }[]
   >`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
-  if (ledger?.sum !== '0') faults.push(`the ledger adds up to ${ledger?.sum}`);
+  if (ledger?.sum !== '0') failures.push(`the ledger adds up to ${ledger?.sum}`);
 
   // Somebody without the secret, at the door.
   const latencies: number[] = [];
-  const refused = new Map<number, number>();
-  const sent: Promise<void>[] = [];
+  const refusals = new Map<number, number>();
+  const deliveries: Promise<void>[] = [];
   const startedMs = performance.now();
   while (performance.now() - startedMs < floodSeconds * 1_000) {
     for (let n = 0; n < perSecond / 50; n += 1) {
       const signature = `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}`;
-      sent.push(
+      deliveries.push(
         fetch(`${first.url}/v1/payments/webhook/stripe`, {
           method: 'POST',
           headers: { 'content-type': 'application/json', 'stripe-signature': signature },
@@ -92,9 +93,9 @@ try {
         })
           .then(async (answer) => {
             await answer.text();
-            refused.set(answer.status, (refused.get(answer.status) ?? 0) + 1);
+            refusals.set(answer.status, (refusals.get(answer.status) ?? 0) + 1);
           })
-          .catch(() => void refused.set(0, (refused.get(0) ?? 0) + 1)),
+          .catch(() => void refusals.set(0, (refusals.get(0) ?? 0) + 1)),
       );
     }
     const askedMs = performance.now();
@@ -102,20 +103,20 @@ try {
     latencies.push(performance.now() - askedMs);
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, 20 - (performance.now() - askedMs))));
   }
-  await Promise.all(sent);
+  await Promise.all(deliveries);
   latencies.sort((a, b) => a - b);
   const p99 = latencies[Math.floor(latencies.length * 0.99)] ?? Number.NaN;
   console.log(
-    `${sent.length} bad signatures in ${floodSeconds} s: answers ${JSON.stringify(Object.fromEntries(refused))}; /health p50 ${latencies[Math.floor(latencies.length / 2)]?.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`,
+    `${deliveries.length} bad signatures in ${floodSeconds} s: answers ${JSON.stringify(Object.fromEntries(refusals))}; /health p50 ${latencies[Math.floor(latencies.length / 2)]?.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`,
   );
-  if ([...refused.keys()].some((status) => status !== 400))
-    faults.push('a bad signature was not answered with 400');
-  if (p99 > healthMs) faults.push(`/health took ${p99.toFixed(0)} ms at p99`);
+  if ([...refusals.keys()].some((status) => status !== 400))
+    failures.push('a bad signature was not answered with 400');
+  if (p99 > healthMs) failures.push(`/health took ${p99.toFixed(0)} ms at p99`);
 } finally {
   for (const { gateway } of gateways) await gateway.close();
   await Promise.all([doubles.stripe.close(), doubles.creem.close()]);
   await server.stop();
 }
-for (const fault of faults) console.log(`BROKEN: ${fault}`);
-console.log(faults.length === 0 ? 'held' : 'broken');
-process.exit(faults.length === 0 ? 0 : 1);
+for (const fault of failures) console.log(`BROKEN: ${fault}`);
+console.log(failures.length === 0 ? 'held' : 'broken');
+process.exit(failures.length === 0 ? 0 : 1);

@@ -17,7 +17,7 @@ import { clientOf, deliver, gatewayEnv, sell, type Sold } from './payments-world
 
 const random = chance(readSeed());
 const [payments, blows] = [Number(process.argv[3] ?? 100), Number(process.argv[4] ?? 30)];
-const faults: string[] = [];
+const failures: string[] = [];
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 const server = await startServer();
@@ -25,16 +25,16 @@ const doubles = { stripe: await startStripe(), creem: await startCreem() };
 
 // Between the gateways and the database, so that it can go away and come back.
 let isAway = false;
-const wires = new Set<Socket>();
+const sockets = new Set<Socket>();
 const target = new URL(server.url);
 const proxy = createServer((client) => {
   if (isAway) return void client.destroy();
   const upstream = dial(Number(target.port), target.hostname);
   for (const socket of [client, upstream]) {
-    wires.add(socket);
+    sockets.add(socket);
     socket.on('error', () => undefined);
     socket.on('close', () => {
-      wires.delete(socket);
+      sockets.delete(socket);
       client.destroy();
       upstream.destroy();
     });
@@ -58,8 +58,8 @@ async function start(): Promise<Running> {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const ended = once(child, 'exit');
-    const said = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), ended]);
-    const line = String(said[0]);
+    const firstLine = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), ended]);
+    const line = String(firstLine[0]);
     if (line.startsWith('{')) return { child, ...(JSON.parse(line) as { url: string; userToken: string }) };
     // The database was away at that moment.
     await pause(200);
@@ -94,11 +94,11 @@ try {
         >`select posted_credits as posted from gateway.payments_orders where payment_id = ${one.paymentId}`;
         if (order?.posted !== BigInt(one.credits)) {
           counts.early += 1;
-          faults.push(`${one.paymentId} was answered with 200 and is not credited`);
+          failures.push(`${one.paymentId} was answered with 200 and is not credited`);
         }
         return;
       }
-      if (status !== 503 && status !== 0) faults.push(`${one.paymentId} was answered with ${status}`);
+      if (status !== 503 && status !== 0) failures.push(`${one.paymentId} was answered with ${status}`);
       counts.again += 1;
       await pause(20 + random() * 80);
     }
@@ -110,7 +110,7 @@ try {
       if (random() < 0.3) {
         counts.cuts += 1;
         isAway = true;
-        for (const wire of wires) wire.destroy();
+        for (const wire of sockets) wire.destroy();
         await pause(300 + random() * 700);
         isAway = false;
       } else {
@@ -124,18 +124,18 @@ try {
   }
 
   const blowing = blow();
-  let made = 0;
+  let checkoutCount = 0;
   await Promise.all(
     Array.from({ length: 4 }, async () => {
-      while (made < payments || isUnderBlows) {
-        made += 1;
+      while (checkoutCount < payments || isUnderBlows) {
+        checkoutCount += 1;
         const { url, userToken } = gateways[Math.floor(random() * gateways.length)] as Running;
         // A checkout that a blow hits is the person's to make again.
         const one = await sell(clientOf(url, userToken), random() < 0.5 ? 'stripe' : 'creem', doubles).catch(
           () => null,
         );
         if (one === null) {
-          made -= 1;
+          checkoutCount -= 1;
           await watcher.sql`update gateway.payments_orders set failed_at = now() where checkout_id is null and failed_at is null and created_at < now() - interval '20 seconds'`;
           await pause(100);
           continue;
@@ -152,7 +152,7 @@ try {
   const last = gateways[0] as Running;
   for (const one of sold)
     if ((await deliver(last.url, one, doubles)).outcome !== 'duplicate')
-      faults.push(`${one.paymentId} was taken a second time`);
+      failures.push(`${one.paymentId} was taken a second time`);
   const rows = await watcher.sql<{ posted: bigint; credits: bigint; postings: number }[]>`
     select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sold.map(({ paymentId }) => paymentId)}::text[])`;
   const wrong = rows.filter(({ posted, credits, postings }) => posted !== credits || postings !== 1).length;
@@ -167,15 +167,15 @@ try {
     `${sold.length} payments, ${counts.kills} kills and ${counts.cuts} cuts of the database: ${counts.answered} answered with 200, ${counts.again} sent again, ${counts.early} answered too early, ${wrong} credited wrongly; balance ${account?.posted} of ${expected}, the ledger adds up to ${ledger?.sum}`,
   );
   if (wrong > 0 || account?.posted !== expected || ledger?.sum !== '0')
-    faults.push('the balance is not what was paid');
+    failures.push('the balance is not what was paid');
 } finally {
   for (const gateway of gateways) await kill(gateway).catch(() => undefined);
   await watcher.close();
-  for (const wire of wires) wire.destroy();
+  for (const wire of sockets) wire.destroy();
   proxy.close();
   await Promise.all([doubles.stripe.close(), doubles.creem.close()]);
   await server.stop();
 }
-for (const fault of faults.slice(0, 20)) console.log(`BROKEN: ${fault}`);
-console.log(faults.length === 0 ? 'held' : 'broken');
-process.exit(faults.length === 0 ? 0 : 1);
+for (const fault of failures.slice(0, 20)) console.log(`BROKEN: ${fault}`);
+console.log(failures.length === 0 ? 'held' : 'broken');
+process.exit(failures.length === 0 ? 0 : 1);

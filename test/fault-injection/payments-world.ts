@@ -39,9 +39,9 @@ export async function sell(
   method: 'stripe' | 'creem',
   doubles: { stripe: StripeDouble; creem: CreemDouble },
 ): Promise<Sold> {
-  const made = await client.payments.createCheckout({ method, amount: 1_000 });
-  const event = doubles[method].pay(made.checkout_url?.split('/').at(-1) ?? '');
-  return { paymentId: made.payment_id, credits: made.credits, method, event };
+  const checkout = await client.payments.createCheckout({ method, amount: 1_000 });
+  const event = doubles[method].pay(checkout.checkout_url?.split('/').at(-1) ?? '');
+  return { paymentId: checkout.payment_id, credits: checkout.credits, method, event };
 }
 
 /** The status and what became of it; status 0 where no answer came. */

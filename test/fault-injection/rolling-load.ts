@@ -119,15 +119,15 @@ function send(
   body?: string,
 ): Promise<{ status: number; text: string }> {
   return new Promise((resolve, reject) => {
-    const asked = request(url, { agent, ...options }, (response) => {
+    const clientRequest = request(url, { agent, ...options }, (response) => {
       let text = '';
       response.setEncoding('utf8');
       response.on('data', (piece: string) => (text += piece));
       response.on('error', reject);
       response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
     });
-    asked.setTimeout(timeoutMs, () => asked.destroy(new Error('no answer in time')));
-    asked.on('error', reject);
-    asked.end(body);
+    clientRequest.setTimeout(timeoutMs, () => clientRequest.destroy(new Error('no answer in time')));
+    clientRequest.on('error', reject);
+    clientRequest.end(body);
   });
 }

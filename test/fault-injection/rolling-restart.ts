@@ -45,14 +45,14 @@ async function startGateway(databaseUrl: string): Promise<Backend> {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const url = await new Promise<string>((resolve, reject) => {
-    let said = '';
+    let output = '';
     child.stdout.on('data', (piece: Buffer) => {
-      said += piece.toString('utf8');
-      const [, found] =
-        /"url":"(http[^"]+)","msg":"listening"|"msg":"listening","url":"(http[^"]+)"/.exec(said) ?? [];
-      if (found !== undefined) resolve(found);
+      output += piece.toString('utf8');
+      const [, listeningUrl] =
+        /"url":"(http[^"]+)","msg":"listening"|"msg":"listening","url":"(http[^"]+)"/.exec(output) ?? [];
+      if (listeningUrl !== undefined) resolve(listeningUrl);
     });
-    child.once('exit', (code) => reject(new Error(`a gateway ended with ${code}:\n${said}`)));
+    child.once('exit', (code) => reject(new Error(`a gateway ended with ${code}:\n${output}`)));
   });
   return { process: child, url, isReady: false };
 }
@@ -62,7 +62,7 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
   const sockets = new Set<Socket>();
   let turn = 0;
   const look = (backend: Backend): void => {
-    const asked = request(
+    const clientRequest = request(
       `${backend.url}/ready`,
       { headers: { connection: 'close' }, timeout: 1_000, agent: false },
       (response) => {
@@ -70,17 +70,17 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
         response.resume();
       },
     );
-    asked.on('error', () => (backend.isReady = false));
-    asked.on('timeout', () => asked.destroy());
-    asked.end();
+    clientRequest.on('error', () => (backend.isReady = false));
+    clientRequest.on('timeout', () => clientRequest.destroy());
+    clientRequest.end();
   };
   const looking = setInterval(() => backends.forEach((backend) => backend && look(backend)), 100);
-  const reach = (client: Socket, left: number): void => {
+  const reach = (client: Socket, attempts: number): void => {
     const ready = backends.filter((backend) => backend?.isReady);
     const backend = ready[turn++ % Math.max(1, ready.length)];
     if (backend === undefined) {
-      if (left === 0) client.destroy();
-      else setTimeout(reach, 50, client, left - 1);
+      if (attempts === 0) client.destroy();
+      else setTimeout(reach, 50, client, attempts - 1);
       return;
     }
     const { port, hostname } = new URL(backend.url);
@@ -92,8 +92,8 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
     });
     upstream.once('error', () => {
       // Refused: nobody has seen the request, so another may have it.
-      if (isConnected || left === 0) client.destroy();
-      else reach(client, left - 1);
+      if (isConnected || attempts === 0) client.destroy();
+      else reach(client, attempts - 1);
     });
     client.once('error', () => upstream.destroy());
     client.once('close', () => upstream.destroy());

@@ -40,19 +40,20 @@ async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
     ...administrator,
     ...(database === undefined ? {} : { DATABASE_URL: database.url }),
   };
-  const townhall = async (cwd: string, ...given: string[]): Promise<string> => {
-    const child = spawn(process.execPath, [program, ...given], {
+  const townhall = async (cwd: string, ...argumentList: string[]): Promise<string> => {
+    const child = spawn(process.execPath, [program, ...argumentList], {
       cwd,
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    let said = '';
+    let output = '';
     let complaints = '';
-    child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
+    child.stdout.on('data', (piece: Buffer) => (output += piece.toString('utf8')));
     child.stderr.on('data', (piece: Buffer) => (complaints += piece.toString('utf8')));
     const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
-    if (code !== 0) throw new Error(`townhall ${given.join(' ')} ended with ${code}:\n${complaints}${said}`);
-    return said.trim().split('\n').at(-1) ?? '';
+    if (code !== 0)
+      throw new Error(`townhall ${argumentList.join(' ')} ended with ${code}:\n${complaints}${output}`);
+    return output.trim().split('\n').at(-1) ?? '';
   };
   try {
     await townhall(root, 'init', 'demo');

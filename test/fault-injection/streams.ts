@@ -62,12 +62,12 @@ const headers = { 'content-type': 'application/json', authorization: `Bearer ${u
 
 function ask(model: string): { call: ReturnType<typeof request>; answered: Promise<IncomingMessage> } {
   const call = request({ hostname, port, agent, path: '/v1/ai/chat/completions', method: 'POST', headers });
-  const answered = new Promise<IncomingMessage>((resolve, reject) =>
+  const response = new Promise<IncomingMessage>((resolve, reject) =>
     call.on('response', resolve).on('error', reject),
   );
-  answered.catch(() => {});
+  response.catch(() => {});
   call.end(bodyOf(model));
-  return { call, answered };
+  return { call, answered: response };
 }
 
 const failures: string[] = [];
@@ -111,9 +111,9 @@ try {
     ),
   );
   clearInterval(watch);
-  const wanted = seconds * eventsPerSecond;
+  const expectedEvents = seconds * eventsPerSecond;
   const good = read.filter(
-    ({ tokens, isOrdered, isWhole }) => tokens === wanted && isOrdered && isWhole,
+    ({ tokens, isOrdered, isWhole }) => tokens === expectedEvents && isOrdered && isWhole,
   ).length;
   hold(
     good === streams,
@@ -168,8 +168,8 @@ try {
   const lives: number[] = [];
   for (let round = 0; round < aborts; round += 1) {
     provider.reset();
-    const { call, answered } = ask('slow');
-    const response = await answered;
+    const { call, answered: answer } = ask('slow');
+    const response = await answer;
     response.on('error', () => {});
     await once(response, 'data');
     const leftMs = performance.now();

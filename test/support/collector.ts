@@ -81,11 +81,11 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
           60_000,
         );
         const look = () => {
-          const found = spans.find(fits);
-          if (found === undefined) return;
+          const span = spans.find(fits);
+          if (span === undefined) return;
           clearTimeout(timer);
           watchers.delete(look);
-          resolve(found);
+          resolve(span);
         };
         watchers.add(look);
         look();

@@ -43,23 +43,23 @@ export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): P
     ...options,
     settings: { drainMs: 0, ...options.settings },
   });
-  const served = await startConsole(agent);
+  const consoleServer = await startConsole(agent);
   const browser = await launchChromium();
   const mistakes: string[] = [];
   return {
     gateway,
     agent,
-    served,
+    served: consoleServer,
     browser,
     mistakes,
     async open(hash = '', viewport = { width: 1180, height: 780 }) {
-      const page = await openConsolePage(await browser.newContext({ viewport }), served, mistakes);
-      if (hash !== '') await page.goto(`${served.url}/${hash}`);
+      const page = await openConsolePage(await browser.newContext({ viewport }), consoleServer, mistakes);
+      if (hash !== '') await page.goto(`${consoleServer.url}/${hash}`);
       return page;
     },
     async close() {
       await browser.close();
-      await served.close();
+      await consoleServer.close();
       await agent.close();
       await database.close();
       await gateway.close();
@@ -71,7 +71,7 @@ export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): P
 /** Opens a one-time address in the profile and waits for the frame of the console. */
 export async function openConsolePage(
   context: BrowserContext,
-  served: TestConsole,
+  consoleServer: TestConsole,
   mistakes: string[] = [],
 ): Promise<Page> {
   const page = await context.newPage();
@@ -83,9 +83,9 @@ export async function openConsolePage(
       mistakes.push(message.text());
   });
   page.on('request', (request) => {
-    if (!request.url().startsWith(served.url)) mistakes.push(`requested ${request.url()}`);
+    if (!request.url().startsWith(consoleServer.url)) mistakes.push(`requested ${request.url()}`);
   });
-  await page.goto(served.console.invite());
+  await page.goto(consoleServer.console.invite());
   await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Sessions' }).waitFor();
   return page;
 }

@@ -85,9 +85,9 @@ export async function startCreem(): Promise<CreemDouble> {
       if (url.pathname === '/v1/products' && url.searchParams.get('product_id') === product.id)
         return answer(200, product);
       if (url.pathname === '/v1/checkouts' && request.method === 'POST') return answer(200, create(body));
-      const found = checkouts.get(url.searchParams.get('checkout_id') ?? '');
-      return url.pathname === '/v1/checkouts' && found
-        ? answer(200, found)
+      const checkout = checkouts.get(url.searchParams.get('checkout_id') ?? '');
+      return url.pathname === '/v1/checkouts' && checkout
+        ? answer(200, checkout)
         : answer(404, { status: 404, error: 'Not found' });
     })();
   });
@@ -122,9 +122,9 @@ export async function startCreem(): Promise<CreemDouble> {
   });
 
   function checkoutOf(id: string): CreemCheckout {
-    const found = checkouts.get(id);
-    if (!found) throw new Error(`There is no checkout ${id}.`);
-    return found;
+    const checkout = checkouts.get(id);
+    if (!checkout) throw new Error(`There is no checkout ${id}.`);
+    return checkout;
   }
 
   function orderOf(id: string): Record<string, unknown> {
@@ -207,8 +207,8 @@ export async function startCreem(): Promise<CreemDouble> {
         mode: 'test',
       });
     },
-    sign(given, secret = webhookSecret) {
-      const body = typeof given === 'string' ? given : JSON.stringify(given);
+    sign(payload, secret = webhookSecret) {
+      const body = typeof payload === 'string' ? payload : JSON.stringify(payload);
       return { body, signature: createHmac('sha256', secret).update(body).digest('hex') };
     },
     async close() {

@@ -40,9 +40,9 @@ const patientLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000
 /** Where a world's data is, not opened yet. */
 export async function makeDatabase({
   isEmpty = false,
-  limits: given = {},
+  limits: overrides = {},
 }: TestDatabaseOptions = {}): Promise<DatabasePlace> {
-  const limits = { ...patientLimits, ...given };
+  const limits = { ...patientLimits, ...overrides };
   const source = inject('databaseSource');
   if (source?.engine === 'postgres') return makeClone(source, isEmpty, limits);
   return makeFolder(isEmpty ? source?.emptyFolder : source?.migratedFolder, limits);

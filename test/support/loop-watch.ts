@@ -84,7 +84,7 @@ async function startProfile(session: Session): Promise<void> {
 async function endProfile(session: Session): Promise<string[]> {
   const { profile } = await session.post('Profiler.stop');
   session.disconnect();
-  const spent = new Map<string, number>();
+  const milliseconds = new Map<string, number>();
   const names = new Map(
     profile.nodes.map(({ id, callFrame: { functionName, url, lineNumber } }) => [
       id,
@@ -93,9 +93,9 @@ async function endProfile(session: Session): Promise<string[]> {
   );
   for (const [index, id] of (profile.samples ?? []).entries()) {
     const name = names.get(id) ?? '';
-    spent.set(name, (spent.get(name) ?? 0) + (profile.timeDeltas?.[index] ?? 0) / 1_000);
+    milliseconds.set(name, (milliseconds.get(name) ?? 0) + (profile.timeDeltas?.[index] ?? 0) / 1_000);
   }
-  return [...spent]
+  return [...milliseconds]
     .filter(([name]) => !name.startsWith('(idle)') && !name.startsWith('(program)'))
     .sort((one, other) => other[1] - one[1])
     .slice(0, 12)

@@ -75,13 +75,13 @@ function schemaOf(source: Source): object {
     .update(JSON.stringify([source, version, repairs]))
     .digest('hex')
     .slice(0, 12);
-  const kept = path.join(folder, `${source.type}-${key}.json`);
-  if (existsSync(kept)) return JSON.parse(readFileSync(kept, 'utf8')) as object;
+  const cacheFile = path.join(folder, `${source.type}-${key}.json`);
+  if (existsSync(cacheFile)) return JSON.parse(readFileSync(cacheFile, 'utf8')) as object;
   mkdirSync(folder, { recursive: true });
   // Two test files may make it at once; each has files of its own and puts a whole one in place.
-  const made = `${kept}.${process.pid}`;
+  const temporaryFile = `${cacheFile}.${process.pid}`;
   // The generator finds types that a file declares, not those that it hands on.
-  const entry = `${made}.ts`;
+  const entry = `${temporaryFile}.ts`;
   writeFileSync(
     entry,
     `import type { ${source.type} as Published } from '../../node_modules/${source.package}/${source.file}';\nexport type Judged = Published;\n`,
@@ -99,7 +99,7 @@ function schemaOf(source: Source): object {
     /\{"type":"object","additionalProperties":false(?:,"properties":\{\})?\}/g,
     '{"type":"object"}',
   );
-  writeFileSync(made, text);
-  renameSync(made, kept);
+  writeFileSync(temporaryFile, text);
+  renameSync(temporaryFile, cacheFile);
   return JSON.parse(text) as object;
 }

@@ -7,12 +7,12 @@ import { startServer } from './postgres-server.ts';
 import { databaseUrl, makeQueue, migrateAll, silentLog } from './template.ts';
 
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const given = process.env['DATABASE_URL'];
-  const server = given ? { url: given, stop: async () => undefined } : await startServer();
+  const externalUrl = process.env['DATABASE_URL'];
+  const server = externalUrl ? { url: externalUrl, stop: async () => undefined } : await startServer();
   const migratedTemplate = `townhall_template_${randomBytes(4).toString('hex')}`;
   const admin = await connect({ url: server.url }, { log: silentLog });
   console.log(
-    `[${project.name}] runs on ${given ? 'the server of DATABASE_URL' : 'a server of its own'}: ${admin.version}`,
+    `[${project.name}] runs on ${externalUrl ? 'the server of DATABASE_URL' : 'a server of its own'}: ${admin.version}`,
   );
   const session = admin.session({ deadlineMs: 60_000 });
   await session.sql.unsafe(`create database ${migratedTemplate}`);
@@ -27,7 +27,7 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
     engine: 'postgres',
     url: server.url,
     migratedTemplate,
-    isOurs: !given,
+    isOurs: !externalUrl,
   });
   return async () => {
     await session.sql.unsafe(`drop database ${migratedTemplate} with (force)`);

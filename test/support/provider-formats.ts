@@ -40,21 +40,21 @@ type Whole = (scene: ForeignScene) => object | undefined;
 type Frames = (scene: ForeignScene) => string[] | undefined;
 
 function play(scene: ForeignScene, streams: boolean, frames: Frames, whole: Whole): boolean {
-  const said = streams ? frames(scene) : whole(scene);
-  if (said === undefined) return false;
+  const answer = streams ? frames(scene) : whole(scene);
+  if (answer === undefined) return false;
   scene.response.writeHead(200, streams ? eventStream : json);
-  scene.end(Array.isArray(said) ? said.join('') : JSON.stringify(said));
+  scene.end(Array.isArray(answer) ? answer.join('') : JSON.stringify(answer));
   return true;
 }
 
 const toolInput = { city: 'Oslo' };
 
-function message({ script, asked }: ForeignScene): object | undefined {
+function message({ script, asked: input }: ForeignScene): object | undefined {
   const base = {
     id: 'msg_scripted',
     type: 'message',
     role: 'assistant',
-    model: asked['model'],
+    model: input['model'],
     stop_sequence: null,
   };
   const usage = {
@@ -86,7 +86,7 @@ function message({ script, asked }: ForeignScene): object | undefined {
   }
 }
 
-function messageEvents({ script, asked }: ForeignScene): string[] | undefined {
+function messageEvents({ script, asked: input }: ForeignScene): string[] | undefined {
   const frame = (data: { type: string } & Record<string, unknown>) =>
     `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
   const start = frame({
@@ -95,7 +95,7 @@ function messageEvents({ script, asked }: ForeignScene): string[] | undefined {
       id: 'msg_scripted',
       type: 'message',
       role: 'assistant',
-      model: asked['model'],
+      model: input['model'],
       content: [],
       stop_reason: null,
       stop_sequence: null,
@@ -107,8 +107,8 @@ function messageEvents({ script, asked }: ForeignScene): string[] | undefined {
       },
     },
   });
-  const block = (index: number, opened: object, deltas: object[]) => [
-    frame({ type: 'content_block_start', index, content_block: opened }),
+  const block = (index: number, startEvent: object, deltas: object[]) => [
+    frame({ type: 'content_block_start', index, content_block: startEvent }),
     ...deltas.map((delta) => frame({ type: 'content_block_delta', index, delta })),
     frame({ type: 'content_block_stop', index }),
   ];
@@ -220,7 +220,7 @@ function contentEvents({ script }: ForeignScene): string[] | undefined {
   }
 }
 
-function response({ script, asked }: ForeignScene): object | undefined {
+function response({ script, asked: input }: ForeignScene): object | undefined {
   const output =
     script === 'tools'
       ? [
@@ -234,8 +234,8 @@ function response({ script, asked }: ForeignScene): object | undefined {
           },
         ]
       : [outputMessage('completed', 'Hello from the provider.')];
-  if (script === 'reasoning') return responseObject(asked, 'completed', [summarized, ...output]);
-  return script === 'ok' || script === 'tools' ? responseObject(asked, 'completed', output) : undefined;
+  if (script === 'reasoning') return responseObject(input, 'completed', [summarized, ...output]);
+  return script === 'ok' || script === 'tools' ? responseObject(input, 'completed', output) : undefined;
 }
 
 const summarized = {
@@ -254,7 +254,7 @@ function outputMessage(status: string, text: string): object {
   };
 }
 
-function responseObject(asked: Record<string, unknown>, status: string, output: object[]): object {
+function responseObject(input: Record<string, unknown>, status: string, output: object[]): object {
   const usage = {
     input_tokens: 10,
     input_tokens_details: { cached_tokens: 0 },
@@ -267,7 +267,7 @@ function responseObject(asked: Record<string, unknown>, status: string, output: 
     object: 'response',
     created_at: 1_700_000_000,
     status,
-    model: asked['model'],
+    model: input['model'],
     output,
     error: null,
     incomplete_details: null,
@@ -282,13 +282,13 @@ function responseObject(asked: Record<string, unknown>, status: string, output: 
   };
 }
 
-function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
+function responseEvents({ script, asked: input }: ForeignScene): string[] | undefined {
   let count = 0;
   const frame = (data: { type: string } & Record<string, unknown>) =>
     `event: ${data.type}\ndata: ${JSON.stringify({ ...data, sequence_number: (count += 1) })}\n\n`;
   const place = { item_id: 'msg_1', output_index: 0, content_index: 0 };
-  const begun = [
-    frame({ type: 'response.created', response: responseObject(asked, 'in_progress', []) }),
+  const startEvents = [
+    frame({ type: 'response.created', response: responseObject(input, 'in_progress', []) }),
     frame({ type: 'response.output_item.added', output_index: 0, item: outputMessage('in_progress', '') }),
     frame({
       type: 'response.content_part.added',
@@ -313,13 +313,13 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
     }),
     frame({
       type: 'response.completed',
-      response: responseObject(asked, 'completed', [outputMessage('completed', 'Hello from the provider.')]),
+      response: responseObject(input, 'completed', [outputMessage('completed', 'Hello from the provider.')]),
     }),
   ];
   const failure = { type: 'error', code: 'server_error', message: 'boom', param: null };
   switch (script) {
     case 'ok':
-      return [...begun, ...ended];
+      return [...startEvents, ...ended];
     case 'search': {
       const search = {
         type: 'web_search_call',
@@ -334,7 +334,7 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
         start_index: 0,
         end_index: 5,
       };
-      const [created = '', ...said] = begun;
+      const [created = '', ...events] = startEvents;
       return [
         created,
         frame({
@@ -344,13 +344,13 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
         }),
         frame({ type: 'response.web_search_call.searching', item_id: 'ws_1', output_index: 0 }),
         frame({ type: 'response.output_item.done', output_index: 0, item: search }),
-        ...said,
+        ...events,
         frame({ type: 'response.output_text.annotation.added', ...place, annotation_index: 0, annotation }),
         ...ended,
       ];
     }
     case 'reasoning': {
-      const [created = '', ...said] = begun;
+      const [created = '', ...events] = startEvents;
       const at = { item_id: 'rs_1', output_index: 0 };
       return [
         created,
@@ -374,26 +374,26 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
           part: summarized.summary[0],
         }),
         frame({ type: 'response.output_item.done', output_index: 0, item: summarized }),
-        ...said,
+        ...events,
         ...ended,
       ];
     }
     case 'incomplete':
       return [
-        ...begun,
+        ...startEvents,
         frame({
           type: 'response.incomplete',
           response: {
-            ...responseObject(asked, 'completed', []),
+            ...responseObject(input, 'completed', []),
             status: 'incomplete',
             incomplete_details: { reason: 'max_output_tokens' },
           },
         }),
       ];
     case 'cut':
-      return begun;
+      return startEvents;
     case 'error':
-      return [...begun, frame(failure)];
+      return [...startEvents, frame(failure)];
     case 'error-first':
       return [frame(failure)];
     default:
@@ -401,28 +401,28 @@ function responseEvents({ script, asked }: ForeignScene): string[] | undefined {
   }
 }
 
-function embeddings({ script, asked }: ForeignScene): object | undefined {
+function embeddings({ script, asked: body }: ForeignScene): object | undefined {
   if (script !== 'ok' && script !== 'long-vectors') return undefined;
-  const { input } = asked;
+  const { input } = body;
   // Numbers are the tokens of one input.
   const inputs: unknown[] = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input];
   const vector =
     script === 'ok'
       ? Float32Array.of(0.5, -0.25, 1)
       : Float32Array.from({ length: 1_536 }, (_, index) => Math.sin(index) / 40);
-  const shown =
-    asked['encoding_format'] === 'base64' ? Buffer.from(vector.buffer).toString('base64') : [...vector];
+  const vectors =
+    body['encoding_format'] === 'base64' ? Buffer.from(vector.buffer).toString('base64') : [...vector];
   return {
     object: 'list',
-    data: inputs.map((_, index) => ({ object: 'embedding', index, embedding: shown })),
-    model: asked['model'],
+    data: inputs.map((_, index) => ({ object: 'embedding', index, embedding: vectors })),
+    model: body['model'],
     usage: { prompt_tokens: 2, total_tokens: 2 },
   };
 }
 
-function rerank({ script, asked }: ForeignScene): object | undefined {
+function rerank({ script, asked: input }: ForeignScene): object | undefined {
   if (script !== 'ok') return undefined;
-  const documents = asked['documents'] as unknown[];
+  const documents = input['documents'] as unknown[];
   return {
     id: 'rerank_scripted',
     results: documents.map((_, index) => ({

@@ -25,14 +25,14 @@ const json = { 'content-type': 'application/json' };
 export function createVideos(): (scene: VideoScene) => boolean {
   const orders = new Map<string, Order>();
 
-  function placed(named: string): string {
-    const [script = '', knobs = ''] = decodeURIComponent(named).split(/[?~]/);
+  function resolveUrl(reference: string): string {
+    const [script = '', knobs = ''] = decodeURIComponent(reference).split(/[?~]/);
     const id = `video_${orders.size + 1}`;
     orders.set(id, { script, knobs: new URLSearchParams(knobs), polls: 0, fetches: 0 });
     return id;
   }
 
-  return ({ request, response, named, end }) => {
+  return ({ request, response, named: reference, end }) => {
     const url = new URL(request.url ?? '', `http://${request.headers.host ?? 'provider'}`);
     const say = (value: object, status = 200) => {
       response.writeHead(status, json);
@@ -40,12 +40,12 @@ export function createVideos(): (scene: VideoScene) => boolean {
       return true;
     };
     const origin = `${url.origin}/v1`;
-    if (request.method === 'POST' && named.startsWith('film')) {
+    if (request.method === 'POST' && reference.startsWith('film')) {
       if (url.pathname.endsWith(':predictLongRunning'))
-        return say({ name: `models/veo/operations/${placed(named)}` });
-      if (url.pathname.endsWith('/videos/generations')) return say({ request_id: placed(named) });
+        return say({ name: `models/veo/operations/${resolveUrl(reference)}` });
+      if (url.pathname.endsWith('/videos/generations')) return say({ request_id: resolveUrl(reference) });
       if (url.pathname.endsWith('/videos'))
-        return say({ id: placed(named), object: 'video', status: 'queued', progress: 0 });
+        return say({ id: resolveUrl(reference), object: 'video', status: 'queued', progress: 0 });
     }
     const [, kind = '', id = '', rest = ''] =
       /^\/v1\/(videos|models\/veo\/operations|files)\/(video_\d+)(.*)$/.exec(url.pathname) ?? [];

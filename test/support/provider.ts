@@ -92,16 +92,16 @@ export async function startProvider(): Promise<ScriptedProvider> {
     for await (const piece of request) pieces.push(piece as Buffer);
     const body = Buffer.concat(pieces);
     const path = request.url ?? '';
-    const asked = parsed(body);
-    const named = asked.model ?? modelInPath(path) ?? 'ok';
+    const input = parsed(body);
+    const modelName = input.model ?? modelInPath(path) ?? 'ok';
     // A question mark cannot stand in a path, where Google has its models.
-    const [script = '', knobs = ''] = named.split(/[?~]/);
+    const [script = '', knobs = ''] = modelName.split(/[?~]/);
     count += 1;
     const call: ProviderCall = {
       id: count,
       method: request.method ?? '',
       path,
-      script: named,
+      script: modelName,
       headers: request.headers,
       body,
       receivedAt: performance.now(),
@@ -118,7 +118,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
       response,
       call,
       calls,
-      asked,
+      asked: input,
       knobs: new URLSearchParams(knobs),
       sleep: (ms) => sleep(ms, response),
     };
@@ -126,10 +126,10 @@ export async function startProvider(): Promise<ScriptedProvider> {
       path: path.split('?')[0] ?? '',
       response,
       script,
-      asked: asked as Record<string, unknown>,
+      asked: input as Record<string, unknown>,
       end: (rest?: string) => end(scene, rest),
     };
-    const isFilm = playVideo({ request, response, named, end: (rest) => end(scene, rest) });
+    const isFilm = playVideo({ request, response, named: modelName, end: (rest) => end(scene, rest) });
     if (!isFilm && !playForeign(foreign)) await (scripts[script] ?? scripts.unknown)?.(scene);
     changed();
   }
@@ -180,7 +180,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
         look();
       });
     },
-    modelsFile(named, more = {}) {
+    modelsFile(names, more = {}) {
       return JSON.stringify({
         providers: [
           {
@@ -195,7 +195,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
           ...(more.providers ?? []),
         ],
         models: [
-          ...Object.entries(named).map(([name, script]) => ({
+          ...Object.entries(names).map(([name, script]) => ({
             id: `acme/${name}`,
             provider: 'acme',
             upstream_model: script,
@@ -308,14 +308,14 @@ function finish(
   scene: Scene,
   { reason = 'stop', usage, done = true }: { reason?: string; usage?: unknown; done?: boolean } = {},
 ): void {
-  const { response, call, asked } = scene;
+  const { response, call, asked: input } = scene;
   response.write(`data: ${chunk(scene, {}, { finish_reason: reason })}\n\n`);
-  const counted =
+  const tokenUsage =
     usage === undefined
       ? { prompt_tokens: 10, completion_tokens: call.tokens, total_tokens: 10 + call.tokens }
       : usage;
-  if (counted !== null && asked.stream_options?.include_usage === true)
-    response.write(`data: ${usageChunk(scene, counted)}\n\n`);
+  if (tokenUsage !== null && input.stream_options?.include_usage === true)
+    response.write(`data: ${usageChunk(scene, tokenUsage)}\n\n`);
   if (done) response.write('data: [DONE]\n\n');
   end(scene);
 }
@@ -650,9 +650,9 @@ const scripts: Record<string, Script> = {
     const piece = 'x'.repeat(64 * 1024);
     scene.response.write('data: {"id":"');
     for (
-      let sent = 0;
-      sent < Number(scene.knobs.get('mb') ?? 50) * 16 && !scene.response.destroyed;
-      sent += 1
+      let sentCount = 0;
+      sentCount < Number(scene.knobs.get('mb') ?? 50) * 16 && !scene.response.destroyed;
+      sentCount += 1
     ) {
       if (!scene.response.write(piece)) await room(scene.response);
     }

@@ -9,8 +9,8 @@ export async function quickest(enoughMs: number, round: () => Promise<unknown>):
   let least = Number.POSITIVE_INFINITY;
   for (let count = 0; count < 10 && least >= enoughMs; count += 1) {
     const startedMs = performance.now();
-    const told = await round();
-    least = Math.min(least, typeof told === 'number' ? told : performance.now() - startedMs);
+    const figure = await round();
+    least = Math.min(least, typeof figure === 'number' ? figure : performance.now() - startedMs);
   }
   return least;
 }

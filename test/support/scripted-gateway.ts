@@ -39,13 +39,13 @@ export function says(text: string, finishReason = 'stop'): ScriptedAnswer {
 
 /** Asks for tools, side by side. */
 export function calls(...tools: { name: string; input: unknown; id?: string }[]): ScriptedAnswer {
-  const asked = tools.map(({ name, input, id }, index) => ({
+  const toolCalls = tools.map(({ name, input, id }, index) => ({
     type: 'tool-call',
     toolCallId: id ?? `call_${index}`,
     toolName: name,
     input: typeof input === 'string' ? input : JSON.stringify(input),
   }));
-  return { parts: [...asked, finish('tool-calls')] };
+  return { parts: [...toolCalls, finish('tool-calls')] };
 }
 
 /** What the tools gave back, as the model is shown it, in the order of the conversation. */

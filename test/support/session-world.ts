@@ -58,28 +58,28 @@ export interface Held {
 }
 
 /** An answer that a test writes piece by piece. */
-export function held(): Held {
-  const asked = Promise.withResolvers<ServerResponse>();
-  const gone = Promise.withResolvers<void>();
+export function holdAnswer(): Held {
+  const arrival = Promise.withResolvers<ServerResponse>();
+  const disconnection = Promise.withResolvers<void>();
   let response: ServerResponse | undefined;
   const send = (part: object) => response?.write(`data: ${JSON.stringify(part)}\n\n`);
   return {
     answer: {
-      async respond(opened) {
-        response = opened;
-        opened.once('close', () => gone.resolve());
-        opened.writeHead(200, { 'content-type': 'text/event-stream' });
+      async respond(opening) {
+        response = opening;
+        opening.once('close', () => disconnection.resolve());
+        opening.writeHead(200, { 'content-type': 'text/event-stream' });
         for (const part of [
           { type: 'stream-start', warnings: [] },
           { type: 'text-start', id: 't' },
         ])
           send(part);
-        asked.resolve(opened);
-        await gone.promise;
+        arrival.resolve(opening);
+        await disconnection.promise;
       },
     },
-    asked: asked.promise,
-    gone: gone.promise,
+    asked: arrival.promise,
+    gone: disconnection.promise,
     say: (delta) => void send({ type: 'text-delta', id: 't', delta }),
     end() {
       send({ type: 'text-end', id: 't' });
@@ -98,12 +98,12 @@ export async function collect(
   events: AsyncIterable<SessionEvent>,
   last: (event: SessionEvent) => boolean = () => false,
 ): Promise<SessionEvent[]> {
-  const found: SessionEvent[] = [];
+  const collected: SessionEvent[] = [];
   for await (const event of events) {
-    found.push(event);
+    collected.push(event);
     if (last(event)) break;
   }
-  return found;
+  return collected;
 }
 
 export const seqs = (events: readonly SessionEvent[]): number[] =>
@@ -112,9 +112,14 @@ export const seqs = (events: readonly SessionEvent[]): number[] =>
 /** A request whose path goes out exactly as it is written. */
 export async function rawGet(agent: TestAgent, path: string): Promise<number> {
   const { hostname, port } = new URL(agent.url);
-  const sent = request({ hostname, port, path, headers: { authorization: `Bearer ${agent.token}` } });
-  sent.end();
-  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  const clientRequest = request({
+    hostname,
+    port,
+    path,
+    headers: { authorization: `Bearer ${agent.token}` },
+  });
+  clientRequest.end();
+  const [response] = (await once(clientRequest, 'response')) as [IncomingMessage];
   response.resume();
   return response.statusCode ?? 0;
 }

@@ -96,9 +96,9 @@ export async function startStripe(): Promise<StripeDouble> {
         });
       if (request.method === 'POST' && path === '/v1/checkout/sessions')
         return create(request, { text, form, answer });
-      const found = sessions.get(/^\/v1\/checkout\/sessions\/(\w+)$/.exec(path)?.[1] ?? '');
-      return found
-        ? answer(200, found)
+      const session = sessions.get(/^\/v1\/checkout\/sessions\/(\w+)$/.exec(path)?.[1] ?? '');
+      return session
+        ? answer(200, session)
         : answer(404, { error: { type: 'invalid_request_error', message: 'No such session.' } });
     })();
   });
@@ -157,9 +157,9 @@ export async function startStripe(): Promise<StripeDouble> {
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 
   function sessionOf(id: string): StripeSession {
-    const found = sessions.get(id);
-    if (!found) throw new Error(`There is no session ${id}.`);
-    return found;
+    const session = sessions.get(id);
+    if (!session) throw new Error(`There is no session ${id}.`);
+    return session;
   }
 
   /** As Stripe does, the intent is made when the person pays. */
@@ -221,8 +221,8 @@ export async function startStripe(): Promise<StripeDouble> {
       };
       return event(`charge.dispute.${type}`, dispute);
     },
-    sign(given, { secret = webhookSecret, atSeconds = nowSeconds(), scheme = 'v1' } = {}) {
-      const body = typeof given === 'string' ? given : JSON.stringify(given);
+    sign(payload, { secret = webhookSecret, atSeconds = nowSeconds(), scheme = 'v1' } = {}) {
+      const body = typeof payload === 'string' ? payload : JSON.stringify(payload);
       return {
         body,
         signature: signer.webhooks.generateTestHeaderString({

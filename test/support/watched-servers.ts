@@ -105,7 +105,7 @@ function modelsOf(provider: ScriptedProvider): string {
     max_output_tokens: 1_000,
     context_window: 100_000_000,
   };
-  const written = ['text', 'stream', 'openai', 'embedding', 'image', 'tts', 'asr'];
+  const modalities = ['text', 'stream', 'openai', 'embedding', 'image', 'tts', 'asr'];
   const scripts = { ok: 'ok', painter: 'images', speaker: 'speech', whisper: 'whisper' };
   const formats = {
     formats: ['chat', 'embeddings', 'responses', 'rerank'],
@@ -113,7 +113,7 @@ function modelsOf(provider: ScriptedProvider): string {
   };
   return provider.modelsFile(scripts, {
     provider: formats,
-    model: { ...model, modalities: written },
+    model: { ...model, modalities: modalities },
     providers: ['anthropic', 'google'].map((kind) => ({
       id: kind,
       kind,
@@ -186,7 +186,7 @@ function watched(
 
 async function stop(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = once(child, 'exit');
+  const exit = once(child, 'exit');
   child.kill('SIGKILL');
-  await gone;
+  await exit;
 }

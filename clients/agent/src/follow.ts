@@ -55,12 +55,12 @@ export function createFollow(
           let error: unknown;
           try {
             const members = { sessionId, after: cursor.seq(), ...(until === undefined ? {} : { until }) };
-            const opened = await transport.openStream<SessionEvent>(target, members, {
+            const stream = await transport.openStream<SessionEvent>(target, members, {
               idleTimeoutMs: silenceMs,
               ...call,
               signal,
             });
-            for await (const event of opened.events) {
+            for await (const event of stream.events) {
               if (event.type === 'stream.ready') {
                 cursor.note(event);
                 if (!hasBegun) yield event;
@@ -69,13 +69,13 @@ export function createFollow(
               }
               const fresh = cursor.take(event);
               if (fresh === 'gap') {
-                opened.close();
+                stream.close();
                 break;
               }
               if (fresh !== null) yield fresh;
             }
-          } catch (thrown) {
-            error = thrown;
+          } catch (caught) {
+            error = caught;
           }
           if (signal.aborted) return;
           const isEnded = AgentError.isInstance(error) && error.code === 'stream_truncated';
@@ -100,10 +100,10 @@ function isFinal(error: unknown): boolean {
 }
 
 function delayOf(error: unknown, failures: number): number {
-  const asked = AgentError.isInstance(error) ? (error.retryAfterMs ?? 0) : 0;
+  const retryAfterMs = AgentError.isInstance(error) ? (error.retryAfterMs ?? 0) : 0;
   const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** Math.min(failures, 10));
   // Many readers of one server must not all come back in the same moment.
-  return Math.max(asked, delayMs * (0.75 + Math.random() * 0.25));
+  return Math.max(retryAfterMs, delayMs * (0.75 + Math.random() * 0.25));
 }
 
 interface Cursor {
@@ -119,7 +119,7 @@ function createCursor(after: number): Cursor {
   let isIdle = false;
   let hasStatusAt = 0;
   /** How much of each open part the reader has. */
-  const known = new Map<string, number>();
+  const textLengths = new Map<string, number>();
 
   return {
     seq: () => last,
@@ -131,27 +131,27 @@ function createCursor(after: number): Cursor {
     take(event) {
       if (event.type === 'stream.reset') {
         last = event.headSeq;
-        known.clear();
+        textLengths.clear();
         return event;
       }
       if (event.type === 'part.delta') {
-        const have = known.get(event.partId) ?? 0;
+        const have = textLengths.get(event.partId) ?? 0;
         if (event.offset > have) return 'gap';
         const delta = event.delta.slice(have - event.offset);
         if (delta === '') return null;
-        known.set(event.partId, have + delta.length);
+        textLengths.set(event.partId, have + delta.length);
         return delta === event.delta ? event : { ...event, offset: have, delta };
       }
       if (event.type === 'part.snapshot') {
-        if (event.text.length <= (known.get(event.partId) ?? -1)) return null;
-        known.set(event.partId, event.text.length);
+        if (event.text.length <= (textLengths.get(event.partId) ?? -1)) return null;
+        textLengths.set(event.partId, event.text.length);
         return event;
       }
       if (!('seq' in event)) return event;
       if (event.seq <= last) return null;
       if (event.seq !== last + 1) return 'gap';
       last = event.seq;
-      if (event.type === 'part.ended') known.delete(event.partId);
+      if (event.type === 'part.ended') textLengths.delete(event.partId);
       if (event.type === 'status.changed' && event.seq > hasStatusAt)
         isIdle = event.status === 'idle' && event.queueLength === 0;
       return event;

@@ -88,10 +88,10 @@ export function createLogin(accounts: Calls): Login {
       if (!input)
         throw new TypeError(`The login "${provider}" asks for inputs; pass the function \`input\`.`);
       // What is undefined does not get into the body.
-      const given = (await input(step.inputs ?? [], wrong)) as Record<string, string>;
+      const answers = (await input(step.inputs ?? [], wrong)) as Record<string, string>;
       wrong = undefined;
       try {
-        step = await accounts.continueLogin({ login_id: step.login_id, input: given }, { signal });
+        step = await accounts.continueLogin({ login_id: step.login_id, input: answers }, { signal });
       } catch (error) {
         if (!GatewayError.isInstance(error) || error.code !== 'invalid_credentials') throw error;
         wrong = error;

@@ -66,8 +66,8 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
   let response: Collected['response'] = {};
   let finish: Extract<LanguageModelV3StreamPart, { type: 'finish' }> | undefined;
 
-  for await (const sent of parts) {
-    const part = revivePart(sent);
+  for await (const wirePart of parts) {
+    const part = revivePart(wirePart);
     switch (part.type) {
       case 'stream-start':
         warnings.push(...part.warnings);
@@ -126,11 +126,11 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
     });
   const { finishReason, usage, providerMetadata } = finish;
   // A text block that stayed empty says nothing; an empty reasoning block may carry what the provider wants back.
-  const kept = content.filter(
+  const supported = content.filter(
     (block) => block.type !== 'text' || block.text !== '' || block.providerMetadata !== undefined,
   );
   return {
-    content: kept,
+    content: supported,
     finishReason,
     usage,
     warnings,

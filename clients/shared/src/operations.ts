@@ -81,13 +81,13 @@ export function createEventStream<Event>(
   options: StreamCallOptions = {},
   rule: StreamRule<Event> = {},
 ): EventStream<Event> {
-  let taken = false;
+  let isConsumed = false;
   return {
     [Symbol.asyncIterator]() {
       // A second reading would have to send, and pay for, the call again.
-      if (taken)
+      if (isConsumed)
         throw new TypeError('This stream has been read already; make the call again for another answer.');
-      taken = true;
+      isConsumed = true;
       const lifeline = createLifeline(options.signal);
       const events = read();
       return {
@@ -101,8 +101,8 @@ export function createEventStream<Event>(
 
       async function* read(): AsyncGenerator<Event, void, undefined> {
         try {
-          const opened = await transport.openStream(target, members, options, rule, lifeline);
-          yield* opened.events;
+          const stream = await transport.openStream(target, members, options, rule, lifeline);
+          yield* stream.events;
         } finally {
           lifeline.close();
         }
@@ -131,22 +131,22 @@ interface Asked {
  */
 export function createTargetReader(): unknown {
   const verbs = ['get', 'head', 'post', 'put', 'patch', 'delete'];
-  const tell = (streams: boolean) =>
+  const describeTarget = (streams: boolean) =>
     Object.fromEntries(
       verbs.map((verb) => [
         verb,
-        (asked: Asked): Target => ({
+        (options: Asked): Target => ({
           method: verb.toUpperCase(),
-          url: asked.url,
-          secured: asked.security !== undefined,
+          url: options.url,
+          secured: options.security !== undefined,
           streams,
           // The generated code names a content type exactly where the operation takes a body.
-          bodyType: asked.headers?.['Content-Type'] as string | null | undefined,
-          serializeBody: asked.bodySerializer,
+          bodyType: options.headers?.['Content-Type'] as string | null | undefined,
+          serializeBody: options.bodySerializer,
         }),
       ]),
     );
-  return { ...tell(false), sse: tell(true) };
+  return { ...describeTarget(false), sse: describeTarget(true) };
 }
 
 function namesOf(generated: object): string[] {

@@ -26,10 +26,10 @@ export async function* readEvents(
   options: ReadOptions,
 ): AsyncGenerator<string, void, undefined> {
   const { lifeline, idleTimeoutMs, maxEventChars = defaultMaxEventChars, fail } = options;
-  const arrived: string[] = [];
+  const pieces: string[] = [];
   let tooLarge = false;
   const parser = createParser({
-    onEvent: (event) => arrived.push(event.data),
+    onEvent: (event) => pieces.push(event.data),
     onError: (error) => {
       tooLarge ||= error.type === 'max-buffer-size-exceeded';
     },
@@ -50,7 +50,7 @@ export async function* readEvents(
       });
     }
     parser.feed(decoder.decode(chunk.value, { stream: true }));
-    for (const data of arrived.splice(0)) {
+    for (const data of pieces.splice(0)) {
       if (data === '[DONE]') {
         if (reader !== undefined) await readToEnd(reader, lifeline);
         return;

@@ -136,11 +136,11 @@ export function createTransport(settings: TransportOptions): Transport {
     error: unknown,
     lifeline: Lifeline,
     caller: AbortSignal | undefined,
-    begun: Response | undefined,
+    response: Response | undefined,
   ): unknown {
     if (lifeline.end === 'aborted') return caller?.reason;
-    const status = begun?.status;
-    const requestId = begun?.headers.get('x-request-id') ?? undefined;
+    const status = response?.status;
+    const requestId = response?.headers.get('x-request-id') ?? undefined;
     if (lifeline.end === 'late' || isFetchTimeout(error)) {
       return fail({
         status,
@@ -151,7 +151,7 @@ export function createTransport(settings: TransportOptions): Transport {
       });
     }
     if (error instanceof ClientError) return error;
-    return begun === undefined
+    return response === undefined
       ? fail({
           code: 'connection_failed',
           message: 'The server could not be reached.',
@@ -218,11 +218,11 @@ export function createTransport(settings: TransportOptions): Transport {
       lifeline = createLifeline(options.signal),
     ) {
       const { url, init } = await prepare({ ...target, streams: true }, members, options);
-      let opened: Response | undefined;
+      let received: Response | undefined;
       try {
         lifeline.arm(options.timeoutMs ?? timeoutMs);
         const response = await exchange(url, init, lifeline);
-        opened = response;
+        received = response;
         lifeline.disarm();
         if (describeMediaType(response) !== 'text/event-stream') {
           throw fail({
@@ -238,7 +238,7 @@ export function createTransport(settings: TransportOptions): Transport {
         };
       } catch (error) {
         lifeline.close();
-        throw translate(error, lifeline, options.signal, opened);
+        throw translate(error, lifeline, options.signal, received);
       }
 
       async function* events(response: Response): AsyncGenerator<Event, void, undefined> {

@@ -14,7 +14,7 @@ const root = self.dataset['root'] ?? './';
 const field = document.querySelector<HTMLInputElement>('#search');
 const list = document.querySelector<HTMLUListElement>('#found');
 let loading: Promise<MiniSearch<Found>> | undefined;
-let chosen = -1;
+let selectedIndex = -1;
 
 function loadIndex(): Promise<MiniSearch<Found>> {
   loading ??= new Promise((resolve, reject) => {
@@ -36,12 +36,12 @@ async function search(): Promise<void> {
   // Somebody typed on while the index came.
   if (words !== field.value.trim()) return;
   const everyWord = words === '' ? [] : index.search(words);
-  const found = (
+  const matches = (
     everyWord.length > 0 || words === '' ? everyWord : index.search(words, { combineWith: 'OR' })
   ).slice(0, 12);
-  chosen = found.length > 0 ? 0 : -1;
+  selectedIndex = matches.length > 0 ? 0 : -1;
   list.replaceChildren(
-    ...found.map((item, at) => {
+    ...matches.map((item, at) => {
       const entry = document.createElement('li');
       entry.id = `found-${at}`;
       entry.setAttribute('role', 'option');
@@ -57,13 +57,13 @@ async function search(): Promise<void> {
       return entry;
     }),
   );
-  if (words !== '' && found.length === 0) {
+  if (words !== '' && matches.length === 0) {
     const nothing = document.createElement('li');
     nothing.textContent = 'Nothing was found.';
     list.append(nothing);
   }
   show(words !== '');
-  choose(chosen);
+  choose(selectedIndex);
 }
 
 function show(isOpen: boolean): void {
@@ -73,7 +73,7 @@ function show(isOpen: boolean): void {
 }
 
 function choose(at: number): void {
-  chosen = at;
+  selectedIndex = at;
   const entries = [...(list?.querySelectorAll('li[role="option"]') ?? [])];
   for (const [index, entry] of entries.entries()) entry.setAttribute('aria-selected', String(index === at));
   if (at >= 0) {
@@ -86,10 +86,10 @@ field?.addEventListener('focus', () => void loadIndex());
 field?.addEventListener('input', () => void search());
 field?.addEventListener('keydown', (event) => {
   const count = list?.querySelectorAll('li[role="option"]').length ?? 0;
-  if (event.key === 'ArrowDown' && count > 0) choose((chosen + 1) % count);
-  else if (event.key === 'ArrowUp' && count > 0) choose((chosen + count - 1) % count);
-  else if (event.key === 'Enter' && chosen >= 0)
-    list?.querySelectorAll<HTMLAnchorElement>('li[role="option"] a')[chosen]?.click();
+  if (event.key === 'ArrowDown' && count > 0) choose((selectedIndex + 1) % count);
+  else if (event.key === 'ArrowUp' && count > 0) choose((selectedIndex + count - 1) % count);
+  else if (event.key === 'Enter' && selectedIndex >= 0)
+    list?.querySelectorAll<HTMLAnchorElement>('li[role="option"] a')[selectedIndex]?.click();
   else if (event.key === 'Escape') {
     show(false);
     field.blur();

@@ -1,7 +1,7 @@
 // Chats: one session a chat, first in first out, each once, and an answer that does not wait for the model.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { says } from '../../support/scripted-gateway.ts';
-import { collect, held, openWorld, type World } from '../../support/session-world.ts';
+import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 
 describe('a chat', () => {
   let world: World;
@@ -60,7 +60,7 @@ describe('a chat', () => {
 
   test('is what the dashboard’s instructions for its session join, at once; another session is waited for', async () => {
     const { client } = await world.start();
-    const slow = held();
+    const slow = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? slow.answer : says('Later.')));
     const first = await client.sessions.execute({ chatId: 'room', instructions: 'One.' });
     expect(first).toMatchObject({ success: true, queued: true, queuePosition: 0 });

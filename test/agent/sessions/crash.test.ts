@@ -33,7 +33,7 @@ import {
   stream,
   type ScriptedGateway,
 } from '../../support/scripted-gateway.ts';
-import { held } from '../../support/session-world.ts';
+import { holdAnswer } from '../../support/session-world.ts';
 
 // A lease as short as this keeps the test on PostgreSQL short; the embedded engine needs none.
 const leaseMs = 1_000;
@@ -411,7 +411,7 @@ describe('the log of sessions', () => {
   test('text of a run that somebody else has settled is not saved', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced-text' });
     try {
-      const slow = held();
+      const slow = holdAnswer();
       gateway.answer(() => slow.answer);
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       call.catch(() => {});
@@ -437,7 +437,7 @@ describe('the log of sessions', () => {
   test('an agent settles no run of another agent, whatever key it names', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'owner' });
     try {
-      const slow = held();
+      const slow = holdAnswer();
       gateway.answer(() => slow.answer);
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       await slow.asked;

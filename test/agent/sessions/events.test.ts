@@ -9,7 +9,7 @@ import { createBus, type OpenPart } from '../../../src/agent/sessions/log/bus.ts
 import { follow } from '../../../src/agent/sessions/log/follow.ts';
 import type { StoredEvent } from '../../../src/agent/sessions/events.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { collect, held, openWorld, seqs, type World } from '../../support/session-world.ts';
+import { collect, holdAnswer, openWorld, seqs, type World } from '../../support/session-world.ts';
 
 describe('the event stream', () => {
   let world: World;
@@ -32,7 +32,7 @@ describe('the event stream', () => {
 
   test('shows whoever joins in the middle of a part all of it, and both readers the same text', async () => {
     const { client, sql } = await world.start();
-    const answer = held();
+    const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
     await client.sessions.create({ id: 's' });
     const early = reading(
@@ -117,7 +117,7 @@ describe('the event stream', () => {
     const first = await world.start({ name: 'replica' });
     if (first.database.engine !== 'postgres') return;
     const second = await world.start({ name: 'replica', dataDir: first.dataDir });
-    const answer = held();
+    const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
     await first.client.sessions.create({ id: 's' });
     const seen = collect(

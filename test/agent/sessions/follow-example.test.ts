@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { held, openWorld, type World } from '../../support/session-world.ts';
+import { holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 
 let world: World;
 let children: ChildProcess[];
@@ -29,7 +29,7 @@ test(
   { timeout: 180_000 },
   async () => {
     const agent = await world.start();
-    const answer = held();
+    const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
 
     function client(...given: string[]) {

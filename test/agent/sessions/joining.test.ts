@@ -3,7 +3,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
 import { calls, says } from '../../support/scripted-gateway.ts';
-import { collect, held, openWorld, type World } from '../../support/session-world.ts';
+import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 
 let world: World;
 beforeAll(async () => {
@@ -15,7 +15,7 @@ afterAll(() => world.close());
 describe('sessions.listMessages', () => {
   test('gives a seq from which a message that is being written is told from its beginning', async () => {
     const { client } = await world.start();
-    const slow = held();
+    const slow = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? says('First.') : slow.answer));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'One?' }, { headers: { prefer: 'wait=20' } });

@@ -11,7 +11,7 @@ import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
-import { collect, held, seqs } from '../../support/session-world.ts';
+import { collect, holdAnswer, seqs } from '../../support/session-world.ts';
 
 // Short enough to wait for, and longer than a pause of a busy machine.
 const pausedLeaseMs = 3_000;
@@ -52,7 +52,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
 
     test('a steer that the one accepts is given to the model by the other, whose run it is, and both tell of it', async () => {
       const [one, other] = [await replica(), await replica()];
-      const first = held();
+      const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
       await one.client.sessions.create({ id: 's' });
       const run = await one.client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
@@ -82,7 +82,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
 
     test('inputs that both accept at one time stand in one queue without a gap, and each runs once', async () => {
       const both = [await replica(), await replica()];
-      const first = held();
+      const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
       await both[0]?.client.sessions.create({ id: 's' });
       await both[0]?.client.sessions.prompt({ sessionId: 's', text: 'first' });
@@ -128,7 +128,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
 
     test('a run whose lease is renewed while the other waits for its lock goes on', async () => {
       const [one, other] = [await replica({ leaseMs: 600_000 }), await replica({ leaseMs: 1_000 })];
-      const slow = held();
+      const slow = holdAnswer();
       gateway.answer(() => slow.answer);
       await one.client.sessions.create({ id: 's' });
       const { runId } = await one.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
@@ -155,7 +155,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
 
     test('one that was paused beyond its lease can append nothing after the other has taken its run over', async () => {
       const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
-      const asked = held();
+      const asked = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? asked.answer : says('After it.')));
       const paused = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
       try {

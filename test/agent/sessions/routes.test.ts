@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { eventStore } from '../../../src/agent/sessions/log/store.ts';
 import { calls, says } from '../../support/scripted-gateway.ts';
-import { collect, held, openWorld, rawGet, seqs, type World } from '../../support/session-world.ts';
+import { collect, holdAnswer, openWorld, rawGet, seqs, type World } from '../../support/session-world.ts';
 
 describe('sessions', () => {
   let world: World;
@@ -67,7 +67,7 @@ describe('sessions', () => {
 
   test('give large messages and large questions in pages that end early and lead on, and tell all of them to a follower', async () => {
     const { client, sql, name } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer(() => first.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
@@ -265,7 +265,7 @@ describe('sessions', () => {
 
   test('show their queue with live places, run it in order and let go of what is taken out', async () => {
     const { client } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says(`Answer ${index}.`)));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'zero' });
@@ -309,7 +309,7 @@ describe('sessions', () => {
 
   test('give a steer to the model at the next step of the running run, as part of it', async () => {
     const { client } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
@@ -333,7 +333,7 @@ describe('sessions', () => {
 
   test('tell the new places of what waits when a steer is taken before it, and count the messages at each seq', async () => {
     const { client } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
@@ -362,7 +362,7 @@ describe('sessions', () => {
 
   test('end the run that took a steer up when that steer is cancelled, and know no other run', async () => {
     const { client } = await world.start();
-    const [first, second] = [held(), held()];
+    const [first, second] = [holdAnswer(), holdAnswer()];
     world.gateway.answer((_, index) => (index === 0 ? first.answer : second.answer));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
@@ -385,7 +385,7 @@ describe('sessions', () => {
 
   test('let an interrupt end the running run and come next, before what waited', async () => {
     const { client } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     const slow = await client.sessions.prompt({ sessionId: 's', text: 'slow' });
@@ -409,7 +409,7 @@ describe('sessions', () => {
 
   test('cancel what runs down to the provider, keep the text that came, and take the next prompt', async () => {
     const { client } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Again.')));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
@@ -485,7 +485,7 @@ describe('sessions', () => {
 
   test('deleted while they run leave nothing behind', async () => {
     const { client, sql } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer(() => first.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
@@ -509,7 +509,7 @@ describe('sessions', () => {
 
   test('fork while they run: the fork is idle, its message ends where it was cut, and the run goes on', async () => {
     const { client } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Elsewhere.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
@@ -542,7 +542,7 @@ describe('sessions', () => {
 
   test('forked again and again while they run give each fork what had been said by then', async () => {
     const { client } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer(() => first.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });

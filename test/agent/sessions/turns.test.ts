@@ -3,7 +3,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { calls, says, type ScriptedAnswer } from '../../support/scripted-gateway.ts';
-import { collect, held, openWorld, type World } from '../../support/session-world.ts';
+import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 
 let world: World;
 beforeAll(async () => {
@@ -119,7 +119,7 @@ describe('a turn', () => {
 
   test('that waits beyond its deadline is expired, once, and what stands behind it runs', async () => {
     const { client } = await world.start();
-    const first = held();
+    const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'slow' });
