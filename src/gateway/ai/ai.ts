@@ -16,31 +16,36 @@ import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } from './attempts.ts';
 import { checkModelsFile, openCatalog, viewOf, type CatalogModel } from './catalog/catalog.ts';
-import * as chatFormat from './wires/chat-format.ts';
-import { leftOut } from './wires/chat-unsaid.ts';
+import * as chatFormat from './formats/chat-completions/request.ts';
+import { leftOut } from './formats/chat-completions/dropped-members.ts';
 import {
   createForeignCalls,
   creditsHeader,
   type ForeignCall,
   type ForeignReply,
   requireFormat,
-} from './wires/foreign-calls.ts';
+} from './formats/passthrough/calls.ts';
 import { curatedModels } from './catalog/curated.ts';
-import * as format from './wires/foreign-format.ts';
-import { checkAnswerFormat, checkChatInputs, checkLocalInput, checkPromptInputs } from './wires/inputs.ts';
+import * as format from './formats/passthrough/format.ts';
+import {
+  checkAnswerFormat,
+  checkChatInputs,
+  checkLocalInput,
+  checkPromptInputs,
+} from './formats/input-checks.ts';
 import { type Demand, requirePrice } from './metering/bound.ts';
 import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { createMetering, type Meter } from './metering/meter.ts';
 import { meterAnswer, meteredParts } from './metering/metered-parts.ts';
 import type { UsageAlarmCounts } from './metering/usage-alarms.ts';
-import { sentLimit } from './wires/passthrough.ts';
+import { sentLimit } from './formats/passthrough/passthrough.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
 import type { Links } from './media/links.ts';
 import { mediaHandlers } from './media-handlers.ts';
 import type { ModelsFile } from './catalog/models-file.ts';
-import type { Answer, ModelCall, Warning } from './model.ts';
+import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
 import { checkProviders, type ProviderCheck } from './provider-check.ts';
-import { createProviderModels } from './provider-models.ts';
+import { createProviderModels } from './providers/provider-models.ts';
 import { localProvider, noLocalModels } from './providers/local/local.ts';
 import { defaultVideoLimits, type VideoLimits } from './providers/video/ordered.ts';
 import { checkEffort, effortOrDefault } from './catalog/reasoning.ts';
@@ -49,10 +54,10 @@ import {
   checkProviderTools,
   refuseMembers,
   refusePricedTools,
-} from './upstream/refused-members.ts';
+} from './upstream/request-guard.ts';
 import { sdkConfig } from './catalog/sdk-config.ts';
-import * as specification from './wires/specification.ts';
-import * as text from './wires/text.ts';
+import * as specification from './formats/language-model.ts';
+import * as text from './formats/text.ts';
 import { createUpstream, defaultTimeouts, type Proxies, type Timeouts } from './upstream/client.ts';
 
 type ChatCall = Call<Operations['ai.createChatCompletion'], Identity>;

@@ -16,7 +16,7 @@ import type { UploadedFile } from '../../kernel/http/multipart.ts';
 import type { Identity } from '../identity.ts';
 import { ranHeaders, type Attempts, type Task } from './attempts.ts';
 import { viewOf, type Catalog, type CatalogModel, type View } from './catalog/catalog.ts';
-import { creditsHeader } from './wires/foreign-calls.ts';
+import { creditsHeader } from './formats/passthrough/calls.ts';
 import {
   ownerName as jobOwnerName,
   type Job,
@@ -32,9 +32,9 @@ import type { Alongside } from '../credits/index.ts';
 import type { Meter, Metering } from './metering/meter.ts';
 import { dearest, noTokens, priceOf, type Units } from './metering/price.ts';
 import type { Modality } from './catalog/models-file.ts';
-import { filmLines, type Rates } from './catalog/price.ts';
+import { filmLines, type Rates } from './catalog/rates.ts';
 import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from './providers/openai-media.ts';
-import type { ProviderModels } from './provider-models.ts';
+import type { ProviderModels } from './providers/provider-models.ts';
 import type { LocalMedia } from './providers/local/media.ts';
 import { orderedVideoModel, type VideoLimits } from './providers/video/ordered.ts';
 import { maxAnswerBytes, readAll } from './upstream/client.ts';

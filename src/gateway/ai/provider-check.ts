@@ -3,10 +3,10 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
-import type { ForeignCalls } from './wires/foreign-calls.ts';
-import { embeddings } from './wires/foreign-format.ts';
-import { baseUrlKey, type ProviderModels } from './provider-models.ts';
-import { ConnectionFailure } from './upstream/refusal.ts';
+import type { ForeignCalls } from './formats/passthrough/calls.ts';
+import { embeddings } from './formats/passthrough/format.ts';
+import { baseUrlKey, type ProviderModels } from './providers/provider-models.ts';
+import { ConnectionFailure } from './upstream/provider-error.ts';
 
 /** How one provider stands. `not_configured` is no fault: its key is simply not set. */
 export interface ProviderCheck {

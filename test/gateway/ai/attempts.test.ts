@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { type Attempts, createAttempts, type Task } from '../../../src/gateway/ai/attempts.ts';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { createBreaker, defaultBreakerSettings } from '../../../src/gateway/ai/upstream/breaker.ts';
-import { ConnectionFailure, refusalProblem } from '../../../src/gateway/ai/upstream/refusal.ts';
+import { ConnectionFailure, refusalProblem } from '../../../src/gateway/ai/upstream/provider-error.ts';
 import { createRetryBudget, defaultRetrySettings } from '../../../src/gateway/ai/upstream/retry.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 

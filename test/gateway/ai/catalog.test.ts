@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openCatalog } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { curatedModels } from '../../../src/gateway/ai/catalog/curated.ts';
 import { createModelsFileReader } from '../../../src/gateway/ai/catalog/models-file.ts';
-import { priceLines } from '../../../src/gateway/ai/catalog/price.ts';
+import { priceLines } from '../../../src/gateway/ai/catalog/rates.ts';
 import { adminToken, errorOf, startAi, type World } from './world.ts';
 
 const example = {

@@ -1,7 +1,7 @@
 // What a caller can make the local models do: they share the process with every other call, so each call of them is
 // bounded, and says which member went too far.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { ModelCall, PromptMessage } from '../../../src/gateway/ai/model.ts';
+import type { ModelCall, PromptMessage } from '../../../src/gateway/ai/hub/language-model.ts';
 import { echoModel } from '../../../src/gateway/ai/providers/local/echo.ts';
 import { cutAtStops } from '../../../src/gateway/ai/providers/local/stops.ts';
 import { words } from '../../../src/gateway/ai/providers/local/tokens.ts';

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { echoModel } from '../../../src/gateway/ai/providers/local/echo.ts';
 import { words } from '../../../src/gateway/ai/providers/local/tokens.ts';
 import { minimalInstance } from '../../../src/gateway/ai/providers/minimal-instance.ts';
-import type { ModelCall, StreamPart } from '../../../src/gateway/ai/model.ts';
+import type { ModelCall, StreamPart } from '../../../src/gateway/ai/hub/language-model.ts';
 import { partsOf, startAi, type World } from './world.ts';
 
 describe('local/echo', () => {

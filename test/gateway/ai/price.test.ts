@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { dearest, outputFor, priceOf, type Tokens } from '../../../src/gateway/ai/metering/price.ts';
-import type { Rates } from '../../../src/gateway/ai/catalog/price.ts';
+import type { Rates } from '../../../src/gateway/ai/catalog/rates.ts';
 
 /** A fraction of whole numbers: the arithmetic that the prices are held against. */
 interface Fraction {

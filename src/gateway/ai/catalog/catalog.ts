@@ -14,7 +14,7 @@ import {
   type Modality,
   type ProviderEntry,
 } from './models-file.ts';
-import { priceLines } from './price.ts';
+import { priceLines } from './rates.ts';
 
 /** A model and the provider that runs it. */
 export interface CatalogModel extends ModelEntry {

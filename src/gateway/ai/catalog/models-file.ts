@@ -3,7 +3,7 @@
 import { readFile } from 'node:fs/promises';
 import { compileSchema } from '../../../kernel/contract/schema.ts';
 import { SettingError } from '../../../kernel/settings.ts';
-import { filmLines, type Rates, type Tier } from './price.ts';
+import { filmLines, type Rates, type Tier } from './rates.ts';
 import type { Reasoning } from './reasoning.ts';
 
 export interface ProviderEntry {

@@ -2,7 +2,7 @@
 // taken as it is; where there is none, one is added that the caller can afford.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { Rates } from '../catalog/price.ts';
+import type { Rates } from '../catalog/rates.ts';
 import type { Size } from './measure.ts';
 import { dearest, outputFor, type Units } from './price.ts';
 

@@ -1,5 +1,5 @@
 // The parts of a streamed answer on their way through the meter: counted as they pass, settled before the last one.
-import type { Answer, StreamPart } from '../model.ts';
+import type { Answer, StreamPart } from '../hub/language-model.ts';
 import type { Meter } from './meter.ts';
 import { hubClaim } from './token-count.ts';
 

@@ -1,7 +1,7 @@
 // What a call costs, exactly: integer rates times what was used, in whole numbers all the way, and rounded up once at
 // the end. No float ever holds an amount.
 import type { UsageFacts } from '../../usage/index.ts';
-import { filmLines, type Rates, type Tier } from '../catalog/price.ts';
+import { filmLines, type Rates, type Tier } from '../catalog/rates.ts';
 
 /** What of a model the price needs. `rates: null` is free. */
 export interface Priced {

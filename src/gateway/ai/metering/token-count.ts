@@ -1,6 +1,6 @@
 // Tokens as a provider tells them and as we count them ourselves. The provider's word counts wherever it can be one;
 // our own count, flagged as an estimate, stands in where there is no word, and guards against one that cannot be true.
-import type { Usage } from '../model.ts';
+import type { Usage } from '../hub/language-model.ts';
 import type { Size } from './measure.ts';
 import { inputTokens, noTokens, type Tokens } from './price.ts';
 

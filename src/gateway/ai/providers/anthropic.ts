@@ -1,7 +1,7 @@
 // Anthropic's models, by its messages format. The package turns an effort into what each model wants: a level, or a
 // budget of tokens to think with.
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { LanguageModel } from '../model.ts';
+import type { LanguageModel } from '../hub/language-model.ts';
 import { type EffortOptions, type ModelAccess, sdkModel } from './sdk-model.ts';
 
 export function anthropicModel(model: CatalogModel, access: ModelAccess): LanguageModel {

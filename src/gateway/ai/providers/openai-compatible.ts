@@ -1,7 +1,7 @@
 // Any server that speaks the chat-completions format, as a model of the hub.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { chatClaim } from '../metering/token-count.ts';
-import { type LanguageModel, noUsage, type Usage } from '../model.ts';
+import { type LanguageModel, noUsage, type Usage } from '../hub/language-model.ts';
 import { type ModelAccess, sdkModel } from './sdk-model.ts';
 
 export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess): LanguageModel {

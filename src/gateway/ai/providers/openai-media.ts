@@ -15,7 +15,7 @@ import type {
 import { examinePicture } from '../media/picture.ts';
 import { findForm } from '../upstream/member-names.ts';
 import { topLevelMembers } from '../upstream/json-members.ts';
-import { refuseMembers } from '../upstream/refused-members.ts';
+import { refuseMembers } from '../upstream/request-guard.ts';
 import { maxAnswerBytes, readAll, type Upstream } from '../upstream/client.ts';
 import { form, type FormField } from './multipart-form.ts';
 import type { ModelAccess } from './sdk-model.ts';

@@ -2,7 +2,7 @@
 // stream with a word. A call with tools of OpenAI's own, or with options that only its responses format has, such as
 // the one that asks for a summary of what the model thought, goes by that format.
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { LanguageModel, ModelCall } from '../model.ts';
+import type { LanguageModel, ModelCall } from '../hub/language-model.ts';
 import { type ModelAccess, sdkModel, type Spoke } from './sdk-model.ts';
 
 // The package knows by its name whether a model reasons; the catalog knows better of those that it has not met.

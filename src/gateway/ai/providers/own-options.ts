@@ -1,7 +1,7 @@
 // What a call can say that the hub has no member for, in the options by which each provider's package takes it: one
 // tool a turn, and how strictly a schema binds. A provider without a word for it refuses the call.
 import type { ProviderEntry } from '../catalog/models-file.ts';
-import type { ProviderOptions } from '../model.ts';
+import type { ProviderOptions } from '../hub/language-model.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
 /** Undefined members say nothing. */

@@ -6,9 +6,9 @@ import { setImmediate } from 'node:timers/promises';
 import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provider';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { FinishReason, LanguageModel, ModelCall, ProviderOptions } from '../model.ts';
+import type { FinishReason, LanguageModel, ModelCall, ProviderOptions } from '../hub/language-model.ts';
 import { findForm } from '../upstream/member-names.ts';
-import { refuseMembers } from '../upstream/refused-members.ts';
+import { refuseMembers } from '../upstream/request-guard.ts';
 import {
   longestEvent,
   maxAnswerBytes,
@@ -18,7 +18,7 @@ import {
   type UpstreamRequest,
 } from '../upstream/client.ts';
 import { completesAnswer, type EndRule, errorIn, providerEvents } from '../upstream/events.ts';
-import { nestedFailureEdits } from '../upstream/failed-words.ts';
+import { nestedFailureEdits } from '../upstream/error-text.ts';
 import { edited, topLevelMembers } from '../upstream/json-members.ts';
 import { withFilesApart } from './tool-files.ts';
 

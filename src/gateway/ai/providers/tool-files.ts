@@ -1,6 +1,6 @@
 // Results of tools for formats in which such a result is text alone, as in chat completions: the texts of one are
 // joined, and its pictures and files follow in a message of the user, where the format has a place for them.
-import type { Prompt } from '../model.ts';
+import type { Prompt } from '../hub/language-model.ts';
 
 type UserContent = Extract<Prompt[number], { role: 'user' }>['content'];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];

@@ -8,7 +8,7 @@ import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { EndRule } from './events.ts';
 import { publicLookup, requirePublicUrl } from './public-address.ts';
-import { cleaned, ConnectionFailure, refusalProblem } from './refusal.ts';
+import { cleaned, ConnectionFailure, refusalProblem } from './provider-error.ts';
 
 /** Deadlines of one call to a provider, in milliseconds. */
 export interface Timeouts {

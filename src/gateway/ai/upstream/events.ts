@@ -3,7 +3,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { topLevelMembers, type Member, type Members } from './json-members.ts';
-import { loggedText } from './refusal.ts';
+import { loggedText } from './provider-error.ts';
 
 /** One event of a provider's stream. */
 export interface ProviderEvent {

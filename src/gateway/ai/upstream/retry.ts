@@ -2,7 +2,7 @@
 // from becoming the larger part of what a failing provider gets.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Problem } from '../../../kernel/problem.ts';
-import { ConnectionFailure } from './refusal.ts';
+import { ConnectionFailure } from './provider-error.ts';
 
 export interface RetrySettings {
   /** After the first attempt at a model. */

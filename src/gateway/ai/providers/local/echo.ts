@@ -11,7 +11,7 @@ import {
   type Prompt,
   type StreamPart,
   type Usage,
-} from '../../model.ts';
+} from '../../hub/language-model.ts';
 import { createBudget, minimalInstance } from '../minimal-instance.ts';
 import { cutAtStops, maximumStops } from './stops.ts';
 import { countTokens, promptTokens, textOf, words } from './tokens.ts';

@@ -1,7 +1,7 @@
 // `local/guide`: answers questions about this product with the sections of its own documentation that fit best, and
 // names them as sources. It searches and quotes; it is no language model, and says so in each answer.
 import { setImmediate } from 'node:timers/promises';
-import { collect, type LanguageModel, type ModelCall, type StreamPart } from '../../model.ts';
+import { collect, type LanguageModel, type ModelCall, type StreamPart } from '../../hub/language-model.ts';
 import { buildGuideIndex, type Found, type GuideIndex } from './guide-index.ts';
 import { countTokens, promptTokens, textOf, words } from './tokens.ts';
 

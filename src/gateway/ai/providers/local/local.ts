@@ -1,7 +1,7 @@
 // The provider `local`: models that run in this process, without a key and without a network, each labelled as what
 // it is. Their catalog entries and what runs behind them.
 import type { Clock } from '../../../../kernel/clock.ts';
-import type { LanguageModel } from '../../model.ts';
+import type { LanguageModel } from '../../hub/language-model.ts';
 import type { ModelEntry, ModelsFile } from '../../catalog/models-file.ts';
 import { echoModel } from './echo.ts';
 import { guideModel } from './guide.ts';
@@ -51,7 +51,7 @@ const common = {
   // 1 January 2026: they are as old as the product.
   created: 1_767_225_600,
   meta: {},
-  // As much as 64 KiB of input holds, at four bytes a token (wires/inputs.ts).
+  // As much as 64 KiB of input holds, at four bytes a token (formats/input-checks.ts).
   context_window: 16_384,
   max_output_tokens: 8_192,
   inputs: ['text'],

@@ -3,7 +3,7 @@
 //
 // Each expression here takes time in proportion to its text: none can match a part of the text in two ways.
 import { Problem } from '../../../../kernel/problem.ts';
-import type { Prompt, PromptMessage } from '../../model.ts';
+import type { Prompt, PromptMessage } from '../../hub/language-model.ts';
 
 /** The text in pieces that make it up again: each a word, with the white space before it; the last also has what follows. */
 export function words(text: string): string[] {

@@ -1,7 +1,7 @@
 // What of a chat-completions request no model behind the hub is told, although its answer is none the worse for it:
 // labels, hints and marks. It is said back to the caller, so that nothing of a request is lost without a word.
-import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
-import type { Warning } from '../model.ts';
+import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
+import type { Warning } from '../../hub/language-model.ts';
 
 /** Members that only label a call and say nothing about its answer. */
 export const labels = new Set([

@@ -1,11 +1,11 @@
 // One call in a foreign format, passed through to the provider of one model, up to the first byte of its answer.
-import type { Clock } from '../../../kernel/clock.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import type { CatalogModel } from '../catalog/catalog.ts';
-import type { ForeignFormat } from './foreign-format.ts';
-import { eventMeter, meterWhole } from './foreign-meter.ts';
-import type { Alongside } from '../../credits/index.ts';
-import type { Meter } from '../metering/meter.ts';
+import type { Clock } from '../../../../kernel/clock.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
+import type { ForeignFormat } from './format.ts';
+import { eventMeter, meterWhole } from './usage.ts';
+import type { Alongside } from '../../../credits/index.ts';
+import type { Meter } from '../../metering/meter.ts';
 import {
   type ForeignBody,
   incomingAnswer,
@@ -13,8 +13,8 @@ import {
   outgoing,
   type StreamMeter,
 } from './passthrough.ts';
-import type { CallTerms, ProviderModels } from '../provider-models.ts';
-import type { UpstreamRequest } from '../upstream/client.ts';
+import type { CallTerms, ProviderModels } from '../../providers/provider-models.ts';
+import type { UpstreamRequest } from '../../upstream/client.ts';
 
 /** What a handler knows of the call. */
 export interface ForeignCall {

@@ -1,15 +1,15 @@
 // From a catalog entry to something that can be called: where its provider is now, with which key, how patient to be,
 // and which spoke of the hub speaks its language.
-import type { CatalogModel } from './catalog/catalog.ts';
-import type { LanguageModel } from './model.ts';
-import { anthropicModel } from './providers/anthropic.ts';
-import { googleModel } from './providers/google.ts';
-import { withDeadlines } from './providers/local/deadlines.ts';
-import { openAiCompatibleModel } from './providers/openai-compatible.ts';
-import { openAiModel } from './providers/openai.ts';
-import type { MadeModels, ModelAccess } from './providers/sdk-model.ts';
-import { isRaised } from './catalog/reasoning.ts';
-import type { Timeouts, Upstream } from './upstream/client.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type { LanguageModel } from '../hub/language-model.ts';
+import { anthropicModel } from './anthropic.ts';
+import { googleModel } from './google.ts';
+import { withDeadlines } from './local/deadlines.ts';
+import { openAiCompatibleModel } from './openai-compatible.ts';
+import { openAiModel } from './openai.ts';
+import type { MadeModels, ModelAccess } from './sdk-model.ts';
+import { isRaised } from '../catalog/reasoning.ts';
+import type { Timeouts, Upstream } from '../upstream/client.ts';
 
 /** What is known of one call before it is made. */
 export interface CallTerms {

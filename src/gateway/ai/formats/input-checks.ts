@@ -3,7 +3,7 @@
 import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { ModelCall, Prompt } from '../model.ts';
+import type { ModelCall, Prompt } from '../hub/language-model.ts';
 
 /** Throws a 422 when the prompt has a file of a kind that the model does not take. `name` is what the caller calls it. */
 export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {

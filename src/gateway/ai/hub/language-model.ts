@@ -1,7 +1,7 @@
-// The hub: what a model is to everything in this service. Each provider is a spoke behind `LanguageModel`; the
-// wires (text, stream, chat completions) translate to and from it, so that n wires and m providers need n + m
-// translations. Its call and its parts are version 4 of the AI SDK's specification, because provider packages
-// speak it; older versions are translated at the wire (specification.ts).
+// The hub: the one interface of a language model inside this service. Formats (text, stream, chat completions)
+// translate requests to `ModelCall`, providers implement `LanguageModel`, so n formats and m providers need n + m
+// translations. Calls and parts are version 4 of the AI SDK's language-model specification, which its provider
+// packages implement; formats/language-model.ts translates version 3.
 import type {
   LanguageModelV4CallOptions,
   LanguageModelV4Content,

@@ -4,9 +4,9 @@ import type {
   ChatCompletion,
   ChatCompletionChunk,
   ChatCompletionRequest,
-} from '../../../contract/gateway/types.gen.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import type { ProviderEntry } from '../catalog/models-file.ts';
+} from '../../../../contract/gateway/types.gen.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { ProviderEntry } from '../../catalog/models-file.ts';
 import {
   sourceList,
   tokenCount,
@@ -18,9 +18,9 @@ import {
   type StreamPart,
   type Usage,
   type Warning,
-} from '../model.ts';
-import { ownOptions } from '../providers/own-options.ts';
-import { labels } from './chat-unsaid.ts';
+} from '../../hub/language-model.ts';
+import { ownOptions } from '../../providers/own-options.ts';
+import { labels } from './dropped-members.ts';
 
 type Message = ChatCompletionRequest['messages'][number];
 type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];

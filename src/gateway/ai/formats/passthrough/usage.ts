@@ -1,10 +1,10 @@
 // The meter at work on a format that passes through as bytes: it finds what the provider says of its usage, and counts
 // the text of each event where it lies, without reading the event as a whole.
-import type { ForeignFormat } from './foreign-format.ts';
-import { topLevelMembers, type Member } from '../upstream/json-members.ts';
-import { completesAnswer, type ProviderEvent } from '../upstream/events.ts';
-import type { Meter } from '../metering/meter.ts';
-import { noTokens } from '../metering/price.ts';
+import type { ForeignFormat } from './format.ts';
+import { topLevelMembers, type Member } from '../../upstream/json-members.ts';
+import { completesAnswer, type ProviderEvent } from '../../upstream/events.ts';
+import type { Meter } from '../../metering/meter.ts';
+import { noTokens } from '../../metering/price.ts';
 
 /** Sees each event of one stream. */
 export function eventMeter(

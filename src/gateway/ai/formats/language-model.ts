@@ -16,7 +16,7 @@ import {
   type StreamPart,
   type Usage,
   type Warning,
-} from '../model.ts';
+} from '../hub/language-model.ts';
 
 export type Version = '3' | '4';
 

@@ -6,9 +6,9 @@ import {
   type ReadClaim,
   rerankClaim,
   responsesClaim,
-} from '../metering/token-count.ts';
-import type { ForeignFormat as FormatName } from '../catalog/models-file.ts';
-import type { EndRule } from '../upstream/events.ts';
+} from '../../metering/token-count.ts';
+import type { ForeignFormat as FormatName } from '../../catalog/models-file.ts';
+import type { EndRule } from '../../upstream/events.ts';
 
 export interface ForeignFormat {
   name: FormatName;

@@ -9,7 +9,7 @@ import {
   type Prompt,
   type Usage,
   type Warning,
-} from '../model.ts';
+} from '../hub/language-model.ts';
 
 type Turn = NonNullable<GenerateTextRequest['messages']>[number];
 type UserTurn = Extract<Turn, { role: 'user' }>;

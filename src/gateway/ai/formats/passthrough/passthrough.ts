@@ -2,13 +2,13 @@
 // down, because translating would lose members that neither side would forgive. Only what must differ is edited, at
 // its place in the bytes: the model's name both ways, an output limit where none was sent, and the request for usage.
 import { isUtf8 } from 'node:buffer';
-import { nextTurn } from '../../../kernel/event-loop.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import type { CatalogModel } from '../catalog/catalog.ts';
-import { chat, type ForeignFormat } from './foreign-format.ts';
-import { longestOutput } from '../metering/bound.ts';
-import { errorIn, providerEvents, type ProviderEvent } from '../upstream/events.ts';
-import { failureEdits } from '../upstream/failed-words.ts';
+import { nextTurn } from '../../../../kernel/event-loop.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
+import { chat, type ForeignFormat } from './format.ts';
+import { longestOutput } from '../../metering/bound.ts';
+import { errorIn, providerEvents, type ProviderEvent } from '../../upstream/events.ts';
+import { failureEdits } from '../../upstream/error-text.ts';
 import {
   edited,
   editedTogether,
@@ -17,8 +17,8 @@ import {
   type Editing,
   type Member,
   type Members,
-} from '../upstream/json-members.ts';
-import { longestEvent, maxAnswerBytes, readAll, type UpstreamAnswer } from '../upstream/client.ts';
+} from '../../upstream/json-members.ts';
+import { longestEvent, maxAnswerBytes, readAll, type UpstreamAnswer } from '../../upstream/client.ts';
 
 /** What this file reads of a request, whatever its format. */
 export interface ForeignBody {
