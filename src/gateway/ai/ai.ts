@@ -15,14 +15,14 @@ import type { Alongside, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } from './attempts.ts';
-import { checkModelsFile, openCatalog, viewOf, type CatalogModel } from './catalog/catalog.ts';
+import { checkModelsFile, openCatalog, viewerOf, type CatalogModel } from './catalog/catalog.ts';
 import * as chatFormat from './formats/chat-completions/request.ts';
-import { leftOut } from './formats/chat-completions/dropped-members.ts';
+import { droppedMemberWarnings } from './formats/chat-completions/dropped-members.ts';
 import {
-  createForeignCalls,
+  createPassthrough,
   creditsHeader,
-  type ForeignCall,
-  type ForeignReply,
+  type PassthroughCall,
+  type PassthroughReply,
   requireFormat,
 } from './formats/passthrough/calls.ts';
 import { curatedModels } from './catalog/curated.ts';
@@ -38,7 +38,7 @@ import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { createMetering, type Meter } from './metering/meter.ts';
 import { meterAnswer, meteredParts } from './metering/metered-parts.ts';
 import type { UsageAlarmCounts } from './metering/usage-alarms.ts';
-import { sentLimit } from './formats/passthrough/passthrough.ts';
+import { requestedOutputLimit } from './formats/passthrough/passthrough.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
 import type { Links } from './media/links.ts';
 import { mediaHandlers } from './media-handlers.ts';
@@ -52,7 +52,7 @@ import { checkEffort, effortOrDefault } from './catalog/reasoning.ts';
 import {
   checkChatTools,
   checkProviderTools,
-  refuseMembers,
+  refuseUnsafeMembers,
   refusePricedTools,
 } from './upstream/request-guard.ts';
 import { sdkConfig } from './catalog/sdk-config.ts';
@@ -146,7 +146,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     requestId: needs.requestId,
   });
   const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
-  const foreign = createForeignCalls({ providers, clock, heartbeatMs });
+  const foreign = createPassthrough({ providers, clock, heartbeatMs });
   const attempts = createAttempts({ clock, watch: needs.watch, ...needs.resilience });
   const metering = createMetering({ ledger: needs.ledger, clock, alarmsToStop: needs.alarmsToStop });
 
@@ -208,8 +208,8 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
   function specified(call: StreamCall, action: string) {
     const { body, headers, identity, signal } = call;
-    const effortAsked = specification.effortAsked(body);
-    const hub = specification.callOf(body, undefined, signal);
+    const effortAsked = specification.requestedEffort(body);
+    const hub = specification.toModelCall(body, undefined, signal);
     const limit =
       body.maxOutputTokens === undefined
         ? undefined
@@ -225,7 +225,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
         limitMember: 'maxOutputTokens',
       }),
       task: {
-        chain: catalog.chain(viewOf(identity), modelNamed(body, headers['ai-language-model-id']), 'stream'),
+        chain: catalog.chain(viewerOf(identity), modelNamed(body, headers['ai-language-model-id']), 'stream'),
         signal,
         fits: (model: CatalogModel) => {
           requirePrice(model, ['input', 'output']);
@@ -246,7 +246,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       deadlineMs: deadlineMs(true),
       prepare: (model, effort) => (firstMs) => {
         const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
-        return specification.wireParts(meteredParts(runs.stream(made), meter, call.signal), {
+        return specification.serializeStream(meteredParts(runs.stream(made), meter, call.signal), {
           version,
           modelId: model.id,
           responseId: id('msg'),
@@ -268,7 +268,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     const now = clock.now();
     const options = { version, modelId: ran.model.id, responseId: id('msg'), now };
     const { body, credits } = await paidBody(call, meter, (price) =>
-      specification.answerOf(
+      specification.serializeAnswer(
         { ...ran.answer, providerMetadata: { ...ran.answer.providerMetadata, townhall: { credits: price } } },
         options,
       ),
@@ -296,8 +296,8 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     { effort, meter }: { effort: string | undefined; meter: Meter },
   ): (firstMs: number) => Promise<ChatReply> {
     const { body, signal } = call;
-    const hub = chatFormat.callOf(body, { provider: model.by, effort, signal });
-    const unsaid = leftOut(body);
+    const hub = chatFormat.toModelCall(body, { provider: model.providerEntry, effort, signal });
+    const unsaid = droppedMemberWarnings(body);
     const options = {
       modelId: model.id,
       completionId: id('chatcmpl').replace('_', '-'),
@@ -308,7 +308,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       if (body.stream !== true) {
         const answer = await generated(model, { effort, firstMs, hub, meter });
         const { body: completed, credits } = await paidBody(call, meter, () =>
-          chatFormat.completion(answer, options),
+          chatFormat.serializeCompletion(answer, options),
         );
         return {
           status: 200,
@@ -319,7 +319,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
       const includeUsage = body.stream_options?.include_usage === true;
       const chunks = await begun(
-        chatFormat.chunks(meteredParts(runs.stream(made), meter, signal), {
+        chatFormat.serializeChunks(meteredParts(runs.stream(made), meter, signal), {
           ...options,
           includeUsage,
           onWarnings: (given) => (warnings = given),
@@ -338,7 +338,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     call: PassedCall,
     meter: Meter,
     formatHeaders: Record<string, string> = {},
-  ): ForeignCall {
+  ): PassthroughCall {
     const { body, rawBody } = call;
     return {
       body,
@@ -347,35 +347,35 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       formatHeaders,
       meter,
       timing: (name, durationMs) => call.timing(name, durationMs),
-      lastWords: lastWords(call),
-      keep: (answer: unknown) => keptAnswer(call, answer),
+      streamErrorBody: lastWords(call),
+      saveForReplay: (answer: unknown) => keptAnswer(call, answer),
     };
   }
 
   /** A call that nothing translates: it runs on models whose provider speaks its format. */
   async function passed(
-    wanted: format.ForeignFormat,
+    wanted: format.PassthroughFormat,
     call: PassedCall,
     { effort, formatHeaders }: Passing,
-  ): Promise<ForeignReply> {
+  ): Promise<PassthroughReply> {
     const { body, identity, signal } = call;
-    const [requested, ...fallbacks] = catalog.chain(viewOf(identity), body.model);
+    const [requested, ...fallbacks] = catalog.chain(viewerOf(identity), body.model);
     if (requested !== undefined) requireFormat(requested, wanted);
     const meter = meterOf(call, wanted.name, foreignDemand(body, wanted, requested));
     const ran = await meter.run(attempts, {
       chain: [
         ...(requested === undefined ? [] : [requested]),
-        ...fallbacks.filter((model) => model.by.formats.includes(wanted.name)),
+        ...fallbacks.filter((model) => model.providerEntry.formats.includes(wanted.name)),
       ],
       signal,
       deadlineMs: deadlineMs(body.stream === true),
       fits: (model) => requirePrice(model, ['input', 'output']),
       effort: (model) => checkEffort(model, effort),
       prepare: (model, checked) => {
-        refuseMembers(body, model.by, { limits: wanted.limits });
+        refuseUnsafeMembers(body, model.providerEntry, { limits: wanted.limitMembers });
         if (model.rates !== null) refusePricedTools(body);
         return (firstMs) =>
-          foreign.pass(wanted, foreignCall(call, meter, formatHeaders), model, { effort: checked, firstMs });
+          foreign.send(wanted, foreignCall(call, meter, formatHeaders), model, { effort: checked, firstMs });
       },
     });
     return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
@@ -406,22 +406,22 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     handlers: {
       ...media,
 
-      'ai.listModels': async ({ identity }) => ({ status: 200, body: catalog.list(viewOf(identity)) }),
+      'ai.listModels': async ({ identity }) => ({ status: 200, body: catalog.list(viewerOf(identity)) }),
 
       'ai.getModel': async ({ identity, path }) => ({
         status: 200,
-        body: catalog.get(viewOf(identity), path.model_id),
+        body: catalog.get(viewerOf(identity), path.model_id),
       }),
 
       'ai.getConfig': async ({ identity, request }) => ({
         status: 200,
         headers: { vary: 'User-Agent' },
-        body: sdkConfig(catalog.callableNow(viewOf(identity), 'stream'), request.headers['user-agent']),
+        body: sdkConfig(catalog.callableModels(viewerOf(identity), 'stream'), request.headers['user-agent']),
       }),
 
       'ai.generateText': async (call) => {
         const { identity, body, signal } = call;
-        const hub = text.callOf(body, signal);
+        const hub = text.toModelCall(body, signal);
         const limit =
           body.max_output_tokens === undefined
             ? undefined
@@ -433,7 +433,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           limitMember: 'max_output_tokens',
         });
         const ran = await meter.run(attempts, {
-          chain: catalog.chain(viewOf(identity), body.model, 'text'),
+          chain: catalog.chain(viewerOf(identity), body.model, 'text'),
           signal,
           deadlineMs: deadlineMs(false),
           fits: (model) => {
@@ -447,7 +447,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
         });
         const messageId = id('msg');
         const { body: answered } = await paidBody(call, meter, (credits) =>
-          text.messageOf(ran.answer, {
+          text.serializeMessage(ran.answer, {
             id: messageId,
             ran: { model: ran.model.id, attempts: ran.attempts, credits },
           }),
@@ -462,7 +462,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
 
       'ai.createChatCompletion': async (call) => {
         const { identity, body, signal } = call;
-        const chain = catalog.chain(viewOf(identity), body.model, 'openai');
+        const chain = catalog.chain(viewerOf(identity), body.model, 'openai');
         const meter = meterOf(call, 'chat/completions', foreignDemand(body, format.chat, chain[0]));
         const ran = await meter.run(attempts, {
           chain,
@@ -472,16 +472,17 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
             requirePrice(model, ['input', 'output']);
             checkChatInputs(model, body.messages);
             checkLocalInput(model, body);
-            if (!model.by.formats.includes('chat'))
-              checkAnswerFormat(model, chatFormat.answerFormat(body), 'response_format');
+            if (!model.providerEntry.formats.includes('chat'))
+              checkAnswerFormat(model, chatFormat.parseResponseFormat(body), 'response_format');
           },
           effort: (model) => checkEffort(model, body.reasoning_effort),
           prepare: (model, effort): ((firstMs: number) => Promise<ChatReply>) => {
-            refuseMembers(body, model.by, { limits: format.chat.limits });
+            refuseUnsafeMembers(body, model.providerEntry, { limits: format.chat.limitMembers });
             checkChatTools(model, body);
-            if (!model.by.formats.includes('chat')) return translated(call, model, { effort, meter });
+            if (!model.providerEntry.formats.includes('chat'))
+              return translated(call, model, { effort, meter });
             return (firstMs) =>
-              foreign.pass(format.chat, foreignCall(call, meter), model, { effort, firstMs });
+              foreign.send(format.chat, foreignCall(call, meter), model, { effort, firstMs });
           },
         });
         return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
@@ -526,9 +527,9 @@ interface StreamCall extends Ending, Keyed {
   identity: Identity;
 }
 
-type PassedCall = Pick<ForeignCall, 'rawBody' | 'timing'> &
+type PassedCall = Pick<PassthroughCall, 'rawBody' | 'timing'> &
   Ending &
-  Keyed & { identity: Identity; body: ForeignCall['body'] & { model: string } };
+  Keyed & { identity: Identity; body: PassthroughCall['body'] & { model: string } };
 
 /** What is asked of a model of the hub, and on which terms. */
 interface Asked {
@@ -566,8 +567,8 @@ async function paidBody<T>(
 
 /** What a call in a foreign format asks for. */
 function foreignDemand(
-  body: ForeignCall['body'],
-  wanted: format.ForeignFormat,
+  body: PassthroughCall['body'],
+  wanted: format.PassthroughFormat,
   model: CatalogModel | undefined,
 ): Demand {
   const { tools, n, query, documents } = body as {
@@ -580,11 +581,11 @@ function foreignDemand(
     size: sizeOf(body, wanted.name),
     hasTools: Array.isArray(tools) && tools.length > 0,
     isKeptLong: wanted.name === 'messages' && isKeptLong(body),
-    limit: model && sentLimit(body, model, wanted),
-    limitMember: model?.by.output_limit_member ?? wanted.limits[0],
+    limit: model && requestedOutputLimit(body, model, wanted),
+    limitMember: model?.providerEntry.output_limit_member ?? wanted.limitMembers[0],
     // The contract bounds it there; no other format has it.
     choices: wanted.name === 'chat' && typeof n === 'number' ? n : 1,
-    hasOutput: wanted.limits.length > 0,
+    hasOutput: wanted.limitMembers.length > 0,
     // The question stands beside each document.
     repeatedBytes:
       typeof query === 'string' && Array.isArray(documents) ? Buffer.byteLength(query) * documents.length : 0,
@@ -663,7 +664,7 @@ function messageHeaders(
 // Chat completions have no member for what could not be honoured.
 function warningHeaders(warnings: readonly Warning[]): Record<string, string> {
   if (warnings.length === 0) return {};
-  const said = warnings.map(text.warningText).join('; ');
+  const said = warnings.map(text.describeWarning).join('; ');
   return { 'x-townhall-warnings': said.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 1000) };
 }
 

@@ -111,9 +111,9 @@ export function createAttempts({
     const call = task.prepare(model, task.effort(model));
     await task.reserve?.(model);
     const health = healthOf(model);
-    health.budget.called();
+    health.budget.recordCall();
     for (let count = 0; ; count += 1) {
-      const permit = health.breaker.enter();
+      const permit = health.breaker.tryAcquire();
       if (permit === undefined) {
         attempts.push({ model: model.id, outcome: 'breaker_open' });
         return { failure: heldOff(health.breaker.waitMs()) };
@@ -123,21 +123,21 @@ export function createAttempts({
         const answer = await watch({ model: model.id, provider: model.provider, retry: count }, () =>
           call(Math.max(endsMs - clock.monotonicMs(), 1)),
         );
-        permit.succeeded();
+        permit.recordSuccess();
         attempts.push({ model: model.id, outcome: 'answered' });
         return { answer };
       } catch (thrown) {
         if (task.signal.aborted || !(thrown instanceof Problem)) {
-          permit.dropped();
+          permit.release();
           throw thrown;
         }
         failure = thrown;
       }
       attempts.push({ model: model.id, outcome: failure.code });
-      if (speaksAgainst(failure, model)) permit.failed();
+      if (speaksAgainst(failure, model)) permit.recordFailure();
       // A provider that refuses a request is well; one that limits them, or was not asked at all, proves nothing.
-      else if (failure.code === 'upstream_refused') permit.succeeded();
-      else permit.dropped();
+      else if (failure.code === 'upstream_refused') permit.recordSuccess();
+      else permit.release();
       if (!isTransient(failure)) throw failure;
       const waitMs = delayMs(failure, count, { settings: retry, random });
       // Nobody waits long for a model while another could answer.
@@ -194,7 +194,7 @@ export function createAttempts({
       const isFailure =
         thrown instanceof Problem &&
         (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout');
-      if (isFailure && model.by.kind !== 'local') healthOf(model).breaker.failedLater();
+      if (isFailure && model.providerEntry.kind !== 'local') healthOf(model).breaker.recordLateFailure();
     },
   };
 }
@@ -218,7 +218,7 @@ function misfitOf<T>(task: Task<T>, model: CatalogModel): Problem | undefined {
 // A refused key is the operator's fault and stays until it is mended; the provider is there and answers. A model in
 // this process has no provider to spare, and one user's failures (@fail) must not close it for the others.
 function speaksAgainst(problem: Problem, model: CatalogModel): boolean {
-  if (model.by.kind === 'local') return false;
+  if (model.providerEntry.kind === 'local') return false;
   return (
     problem.code === 'upstream_failed' ||
     problem.code === 'upstream_truncated' ||

@@ -15,7 +15,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { UploadedFile } from '../../kernel/http/multipart.ts';
 import type { Identity } from '../identity.ts';
 import { ranHeaders, type Attempts, type Task } from './attempts.ts';
-import { viewOf, type Catalog, type CatalogModel, type View } from './catalog/catalog.ts';
+import { viewerOf, type Catalog, type CatalogModel, type Viewer } from './catalog/catalog.ts';
 import { creditsHeader } from './formats/passthrough/calls.ts';
 import {
   ownerName as jobOwnerName,
@@ -32,7 +32,7 @@ import type { Alongside } from '../credits/index.ts';
 import type { Meter, Metering } from './metering/meter.ts';
 import { dearest, noTokens, priceOf, type Units } from './metering/price.ts';
 import type { Modality } from './catalog/models-file.ts';
-import { filmLines, type Rates } from './catalog/rates.ts';
+import { videoResolutions, type Rates } from './catalog/rates.ts';
 import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from './providers/openai-media.ts';
 import type { ProviderModels } from './providers/provider-models.ts';
 import type { LocalMedia } from './providers/local/media.ts';
@@ -93,23 +93,23 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     providers.access(model, { effort: undefined, firstMs });
 
   function imageModel(model: CatalogModel, firstMs?: number): ImageModel {
-    if (model.by.kind === 'local') return found(local.images, model);
+    if (model.providerEntry.kind === 'local') return found(local.images, model);
     return openAiImageModel(model, access(spoken(model, 'images'), firstMs));
   }
   function videoModel(model: CatalogModel, firstMs?: number): VideoModel | OrderedVideoModel {
-    if (model.by.kind === 'local') return found(local.videos, model);
+    if (model.providerEntry.kind === 'local') return found(local.videos, model);
     return orderedModel(model, firstMs);
   }
   function orderedModel(model: CatalogModel, firstMs?: number): OrderedVideoModel {
-    if (model.by.video_format === undefined) throw unspoken(model, 'videos');
-    return orderedVideoModel(model, model.by.video_format, {
+    if (model.providerEntry.video_format === undefined) throw unspoken(model, 'videos');
+    return orderedVideoModel(model, model.providerEntry.video_format, {
       ...access(model, firstMs),
       clock,
       limits: videoLimits,
     });
   }
   function speechModel(model: CatalogModel, firstMs?: number): SpeechModel {
-    if (model.by.kind === 'local') return found(local.speech, model);
+    if (model.providerEntry.kind === 'local') return found(local.speech, model);
     return openAiSpeechModel(model, access(spoken(model, 'speech'), firstMs));
   }
   function transcriptionModel(model: CatalogModel, firstMs?: number): TranscriptionModel {
@@ -118,7 +118,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
 
   /** What is asked for, of the model or one of its fallbacks; what they cannot do is tried on none of them. */
   function taskOf<T>(
-    view: View,
+    view: Viewer,
     modelId: string,
     modality: keyof typeof ratesOf,
     {
@@ -151,7 +151,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     return metering.open({ requestId, identity, action, signal, log, demand: { units }, remember });
   }
 
-  type Asked = Pick<Work, 'signal' | 'costs'> & { kind: JobKind; view: View; request: JobRequest };
+  type Asked = Pick<Work, 'signal' | 'costs'> & { kind: JobKind; view: Viewer; request: JobRequest };
 
   /** Tells what the work costs when it is measured, on the model that did it. */
   function bills({ kind, request, costs }: Asked, model: CatalogModel, startedMs: number): void {
@@ -217,7 +217,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   /** What was ordered, by whichever process and of whichever model. */
   async function collect(asked: Asked, order: Order, work: Work): Promise<Fetched[]> {
     const startedMs = clock.monotonicMs();
-    const model = catalog.callable(asked.view, order.model, 'video');
+    const model = catalog.callableModel(asked.view, order.model, 'video');
     const made = await orderedModel(model).collect(order.id, work);
     bills(asked, model, startedMs);
     return [made];
@@ -243,7 +243,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
         return prices.reduce((most, price) => (price > most ? price : most), 0n);
       },
       giveUp: (order) =>
-        orderedModel(catalog.callable({ kind: 'admin' }, order.model, 'video')).giveUp(order.id),
+        orderedModel(catalog.callableModel({ kind: 'admin' }, order.model, 'video')).giveUp(order.id),
     },
   );
 
@@ -260,7 +260,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   return {
     'ai.createImage': async (call) => {
       const { identity, body } = call;
-      requireFit(catalog.chain(viewOf(identity), body.model, 'image'), (model) => {
+      requireFit(catalog.chain(viewerOf(identity), body.model, 'image'), (model) => {
         requirePrice(model, ratesOf.image);
         checkImage(model, imageCall(body));
         if (model.rates !== null) metering.requirePayer(identity);
@@ -287,7 +287,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
           body: videoJob(await (body.cancel === true ? jobs.cancel(address) : jobs.find(address))),
         };
       }
-      requireFit(catalog.chain(viewOf(identity), body.model, 'video'), (model) => {
+      requireFit(catalog.chain(viewerOf(identity), body.model, 'video'), (model) => {
         requirePrice(model, ratesOf.video);
         checkVideo(model, videoCall(body));
         if (model.rates !== null) metering.requirePayer(identity);
@@ -322,7 +322,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       const meter = meterOf(call, 'tts', units);
       const ran = await meter.run(
         attempts,
-        taskOf(viewOf(identity), modelId, 'tts', {
+        taskOf(viewerOf(identity), modelId, 'tts', {
           signal,
           async call(model, firstMs) {
             const answer = await speechModel(model, firstMs).generate({
@@ -370,7 +370,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
       const meter = meterOf(call, 'asr', { audioSecond: most });
       const ran = await meter.run(
         attempts,
-        taskOf(viewOf(identity), body.model, 'asr', {
+        taskOf(viewerOf(identity), body.model, 'asr', {
           signal,
           call: (model, firstMs) =>
             transcriptionModel(model, firstMs).generate({
@@ -491,7 +491,7 @@ function requireFit(chain: readonly CatalogModel[], check: (model: CatalogModel)
 }
 
 // Whether the owner may use the model was settled when the job was made.
-function viewOfJob({ kind }: Owner, { allowedModels }: JobRequest): View {
+function viewOfJob({ kind }: Owner, { allowedModels }: JobRequest): Viewer {
   return kind === 'admin' ? { kind } : { kind, models: allowedModels };
 }
 
@@ -517,11 +517,11 @@ function found<T>(models: ReadonlyMap<string, T>, { upstream_model: name, id }: 
 
 /** The model, when its provider speaks OpenAI's format for this. */
 function spoken(model: CatalogModel, what: string): CatalogModel {
-  if (model.by.kind === 'openai-compatible' || model.by.kind === 'openai') return model;
+  if (model.providerEntry.kind === 'openai-compatible' || model.providerEntry.kind === 'openai') return model;
   throw unspoken(model, what);
 }
 
-function unspoken({ id, by }: CatalogModel, what: string): Problem {
+function unspoken({ id, providerEntry: by }: CatalogModel, what: string): Problem {
   return new Problem(
     'impossible',
     'unsupported_by_model',
@@ -531,7 +531,7 @@ function unspoken({ id, by }: CatalogModel, what: string): Problem {
 }
 
 function requireImageInput(
-  { id, by, inputs }: CatalogModel,
+  { id, providerEntry: by, inputs }: CatalogModel,
   { images }: { images: readonly InputFile[] },
 ): void {
   // What runs in this process says itself what it takes.
@@ -662,7 +662,7 @@ function answerForKey({ remember }: Sounding, body: unknown): Alongside | undefi
 /** The rates that a kind of call can be priced by. */
 const ratesOf = {
   image: ['image'],
-  video: ['video_second', ...filmLines.map((lines) => `video_second_${lines}` as const)],
+  video: ['video_second', ...videoResolutions.map((lines) => `video_second_${lines}` as const)],
   tts: ['speech_character'],
   asr: ['audio_second'],
 } as const satisfies Partial<Record<Modality, readonly (keyof Rates)[]>>;

@@ -3,7 +3,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
-import type { ForeignCalls } from './formats/passthrough/calls.ts';
+import type { Passthrough } from './formats/passthrough/calls.ts';
 import { embeddings } from './formats/passthrough/format.ts';
 import { baseUrlKey, type ProviderModels } from './providers/provider-models.ts';
 import { ConnectionFailure } from './upstream/provider-error.ts';
@@ -24,7 +24,7 @@ export interface ProviderCheckNeeds {
   env: { get(key: string): string | undefined };
   models: () => readonly CatalogModel[];
   providers: ProviderModels;
-  foreign: ForeignCalls;
+  foreign: Passthrough;
   clock: Pick<Clock, 'monotonicMs'>;
 }
 
@@ -41,7 +41,7 @@ export async function checkProviders({
 }: ProviderCheckNeeds): Promise<ProviderCheck[]> {
   const byProvider = new Map<string, CatalogModel[]>();
   for (const model of models()) {
-    if (model.by.kind === 'local') continue;
+    if (model.providerEntry.kind === 'local') continue;
     byProvider.set(model.provider, [...(byProvider.get(model.provider) ?? []), model]);
   }
 
@@ -57,16 +57,16 @@ export async function checkProviders({
       return;
     }
     const rawBody = Buffer.from(JSON.stringify({ model: model.id, input: 'hello' }));
-    await foreign.pass(
+    await foreign.send(
       embeddings,
-      { body: {}, rawBody, signal, timing: () => {}, lastWords: () => undefined },
+      { body: {}, rawBody, signal, timing: () => {}, streamErrorBody: () => undefined },
       model,
       { effort: undefined },
     );
   }
 
   async function check(provider: string, candidates: readonly CatalogModel[]): Promise<ProviderCheck> {
-    const key = candidates[0]?.by.api_key_env;
+    const key = candidates[0]?.providerEntry.api_key_env;
     if (key !== undefined && (env.get(key) ?? '') === '') {
       return {
         provider,
@@ -128,7 +128,10 @@ function diagnosis(thrown: unknown, model: CatalogModel, baseUrl: string): { cod
   const status = (thrown.cause as { status?: unknown } | undefined)?.status;
   const said = typeof status === 'number' ? ` (status ${status})` : '';
   if (thrown.code === 'provider_credentials')
-    return { code, message: `refused the key of ${model.by.api_key_env ?? 'no variable'}${said}.` };
+    return {
+      code,
+      message: `refused the key of ${model.providerEntry.api_key_env ?? 'no variable'}${said}.`,
+    };
   if (thrown.cause instanceof ConnectionFailure)
     return {
       code,

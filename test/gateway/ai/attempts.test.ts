@@ -2,7 +2,10 @@ import { describe, expect, test } from 'vitest';
 import { type Attempts, createAttempts, type Task } from '../../../src/gateway/ai/attempts.ts';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { createBreaker, defaultBreakerSettings } from '../../../src/gateway/ai/upstream/breaker.ts';
-import { ConnectionFailure, refusalProblem } from '../../../src/gateway/ai/upstream/provider-error.ts';
+import {
+  ConnectionFailure,
+  problemOfErrorResponse,
+} from '../../../src/gateway/ai/upstream/provider-error.ts';
 import { createRetryBudget, defaultRetrySettings } from '../../../src/gateway/ai/upstream/retry.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 
@@ -23,9 +26,15 @@ function stillClock() {
 }
 
 const model = (id: string, more: Partial<CatalogModel> = {}) =>
-  ({ id, provider: 'acme', upstream_model: id, by: { kind: 'openai-compatible' }, ...more }) as CatalogModel;
+  ({
+    id,
+    provider: 'acme',
+    upstream_model: id,
+    providerEntry: { kind: 'openai-compatible' },
+    ...more,
+  }) as CatalogModel;
 const refused = (status: number, retryAfter?: string) =>
-  refusalProblem({ status, retryAfter, body: '', hide: (text) => text, now: new Date(0) });
+  problemOfErrorResponse({ status, retryAfter, body: '', hide: (text) => text, now: new Date(0) });
 const unreached = () =>
   new Problem('upstream_failed', 'upstream_failed', 'x', { cause: new ConnectionFailure('reset') });
 const late = () => new Problem('upstream_timeout', 'upstream_timeout', 'x');
@@ -335,23 +344,23 @@ describe('the parts of it', () => {
       clock,
       settings: { ...defaultBreakerSettings, consecutiveFailures: 1_000 },
     });
-    for (let call = 0; call < 19; call += 1) breaker.enter()?.failed();
+    for (let call = 0; call < 19; call += 1) breaker.tryAcquire()?.recordFailure();
     clock.advance(31_000);
-    for (let call = 0; call < 19; call += 1) breaker.enter()?.succeeded();
-    breaker.enter()?.failed();
+    for (let call = 0; call < 19; call += 1) breaker.tryAcquire()?.recordSuccess();
+    breaker.tryAcquire()?.recordFailure();
     expect(breaker.waitMs()).toBe(0);
   });
 
   test('only one probe is under way at a time, and one that says nothing leaves room for the next', () => {
     const clock = stillClock();
     const breaker = createBreaker({ clock, settings: defaultBreakerSettings });
-    for (let call = 0; call < 5; call += 1) breaker.enter()?.failed();
+    for (let call = 0; call < 5; call += 1) breaker.tryAcquire()?.recordFailure();
     clock.advance(15_000);
-    const probe = breaker.enter();
+    const probe = breaker.tryAcquire();
     expect(probe).toBeDefined();
-    expect(breaker.enter()).toBeUndefined();
-    probe?.dropped();
-    expect(breaker.enter()).toBeDefined();
+    expect(breaker.tryAcquire()).toBeUndefined();
+    probe?.release();
+    expect(breaker.tryAcquire()).toBeDefined();
   });
 
   test('a lone caller always has a few retries; the budget fills again with time', () => {

@@ -34,7 +34,7 @@ const entry = (more: Partial<CatalogModel> = {}): CatalogModel => ({
   rates: { input: 1_000_000, output: 2_000_000 },
   tiers: [],
   fallbacks: [],
-  by: { ...by, unpriced_members: [], formats: ['chat'] },
+  providerEntry: { ...by, unpriced_members: [], formats: ['chat'] },
   ...more,
 });
 // The same in every run, so that a change fails for what it changed; another SEED looks for more.

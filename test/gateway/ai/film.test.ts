@@ -104,7 +104,7 @@ describe('an address on a provider’s word', () => {
 
 describe('a film that lies somewhere else', () => {
   test('is fetched there, and the key stays with the provider through every move', async () => {
-    const sent: Pick<UpstreamRequest, 'url' | 'apiKey' | 'isForeign'>[] = [];
+    const sent: Pick<UpstreamRequest, 'url' | 'apiKey' | 'requiresPublicAddress'>[] = [];
     const film = scriptedFilm({ seconds: 2 });
     const places: Record<string, string | undefined> = {
       'https://provider.example/v1/videos/video_1/content': 'https://store.example/film.mp4?signature=1',
@@ -112,9 +112,9 @@ describe('a film that lies somewhere else', () => {
       'https://provider.example/again': 'https://far.example/film',
     };
     const upstream: Upstream = {
-      async send({ url, apiKey, isForeign, mayMove }) {
-        sent.push({ url, apiKey, isForeign });
-        const isStanding = mayMove !== true;
+      async send({ url, apiKey, requiresPublicAddress, allowRedirect }) {
+        sent.push({ url, apiKey, requiresPublicAddress });
+        const isStanding = allowRedirect !== true;
         const body = inPieces(
           isStanding
             ? Buffer.from(JSON.stringify({ id: 'video_1', status: 'completed', seconds: '2' }))
@@ -125,11 +125,11 @@ describe('a film that lies somewhere else', () => {
           mediaType: '',
           body,
           abort: () => {},
-          clean: (text: string) => text,
-          ...(places[url] === undefined ? {} : { movedTo: places[url] }),
+          redact: (text: string) => text,
+          ...(places[url] === undefined ? {} : { redirectUrl: places[url] }),
         };
       },
-      refusal: () => {
+      toProblem: () => {
         throw new Error('Nothing is refused here.');
       },
       close: async () => {},

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { edited, topLevelMembers } from '../../../src/gateway/ai/upstream/json-members.ts';
-import { eventMeter } from '../../../src/gateway/ai/formats/passthrough/usage.ts';
+import { applyEdits, topLevelMembers } from '../../../src/gateway/ai/upstream/json-members.ts';
+import { createEventMeter } from '../../../src/gateway/ai/formats/passthrough/usage.ts';
 import { chat } from '../../../src/gateway/ai/formats/passthrough/format.ts';
 import type { Meter } from '../../../src/gateway/ai/metering/meter.ts';
 import { generator } from './generator.ts';
@@ -90,7 +90,7 @@ describe('topLevelMembers', () => {
       const members = topLevelMembers(bytes)?.members ?? [];
       const target = members[random.below(members.length)];
       if (target === undefined) continue;
-      const after = edited(bytes, [{ start: target.start, end: target.end, text: '"acme/fast"' }]);
+      const after = applyEdits(bytes, [{ start: target.start, end: target.end, text: '"acme/fast"' }]);
       expect(after.subarray(0, target.start).equals(bytes.subarray(0, target.start))).toBe(true);
       expect(after.subarray(target.start + 11).equals(bytes.subarray(target.end))).toBe(true);
       expect((JSON.parse(after.toString('utf8')) as Record<string, unknown>)[target.name]).toBe('acme/fast');
@@ -105,7 +105,7 @@ describe('edited', () => {
       { start: 1, end: 1, text: '1' },
       { start: 1, end: 1, text: '2' },
     ];
-    expect(edited(Buffer.from('abcde'), edits).toString()).toBe('a12bcDe');
+    expect(applyEdits(Buffer.from('abcde'), edits).toString()).toBe('a12bcDe');
   });
 });
 
@@ -129,7 +129,7 @@ test('the usage of a stream gathers a bounded number of members', () => {
     ...chat,
     readClaim: (usage: Readonly<Record<string, unknown>>) => void claims.push(Object.keys(usage).length),
   };
-  const meter = eventMeter(read, { claims: () => {} } as unknown as Meter);
+  const meter = createEventMeter(read, { claims: () => {} } as unknown as Meter);
   for (let event = 0; event < 3; event += 1) {
     const bytes = Buffer.from(
       `{"usage":{${Array.from({ length: 900 }, (_, index) => `"${event}-${index}":1`).join(',')}}}`,

@@ -25,7 +25,7 @@ const model: CatalogModel = {
   rates: { input: 1_000_000, output: 2_000_000 },
   tiers: [],
   fallbacks: [],
-  by: {
+  providerEntry: {
     id: 'acme',
     name: 'Acme',
     kind: 'openai-compatible',

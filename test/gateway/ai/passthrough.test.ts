@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
-import { outgoing } from '../../../src/gateway/ai/formats/passthrough/passthrough.ts';
+import { buildProviderRequest } from '../../../src/gateway/ai/formats/passthrough/passthrough.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { chunkOf, errorOf, eventsOf, providerKey, startAi, type World } from './world.ts';
 import { generator } from './generator.ts';
@@ -9,16 +9,16 @@ const chat = '/v1/ai/chat/completions';
 const messages = [{ role: 'user', content: 'hi' }];
 
 describe('the request of ai.createChatCompletion on its way to a provider', () => {
-  const model = (provider: Partial<CatalogModel['by']> = {}, more: Partial<CatalogModel> = {}) =>
+  const model = (provider: Partial<CatalogModel['providerEntry']> = {}, more: Partial<CatalogModel> = {}) =>
     ({
       id: 'acme/fast',
       upstream_model: 'fast "1"',
       max_output_tokens: 8192,
       ...more,
-      by: { usage: 'none', unpriced_members: [], ...provider },
+      providerEntry: { usage: 'none', unpriced_members: [], ...provider },
     }) as CatalogModel;
   const sent = (text: string, target: CatalogModel) =>
-    outgoing(Buffer.from(text), JSON.parse(text), { model: target }).bytes.toString('utf8');
+    buildProviderRequest(Buffer.from(text), JSON.parse(text), { model: target }).bytes.toString('utf8');
 
   test('differs in the model alone, whatever the spacing, the escapes and the numbers', () => {
     const text =

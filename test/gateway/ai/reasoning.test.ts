@@ -1,5 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { checkEffort, effortOrDefault, isRaised } from '../../../src/gateway/ai/catalog/reasoning.ts';
+import {
+  checkEffort,
+  effortOrDefault,
+  isAboveDefaultEffort,
+} from '../../../src/gateway/ai/catalog/reasoning.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { partsOf, startAi, type World } from './world.ts';
 
@@ -29,13 +33,10 @@ describe('reasoning efforts', () => {
   });
 
   test('above the default are known as such', () => {
-    expect([undefined, 'low', 'medium', 'high'].map((effort) => isRaised(thinker, effort))).toEqual([
-      false,
-      false,
-      false,
-      true,
-    ]);
-    expect(isRaised(plain, undefined)).toBe(false);
+    expect(
+      [undefined, 'low', 'medium', 'high'].map((effort) => isAboveDefaultEffort(thinker, effort)),
+    ).toEqual([false, false, false, true]);
+    expect(isAboveDefaultEffort(plain, undefined)).toBe(false);
   });
 });
 

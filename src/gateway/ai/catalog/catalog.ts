@@ -8,7 +8,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
 import {
   createModelsFileReader,
-  type KnownEntries,
+  type ExistingEntries,
   type ModelEntry,
   type ModelsFile,
   type Modality,
@@ -18,27 +18,27 @@ import { priceLines } from './rates.ts';
 
 /** A model and the provider that runs it. */
 export interface CatalogModel extends ModelEntry {
-  by: ProviderEntry;
+  providerEntry: ProviderEntry;
 }
 
 /** Whose eyes the catalog is seen with; a user may be held to some models. */
-export type View = { kind: 'admin' } | { kind: 'user'; models?: readonly string[] | undefined };
+export type Viewer = { kind: 'admin' } | { kind: 'user'; models?: readonly string[] | undefined };
 
 /** The view of who is asking. */
-export function viewOf(identity: { kind: 'guest' | 'user' | 'admin'; models?: readonly string[] }): View {
+export function viewerOf(identity: { kind: 'guest' | 'user' | 'admin'; models?: readonly string[] }): Viewer {
   return identity.kind === 'admin' ? { kind: 'admin' } : { kind: 'user', models: identity.models };
 }
 
 export interface Catalog {
-  list(view: View): ModelList;
+  list(view: Viewer): ModelList;
   /** Throws a 404 for a model that is not there, or that this view does not show. */
-  get(view: View, id: string): Model;
+  get(view: Viewer, id: string): Model;
   /** The model, ready to be called in this way. Throws 404 for a model that cannot be called now, 422 for the wrong way. */
-  callable(view: View, id: string, modality?: Modality): CatalogModel;
+  callableModel(view: Viewer, id: string, modality?: Modality): CatalogModel;
   /** The model as `callable` gives it, then those of its fallbacks that can be called in the same way now. */
-  chain(view: View, id: string, modality?: Modality): CatalogModel[];
+  chain(view: Viewer, id: string, modality?: Modality): CatalogModel[];
   /** All models of the view that can be called in this way now. */
-  callableNow(view: View, modality: Modality): CatalogModel[];
+  callableModels(view: Viewer, modality: Modality): CatalogModel[];
   /** Every model, whether it can be called or not. */
   all(): CatalogModel[];
   /** What the providers of all models ask of the environment, each key once. */
@@ -62,7 +62,7 @@ type Snapshot = ReadonlyMap<string, CatalogModel>;
 const settleMs = 100;
 
 /** What a models file may refer to without declaring it. */
-function knownEntries(builtin: ModelsFile, curated: ModelsFile): KnownEntries {
+function knownEntries(builtin: ModelsFile, curated: ModelsFile): ExistingEntries {
   return {
     providers: [...builtin.providers, ...curated.providers],
     models: [...builtin.models, ...curated.models].map((model) => model.id),
@@ -101,14 +101,14 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
   }
 
   function ready(model: CatalogModel): boolean {
-    const key = model.by.api_key_env;
+    const key = model.providerEntry.api_key_env;
     return key === undefined || (env.get(key) ?? '') !== '';
   }
 
-  const allows = (view: View, id: string): boolean =>
+  const allows = (view: Viewer, id: string): boolean =>
     view.kind === 'admin' || view.models === undefined || view.models.includes(id);
 
-  function find(view: View, id: string): CatalogModel {
+  function find(view: Viewer, id: string): CatalogModel {
     const model = snapshot.get(id);
     if (model === undefined || !allows(view, id) || (view.kind === 'user' && !ready(model))) {
       throw new Problem(
@@ -121,13 +121,13 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
     return model;
   }
 
-  function callable(view: View, id: string, modality?: Modality): CatalogModel {
+  function callableModel(view: Viewer, id: string, modality?: Modality): CatalogModel {
     const model = find(view, id);
     if (!ready(model)) {
       throw new Problem(
         'not_found',
         'model_not_found',
-        `The model ${id} cannot be called: ${model.by.api_key_env} is not set.`,
+        `The model ${id} cannot be called: ${model.providerEntry.api_key_env} is not set.`,
         { param: 'model' },
       );
     }
@@ -161,9 +161,9 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
       };
     },
     get: (view, id) => item(find(view, id), view),
-    callable,
+    callableModel,
     chain(view, id, modality) {
-      const model = callable(view, id, modality);
+      const model = callableModel(view, id, modality);
       const fallbacks = model.fallbacks.flatMap((fallback) => snapshot.get(fallback) ?? []);
       return [
         model,
@@ -172,7 +172,7 @@ export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
         ),
       ];
     },
-    callableNow: (view, modality) =>
+    callableModels: (view, modality) =>
       [...snapshot.values()].filter(
         (model) => ready(model) && allows(view, model.id) && isCalledBy(model, modality),
       ),
@@ -203,19 +203,19 @@ function merged(files: readonly ModelsFile[]): Snapshot {
   const models = new Map<string, CatalogModel>();
   for (const model of files.flatMap((file) => file.models)) {
     const by = providers.get(model.provider);
-    if (by) models.set(model.id, { ...model, by });
+    if (by) models.set(model.id, { ...model, providerEntry: by });
   }
   return models;
 }
 
 function requirementsOf(model: CatalogModel): Requirement[] {
-  const { api_key_env: key, name } = model.by;
+  const { api_key_env: key, name } = model.providerEntry;
   return key === undefined
     ? []
     : [{ key, description: `Key of the model provider ${name}.`, required: true }];
 }
 
-function item(model: CatalogModel, view: View): Model {
+function item(model: CatalogModel, view: Viewer): Model {
   return {
     id: model.id,
     object: 'model',

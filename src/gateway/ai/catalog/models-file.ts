@@ -3,7 +3,7 @@
 import { readFile } from 'node:fs/promises';
 import { compileSchema } from '../../../kernel/contract/schema.ts';
 import { SettingError } from '../../../kernel/settings.ts';
-import { filmLines, type Rates, type Tier } from './rates.ts';
+import { videoResolutions, type Rates, type Tier } from './rates.ts';
 import type { Reasoning } from './reasoning.ts';
 
 export interface ProviderEntry {
@@ -21,14 +21,14 @@ export interface ProviderEntry {
   /** Request members whose use would cost what the rates do not say. */
   unpriced_members: string[];
   /** The foreign formats that it speaks itself, in which a call passes through as it came. */
-  formats: ForeignFormat[];
+  formats: PassthroughFormatName[];
   /** The format in which it takes orders for films; absent where it makes none. */
   video_format?: VideoFormat;
 }
 
 export type VideoFormat = 'openai' | 'google' | 'xai';
 export type ProviderKind = 'openai-compatible' | 'openai' | 'anthropic' | 'google' | 'local';
-export type ForeignFormat = 'chat' | 'embeddings' | 'responses' | 'messages' | 'rerank';
+export type PassthroughFormatName = 'chat' | 'embeddings' | 'responses' | 'messages' | 'rerank';
 
 // What each kind is known for where the file does not say: its address, the formats that it speaks, what it bills
 // otherwise than by the tokens of a request, and the member that limits its output.
@@ -108,7 +108,7 @@ const kinds = [
   'reasoning',
   'image',
   'video_second',
-  ...filmLines.map((lines) => `video_second_${lines}`),
+  ...videoResolutions.map((lines) => `video_second_${lines}`),
   'speech_character',
   'audio_second',
 ];
@@ -217,17 +217,17 @@ export class ModelsFileError extends SettingError {
 }
 
 /** The file as it may be written, what has a default left out. */
-export interface Written {
+export interface ModelsFileInput {
   providers?: (Partial<ProviderEntry> & Pick<ProviderEntry, 'id' | 'kind'>)[];
   models?: (Partial<ModelEntry> & Pick<ModelEntry, 'id' | 'provider' | 'rates'>)[];
 }
 
 export type ModelsFileReader = (
   path: string,
-) => Promise<{ text: string; parse(known: KnownEntries): ModelsFile }>;
+) => Promise<{ text: string; parse(known: ExistingEntries): ModelsFile }>;
 
 /** What the file may refer to without declaring it. */
-export interface KnownEntries {
+export interface ExistingEntries {
   /** Those of this process cannot be declared again; all others can. */
   providers: readonly Pick<ProviderEntry, 'id' | 'kind'>[];
   models: readonly string[];
@@ -264,7 +264,7 @@ export function createModelsFileReader(): ModelsFileReader {
           const [first] = verdict.details;
           return refuse(first?.path ?? '', first?.message ?? 'is not valid');
         }
-        const file = completed(value as Written);
+        const file = withDefaults(value as ModelsFileInput);
         refuseContradictions(file, known, refuse);
         return file;
       },
@@ -273,7 +273,7 @@ export function createModelsFileReader(): ModelsFileReader {
 }
 
 /** The entries with the default of whatever was left out. */
-export function completed(written: Written): ModelsFile {
+export function withDefaults(written: ModelsFileInput): ModelsFile {
   return {
     providers: (written.providers ?? []).map((provider) => ({
       name: provider.id,
@@ -302,7 +302,7 @@ export function completed(written: Written): ModelsFile {
 
 function refuseContradictions(
   file: ModelsFile,
-  known: KnownEntries,
+  known: ExistingEntries,
   refuse: (place: string, fault: string) => never,
 ): void {
   const providers = new Map<string, ProviderEntry['kind']>(known.providers.map(({ id, kind }) => [id, kind]));

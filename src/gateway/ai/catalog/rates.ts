@@ -29,7 +29,7 @@ export interface Tier {
 }
 
 /** The lines that films are sold by, fewest first: those of the shorter side. */
-export const filmLines = [480, 720, 1024, 1080, 2160] as const;
+export const videoResolutions = [480, 720, 1024, 1080, 2160] as const;
 
 const tokenKinds = [
   ['input', 'input tokens'],
@@ -43,7 +43,7 @@ const tokenKinds = [
 const units = [
   ['image', 'image'],
   ['video_second', 'second of video'],
-  ...filmLines.map(
+  ...videoResolutions.map(
     (lines) => [`video_second_${lines}`, `second of video of ${lines} lines or more`] as const,
   ),
   ['speech_character', 'character of speech'],

@@ -37,7 +37,7 @@ export function effortOrDefault(model: Reasoner, asked: string | undefined): str
 }
 
 /** Whether the effort is above the model's default: such a model may think for minutes before it speaks. */
-export function isRaised(model: Reasoner, effort: string | undefined): boolean {
+export function isAboveDefaultEffort(model: Reasoner, effort: string | undefined): boolean {
   if (effort === undefined || model.reasoning === undefined) return false;
   const rank = (id: string) => model.reasoning?.efforts.findIndex((candidate) => candidate.id === id) ?? -1;
   return rank(effort) > rank(model.reasoning.default_effort);

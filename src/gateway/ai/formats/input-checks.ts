@@ -23,7 +23,7 @@ export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'p
 
 /** Throws a 422 for a JSON answer without a schema, where the model would answer in plain text. `param` names the member. */
 export function checkAnswerFormat(
-  { id, by }: Pick<CatalogModel, 'id' | 'by'>,
+  { id, providerEntry: by }: Pick<CatalogModel, 'id' | 'providerEntry'>,
   format: ModelCall['responseFormat'],
   param: string,
 ): void {
@@ -72,19 +72,19 @@ function requireInput(model: CatalogModel, kind: string, param: string): void {
 }
 
 /** Bytes of JSON that a model in this process reads of one call: it shares the event loop with all other calls. */
-export const maximumLocalInput = 64 * 1024;
+export const maxLocalInputBytes = 64 * 1024;
 
 /** Throws a 422 that names the member with which the body of a call grows too long for a model in this process. */
 export function checkLocalInput(model: CatalogModel, body: object): void {
-  if (model.by.kind !== 'local') return;
-  let left = maximumLocalInput;
+  if (model.providerEntry.kind !== 'local') return;
+  let left = maxLocalInputBytes;
   for (const [param, value] of Object.entries(body)) {
     left -= jsonLength(value, left);
     if (left >= 0) continue;
     throw new Problem(
       'impossible',
       'unsupported_by_model',
-      `The model ${model.id} reads ${maximumLocalInput / 1024} KiB of prompt, tools and schemas at most; send less, or use a model of a provider.`,
+      `The model ${model.id} reads ${maxLocalInputBytes / 1024} KiB of prompt, tools and schemas at most; send less, or use a model of a provider.`,
       { param },
     );
   }

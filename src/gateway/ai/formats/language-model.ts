@@ -9,7 +9,7 @@ import type {
 import { Problem } from '../../../kernel/problem.ts';
 import {
   type Answer,
-  tokenCount,
+  validTokenCount,
   type FinishReason,
   type ModelCall,
   type Prompt,
@@ -26,7 +26,7 @@ type WireMessage = StreamRequest['prompt'][number];
 type WireContent = Exclude<WireMessage['content'], string>[number];
 
 /** The hub call that the request asks for. */
-export function callOf(body: StreamRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
+export function toModelCall(body: StreamRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
   const {
     model: _model,
     reasoning_effort: _effort,
@@ -50,7 +50,7 @@ export function callOf(body: StreamRequest, effort: string | undefined, signal: 
 }
 
 /** The effort that is asked for, by either of its names. Throws a 400 when the two differ. */
-export function effortAsked({ reasoning_effort: effort, reasoning }: StreamRequest): string | undefined {
+export function requestedEffort({ reasoning_effort: effort, reasoning }: StreamRequest): string | undefined {
   const common = reasoning === 'provider-default' ? undefined : reasoning;
   if (effort !== undefined && common !== undefined && effort !== common) {
     throw new Problem(
@@ -142,7 +142,7 @@ function outputPart(part: WireOutputPart): unknown {
   };
 }
 
-export interface WireOptions {
+export interface SerializeOptions {
   version: Version;
   /** Our name of the model that runs. */
   modelId: string;
@@ -153,9 +153,9 @@ export interface WireOptions {
 }
 
 /** The parts for the wire, once the first that says something is there. Throws what fails before that. */
-export async function wireParts(
+export async function serializeStream(
   parts: AsyncIterable<StreamPart>,
-  options: WireOptions,
+  options: SerializeOptions,
 ): Promise<AsyncIterable<WirePart>> {
   const source = parts[Symbol.asyncIterator]();
   const warnings: Warning[] = [];
@@ -187,7 +187,10 @@ interface Begun {
   warnings: Warning[];
 }
 
-async function* ordered({ first, source, warnings }: Begun, options: WireOptions): AsyncGenerator<WirePart> {
+async function* ordered(
+  { first, source, warnings }: Begun,
+  options: SerializeOptions,
+): AsyncGenerator<WirePart> {
   const open = new Map<string, 'text-end' | 'reasoning-end' | 'tool-input-end'>();
   let usage: Usage | undefined;
   let thrown: unknown;
@@ -313,9 +316,9 @@ function contentOf(content: HubContent, version: Version): object | undefined {
 }
 
 /** A whole answer, for a caller who does not stream. */
-export function answerOf(
+export function serializeAnswer(
   answer: Answer,
-  { version, modelId, responseId, now }: Omit<WireOptions, 'errorOf'>,
+  { version, modelId, responseId, now }: Omit<SerializeOptions, 'errorOf'>,
 ): StreamAnswer {
   return {
     content: answer.content.flatMap(
@@ -365,7 +368,7 @@ function usageOf(usage: Usage | undefined): Extract<WirePart, { type: 'finish' }
 function counts(given: Readonly<Record<string, number | undefined>>): Record<string, number> {
   const known: Record<string, number> = {};
   for (const [kind, count] of Object.entries(given)) {
-    const counted = tokenCount(count);
+    const counted = validTokenCount(count);
     if (counted !== undefined) known[kind] = counted;
   }
   return known;

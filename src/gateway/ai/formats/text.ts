@@ -2,8 +2,8 @@
 import type { GenerateTextRequest, TextMessage } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import {
-  sourceList,
-  tokenCount,
+  formatSourceList,
+  validTokenCount,
   type Answer,
   type ModelCall,
   type Prompt,
@@ -20,7 +20,7 @@ type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][n
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
 /** The hub call that the request asks for. Throws a 400 for a tool's result without its call, and for an address that is none. */
-export function callOf(body: GenerateTextRequest, signal: AbortSignal): ModelCall {
+export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): ModelCall {
   return {
     prompt: promptOf(body),
     maxOutputTokens: body.max_output_tokens,
@@ -45,7 +45,7 @@ export function callOf(body: GenerateTextRequest, signal: AbortSignal): ModelCal
 }
 
 /** The answer as the message that the caller gets; sources stand as a list under the text. */
-export function messageOf(
+export function serializeMessage(
   answer: Answer,
   { id, ran }: { id: string; ran: Pick<TextMessage['metadata'], 'model' | 'attempts' | 'credits'> },
 ): TextMessage {
@@ -61,11 +61,11 @@ export function messageOf(
         input: toolInput(part.input),
       });
   }
-  const list = sourceList(answer.content.filter((part) => part.type === 'source'));
+  const list = formatSourceList(answer.content.filter((part) => part.type === 'source'));
   const last = parts.findLast((part) => part.type === 'text');
   if (list !== '' && last) last.text += list;
   const { unified } = answer.finishReason;
-  const warnings = answer.warnings.map(warningText);
+  const warnings = answer.warnings.map(describeWarning);
   return {
     id,
     role: 'assistant',
@@ -165,7 +165,7 @@ function toolInput(text: string): unknown {
 }
 
 /** One warning in words. */
-export function warningText(warning: Warning): string {
+export function describeWarning(warning: Warning): string {
   switch (warning.type) {
     case 'unsupported':
     case 'compatibility':
@@ -179,16 +179,18 @@ export function warningText(warning: Warning): string {
 
 // Kinds apart, as prices are: what the provider counts in a total and does not break down is plain input or output.
 function usageOf({ inputTokens, outputTokens }: Usage): TextMessage['metadata']['usage'] {
-  const cached = tokenCount(inputTokens.cacheRead) ?? 0;
-  const written = tokenCount(inputTokens.cacheWrite) ?? 0;
-  const reasoning = tokenCount(outputTokens.reasoning) ?? 0;
+  const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
+  const written = validTokenCount(inputTokens.cacheWrite) ?? 0;
+  const reasoning = validTokenCount(outputTokens.reasoning) ?? 0;
   return {
     input_tokens:
-      tokenCount(inputTokens.noCache) ?? Math.max((tokenCount(inputTokens.total) ?? 0) - cached - written, 0),
+      validTokenCount(inputTokens.noCache) ??
+      Math.max((validTokenCount(inputTokens.total) ?? 0) - cached - written, 0),
     cached_input_tokens: cached,
     cache_write_tokens: written,
     output_tokens:
-      tokenCount(outputTokens.text) ?? Math.max((tokenCount(outputTokens.total) ?? 0) - reasoning, 0),
+      validTokenCount(outputTokens.text) ??
+      Math.max((validTokenCount(outputTokens.total) ?? 0) - reasoning, 0),
     reasoning_tokens: reasoning,
   };
 }

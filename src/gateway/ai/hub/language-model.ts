@@ -61,11 +61,11 @@ export interface LanguageModel {
 }
 
 /** The whole answer of a model that only streams. */
-export async function collect(parts: AsyncIterable<StreamPart>): Promise<Answer> {
+export async function collectAnswer(parts: AsyncIterable<StreamPart>): Promise<Answer> {
   const answer: Answer = {
     content: [],
     finishReason: { unified: 'other', raw: undefined },
-    usage: noUsage(),
+    usage: unknownUsage(),
     warnings: [],
   };
   const open = new Map<string, { type: 'text' | 'reasoning'; text: string }>();
@@ -115,7 +115,7 @@ export async function collect(parts: AsyncIterable<StreamPart>): Promise<Answer>
 }
 
 /** Usage of which nothing is known. */
-export function noUsage(): Usage {
+export function unknownUsage(): Usage {
   return {
     inputTokens: { total: undefined, noCache: undefined, cacheRead: undefined, cacheWrite: undefined },
     outputTokens: { total: undefined, text: undefined, reasoning: undefined },
@@ -123,12 +123,12 @@ export function noUsage(): Usage {
 }
 
 /** A count that a provider gave, or undefined where what it gave cannot be one (negative, a fraction, too big to be exact). */
-export function tokenCount(given: number | null | undefined): number | undefined {
+export function validTokenCount(given: number | null | undefined): number | undefined {
   return typeof given === 'number' && Number.isSafeInteger(given) && given >= 0 ? given : undefined;
 }
 
 /** The list of sources under an answer, for the formats that have no member for them; empty without sources. */
-export function sourceList(sources: readonly Source[]): string {
+export function formatSourceList(sources: readonly Source[]): string {
   if (sources.length === 0) return '';
   const lines = sources.map((source) =>
     source.sourceType === 'url'

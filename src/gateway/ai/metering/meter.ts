@@ -591,7 +591,7 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
 }
 
 // Whether the model's provider takes a limit that we add.
-function canLimit({ by }: Pick<CatalogModel, 'by'>): boolean {
+function canLimit({ providerEntry: by }: Pick<CatalogModel, 'providerEntry'>): boolean {
   return by.kind === 'local' || by.output_limit_member !== undefined;
 }
 

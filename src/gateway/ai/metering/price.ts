@@ -1,7 +1,7 @@
 // What a call costs, exactly: integer rates times what was used, in whole numbers all the way, and rounded up once at
 // the end. No float ever holds an amount.
 import type { UsageFacts } from '../../usage/index.ts';
-import { filmLines, type Rates, type Tier } from '../catalog/rates.ts';
+import { videoResolutions, type Rates, type Tier } from '../catalog/rates.ts';
 
 /** What of a model the price needs. `rates: null` is free. */
 export interface Priced {
@@ -162,9 +162,11 @@ const linesOfBlock = 16;
 
 // The highest rate whose lines the film has; the dearest of all where nobody knows how many those are.
 function filmRate(rates: Rates, lines: number | undefined): number {
-  const given = filmLines
+  const given = videoResolutions
     .map((least) => ({ least, rate: rates[`video_second_${least}`] }))
-    .filter((one): one is { least: (typeof filmLines)[number]; rate: number } => one.rate !== undefined);
+    .filter(
+      (one): one is { least: (typeof videoResolutions)[number]; rate: number } => one.rate !== undefined,
+    );
   const { video_second: other = given[0]?.rate ?? 0 } = rates;
   if (lines === undefined) return Math.max(other, ...given.map(({ rate }) => rate));
   return given.findLast(({ least }) => least < lines + linesOfBlock)?.rate ?? other;

@@ -1,11 +1,11 @@
 // Any server that speaks the chat-completions format, as a model of the hub.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { chatClaim } from '../metering/token-count.ts';
-import { type LanguageModel, noUsage, type Usage } from '../hub/language-model.ts';
+import { type LanguageModel, unknownUsage, type Usage } from '../hub/language-model.ts';
 import { type ModelAccess, sdkModel } from './sdk-model.ts';
 
 export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess): LanguageModel {
-  const { by: provider } = model;
+  const { providerEntry: provider } = model;
   return sdkModel(
     model,
     {
@@ -33,7 +33,7 @@ export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess):
 
 // The package always says `max_tokens`; the provider may know the limit by another name, and may need one at all.
 function withLimit(body: Record<string, unknown>, model: CatalogModel): Record<string, unknown> {
-  const name = model.by.output_limit_member;
+  const name = model.providerEntry.output_limit_member;
   if (name === undefined) return body;
   const { max_tokens: asked, ...rest } = body;
   return asked === undefined ? rest : { ...rest, [name]: asked };
@@ -44,12 +44,12 @@ function withLimit(body: Record<string, unknown>, model: CatalogModel): Record<s
 function hubUsage(told: object | null | undefined): Usage {
   const usage = (told ?? {}) as Usage['raw'] & { prompt_tokens?: number; completion_tokens?: number };
   const claim = chatClaim(usage);
-  if (claim === undefined) return noUsage();
+  if (claim === undefined) return unknownUsage();
   // As it was told, for the meter to doubt.
   if (claim === 'faulty')
     return {
-      inputTokens: { ...noUsage().inputTokens, total: usage.prompt_tokens },
-      outputTokens: { ...noUsage().outputTokens, total: usage.completion_tokens },
+      inputTokens: { ...unknownUsage().inputTokens, total: usage.prompt_tokens },
+      outputTokens: { ...unknownUsage().outputTokens, total: usage.completion_tokens },
       raw: usage,
     };
   const { input, cachedInput, cacheWrite, output, reasoning } = claim.tokens;

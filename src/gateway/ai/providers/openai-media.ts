@@ -15,7 +15,7 @@ import type {
 import { examinePicture } from '../media/picture.ts';
 import { findForm } from '../upstream/member-names.ts';
 import { topLevelMembers } from '../upstream/json-members.ts';
-import { refuseMembers } from '../upstream/request-guard.ts';
+import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 import { maxAnswerBytes, readAll, type Upstream } from '../upstream/client.ts';
 import { form, type FormField } from './multipart-form.ts';
 import type { ModelAccess } from './sdk-model.ts';
@@ -23,7 +23,7 @@ import type { ModelAccess } from './sdk-model.ts';
 export function openAiImageModel(model: CatalogModel, needs: ModelAccess): ImageModel {
   return {
     check({ options }) {
-      refuseMembers(options, model.by, { path: 'provider_options' });
+      refuseUnsafeMembers(options, model.providerEntry, { path: 'provider_options' });
       const decided = findForm(Object.keys(options), decidedByCall);
       if (decided === undefined) return;
       throw new Problem(
@@ -148,7 +148,7 @@ export function openAiTranscriptionModel(model: CatalogModel, needs: ModelAccess
       const answer = await jsonAnswer(
         await send(needs, { path: '/audio/transcriptions', ...form(fields), signal }),
       );
-      return transcriptionOf(answer, model.by.kind);
+      return transcriptionOf(answer, model.providerEntry.kind);
     },
   };
 }
@@ -161,7 +161,7 @@ interface Transcribed {
   usage?: unknown;
 }
 
-function transcriptionOf(answer: unknown, kind: CatalogModel['by']['kind']): TranscriptionAnswer {
+function transcriptionOf(answer: unknown, kind: CatalogModel['providerEntry']['kind']): TranscriptionAnswer {
   const { text, segments, language, duration, usage } = (answer ?? {}) as Transcribed;
   if (typeof text !== 'string')
     throw failed('The model provider answered with something that is not a transcription.');
@@ -190,7 +190,7 @@ function transcriptionOf(answer: unknown, kind: CatalogModel['by']['kind']): Tra
 const openAiTokensPerSecond = 10;
 
 /** The seconds that the usage of the answer tells: OpenAI's `seconds` or tokens of sound, or Mistral's `prompt_audio_seconds`. */
-function billedSeconds(usage: unknown, kind: CatalogModel['by']['kind']): number | null {
+function billedSeconds(usage: unknown, kind: CatalogModel['providerEntry']['kind']): number | null {
   const {
     seconds,
     prompt_audio_seconds: promptSeconds,

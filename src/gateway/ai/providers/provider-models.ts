@@ -8,11 +8,11 @@ import { withDeadlines } from './local/deadlines.ts';
 import { openAiCompatibleModel } from './openai-compatible.ts';
 import { openAiModel } from './openai.ts';
 import type { MadeModels, ModelAccess } from './sdk-model.ts';
-import { isRaised } from '../catalog/reasoning.ts';
+import { isAboveDefaultEffort } from '../catalog/reasoning.ts';
 import type { Timeouts, Upstream } from '../upstream/client.ts';
 
 /** What is known of one call before it is made. */
-export interface CallTerms {
+export interface CallOptions {
   effort: string | undefined;
   firstMs?: number | undefined;
   /** Told what output limit really goes out, where a package may raise it; resolves to the one that may. */
@@ -22,8 +22,8 @@ export interface CallTerms {
 }
 
 export interface ProviderModels {
-  access(model: CatalogModel, terms: CallTerms): ModelAccess;
-  languageModel(model: CatalogModel, terms: CallTerms): LanguageModel;
+  access(model: CatalogModel, terms: CallOptions): ModelAccess;
+  languageModel(model: CatalogModel, terms: CallOptions): LanguageModel;
 }
 
 export interface ProviderModelsNeeds {
@@ -47,8 +47,8 @@ export function createProviderModels({
 }: ProviderModelsNeeds): ProviderModels {
   const made: MadeModels = new WeakMap();
 
-  function access(model: CatalogModel, { effort, firstMs, limitSent, completed }: CallTerms): ModelAccess {
-    const { id, api_key_env: key, base_url: declared = '' } = model.by;
+  function access(model: CatalogModel, { effort, firstMs, limitSent, completed }: CallOptions): ModelAccess {
+    const { id, api_key_env: key, base_url: declared = '' } = model.providerEntry;
     const moved = env.get(baseUrlKey(id));
     const idleMs = model.idle_timeout_s === undefined ? timeouts.idleMs : model.idle_timeout_s * 1000;
     return {
@@ -56,7 +56,7 @@ export function createProviderModels({
       baseUrl: moved === undefined || moved === '' ? declared : moved.replace(/\/+$/, ''),
       apiKey: key === undefined ? undefined : env.get(key),
       // A model that was asked to think harder is silent for as long as a whole answer may take.
-      idleMs: isRaised(model, effort) ? Math.max(idleMs, timeouts.answerMs) : idleMs,
+      idleMs: isAboveDefaultEffort(model, effort) ? Math.max(idleMs, timeouts.answerMs) : idleMs,
       firstMs,
       limitSent,
       completed,
@@ -67,7 +67,7 @@ export function createProviderModels({
   return {
     access,
     languageModel(model, terms) {
-      switch (model.by.kind) {
+      switch (model.providerEntry.kind) {
         case 'openai-compatible':
           return openAiCompatibleModel(model, access(model, terms));
         case 'openai':

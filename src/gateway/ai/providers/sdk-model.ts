@@ -8,18 +8,18 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { FinishReason, LanguageModel, ModelCall, ProviderOptions } from '../hub/language-model.ts';
 import { findForm } from '../upstream/member-names.ts';
-import { refuseMembers } from '../upstream/request-guard.ts';
+import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 import {
-  longestEvent,
+  maxEventBytesFor,
   maxAnswerBytes,
   readAll,
   type Upstream,
   type UpstreamAnswer,
   type UpstreamRequest,
 } from '../upstream/client.ts';
-import { completesAnswer, type EndRule, errorIn, providerEvents } from '../upstream/events.ts';
-import { nestedFailureEdits } from '../upstream/error-text.ts';
-import { edited, topLevelMembers } from '../upstream/json-members.ts';
+import { completesAnswer, type EndRule, findError, providerEvents } from '../upstream/events.ts';
+import { redactNestedErrorEdits } from '../upstream/error-text.ts';
+import { applyEdits, topLevelMembers } from '../upstream/json-members.ts';
 import { withFilesApart } from './tool-files.ts';
 
 /** How this call reaches the provider. */
@@ -169,7 +169,9 @@ function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): Language
   const { reasoningEffort, signal, providerOptions = {}, memberNames: _memberNames, ...options } = call;
   const limit =
     call.maxOutputTokens ??
-    (model.by.output_limit_member === undefined ? undefined : (model.max_output_tokens ?? undefined));
+    (model.providerEntry.output_limit_member === undefined
+      ? undefined
+      : (model.max_output_tokens ?? undefined));
   const { own = {}, ...reasoning } = reasoningEffort === undefined ? {} : spoke.effort(reasoningEffort);
   const merged: ProviderOptions = { ...providerOptions };
   for (const [name, members] of Object.entries(own)) merged[name] = { ...merged[name], ...members };
@@ -186,10 +188,10 @@ function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): Language
 
 // The provider package puts these options into the request as they are, so what must not be in a request must not
 // be in them either, and what the call itself decides must not be decided again.
-function refuseOptions({ by: provider }: CatalogModel, call: ModelCall): void {
+function refuseOptions({ providerEntry: provider }: CatalogModel, call: ModelCall): void {
   for (const [owner, members] of Object.entries(call.providerOptions ?? {})) {
     const path = `providerOptions.${owner}`;
-    refuseMembers(members, provider, { path });
+    refuseUnsafeMembers(members, provider, { path });
     const decided = findForm(Object.keys(members), decidedByCall);
     if (decided === undefined) continue;
     const remedy = /effort|thinking/i.test(decided)
@@ -265,7 +267,7 @@ async function transport(
         'upstream_failed',
         'The model provider answered with something that is not a JSON object, or one of too many parts.',
       );
-    const error = errorIn(bytes, members);
+    const error = findError(bytes, members);
     if (error !== undefined) throw error;
     return new Response(new Uint8Array(bytes), { headers: { 'content-type': 'application/json' } });
   }
@@ -281,7 +283,7 @@ async function transport(
     streamOf(
       checked(answer, {
         rule: spoke.endRule,
-        maxEventBytes: longestEvent(spoke.endRule, model),
+        maxEventBytes: maxEventBytesFor(spoke.endRule, model),
         completed: access.completed,
       }),
     ) as BodyInit,
@@ -301,7 +303,7 @@ async function withinLimit(
   if (member === undefined) return body;
   const wanted = Number(bytes.toString('latin1', member.start, member.end));
   const allowed = await limitSent(wanted);
-  return allowed === wanted ? body : edited(bytes, [{ ...member, text: String(allowed) }]);
+  return allowed === wanted ? body : applyEdits(bytes, [{ ...member, text: String(allowed) }]);
 }
 
 // A web stream that fails throws away what is still in it. What came before the fault is the caller's, so it gets a
@@ -334,7 +336,7 @@ interface Checking {
 }
 
 async function* checked(
-  { body, clean }: UpstreamAnswer,
+  { body, redact: clean }: UpstreamAnswer,
   { rule, maxEventBytes, completed }: Checking,
 ): AsyncGenerator<Uint8Array> {
   for await (const group of providerEvents(body, maxEventBytes, rule)) {
@@ -343,7 +345,7 @@ async function* checked(
       Buffer.concat(
         group.map(({ bytes, data, hasFailed }) =>
           hasFailed === true && data.kind === 'object'
-            ? edited(bytes, nestedFailureEdits(bytes, data.members, clean))
+            ? applyEdits(bytes, redactNestedErrorEdits(bytes, data.members, clean))
             : bytes,
         ),
       ),

@@ -23,17 +23,17 @@ export const defaultBreakerSettings: BreakerSettings = {
 
 /** The right to make one call; exactly one of its methods is called when the outcome is known. */
 export interface Permit {
-  succeeded(): void;
-  failed(): void;
+  recordSuccess(): void;
+  recordFailure(): void;
   /** The outcome says nothing of the provider, as when our own caller went away. */
-  dropped(): void;
+  release(): void;
 }
 
 export interface Breaker {
   /** Undefined while calls are held off. */
-  enter(): Permit | undefined;
+  tryAcquire(): Permit | undefined;
   /** A failure of a call that had counted as a success, such as a stream that broke off. */
-  failedLater(): void;
+  recordLateFailure(): void;
   /** Until the next probe; 0 while calls may pass. */
   waitMs(): number;
 }
@@ -94,7 +94,7 @@ export function createBreaker({
       probing = false;
       act();
     };
-    return { succeeded: settled(close), failed: settled(open), dropped: settled(() => {}) };
+    return { recordSuccess: settled(close), recordFailure: settled(open), release: settled(() => {}) };
   }
 
   function fail(): void {
@@ -104,12 +104,12 @@ export function createBreaker({
   }
 
   return {
-    enter() {
+    tryAcquire() {
       if (openUntilMs === undefined)
-        return { succeeded: () => count(false), failed: fail, dropped: () => {} };
+        return { recordSuccess: () => count(false), recordFailure: fail, release: () => {} };
       return probing || clock.monotonicMs() < openUntilMs ? undefined : probe();
     },
-    failedLater: fail,
+    recordLateFailure: fail,
     waitMs: () => (openUntilMs === undefined ? 0 : Math.max(openUntilMs - clock.monotonicMs(), 1)),
   };
 }

@@ -8,7 +8,7 @@ import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { EndRule } from './events.ts';
 import { publicLookup, requirePublicUrl } from './public-address.ts';
-import { cleaned, ConnectionFailure, refusalProblem } from './provider-error.ts';
+import { redactText, ConnectionFailure, problemOfErrorResponse } from './provider-error.ts';
 
 /** Deadlines of one call to a provider, in milliseconds. */
 export interface Timeouts {
@@ -50,9 +50,9 @@ export interface UpstreamRequest {
   body?: string | Uint8Array | undefined;
   streams: boolean;
   /** Whether the address is the provider's word and not the operator's: only public ones are followed then. */
-  isForeign?: boolean | undefined;
+  requiresPublicAddress?: boolean | undefined;
   /** Whether an answer that names another place is wanted; it is a failure otherwise. */
-  mayMove?: boolean | undefined;
+  allowRedirect?: boolean | undefined;
   /** Longer or shorter than the usual one, for a model that asks for it. */
   idleMs?: number | undefined;
   /** What is left of the deadline for the first byte, where an earlier attempt has used some of it. */
@@ -66,9 +66,9 @@ export interface UpstreamAnswer {
   /** To be read once. Throws a Problem when the provider breaks off or is silent for too long. */
   body: AsyncIterable<Uint8Array>;
   /** Where it is instead, for a request that `mayMove`; the body says nothing then, and is not to be read. */
-  movedTo?: string | undefined;
+  redirectUrl?: string | undefined;
   /** What of the provider's words may be handed on. */
-  clean(text: string): string;
+  redact(text: string): string;
   /** Gives the answer up; needed only where its body is not read. */
   abort(): void;
 }
@@ -76,14 +76,14 @@ export interface UpstreamAnswer {
 export interface Upstream {
   send(request: UpstreamRequest): Promise<UpstreamAnswer>;
   /** What a failure becomes that a provider tells of in an answer which is a success: the same as by its status. */
-  refusal(
+  toProblem(
     request: Pick<UpstreamRequest, 'url' | 'apiKey'>,
     said: { status: number; message?: string | undefined; code?: string | undefined },
   ): Problem;
   close(): Promise<void>;
 }
 
-export interface UpstreamNeeds {
+export interface UpstreamOptions {
   timeouts: Timeouts;
   proxies: Proxies;
   clock: Pick<Clock, 'now'>;
@@ -101,7 +101,7 @@ const maxEventBytes = 1024 * 1024;
 export const maxAnswerBytes = 32 * 1024 * 1024;
 
 /** The longest event of a stream. The responses format repeats the request and the whole answer in some of its own. */
-export function longestEvent(rule: EndRule, { modalities }: { modalities: readonly string[] }): number {
+export function maxEventBytesFor(rule: EndRule, { modalities }: { modalities: readonly string[] }): number {
   return rule === 'responses' || modalities.includes('image') ? maxAnswerBytes : maxEventBytes;
 }
 
@@ -112,7 +112,7 @@ const refusalMs = 5_000;
 const restBytes = 16 * 1024;
 const restMs = 500;
 
-export function createUpstream(needs: UpstreamNeeds): Upstream {
+export function createUpstream(needs: UpstreamOptions): Upstream {
   const { timeouts, clock, log, hide } = needs;
   // Loaded at the first call: it costs a start more than anything else here, and local models never need it.
   let opened: ReturnType<typeof open> | undefined;
@@ -171,7 +171,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
     try {
       opened ??= open();
       const { request, dispatcher, publicDispatcher } = await opened;
-      const { method = 'POST', isForeign = false } = sent;
+      const { method = 'POST', requiresPublicAddress: isForeign = false } = sent;
       if (isForeign) requirePublicUrl(sent.url);
       const response = await request(sent.url, {
         method,
@@ -185,7 +185,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
       });
       // A body that is destroyed before anyone reads it would otherwise be an uncaught error.
       response.body.on('error', () => {});
-      const moved = sent.mayMove === true ? placeNamed(response) : undefined;
+      const moved = sent.allowRedirect === true ? placeNamed(response) : undefined;
       if (moved === undefined && (response.statusCode < 200 || response.statusCode > 299))
         throw await refusal(response, sent);
       const idleMs = sent.idleMs ?? timeouts.idleMs;
@@ -195,8 +195,8 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
         mediaType: mediaTypeOf(response.headers['content-type']),
         body,
         abort,
-        clean: (text) => cleaned(text, hiding(sent)),
-        ...(moved === undefined ? {} : { movedTo: new URL(moved, sent.url).href }),
+        redact: (text) => redactText(text, hiding(sent)),
+        ...(moved === undefined ? {} : { redirectUrl: new URL(moved, sent.url).href }),
       };
     } catch (error) {
       release();
@@ -207,7 +207,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
   async function refusal(response: Undici.Dispatcher.ResponseData, sent: UpstreamRequest): Promise<Problem> {
     const retryAfter = response.headers['retry-after'];
     const body = await refusalText(response.body);
-    return refusalProblem({
+    return problemOfErrorResponse({
       status: response.statusCode,
       retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
       body,
@@ -223,8 +223,8 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
 
   return {
     send,
-    refusal: (sent, { status, message, code }) =>
-      refusalProblem({
+    toProblem: (sent, { status, message, code }) =>
+      problemOfErrorResponse({
         status,
         retryAfter: undefined,
         body: JSON.stringify({ error: { message, code } }),
@@ -239,7 +239,7 @@ export function createUpstream(needs: UpstreamNeeds): Upstream {
 
 function createAgent(
   undici: typeof Undici,
-  { timeouts, proxies: { https, http, none } }: UpstreamNeeds,
+  { timeouts, proxies: { https, http, none } }: UpstreamOptions,
   reach: 'anything' | 'public' = 'anything',
 ): Undici.Dispatcher {
   const isProxied = https !== undefined || http !== undefined;
@@ -440,8 +440,8 @@ function mediaTypeOf(header: string | string[] | undefined): string {
 }
 
 function withoutParts(text: string, parts: readonly (string | undefined)[]): string {
-  let clean = text;
+  let redacted = text;
   for (const part of parts)
-    if (part !== undefined && part.length >= 4) clean = clean.replaceAll(part, '[redacted]');
-  return clean;
+    if (part !== undefined && part.length >= 4) redacted = redacted.replaceAll(part, '[redacted]');
+  return redacted;
 }

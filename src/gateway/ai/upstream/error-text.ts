@@ -9,7 +9,7 @@ const providersOwn =
 const unsaid = 'The model provider failed to answer.';
 
 /** The edits that make the error among the members ours; none where it is absent or null. */
-export function failureEdits(
+export function redactErrorEdits(
   bytes: Buffer,
   members: readonly Member[],
   clean: (text: string) => string,
@@ -43,7 +43,7 @@ function membersOf(json: string): { code?: unknown; message?: unknown; param?: u
 }
 
 /** The same for an event that holds the failed answer in a member of its own. */
-export function nestedFailureEdits(
+export function redactNestedErrorEdits(
   bytes: Buffer,
   members: readonly Member[],
   clean: (text: string) => string,
@@ -51,6 +51,6 @@ export function nestedFailureEdits(
   return members
     .filter(({ name }) => name === 'response')
     .flatMap(({ start, end }) =>
-      failureEdits(bytes, topLevelMembers(bytes, start, end)?.members ?? [], clean),
+      redactErrorEdits(bytes, topLevelMembers(bytes, start, end)?.members ?? [], clean),
     );
 }

@@ -3,7 +3,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { topLevelMembers, type Member, type Members } from './json-members.ts';
-import { loggedText } from './provider-error.ts';
+import { textForLog } from './provider-error.ts';
 
 /** One event of a provider's stream. */
 export interface ProviderEvent {
@@ -27,7 +27,7 @@ export type EndRule = 'done' | 'messages' | 'responses' | 'gemini';
 export interface EventSplitter {
   feed(piece: Uint8Array): Buffer[];
   /** How much of an unfinished event is held. */
-  heldBytes(): number;
+  bufferedBytes(): number;
 }
 
 const lf = 0x0a;
@@ -36,7 +36,7 @@ const cr = 0x0d;
 export function createEventSplitter(): EventSplitter {
   // Unfinished pieces stay apart until their event is whole: joining them at each piece would be quadratic.
   let held: Buffer[] = [];
-  let heldBytes = 0;
+  let bufferedBytes = 0;
   let lineIsEmpty = true;
   let lastWasCr = false;
 
@@ -70,16 +70,16 @@ export function createEventSplitter(): EventSplitter {
         const tail = bytes.subarray(start, end);
         events.push(held.length === 0 ? tail : Buffer.concat([...held, tail]));
         held = [];
-        heldBytes = 0;
+        bufferedBytes = 0;
         start = end;
       }
       if (start < bytes.length) {
         held.push(bytes.subarray(start));
-        heldBytes += bytes.length - start;
+        bufferedBytes += bytes.length - start;
       }
       return events;
     },
-    heldBytes: () => heldBytes,
+    bufferedBytes: () => bufferedBytes,
   };
 }
 
@@ -113,7 +113,7 @@ export async function* providerEvents(
         mayEnd ||= meaning === 'reason';
         if (ended) break;
       }
-      if (splitter.heldBytes() > maxEventBytes) throw foreignData('sent an event that is too long');
+      if (splitter.bufferedBytes() > maxEventBytes) throw foreignData('sent an event that is too long');
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       failure = error;
@@ -123,7 +123,7 @@ export async function* providerEvents(
     if (ended) return;
     if (failure !== undefined) throw failure;
   }
-  const isCut = splitter.heldBytes() > 0;
+  const isCut = splitter.bufferedBytes() > 0;
   const last = lastEvent(splitter, rule);
   if (last !== undefined) yield [last];
   else if (!mayEnd || isCut) throw truncated();
@@ -132,7 +132,7 @@ export async function* providerEvents(
 // Some servers leave out the empty line behind their last event. A whole one that is the format's end is the end all
 // the same; anything else that lies there was cut.
 function lastEvent(splitter: EventSplitter, rule: EndRule): ProviderEvent | undefined {
-  const [bytes] = splitter.heldBytes() === 0 ? [] : splitter.feed(Buffer.from('\n\n'));
+  const [bytes] = splitter.bufferedBytes() === 0 ? [] : splitter.feed(Buffer.from('\n\n'));
   if (bytes === undefined) return undefined;
   try {
     const event = readEvent(bytes);
@@ -216,13 +216,13 @@ function readEvent(bytes: Buffer): ProviderEvent {
   const object = topLevelMembers(bytes, start, end);
   if (object === undefined) throw foreignData('sent an event that is not a JSON object');
   const error =
-    errorIn(bytes, object) ?? (isError ? reportedError(bytes.toString('utf8', start, end)) : undefined);
+    findError(bytes, object) ?? (isError ? reportedError(bytes.toString('utf8', start, end)) : undefined);
   if (error !== undefined) throw error;
   return { bytes, data: { kind: 'object', members: object.members } };
 }
 
 /** The error that a provider reports in a document of a success, in its member `error` or by the kind of its object. */
-export function errorIn(bytes: Buffer, { members }: Members): Problem | undefined {
+export function findError(bytes: Buffer, { members }: Members): Problem | undefined {
   const error = members.find(({ name }) => name === 'error');
   if (error !== undefined && bytes.toString('latin1', error.start, error.end) !== 'null')
     return reportedError(bytes.toString('utf8', error.start, error.end));
@@ -280,7 +280,7 @@ const statusOfType: Readonly<Record<string, number>> = {
 function reportedError(json: string | undefined): Problem {
   const { type, code, status, message } = errorMembers(json);
   // The log hides live keys by their values.
-  const words = typeof message === 'string' ? loggedText(message, (text) => text) : undefined;
+  const words = typeof message === 'string' ? textForLog(message, (text) => text) : undefined;
   const said =
     [status, code].find((value) => typeof value === 'number') ??
     statusOfType[String(type)] ??

@@ -71,18 +71,18 @@ export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Mem
 }
 
 /** Bytes, and what is to be changed in them. */
-export interface Editing {
+export interface EditedBytes {
   bytes: Buffer;
   edits: readonly Edit[];
 }
 
 /** The bytes with the edits made; edits must not overlap. */
-export function edited(bytes: Buffer, edits: readonly Edit[]): Buffer {
-  return edits.length === 0 ? bytes : editedTogether([{ bytes, edits }]);
+export function applyEdits(bytes: Buffer, edits: readonly Edit[]): Buffer {
+  return edits.length === 0 ? bytes : concatEdited([{ bytes, edits }]);
 }
 
 /** All of them, one behind the other, in one copy. */
-export function editedTogether(parts: readonly Editing[]): Buffer {
+export function concatEdited(parts: readonly EditedBytes[]): Buffer {
   let length = 0;
   for (const { bytes, edits } of parts) {
     length += bytes.length;

@@ -13,7 +13,7 @@ const longestMessage = 2000;
 // A provider that asks for more patience than this is as good as away; callers should hear from us again sooner.
 const longestRetryAfterSeconds = 60;
 
-export interface Refusal {
+export interface ErrorResponse {
   status: number;
   retryAfter: string | undefined;
   body: string;
@@ -23,7 +23,7 @@ export interface Refusal {
 }
 
 /** The Problem for an answer of the provider that is no success. */
-export function refusalProblem(refusal: Refusal): Problem {
+export function problemOfErrorResponse(refusal: ErrorResponse): Problem {
   const { status } = refusal;
   const words = loggedWords(refusal);
   const kind = passedOn[status];
@@ -67,7 +67,7 @@ export class ConnectionFailure extends Error {
 }
 
 /** Seconds out of a `Retry-After` in either of its forms, between 0 and 60; 1 where there is none to be understood. */
-export function retryAfterSeconds({ retryAfter, now }: Pick<Refusal, 'retryAfter' | 'now'>): number {
+export function retryAfterSeconds({ retryAfter, now }: Pick<ErrorResponse, 'retryAfter' | 'now'>): number {
   if (retryAfter === undefined) return 1;
   const seconds = /^\s*-?\d+(\.\d+)?\s*$/.test(retryAfter)
     ? Number(retryAfter)
@@ -80,7 +80,7 @@ export function retryAfterSeconds({ retryAfter, now }: Pick<Refusal, 'retryAfter
 const longestLoggedWords = 500;
 
 /** The provider's own words for the operator's log, without secrets, addresses and keys; a page of HTML has none. */
-function loggedWords({ body, hide }: Pick<Refusal, 'body' | 'hide'>): string | undefined {
+function loggedWords({ body, hide }: Pick<ErrorResponse, 'body' | 'hide'>): string | undefined {
   const { message, code } = errorOf(body);
   const text =
     typeof message === 'string'
@@ -90,12 +90,12 @@ function loggedWords({ body, hide }: Pick<Refusal, 'body' | 'hide'>): string | u
         : /^\s*[<{[]/.test(body)
           ? ''
           : body;
-  return loggedText(text, hide);
+  return textForLog(text, hide);
 }
 
 /** A provider's text as a log line may have it; undefined where nothing is left. */
-export function loggedText(text: string, hide: (text: string) => string): string | undefined {
-  const words = cleaned(text, hide).replace(/\s+/g, ' ').trim();
+export function textForLog(text: string, hide: (text: string) => string): string | undefined {
+  const words = redactText(text, hide).replace(/\s+/g, ' ').trim();
   // Cut between words: the beginning of a key would no longer be known for one.
   const loggedWords =
     words.length <= longestLoggedWords
@@ -104,9 +104,13 @@ export function loggedText(text: string, hide: (text: string) => string): string
   return loggedWords === '' ? undefined : loggedWords;
 }
 
-function passOn(kind: ProblemKind, { status, body, hide }: Refusal, words: string | undefined): Problem {
+function passOn(
+  kind: ProblemKind,
+  { status, body, hide }: ErrorResponse,
+  words: string | undefined,
+): Problem {
   const said = errorOf(body);
-  const clean = (text: string) => cleaned(text, hide);
+  const clean = (text: string) => redactText(text, hide);
   const message =
     typeof said.message === 'string' && said.message.trim() !== ''
       ? clean(said.message)
@@ -119,7 +123,7 @@ function passOn(kind: ProblemKind, { status, body, hide }: Refusal, words: strin
 }
 
 /** A provider's words without secrets, addresses and keys, and no longer than a message is. */
-export function cleaned(text: string, hide: (text: string) => string): string {
+export function redactText(text: string, hide: (text: string) => string): string {
   return withoutAddresses(hide(text).slice(0, longestMessage));
 }
 

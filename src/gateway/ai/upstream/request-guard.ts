@@ -141,7 +141,7 @@ const otherNames = new Map(
 );
 
 /** Where the members stand. */
-export interface MemberPlace {
+export interface GuardOptions {
   /** What stands before the members, such as `providerOptions.acme`; empty at the top of a foreign request. */
   path?: string;
   /** The members that limit the output in the format of the request; absent where there are none. */
@@ -151,7 +151,7 @@ export interface MemberPlace {
 }
 
 /** Throws a 400 or a 422 that names the member. */
-export function refuseMembers(body: object, provider: ProviderEntry, place: MemberPlace = {}): void {
+export function refuseUnsafeMembers(body: object, provider: ProviderEntry, place: GuardOptions = {}): void {
   const { path = '', isMerged = false } = place;
   // Options of packages have their own names for members of the request.
   const isRequest = path === '';
@@ -173,14 +173,14 @@ export function refuseMembers(body: object, provider: ProviderEntry, place: Memb
     if (isRequest) refuseFormsWithin(name, value);
     // Some servers merge the members of this one into the request.
     if (folded === 'extrabody' && typeof value === 'object' && value !== null)
-      refuseMembers(value, provider, { path: memberPath, isMerged: true });
+      refuseUnsafeMembers(value, provider, { path: memberPath, isMerged: true });
   }
 }
 
 function refuseForms(
   name: string,
   shown: string,
-  { provider, limits = [], isMerged = false }: MemberPlace & { provider: ProviderEntry },
+  { provider, limits = [], isMerged = false }: GuardOptions & { provider: ProviderEntry },
 ): void {
   const ownLimit = provider.output_limit_member;
   if (name === ownLimit && !isMerged) return;
@@ -286,7 +286,10 @@ function unpricedTool(name: string, param: string): Problem {
 }
 
 /** Throws a 422 for a tool that chat completions of this model do not have, with the way that has it. */
-export function checkChatTools({ by, rates }: Pick<CatalogModel, 'by' | 'rates'>, body: object): void {
+export function checkChatTools(
+  { providerEntry: by, rates }: Pick<CatalogModel, 'providerEntry' | 'rates'>,
+  body: object,
+): void {
   if (rates !== null) refusePricedTools(body);
   const speaksChat = by.formats.includes('chat');
   // What other servers of this format run themselves is theirs to say; OpenAI's own has two kinds.
@@ -322,7 +325,7 @@ const unboundTools =
 
 /** Throws a 422 for a tool of a provider that the model's provider does not know, or whose use the catalog does not price. */
 export function checkProviderTools(
-  { id, by, rates }: Pick<CatalogModel, 'id' | 'by' | 'rates'>,
+  { id, providerEntry: by, rates }: Pick<CatalogModel, 'id' | 'providerEntry' | 'rates'>,
   tools: readonly { type: string; id?: string; args?: Record<string, unknown> }[] = [],
 ): void {
   for (const [index, { type, id: toolId = '', args }] of tools.entries()) {

@@ -52,7 +52,7 @@ export function delayMs(
 
 export interface RetryBudget {
   /** One call, the retries of it not counted. */
-  called(): void;
+  recordCall(): void;
   /** Takes one retry; false when there is none left for now. */
   take(): boolean;
 }
@@ -80,7 +80,7 @@ export function createRetryBudget({
   }
 
   return {
-    called() {
+    recordCall() {
       roll();
       half.calls += 1;
     },

@@ -4,7 +4,7 @@ import type { ChatCompletionRequest } from '../../../../contract/gateway/types.g
 import type { Warning } from '../../hub/language-model.ts';
 
 /** Members that only label a call and say nothing about its answer. */
-export const labels = new Set([
+export const labelMembers = new Set([
   'user',
   'metadata',
   'store',
@@ -35,7 +35,7 @@ const read = {
 };
 
 /** One warning for each kind of member, at the first place where it stands. */
-export function leftOut(body: ChatCompletionRequest): Warning[] {
+export function droppedMemberWarnings(body: ChatCompletionRequest): Warning[] {
   const found = new Map<string, Warning>();
   const note = (name: string, feature: string, details: string) => {
     if (!found.has(name)) found.set(name, { type: 'unsupported', feature, details });
@@ -48,7 +48,7 @@ export function leftOut(body: ChatCompletionRequest): Warning[] {
     }
   };
   for (const [name, value] of membersOf(body))
-    if (labels.has(name) && value !== null) note(name, name, 'labels are not told to this model');
+    if (labelMembers.has(name) && value !== null) note(name, name, 'labels are not told to this model');
   look(body.stream_options, 'stream_options', 'stream_options');
   for (const [index, message] of body.messages.entries()) {
     const path = `messages[${index}]`;

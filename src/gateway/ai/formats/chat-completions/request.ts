@@ -8,8 +8,8 @@ import type {
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ProviderEntry } from '../../catalog/models-file.ts';
 import {
-  sourceList,
-  tokenCount,
+  formatSourceList,
+  validTokenCount,
   type Answer,
   type FinishReason,
   type ModelCall,
@@ -20,7 +20,7 @@ import {
   type Warning,
 } from '../../hub/language-model.ts';
 import { ownOptions } from '../../providers/own-options.ts';
-import { labels } from './dropped-members.ts';
+import { labelMembers } from './dropped-members.ts';
 
 type Message = ChatCompletionRequest['messages'][number];
 type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
@@ -34,10 +34,10 @@ export interface CallTerms {
 }
 
 /** The hub call that the request asks for. Throws a 400 for a member of the wrong shape, a 422 for what cannot be done. */
-export function callOf(body: ChatCompletionRequest, { provider, effort, signal }: CallTerms): ModelCall {
+export function toModelCall(body: ChatCompletionRequest, { provider, effort, signal }: CallTerms): ModelCall {
   const read = reader(body);
   for (const name of Object.keys(body)) {
-    if (!told.has(name) && !labels.has(name) && read(name) !== undefined)
+    if (!told.has(name) && !labelMembers.has(name) && read(name) !== undefined)
       throw unsupported(name, `The member ${name} is not supported by this model.`);
   }
   if ((body.n ?? 1) > 1) throw unsupported('n', 'This model gives one choice a call.');
@@ -75,7 +75,7 @@ export function callOf(body: ChatCompletionRequest, { provider, effort, signal }
 }
 
 /** The format of the answer that the request asks for. Throws a 400 for a member of the wrong shape. */
-export function answerFormat(body: ChatCompletionRequest): ModelCall['responseFormat'] {
+export function parseResponseFormat(body: ChatCompletionRequest): ModelCall['responseFormat'] {
   return responseFormat(reader(body)('response_format'))?.call;
 }
 
@@ -113,7 +113,7 @@ export interface ChatOptions {
 }
 
 /** The whole answer as one `chat.completion`. Throws for one that came to nothing, which the format has no word for. */
-export function completion(
+export function serializeCompletion(
   answer: Answer,
   { modelId, completionId, createdSeconds }: ChatOptions,
 ): ChatCompletion {
@@ -121,7 +121,7 @@ export function completion(
   const texts = answer.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   const reasoning = answer.content.flatMap((part) => (part.type === 'reasoning' ? [part.text] : [])).join('');
   const calls = answer.content.flatMap((part) => (part.type === 'tool-call' ? [toolCall(part)] : []));
-  const text = texts.join('') + sourceList(answer.content.filter((part) => part.type === 'source'));
+  const text = texts.join('') + formatSourceList(answer.content.filter((part) => part.type === 'source'));
   return {
     id: completionId,
     object: 'chat.completion',
@@ -152,7 +152,7 @@ export interface ChunkOptions extends ChatOptions {
 }
 
 /** The parts as chunks; the last carries the usage where the caller asked for it. Throws what the parts throw. */
-export async function* chunks(
+export async function* serializeChunks(
   parts: AsyncIterable<StreamPart>,
   { modelId, completionId, createdSeconds, includeUsage, onWarnings }: ChunkOptions,
 ): AsyncGenerator<ChatCompletionChunk> {
@@ -222,7 +222,7 @@ export async function* chunks(
         throw part.error;
       case 'finish': {
         refuseFailed(part.finishReason);
-        const list = sourceList(sources);
+        const list = formatSourceList(sources);
         if (list !== '') yield chunk(withRole({ content: list }));
         yield chunk(withRole({}), finishReason(part.finishReason));
         if (includeUsage) yield { ...common, choices: [], usage: usageOf(part.usage) };
@@ -269,14 +269,14 @@ function finishReason({ unified }: FinishReason): string {
 }
 
 function usageOf({ inputTokens, outputTokens }: Usage): NonNullable<ChatCompletion['usage']> {
-  const prompt = tokenCount(inputTokens.total) ?? 0;
-  const output = tokenCount(outputTokens.total) ?? 0;
+  const prompt = validTokenCount(inputTokens.total) ?? 0;
+  const output = validTokenCount(outputTokens.total) ?? 0;
   return {
     prompt_tokens: prompt,
     completion_tokens: output,
     total_tokens: prompt + output,
-    prompt_tokens_details: { cached_tokens: tokenCount(inputTokens.cacheRead) ?? 0 },
-    completion_tokens_details: { reasoning_tokens: tokenCount(outputTokens.reasoning) ?? 0 },
+    prompt_tokens_details: { cached_tokens: validTokenCount(inputTokens.cacheRead) ?? 0 },
+    completion_tokens_details: { reasoning_tokens: validTokenCount(outputTokens.reasoning) ?? 0 },
   };
 }
 

@@ -2,58 +2,61 @@
 import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
-import type { ForeignFormat } from './format.ts';
-import { eventMeter, meterWhole } from './usage.ts';
+import type { PassthroughFormat } from './format.ts';
+import { createEventMeter, meterPassthroughAnswer } from './usage.ts';
 import type { Alongside } from '../../../credits/index.ts';
 import type { Meter } from '../../metering/meter.ts';
 import {
-  type ForeignBody,
-  incomingAnswer,
-  incomingStream,
-  outgoing,
+  type PassthroughBody,
+  readPassthroughAnswer,
+  readPassthroughStream,
+  buildProviderRequest,
   type StreamMeter,
 } from './passthrough.ts';
-import type { CallTerms, ProviderModels } from '../../providers/provider-models.ts';
+import type { CallOptions, ProviderModels } from '../../providers/provider-models.ts';
 import type { UpstreamRequest } from '../../upstream/client.ts';
 
 /** What a handler knows of the call. */
-export interface ForeignCall {
-  body: ForeignBody;
+export interface PassthroughCall {
+  body: PassthroughBody;
   rawBody: Uint8Array;
   signal: AbortSignal;
   timing(name: string, durationMs: number): void;
   /** Headers of the caller that are part of the format. */
   formatHeaders?: Record<string, string>;
   /** Renders what a stream that failed midway ends with; undefined when the caller is gone. */
-  lastWords(thrown: unknown, model: CatalogModel): Parameters<ForeignFormat['errorFrame']>[0] | undefined;
+  streamErrorBody(
+    thrown: unknown,
+    model: CatalogModel,
+  ): Parameters<PassthroughFormat['errorFrame']>[0] | undefined;
   /** Absent for a call of our own. */
   meter?: Meter;
   /** Keeps a whole answer for a repetition of the call; absent or undefined where it is not kept. */
-  keep?: (body: unknown) => Alongside | undefined;
+  saveForReplay?: (body: unknown) => Alongside | undefined;
 }
 
-export type ForeignReply = {
+export type PassthroughReply = {
   status: 200;
   content: Uint8Array | AsyncIterable<Uint8Array>;
   mediaType: string;
   headers?: Record<string, string>;
 };
 
-export interface ForeignCalls {
+export interface Passthrough {
   /** Throws what fails before the first byte. */
-  pass(
-    format: ForeignFormat,
-    call: ForeignCall,
+  send(
+    format: PassthroughFormat,
+    call: PassthroughCall,
     model: CatalogModel,
-    terms: CallTerms,
-  ): Promise<ForeignReply>;
+    terms: CallOptions,
+  ): Promise<PassthroughReply>;
 }
 
-const keyHeaders: Partial<Record<ForeignFormat['name'], UpstreamRequest['keyHeader']>> = {
+const keyHeaders: Partial<Record<PassthroughFormat['name'], UpstreamRequest['keyHeader']>> = {
   messages: 'x-api-key',
 };
 
-export function createForeignCalls({
+export function createPassthrough({
   providers,
   clock,
   heartbeatMs,
@@ -61,16 +64,20 @@ export function createForeignCalls({
   providers: ProviderModels;
   clock: Pick<Clock, 'monotonicMs'>;
   heartbeatMs: number;
-}): ForeignCalls {
+}): Passthrough {
   return {
-    async pass(format, call, model, terms) {
+    async send(format, call, model, terms) {
       const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, terms);
       const { meter } = call;
-      const sent = outgoing(call.rawBody, call.body, { model, format, limit: meter?.limit(model) });
+      const sent = buildProviderRequest(call.rawBody, call.body, {
+        model,
+        format,
+        limit: meter?.limit(model),
+      });
       const streams = call.body.stream === true;
       const startedMs = clock.monotonicMs();
       // Whoever takes Anthropic's format without being Anthropic takes a bearer credential as for all others.
-      const keyHeader = model.by.kind === 'anthropic' ? keyHeaders[format.name] : undefined;
+      const keyHeader = model.providerEntry.kind === 'anthropic' ? keyHeaders[format.name] : undefined;
       const answer = await upstream.send({
         url: `${baseUrl}${format.path}`,
         apiKey,
@@ -83,24 +90,24 @@ export function createForeignCalls({
         signal: call.signal,
       });
       if (!streams) {
-        const { bytes, value, isComplete } = await incomingAnswer(answer, model.id, format);
+        const { bytes, value, isComplete } = await readPassthroughAnswer(answer, model.id, format);
         call.timing('upstream', clock.monotonicMs() - startedMs);
         return {
           status: 200,
           content: bytes,
           mediaType: 'application/json; charset=utf-8',
           headers: meter
-            ? await paid(format, { value, meter, keep: isComplete ? call.keep : undefined })
+            ? await paid(format, { value, meter, saveForReplay: isComplete ? call.saveForReplay : undefined })
             : {},
         };
       }
-      const content = await incomingStream(answer, {
+      const content = await readPassthroughStream(answer, {
         model,
         format,
         wantsUsage: sent.wantsUsage,
         heartbeatMs,
         errorFrame: (thrown) => {
-          const body = call.lastWords(thrown, model);
+          const body = call.streamErrorBody(thrown, model);
           return body && format.errorFrame(body);
         },
         meter: meter && streamMeter(format, meter),
@@ -116,21 +123,28 @@ export function createForeignCalls({
   };
 }
 
-function streamMeter(format: ForeignFormat, meter: Meter): StreamMeter {
+function streamMeter(format: PassthroughFormat, meter: Meter): StreamMeter {
   return {
-    event: eventMeter(format, meter),
+    event: createEventMeter(format, meter),
     awaitsUsage: () => meter.awaitsUsage,
     ended: async (outcome) => void (await meter.settle(outcome)),
   };
 }
 
 async function paid(
-  format: ForeignFormat,
-  { value, meter, keep }: { value: Record<string, unknown>; meter: Meter; keep: ForeignCall['keep'] },
+  format: PassthroughFormat,
+  {
+    value,
+    meter,
+    saveForReplay,
+  }: { value: Record<string, unknown>; meter: Meter; saveForReplay: PassthroughCall['saveForReplay'] },
 ): Promise<Record<string, string>> {
-  meterWhole(format, value, meter);
+  meterPassthroughAnswer(format, value, meter);
   return creditsHeader(
-    await meter.settle(format.hasFailed?.(value) === true ? 'upstream_failed' : 'completed', keep?.(value)),
+    await meter.settle(
+      format.hasFailed?.(value) === true ? 'upstream_failed' : 'completed',
+      saveForReplay?.(value),
+    ),
   );
 }
 
@@ -140,8 +154,8 @@ export function creditsHeader(credits: number): Record<string, string> {
 }
 
 /** Throws a 422 when the model's provider does not take the format. */
-export function requireFormat(model: CatalogModel, { name }: ForeignFormat): void {
-  if (model.by.formats.includes(name)) return;
+export function requireFormat(model: CatalogModel, { name }: PassthroughFormat): void {
+  if (model.providerEntry.formats.includes(name)) return;
   throw new Problem(
     'impossible',
     'unsupported_by_model',

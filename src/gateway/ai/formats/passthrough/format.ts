@@ -7,10 +7,10 @@ import {
   rerankClaim,
   responsesClaim,
 } from '../../metering/token-count.ts';
-import type { ForeignFormat as FormatName } from '../../catalog/models-file.ts';
+import type { PassthroughFormatName as FormatName } from '../../catalog/models-file.ts';
 import type { EndRule } from '../../upstream/events.ts';
 
-export interface ForeignFormat {
+export interface PassthroughFormat {
   name: FormatName;
   /** Behind the provider's base address. */
   path: string;
@@ -20,9 +20,9 @@ export interface ForeignFormat {
   /** Whether a whole answer says that it came to nothing; absent where the format has no words for that. */
   hasFailed?: (value: Readonly<Record<string, unknown>>) => boolean;
   /** Members of an event that hold the model's name one level down. */
-  nestedIn: readonly string[];
+  modelNestedIn: readonly string[];
   /** Members that limit the output; the first is added where none is sent, unless the provider names another. */
-  limits: readonly string[];
+  limitMembers: readonly string[];
   /** Whether the provider's own name of the limit (`output_limit_member`) belongs to this format. */
   usesProviderLimit: boolean;
   /** Whether `stream_options.include_usage` asks for the usage of a stream. */
@@ -31,91 +31,91 @@ export interface ForeignFormat {
   readClaim: ReadClaim;
   usageMember: string;
   /** The member, one level down, in which a stream also tells its usage; in one of these it is not the last word. */
-  usageIn?: { member: string; isFinal: boolean };
+  nestedUsage?: { member: string; isFinal: boolean };
   /** The members, in an event and in a whole answer, that hold what the model has said. */
-  spokenIn: readonly string[];
+  textMembers: readonly string[];
   /** The frame that ends a stream which failed midway. `body` is the rendered Problem. */
   errorFrame: (body: { error: { code: string; message: string; param: string | null } }) => string;
 }
 
-const dataFrame: ForeignFormat['errorFrame'] = (body) => `data: ${JSON.stringify(body)}\n\n`;
+const dataFrame: PassthroughFormat['errorFrame'] = (body) => `data: ${JSON.stringify(body)}\n\n`;
 
-export const chat: ForeignFormat = {
+export const chat: PassthroughFormat = {
   name: 'chat',
   path: '/chat/completions',
   endRule: 'done',
   isAnswer: ({ choices }) => Array.isArray(choices),
-  nestedIn: [],
-  limits: ['max_tokens', 'max_completion_tokens'],
+  modelNestedIn: [],
+  limitMembers: ['max_tokens', 'max_completion_tokens'],
   usesProviderLimit: true,
   asksForUsage: true,
   readClaim: chatClaim,
   usageMember: 'usage',
-  spokenIn: ['choices'],
+  textMembers: ['choices'],
   errorFrame: dataFrame,
 };
 
-export const embeddings: ForeignFormat = {
+export const embeddings: PassthroughFormat = {
   name: 'embeddings',
   path: '/embeddings',
   endRule: 'done',
   isAnswer: ({ data }) => Array.isArray(data),
-  nestedIn: [],
-  limits: [],
+  modelNestedIn: [],
+  limitMembers: [],
   usesProviderLimit: false,
   asksForUsage: false,
   readClaim: chatClaim,
   usageMember: 'usage',
-  spokenIn: [],
+  textMembers: [],
   errorFrame: dataFrame,
 };
 
-export const responses: ForeignFormat = {
+export const responses: PassthroughFormat = {
   name: 'responses',
   path: '/responses',
   endRule: 'responses',
   isAnswer: ({ object, output }) => object === 'response' && Array.isArray(output),
   hasFailed: ({ status }) => status === 'failed',
-  nestedIn: ['response'],
-  limits: ['max_output_tokens'],
+  modelNestedIn: ['response'],
+  limitMembers: ['max_output_tokens'],
   usesProviderLimit: false,
   asksForUsage: false,
   readClaim: responsesClaim,
   usageMember: 'usage',
-  usageIn: { member: 'response', isFinal: true },
-  spokenIn: ['delta', 'output'],
+  nestedUsage: { member: 'response', isFinal: true },
+  textMembers: ['delta', 'output'],
   // Its clients look at the event's type, or at a member `error`.
   errorFrame: ({ error }) =>
     `event: error\ndata: ${JSON.stringify({ type: 'error', code: error.code, message: error.message, param: error.param, error })}\n\n`,
 };
 
-export const messages: ForeignFormat = {
+export const messages: PassthroughFormat = {
   name: 'messages',
   path: '/messages',
   endRule: 'messages',
   isAnswer: ({ type, content }) => type === 'message' && Array.isArray(content),
-  nestedIn: ['message'],
-  limits: ['max_tokens'],
+  modelNestedIn: ['message'],
+  limitMembers: ['max_tokens'],
   usesProviderLimit: false,
   asksForUsage: false,
   readClaim: messagesClaim,
   usageMember: 'usage',
-  usageIn: { member: 'message', isFinal: false },
-  spokenIn: ['delta', 'content'],
+  nestedUsage: { member: 'message', isFinal: false },
+  textMembers: ['delta', 'content'],
   errorFrame: ({ error }) => `event: error\ndata: ${JSON.stringify({ type: 'error', error })}\n\n`,
 };
 
-export const rerank: ForeignFormat = {
+export const rerank: PassthroughFormat = {
   name: 'rerank',
   path: '/rerank',
   endRule: 'done',
   isAnswer: ({ results, data }) => Array.isArray(results) || Array.isArray(data),
-  nestedIn: [],
-  limits: [],
+  modelNestedIn: [],
+  limitMembers: [],
   usesProviderLimit: false,
   asksForUsage: false,
   readClaim: rerankClaim,
   usageMember: 'usage',
-  spokenIn: [],
+  textMembers: [],
   errorFrame: dataFrame,
 };

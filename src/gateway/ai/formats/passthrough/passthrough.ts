@@ -5,28 +5,28 @@ import { isUtf8 } from 'node:buffer';
 import { nextTurn } from '../../../../kernel/event-loop.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
-import { chat, type ForeignFormat } from './format.ts';
+import { chat, type PassthroughFormat } from './format.ts';
 import { longestOutput } from '../../metering/bound.ts';
-import { errorIn, providerEvents, type ProviderEvent } from '../../upstream/events.ts';
-import { failureEdits } from '../../upstream/error-text.ts';
+import { findError, providerEvents, type ProviderEvent } from '../../upstream/events.ts';
+import { redactErrorEdits } from '../../upstream/error-text.ts';
 import {
-  edited,
-  editedTogether,
+  applyEdits,
+  concatEdited,
   topLevelMembers,
   type Edit,
-  type Editing,
+  type EditedBytes,
   type Member,
   type Members,
 } from '../../upstream/json-members.ts';
-import { longestEvent, maxAnswerBytes, readAll, type UpstreamAnswer } from '../../upstream/client.ts';
+import { maxEventBytesFor, maxAnswerBytes, readAll, type UpstreamAnswer } from '../../upstream/client.ts';
 
 /** What this file reads of a request, whatever its format. */
-export interface ForeignBody {
+export interface PassthroughBody {
   stream?: boolean | null | undefined;
   stream_options?: { include_usage?: boolean | null } | null | undefined;
 }
 
-export interface Outgoing {
+export interface ProviderRequest {
   bytes: Buffer;
   /** Whether the caller asked for a usage chunk; otherwise the one that we asked for is taken out again. */
   wantsUsage: boolean;
@@ -35,30 +35,30 @@ export interface Outgoing {
 /** What of a request is not the caller's: for which model, in which format, and the limit that was paid for where none was sent. */
 export interface OutgoingTerms {
   model: CatalogModel;
-  format?: ForeignFormat;
+  format?: PassthroughFormat;
   limit?: number | undefined;
 }
 
 /** The request as the provider gets it. */
-export function outgoing(
+export function buildProviderRequest(
   rawBody: Uint8Array,
-  body: ForeignBody,
+  body: PassthroughBody,
   { model, format = chat, limit: paidLimit }: OutgoingTerms,
-): Outgoing {
+): ProviderRequest {
   const bytes = Buffer.from(rawBody.buffer, rawBody.byteOffset, rawBody.byteLength);
   const object = topLevelMembers(bytes);
   if (object === undefined)
     throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
   const wantsUsage = !format.asksForUsage || body.stream_options?.include_usage === true;
   const edits = modelEdits(object.members, model.upstream_model);
-  if (body.stream === true && model.by.usage === 'ask' && !wantsUsage)
+  if (body.stream === true && model.providerEntry.usage === 'ask' && !wantsUsage)
     edits.push(...usageEdits(bytes, object, body));
   const limit = limitEdit(object, body, { model, format, tokens: paidLimit ?? model.max_output_tokens });
   if (limit !== undefined) edits.push(limit);
-  return { bytes: edited(bytes, edits), wantsUsage };
+  return { bytes: applyEdits(bytes, edits), wantsUsage };
 }
 
-export interface IncomingAnswer {
+export interface PassthroughAnswer {
   /** With our name of the model in it. */
   bytes: Buffer;
   /** The same as a value, as exact as JSON values are. */
@@ -72,11 +72,11 @@ const largeAnswerBytes = 1024 * 1024;
 const longMemberBytes = 64 * 1024;
 
 /** A whole answer, checked to be one. */
-export async function incomingAnswer(
+export async function readPassthroughAnswer(
   answer: UpstreamAnswer,
   modelId: string,
-  format: ForeignFormat = chat,
-): Promise<IncomingAnswer> {
+  format: PassthroughFormat = chat,
+): Promise<PassthroughAnswer> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
   const foreign = () =>
     new Problem(
@@ -92,7 +92,7 @@ export async function incomingAnswer(
   if (isLarge) await nextTurn();
   // Parsed only where it is an object of a bounded number of parts. The text of a model is counted where its provider
   // tells no usage; vectors and ranks are not.
-  const isComplete = !isLarge || format.spokenIn.length > 0;
+  const isComplete = !isLarge || format.textMembers.length > 0;
   const value = object && (isComplete ? parsed(bytes) : outlineOf(bytes, object.members));
   if (object === undefined || value === undefined) {
     if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw foreign();
@@ -102,9 +102,9 @@ export async function incomingAnswer(
       'The model provider broke off before its answer was complete.',
     );
   }
-  if (!format.isAnswer(value)) throw errorIn(bytes, object) ?? foreign();
-  const failure = failureEdits(bytes, object.members, answer.clean);
-  const made = edited(bytes, [...modelEdits(object.members, modelId), ...failure]);
+  if (!format.isAnswer(value)) throw findError(bytes, object) ?? foreign();
+  const failure = redactErrorEdits(bytes, object.members, answer.redact);
+  const made = applyEdits(bytes, [...modelEdits(object.members, modelId), ...failure]);
   if (failure.length > 0) return { bytes: made, value: parsed(made) ?? value, isComplete };
   return { bytes: made, value: 'model' in value ? { ...value, model: modelId } : value, isComplete };
 }
@@ -127,9 +127,9 @@ function outlineOf(bytes: Buffer, members: readonly Member[]): Record<string, un
   }
 }
 
-export interface IncomingOptions {
+export interface PassthroughStreamOptions {
   model: Pick<CatalogModel, 'id' | 'modalities'>;
-  format: ForeignFormat;
+  format: PassthroughFormat;
   wantsUsage: boolean;
   /** Between two comments while the provider is silent. */
   heartbeatMs: number;
@@ -150,9 +150,9 @@ export interface StreamMeter {
  * The provider's stream as ours, in groups of whole events, from its first event on. Throws before that; a failure
  * midway is one last frame made by `errorFrame`, and the end without the format's own.
  */
-export async function incomingStream(
+export async function readPassthroughStream(
   answer: UpstreamAnswer,
-  options: IncomingOptions,
+  options: PassthroughStreamOptions,
 ): Promise<AsyncIterable<Uint8Array>> {
   if (answer.mediaType !== 'text/event-stream') {
     answer.abort();
@@ -164,7 +164,7 @@ export async function incomingStream(
   }
   const groups = providerEvents(
     answer.body,
-    longestEvent(options.format.endRule, options.model),
+    maxEventBytesFor(options.format.endRule, options.model),
     options.format.endRule,
   );
   const held: ProviderEvent[] = [];
@@ -181,7 +181,7 @@ export async function incomingStream(
   } finally {
     clearTimeout(patience);
   }
-  return rewritten(held, groups, { ...options, clean: answer.clean });
+  return rewritten(held, groups, { ...options, redact: answer.redact });
 }
 
 async function* rewritten(
@@ -194,8 +194,8 @@ async function* rewritten(
     heartbeatMs,
     errorFrame,
     meter,
-    clean,
-  }: IncomingOptions & Pick<UpstreamAnswer, 'clean'>,
+    redact: clean,
+  }: PassthroughStreamOptions & Pick<UpstreamAnswer, 'redact'>,
 ): AsyncGenerator<Uint8Array> {
   const name = JSON.stringify(model.id);
   let coming: Promise<IteratorResult<ProviderEvent[]>> | undefined;
@@ -208,8 +208,10 @@ async function* rewritten(
       for (const events of isEnding ? [group.slice(0, -1), group.slice(-1)] : [group]) {
         if (isEnding && events[0]?.isEnd === true)
           await meter.ended(events[0].hasFailed === true ? 'upstream_failed' : 'completed');
-        const parts = events.flatMap((event) => ours(event, name, { format, wantsUsage, clean }) ?? []);
-        if (parts.length > 0) yield editedTogether(parts);
+        const parts = events.flatMap(
+          (event) => ours(event, name, { format, wantsUsage, redact: clean }) ?? [],
+        );
+        if (parts.length > 0) yield concatEdited(parts);
       }
       coming = groups.next();
       // Only here, between two events, may a comment stand.
@@ -270,19 +272,19 @@ function ours(
   {
     format,
     wantsUsage,
-    clean,
-  }: Pick<IncomingOptions, 'format' | 'wantsUsage'> & Pick<UpstreamAnswer, 'clean'>,
-): Editing | undefined {
+    redact: clean,
+  }: Pick<PassthroughStreamOptions, 'format' | 'wantsUsage'> & Pick<UpstreamAnswer, 'redact'>,
+): EditedBytes | undefined {
   if (data.kind !== 'object') return { bytes, edits: [] };
   const edits: Edit[] = [];
   for (const member of data.members) {
     if (member.name === 'model') {
       edits.push({ start: member.start, end: member.end, text: name });
-    } else if (format.nestedIn.includes(member.name)) {
+    } else if (format.modelNestedIn.includes(member.name)) {
       const inner = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
       for (const { name: told, start, end } of inner)
         if (told === 'model') edits.push({ start, end, text: name });
-      edits.push(...failureEdits(bytes, inner, clean));
+      edits.push(...redactErrorEdits(bytes, inner, clean));
     } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
       const choices = data.members.find((candidate) => candidate.name === 'choices');
       const empty =
@@ -300,7 +302,7 @@ function modelEdits(members: readonly Member[], name: string): Edit[] {
     .map(({ start, end }) => ({ start, end, text: JSON.stringify(name) }));
 }
 
-function usageEdits(bytes: Buffer, object: Members, body: ForeignBody): Edit[] {
+function usageEdits(bytes: Buffer, object: Members, body: PassthroughBody): Edit[] {
   const options = object.members.find((member) => member.name === 'stream_options');
   if (options === undefined) return [added(object, '"stream_options":{"include_usage":true}')];
   if (body.stream_options === null)
@@ -316,30 +318,30 @@ function usageEdits(bytes: Buffer, object: Members, body: ForeignBody): Edit[] {
 // A limit that the caller sent is never lowered; where there is none, the provider's own could exceed what is paid for.
 function limitEdit(
   object: Members,
-  body: ForeignBody,
-  { model, format, tokens }: { model: CatalogModel; format: ForeignFormat; tokens: number | null },
+  body: PassthroughBody,
+  { model, format, tokens }: { model: CatalogModel; format: PassthroughFormat; tokens: number | null },
 ): Edit | undefined {
-  const provided = model.by.output_limit_member;
-  const name = format.usesProviderLimit ? provided : format.limits[0];
+  const provided = model.providerEntry.output_limit_member;
+  const name = format.usesProviderLimit ? provided : format.limitMembers[0];
   if (provided === undefined || name === undefined || tokens === null) return undefined;
-  if (sentLimit(body, model, format) !== undefined) return undefined;
+  if (requestedOutputLimit(body, model, format) !== undefined) return undefined;
   const empty = object.members.find((member) => member.name === name);
   if (empty !== undefined) return { start: empty.start, end: empty.end, text: String(tokens) };
   return added(object, `${JSON.stringify(name)}:${tokens}`);
 }
 
 /** The output limit that the caller sent, the highest where there are several, by the member that it stands in. */
-export function sentLimit(
-  body: ForeignBody,
+export function requestedOutputLimit(
+  body: PassthroughBody,
   model: CatalogModel,
-  format: ForeignFormat,
+  format: PassthroughFormat,
 ): { member: string; tokens: number } | undefined {
   const sent = body as Record<string, unknown>;
-  const { by } = model;
+  const { providerEntry: by } = model;
   const names =
     format.usesProviderLimit && by.output_limit_member !== undefined
-      ? [...format.limits, by.output_limit_member]
-      : format.limits;
+      ? [...format.limitMembers, by.output_limit_member]
+      : format.limitMembers;
   let most: { member: string; tokens: number } | undefined;
   for (const member of names) {
     const value = sent[member];

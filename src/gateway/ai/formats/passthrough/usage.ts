@@ -1,14 +1,14 @@
 // The meter at work on a format that passes through as bytes: it finds what the provider says of its usage, and counts
 // the text of each event where it lies, without reading the event as a whole.
-import type { ForeignFormat } from './format.ts';
+import type { PassthroughFormat } from './format.ts';
 import { topLevelMembers, type Member } from '../../upstream/json-members.ts';
 import { completesAnswer, type ProviderEvent } from '../../upstream/events.ts';
 import type { Meter } from '../../metering/meter.ts';
 import { noTokens } from '../../metering/price.ts';
 
 /** Sees each event of one stream. */
-export function eventMeter(
-  { usageMember, usageIn, readClaim, spokenIn, endRule }: ForeignFormat,
+export function createEventMeter(
+  { usageMember, nestedUsage: usageIn, readClaim, textMembers: spokenIn, endRule }: PassthroughFormat,
   meter: Meter,
 ): (event: ProviderEvent) => void {
   const usage: Record<string, unknown> = {};
@@ -43,8 +43,8 @@ export function eventMeter(
 }
 
 /** Tells the meter of a whole answer. */
-export function meterWhole(
-  { usageMember, readClaim, spokenIn, hasFailed }: ForeignFormat,
+export function meterPassthroughAnswer(
+  { usageMember, readClaim, textMembers: spokenIn, hasFailed }: PassthroughFormat,
   value: Readonly<Record<string, unknown>>,
   meter: Meter,
 ): void {

@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import {
-  collect,
+  collectAnswer,
   type LanguageModel,
   type ModelCall,
   type Prompt,
@@ -31,7 +31,7 @@ interface Script {
 
 export function echoModel({ clock }: { clock: Pick<Clock, 'sleep'> }): LanguageModel {
   const stream = (call: ModelCall) => echo(call, clock);
-  return { stream, generate: (call) => collect(stream(call)) };
+  return { stream, generate: (call) => collectAnswer(stream(call)) };
 }
 
 async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerator<StreamPart> {

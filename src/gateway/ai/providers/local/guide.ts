@@ -1,7 +1,12 @@
 // `local/guide`: answers questions about this product with the sections of its own documentation that fit best, and
 // names them as sources. It searches and quotes; it is no language model, and says so in each answer.
 import { setImmediate } from 'node:timers/promises';
-import { collect, type LanguageModel, type ModelCall, type StreamPart } from '../../hub/language-model.ts';
+import {
+  collectAnswer,
+  type LanguageModel,
+  type ModelCall,
+  type StreamPart,
+} from '../../hub/language-model.ts';
 import { buildGuideIndex, type Found, type GuideIndex } from './guide-index.ts';
 import { countTokens, promptTokens, textOf, words } from './tokens.ts';
 
@@ -62,7 +67,7 @@ export function guideModel({ directory }: { directory: string }): LanguageModel 
     };
   }
 
-  return { stream, generate: (call) => collect(stream(call)) };
+  return { stream, generate: (call) => collectAnswer(stream(call)) };
 }
 
 function best(found: readonly Found[]): Found[] {

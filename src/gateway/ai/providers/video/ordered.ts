@@ -7,7 +7,7 @@ import { readFilm } from '../../media/film.ts';
 import type { Fetched, Measured, OrderedVideoModel } from '../../media/model.ts';
 import type { VideoFormat } from '../../catalog/models-file.ts';
 import { findForm } from '../../upstream/member-names.ts';
-import { refuseMembers } from '../../upstream/request-guard.ts';
+import { refuseUnsafeMembers } from '../../upstream/request-guard.ts';
 import { readAll, type UpstreamAnswer, type UpstreamRequest } from '../../upstream/client.ts';
 import { ConnectionFailure } from '../../upstream/provider-error.ts';
 import type { ModelAccess } from '../sdk-model.ts';
@@ -94,22 +94,22 @@ export function orderedVideoModel(
         keyHeader: wire.keyHeader,
         headers: { accept: 'video/mp4, */*;q=0.1' },
         streams: false,
-        isForeign: !isOwn,
-        mayMove: true,
+        requiresPublicAddress: !isOwn,
+        allowRedirect: true,
         firstMs: fetchMs,
         idleMs,
         signal,
       });
-      if (answer.movedTo === undefined) return answer;
+      if (answer.redirectUrl === undefined) return answer;
       answer.abort();
-      url = placeOf(answer.movedTo, baseUrl);
+      url = placeOf(answer.redirectUrl, baseUrl);
     }
     throw failed('The model provider sends from one place to another for a film.');
   }
 
   return {
     check(call) {
-      refuseMembers(call.options, model.by, { path: 'provider_options' });
+      refuseUnsafeMembers(call.options, model.providerEntry, { path: 'provider_options' });
       const decided = findForm(Object.keys(call.options), wire.decided);
       if (decided !== undefined) {
         const param = `provider_options.${decided}`;
@@ -155,7 +155,7 @@ export function orderedVideoModel(
         } else if (standing.state === 'ready') {
           return fetched(standing, (place) => locate(place, signal), limits.maxBytes);
         } else if (standing.state === 'failed') {
-          throw upstream.refusal({ url: baseUrl, apiKey }, standing);
+          throw upstream.toProblem({ url: baseUrl, apiKey }, standing);
         } else {
           refusals = 0;
           if (standing.progress !== undefined) report(standing.progress);
