@@ -175,7 +175,7 @@ describe('who may import whom', () => {
   refuses(
     'keeps the agent from the gateway',
     'imports',
-    'src/agent/sessions/turn/turn.ts',
+    'src/agent/sessions/model-loop/loop.ts',
     "import { Service } from '../../gateway/service.ts';",
   );
   refuses(
@@ -191,13 +191,13 @@ describe('who may import whom', () => {
     "import type { Operations } from '../../contract/agent/operations.gen.ts';",
   );
   accepts("lets the agent use the gateway's client and its own rooms by their index", {
-    'src/agent/sessions/turn/turn.ts':
+    'src/agent/sessions/model-loop/loop.ts':
       "import { createGatewayClient } from '@townhall/gateway';\nimport { call } from '../plugins/index.ts';",
   });
   refuses(
     "keeps the agent's rooms from the inside of one another",
     'imports',
-    'src/agent/sessions/turn/turn.ts',
+    'src/agent/sessions/model-loop/loop.ts',
     "import { call } from '../../plugins/call.ts';",
   );
   refuses(

@@ -23,8 +23,7 @@ import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
 import { openHands } from './hands/index.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
-import { createChat, type Chat } from './chat/index.ts';
-import { createSessionRoom, preloadLoop, type SessionRoom } from './sessions/index.ts';
+import { createChat, createSessionRoom, preloadLoop, type Chat, type SessionRoom } from './sessions/index.ts';
 import { status } from './status/index.ts';
 import { openTokens, tokenStore } from './tokens/index.ts';
 

@@ -183,7 +183,8 @@ function isDoorOfRoom(target: string): boolean {
 function checkTables(source: Source): Violation[] {
   const [area, surface, slice] = source.path.split('/');
   if (area !== 'src') return [];
-  const isStore = path.posix.basename(source.path) === 'store.ts' && surfaces.includes(surface ?? '');
+  const isStore =
+    /(?:^|-)store\.ts$/.test(path.posix.basename(source.path)) && surfaces.includes(surface ?? '');
   return source.tables
     .filter(({ what }) => !/\.townhall_/.test(what))
     .filter(({ what }) => !isStore || !what.startsWith(`${surface}.${slice}_`))
@@ -192,7 +193,7 @@ function checkTables(source: Source): Violation[] {
       place: `${source.path}:${line}`,
       message: isStore
         ? `names ${what}, a table of another slice`
-        : `names the table ${what}; only a store.ts does`,
+        : `names the table ${what}; only a store.ts or *-store.ts does`,
     }));
 }
 

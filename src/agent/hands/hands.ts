@@ -23,7 +23,7 @@ import {
   type PluginRooms,
   type Workspace,
 } from '../plugins/index.ts';
-import type { Chat } from '../chat/index.ts';
+import type { Chat } from '../sessions/index.ts';
 import { keepPrograms, programEnvironment } from '../programs/index.ts';
 import {
   chatRoom,

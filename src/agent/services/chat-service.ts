@@ -1,12 +1,26 @@
 // The service `chat`: the mailbox of the agent. It runs nothing of its own, the queue being the sessions' own; stopped
 // it takes no message, and what the queue has taken goes on.
-import type { Chat, ChatMessage, ChatReceipt } from '../chat/index.ts';
+import type { Attachment, ExecuteReceipt } from '../../contract/agent/types.gen.ts';
 import type { Service } from '../service.ts';
 import type { ServiceDefinition } from './definition.ts';
 import type { ServiceDirectory } from './directory.ts';
 
-/** `chat` is asked for with each message, since the queue is made after the services. */
-export function chatService(chat: () => Chat): ServiceDefinition {
+interface ChatMessage {
+  chatId: string;
+  text: string;
+  attended?: boolean;
+  attachments?: readonly Omit<Attachment, 'type'>[];
+}
+
+/** The queue of the chats, as this service needs it. */
+interface ChatQueue {
+  send(message: ChatMessage & { origin: 'service' }): Promise<ChatReceipt>;
+}
+
+type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> & ExecuteReceipt;
+
+/** `chat` is called for each message, because the queue is created after the services. */
+export function chatService(chat: () => ChatQueue): ServiceDefinition {
   return {
     name: 'chat',
     title: 'Chat',

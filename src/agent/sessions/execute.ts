@@ -5,14 +5,13 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Handler } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
-import type { Accepted, Inputs } from './inputs.ts';
-import type { SessionRecord } from './store.ts';
+import type { Accepted, Inputs } from './submit.ts';
+import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import type { GivenAttachment } from './attachments/files.ts';
-import { readEvent, type SessionEvent } from './events.ts';
-import type { EventStore } from './log/store.ts';
-import type { CompletedRun } from './runs/run.ts';
+import { readEvent, type SessionEvent } from './event-log/events.ts';
+import type { EventStore } from './event-log/store.ts';
+import type { CompletedRun } from './runs/runner.ts';
 import type { Runs } from './runs/runs.ts';
-import { segmentsOf } from './store.ts';
 
 /** What this room needs of the chats. */
 export interface ChatQueue {

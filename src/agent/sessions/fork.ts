@@ -3,10 +3,10 @@
 import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { readEvent, type StoredEvent } from './events.ts';
-import { withOwnSeq, type EventStore, type LogEntry, type Segment } from './log/store.ts';
-import { foldEvents, type OpenText } from './turn/message.ts';
-import { segmentsOf, type SessionRecord, type SessionStore } from './store.ts';
+import { readEvent, type StoredEvent } from './event-log/events.ts';
+import { withOwnSeq, type EventStore, type LogEntry, type Segment } from './event-log/store.ts';
+import { foldEvents, type OpenText } from './model-loop/message.ts';
+import { segmentsOf, type SessionRecord, type SessionStore } from './event-log/session-store.ts';
 
 export interface ForkRequest {
   messageId?: string;

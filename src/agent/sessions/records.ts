@@ -1,9 +1,9 @@
 // What the wire shows of sessions, runs and messages.
 import type { Approval, Run, Session, UiMessage } from '../../contract/agent/types.gen.ts';
 import type { ApprovalRecord } from './approvals/store.ts';
-import { readEvent, type StoredEvent } from './events.ts';
+import { readEvent, type StoredEvent } from './event-log/events.ts';
 import type { RunRecord } from './runs/store.ts';
-import type { SessionRecord } from './store.ts';
+import type { SessionRecord } from './event-log/session-store.ts';
 
 export function statusOf(
   session: Pick<SessionRecord, 'activeRunId' | 'pendingApprovals'>,

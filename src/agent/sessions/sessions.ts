@@ -18,22 +18,22 @@ import { notFound } from './runs/admission.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { ApprovalStore } from './approvals/store.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
-import { readEvent, type SessionEvent } from './events.ts';
+import { readEvent, type SessionEvent } from './event-log/events.ts';
 import { createExecute, type ChatQueue } from './execute.ts';
 import { findForkPoint, makeFork } from './fork.ts';
-import type { Heads } from './runs/heads.ts';
-import { estimateTokens } from './turn/history.ts';
-import type { Inputs } from './inputs.ts';
-import { hashOf, systemSections } from './turn/instructions.ts';
-import type { Bus } from './log/bus.ts';
-import type { Committer } from './log/committer.ts';
-import { follow, type FollowLimits } from './log/follow.ts';
-import { mediaTypes, type StreamForm } from './log/frames.ts';
-import { append, type EventStore } from './log/store.ts';
+import type { Heads } from './event-log/session-cache.ts';
+import { estimateTokens } from './event-log/conversation.ts';
+import type { Inputs } from './submit.ts';
+import { hashOf, systemSections } from './model-loop/system-prompt.ts';
+import type { Bus } from './event-log/bus.ts';
+import type { Committer } from './event-log/committer.ts';
+import { follow, type FollowLimits } from './event-log/follow.ts';
+import { mediaTypes, type StreamForm } from './event-log/frames.ts';
+import { append, type EventStore } from './event-log/store.ts';
 import { statusOf, toApproval, toRun, toSession } from './records.ts';
 import type { Runs } from './runs/runs.ts';
 import type { RunRecord, RunStore } from './runs/store.ts';
-import type { Talks } from './turn/talks.ts';
+import type { Talks } from './event-log/conversation-cache.ts';
 import {
   flatten,
   lockSession,
@@ -42,7 +42,7 @@ import {
   segmentsOf,
   type SessionRecord,
   type SessionStore,
-} from './store.ts';
+} from './event-log/session-store.ts';
 
 export interface SessionsNeeds {
   agentId: string;

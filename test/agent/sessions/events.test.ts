@@ -5,9 +5,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
 import { says } from '../../support/scripted-gateway.ts';
 import { checkEventStream } from '../../contract/sse-conformance.ts';
-import { createBus, type OpenPart } from '../../../src/agent/sessions/log/bus.ts';
-import { follow } from '../../../src/agent/sessions/log/follow.ts';
-import type { StoredEvent } from '../../../src/agent/sessions/events.ts';
+import { createBus, type OpenPart } from '../../../src/agent/sessions/event-log/bus.ts';
+import { follow } from '../../../src/agent/sessions/event-log/follow.ts';
+import type { StoredEvent } from '../../../src/agent/sessions/event-log/events.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { collect, holdAnswer, openWorld, seqs, type World } from '../../support/session-world.ts';
 

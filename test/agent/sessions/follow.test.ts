@@ -1,7 +1,7 @@
 // One follower of a session at the seam between what was sent as a snapshot and what comes as a delta.
 import { describe, expect, test } from 'vitest';
-import { createBus, type OpenPart } from '../../../src/agent/sessions/log/bus.ts';
-import { follow } from '../../../src/agent/sessions/log/follow.ts';
+import { createBus, type OpenPart } from '../../../src/agent/sessions/event-log/bus.ts';
+import { follow } from '../../../src/agent/sessions/event-log/follow.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 
 const key = 'ses_1';

@@ -1,7 +1,7 @@
 // The routes of sessions through the typed client: records, prompts, the queue, forks, cancelling, and what they refuse.
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { eventStore } from '../../../src/agent/sessions/log/store.ts';
+import { eventStore } from '../../../src/agent/sessions/event-log/store.ts';
 import { calls, says } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, openWorld, rawGet, seqs, type World } from '../../support/session-world.ts';
 

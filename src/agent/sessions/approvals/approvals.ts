@@ -3,12 +3,12 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { SessionEvent } from '../events.ts';
-import type { Journal } from '../turn/journal.ts';
-import type { Bus } from '../log/bus.ts';
-import type { Committer } from '../log/committer.ts';
-import { append } from '../log/store.ts';
-import { lockSession } from '../store.ts';
+import type { SessionEvent } from '../event-log/events.ts';
+import type { Journal } from '../model-loop/run-writer.ts';
+import type { Bus } from '../event-log/bus.ts';
+import type { Committer } from '../event-log/committer.ts';
+import { append } from '../event-log/store.ts';
+import { lockSession } from '../event-log/session-store.ts';
 import {
   approvalInUnit,
   insertApproval,

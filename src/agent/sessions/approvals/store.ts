@@ -1,7 +1,7 @@
 // The questions that tools put to a person. A question is decided once, whoever comes first.
 import type { Database } from '../../../kernel/data/database.ts';
-import { asJson, asText } from '../events.ts';
-import type { Unit } from '../log/committer.ts';
+import { asJson, asText } from '../event-log/events.ts';
+import type { Unit } from '../event-log/committer.ts';
 
 export interface ApprovalRecord {
   approvalId: string;

@@ -1,7 +1,7 @@
 // What is known of attachments beside their bytes.
 import type { Database } from '../../../kernel/data/database.ts';
-import { asText } from '../events.ts';
-import type { Unit } from '../log/committer.ts';
+import { asText } from '../event-log/events.ts';
+import type { Unit } from '../event-log/committer.ts';
 import type { ReadyAttachment } from './files.ts';
 
 export interface AttachmentRecord {

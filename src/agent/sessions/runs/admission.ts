@@ -4,10 +4,16 @@ import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { ReadyAttachment } from '../attachments/files.ts';
 import { insertAttachments } from '../attachments/store.ts';
-import { nameOf } from './heads.ts';
-import type { Unit } from '../log/committer.ts';
-import { appendAll, type LogEntry, type SessionChange } from '../log/store.ts';
-import { insertSessions, lockSessions, type Named, type NewSession, type SessionRecord } from '../store.ts';
+import { nameOf } from '../event-log/session-cache.ts';
+import type { Unit } from '../event-log/committer.ts';
+import { appendAll, type LogEntry, type SessionChange } from '../event-log/store.ts';
+import {
+  insertSessions,
+  lockSessions,
+  type Named,
+  type NewSession,
+  type SessionRecord,
+} from '../event-log/session-store.ts';
 import {
   insertRuns,
   runsByPrompt,

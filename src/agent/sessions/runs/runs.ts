@@ -4,9 +4,9 @@ import { id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import { silentTraces } from '../../../kernel/telemetry/traces.ts';
-import { createBatches } from '../log/batches.ts';
-import type { SessionRecord } from '../store.ts';
-import { lost } from '../turn/journal.ts';
+import { createBatches } from '../event-log/batches.ts';
+import type { SessionRecord } from '../event-log/session-store.ts';
+import { lost } from '../model-loop/run-writer.ts';
 import {
   admitAll,
   admitKnown,
@@ -15,8 +15,8 @@ import {
   type Submission,
   type Verdict,
 } from './admission.ts';
-import { nameOf, type Heads } from './heads.ts';
-import { type CompletedRun, createRunner, type Going, type RunNeeds } from './run.ts';
+import { nameOf, type Heads } from '../event-log/session-cache.ts';
+import { type CompletedRun, createRunner, type Going, type RunNeeds } from './runner.ts';
 import {
   settle,
   settleKnown,
@@ -27,8 +27,8 @@ import {
   type SettlementRules,
 } from './settlement.ts';
 import type { RunRecord } from './store.ts';
-import { createUpkeep } from './upkeep.ts';
-import { watch } from './watch.ts';
+import { createUpkeep } from './recovery.ts';
+import { watch } from '../event-log/replica-poll.ts';
 
 export interface RunsNeeds extends Omit<RunNeeds, 'settle'> {
   heads: Heads;

@@ -4,10 +4,10 @@ import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
 import { beginning, mostShown, shifted, type StartedRun } from './admission.ts';
 import { pendingApprovals, resolveApproval, type ApprovalRecord } from '../approvals/store.ts';
-import type { RunError, RunOutcome } from '../events.ts';
-import type { Unit } from '../log/committer.ts';
-import { append, type LogEntry, type SessionChange } from '../log/store.ts';
-import { lockSession, type SessionRecord } from '../store.ts';
+import type { RunError, RunOutcome } from '../event-log/events.ts';
+import type { Unit } from '../event-log/committer.ts';
+import { append, type LogEntry, type SessionChange } from '../event-log/store.ts';
+import { lockSession, type SessionRecord } from '../event-log/session-store.ts';
 import { moveOn, steeredRuns, waitingRuns, type Holder, type RunRecord } from './store.ts';
 
 export const noUsage: Readonly<RunUsage> = { inputTokens: 0, outputTokens: 0 };

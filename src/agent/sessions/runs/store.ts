@@ -2,9 +2,9 @@
 // to the log, in its statement, or under the lock of their session.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Database, Sql } from '../../../kernel/data/database.ts';
-import { asJson, type RunError, type RunOutcome } from '../events.ts';
-import type { Unit } from '../log/committer.ts';
-import type { Alongside } from '../log/store.ts';
+import { asJson, type RunError, type RunOutcome } from '../event-log/events.ts';
+import type { Unit } from '../event-log/committer.ts';
+import type { Alongside } from '../event-log/store.ts';
 
 export type Delivery = 'queue' | 'steer' | 'interrupt' | 'reject' | 'compact';
 

@@ -2,8 +2,8 @@
 // followed sessions have come, and what text is open in them. With one process there is nothing to ask.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
-import type { Bus } from '../log/bus.ts';
-import type { EventStore } from '../log/store.ts';
+import type { Bus } from './bus.ts';
+import type { EventStore } from './store.ts';
 
 export interface WatchNeeds {
   bus: Bus;

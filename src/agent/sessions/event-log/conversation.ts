@@ -1,7 +1,7 @@
 // The conversation as a model is shown it, rebuilt from the log: what has been said in the order in which it was taken
 // up, not in which it arrived, and behind the last compaction only.
 import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
-import { readEvent, type StoredEvent } from '../events.ts';
+import { readEvent, type StoredEvent } from './events.ts';
 
 /** One message of a conversation, and the seq at which it became part of it. */
 export interface Spoken {

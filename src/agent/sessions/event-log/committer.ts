@@ -3,7 +3,7 @@
 // the events of a transaction are published when it has committed, in the order of the log, and never before.
 import type { Database } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { StoredEvent } from '../events.ts';
+import type { StoredEvent } from './events.ts';
 import { createBatches, isUndone } from './batches.ts';
 import { appendAll, type Append } from './store.ts';
 import type { Moved, Unit } from './unit.ts';

@@ -2,10 +2,9 @@
 // stands in the place of everything up to a seq.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
-import type { Talk } from './history.ts';
-import { estimateTokens } from './history.ts';
-import type { Journal } from './journal.ts';
-import type { ModelMessage } from './turn.ts';
+import { estimateTokens, type Talk } from '../event-log/conversation.ts';
+import type { Journal } from './run-writer.ts';
+import type { ModelMessage } from './loop.ts';
 
 export interface CompactionNeeds {
   journal: Pick<Journal, 'record'>;

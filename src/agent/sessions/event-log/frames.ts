@@ -1,6 +1,6 @@
 // Events as bytes, for the two forms of the stream. The same event goes to every follower of a session in the same
 // bytes, so they are made once.
-import type { StoredEvent } from '../events.ts';
+import type { StoredEvent } from './events.ts';
 import type { Delta, OpenPart } from './bus.ts';
 
 export type StreamForm = 'sse' | 'ndjson';

@@ -13,11 +13,11 @@ import {
   type AttachmentFiles,
   type GivenAttachment,
 } from './attachments/files.ts';
-import type { CompletedRun } from './runs/run.ts';
+import type { CompletedRun } from './runs/runner.ts';
 import type { Runs } from './runs/runs.ts';
 import type { Delivery } from './runs/store.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { NewSession, SessionKind, SessionRecord, SessionStore } from './store.ts';
+import type { NewSession, SessionKind, SessionRecord, SessionStore } from './event-log/session-store.ts';
 
 export type InputPart =
   | { type: 'text'; text: string }

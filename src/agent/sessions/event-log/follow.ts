@@ -3,7 +3,7 @@
 // next seq is not the one that has to come it goes back to the database. So there is no gap and nothing comes twice.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { readEvent, type StoredEvent } from '../events.ts';
+import { readEvent, type StoredEvent } from './events.ts';
 import type { Bus, Delta } from './bus.ts';
 import {
   deltaBytes,

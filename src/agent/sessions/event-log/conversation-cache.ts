@@ -1,9 +1,9 @@
 // What was said in the sessions that run here, kept from one run to the next. A log never changes, so what was read of it
 // holds: only what came since is to be read, and what this process writes itself it hears without reading.
-import type { StoredEvent } from '../events.ts';
-import { beginTelling, tell, type Talk, type Telling } from './history.ts';
-import type { EventStore } from '../log/store.ts';
-import { segmentsOf, type SessionRecord } from '../store.ts';
+import type { StoredEvent } from './events.ts';
+import { beginTelling, tell, type Talk, type Telling } from './conversation.ts';
+import type { EventStore } from './store.ts';
+import { segmentsOf, type SessionRecord } from './session-store.ts';
 
 export interface Talks {
   /** The conversation of a session as it is at this seq or later. `first` is all of it, where nothing was said before that. */

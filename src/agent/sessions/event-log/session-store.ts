@@ -1,11 +1,11 @@
 // Sessions, as their rows have them. Whatever writes to a session either locks its row before anything else, or is
 // one statement that writes only while the row stands at the seq it was planned from: no deadlock, and positions that
 // cannot be given twice.
-import type { Database, Sql } from '../../kernel/data/database.ts';
+import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText } from './events.ts';
-import { createBatches } from './log/batches.ts';
-import type { Unit } from './log/committer.ts';
-import type { LogEntry, Segment } from './log/store.ts';
+import { createBatches } from './batches.ts';
+import type { Unit } from './committer.ts';
+import type { LogEntry, Segment } from './store.ts';
 
 export type SessionKind = 'sdk' | 'chat' | 'dashboard' | 'execute';
 

@@ -3,11 +3,11 @@
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
-import { readEvent } from '../events.ts';
-import type { Committer } from '../log/committer.ts';
-import { readCheckpoints, runEvents } from '../log/store.ts';
-import type { SessionRecord, SessionStore } from '../store.ts';
-import { foldEvents } from '../turn/message.ts';
+import { readEvent } from '../event-log/events.ts';
+import type { Committer } from '../event-log/committer.ts';
+import { readCheckpoints, runEvents } from '../event-log/store.ts';
+import type { SessionRecord, SessionStore } from '../event-log/session-store.ts';
+import { foldEvents } from '../model-loop/message.ts';
 import type { StartedRun } from './admission.ts';
 import {
   noUsage,

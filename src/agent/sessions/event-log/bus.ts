@@ -1,6 +1,6 @@
 // What happens in the sessions of this process, told to whoever follows them: durable events once they have committed,
 // and text as it comes. It keeps nothing but the text of parts that are still being written, which nobody else has yet.
-import type { StoredEvent } from '../events.ts';
+import type { StoredEvent } from './events.ts';
 
 /** A part of a message that is being written. */
 export interface OpenPart {

@@ -1,7 +1,7 @@
 // The assistant's message as it grows: pure folding, once from the stream of a turn and once, after a crash, from
 // the durable events of its run.
 import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
-import type { SessionEvent } from '../events.ts';
+import type { SessionEvent } from '../event-log/events.ts';
 
 type TextPart = Extract<UiMessagePart, { type: 'text' | 'reasoning' }>;
 type ToolPart = Extract<UiMessagePart, { type: 'dynamic-tool' }>;

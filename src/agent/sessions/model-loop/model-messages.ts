@@ -6,7 +6,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { AttachmentFiles } from '../attachments/files.ts';
 import { renderFiles, type RenderedFile } from '../attachments/render.ts';
 import type { AttachmentStore } from '../attachments/store.ts';
-import type { Talk } from './history.ts';
+import type { Talk } from '../event-log/conversation.ts';
 
 export interface HistoryNeeds {
   attachments: AttachmentStore;

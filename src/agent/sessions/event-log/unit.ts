@@ -1,6 +1,6 @@
 // One piece of work that writes, which whatever writes to the log is given; and what may be appended with it.
 import type { Sql } from '../../../kernel/data/database.ts';
-import type { SessionEvent, StoredEvent } from '../events.ts';
+import type { SessionEvent, StoredEvent } from './events.ts';
 
 /** What it appends is published once that has committed. */
 export interface Unit {

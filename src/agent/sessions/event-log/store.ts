@@ -1,7 +1,7 @@
 // The log itself: what may be appended and what is read. The row of the session is the lock of its writers, so `seq` has
 // no gaps; `active_run_id` is the fence: a run that somebody else has settled can write nothing any more.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
-import { asJson, asText, type StoredEvent } from '../events.ts';
+import { asJson, asText, type StoredEvent } from './events.ts';
 import type { OpenPart } from './bus.ts';
 import type { Append, LogEntry, Unit } from './unit.ts';
 

@@ -1,6 +1,6 @@
 // The durable events of a session's log. Each is stored under its `seq`; what a reader needs to know of a run can
 // be told from them alone, so a message is only their projection.
-import type { SessionEvent as WireEvent } from '../../contract/agent/types.gen.ts';
+import type { SessionEvent as WireEvent } from '../../../contract/agent/types.gen.ts';
 
 /** How a run ended; every accepted run ends in exactly one of these. */
 export type RunOutcome = 'completed' | 'failed' | 'cancelled' | 'interrupted' | 'expired';

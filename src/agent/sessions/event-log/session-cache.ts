@@ -1,8 +1,8 @@
 // The sessions that this process wrote to last, as it left them. It saves a look at the row and a lock around it, and is
 // never trusted: what is planned from it is written only while the session still stands at the same seq, and everything
 // that changes in the row raises that.
-import type { Moved } from '../log/unit.ts';
-import type { Named, SessionRecord } from '../store.ts';
+import type { Moved } from './unit.ts';
+import type { Named, SessionRecord } from './session-store.ts';
 
 export interface Heads {
   /** A copy. */

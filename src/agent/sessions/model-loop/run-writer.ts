@@ -3,11 +3,17 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { SessionEvent } from '../events.ts';
-import { isUndone } from '../log/batches.ts';
-import type { Bus, OpenPart } from '../log/bus.ts';
-import type { Committer, Unit } from '../log/committer.ts';
-import { append, checkpoint, forgetCheckpoints, type LogEntry, type SessionChange } from '../log/store.ts';
+import type { SessionEvent } from '../event-log/events.ts';
+import { isUndone } from '../event-log/batches.ts';
+import type { Bus, OpenPart } from '../event-log/bus.ts';
+import type { Committer, Unit } from '../event-log/committer.ts';
+import {
+  append,
+  checkpoint,
+  forgetCheckpoints,
+  type LogEntry,
+  type SessionChange,
+} from '../event-log/store.ts';
 
 export interface JournalNeeds {
   sessionKey: string;

@@ -11,16 +11,16 @@ import { approvalStore as openApprovalStore } from './approvals/store.ts';
 import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
 import type { ChatQueue } from './execute.ts';
-import { createHeads } from './runs/heads.ts';
-import { createInputs, type Inputs } from './inputs.ts';
-import { createBus } from './log/bus.ts';
-import { createCommitter } from './log/committer.ts';
-import { eventStore } from './log/store.ts';
+import { createHeads } from './event-log/session-cache.ts';
+import { createInputs, type Inputs } from './submit.ts';
+import { createBus } from './event-log/bus.ts';
+import { createCommitter } from './event-log/committer.ts';
+import { eventStore } from './event-log/store.ts';
 import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
 import { forgetSession, sessions } from './sessions.ts';
 import { runStore as openRunStore } from './runs/store.ts';
-import { sessionStore, type SessionStore } from './store.ts';
-import { createTalks } from './turn/talks.ts';
+import { sessionStore, type SessionStore } from './event-log/session-store.ts';
+import { createTalks } from './event-log/conversation-cache.ts';
 
 export interface SessionRoomNeeds {
   database: Database;
@@ -57,13 +57,13 @@ const maxBufferBytes = 1024 * 1024;
 /** Begins to load the tool loop, with what it is built on; whoever needs it waits for it. */
 export async function preloadLoop(): Promise<void> {
   // Whoever needs it hears why it cannot be loaded.
-  await import('./turn/loop.ts').catch(() => {});
+  await import('./model-loop/ai-package.ts').catch(() => {});
 }
 
 /** Loads the tool loop meanwhile; nothing is read or written before `runs.recover()`. */
 export async function createSessionRoom(needs: SessionRoomNeeds): Promise<SessionRoom> {
   const { database, agentId, name, registry, defaultModel, limits, clock, log, contextTokens } = needs;
-  const loop = await import('./turn/loop.ts');
+  const loop = await import('./model-loop/ai-package.ts');
   const bus = createBus();
   const store = sessionStore(database);
   const runStore = openRunStore(database);
