@@ -12,7 +12,7 @@ import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
 import type { ChatQueue } from './execute.ts';
 import { createHeads } from './event-log/session-cache.ts';
-import { createInputs, type Inputs } from './submit.ts';
+import { createInputSubmitter, type InputSubmitter } from './submit.ts';
 import { createBus } from './event-log/bus.ts';
 import { createCommitter } from './event-log/committer.ts';
 import { eventStore } from './event-log/store.ts';
@@ -22,7 +22,7 @@ import { runStore as openRunStore } from './runs/store.ts';
 import { sessionStore, type SessionStore } from './event-log/session-store.ts';
 import { createTalks } from './event-log/conversation-cache.ts';
 
-export interface SessionRoomNeeds {
+export interface SessionsOptions {
   database: Database;
   agentId: string;
   name: string;
@@ -44,9 +44,9 @@ export interface SessionRoomNeeds {
   traces?: Traces;
 }
 
-export interface SessionRoom {
+export interface Sessions {
   runs: Runs;
-  inputs: Inputs;
+  inputs: InputSubmitter;
   store: SessionStore;
   service(chat: ChatQueue): Service<'sessions'>;
 }
@@ -55,13 +55,13 @@ export interface SessionRoom {
 const maxBufferBytes = 1024 * 1024;
 
 /** Begins to load the tool loop, with what it is built on; whoever needs it waits for it. */
-export async function preloadLoop(): Promise<void> {
+export async function preloadModelLoop(): Promise<void> {
   // Whoever needs it hears why it cannot be loaded.
   await import('./model-loop/ai-package.ts').catch(() => {});
 }
 
 /** Loads the tool loop meanwhile; nothing is read or written before `runs.recover()`. */
-export async function createSessionRoom(needs: SessionRoomNeeds): Promise<SessionRoom> {
+export async function createSessions(needs: SessionsOptions): Promise<Sessions> {
   const { database, agentId, name, registry, defaultModel, limits, clock, log, contextTokens } = needs;
   const loop = await import('./model-loop/ai-package.ts');
   const bus = createBus();
@@ -115,7 +115,7 @@ export async function createSessionRoom(needs: SessionRoomNeeds): Promise<Sessio
     log,
     ...(needs.traces === undefined ? {} : { traces: needs.traces }),
   });
-  const inputs = createInputs({ agentId, runs, store, files, hooks: registry.hooks, clock });
+  const inputs = createInputSubmitter({ agentId, runs, store, files, hooks: registry.hooks, clock });
   return {
     runs,
     inputs,

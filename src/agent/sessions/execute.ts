@@ -5,9 +5,9 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Handler } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
-import type { Accepted, Inputs } from './submit.ts';
+import type { AcceptedInput, InputSubmitter } from './submit.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
-import type { GivenAttachment } from './attachments/files.ts';
+import type { AttachmentInput } from './attachments/files.ts';
 import { readEvent, type SessionEvent } from './event-log/events.ts';
 import type { EventStore } from './event-log/store.ts';
 import type { CompletedRun } from './runs/runner.ts';
@@ -18,7 +18,7 @@ export interface ChatQueue {
   send(message: {
     chatId: string;
     text: string;
-    attachments?: readonly GivenAttachment[] | undefined;
+    attachments?: readonly AttachmentInput[] | undefined;
     model?: string | undefined;
     origin?: 'execute' | 'dashboard';
   }): Promise<{
@@ -33,7 +33,7 @@ export interface ChatQueue {
 }
 
 export interface ExecuteNeeds {
-  inputs: Inputs;
+  inputs: InputSubmitter;
   chat: ChatQueue;
   runs: Runs;
   events: EventStore;
@@ -49,7 +49,7 @@ export function createExecute(
   { inputs, chat, runs, events, executeWaitMs, clock }: ExecuteNeeds,
   require: (sessionId: string) => Promise<SessionRecord>,
 ): Executes {
-  async function answer({ session, receipt, settled }: Accepted, signal: AbortSignal) {
+  async function answer({ session, receipt, settled }: AcceptedInput, signal: AbortSignal) {
     const ids = { sessionId: receipt.sessionId, runId: receipt.runId };
     const end =
       settled === null ? await fromTheLog(session, receipt.runId, signal) : await patiently(settled, signal);
@@ -108,7 +108,7 @@ export function createExecute(
             : 'run_failed';
       return new Problem(kind, code, `${error?.message ?? 'The run did not end well.'} (${runId})`);
     }
-    const found = await events.message(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
+    const found = await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
     const completed = found.findLast(({ type }) => type === 'message.completed');
     const { message } = readEvent(completed as NonNullable<typeof completed>) as Extract<
       SessionEvent,

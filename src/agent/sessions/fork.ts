@@ -4,7 +4,7 @@ import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './event-log/events.ts';
-import { withOwnSeq, type EventStore, type LogEntry, type Segment } from './event-log/store.ts';
+import { withMessageSeq, type EventStore, type LogEntry, type Segment } from './event-log/store.ts';
 import { foldEvents, type OpenText } from './model-loop/message.ts';
 import { segmentsOf, type SessionRecord, type SessionStore } from './event-log/session-store.ts';
 
@@ -49,8 +49,8 @@ export async function findForkPoint(
       openRun: await openRun(segments, session.activeRunId, events),
     };
   const [started, newest] = await Promise.all([
-    events.last(segments, 'run.started', at),
-    events.last(segments, 'message.created', at),
+    events.newestOfType(segments, 'run.started', at),
+    events.newestOfType(segments, 'message.created', at),
   ]);
   const index = newest && (readEvent(newest) as { index?: number }).index;
   return {
@@ -76,7 +76,7 @@ async function seqOfMessage(
   position: 'after' | 'before',
   events: EventStore,
 ): Promise<number> {
-  const found = await events.message(segmentsOf(session), messageId);
+  const found = await events.messageEvents(segmentsOf(session), messageId);
   const created = found.find(({ type }) => type === 'message.created');
   const completed = found.findLast(({ type }) => type === 'message.completed');
   if (!created)
@@ -119,7 +119,7 @@ export async function makeFork(
     forkMessageId: messageId,
     lineage: segmentsOf(parent, seq).filter(({ upTo }, index, all) => upTo > (all[index - 1]?.upTo ?? 0)),
     messageCount: point.messageCount,
-    events: own.map((event, index) => withOwnSeq(event, seq + index + 1)),
+    events: own.map((event, index) => withMessageSeq(event, seq + index + 1)),
   });
   return made && { ...made, parentId: parent.id };
 }

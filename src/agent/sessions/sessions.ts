@@ -14,7 +14,7 @@ import {
 import { Problem } from '../../kernel/problem.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Service } from '../service.ts';
-import { notFound } from './runs/admission.ts';
+import { sessionNotFound } from './runs/admission.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { ApprovalStore } from './approvals/store.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
@@ -23,7 +23,7 @@ import { createExecute, type ChatQueue } from './execute.ts';
 import { findForkPoint, makeFork } from './fork.ts';
 import type { Heads } from './event-log/session-cache.ts';
 import { estimateTokens } from './event-log/conversation.ts';
-import type { Inputs } from './submit.ts';
+import type { InputSubmitter } from './submit.ts';
 import { hashOf, systemSections } from './model-loop/system-prompt.ts';
 import type { Bus } from './event-log/bus.ts';
 import type { Committer } from './event-log/committer.ts';
@@ -35,7 +35,7 @@ import type { Runs } from './runs/runs.ts';
 import type { RunRecord, RunStore } from './runs/store.ts';
 import type { Talks } from './event-log/conversation-cache.ts';
 import {
-  flatten,
+  copyAncestors,
   lockSession,
   patchSession,
   removeSession,
@@ -48,7 +48,7 @@ export interface SessionsNeeds {
   agentId: string;
   name: string;
   runs: Runs;
-  inputs: Inputs;
+  inputs: InputSubmitter;
   chat: ChatQueue;
   store: SessionStore;
   runStore: RunStore;
@@ -79,7 +79,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 
   async function require(sessionId: string): Promise<SessionRecord> {
     const session = await store.session(agentId, { id: sessionId });
-    if (!session) throw notFound();
+    if (!session) throw sessionNotFound();
     return session;
   }
 
@@ -91,7 +91,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
     const written =
       run.messageId === null
         ? []
-        : await events.message(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
+        : await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
     return toRun(
       run,
       session.id,
@@ -155,7 +155,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const session = await require(path.sessionId);
         await committer.commit(async (unit) => {
           const locked = await lockSession(unit, agentId, { key: session.key });
-          if (!locked) return notFound();
+          if (!locked) return sessionNotFound();
           await patchSession(unit, session.key, body as never);
           const { archived: _archived, ...changes } = body;
           const happened: SessionEvent[] = [];
@@ -192,7 +192,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const applied = { 'preference-applied': `wait=${waitSeconds}` };
         const run = await runs.wait(session.key, receipt.runId, waitSeconds * 1_000, signal);
         if (run === 'waiting') return { status: 202, body: receipt, headers: applied };
-        if (run === 'gone') throw notFound();
+        if (run === 'gone') throw sessionNotFound();
         return {
           status: 200,
           body: { ...receipt, status: run.status, run: await showRun(session, run) },
@@ -204,13 +204,13 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const session = await require(path.sessionId);
         const limit = limitOf(query);
         const after = query.cursor === undefined ? 0 : readSeq(query.cursor);
-        const { events: items, hasMore } = await events.messages(segmentsOf(session), after, limit);
+        const { events: items, hasMore } = await events.messagePage(segmentsOf(session), after, limit);
         const nextCursor = hasMore ? encodeCursor(String(items.at(-1)?.seq)) : null;
         // From before the message that is being written, of which nothing is in the items.
         const begun =
           session.activeRunId === null
             ? undefined
-            : await events.openMessage(session.key, session.activeRunId);
+            : await events.openMessageSeq(session.key, session.activeRunId);
         return {
           status: 200,
           body: {
@@ -438,11 +438,11 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
         const openText = (runId: string) =>
           bus.openParts(session.key).filter((part) => part.runId === runId && part.startedSeq <= point.seq);
         const made = await makeFork(point, body as never, { agentId, store, openText });
-        if (!made) throw notFound();
+        if (!made) throw sessionNotFound();
         if (made.lineage.length > deepestLineage) {
           // A reference that stays long is only slower, so nobody waits for it, and a failure is tried with the next fork.
           committer
-            .commit((unit) => flatten(unit, made))
+            .commit((unit) => copyAncestors(unit, made))
             .catch((error: unknown) => log.warn({ err: error }, 'the past of a fork could not be copied'));
         }
         return { status: 201, body: toSession(made) };

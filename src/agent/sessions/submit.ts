@@ -6,12 +6,12 @@ import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import { requireStorable } from '../../kernel/contract/metadata.ts';
 import type { Hooks } from '../plugins/index.ts';
-import { notFound, type Admitted } from './runs/admission.ts';
+import { sessionNotFound, type Admission } from './runs/admission.ts';
 import {
-  readAttachments,
+  decodeAttachments,
   requireDataUrl,
   type AttachmentFiles,
-  type GivenAttachment,
+  type AttachmentInput,
 } from './attachments/files.ts';
 import type { CompletedRun } from './runs/runner.ts';
 import type { Runs } from './runs/runs.ts';
@@ -28,7 +28,7 @@ export interface Input {
   to: { sessionId: string } | { chatId: string } | 'own';
   origin: SessionKind | 'service';
   parts: readonly InputPart[];
-  attachments?: readonly GivenAttachment[] | undefined;
+  attachments?: readonly AttachmentInput[] | undefined;
   /** The caller's own id of it; it is the message's too. */
   id?: string | undefined;
   delivery?: Delivery | undefined;
@@ -41,12 +41,12 @@ export interface Input {
   expiresInMs?: number | undefined;
 }
 
-export type Accepted = Admitted & { settled: Promise<CompletedRun | Problem> | null };
+export type AcceptedInput = Admission & { settled: Promise<CompletedRun | Problem> | null };
 
-export interface Inputs {
+export interface InputSubmitter {
   /** Resolves once it is durable; throws a Problem when it is not accepted. */
-  submit(input: Input): Promise<Accepted>;
-  compact(sessionId: string): Promise<Accepted>;
+  submit(input: Input): Promise<AcceptedInput>;
+  compact(sessionId: string): Promise<AcceptedInput>;
 }
 
 export interface InputsNeeds {
@@ -65,7 +65,14 @@ const mostTextLength = 2 * 1024 * 1024;
 // What a list shows of an input.
 const previewLength = 200;
 
-export function createInputs({ agentId, runs, store, files, hooks, clock }: InputsNeeds): Inputs {
+export function createInputSubmitter({
+  agentId,
+  runs,
+  store,
+  files,
+  hooks,
+  clock,
+}: InputsNeeds): InputSubmitter {
   // The sessions of chats, for the hooks, which hear of an input before it is accepted. What is written asks anew.
   const chats = new Map<string, Promise<SessionRecord | undefined>>();
 
@@ -96,7 +103,7 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
         ? store.session(agentId, { chatId: to.chatId })
         : sessionOfChat(to.chatId));
     if (session) return { key: session.key, id: session.id, kind: session.kind };
-    if ('sessionId' in to) throw notFound();
+    if ('sessionId' in to) throw sessionNotFound();
     // Attachments are written before the input is accepted, so the chat they lie with must not be made by somebody else meanwhile.
     const made = hasFiles
       ? await store.create({
@@ -122,7 +129,7 @@ export function createInputs({ agentId, runs, store, files, hooks, clock }: Inpu
       for (const [index, part] of input.parts.entries())
         if (part.type === 'file') requireDataUrl(part.url, `parts[${index}].url`);
       requireTextLength(input);
-      const ready = readAttachments(input.attachments ?? []);
+      const ready = decodeAttachments(input.attachments ?? []);
       if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
       const { to, origin } = input;
       const session = await find(to, ready.length > 0, input.attended);

@@ -3,7 +3,7 @@ import { mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { attachmentFiles, readAttachments } from '../../../src/agent/sessions/attachments/files.ts';
+import { attachmentFiles, decodeAttachments } from '../../../src/agent/sessions/attachments/files.ts';
 import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
 import { says } from '../../support/scripted-gateway.ts';
 import { openWorld, type World } from '../../support/session-world.ts';
@@ -169,7 +169,8 @@ describe('the files of attachments', () => {
   test('are written over nothing and through no link, nor read through one', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'townhall-attachments-'));
     const files = attachmentFiles(folder);
-    const make = () => readAttachments([{ fileName: 'a.txt', contentType: 'text/plain', content: 'theirs' }]);
+    const make = () =>
+      decodeAttachments([{ fileName: 'a.txt', contentType: 'text/plain', content: 'theirs' }]);
     const own = make();
     await files.write('s', own);
     const session = join(folder, 'sessions', (await readdir(join(folder, 'sessions')))[0] ?? '');

@@ -331,7 +331,7 @@ describe('the log of sessions', () => {
     error: null,
     events: [],
     hasCheckpoints: true,
-    hasSteered: false,
+    hasTakenSteers: false,
   } as const;
 
   /** The one run that is open, and the rules by which another process of its agent settles it. */
@@ -380,7 +380,7 @@ describe('the log of sessions', () => {
         error: null,
         events: [],
         hasCheckpoints: false,
-        hasSteered: false,
+        hasTakenSteers: false,
       } as const;
       const [owner] = await database.sql<
         { agent_id: string }[]

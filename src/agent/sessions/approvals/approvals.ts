@@ -4,7 +4,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { SessionEvent } from '../event-log/events.ts';
-import type { Journal } from '../model-loop/run-writer.ts';
+import type { RunWriter } from '../model-loop/run-writer.ts';
 import type { Bus } from '../event-log/bus.ts';
 import type { Committer } from '../event-log/committer.ts';
 import { append } from '../event-log/store.ts';
@@ -29,7 +29,7 @@ export interface ApprovalsNeeds {
   unattended: 'deny' | 'approve';
 }
 
-export interface Question {
+export interface ApprovalRequest {
   sessionKey: string;
   runId: string;
   isAttended: boolean;
@@ -39,13 +39,15 @@ export interface Question {
   toolName: string;
   input: unknown;
   signal: AbortSignal;
-  journal: Pick<Journal, 'record'>;
+  journal: Pick<RunWriter, 'record'>;
 }
 
-export type Answer = { isApproved: true } | { isApproved: false; approvalId: string | null; reason: string };
+export type ApprovalVerdict =
+  | { isApproved: true }
+  | { isApproved: false; approvalId: string | null; reason: string };
 
 export interface Approvals {
-  ask(question: Question): Promise<Answer>;
+  ask(question: ApprovalRequest): Promise<ApprovalVerdict>;
   /** Throws 404 and, when it was decided otherwise, 409. */
   decide(
     sessionKey: string,

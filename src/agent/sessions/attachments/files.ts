@@ -7,14 +7,14 @@ import { join } from 'node:path';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
-export interface GivenAttachment {
+export interface AttachmentInput {
   fileName: string;
   contentType: string;
   content: string;
   encoding?: 'utf-8' | 'base64' | undefined;
 }
 
-export interface ReadyAttachment {
+export interface DecodedAttachment {
   attachmentId: string;
   storedName: string;
   fileName: string;
@@ -28,7 +28,7 @@ const mostBytes = 8 * 1024 * 1024;
 const longestNameBytes = 255;
 
 /** Decodes and holds them against the limits: 413 for too many or too much, 400 for what is no base64. Writes nothing. */
-export function readAttachments(given: readonly GivenAttachment[]): ReadyAttachment[] {
+export function decodeAttachments(given: readonly AttachmentInput[]): DecodedAttachment[] {
   if (given.length > mostFiles)
     throw new Problem('too_large', 'request_too_large', `There may be ${mostFiles} attachments.`, {
       param: 'attachments',
@@ -88,10 +88,10 @@ function extensionOf(fileName: string): string {
 
 export interface AttachmentFiles {
   /** Resolves once they are on the disk. */
-  write(sessionKey: string, files: readonly ReadyAttachment[]): Promise<void>;
+  write(sessionKey: string, files: readonly DecodedAttachment[]): Promise<void>;
   read(sessionKey: string, storedName: string): Promise<Buffer>;
   /** Those of an input that was not accepted after all. */
-  discard(sessionKey: string, files: readonly ReadyAttachment[]): Promise<void>;
+  discard(sessionKey: string, files: readonly DecodedAttachment[]): Promise<void>;
   removeAll(sessionKey: string): Promise<void>;
 }
 
@@ -101,7 +101,7 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
   const folderOf = (sessionKey: string) =>
     join(root, createHash('sha256').update(sessionKey).digest('hex').slice(0, 40));
 
-  async function write(folder: string, { storedName, bytes }: ReadyAttachment): Promise<void> {
+  async function write(folder: string, { storedName, bytes }: DecodedAttachment): Promise<void> {
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
     const file = await open(join(folder, storedName), flags, 0o600);
     try {

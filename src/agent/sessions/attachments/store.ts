@@ -2,7 +2,7 @@
 import type { Database } from '../../../kernel/data/database.ts';
 import { asText } from '../event-log/events.ts';
 import type { Unit } from '../event-log/committer.ts';
-import type { ReadyAttachment } from './files.ts';
+import type { DecodedAttachment } from './files.ts';
 
 export interface AttachmentRecord {
   attachmentId: string;
@@ -18,7 +18,7 @@ export async function insertAttachments(
   { tx }: Unit,
   sessionKey: string,
   messageId: string,
-  files: readonly ReadyAttachment[],
+  files: readonly DecodedAttachment[],
 ): Promise<void> {
   for (const [place, file] of files.entries()) {
     await tx`

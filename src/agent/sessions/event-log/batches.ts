@@ -2,7 +2,7 @@
 // a statement is shared by as many as come, and one who comes alone waits for nobody.
 import { Problem } from '../../../kernel/problem.ts';
 
-export interface BatchRules<Item> {
+export interface BatcherOptions<Item> {
   /** More than this in one batch would let the first of them wait too long. */
   largest: number;
   /** Whether it may not be with others. */
@@ -15,7 +15,7 @@ export interface BatchRules<Item> {
  * Whether nothing of the work was kept for sure. When only the word of it was lost it must not be done again: the log
  * would have it twice.
  */
-export function isUndone(error: unknown): boolean {
+export function isRolledBack(error: unknown): boolean {
   if (!(error instanceof Problem) || error.kind !== 'unavailable') return true;
   const code = error.cause instanceof Error && 'code' in error.cause ? String(error.cause.code) : '';
   // A statement or a lock that took too long, a deadlock, too little of something: PostgreSQL has said no.
@@ -29,9 +29,9 @@ interface Waiting<Item, Result> {
 }
 
 /** Results in the order of the items. Work that fails for several is done again for each of them, so it may be run twice. */
-export function createBatches<Item, Result>(
+export function createBatcher<Item, Result>(
   work: (items: readonly Item[]) => Promise<readonly Result[]>,
-  { largest, isAlone = () => false, keyOf }: BatchRules<Item>,
+  { largest, isAlone = () => false, keyOf }: BatcherOptions<Item>,
 ): (item: Item) => Promise<Result> {
   const waiting: Waiting<Item, Result>[] = [];
   let isBusy = false;
@@ -41,7 +41,7 @@ export function createBatches<Item, Result>(
       const results = await work(batch.map(({ item }) => item));
       for (const [index, { resolve }] of batch.entries()) resolve(results[index] as Result);
     } catch (error) {
-      if (batch.length === 1 || !isUndone(error)) return batch.forEach(({ reject }) => reject(error));
+      if (batch.length === 1 || !isRolledBack(error)) return batch.forEach(({ reject }) => reject(error));
       // One of them may have spoilt it for all.
       await Promise.all(batch.map((one) => run([one])));
     }

@@ -4,7 +4,7 @@
 import type { Database } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { StoredEvent } from './events.ts';
-import { createBatches, isUndone } from './batches.ts';
+import { createBatcher, isRolledBack } from './batches.ts';
 import { appendAll, type Append } from './store.ts';
 import type { Moved, Unit } from './unit.ts';
 
@@ -50,7 +50,7 @@ export function createCommitter(
         return done;
       });
     } catch (error) {
-      if (group.length === 1 || !isUndone(error)) return group.forEach(({ reject }) => reject(error));
+      if (group.length === 1 || !isRolledBack(error)) return group.forEach(({ reject }) => reject(error));
       // One of them spoilt it for all, so each has its own.
       for (const one of group) await runGroup([one]);
       return;
@@ -79,7 +79,7 @@ export function createCommitter(
     return value;
   }
 
-  const append = createBatches(
+  const append = createBatcher(
     async (all: readonly Append[]) => {
       const heads = await write((unit) => appendAll(unit, all));
       return all.map(({ sessionKey }) => heads.get(sessionKey) ?? null);

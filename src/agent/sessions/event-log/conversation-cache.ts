@@ -1,20 +1,29 @@
 // What was said in the sessions that run here, kept from one run to the next. A log never changes, so what was read of it
 // holds: only what came since is to be read, and what this process writes itself it hears without reading.
 import type { StoredEvent } from './events.ts';
-import { beginTelling, tell, type Talk, type Telling } from './conversation.ts';
+import {
+  emptyProjection,
+  applyEvent,
+  type Conversation,
+  type ConversationProjection,
+} from './conversation.ts';
 import type { EventStore } from './store.ts';
 import { segmentsOf, type SessionRecord } from './session-store.ts';
 
 export interface Talks {
   /** The conversation of a session as it is at this seq or later. `first` is all of it, where nothing was said before that. */
-  read(session: SessionRecord, seq: number, first: Talk['spoken'][number]['message'] | null): Promise<Talk>;
+  read(
+    session: SessionRecord,
+    seq: number,
+    first: Conversation['spoken'][number]['message'] | null,
+  ): Promise<Conversation>;
   /** Events that have been published, in their order. */
   heard(events: readonly StoredEvent[]): void;
   forget(sessionKey: string): void;
 }
 
 interface Kept {
-  telling: Telling;
+  telling: ConversationProjection;
   /** Everything up to here is in it. */
   upTo: number;
   length: number;
@@ -23,7 +32,7 @@ interface Kept {
 // In characters of what was said, of all sessions together.
 const mostKept = 4_000_000;
 
-export function createTalks(events: Pick<EventStore, 'talk'>): Talks {
+export function createTalks(events: Pick<EventStore, 'conversationEvents'>): Talks {
   const kept = new Map<string, Kept>();
   let length = 0;
 
@@ -35,7 +44,7 @@ export function createTalks(events: Pick<EventStore, 'talk'>): Talks {
   function take(one: Kept, event: StoredEvent): void {
     one.upTo = event.seq;
     one.length += event.json.length;
-    tell(one.telling, event);
+    applyEvent(one.telling, event);
   }
 
   /** As the one that was used last. */
@@ -52,13 +61,13 @@ export function createTalks(events: Pick<EventStore, 'talk'>): Talks {
   return {
     forget,
     async read(session, seq, first) {
-      const one = kept.get(session.key) ?? { telling: beginTelling(), upTo: 0, length: 0 };
+      const one = kept.get(session.key) ?? { telling: emptyProjection(), upTo: 0, length: 0 };
       if (first !== null && one.upTo < seq) {
         one.telling.spoken.push({ seq, message: first });
         one.upTo = seq;
       }
       if (one.upTo < seq) {
-        const since = await events.talk(segmentsOf(session, Number.MAX_SAFE_INTEGER), one.upTo);
+        const since = await events.conversationEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), one.upTo);
         // Some of it may have been heard meanwhile.
         for (const event of since) if (event.seq > one.upTo) take(one, event);
         one.upTo = Math.max(one.upTo, seq);

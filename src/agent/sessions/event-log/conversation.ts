@@ -4,28 +4,28 @@ import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen
 import { readEvent, type StoredEvent } from './events.ts';
 
 /** One message of a conversation, and the seq at which it became part of it. */
-export interface Spoken {
+export interface ConversationMessage {
   seq: number;
   message: UiMessage;
 }
 
-export interface Talk {
+export interface Conversation {
   /** What stands in the place of everything before. */
   summary: string | null;
-  spoken: Spoken[];
+  spoken: ConversationMessage[];
 }
 
 /** A conversation that is being read, event by event in their order. */
-export interface Telling extends Talk {
+export interface ConversationProjection extends Conversation {
   /** What was said and not taken up yet, by its run. */
   inputs: Map<string, UiMessage>;
 }
 
-export function beginTelling(): Telling {
+export function emptyProjection(): ConversationProjection {
   return { summary: null, spoken: [], inputs: new Map() };
 }
 
-export function tell(telling: Telling, stored: StoredEvent): void {
+export function applyEvent(telling: ConversationProjection, stored: StoredEvent): void {
   const { inputs, spoken } = telling;
   if (!tellingTypes.has(stored.type)) return;
   const event = readEvent(stored);

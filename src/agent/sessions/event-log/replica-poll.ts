@@ -7,7 +7,7 @@ import type { EventStore } from './store.ts';
 
 export interface WatchNeeds {
   bus: Bus;
-  events: Pick<EventStore, 'heads' | 'checkpoints'>;
+  events: Pick<EventStore, 'headSeqs' | 'openTexts'>;
   /** Whether the run is this process's own, whose text the bus has first. */
   isOwn(runId: string): boolean;
   clock: Clock;
@@ -27,10 +27,10 @@ export async function watch(
     const keys = bus.followed();
     for (const key of foreign.keys()) if (!keys.includes(key)) forget(key);
     if (keys.length === 0) return;
-    const heads = await events.heads(keys);
+    const heads = await events.headSeqs(keys);
     for (const { sessionKey, headSeq } of heads) bus.moved(sessionKey, headSeq);
     for (const key of keys) if (!heads.some(({ sessionKey }) => sessionKey === key)) bus.gone(key);
-    const open = (await events.checkpoints(keys)).filter(({ runId }) => !isOwn(runId));
+    const open = (await events.openTexts(keys)).filter(({ runId }) => !isOwn(runId));
     for (const { sessionKey, text, ...part } of open) {
       const known = foreign.get(sessionKey) ?? new Map<string, number>();
       foreign.set(sessionKey, known);

@@ -2,11 +2,11 @@
 // never trusted: what is planned from it is written only while the session still stands at the same seq, and everything
 // that changes in the row raises that.
 import type { Moved } from './unit.ts';
-import type { Named, SessionRecord } from './session-store.ts';
+import type { SessionLocator, SessionRecord } from './session-store.ts';
 
 export interface Heads {
   /** A copy. */
-  get(named: Named): SessionRecord | undefined;
+  get(named: SessionLocator): SessionRecord | undefined;
   keep(session: SessionRecord): void;
   moved(moved: Moved): void;
   forget(sessionKey: string): void;
@@ -61,7 +61,7 @@ export function createHeads(): Heads {
   };
 }
 
-export function nameOf(named: Named): string {
+export function nameOf(named: SessionLocator): string {
   return 'id' in named ? `id ${named.id}` : 'chatId' in named ? `chat ${named.chatId}` : `key ${named.key}`;
 }
 

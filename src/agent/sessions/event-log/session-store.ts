@@ -3,7 +3,7 @@
 // cannot be given twice.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText } from './events.ts';
-import { createBatches } from './batches.ts';
+import { createBatcher } from './batches.ts';
 import type { Unit } from './committer.ts';
 import type { LogEntry, Segment } from './store.ts';
 
@@ -130,22 +130,22 @@ function sessionOf(row: SessionRow): SessionRecord {
   };
 }
 
-export type Named = { id: string } | { chatId: string } | { key: string };
+export type SessionLocator = { id: string } | { chatId: string } | { key: string };
 
 /** The session, locked until the transaction ends. */
 export async function lockSession(
   { tx }: Unit,
   agentId: string,
-  named: Named,
+  locator: SessionLocator,
 ): Promise<SessionRecord | undefined> {
   const [row] = await tx<SessionRow[]>`
     select *, null as parent_public_id from agent.sessions_sessions
     where agent_id = ${agentId} and deleted_at is null and ${
-      'id' in named
-        ? tx`public_id = ${named.id}`
-        : 'chatId' in named
-          ? tx`chat_id = ${named.chatId}`
-          : tx`session_id = ${named.key}`
+      'id' in locator
+        ? tx`public_id = ${locator.id}`
+        : 'chatId' in locator
+          ? tx`chat_id = ${locator.chatId}`
+          : tx`session_id = ${locator.key}`
     } for update`;
   return row && sessionOf(row);
 }
@@ -154,10 +154,10 @@ export async function lockSession(
 export async function lockSessions(
   { tx }: Unit,
   agentId: string,
-  named: readonly Named[],
+  locator: readonly SessionLocator[],
 ): Promise<SessionRecord[]> {
-  const ids = named.flatMap((name) => ('id' in name ? [name.id] : []));
-  const chats = named.flatMap((name) => ('chatId' in name ? [name.chatId] : []));
+  const ids = locator.flatMap((name) => ('id' in name ? [name.id] : []));
+  const chats = locator.flatMap((name) => ('chatId' in name ? [name.chatId] : []));
   const rows: SessionRow[] = [];
   if (ids.length > 0) {
     rows.push(
@@ -280,7 +280,7 @@ export async function patchSession({ tx }: Unit, sessionKey: string, patch: Sess
 }
 
 /** Makes a fork stand on its own: its ancestors' events become its own, and it refers to nobody. */
-export async function flatten({ tx }: Unit, session: SessionRecord): Promise<void> {
+export async function copyAncestors({ tx }: Unit, session: SessionRecord): Promise<void> {
   let from = 0;
   for (const { sessionKey, upTo } of session.lineage) {
     await tx`
@@ -296,7 +296,7 @@ export async function flatten({ tx }: Unit, session: SessionRecord): Promise<voi
 export interface SessionStore {
   /** With its first events; undefined when the id is taken or the parent is gone. Several that come at one time are made in one statement. */
   create(session: NewSession): Promise<SessionRecord | undefined>;
-  session(agentId: string, named: Named): Promise<SessionRecord | undefined>;
+  session(agentId: string, locator: SessionLocator): Promise<SessionRecord | undefined>;
   list(query: ListQuery): Promise<SessionRecord[]>;
   /** Execute sessions that nobody will ask for any more. */
   expiredSessions(agentId: string, keptDays: number): Promise<string[]>;
@@ -312,7 +312,7 @@ export interface ListQuery {
 }
 
 export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
-  const create = createBatches(
+  const create = createBatcher(
     async (sessions: readonly NewSession[]) => {
       const made = await insertSessions(sql, sessions);
       return sessions.map(({ key }) => made.get(key));
@@ -321,16 +321,16 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
   );
   return {
     create,
-    async session(agentId, named) {
+    async session(agentId, locator) {
       const [row] = await sql<SessionRow[]>`
         select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
         left join agent.sessions_sessions parent on parent.session_id = own.parent_id
         where own.agent_id = ${agentId} and own.deleted_at is null and ${
-          'id' in named
-            ? sql`own.public_id = ${named.id}`
-            : 'chatId' in named
-              ? sql`own.chat_id = ${named.chatId}`
-              : sql`own.session_id = ${named.key}`
+          'id' in locator
+            ? sql`own.public_id = ${locator.id}`
+            : 'chatId' in locator
+              ? sql`own.chat_id = ${locator.chatId}`
+              : sql`own.session_id = ${locator.key}`
         }`;
       return row && sessionOf(row);
     },

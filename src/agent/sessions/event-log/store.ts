@@ -11,52 +11,54 @@ export type { Append, LogEntry, SessionChange } from './unit.ts';
  * Further parts of the statement that appends, each with a comma before it. In `head` are the sessions that are appended to;
  * they write nothing for any other.
  */
-export type Alongside = ReturnType<typeof nothingAlongside>;
-const nothingAlongside = (tx: Sql) => tx``;
+export type ExtraStatements = ReturnType<typeof noExtraStatements>;
+const noExtraStatements = (tx: Sql) => tx``;
 
 /** The seq of the newest event, or null when the fence was closed or the session stands elsewhere; then nothing was written. */
-export async function append(unit: Unit, one: Append, alongside?: Alongside): Promise<number | null> {
-  return (await appendAll(unit, [one], alongside)).get(one.sessionKey) ?? null;
+export async function append(unit: Unit, one: Append, extra?: ExtraStatements): Promise<number | null> {
+  return (await appendAll(unit, [one], extra)).get(one.sessionKey) ?? null;
 }
 
 /** The same for several sessions in one statement, each of them once: the seq of its newest event by the session's key. */
 export async function appendAll(
   unit: Unit,
   all: readonly Append[],
-  alongside: Alongside = nothingAlongside(unit.tx),
+  extra: ExtraStatements = noExtraStatements(unit.tx),
 ): Promise<Map<string, number>> {
   const entries = new Map<string, { type: string; run: string | null; data: object }[]>();
-  const rows = all.map(({ sessionKey, runId = null, fence = null, expects = null, events, change = {} }) => {
-    const {
-      queue = 0,
-      approvals = 0,
-      messages = 0,
-      inputTokens = 0,
-      outputTokens = 0,
-      title = null,
-    } = change;
-    const own = events.map(({ type, runId: ownRun, ...data }) => ({
-      type,
-      run: ownRun === undefined ? runId : ownRun,
-      data,
-    }));
-    entries.set(sessionKey, own);
-    return {
-      session_id: sessionKey,
-      fence,
-      expects,
-      events: own,
-      count: own.length,
-      sets_active: change.activeRunId !== undefined,
-      active: change.activeRunId ?? null,
-      queue,
-      approvals,
-      messages,
-      input_tokens: inputTokens,
-      output_tokens: outputTokens,
-      title,
-    };
-  });
+  const rows = all.map(
+    ({ sessionKey, runId = null, fence = null, expectedSeq: expects = null, events, change = {} }) => {
+      const {
+        queue = 0,
+        approvals = 0,
+        messages = 0,
+        inputTokens = 0,
+        outputTokens = 0,
+        title = null,
+      } = change;
+      const own = events.map(({ type, runId: ownRun, ...data }) => ({
+        type,
+        run: ownRun === undefined ? runId : ownRun,
+        data,
+      }));
+      entries.set(sessionKey, own);
+      return {
+        session_id: sessionKey,
+        fence,
+        expects,
+        events: own,
+        count: own.length,
+        sets_active: change.activeRunId !== undefined,
+        active: change.activeRunId ?? null,
+        queue,
+        approvals,
+        messages,
+        input_tokens: inputTokens,
+        output_tokens: outputTokens,
+        title,
+      };
+    },
+  );
   const written = await unit.tx<{ session_id: string; head_seq: number; now: Date }[]>`
     with head as (
       update agent.sessions_sessions session
@@ -78,7 +80,7 @@ export async function appendAll(
           then jsonb_set(entry.value -> 'data', '{message,metadata,seq}', to_jsonb(place.seq)) else entry.value -> 'data' end
       from head, jsonb_array_elements(head.events) with ordinality as entry (value, ordinal),
         lateral (select head.base + entry.ordinal::integer as seq) as place
-    )${alongside}
+    )${extra}
     select session_id, head_seq, agent.townhall_now() as now from head`;
   for (const { session_id: sessionKey, head_seq: headSeq, now } of written) {
     const own = entries.get(sessionKey) ?? [];
@@ -88,12 +90,12 @@ export async function appendAll(
       unit.appended.push({ sessionKey, seq, runId: run, type, json: asJson(withSeq(type, data, seq)), time });
     });
   }
-  const heads = new Map(written.map((row) => [row.session_id, row.head_seq]));
+  const headSeqs = new Map(written.map((row) => [row.session_id, row.head_seq]));
   for (const one of all) {
-    const headSeq = heads.get(one.sessionKey);
+    const headSeq = headSeqs.get(one.sessionKey);
     if (headSeq !== undefined) unit.moved.push({ append: one, headSeq });
   }
-  return heads;
+  return headSeqs;
 }
 
 function withSeq(type: string, data: object, seq: number): object {
@@ -103,7 +105,7 @@ function withSeq(type: string, data: object, seq: number): object {
 }
 
 /** As it is kept by one who writes it without `append`: a message knows its own seq. */
-export function withOwnSeq(event: LogEntry, seq: number): LogEntry {
+export function withMessageSeq(event: LogEntry, seq: number): LogEntry {
   return withSeq(event.type, event, seq) as LogEntry;
 }
 
@@ -122,12 +124,12 @@ interface EventRow {
   time: Date;
 }
 
-interface BoundedRow extends EventRow {
+interface PageRow extends EventRow {
   /** How many there were before any was left out. */
   found: number;
 }
 
-function stored(
+function toEvent(
   { session_id: sessionKey, seq, run_id: runId, type, json, time }: EventRow,
   before?: { row: EventRow; event: StoredEvent },
 ): StoredEvent {
@@ -147,19 +149,19 @@ export interface EventStore {
   /** Those after a seq: as many as `limit`, or fewer where they are large; one at least, where there is one. */
   read(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
   /** The events that a conversation is rebuilt from, all of them. */
-  talk(segments: readonly Segment[], after: number): Promise<StoredEvent[]>;
+  conversationEvents(segments: readonly Segment[], after: number): Promise<StoredEvent[]>;
   /** A page of those that complete a message, bounded as `read` is. */
-  messages(
+  messagePage(
     segments: readonly Segment[],
     after: number,
     limit: number,
   ): Promise<{ events: StoredEvent[]; hasMore: boolean }>;
   /** The `message.created` and `message.completed` of one message. */
-  message(segments: readonly Segment[], messageId: string): Promise<StoredEvent[]>;
+  messageEvents(segments: readonly Segment[], messageId: string): Promise<StoredEvent[]>;
   /** The seq at which the message began that a run is writing; undefined when it writes none. */
-  openMessage(sessionKey: string, runId: string): Promise<number | undefined>;
+  openMessageSeq(sessionKey: string, runId: string): Promise<number | undefined>;
   /** The newest event of the type up to a seq. */
-  last(
+  newestOfType(
     segments: readonly Segment[],
     type: 'run.started' | 'message.created',
     upTo: number,
@@ -167,9 +169,9 @@ export interface EventStore {
   /** Everything that one run has written there; a fork may have written of it too, for itself. */
   ofRun(segments: readonly Segment[], runId: string): Promise<StoredEvent[]>;
   /** Of those that have not been removed. */
-  heads(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
+  headSeqs(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
   /** The open text of runs of other processes, by session. */
-  checkpoints(sessionKeys: readonly string[]): Promise<(OpenPart & { sessionKey: string })[]>;
+  openTexts(sessionKeys: readonly string[]): Promise<(OpenPart & { sessionKey: string })[]>;
 }
 
 // What a page holds besides its last event: of a stream it waits for its reader, and the next page with it.
@@ -194,7 +196,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
       const rows = await one(segment, from, limit - found.length);
       for (const [index, row] of rows.entries()) {
         const before = rows[index - 1];
-        found.push(stored(row, before && { row: before, event: found.at(-1) as StoredEvent }));
+        found.push(toEvent(row, before && { row: before, event: found.at(-1) as StoredEvent }));
       }
       if (found.length >= limit) return found;
       from = segment.upTo;
@@ -203,7 +205,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   }
 
   // By how much is stored before an event, which is known without reading it.
-  async function bounded(
+  async function readPage(
     segments: readonly Segment[],
     after: number,
     { limit, maxBytes, onlyMessages = false }: { limit: number; maxBytes: number; onlyMessages?: boolean },
@@ -212,7 +214,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
     let hasMore = false;
     const events = await walk(segments, after, limit + 1, async (segment, from, count) => {
       if (hasMore) return [];
-      const rows = await sql<BoundedRow[]>`
+      const rows = await sql<PageRow[]>`
         select session_id, seq, run_id, type, time, data::text as json, found from (
           select *, (count(*) over ())::integer as found, sum(bytes) over (order by seq rows unbounded preceding) - bytes as bytes_before from (
             select session_id, seq, run_id, type, time, data, pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end as bytes
@@ -230,8 +232,8 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   const everything = 1_000_000;
   return {
     read: async (segments, after, limit) =>
-      (await bounded(segments, after, { limit, maxBytes: readBytes })).events,
-    talk: (segments, after) =>
+      (await readPage(segments, after, { limit, maxBytes: readBytes })).events,
+    conversationEvents: (segments, after) =>
       walk(
         segments,
         after,
@@ -241,9 +243,9 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo}
           and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed') order by seq`,
       ),
-    messages: (segments, after, limit) =>
-      bounded(segments, after, { limit, maxBytes: messagesBytes, onlyMessages: true }),
-    message: (segments, messageId) =>
+    messagePage: (segments, after, limit) =>
+      readPage(segments, after, { limit, maxBytes: messagesBytes, onlyMessages: true }),
+    messageEvents: (segments, messageId) =>
       walk(
         segments,
         0,
@@ -253,7 +255,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         where session_id = ${segment.sessionKey} and data ->> 'messageId' = ${messageId} and seq <= ${segment.upTo}
           and type in ('message.created', 'message.completed') order by seq`,
       ),
-    async openMessage(sessionKey, runId) {
+    async openMessageSeq(sessionKey, runId) {
       const [row] = await sql<{ seq: number | null }[]>`
         select min(begun.seq) as seq from agent.sessions_events begun
         where begun.session_id = ${sessionKey} and begun.run_id = ${runId} and begun.type = 'message.created'
@@ -262,12 +264,12 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
             where ended.session_id = begun.session_id and ended.data ->> 'messageId' = begun.data ->> 'messageId' and ended.type = 'message.completed')`;
       return row?.seq ?? undefined;
     },
-    async last(segments, type, upTo) {
+    async newestOfType(segments, type, upTo) {
       for (const segment of [...segments].reverse()) {
         const [row] = await sql<EventRow[]>`
           select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
           where session_id = ${segment.sessionKey} and seq <= ${Math.min(segment.upTo, upTo)} and type = ${type} order by seq desc limit 1`;
-        if (row) return stored(row);
+        if (row) return toEvent(row);
       }
       return undefined;
     },
@@ -280,12 +282,12 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq`,
       ),
-    async heads(sessionKeys) {
+    async headSeqs(sessionKeys) {
       const rows = await sql<{ session_id: string; head_seq: number }[]>`
         select session_id, head_seq from agent.sessions_sessions where session_id = any(${[...sessionKeys]}::text[]) and deleted_at is null`;
       return rows.map((row) => ({ sessionKey: row.session_id, headSeq: row.head_seq }));
     },
-    async checkpoints(sessionKeys) {
+    async openTexts(sessionKeys) {
       const rows = await sql<
         {
           session_id: string;
@@ -320,7 +322,7 @@ export async function runEvents(
 ): Promise<StoredEvent[]> {
   const rows = await sql<EventRow[]>`
     select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events where run_id = ${runId} and session_id = ${sessionKey} order by seq`;
-  return rows.map((row) => stored(row));
+  return rows.map((row) => toEvent(row));
 }
 
 /** Open text of one run, for its recovery. */
@@ -335,7 +337,7 @@ export async function readCheckpoints(
 }
 
 /** Makes a piece of open text durable; nothing is written for a run that may not write any more. */
-export async function checkpoint(
+export async function insertCheckpoint(
   unit: Unit,
   sessionKey: string,
   part: OpenPart,
@@ -349,7 +351,7 @@ export async function checkpoint(
 }
 
 /** Beside the append that has these parts as a whole. */
-export function forgetCheckpoints(tx: Sql, runId: string, partIds: readonly string[]): Alongside {
+export function deleteCheckpoints(tx: Sql, runId: string, partIds: readonly string[]): ExtraStatements {
   return tx`, forgotten as (
       delete from agent.sessions_checkpoints where run_id = ${runId} and part_id = any(${[...partIds]}::text[]) and exists (select from head)
     )`;

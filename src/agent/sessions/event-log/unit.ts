@@ -26,7 +26,7 @@ export interface Append {
   /** Only while this run is the one that may write. */
   fence?: string;
   /** Only while the session stands at this seq: whatever changes in its row raises it. */
-  expects?: number;
+  expectedSeq?: number;
   events: readonly LogEntry[];
   /** What changes of the session's row with them. */
   change?: SessionChange;

@@ -2,16 +2,16 @@
 // stands in the place of everything up to a seq.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
-import { estimateTokens, type Talk } from '../event-log/conversation.ts';
-import type { Journal } from './run-writer.ts';
+import { estimateTokens, type Conversation } from '../event-log/conversation.ts';
+import type { RunWriter } from './run-writer.ts';
 import type { ModelMessage } from './loop.ts';
 
 export interface CompactionNeeds {
-  journal: Pick<Journal, 'record'>;
+  journal: Pick<RunWriter, 'record'>;
   model: LanguageModelV3;
   /** What is to be summed up; the seq of its newest message is where the summary ends. */
-  talk: Talk;
-  toModelMessages(talk: Talk): Promise<ModelMessage[]>;
+  talk: Conversation;
+  toModelMessages(talk: Conversation): Promise<ModelMessage[]>;
   summarize(needs: {
     model: LanguageModelV3;
     messages: ModelMessage[];

@@ -9,7 +9,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import { silentTraces, traced, type Traces } from '../../../kernel/telemetry/traces.ts';
 import { callAction, type Hooks, type PluginRegistry, type Tool } from '../../plugins/index.ts';
 import type { SessionEvent } from '../event-log/events.ts';
-import type { Journal } from './run-writer.ts';
+import type { RunWriter } from './run-writer.ts';
 import { foldMessage } from './message.ts';
 import { modelProblem } from './model-problem.ts';
 import { endSpan, stepSpan, toolSpan } from './spans.ts';
@@ -18,7 +18,7 @@ export type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' |
 
 export type { ModelMessage };
 
-export interface TurnNeeds {
+export interface ModelLoopOptions {
   model: LanguageModelV3;
   system: string;
   /** The conversation so far, the new input last. */
@@ -34,7 +34,7 @@ export interface TurnNeeds {
   modelRetries: number;
   /** Ends the turn; a Problem as its reason is what the turn fails with. */
   signal: AbortSignal;
-  journal: Pick<Journal, 'record' | 'defer' | 'addText' | 'endText'>;
+  journal: Pick<RunWriter, 'record' | 'defer' | 'addText' | 'endText'>;
   /** Asks whether the tool may run. Resolves with a denial at the latest when the question expires. */
   approve(call: { tool: Tool; toolCallId: string; input: unknown }): Promise<Verdict>;
   /** Input that is to be given to the model at this step. `parts` is the message so far, which ends here when there is any. */
@@ -53,7 +53,7 @@ export interface TurnNeeds {
 export type Verdict = { isApproved: true } | { isApproved: false; approvalId: string | null; reason: string };
 
 /** What came of it, also of a turn that failed half-way. */
-export interface Turn {
+export interface LoopResult {
   parts: UiMessagePart[];
   text: string;
   usage: RunUsage;
@@ -67,10 +67,10 @@ interface StepEnd {
   usage: { inputTokens: number | undefined; outputTokens: number | undefined };
 }
 
-export type RunTurn = (needs: TurnNeeds) => Promise<Turn>;
+export type RunModelLoop = (needs: ModelLoopOptions) => Promise<LoopResult>;
 
 /** Never throws. */
-export async function runTurn(needs: TurnNeeds): Promise<Turn> {
+export async function runModelLoop(needs: ModelLoopOptions): Promise<LoopResult> {
   const { journal, hooks, log, clock, traces = silentTraces } = needs;
   let fold = foldMessage();
   const usage: RunUsage = { inputTokens: 0, outputTokens: 0 };
@@ -306,7 +306,7 @@ class ActionFailed extends Error {
   }
 }
 
-function toolSet(needs: TurnNeeds, record: (events: SessionEvent[]) => Promise<void>): ToolSet {
+function toolSet(needs: ModelLoopOptions, record: (events: SessionEvent[]) => Promise<void>): ToolSet {
   return Object.fromEntries(
     needs.registry.tools.map((tool) => [
       tool.name,
@@ -325,7 +325,7 @@ function toolSet(needs: TurnNeeds, record: (events: SessionEvent[]) => Promise<v
 }
 
 async function runTool(
-  needs: TurnNeeds,
+  needs: ModelLoopOptions,
   record: (events: SessionEvent[]) => Promise<void>,
   {
     tool,

@@ -6,7 +6,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { AttachmentFiles } from '../attachments/files.ts';
 import { renderFiles, type RenderedFile } from '../attachments/render.ts';
 import type { AttachmentStore } from '../attachments/store.ts';
-import type { Talk } from '../event-log/conversation.ts';
+import type { Conversation } from '../event-log/conversation.ts';
 
 export interface HistoryNeeds {
   attachments: AttachmentStore;
@@ -15,7 +15,7 @@ export interface HistoryNeeds {
 
 /** As the model takes it. Throws a Problem when an attachment cannot be read any more. */
 export async function toModelMessages(
-  { summary, spoken }: Talk,
+  { summary, spoken }: Conversation,
   needs: HistoryNeeds,
 ): Promise<ModelMessage[]> {
   const messages: ModelMessage[] = [];

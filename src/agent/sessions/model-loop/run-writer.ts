@@ -4,13 +4,13 @@ import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { SessionEvent } from '../event-log/events.ts';
-import { isUndone } from '../event-log/batches.ts';
+import { isRolledBack } from '../event-log/batches.ts';
 import type { Bus, OpenPart } from '../event-log/bus.ts';
 import type { Committer, Unit } from '../event-log/committer.ts';
 import {
   append,
-  checkpoint,
-  forgetCheckpoints,
+  insertCheckpoint,
+  deleteCheckpoints,
   type LogEntry,
   type SessionChange,
 } from '../event-log/store.ts';
@@ -25,7 +25,7 @@ export interface JournalNeeds {
   failed(error: unknown): void;
 }
 
-export interface Journal {
+export interface RunWriter {
   /** Resolves once the events are durable, and with them all that was deferred; throws when the run may not write any more. */
   record(
     events: readonly SessionEvent[],
@@ -33,7 +33,7 @@ export interface Journal {
     more?: (unit: Unit) => Promise<void>,
   ): Promise<void>;
   /** The same for what depends on how the session stands: it is made in the transaction that writes it, and null writes nothing. */
-  recordMade(
+  recordFrom(
     make: (unit: Unit) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
   ): Promise<void>;
   /** Written with whatever is written next. */
@@ -62,7 +62,14 @@ interface Writing {
 const checkpointEveryMs = 100;
 const checkpointLength = 4 * 1024;
 
-export function createJournal({ sessionKey, runId, committer, bus, clock, failed }: JournalNeeds): Journal {
+export function createRunWriter({
+  sessionKey,
+  runId,
+  committer,
+  bus,
+  clock,
+  failed,
+}: JournalNeeds): RunWriter {
   const blocks = new Map<string, Writing>();
   const all = new Set<Writing>();
   let messageId = '';
@@ -76,7 +83,7 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
 
   function enqueue<T>(work: () => Promise<T>): Promise<T> {
     const next = last.then(() => {
-      if (isBroken) throw lost();
+      if (isBroken) throw runLost();
       return work();
     });
     last = next.catch(() => {});
@@ -110,7 +117,7 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
       return head;
     } catch (error) {
       // It may be written all the same, and must not be twice.
-      if (!isUndone(error)) forget();
+      if (!isRolledBack(error)) forget();
       throw error;
     }
   }
@@ -130,12 +137,12 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
       };
       if (more === undefined && saved.length === 0) return committer.append(own);
       return committer.commit(async (unit) => {
-        const seq = await append(unit, own, forgetCheckpoints(unit.tx, runId, saved));
+        const seq = await append(unit, own, deleteCheckpoints(unit.tx, runId, saved));
         if (seq !== null) await more?.(unit);
         return seq;
       });
     });
-    if (head === null) throw lost();
+    if (head === null) throw runLost();
     return head;
   }
 
@@ -179,7 +186,7 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
       for (const { writing, from, piece } of pieces) writing.savedLength = from + piece.length;
       await committer.commit(async (unit) => {
         for (const { writing, from, piece } of pieces)
-          await checkpoint(unit, sessionKey, writing.part, from, piece);
+          await insertCheckpoint(unit, sessionKey, writing.part, from, piece);
       });
     });
   }
@@ -192,7 +199,7 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
     async record(events, change, more) {
       await enqueue(() => write(events, change, more));
     },
-    async recordMade(make) {
+    async recordFrom(make) {
       await enqueue(() =>
         put((before, saved) =>
           committer.commit(async (unit) => {
@@ -202,7 +209,7 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
               append(
                 unit,
                 { sessionKey, runId, fence: runId, events: [...before, ...made.events], change: made.change },
-                forgetCheckpoints(unit.tx, runId, saved),
+                deleteCheckpoints(unit.tx, runId, saved),
               )
             );
           }),
@@ -281,7 +288,7 @@ export function createJournal({ sessionKey, runId, committer, bus, clock, failed
   };
 }
 
-export function lost(): Problem {
+export function runLost(): Problem {
   return new Problem(
     'unavailable',
     'run_interrupted',

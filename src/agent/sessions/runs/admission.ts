@@ -2,7 +2,7 @@
 // ahead of it, it begins at once. What was accepted is never lost, and the same input is never accepted twice.
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { ReadyAttachment } from '../attachments/files.ts';
+import type { DecodedAttachment } from '../attachments/files.ts';
 import { insertAttachments } from '../attachments/store.ts';
 import { nameOf } from '../event-log/session-cache.ts';
 import type { Unit } from '../event-log/committer.ts';
@@ -10,7 +10,7 @@ import { appendAll, type LogEntry, type SessionChange } from '../event-log/store
 import {
   insertSessions,
   lockSessions,
-  type Named,
+  type SessionLocator,
   type NewSession,
   type SessionRecord,
 } from '../event-log/session-store.ts';
@@ -19,7 +19,7 @@ import {
   runsByPrompt,
   waitingRuns,
   type Delivery,
-  type Holder,
+  type LeaseHolder,
   type NewRun,
   type RunRecord,
 } from './store.ts';
@@ -27,7 +27,7 @@ import {
 /** Everything about an input that is settled before the transaction, so that this may be run twice. */
 export interface Submission {
   agentId: string;
-  session: Named;
+  session: SessionLocator;
   /** Made when there is none; then `named` finds nothing. */
   create: NewSession | null;
   runId: string;
@@ -35,7 +35,12 @@ export interface Submission {
   delivery: Delivery;
   origin: string;
   /** Null for a compaction, which says nothing. */
-  input: { messageId: string; message: UiMessage; preview: string; files: readonly ReadyAttachment[] } | null;
+  input: {
+    messageId: string;
+    message: UiMessage;
+    preview: string;
+    files: readonly DecodedAttachment[];
+  } | null;
   /** The message that the model will write. */
   messageId: string | null;
   model: string | null;
@@ -58,7 +63,7 @@ export interface Receipt {
   eventsUrl: string;
 }
 
-export interface Admitted {
+export interface Admission {
   session: SessionRecord;
   receipt: Receipt;
   /** What the receipt tells of was accepted before. */
@@ -85,9 +90,9 @@ export interface StartedRun {
 }
 
 export interface AdmissionRules {
-  holder: Holder;
+  holder: LeaseHolder;
   defaultModel: string;
-  mostWaiting: number;
+  maxWaiting: number;
   /** Whether this process may begin one more run. */
   mayStart(): boolean;
   /** Told of a run before it is written that this process has it. */
@@ -95,7 +100,7 @@ export interface AdmissionRules {
 }
 
 /** What becomes of one of them: accepted, refused, or to be looked at again because somebody else has just made its session. */
-export type Verdict = Admitted | Problem | 'again';
+export type Verdict = Admission | Problem | 'again';
 
 /**
  * Accepts inputs of many callers and sessions in a handful of statements, however many they are, in their order. One
@@ -150,7 +155,8 @@ async function admit(
   const planned: { verdict: Verdict; one?: Writing }[] = [];
   for (const submission of submissions) {
     const session = found.get(submission.session);
-    if (session === undefined) planned.push({ verdict: submission.create === null ? notFound() : full() });
+    if (session === undefined)
+      planned.push({ verdict: submission.create === null ? sessionNotFound() : capacityProblem() });
     else if (session === 'taken') planned.push({ verdict: 'again' });
     else {
       const one = writing.get(session.key) ?? {
@@ -201,12 +207,12 @@ interface Writing {
   events: LogEntry[];
   change: SessionChange;
   runs: NewRun[];
-  files: { messageId: string; ready: readonly ReadyAttachment[] }[];
+  files: { messageId: string; ready: readonly DecodedAttachment[] }[];
 }
 
 interface Lookup {
-  get(named: Named): SessionRecord | 'taken' | undefined;
-  add(named: Named, session: SessionRecord | 'taken'): void;
+  get(named: SessionLocator): SessionRecord | 'taken' | undefined;
+  add(named: SessionLocator, session: SessionRecord | 'taken'): void;
 }
 
 function createLookup(sessions: readonly SessionRecord[]): Lookup {
@@ -283,7 +289,7 @@ async function plan(
   writing: Writing,
   known: Map<string, KnownPrompt>,
   rules: AdmissionRules,
-): Promise<Admitted | Problem> {
+): Promise<Admission | Problem> {
   const { agentId, runId, delivery, input, origin } = submission;
   const { session } = writing;
   const isFirst = writing.isNew && writing.runs.length === 0;
@@ -313,11 +319,11 @@ async function plan(
     return new Problem('conflict', 'session_busy', 'The session is busy.', {
       headers: { 'retry-after': '1' },
     });
-  if (session.queueLength >= rules.mostWaiting)
-    return new Problem('rate_limited', 'queue_full', `As many as ${rules.mostWaiting} inputs wait already.`, {
+  if (session.queueLength >= rules.maxWaiting)
+    return new Problem('rate_limited', 'queue_full', `As many as ${rules.maxWaiting} inputs wait already.`, {
       headers: { 'retry-after': '5' },
     });
-  if (!isBusy && !isFirst && !rules.mayStart()) return full();
+  if (!isBusy && !isFirst && !rules.mayStart()) return capacityProblem();
 
   const events: LogEntry[] = [];
   if (isFirst)
@@ -356,7 +362,7 @@ async function plan(
   if (begins) {
     rules.claim(runId);
     events.push(
-      ...beginning({
+      ...startEvents({
         runId,
         messageId: submission.messageId,
         model,
@@ -375,7 +381,7 @@ async function plan(
     });
     if (isUrgent && session.queueLength > 0)
       events.push(
-        shifted(
+        queueUpdated(
           await waitingRuns(unit, session.key),
           session.queueLength + 1,
           (index, run) => index + 1 + (run.isUrgent ? 0 : 1),
@@ -450,7 +456,7 @@ async function plan(
 }
 
 /** The events with which a run begins; its first step is among them, so that the model can be asked at once. */
-export function beginning(run: {
+export function startEvents(run: {
   runId: string;
   messageId: string | null;
   model: string;
@@ -472,15 +478,15 @@ export function beginning(run: {
 }
 
 // A queue of a thousand would make every change of it a large event.
-export const mostShown = 200;
+export const maxQueueItemsShown = 200;
 
 /** Where everything that waits stands now. */
-export function shifted(
+export function queueUpdated(
   waiting: readonly RunRecord[],
   queueLength: number,
   position: (index: number, run: RunRecord) => number,
 ): LogEntry {
-  const items = waiting.slice(0, mostShown).map((run, index) => ({
+  const items = waiting.slice(0, maxQueueItemsShown).map((run, index) => ({
     queueItemId: run.queueItemId ?? run.runId,
     runId: run.runId,
     queuePosition: position(index, run),
@@ -531,13 +537,13 @@ function titleOf(preview: string): string {
   return line.length <= 80 ? line : `${line.slice(0, 79).trimEnd()}…`;
 }
 
-export function notFound(): Problem {
+export function sessionNotFound(): Problem {
   return new Problem('not_found', 'session_not_found', 'There is no session of this id.', {
     param: 'sessionId',
   });
 }
 
-function full(): Problem {
+function capacityProblem(): Problem {
   return new Problem('rate_limited', 'rate_limited', 'The agent has as many runs as it takes already.', {
     headers: { 'retry-after': '5' },
   });

@@ -12,8 +12,8 @@ import type { StartedRun } from './admission.ts';
 import {
   noUsage,
   settle,
-  takeOut,
-  takeUpQueue,
+  removeFromQueue,
+  startQueued,
   type Settlement,
   type SettlementRules,
 } from './settlement.ts';
@@ -111,7 +111,7 @@ export function createUpkeep({
         hasOrphans = true;
         return;
       }
-      const started = await committer.commit((unit) => takeUpQueue(unit, sessionKey, rules));
+      const started = await committer.commit((unit) => startQueued(unit, sessionKey, rules));
       if (started) own.begin(started);
     }
   }
@@ -119,7 +119,7 @@ export function createUpkeep({
   /** What has waited too long is let go; the next that will is looked after in its time. */
   async function expireInputs(): Promise<void> {
     for (const [sessionKey, runIds] of await runStore.expiredInputs(agentId))
-      await committer.commit((unit) => takeOut(unit, agentId, sessionKey, runIds, 'expired'));
+      await committer.commit((unit) => removeFromQueue(unit, agentId, sessionKey, runIds, 'expired'));
     const nextMs = await runStore.nextExpiryMs(agentId);
     if (nextMs !== null) expireIn(nextMs);
   }
@@ -212,7 +212,7 @@ function interruption(
     finishReason: null,
     error,
     hasCheckpoints: true,
-    hasSteered: true,
+    hasTakenSteers: true,
   } as const;
   const { messageId } = run;
   if (messageId === null) return { ...end, events: [] };

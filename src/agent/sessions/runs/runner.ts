@@ -15,26 +15,26 @@ import type { Committer } from '../event-log/committer.ts';
 import type { EventStore, LogEntry } from '../event-log/store.ts';
 import { lockSession, segmentsOf, type SessionStore } from '../event-log/session-store.ts';
 import { compact } from '../model-loop/compaction.ts';
-import { estimateTokens, type Talk } from '../event-log/conversation.ts';
+import { estimateTokens, type Conversation } from '../event-log/conversation.ts';
 import { systemPrompt, systemSections } from '../model-loop/system-prompt.ts';
-import { createJournal, lost, type Journal } from '../model-loop/run-writer.ts';
+import { createRunWriter, runLost, type RunWriter } from '../model-loop/run-writer.ts';
 import { modelProblem } from '../model-loop/model-problem.ts';
 import { endSpan, runSpan } from '../model-loop/spans.ts';
 import type { Talks } from '../event-log/conversation-cache.ts';
-import type { FinishReason, ModelMessage, RunTurn, Turn } from '../model-loop/loop.ts';
-import { shifted, type StartedRun } from './admission.ts';
+import type { FinishReason, ModelMessage, RunModelLoop, LoopResult } from '../model-loop/loop.ts';
+import { queueUpdated, type StartedRun } from './admission.ts';
 import { noUsage, type RunKey, type Settled, type Settlement } from './settlement.ts';
 import { moveMessage, steerRun, waitingRuns, type RunRecord, type RunStore } from './store.ts';
 
 /** What is loaded late; see `turn/loop.ts`. */
 export interface Loop {
-  runTurn: RunTurn;
+  runTurn: RunModelLoop;
   summarize(needs: {
     model: LanguageModelV3;
     messages: ModelMessage[];
     signal: AbortSignal;
   }): Promise<{ summary: string; usage: RunUsage }>;
-  toModelMessages(talk: Talk): Promise<ModelMessage[]>;
+  toModelMessages(talk: Conversation): Promise<ModelMessage[]>;
 }
 
 export interface RunNeeds {
@@ -68,7 +68,7 @@ export interface CompletedRun {
   messageId: string;
   message: UiMessage;
   text: string;
-  usage: Turn['usage'];
+  usage: LoopResult['usage'];
   finishReason: FinishReason;
 }
 
@@ -78,7 +78,7 @@ export interface Going {
   /** Something may be there for the next step. */
   hasSteer: boolean;
   /** Something was, and ends with the run. */
-  hasSteered: boolean;
+  hasTakenSteers: boolean;
   /** The span of the request that asked for it, where that is known. */
   request: string | undefined;
 }
@@ -94,7 +94,7 @@ const fullShare = 0.8;
 
 interface Writing {
   model: LanguageModelV3;
-  journal: Journal;
+  journal: RunWriter;
   going: Going;
   messageId(): string;
   setMessage(messageId: string): void;
@@ -148,7 +148,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
     const { session, runId } = started;
     const runLog = log.child({ runId, sessionId: session.id });
     const { abort } = going;
-    const journal = createJournal({
+    const journal = createRunWriter({
       sessionKey: session.key,
       runId,
       committer,
@@ -163,7 +163,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
       journal.setMessage(next);
     };
     if (messageId !== null) journal.setMessage(messageId);
-    let turn: Turn;
+    let turn: LoopResult;
     try {
       const settings = started.reasoningEffort === null ? {} : { reasoningEffort: started.reasoningEffort };
       const model = await needs.model(started.model, settings);
@@ -194,7 +194,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
         journal,
         messageId,
         createdAt,
-        hasSteered: going.hasSteered,
+        hasTakenSteers: going.hasTakenSteers,
         runLog,
       });
     } finally {
@@ -202,7 +202,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
     }
   }
 
-  async function answer(started: StartedRun, writing: Writing): Promise<Turn> {
+  async function answer(started: StartedRun, writing: Writing): Promise<LoopResult> {
     const { session, runId } = started;
     const { model, journal, going, runLog } = writing;
     const { signal } = going.abort;
@@ -256,7 +256,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
             window * fullShare
         )
           return null;
-        const past: Talk = { summary: talk.summary, spoken: talk.spoken.slice(0, -1) };
+        const past: Conversation = { summary: talk.summary, spoken: talk.spoken.slice(0, -1) };
         const { summary, usage } = await compact({
           journal,
           model,
@@ -286,7 +286,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
   async function takeSteers(
     { session, runId }: StartedRun,
     { journal, going, messageId, setMessage, createdAt }: Writing,
-    parts: Turn['parts'],
+    parts: LoopResult['parts'],
   ): Promise<ModelMessage[]> {
     if (!needs.hasReplicas) going.hasSteer = false;
     const isSteer = ({ delivery }: RunRecord) => delivery === 'steer';
@@ -294,7 +294,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
     const next = id('msg');
     const current = messageId();
     let steers: RunRecord[] = [];
-    await journal.recordMade(async (unit) => {
+    await journal.recordFrom(async (unit) => {
       const locked = await lockSession(unit, agentId, { key: session.key });
       const waiting = await waitingRuns(unit, session.key);
       steers = locked?.activeRunId === runId ? waiting.filter(isSteer) : [];
@@ -319,18 +319,20 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
           queueItemId: steer.queueItemId ?? steer.runId,
           reason: 'steered',
         })),
-        ...(rest.length === 0 ? [] : [{ ...shifted(rest, rest.length, (index) => index + 1), runId: null }]),
+        ...(rest.length === 0
+          ? []
+          : [{ ...queueUpdated(rest, rest.length, (index) => index + 1), runId: null }]),
         { type: 'message.created', messageId: next, role: 'assistant', index: locked.messageCount },
       ];
       return { events, change: { queue: -steers.length, messages: 1 } };
     });
     if (steers.length === 0) return [];
-    going.hasSteered = true;
+    going.hasTakenSteers = true;
     setMessage(next);
     const said: UiMessage[] = [];
     for (const steer of steers) {
       const [event] = await needs.events
-        .message(segmentsOf(session, Number.MAX_SAFE_INTEGER), steer.inputMessageId ?? '')
+        .messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), steer.inputMessageId ?? '')
         .then((found) => found.filter(({ type }) => type === 'message.completed'));
       if (event) said.push((readEvent(event) as { message: UiMessage }).message);
     }
@@ -340,9 +342,9 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
   async function compactNow(
     { session, seq }: StartedRun,
     model: LanguageModelV3,
-    journal: Journal,
+    journal: RunWriter,
     signal: AbortSignal,
-  ): Promise<Turn> {
+  ): Promise<LoopResult> {
     const talk = await talks.read(session, seq, null);
     if (talk.spoken.length === 0)
       throw new Problem('conflict', 'nothing_to_compact', 'Nothing has been said since the last time.');
@@ -360,14 +362,20 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
 
   async function finish(
     started: StartedRun,
-    turn: Turn,
+    turn: LoopResult,
     {
       journal,
       messageId,
       createdAt,
-      hasSteered,
+      hasTakenSteers,
       runLog,
-    }: { journal: Journal; messageId: string | null; createdAt: string; hasSteered: boolean; runLog: Log },
+    }: {
+      journal: RunWriter;
+      messageId: string | null;
+      createdAt: string;
+      hasTakenSteers: boolean;
+      runLog: Log;
+    },
   ): Promise<Driven> {
     const { session, runId } = started;
     const { problem, usage, finishReason, parts, text } = turn;
@@ -386,7 +394,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
         ...(messageId === null ? [] : [{ type: 'message.completed' as const, messageId, message }]),
       ],
       hasCheckpoints: tail.hasCheckpoints,
-      hasSteered,
+      hasTakenSteers,
     };
     if (problem?.kind === 'internal') runLog.error({ err: problem.cause ?? problem }, 'a run failed');
     else
@@ -396,7 +404,7 @@ export function createRunner(needs: RunNeeds): (started: StartedRun, going: Goin
       );
     const written = await needs.settle({ runId, sessionKey: session.key }, settlement, runLog);
     if (written instanceof Problem) return { end: written, next: null };
-    if (written === null) return { end: lost(), next: null };
+    if (written === null) return { end: runLost(), next: null };
     const end = problem
       ? named(problem, runId)
       : { messageId: message.id, message, text, usage, finishReason: finishReason ?? 'other' };
@@ -415,7 +423,7 @@ function outcomeOf(problem: Problem | null): RunOutcome {
       : 'failed';
 }
 
-function inputText({ spoken }: Talk): string {
+function inputText({ spoken }: Conversation): string {
   const parts = spoken.at(-1)?.message.parts ?? [];
   return parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
 }

@@ -4,13 +4,13 @@ import { id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import { silentTraces } from '../../../kernel/telemetry/traces.ts';
-import { createBatches } from '../event-log/batches.ts';
+import { createBatcher } from '../event-log/batches.ts';
 import type { SessionRecord } from '../event-log/session-store.ts';
-import { lost } from '../model-loop/run-writer.ts';
+import { runLost } from '../model-loop/run-writer.ts';
 import {
   admitAll,
   admitKnown,
-  type Admitted,
+  type Admission,
   type StartedRun,
   type Submission,
   type Verdict,
@@ -20,7 +20,7 @@ import { type CompletedRun, createRunner, type Going, type RunNeeds } from './ru
 import {
   settle,
   settleKnown,
-  takeOut,
+  removeFromQueue,
   type RunKey,
   type Settled,
   type Settlement,
@@ -50,7 +50,7 @@ export interface RunLimits {
 
 export interface Runs {
   /** Resolves once the input is durable; throws a Problem when it was not accepted. */
-  submit(submission: Submission): Promise<Admitted & { settled: Promise<CompletedRun | Problem> | null }>;
+  submit(submission: Submission): Promise<Admission & { settled: Promise<CompletedRun | Problem> | null }>;
   /** Waits for a run's end, whichever process has it: the run as it ended, unless the time is over first or the run is gone. */
   wait(
     sessionKey: string,
@@ -138,10 +138,10 @@ export function createRuns(needs: RunsNeeds): Runs {
 
   const admissionRules = {
     ...rules,
-    mostWaiting: limits.maxWaiting,
+    maxWaiting: limits.maxWaiting,
     mayStart: () => running.size + claimed.size < limits.maxRuns,
   };
-  const admission = createBatches(admit, {
+  const admission = createBatcher(admit, {
     largest: largestAdmission,
     isAlone: ({ delivery }) => delivery === 'interrupt',
   });
@@ -172,9 +172,9 @@ export function createRuns(needs: RunsNeeds): Runs {
     const abort = new AbortController();
     const entry: Running = {
       abort,
-      settled: Promise.resolve(lost()),
+      settled: Promise.resolve(runLost()),
       hasSteer: hasReplicas,
-      hasSteered: false,
+      hasTakenSteers: false,
       request: requests.get(started.runId),
     };
     requests.delete(started.runId);
@@ -305,7 +305,7 @@ export function createRuns(needs: RunsNeeds): Runs {
   return {
     async submit(submission) {
       if (isClosing) throw draining();
-      let admitted: Admitted | 'again' = 'again';
+      let admitted: Admission | 'again' = 'again';
       accepting += 1;
       try {
         for (let attempt = 0; admitted === 'again'; attempt += 1) {
@@ -353,13 +353,15 @@ export function createRuns(needs: RunsNeeds): Runs {
       const waiting =
         fromQueue.length === 0
           ? []
-          : await committer.commit((unit) => takeOut(unit, agentId, session.key, fromQueue, 'cancelled'));
+          : await committer.commit((unit) =>
+              removeFromQueue(unit, agentId, session.key, fromQueue, 'cancelled'),
+            );
       const active = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
       if (active === null || waiting.includes(active)) return waiting;
       return [...waiting, ...(await cancelRun(session, active))];
     },
     cancelWaiting: (session, runId) =>
-      committer.commit((unit) => takeOut(unit, agentId, session.key, [runId], 'cancelled')),
+      committer.commit((unit) => removeFromQueue(unit, agentId, session.key, [runId], 'cancelled')),
     async recover() {
       await upkeep.sweep();
       keepers = [

@@ -2,13 +2,13 @@
 // between the two and a run never ends twice.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
-import { beginning, mostShown, shifted, type StartedRun } from './admission.ts';
+import { startEvents, maxQueueItemsShown, queueUpdated, type StartedRun } from './admission.ts';
 import { pendingApprovals, resolveApproval, type ApprovalRecord } from '../approvals/store.ts';
 import type { RunError, RunOutcome } from '../event-log/events.ts';
 import type { Unit } from '../event-log/committer.ts';
 import { append, type LogEntry, type SessionChange } from '../event-log/store.ts';
 import { lockSession, type SessionRecord } from '../event-log/session-store.ts';
-import { moveOn, steeredRuns, waitingRuns, type Holder, type RunRecord } from './store.ts';
+import { advanceRuns, steeredRuns, waitingRuns, type LeaseHolder, type RunRecord } from './store.ts';
 
 export const noUsage: Readonly<RunUsage> = { inputTokens: 0, outputTokens: 0 };
 
@@ -21,12 +21,12 @@ export interface Settlement {
   events: readonly LogEntry[];
   hasCheckpoints: boolean;
   /** Whether inputs were taken into the run on its way, which end with it. */
-  hasSteered: boolean;
+  hasTakenSteers: boolean;
 }
 
 export interface SettlementRules {
   agentId: string;
-  holder: Holder;
+  holder: LeaseHolder;
   defaultModel: string;
   /** Whether the next may begin here. */
   mayContinue(): boolean;
@@ -59,7 +59,7 @@ export async function settle(
   const open = session.pendingApprovals > 0 ? await pendingApprovals(unit, run.runId) : [];
   for (const { approvalId } of open)
     await resolveApproval(unit, approvalId, { status: 'denied', by: 'run', reason: 'The run has ended.' });
-  const steered = settlement.hasSteered ? await steeredRuns(unit, run.runId) : [];
+  const steered = settlement.hasTakenSteers ? await steeredRuns(unit, run.runId) : [];
   return end(unit, session, run, { settlement, open, steered }, rules);
 }
 
@@ -71,7 +71,8 @@ export async function settleKnown(
   settlement: Settlement,
   rules: SettlementRules,
 ): Promise<Settled | null> {
-  if (session.activeRunId !== run.runId || session.pendingApprovals > 0 || settlement.hasSteered) return null;
+  if (session.activeRunId !== run.runId || session.pendingApprovals > 0 || settlement.hasTakenSteers)
+    return null;
   return end(unit, session, run, { settlement, open: [], steered: [] }, rules);
 }
 
@@ -88,7 +89,7 @@ async function end(
 ): Promise<Settled | null> {
   const { outcome, usage, finishReason, error, hasCheckpoints } = settlement;
   const ending = { outcome, usage, finishReason, error };
-  const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, mostShown + 1) : [];
+  const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1) : [];
   const next = rules.mayContinue() ? waiting[0] : undefined;
   const events: LogEntry[] = [
     ...settlement.events,
@@ -108,7 +109,7 @@ async function end(
       usage: noUsage,
     })),
   ];
-  const begun = next ? takeUp(session, next, waiting, rules) : null;
+  const begun = next ? planNext(session, next, waiting, rules) : null;
   if (begun) events.push(...begun.events);
   else
     events.push({
@@ -125,7 +126,7 @@ async function end(
     inputTokens: usage.inputTokens,
     outputTokens: usage.outputTokens,
   };
-  const beside = moveOn(
+  const beside = advanceRuns(
     unit.tx,
     { runIds: [runId, ...steered], end: ending },
     hasCheckpoints ? runId : null,
@@ -133,7 +134,7 @@ async function end(
   );
   const seq = await append(
     unit,
-    { sessionKey, runId, fence: runId, expects: session.headSeq, events, change },
+    { sessionKey, runId, fence: runId, expectedSeq: session.headSeq, events, change },
     beside,
   );
   if (seq === null) {
@@ -144,7 +145,7 @@ async function end(
 }
 
 /** Begins what waits in a session in which nothing runs; null when there is nothing to do. */
-export async function takeUpQueue(
+export async function startQueued(
   unit: Unit,
   sessionKey: string,
   rules: SettlementRules,
@@ -152,20 +153,20 @@ export async function takeUpQueue(
   const session = await lockSession(unit, rules.agentId, { key: sessionKey });
   if (!session || session.activeRunId !== null || session.queueLength === 0 || !rules.mayContinue())
     return null;
-  const waiting = await waitingRuns(unit, sessionKey, mostShown + 1);
+  const waiting = await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1);
   const [next] = waiting;
   if (!next) return null;
-  const { run, events } = takeUp(session, next, waiting, rules);
+  const { run, events } = planNext(session, next, waiting, rules);
   const change = { activeRunId: next.runId, queue: -1, messages: run.messageId === null ? 0 : 1 };
   const seq = await append(
     unit,
     { sessionKey, runId: next.runId, events, change },
-    moveOn(unit.tx, null, null, { ...run, holder: rules.holder }),
+    advanceRuns(unit.tx, null, null, { ...run, holder: rules.holder }),
   );
   return seq === null ? null : { ...run, seq };
 }
 
-function takeUp(
+function planNext(
   session: SessionRecord,
   next: RunRecord,
   waiting: readonly RunRecord[],
@@ -184,8 +185,8 @@ function takeUp(
     },
     ...(rest.length === 0
       ? []
-      : [{ ...shifted(rest, session.queueLength - 1, (index) => index + 1), runId: null }]),
-    ...beginning({
+      : [{ ...queueUpdated(rest, session.queueLength - 1, (index) => index + 1), runId: null }]),
+    ...startEvents({
       runId: next.runId,
       messageId,
       model,
@@ -213,7 +214,7 @@ const reasons = {
 } as const;
 
 /** Takes inputs out of the queue. Those that have begun, or are over, stay as they are. */
-export async function takeOut(
+export async function removeFromQueue(
   unit: Unit,
   agentId: string,
   sessionKey: string,
@@ -243,7 +244,7 @@ export async function takeOut(
     { type: 'run.settled', runId, ...ending },
   ]);
   if (rest.length > 0)
-    events.push({ ...shifted(rest, rest.length, (index) => index + running), runId: null });
+    events.push({ ...queueUpdated(rest, rest.length, (index) => index + running), runId: null });
   // Nothing that ends tells of it later.
   if (running === 0)
     events.push({
@@ -256,7 +257,7 @@ export async function takeOut(
   await append(
     unit,
     { sessionKey, events, change: { queue: -gone.length } },
-    moveOn(unit.tx, { runIds: gone.map(({ runId }) => runId), end: ending }, null, null),
+    advanceRuns(unit.tx, { runIds: gone.map(({ runId }) => runId), end: ending }, null, null),
   );
   return gone.map(({ runId }) => runId);
 }

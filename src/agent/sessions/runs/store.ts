@@ -4,7 +4,7 @@ import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, type RunError, type RunOutcome } from '../event-log/events.ts';
 import type { Unit } from '../event-log/committer.ts';
-import type { Alongside } from '../event-log/store.ts';
+import type { ExtraStatements } from '../event-log/store.ts';
 
 export type Delivery = 'queue' | 'steer' | 'interrupt' | 'reject' | 'compact';
 
@@ -54,7 +54,7 @@ export interface RunRecord {
   settledAt: string | null;
 }
 
-export interface Holder {
+export interface LeaseHolder {
   instanceId: string;
   leaseMs: number;
 }
@@ -116,7 +116,11 @@ function runOf(row: RunRow): RunRecord {
 }
 
 /** Beside an append, in their order, which is that of their acceptance. What `begins` is at once running, in this process. */
-export function insertRuns(tx: Sql, runs: readonly NewRun[], { instanceId, leaseMs }: Holder): Alongside {
+export function insertRuns(
+  tx: Sql,
+  runs: readonly NewRun[],
+  { instanceId, leaseMs }: LeaseHolder,
+): ExtraStatements {
   const rows = runs.map((run, ordinal) => ({
     ordinal,
     run_id: run.runId,
@@ -209,12 +213,12 @@ export interface RunEnd {
  * Beside an append: what runs leave behind and how the next begins. Those that have ended stay as they are. `forget` is the
  * run whose open text is in the log by now.
  */
-export function moveOn(
+export function advanceRuns(
   tx: Sql,
   ended: { runIds: readonly string[]; end: RunEnd } | null,
   forget: string | null,
-  next: { runId: string; messageId: string | null; model: string; holder: Holder } | null,
-): Alongside {
+  next: { runId: string; messageId: string | null; model: string; holder: LeaseHolder } | null,
+): ExtraStatements {
   const end = ended?.end;
   return tx`, ended as (
       update agent.sessions_runs
