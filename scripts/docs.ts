@@ -51,6 +51,10 @@ interface Page extends Rendered {
   source: string;
 }
 
+/** Documents beside the guides that the portal shows too. */
+const internals = ['docs/architecture.md', 'docs/glossary.md'];
+const internalsPage = (source: string): string => `${path.basename(source, '.md')}.html`;
+
 const started = performance.now();
 try {
   await main(path.resolve(options.root), path.resolve(options.output));
@@ -134,6 +138,7 @@ function renderPages(
   );
   const pageOf = (target: string): string | undefined => {
     if (target === 'README.md') return 'start.html';
+    if (internals.includes(target)) return internalsPage(target);
     if (/^(?:\.\/)?examples\/?$/.test(target)) return 'examples/index.html';
     const [, guide] = /^docs\/guides\/(.+)\.md$/.exec(target) ?? [];
     if (guide !== undefined)
@@ -144,7 +149,12 @@ function renderPages(
   const render = (markdown: string, source: string, page: string): Page => ({
     page,
     source,
-    ...renderMarkdown(markdown, { source, page, pageOf }),
+    ...renderMarkdown(markdown, {
+      source,
+      page,
+      pageOf,
+      readDiagram: (target) => readFileSync(path.join(from, target), 'utf8'),
+    }),
   });
   const texts = new Map(
     guides.map((name) => [`docs/guides/${name}`, readFileSync(path.join(from, 'docs/guides', name), 'utf8')]),
@@ -171,6 +181,8 @@ function renderPages(
       'guides/error-codes.html',
     ),
   );
+  for (const name of internals)
+    pages.push(render(readFileSync(path.join(from, name), 'utf8'), name, internalsPage(name)));
   const list = examples.map((name) => `- [${name}](${name})`).join('\n');
   pages.push(
     render(
@@ -224,6 +236,10 @@ function navigate(pages: readonly Page[], references: readonly Reference[]): Nav
         ...references.map(({ entry }) => ({ page: entry.page, title: entry.title })),
         { page: 'guides/error-codes.html', title: 'Error codes' },
         { page: 'examples/index.html', title: 'Examples' },
+        ...internals.map((name) => ({
+          page: internalsPage(name),
+          title: titles.get(internalsPage(name)) ?? name,
+        })),
       ],
     },
   ];

@@ -26,11 +26,22 @@ export interface Rendered {
 
 /**
  * `source` is the file's path in the repository, to which its links are relative; `pageOf` gives the page of another
- * path, relative to the portal, and `page` is this one's own.
+ * path, relative to the portal, and `page` is this one's own. `readDiagram` gives the text of an SVG file of the
+ * repository; it is written into the page, so that it takes the page's colors.
  */
 export function renderMarkdown(
   markdown: string,
-  { source, page, pageOf }: { source: string; page: string; pageOf: (target: string) => string | undefined },
+  {
+    source,
+    page,
+    pageOf,
+    readDiagram,
+  }: {
+    source: string;
+    page: string;
+    pageOf: (target: string) => string | undefined;
+    readDiagram: (target: string) => string;
+  },
 ): Rendered {
   const headings: Heading[] = [];
   const sections: Section[] = [];
@@ -52,6 +63,11 @@ export function renderMarkdown(
       link({ href, title, tokens }: Tokens.Link) {
         const titleAttribute = title ? ` title="${escapeHtml(title)}"` : '';
         return `<a href="${escapeHtml(portalLink(href))}"${titleAttribute}>${this.parser.parseInline(tokens)}</a>`;
+      },
+      image({ href, text }: Tokens.Image) {
+        if (!href.endsWith('.svg')) throw new Error(`${source}: the image ${href} is not an SVG diagram`);
+        const file = path.posix.normalize(path.posix.join(path.posix.dirname(source), href));
+        return `<span class="diagram" tabindex="0" role="group" aria-label="${escapeHtml(text)}">${readDiagram(file)}</span>`;
       },
       code({ text, lang }: Tokens.Code) {
         const language = lang?.split(/\s/)[0] ?? '';
