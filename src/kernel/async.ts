@@ -1,0 +1,155 @@
+// Timeouts, retries and batches of asynchronous work: the one copy of each.
+import { type Clock, systemClock } from './clock.ts';
+
+export interface WaitOptions {
+  clock?: Pick<Clock, 'sleep'>;
+  /** Ends the wait early. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Resolves after `ms`, or as soon as the signal is aborted. Never rejects. */
+export function pause(ms: number, { clock = systemClock, signal }: WaitOptions = {}): Promise<void> {
+  return clock.sleep(ms, signal).catch(() => undefined);
+}
+
+export interface TimeoutOptions extends WaitOptions {
+  ms: number;
+  /** Makes the error of the timeout. */
+  error(): Error;
+}
+
+/**
+ * Settles as the work does. Rejects with `error()` after `ms`, and with the signal's reason when it is aborted first; the
+ * signal that the work receives is aborted with the same reason. Work that ignores it goes on, and its result is dropped.
+ */
+export async function withTimeout<T>(
+  work: (signal: AbortSignal) => Promise<T>,
+  { ms, error, clock = systemClock, signal: outer }: TimeoutOptions,
+): Promise<T> {
+  const timeout = new AbortController();
+  const finished = new AbortController();
+  const outerSignals = outer === undefined ? [] : [outer];
+  const running = work(AbortSignal.any([...outerSignals, timeout.signal]));
+  running.catch(() => undefined);
+  const expired = clock.sleep(ms, AbortSignal.any([...outerSignals, finished.signal])).then((): never => {
+    const reason = error();
+    timeout.abort(reason);
+    throw reason;
+  });
+  expired.catch(() => undefined);
+  try {
+    return await Promise.race([running, expired]);
+  } finally {
+    finished.abort();
+  }
+}
+
+/** Whether the work settles, with a result or an error, before `ms` are over and the signal is aborted. Never rejects. */
+export async function settlesWithin(
+  work: Promise<unknown>,
+  { ms, clock = systemClock, signal: outer }: WaitOptions & { ms: number },
+): Promise<boolean> {
+  const finished = new AbortController();
+  const signal = outer === undefined ? finished.signal : AbortSignal.any([outer, finished.signal]);
+  const settled = work.then(
+    () => true,
+    () => true,
+  );
+  const expired = clock.sleep(ms, signal).then(
+    () => false,
+    () => false,
+  );
+  const isSettled = await Promise.race([settled, expired]);
+  finished.abort();
+  return isSettled;
+}
+
+export interface RetryOptions extends WaitOptions {
+  /** Whether to try again; `attempt` counts from 1. */
+  isRetryable(error: unknown, attempt: number): boolean;
+  delayMs(attempt: number): number;
+}
+
+/**
+ * Calls `work` until it succeeds, and rejects with the first error that is not retryable. An abort ends the wait: the
+ * work is tried once more and its error is final.
+ */
+export async function retry<T>(
+  work: () => Promise<T>,
+  { isRetryable, delayMs, clock, signal }: RetryOptions,
+): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (signal?.aborted || !isRetryable(error, attempt)) throw error;
+      await pause(delayMs(attempt), { clock, signal });
+    }
+  }
+}
+
+export interface BatcherOptions<Item> {
+  maxItems: number;
+  /** Whether the item needs a batch of its own. */
+  isAlone?(item: Item): boolean;
+  /** Two items of one key never share a batch. */
+  keyOf?(item: Item): string;
+  /** Whether a batch that failed with this error had no effect, so that its items may be run again one by one. */
+  hadNoEffect(error: unknown): boolean;
+}
+
+interface QueuedItem<Item, Result> {
+  item: Item;
+  resolve(result: Result): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Group commit: while one batch runs, the next one collects, so concurrent callers share a statement and a lone caller
+ * does not wait. `work` returns results in the order of the items. It may run twice for an item (`hadNoEffect`).
+ */
+export function createBatcher<Item, Result>(
+  work: (items: readonly Item[]) => Promise<readonly Result[]>,
+  { maxItems, isAlone = () => false, keyOf, hadNoEffect }: BatcherOptions<Item>,
+): (item: Item) => Promise<Result> {
+  const queue: QueuedItem<Item, Result>[] = [];
+  let isRunning = false;
+
+  async function run(batch: readonly QueuedItem<Item, Result>[]): Promise<void> {
+    try {
+      const results = await work(batch.map(({ item }) => item));
+      for (const [index, { resolve }] of batch.entries()) resolve(results[index] as Result);
+    } catch (error) {
+      if (batch.length === 1 || !hadNoEffect(error)) return batch.forEach(({ reject }) => reject(error));
+      // One item may have failed the whole batch.
+      await Promise.all(batch.map((queued) => run([queued])));
+    }
+  }
+
+  function nextBatch(): QueuedItem<Item, Result>[] {
+    const keys = new Set<string>();
+    let count = 0;
+    for (const { item } of queue.slice(0, maxItems)) {
+      const key = keyOf?.(item);
+      if ((count > 0 && isAlone(item)) || (key !== undefined && keys.has(key))) break;
+      if (key !== undefined) keys.add(key);
+      count += 1;
+      if (isAlone(item)) break;
+    }
+    return queue.splice(0, count);
+  }
+
+  async function drain(): Promise<void> {
+    while (queue.length > 0) await run(nextBatch());
+    isRunning = false;
+  }
+
+  return (item) =>
+    new Promise((resolve, reject) => {
+      queue.push({ item, resolve, reject });
+      if (isRunning) return;
+      isRunning = true;
+      // Start in the next turn: items of other connections that arrive in this turn join the batch.
+      setImmediate(() => void drain());
+    });
+}

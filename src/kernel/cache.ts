@@ -1,0 +1,70 @@
+// A bounded map that drops the entry used least recently (LRU).
+
+export interface LruCache<Key, Value> {
+  /** Makes the entry the most recently used one. */
+  get(key: Key): Value | undefined;
+  /** Leaves the order as it is. */
+  peek(key: Key): Value | undefined;
+  /** Makes the entry the most recently used one; evicts others while the weights exceed the capacity. */
+  set(key: Key, value: Value, weight?: number): void;
+  delete(key: Key): void;
+  clear(): void;
+  /** Sum of the weights: the number of entries unless `set` says otherwise. */
+  weight(): number;
+  /** Least recently used first. */
+  entries(): IterableIterator<[Key, Value]>;
+}
+
+export interface LruCacheOptions<Key, Value> {
+  /** Of all weights together. One entry that is heavier than this is not kept. */
+  capacity: number;
+  /** Called for entries that are dropped for others, not for `delete` and `clear`. */
+  onEvict?(key: Key, value: Value): void;
+}
+
+export function createLruCache<Key, Value>({
+  capacity,
+  onEvict,
+}: LruCacheOptions<Key, Value>): LruCache<Key, Value> {
+  // A Map iterates in insertion order, so deleting and setting an entry moves it to the end.
+  const values = new Map<Key, Value>();
+  // Only of entries heavier or lighter than 1, so that plain caches pay for one map.
+  const weights = new Map<Key, number>();
+  let total = 0;
+
+  function remove(key: Key): void {
+    if (!values.delete(key)) return;
+    total -= weights.get(key) ?? 1;
+    weights.delete(key);
+  }
+
+  return {
+    get(key) {
+      const value = values.get(key);
+      if (value === undefined) return undefined;
+      values.delete(key);
+      values.set(key, value);
+      return value;
+    },
+    peek: (key) => values.get(key),
+    set(key, value, weight = 1) {
+      remove(key);
+      values.set(key, value);
+      if (weight !== 1) weights.set(key, weight);
+      total += weight;
+      for (const [oldest, evicted] of values) {
+        if (total <= capacity) break;
+        remove(oldest);
+        onEvict?.(oldest, evicted);
+      }
+    },
+    delete: remove,
+    clear() {
+      values.clear();
+      weights.clear();
+      total = 0;
+    },
+    weight: () => total,
+    entries: () => values.entries(),
+  };
+}

@@ -1,0 +1,130 @@
+import { describe, expect, it } from 'vitest';
+import { createBatcher, pause, retry, settlesWithin, withTimeout } from '../../src/kernel/async.ts';
+
+const never = new Promise<never>(() => undefined);
+const tooLate = () => new Error('too late');
+
+describe('withTimeout', () => {
+  it('gives the result of work that ends in time', async () => {
+    expect(await withTimeout(async () => 'done', { ms: 10_000, error: tooLate })).toBe('done');
+  });
+
+  it('rejects with the given error after the time', async () => {
+    await expect(withTimeout(() => never, { ms: 1, error: tooLate })).rejects.toThrow('too late');
+  });
+
+  it('aborts the signal of the work with the same error', async () => {
+    let reason: unknown;
+    const work = (signal: AbortSignal) =>
+      new Promise<never>(() => signal.addEventListener('abort', () => (reason = signal.reason)));
+    await withTimeout(work, { ms: 1, error: tooLate }).catch(() => undefined);
+    expect(reason).toEqual(tooLate());
+  });
+
+  it('rejects with the reason of an abort from outside', async () => {
+    const caller = new AbortController();
+    const result = withTimeout(() => never, { ms: 10_000, error: tooLate, signal: caller.signal });
+    caller.abort(new Error('the caller left'));
+    await expect(result).rejects.toThrow('the caller left');
+  });
+
+  it('drops an error that comes after the timeout', async () => {
+    const late = Promise.withResolvers<never>();
+    const result = withTimeout(() => late.promise, { ms: 1, error: tooLate });
+    await expect(result).rejects.toThrow('too late');
+    // An unhandled rejection would fail the test run.
+    late.reject(new Error('after the timeout'));
+    await pause(1);
+  });
+});
+
+describe('settlesWithin', () => {
+  it('is true for work that fails in time', async () => {
+    expect(await settlesWithin(Promise.reject(new Error('failed')), { ms: 10_000 })).toBe(true);
+  });
+
+  it('is false after the time', async () => {
+    expect(await settlesWithin(never, { ms: 1 })).toBe(false);
+  });
+
+  it('is false after an abort', async () => {
+    expect(await settlesWithin(never, { ms: 10_000, signal: AbortSignal.abort() })).toBe(false);
+  });
+});
+
+describe('retry', () => {
+  it('tries again until the work succeeds', async () => {
+    let calls = 0;
+    const work = async () => {
+      calls += 1;
+      if (calls < 3) throw new Error('not yet');
+      return calls;
+    };
+    expect(await retry(work, { isRetryable: () => true, delayMs: () => 0 })).toBe(3);
+  });
+
+  it('rejects with the first error that is not retryable', async () => {
+    let calls = 0;
+    const work = async () => {
+      calls += 1;
+      throw new Error(`attempt ${calls}`);
+    };
+    const isRetryable = (_error: unknown, attempt: number) => attempt < 2;
+    await expect(retry(work, { isRetryable, delayMs: () => 0 })).rejects.toThrow('attempt 2');
+  });
+
+  it('ends the wait at an abort', async () => {
+    const closing = new AbortController();
+    const work = async () => {
+      setImmediate(() => closing.abort());
+      throw new Error('away');
+    };
+    const options = { isRetryable: () => true, delayMs: () => 60_000, signal: closing.signal };
+    await expect(retry(work, options)).rejects.toThrow('away');
+  });
+});
+
+describe('createBatcher', () => {
+  const failsWith = (bad: number) => async (items: readonly number[]) => {
+    if (items.includes(bad)) throw new Error(`${bad} is bad`);
+    return items.map((item) => item * 10);
+  };
+
+  it('runs the items of one turn together', async () => {
+    const sizes: number[] = [];
+    const add = createBatcher(
+      async (items: readonly number[]) => {
+        sizes.push(items.length);
+        return items;
+      },
+      { maxItems: 2, hadNoEffect: () => true },
+    );
+    expect(await Promise.all([add(1), add(2), add(3)])).toEqual([1, 2, 3]);
+    expect(sizes).toEqual([2, 1]);
+  });
+
+  it('keeps two items of one key apart', async () => {
+    const batches: string[][] = [];
+    const add = createBatcher(
+      async (items: readonly string[]) => {
+        batches.push([...items]);
+        return items;
+      },
+      { maxItems: 10, keyOf: (item) => item, hadNoEffect: () => true },
+    );
+    await Promise.all([add('a'), add('b'), add('a')]);
+    expect(batches).toEqual([['a', 'b'], ['a']]);
+  });
+
+  it('runs the items one by one after a failure without effect', async () => {
+    const add = createBatcher(failsWith(2), { maxItems: 10, hadNoEffect: () => true });
+    const results = await Promise.allSettled([add(1), add(2), add(3)]);
+    expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+  });
+
+  it('fails the whole batch when its effect is unknown', async () => {
+    const add = createBatcher(failsWith(2), { maxItems: 10, hadNoEffect: () => false });
+    const results = await Promise.allSettled([add(1), add(2), add(3)]);
+    expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
+  });
+});

@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest';
+import { createLruCache } from '../../src/kernel/cache.ts';
+
+describe('createLruCache', () => {
+  it('drops the entry used least recently', () => {
+    const cache = createLruCache<string, number>({ capacity: 2 });
+    cache.set('a', 1);
+    cache.set('b', 2);
+    cache.get('a');
+    cache.set('c', 3);
+    expect([...cache.entries()]).toEqual([
+      ['a', 1],
+      ['c', 3],
+    ]);
+  });
+
+  it('leaves the order alone for a peek', () => {
+    const cache = createLruCache<string, number>({ capacity: 2 });
+    cache.set('a', 1);
+    cache.set('b', 2);
+    cache.peek('a');
+    cache.set('c', 3);
+    expect(cache.peek('a')).toBeUndefined();
+  });
+
+  it('bounds the sum of the weights', () => {
+    const cache = createLruCache<string, string>({ capacity: 10 });
+    cache.set('a', 'first', 6);
+    cache.set('b', 'second', 6);
+    expect([...cache.entries()]).toEqual([['b', 'second']]);
+    expect(cache.weight()).toBe(6);
+  });
+
+  it('counts an entry once when it is set again', () => {
+    const cache = createLruCache<string, string>({ capacity: 10 });
+    cache.set('a', 'first', 6);
+    cache.set('a', 'second', 3);
+    expect(cache.weight()).toBe(3);
+  });
+
+  it('does not keep an entry above the capacity', () => {
+    const cache = createLruCache<string, string>({ capacity: 10 });
+    cache.set('a', 'huge', 11);
+    expect(cache.get('a')).toBeUndefined();
+    expect(cache.weight()).toBe(0);
+  });
+
+  it('tells of an eviction and not of a removal', () => {
+    const evicted: string[] = [];
+    const cache = createLruCache<string, number>({ capacity: 1, onEvict: (key) => evicted.push(key) });
+    cache.set('a', 1);
+    cache.set('b', 2);
+    cache.delete('b');
+    expect(evicted).toEqual(['a']);
+  });
+});
