@@ -2,7 +2,13 @@
 // counts requests; guesses of passwords and codes are counted where they are made.
 import { networkOf } from '../kernel/http/address.ts';
 import type { Exchange, OperationFacts } from '../kernel/contract/exchange.ts';
-import { rateHeaders, tooOften, type Drawn, type Quota, type RatePolicy } from '../kernel/http/limits.ts';
+import {
+  rateHeaders,
+  tooOften,
+  type Drawn,
+  type Quota,
+  type RatePolicy,
+} from '../kernel/http/rate-limits.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { Identity } from './identity.ts';
 

@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import { connect } from '../../src/kernel/data/database.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { createSharedQuota } from '../../src/kernel/http/shared-quota.ts';
+import { createSharedQuota } from '../../src/kernel/http/shared-rate-limiter.ts';
 import { silentLog, testDatabase } from '../support/databases.ts';
 import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
 

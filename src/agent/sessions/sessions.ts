@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import { id as makeId } from '../../kernel/ids.ts';
-import { requireStorable } from '../../kernel/contract/metadata.ts';
+import { requireStorable } from '../../kernel/contract/storable.ts';
 import {
   decodeCursor,
   encodeCursor,

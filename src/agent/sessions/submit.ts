@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import type { UiMessage, UiMessagePart } from '../../contract/agent/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
-import { requireStorable } from '../../kernel/contract/metadata.ts';
+import { requireStorable } from '../../kernel/contract/storable.ts';
 import type { Hooks } from '../plugins/index.ts';
 import { sessionNotFound, type Admission } from './runs/admission.ts';
 import {

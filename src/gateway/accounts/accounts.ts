@@ -6,7 +6,7 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { parseToken, tokenDigest } from '../../kernel/secrets/secret.ts';
-import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/turnstile.ts';
+import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/concurrency-limit.ts';
 import type { Bureau, BureauState } from '../bureaus/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';

@@ -15,7 +15,7 @@ import {
 } from '../../kernel/secrets/password.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { parseToken, token, tokenDigest } from '../../kernel/secrets/secret.ts';
-import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/turnstile.ts';
+import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/concurrency-limit.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { adminIdFault, auditOf, ownDoing, type Identity, type Origin } from '../identity.ts';

@@ -4,7 +4,7 @@ import type { Bureau as WireBureau, BureauSummary } from '../../contract/gateway
 import type { Sql, Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { requireStorable } from '../../kernel/contract/metadata.ts';
+import { requireStorable } from '../../kernel/contract/storable.ts';
 import { decodeCursor, isTimeAndId, limitOf, page } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';

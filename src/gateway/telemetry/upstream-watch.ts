@@ -3,7 +3,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import { boundedLabel, secondsBuckets } from '../../kernel/telemetry/metrics.ts';
-import type { RequestEnd, RequestScope } from '../../kernel/telemetry/place.ts';
+import type { RequestEnd, RequestScope } from '../../kernel/telemetry/context.ts';
 import { noteAttributes, type Telemetry } from '../../kernel/telemetry/telemetry.ts';
 import { codeOf } from '../../kernel/telemetry/traces.ts';
 

@@ -11,7 +11,7 @@ import type { Log } from '../log.ts';
 import type { CallNote } from './operation.ts';
 import { Problem } from '../problem.ts';
 import type { AnyReply, Exchange, OperationFacts, ReceivedBody } from './exchange.ts';
-import { blameNul } from './metadata.ts';
+import { blameNul } from './storable.ts';
 import {
   type ContractOperation,
   declaredResponse,

@@ -1,5 +1,5 @@
 // What passes between the server and the contract: one request on its way, and the reply to it.
-import type { ErrorDialect } from '../foreign-errors.ts';
+import type { ErrorDialect } from '../error-dialects.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from './operation.ts';
 

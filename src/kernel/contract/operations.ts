@@ -1,6 +1,6 @@
 // The operations as the document has them, read once at start, in the form in which requests are matched with them.
 // What the document leaves open or says twice stops the start.
-import { errorDialects } from '../foreign-errors.ts';
+import { errorDialects } from '../error-dialects.ts';
 import type { OperationFacts } from './exchange.ts';
 
 // The libraries' own types are `any` at their seams, and so is a document that was read; what is read out of it has types.

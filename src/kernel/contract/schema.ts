@@ -2,7 +2,7 @@
 // schema is compiled once, at start, so that a wrong one stops the start and not a call.
 import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import { plainFaults, type SchemaError } from './faults.ts';
+import { plainFaults, type SchemaError } from './validation-errors.ts';
 import type { ProblemDetail } from '../problem.ts';
 import { useQuickLengths } from './text-length.ts';
 

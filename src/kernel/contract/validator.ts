@@ -5,7 +5,7 @@ import addFormats from 'ajv-formats';
 import { OpenAPIValidator, type OpenAPIRouter } from 'openapi-backend';
 import { Problem } from '../problem.ts';
 import type { AnyReply } from './exchange.ts';
-import { invalidRequest, type SchemaError, type SchemaTools } from './faults.ts';
+import { invalidRequest, type SchemaError, type SchemaTools } from './validation-errors.ts';
 import {
   type ContractOperation,
   declaredResponse,

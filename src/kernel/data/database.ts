@@ -8,7 +8,7 @@ import { openEmbedded } from './embedded.ts';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
 import { createPool, type Pool, type PoolState } from './pool.ts';
-import { dial, Frozen, watch } from './wire.ts';
+import { dial, Frozen, watch } from './connection.ts';
 
 export { migrate } from './migrate.ts';
 

@@ -3,7 +3,7 @@
 import type { Server as HttpServer } from 'node:http';
 import { Server as Door, type Socket } from 'node:net';
 import { Problem } from '../problem.ts';
-import type { Visit } from './visit.ts';
+import type { Visit } from './request.ts';
 
 export interface CloseOptions {
   /** What runs may go on for so long; 25 seconds when absent. */

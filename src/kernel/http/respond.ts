@@ -6,10 +6,10 @@ import type { Contract } from '../contract/contract.ts';
 import type { AnyReply } from '../contract/exchange.ts';
 import type { Clock } from '../clock.ts';
 import { failureNote } from '../contract/failure-note.ts';
-import { inDialect } from '../foreign-errors.ts';
+import { inDialect } from '../error-dialects.ts';
 import { asProblem, isPermanent, Problem, renderProblem } from '../problem.ts';
 import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';
-import type { Visit } from './visit.ts';
+import type { Visit } from './request.ts';
 
 export interface ResponderOptions {
   contract: Contract;

@@ -9,14 +9,14 @@ import type { Contract } from '../contract/contract.ts';
 import { type CloseOptions, createDrain } from './drain.ts';
 import type { Arrival, Guard } from './guard.ts';
 import { id } from '../ids.ts';
-import { createAddressCap } from './limits.ts';
+import { createAddressCap } from './rate-limits.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from '../contract/operation.ts';
 import { isPermanent, Problem, renderProblem } from '../problem.ts';
 import type { Proxies } from './proxies.ts';
-import { serveShipped } from './shipped-pages.ts';
+import { serveShipped } from './asset-pages.ts';
 import { createResponder, type CorsRules } from './respond.ts';
-import { Visit } from './visit.ts';
+import { Visit } from './request.ts';
 
 /** Follows each request from its admission to its end, for metrics and traces. */
 export interface RequestObserver {

@@ -23,7 +23,7 @@ import {
 } from '@opentelemetry/sdk-trace';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
-import type { Place } from './place.ts';
+import type { Place } from './context.ts';
 import type { Span, SpanAttributes, Traces } from './traces.ts';
 
 export interface TraceSettings {

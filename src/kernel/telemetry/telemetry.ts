@@ -5,11 +5,11 @@ import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from '../contract/operation.ts';
 import type { RequestObserver } from '../http/server.ts';
-import type { Visit } from '../http/visit.ts';
+import type { Visit } from '../http/request.ts';
 import type { MetricsListener } from './metrics-listener.ts';
 import { type Metrics, secondsBuckets, silentMetrics } from './metrics.ts';
 import type { TraceSettings } from './opentelemetry.ts';
-import type { Place, RequestEnd, RequestScope } from './place.ts';
+import type { Place, RequestEnd, RequestScope } from './context.ts';
 import { silentTraces, type Span, type Traces } from './traces.ts';
 
 export interface TelemetrySettings {

@@ -6,7 +6,7 @@ import {
   type Counters,
 } from '../../../src/gateway/admin/guess-budget.ts';
 import { adminStore } from '../../../src/gateway/admin/index.ts';
-import { createTurnstile } from '../../../src/kernel/secrets/turnstile.ts';
+import { createTurnstile } from '../../../src/kernel/secrets/concurrency-limit.ts';
 import { startWorld, type Answer, type Json, type World, type WorldOptions } from '../accounts/world.ts';
 
 const password = 'a rather long secret';

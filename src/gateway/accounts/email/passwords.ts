@@ -7,7 +7,7 @@ import {
   passwordFault,
 } from '../../../kernel/secrets/password.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { Turnstile } from '../../../kernel/secrets/turnstile.ts';
+import type { Turnstile } from '../../../kernel/secrets/concurrency-limit.ts';
 import { tooMany, type GuessAt, type Guesses } from '../guesses/guesses.ts';
 import type { AccountsStore } from '../store.ts';
 

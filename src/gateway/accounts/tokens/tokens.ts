@@ -1,6 +1,6 @@
 // User tokens beside those of logins: issued by an administrator, listed, revoked; and the keys that users make.
 import type { ApiKey, TokenRecord } from '../../../contract/gateway/types.gen.ts';
-import { requireStorable } from '../../../kernel/contract/metadata.ts';
+import { requireStorable } from '../../../kernel/contract/storable.ts';
 import { id } from '../../../kernel/ids.ts';
 import { decodeCursor, isText, limitOf, page } from '../../../kernel/contract/page.ts';
 import { Problem } from '../../../kernel/problem.ts';

@@ -2,7 +2,7 @@
 // shares out of them, so that most requests ask nobody. While the database is away each replica counts alone.
 import type { Clock } from '../clock.ts';
 import type { Database } from '../data/database.ts';
-import { createQuota, type Drawn, type Quota, type RatePolicy } from './limits.ts';
+import { createQuota, type Drawn, type Quota, type RatePolicy } from './rate-limits.ts';
 import type { Log } from '../log.ts';
 
 export interface SharedQuotaOptions {

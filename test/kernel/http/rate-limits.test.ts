@@ -1,6 +1,11 @@
 // Token buckets, caps by address, and whose word about a client's address is believed.
 import { describe, expect, test } from 'vitest';
-import { createAddressCap, createQuota, rateHeaders, type Drawn } from '../../../src/kernel/http/limits.ts';
+import {
+  createAddressCap,
+  createQuota,
+  rateHeaders,
+  type Drawn,
+} from '../../../src/kernel/http/rate-limits.ts';
 import { trustProxies } from '../../../src/kernel/http/proxies.ts';
 
 function stoppedClock() {
