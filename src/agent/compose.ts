@@ -2,7 +2,7 @@
 // what a crash has left, and only then a socket that somebody could reach.
 import { realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { readText, shipped } from '../kernel/assets.ts';
+import { readText, assetPath } from '../kernel/assets.ts';
 import { systemClock, type Clock } from '../kernel/clock.ts';
 import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { createContract } from '../kernel/contract/contract.ts';
@@ -81,7 +81,7 @@ async function assemble(
   const { log, redactor } = needs;
   let room: SessionRoom | undefined;
   let chat: Chat | undefined;
-  await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
+  await migrate(database, { schema: 'agent', directory: assetPath('src/agent/migrations'), log });
   const tokens = await openTokens({
     store: tokenStore(database),
     name: config.name,
@@ -261,6 +261,6 @@ async function requireNoSecretFolder(
 
 async function readContract(variant: AgentConfig['variant']): Promise<object> {
   const folder = variant === 'classic' ? 'agent-classic' : 'agent';
-  const text = await readText(shipped(`src/contract/${folder}/bundle.json`));
+  const text = await readText(assetPath(`src/contract/${folder}/bundle.json`));
   return JSON.parse(text) as object;
 }

@@ -3,7 +3,7 @@
 // cookie, since browsers send cookies to every port of a host (docs/decisions/2026-11-22-console-key.md).
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { shipped } from '../kernel/assets.ts';
+import { assetPath } from '../kernel/assets.ts';
 import { systemClock, type Clock } from '../kernel/clock.ts';
 import { id } from '../kernel/ids.ts';
 import type { Log } from '../kernel/log.ts';
@@ -51,7 +51,7 @@ const securityHeaders = {
 /** Reads the pages; nothing listens yet. */
 export async function createConsole(config: ConsoleConfig, needs: ConsoleNeeds): Promise<Console> {
   const { log, clock = systemClock } = needs;
-  const assets = await readAssets(shipped('src/console/pages'));
+  const assets = await readAssets(assetPath('src/console/pages'));
   const link = linkAgent(config);
   const operations = agentOperations(link);
   const entrance = createEntrance({ codeTtlMs: config.codeTtlMs, sessionTtlMs: config.sessionTtlMs, clock });

@@ -2,7 +2,7 @@
 // The published JSON Schema is the one source of what it may say.
 import { readFile, stat } from 'node:fs/promises';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
-import { compileDocumentSchema, type JsonSchema, type SchemaFault } from '../kernel/contract/schema.ts';
+import { compileDocumentSchema, type JsonSchema, type ValidationError } from '../kernel/contract/schema.ts';
 import { JsonError, offsetOf, parseJsonPlaces, placeOf, type JsonNode } from './json-places.ts';
 import schema from './townhall.schema.json' with { type: 'json' };
 
@@ -156,7 +156,7 @@ interface Said {
   message: string;
 }
 
-function inOrder(root: JsonNode, faults: readonly SchemaFault[]): Said[] {
+function inOrder(root: JsonNode, faults: readonly ValidationError[]): Said[] {
   return faults
     .map(({ names, message }) => said(names, message))
     .sort((one, other) => offsetOf(root, one.names) - offsetOf(root, other.names));

@@ -3,17 +3,17 @@
 import { networkOf } from '../kernel/http/address.ts';
 import type { Exchange, OperationFacts } from '../kernel/contract/exchange.ts';
 import {
-  rateHeaders,
-  tooOften,
-  type Drawn,
-  type Quota,
-  type RatePolicy,
+  rateLimitHeaders,
+  rateLimitProblem,
+  type RateLimitResult,
+  type RateLimiter,
+  type RateLimitPolicy,
 } from '../kernel/http/rate-limits.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { Identity } from './identity.ts';
 
 export interface AdmissionNeeds {
-  quota: Quota;
+  quota: RateLimiter;
   /** Requests a minute; null is no limit. */
   limits: { user: number | null; guest: number | null; admin: number | null; login: number | null };
   /** A Bureau's own limit for its users. */
@@ -31,7 +31,7 @@ const callbacksPerLogin = 3;
 
 export function createAdmission({ quota, limits, requestsPerMinute }: AdmissionNeeds): Admission {
   /** The limit of the operation itself, by address, whoever calls. */
-  function ownPolicy({ rateLimit }: OperationFacts): RatePolicy | null {
+  function ownPolicy({ rateLimit }: OperationFacts): RateLimitPolicy | null {
     // Who follows a link was given it by somebody who counts; a page with many pictures is one visit.
     if (rateLimit === 'media')
       return limits.user === null ? null : { name: rateLimit, perMinute: limits.user };
@@ -42,7 +42,7 @@ export function createAdmission({ quota, limits, requestsPerMinute }: AdmissionN
     };
   }
 
-  function policyOf(identity: Identity | null): RatePolicy | null {
+  function policyOf(identity: Identity | null): RateLimitPolicy | null {
     // Who shows a credential that is nobody's is as unknown as who shows none.
     const kind = identity?.kind ?? 'guest';
     const perMinute =
@@ -52,17 +52,17 @@ export function createAdmission({ quota, limits, requestsPerMinute }: AdmissionN
     return perMinute === null ? null : { name: kind, perMinute };
   }
 
-  function apply(exchange: Exchange, policy: RatePolicy, drawn: Drawn): void {
-    exchange.answerHeaders = rateHeaders(policy, drawn);
-    if (!drawn.granted) throw tooOften(drawn.waitSeconds);
+  function apply(exchange: Exchange, policy: RateLimitPolicy, result: RateLimitResult): void {
+    exchange.answerHeaders = rateLimitHeaders(policy, result);
+    if (!result.isAllowed) throw rateLimitProblem(result.waitSeconds);
   }
 
-  function count(exchange: Exchange, policy: RatePolicy | null, key: string): void | Promise<void> {
+  function count(exchange: Exchange, policy: RateLimitPolicy | null, key: string): void | Promise<void> {
     if (policy === null) return;
-    const drawn = quota.draw(key, policy);
-    return drawn instanceof Promise
-      ? drawn.then((late) => apply(exchange, policy, late))
-      : apply(exchange, policy, drawn);
+    const result = quota.take(key, policy);
+    return result instanceof Promise
+      ? result.then((late) => apply(exchange, policy, late))
+      : apply(exchange, policy, result);
   }
 
   return (exchange, operation, identity) => {

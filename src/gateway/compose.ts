@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
-import { isShipped, shipped } from '../kernel/assets.ts';
+import { assetExists, assetPath } from '../kernel/assets.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { serveControl } from '../kernel/control.ts';
@@ -10,9 +10,9 @@ import type { ControlHandler } from '../kernel/control.ts';
 import { createChanges } from '../kernel/data/changes.ts';
 import { createContract } from '../kernel/contract/contract.ts';
 import { createIdempotency } from '../kernel/data/idempotency.ts';
-import { createQuota } from '../kernel/http/rate-limits.ts';
+import { createRateLimiter } from '../kernel/http/rate-limits.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
-import { createSharedQuota } from '../kernel/http/shared-rate-limiter.ts';
+import { createSharedRateLimiter } from '../kernel/http/shared-rate-limiter.ts';
 import { connect, migrate, withSettingName } from '../kernel/data/database.ts';
 import { requireDescriptors } from '../kernel/descriptors.ts';
 import { databaseControls } from '../kernel/data/database-controls.ts';
@@ -24,11 +24,11 @@ import { Problem } from '../kernel/problem.ts';
 import { parseToken } from '../kernel/secrets/secret.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
 import type { CloseOptions } from '../kernel/http/drain.ts';
-import { createServer, type ListenPlace } from '../kernel/http/server.ts';
+import { createServer, type ListenAddress } from '../kernel/http/server.ts';
 import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
-import { createTurnstile, defaultPlaces } from '../kernel/secrets/concurrency-limit.ts';
+import { createConcurrencyLimit, defaultConcurrency } from '../kernel/secrets/concurrency-limit.ts';
 import { directoryStorage } from '../kernel/data/storage.ts';
 import type { Vault } from '../kernel/secrets/vault.ts';
 import { callerOf, createAdmission, withinOwnBureau } from './admission.ts';
@@ -92,7 +92,7 @@ export interface GatewaySeams {
 export interface Gateway {
   database: Database;
   /** At the address of the settings, unless another place is given. May be called again for a further place. Rejects when it cannot be had. */
-  listen(place?: ListenPlace): Promise<{ url: string; port: number }>;
+  listen(place?: ListenAddress): Promise<{ url: string; port: number }>;
   /** Refuses new work, lets running answers finish, then closes everything that was opened. */
   close(options?: Pick<CloseOptions, 'noticeMs' | 'lingerMs'>): Promise<void>;
   /** Puts a deployment on record, as `POST /v1/cities/upsert` does. */
@@ -144,7 +144,7 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
   const isEmbedded = config.databaseUrl === undefined;
   await requireMasterKeys(config, { isEmbedded, redactor });
   if (config.modelsFile !== undefined)
-    await requireModelsFile(config.modelsFile, { clock, guideDirectory: shipped('docs/guides') });
+    await requireModelsFile(config.modelsFile, { clock, guideDirectory: assetPath('docs/guides') });
   if (isEmbedded) await makeSettingFolder('DATABASE_PATH', config.databasePath);
   progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
   const closers = createClosers();
@@ -161,7 +161,7 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
       log,
     });
     progress('bringing the database up to date');
-    await migrate(database, { schema: 'gateway', directory: shipped('src/gateway/migrations'), log });
+    await migrate(database, { schema: 'gateway', directory: assetPath('src/gateway/migrations'), log });
     progress('starting the services');
     const projectDatabase = await openProjectDatabase(config, seams, database);
     if (projectDatabase !== database) closers.defer(() => projectDatabase.close());
@@ -278,7 +278,7 @@ async function assemble(
   closers.defer(() => mailer.close());
   const accountStores = accountsStores(database, bureauService);
   const administrators = adminStore(database);
-  const turnstile = createTurnstile(defaultPlaces);
+  const turnstile = createConcurrencyLimit(defaultConcurrency);
   const creditsService = deferred(
     credits({
       store: creditsStore(database),
@@ -355,7 +355,7 @@ async function assemble(
       ledger,
       env: envService.reader,
       modelsFile: config.modelsFile,
-      guideDirectory: shipped('docs/guides'),
+      guideDirectory: assetPath('docs/guides'),
       localModels: config.localModels === 'on',
       timeouts: config,
       videoLimits: { pollMs: config.videoPollMs, maxBytes: config.videoMaxBytes },
@@ -464,8 +464,8 @@ async function assemble(
     // One process has no others to share with.
     admit: createAdmission({
       quota: isLocalEdition
-        ? createQuota({ clock })
-        : createSharedQuota({ database, schema: 'gateway', clock, log }),
+        ? createRateLimiter({ clock })
+        : createSharedRateLimiter({ database, schema: 'gateway', clock, log }),
       limits: {
         user: config.rateUser,
         guest: config.rateGuest,
@@ -502,7 +502,7 @@ async function assemble(
     },
   });
 
-  const recheckRunning = createRecheck({ running: () => server.running(), identify, log });
+  const recheckRunning = createRecheck({ running: () => server.runningRequests(), identify, log });
   changes.onChange(() => {
     recheckRunning();
     bureauService
@@ -665,15 +665,15 @@ async function withinMs(ready: Promise<unknown>, ms: number): Promise<void> {
 
 // The portal is built by `npm run docs`; without it the server simply has no /docs.
 function portalPages(): { prefix: string; directory: string }[] {
-  const built = shipped('build/docs');
-  return isShipped(built) ? [{ prefix: '/docs', directory: built }] : [];
+  const built = assetPath('build/docs');
+  return assetExists(built) ? [{ prefix: '/docs', directory: built }] : [];
 }
 
 /** What `townhall db` and `townhall doctor` ask of it. */
 function databaseHandlers(database: Database): Record<string, ControlHandler> {
   const controls = databaseControls(database, {
     schema: 'gateway',
-    directory: shipped('src/gateway/migrations'),
+    directory: assetPath('src/gateway/migrations'),
   });
   return {
     ...controls,

@@ -1,7 +1,7 @@
 // The gateway's settings: one table, read once at start from flags and environment and then passed on as values.
 import { requireFolder } from '../kernel/folder.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
-import { passwordFault } from '../kernel/secrets/password.ts';
+import { passwordError } from '../kernel/secrets/password.ts';
 import type { Setting } from '../kernel/settings.ts';
 import {
   SettingError,
@@ -239,7 +239,7 @@ export async function requireFolders({
 function requireCredentials(adminId: string, password: string): void {
   const idFault = adminIdFault(adminId);
   if (idFault !== null) throw new SettingError(`ADMIN_ID: ${idFault}`);
-  const fault = passwordFault(password, [adminId]);
+  const fault = passwordError(password, [adminId]);
   if (fault !== null) throw new SettingError(`ADMIN_PASSWORD: ${fault}`);
 }
 

@@ -2,11 +2,11 @@
 // asked for its identity again, on every replica, so that a revocation or a pause also ends a stream.
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
-import type { RunningCall } from '../kernel/http/server.ts';
+import type { RunningRequest } from '../kernel/http/server.ts';
 import type { Identity } from './identity.ts';
 
 export interface RunningCallsNeeds {
-  running(): readonly RunningCall[];
+  running(): readonly RunningRequest[];
   identify(bearer: string): Promise<Identity | null>;
   log: Log;
 }
@@ -17,7 +17,7 @@ export function createRecheck({ running, identify, log }: RunningCallsNeeds): ()
   let isAskedAgain = false;
 
   async function round(): Promise<void> {
-    const byCredential = new Map<string, RunningCall[]>();
+    const byCredential = new Map<string, RunningRequest[]>();
     for (const call of running())
       byCredential.set(call.authorization, [...(byCredential.get(call.authorization) ?? []), call]);
     // One after the other: a thousand streams must not fill the pool of connections.

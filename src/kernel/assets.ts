@@ -18,7 +18,7 @@ const inside = 'townhall-asset:';
 const program = new URL('../', import.meta.url);
 
 /** The place of a file or folder that is brought along, such as `src/gateway/migrations` or `docs/guides`. */
-export function shipped(path: string): string {
+export function assetPath(path: string): string {
   if (isSingleExecutable) return `${inside}${path}`;
   return fileURLToPath(
     path.startsWith('src/') ? new URL(path.slice('src/'.length), program) : new URL(`../${path}`, program),
@@ -67,7 +67,7 @@ export function readPieces(file: string): Readable {
 }
 
 /** Whether there is such a file, or a folder with files. */
-export function isShipped(file: string): boolean {
+export function assetExists(file: string): boolean {
   const key = assetKey(file);
   return key === undefined
     ? existsSync(file)
@@ -76,7 +76,7 @@ export function isShipped(file: string): boolean {
 
 /** Starts a thread whose program is a file of ours, named without its ending, such as `src/kernel/data/embedded-worker`. */
 export function startThread(path: string, options: WorkerOptions): Worker {
-  if (isSingleExecutable) return new Worker(readTextNow(shipped(`${path}.js`)), { ...options, eval: true });
+  if (isSingleExecutable) return new Worker(readTextNow(assetPath(`${path}.js`)), { ...options, eval: true });
   const ending = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
   return new Worker(new URL(`${path.slice('src/'.length)}${ending}`, program), options);
 }
@@ -84,8 +84,8 @@ export function startThread(path: string, options: WorkerOptions): Worker {
 /** The file that an import of a package would take, or undefined where the package is not installed or not inside. */
 export function packageFile(name: string): string | undefined {
   if (isSingleExecutable) {
-    const found = shipped(`packages/${name}`);
-    return isShipped(found) ? found : undefined;
+    const found = assetPath(`packages/${name}`);
+    return assetExists(found) ? found : undefined;
   }
   try {
     return createRequire(import.meta.url).resolve(name);

@@ -33,7 +33,7 @@ const gatewayTypes: Readonly<Record<number, string>> = {
 };
 
 /** The body with the dialect's type; without a dialect as it is. */
-export function inDialect(
+export function toErrorDialect(
   body: ProblemBody,
   problem: Pick<Problem, 'status' | 'code'>,
   dialect: ErrorDialect | undefined,

@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import { connect } from '../../src/kernel/data/database.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { createSharedQuota } from '../../src/kernel/http/shared-rate-limiter.ts';
+import { createSharedRateLimiter } from '../../src/kernel/http/shared-rate-limiter.ts';
 import { silentLog, testDatabase } from '../support/databases.ts';
 import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
 
@@ -195,19 +195,19 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('one limit over 
     const second = await connect(place.options, { log: silentLog });
     try {
       const replicas = [place.database, second].map((database) =>
-        createSharedQuota({ database, schema: 'gateway', clock: systemClock, log: silentLog }),
+        createSharedRateLimiter({ database, schema: 'gateway', clock: systemClock, log: silentLog }),
       );
       const policy = { name: 'user', perMinute: 600 };
       const startedMs = performance.now();
-      const drawn = await Promise.all(
+      const results = await Promise.all(
         Array.from({ length: 2_000 }, async (_, n) =>
-          (replicas[n % 2] as (typeof replicas)[number]).draw('somebody', policy),
+          (replicas[n % 2] as (typeof replicas)[number]).take('somebody', policy),
         ),
       );
-      const granted = drawn.filter((one) => one.granted).length;
+      const allowed = results.filter(({ isAllowed }) => isAllowed).length;
       const refilled = ((performance.now() - startedMs) / 60_000) * policy.perMinute;
-      expect(granted).toBeGreaterThanOrEqual(policy.perMinute);
-      expect(granted).toBeLessThanOrEqual(policy.perMinute * 1.05 + refilled + 1);
+      expect(allowed).toBeGreaterThanOrEqual(policy.perMinute);
+      expect(allowed).toBeLessThanOrEqual(policy.perMinute * 1.05 + refilled + 1);
     } finally {
       await second.close();
       await place.close();

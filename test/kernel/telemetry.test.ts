@@ -10,7 +10,7 @@ import {
   type Telemetry,
   type TelemetrySettings,
 } from '../../src/kernel/telemetry/telemetry.ts';
-import { traced } from '../../src/kernel/telemetry/traces.ts';
+import { withSpan } from '../../src/kernel/telemetry/traces.ts';
 import { startCollector, type Collector } from '../support/collector.ts';
 import { startWorld, until, type World, type WorldOptions } from './world.ts';
 
@@ -266,7 +266,7 @@ describe('traces', () => {
               kind: 'client',
               attributes: { 'gen_ai.request.model': 'house/large', 'test.secret': 'is CANARY-held-secret' },
             });
-            await traced(
+            await withSpan(
               telemetry.traces,
               span,
               async () => void handedOn.push(telemetry.traces.traceparent()),
@@ -343,7 +343,7 @@ describe('traces', () => {
     const span = await collector.waitFor(({ name }) => name === 'ai.listModels');
     expect(span).toMatchObject({ parentSpanId: '', failed: true, attributes: { 'error.type': '500' } });
     await expect(
-      traced(telemetry.traces, telemetry.traces.start('work'), () =>
+      withSpan(telemetry.traces, telemetry.traces.start('work'), () =>
         Promise.reject(Object.assign(new Error('CANARY-words'), { code: 'EPIPE' })),
       ),
     ).rejects.toThrow('CANARY-words');

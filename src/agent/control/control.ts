@@ -1,7 +1,7 @@
 // What commands on this machine may ask of a running agent, through the 0600 socket in its data folder: whoever may
 // read the folder holds the token file anyway.
 import { join } from 'node:path';
-import { shipped } from '../../kernel/assets.ts';
+import { assetPath } from '../../kernel/assets.ts';
 import { serveControl, type Control } from '../../kernel/control.ts';
 import { databaseControls } from '../../kernel/data/database-controls.ts';
 import type { Database } from '../../kernel/data/database.ts';
@@ -48,7 +48,7 @@ export async function openControl({
     const control = await serveControl(
       path,
       {
-        ...databaseControls(database, { schema: 'agent', directory: shipped('src/agent/migrations') }),
+        ...databaseControls(database, { schema: 'agent', directory: assetPath('src/agent/migrations') }),
         'tokens.create': (input) => tokens.create(input as { name: string; ttlSeconds?: number }),
         'tokens.list': () => tokens.list(),
         'tokens.revoke': (input) => tokens.revoke(String(input)),

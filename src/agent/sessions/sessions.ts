@@ -6,10 +6,10 @@ import { requireStorable } from '../../kernel/contract/storable.ts';
 import {
   decodeCursor,
   encodeCursor,
-  isText,
+  isCursorText,
   isTimeAndId,
-  limitOf,
-  page,
+  pageLimit,
+  pageOf,
 } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
@@ -106,7 +106,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
       ...createExecute(needs, require),
 
       'sessions.list': async ({ query }) => {
-        const limit = limitOf(query);
+        const limit = pageLimit(query);
         const before = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isTimeAndId);
         const rows = await store.list({
           agentId,
@@ -116,7 +116,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
           ...(query.status === undefined ? {} : { status: query.status }),
           ...(query.archived === undefined ? {} : { archived: query.archived }),
         });
-        const { items, next_cursor: nextCursor } = page(rows, limit, ({ createdAt, key }) => [
+        const { items, next_cursor: nextCursor } = pageOf(rows, limit, ({ createdAt, key }) => [
           createdAt,
           key,
         ]);
@@ -202,7 +202,7 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 
       'sessions.listMessages': async ({ path, query }) => {
         const session = await require(path.sessionId);
-        const limit = limitOf(query);
+        const limit = pageLimit(query);
         const after = query.cursor === undefined ? 0 : readSeq(query.cursor);
         const { events: items, hasMore } = await events.messagePage(segmentsOf(session), after, limit);
         const nextCursor = hasMore ? encodeCursor(String(items.at(-1)?.seq)) : null;
@@ -335,14 +335,14 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 
       'sessions.listQueue': async ({ path, query }) => {
         const session = await require(path.sessionId);
-        const limit = limitOf(query);
+        const limit = pageLimit(query);
         const all = await runStore.queue(session.key);
         const running = session.activeRunId === null ? 0 : 1;
         const placed = all.map((run, index) => ({ run, queuePosition: index + running }));
         const last = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isPlace);
         // What the cursor names may have begun meanwhile; then all that is left is behind it.
         const from = last === undefined ? 0 : placed.findIndex(({ run }) => run.place > BigInt(last)) >>> 0;
-        const { items, next_cursor: nextCursor } = page(
+        const { items, next_cursor: nextCursor } = pageOf(
           placed.slice(from, from + limit + 1),
           limit,
           ({ run }) => String(run.place),
@@ -392,8 +392,8 @@ export function sessions(needs: SessionsNeeds): Service<'sessions'> {
 
       'sessions.listApprovals': async ({ path, query }) => {
         const session = await require(path.sessionId);
-        const limit = limitOf(query);
-        const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isText);
+        const limit = pageLimit(query);
+        const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isCursorText);
         const { approvals, hasMore } = await needs.approvalStore.list(session.key, {
           limit,
           ...(query.status === undefined ? {} : { status: query.status }),
@@ -477,7 +477,7 @@ function isPlace(value: unknown): value is string {
 }
 
 function readSeq(cursor: string): number {
-  const seq = Number(decodeCursor(cursor, isText));
+  const seq = Number(decodeCursor(cursor, isCursorText));
   if (!Number.isSafeInteger(seq) || seq < 0 || seq > 2_147_483_647)
     throw new Problem('bad_request', 'invalid_request', '`cursor` is not a cursor of this list.', {
       param: 'cursor',

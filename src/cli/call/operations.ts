@@ -1,6 +1,6 @@
 // The operations of a surface as its contract has them, for calling them by name: what each takes and where it goes.
 // The bundled document is the only source, so that an operation is on the command line from the moment it is written.
-import { readText, shipped } from '../../kernel/assets.ts';
+import { readText, assetPath } from '../../kernel/assets.ts';
 
 export const surfaces = ['gateway', 'agent'] as const;
 export type Surface = (typeof surfaces)[number];
@@ -71,7 +71,7 @@ const methods = ['get', 'post', 'put', 'patch', 'delete'];
 
 /** In the order of the contract. */
 export async function readOperations(surface: Surface): Promise<CallableOperation[]> {
-  const document = JSON.parse(await readText(shipped(`src/contract/${surface}/bundle.json`))) as Document;
+  const document = JSON.parse(await readText(assetPath(`src/contract/${surface}/bundle.json`))) as Document;
   const follow = <T extends { $ref?: string }>(value: T): T =>
     value.$ref === undefined ? value : follow(targetOf(document, value.$ref) as T);
   return Object.entries(document.paths).flatMap(([path, item]) =>

@@ -4,7 +4,7 @@ import { constants } from 'node:fs';
 import { access, readdir, readFile, readlink, stat, statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { dirname, resolve } from 'node:path';
-import { readText, shipped } from '../../kernel/assets.ts';
+import { readText, assetPath } from '../../kernel/assets.ts';
 
 export interface Finding {
   check: string;
@@ -181,7 +181,7 @@ export async function checkDisk(path: string): Promise<Finding> {
 
 export async function checkContract(): Promise<Finding> {
   try {
-    const bundle = JSON.parse(await readText(shipped('src/contract/gateway/bundle.json'))) as {
+    const bundle = JSON.parse(await readText(assetPath('src/contract/gateway/bundle.json'))) as {
       paths: object;
     };
     return ok('contract', `The contract is there, with ${Object.keys(bundle.paths).length} paths.`);

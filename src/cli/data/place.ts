@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { AgentData } from '../../agent/config.ts';
 import { controlPath } from '../../agent/control/index.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
-import { shipped } from '../../kernel/assets.ts';
+import { assetPath } from '../../kernel/assets.ts';
 import { callControl } from '../../kernel/control.ts';
 import { connect, withSettingName, type Database } from '../../kernel/data/database.ts';
 import { createLog, type Log } from '../../kernel/log.ts';
@@ -31,7 +31,7 @@ export function gatewayPlace({ databaseUrl, databasePrepare, databasePath }: Gat
     databasePrepare,
     databasePath,
     socket: join(databasePath, 'control.sock'),
-    migrations: { schema: 'gateway', directory: shipped('src/gateway/migrations') },
+    migrations: { schema: 'gateway', directory: assetPath('src/gateway/migrations') },
   };
 }
 
@@ -42,7 +42,7 @@ export function agentPlace({ dataDir, databaseUrl }: AgentData): DatabasePlace {
     databasePrepare: undefined,
     databasePath: join(dataDir, 'agent.db'),
     socket: controlPath(dataDir),
-    migrations: { schema: 'agent', directory: shipped('src/agent/migrations') },
+    migrations: { schema: 'agent', directory: assetPath('src/agent/migrations') },
   };
 }
 

@@ -11,7 +11,7 @@ import {
   type ListedToken,
   type TokenDesk,
 } from '../../agent/tokens/index.ts';
-import { shipped } from '../../kernel/assets.ts';
+import { assetPath } from '../../kernel/assets.ts';
 import { callControl } from '../../kernel/control.ts';
 import { connect, migrate } from '../../kernel/data/database.ts';
 import { createLog } from '../../kernel/log.ts';
@@ -134,7 +134,7 @@ async function withDesk<T>(
     throw new Error(`There is no agent's data in ${dataDir}; start the agent once, or say --data-dir.`);
   const database = await connect(databaseUrl === undefined ? { path } : { url: databaseUrl }, { log });
   try {
-    await migrate(database, { schema: 'agent', directory: shipped('src/agent/migrations'), log });
+    await migrate(database, { schema: 'agent', directory: assetPath('src/agent/migrations'), log });
     const store = tokenStore(database);
     const agentId = await store.findAgent(name);
     if (agentId === undefined)

@@ -6,7 +6,11 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { parseToken, tokenDigest } from '../../kernel/secrets/secret.ts';
-import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/concurrency-limit.ts';
+import {
+  createConcurrencyLimit,
+  defaultConcurrency,
+  type ConcurrencyLimit,
+} from '../../kernel/secrets/concurrency-limit.ts';
 import type { Bureau, BureauState } from '../bureaus/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
@@ -58,7 +62,7 @@ export interface AccountsNeeds {
   /** Rounds of PBKDF2 for new digests. */
   passwordRounds?: number;
   /** Where passwords wait for their check; the same one wherever this process checks any. */
-  turnstile?: Turnstile;
+  turnstile?: ConcurrencyLimit;
   /** For all that one step asks of a third party. */
   providerDeadlineMs?: number;
 }
@@ -112,7 +116,7 @@ export function accounts(needs: AccountsNeeds): Accounts {
   const background = createBackground(log);
   const identities = createIdentityCache({ generation: () => changes.generation(), clock: needs.clock });
   const guesses = createGuesses(guessStore, needs.guesses);
-  const turnstile = needs.turnstile ?? createTurnstile(defaultPlaces);
+  const turnstile = needs.turnstile ?? createConcurrencyLimit(defaultConcurrency);
   const passwords = createPasswords({
     store,
     guesses,

@@ -11,11 +11,15 @@ import {
   dummyDigest,
   isShortPassword,
   minimumRounds,
-  passwordFault,
+  passwordError,
 } from '../../kernel/secrets/password.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { parseToken, token, tokenDigest } from '../../kernel/secrets/secret.ts';
-import { createTurnstile, defaultPlaces, type Turnstile } from '../../kernel/secrets/concurrency-limit.ts';
+import {
+  createConcurrencyLimit,
+  defaultConcurrency,
+  type ConcurrencyLimit,
+} from '../../kernel/secrets/concurrency-limit.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { adminIdFault, auditOf, ownDoing, type Identity, type Origin } from '../identity.ts';
@@ -47,7 +51,7 @@ export interface AdminNeeds {
   /** Rounds of PBKDF2 for new digests, 600,000 or more; a digest with fewer is renewed at the next login. */
   passwordRounds?: number;
   /** Where passwords wait for their check; the same one wherever this process checks any. */
-  turnstile?: Turnstile;
+  turnstile?: ConcurrencyLimit;
 }
 
 /** `isShort`: the password is accepted, but has fewer than the fifteen characters that are advised. */
@@ -76,7 +80,7 @@ export function admin(needs: AdminNeeds): Admin {
   const limits = { ...defaultSessionLimits, ...needs.sessions };
   const budgets = { ...defaultGuessBudgets, ...needs.guesses };
   const rounds = needs.passwordRounds ?? minimumRounds;
-  const turnstile = needs.turnstile ?? createTurnstile(defaultPlaces);
+  const turnstile = needs.turnstile ?? createConcurrencyLimit(defaultConcurrency);
   const background = createBackground(log);
   const nobodysDigest = dummyDigest(rounds);
 
@@ -86,19 +90,19 @@ export function admin(needs: AdminNeeds): Admin {
   ): Promise<CredentialsSet & { digest: string }> {
     const idFault = adminIdFault(adminId);
     if (idFault !== null) throw unfit('admin_id', idFault);
-    const fault = passwordFault(password, [adminId]);
+    const fault = passwordError(password, [adminId]);
     if (fault !== null) throw unfit('password', fault);
     return { adminId, isShort: isShortPassword(password), digest: await digestPassword(password, rounds) };
   }
 
   /** The digest that the password has, or null when the pair is wrong. Takes a place for the whole time. */
   async function checkCounted(guess: Guess, password: string): Promise<string | null> {
-    const place = turnstile.enter();
+    const place = turnstile.tryAcquire();
     if (!place) throw tooMany(1);
     try {
       const counted = await store.countGuess(guess, budgets);
       if (counted !== 'counted') throw tooMany(counted.retryAfterSeconds);
-      await place.turn();
+      await place.start();
       const stored = await store.findPasswordDigest(guess.adminId);
       const check = await checkPassword(password, stored ?? nobodysDigest);
       if (stored === null || !check.matches) return null;
@@ -107,7 +111,7 @@ export function admin(needs: AdminNeeds): Admin {
       await store.changePasswordDigest(guess.adminId, stored, renewed);
       return renewed;
     } finally {
-      place.leave();
+      place.release();
     }
   }
 

@@ -9,7 +9,7 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { failureNote } from '../../kernel/contract/failure-note.ts';
 import type { Call, CallNote, Reply } from '../../kernel/contract/operation.ts';
-import { inDialect } from '../../kernel/error-dialects.ts';
+import { toErrorDialect } from '../../kernel/error-dialects.ts';
 import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
 import type { Alongside, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
@@ -180,7 +180,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           'stream failed',
         );
       call.note({ model: model.id, provider: model.provider, ...failureNote(problem) });
-      return inDialect(
+      return toErrorDialect(
         renderProblem(problem, call.requestId),
         problem,
         call.operationId.startsWith('ai.createMessage') ? 'anthropic' : undefined,

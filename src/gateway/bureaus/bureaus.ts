@@ -5,7 +5,7 @@ import type { Sql, Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
-import { decodeCursor, isTimeAndId, limitOf, page } from '../../kernel/contract/page.ts';
+import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { auditOf, type Identity, type Origin } from '../identity.ts';
@@ -125,8 +125,8 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
     handlers: {
       'bureaus.listBureaus': async (call) => {
         const after = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isTimeAndId);
-        const limit = limitOf(call.query);
-        const { items, next_cursor } = page(await store.list(after, limit + 1), limit, (row) => [
+        const limit = pageLimit(call.query);
+        const { items, next_cursor } = pageOf(await store.list(after, limit + 1), limit, (row) => [
           row.place,
           row.bureauId,
         ]);

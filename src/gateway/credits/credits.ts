@@ -5,7 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
-import { decodeCursor, isText, limitOf, page } from '../../kernel/contract/page.ts';
+import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { auditOf } from '../identity.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Service } from '../service.ts';
@@ -123,8 +123,8 @@ export function credits(needs: CreditsNeeds): Credits {
       },
       'credits.listHistory': async ({ identity, query }) => {
         const before = query.cursor === undefined ? null : BigInt(decodeCursor(query.cursor, isTransaction));
-        const limit = limitOf(query);
-        const { items, next_cursor } = page(
+        const limit = pageLimit(query);
+        const { items, next_cursor } = pageOf(
           await store.listChanges(identity.userId, { before, limit }),
           limit,
           ({ txId }) => String(txId),
@@ -136,13 +136,13 @@ export function credits(needs: CreditsNeeds): Credits {
       'credits.deductCredits': (call) =>
         adjust(call, (tx, entry) => balances.takeBack(tx, { ...entry, kind: 'deduct', partial: false })),
       'credits.listAccounts': async ({ identity, query }) => {
-        const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isText);
-        const limit = limitOf(query);
+        const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
+        const limit = pageLimit(query);
         const found = await store.listAccounts(
           { bureauId: identity.bureauId ?? query.bureau_id },
           { after, limit },
         );
-        const { items, next_cursor } = page(found, limit, ({ accountId }) => accountId);
+        const { items, next_cursor } = pageOf(found, limit, ({ accountId }) => accountId);
         return { status: 200, body: { items: items.map(wireAccount), next_cursor } };
       },
     },

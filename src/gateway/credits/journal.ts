@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { KeyedAnswer } from '../../kernel/data/idempotency.ts';
+import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import { makeSettingFolder } from '../../kernel/folder.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import type { Operation } from './store.ts';
@@ -122,7 +122,7 @@ function parse(text: string): Settlement {
   ) {
     throw new Error('The file holds no settlement.');
   }
-  const answer = isRecord(value?.answer) ? (value.answer as unknown as KeyedAnswer) : null;
+  const answer = isRecord(value?.answer) ? (value.answer as unknown as SettlementAnswer) : null;
   // Files of older releases have no mark. They may be of a job, which another process does again.
   return {
     kind: 'settle',

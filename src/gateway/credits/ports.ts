@@ -1,6 +1,6 @@
 // What other slices may do with credits: hold and settle for a call, and post to a balance.
 import type { Tx } from '../../kernel/data/database.ts';
-import type { KeyedAnswer } from '../../kernel/data/idempotency.ts';
+import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
 
 /** Who pays for a call, and what it is. */
@@ -22,7 +22,7 @@ export type FreeCall = Omit<PaidCall, 'userId' | 'bureauId'> & { userId: null; b
  * database is away. Work cannot: such a settlement is charged only while its hold is open, as another process may do the
  * work again under a hold of its own.
  */
-export type Alongside = { answer: () => KeyedAnswer } | { work: (tx: Tx) => Promise<void> };
+export type Alongside = { answer: () => SettlementAnswer } | { work: (tx: Tx) => Promise<void> };
 
 export interface Ledger {
   /**

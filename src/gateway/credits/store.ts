@@ -1,7 +1,7 @@
 // The tables of the ledger, and the only file that names them. What changes a balance is a function of the
 // database (see the migrations), so that it is one statement however many rows it touches.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
-import type { KeyedAnswer } from '../../kernel/data/idempotency.ts';
+import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import type { FreeCall, PaidCall } from './ports.ts';
 import type { LedgerFault, LedgerReader } from './verify.ts';
@@ -16,7 +16,7 @@ export type Operation =
       accountId: string;
       credits: bigint;
       facts: UsageFacts;
-      answer: KeyedAnswer | null;
+      answer: SettlementAnswer | null;
       isHeldOnly: boolean;
     }
   | { kind: 'recover'; holdId: string; accountId: string; isForced: boolean }

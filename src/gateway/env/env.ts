@@ -7,7 +7,7 @@ import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
-import { sealedUnder, type Vault } from '../../kernel/secrets/vault.ts';
+import { keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { auditOf, type Origin } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';
@@ -107,7 +107,7 @@ export async function env(needs: EnvNeeds): Promise<Env> {
     entry: (diff: Fingerprints) => AuditEntry,
   ): Promise<Date> {
     const updatedAt = await store.tx(async (tx) => {
-      const kid = sealedUnder(await store.lockCanary(tx, 'share'));
+      const kid = keyIdOf(await store.lockCanary(tx, 'share'));
       if (!vault.has(kid)) throw keysChanged();
       const versions = await store.newVersions(tx, variables.size);
       const sealed = [...variables].map(([key, value], index): SealedVariable => {

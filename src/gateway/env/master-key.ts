@@ -12,7 +12,7 @@ import {
   readMasterKey,
   SealError,
   type MasterKey,
-  type SealPlace,
+  type SealContext,
   type Vault,
 } from '../../kernel/secrets/vault.ts';
 import { canaryTable, type EnvStore } from './store.ts';
@@ -34,7 +34,7 @@ export interface UnlockNeeds {
   log: Log;
 }
 
-export const canaryPlace: SealPlace = { table: canaryTable, key: 'canary', version: 1 };
+export const canaryPlace: SealContext = { table: canaryTable, key: 'canary', version: 1 };
 /** What the canary says. It is no secret; that it can be read is what matters. */
 export const canaryWord = 'the master key of this database';
 

@@ -4,7 +4,7 @@
 import type { Changes } from '../../kernel/data/changes.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { SealError, sealedUnder, type Vault } from '../../kernel/secrets/vault.ts';
+import { SealError, keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { ownDoing } from '../identity.ts';
 import { canaryPlace, canaryWord, requireOpens } from './master-key.ts';
@@ -30,7 +30,7 @@ export interface SealingKeys {
 /** Counts the stored values by master key. Opens none of them, so that no key is needed. */
 export async function sealingKeys(store: Pick<EnvStore, 'survey' | 'list'>): Promise<SealingKeys> {
   const { canary, variables } = await store.survey();
-  const current = canary === null ? null : sealedUnder(canary);
+  const current = canary === null ? null : keyIdOf(canary);
   const counts = new Map<string, number>(current === null ? [] : [[current, 0]]);
   let damaged = 0;
   for (const { sealed } of variables === 0 ? [] : await store.list()) {
@@ -64,7 +64,7 @@ export async function sealCanary(store: EnvStore, vault: Vault): Promise<string>
   const canary = before ?? (await store.survey()).canary;
   if (canary === null) throw new Error('The canary of the master key could not be written.');
   requireOpens(vault, canary);
-  return sealedUnder(canary);
+  return keyIdOf(canary);
 }
 
 /** Puts everything under the primary key. Throws 409 `env_unreadable`, naming the keys, when a value does not open. */
@@ -95,7 +95,7 @@ export async function rewrapAll(tx: Tx, { store, vault, audit, changes }: Rotati
     const message = `Nothing was rewrapped: ${unreadable.join(', ')} cannot be opened. Write or remove them first.`;
     throw new Problem('conflict', 'env_unreadable', message);
   }
-  const isMoved = sealedUnder(canary) !== kid;
+  const isMoved = keyIdOf(canary) !== kid;
   if (!isMoved && resealed.length === 0) return { rewrapped: 0, kid };
   if (isMoved) await store.replaceCanary(tx, vault.seal(kid, canaryPlace, canaryWord));
   await store.reseal(tx, resealed);
@@ -112,7 +112,7 @@ export async function rewrapAll(tx: Tx, { store, vault, audit, changes }: Rotati
 
 function kidOrNull(sealed: string): string | null {
   try {
-    return sealedUnder(sealed);
+    return keyIdOf(sealed);
   } catch {
     return null;
   }

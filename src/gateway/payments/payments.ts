@@ -6,7 +6,7 @@ import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
-import { decodeCursor, isText, limitOf, page } from '../../kernel/contract/page.ts';
+import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { randomText, tokenDigest } from '../../kernel/secrets/secret.ts';
 import type { AuditEntry } from '../audit/index.ts';
@@ -207,10 +207,10 @@ export function payments(needs: PaymentsNeeds): Payments {
         });
       },
       'payments.listPayments': async (call) => {
-        const before = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isText);
-        const limit = limitOf(call.query);
+        const before = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isCursorText);
+        const limit = pageLimit(call.query);
         const rows = await store.list({ ...scopeOf(call.identity, call.query), before, count: limit + 1 });
-        const { items, next_cursor } = page(rows, limit, ({ paymentId }) => paymentId);
+        const { items, next_cursor } = pageOf(rows, limit, ({ paymentId }) => paymentId);
         return { status: 200, body: { items: items.map(wirePayment), next_cursor } };
       },
       'payments.getPayment': async (call) => {

@@ -7,7 +7,7 @@ import type {
 } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
-import { decodeCursor, isTimeAndId, limitOf, page } from '../../kernel/contract/page.ts';
+import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import type { UsageFilter, UsageGroup, UsageRecord, UsageStore } from './store.ts';
@@ -89,8 +89,8 @@ export function usage({ store, log, clock, retentionDays }: UsageNeeds): Usage {
           throw refused('from', 'must be before `to`');
         const filter = { ...own, requestId: query.request_id, model: query.model, from, to };
         const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
-        const limit = limitOf(query);
-        const { items, next_cursor } = page(
+        const limit = pageLimit(query);
+        const { items, next_cursor } = pageOf(
           await store.list(filter, { before, limit }),
           limit,
           ({ place, usageId }) => [place, usageId],

@@ -11,7 +11,7 @@ import type { Log } from '../log.ts';
 import type { CallNote } from './operation.ts';
 import { Problem } from '../problem.ts';
 import type { AnyReply, Exchange, OperationFacts, ReceivedBody } from './exchange.ts';
-import { blameNul } from './storable.ts';
+import { explainNulByte } from './storable.ts';
 import {
   type ContractOperation,
   declaredResponse,
@@ -190,7 +190,7 @@ export function createContract<Identity extends { kind: string }>(
       isSecret: byId.get(operationId)?.isSecret === true,
       signal: exchange.signal,
     };
-    return (options.idempotency as Idempotency).around(keyed, (remember) =>
+    return (options.idempotency as Idempotency).runOnce(keyed, (remember) =>
       handler(new ContractCall(operationId, request, remember)),
     );
   }
@@ -226,7 +226,7 @@ export function createContract<Identity extends { kind: string }>(
       };
       const replied = (backend.handleRequest(request as Any, request) as Promise<AnyReply>).catch(
         (error: unknown) => {
-          throw blameNul(error, request.parsed?.query, request.parsed?.requestBody);
+          throw explainNulByte(error, request.parsed?.query, request.parsed?.requestBody);
         },
       );
       if (!options.validateResponses) return replied;

@@ -28,7 +28,7 @@ export function decodeCursor<Place>(cursor: string, isPlace: (value: unknown) =>
 }
 
 /** The place that most lists have: the id of the last item. */
-export function isText(value: unknown): value is string {
+export function isCursorText(value: unknown): value is string {
   return typeof value === 'string' && value.length <= 256 && !/\p{Cc}|\p{Surrogate}/u.test(value);
 }
 
@@ -36,7 +36,7 @@ export function isText(value: unknown): value is string {
 export function isTimeAndId(value: unknown): value is [time: string, id: string] {
   if (!Array.isArray(value) || value.length !== 2) return false;
   const [given, id] = value as unknown[];
-  if (!isText(given) || !isText(id)) return false;
+  if (!isCursorText(given) || !isCursorText(id)) return false;
   const [, day, time] = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d{1,6})?(?:Z|\+00)$/.exec(given) ?? [];
   if (day === undefined || day.startsWith('0000')) return false;
   const read = new Date(`${day}T${time}Z`);
@@ -47,7 +47,7 @@ export function isTimeAndId(value: unknown): value is [time: string, id: string]
 /**
  * The page out of rows that were read with one more than `limit`: that one says whether there is a next page.
  */
-export function page<Row>(
+export function pageOf<Row>(
   rows: readonly Row[],
   limit: number,
   cursorOf: (row: Row) => CursorValue,
@@ -59,7 +59,7 @@ export function page<Row>(
 }
 
 /** A caller's `limit`, or the default. */
-export function limitOf(query: { limit?: number | undefined }): number {
+export function pageLimit(query: { limit?: number | undefined }): number {
   return Math.min(query.limit ?? defaultLimit, maximumLimit);
 }
 

@@ -2,16 +2,16 @@
 // schema is compiled once, at start, so that a wrong one stops the start and not a call.
 import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import { plainFaults, type SchemaError } from './validation-errors.ts';
+import { describeErrors, type SchemaError } from './validation-errors.ts';
 import type { ProblemDetail } from '../problem.ts';
 import { useQuickLengths } from './text-length.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
-export type SchemaVerdict = { ok: true } | { ok: false; details: ProblemDetail[] };
+export type SchemaCheckResult = { ok: true } | { ok: false; details: ProblemDetail[] };
 
 /** Says whether a value fits; the value is never changed. */
-export type SchemaCheck = (value: unknown) => SchemaVerdict;
+export type SchemaCheck = (value: unknown) => SchemaCheckResult;
 
 // More than this says nothing new to whoever has to repair the value.
 const maximumDetails = 16;
@@ -64,13 +64,13 @@ function compileAlone(schema: JsonSchema, options: Options): ValidateFunction {
 }
 
 /** One fault of a document; the names lead from its root to the member at fault. */
-export interface SchemaFault {
+export interface ValidationError {
   names: readonly string[];
   message: string;
 }
 
 /** Compiles the schema of a document that a person writes: all faults are told and not only the first. Throws like `compileSchema`. */
-export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => SchemaFault[] {
+export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => ValidationError[] {
   const ajv = new Ajv2020({
     strict: false,
     allErrors: true,
@@ -81,7 +81,7 @@ export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => S
   formats.default(ajv);
   useQuickLengths(ajv);
   const validate = ajv.compile(schema);
-  return (value) => (validate(value) ? [] : plainFaults((validate.errors ?? []) as SchemaError[]));
+  return (value) => (validate(value) ? [] : describeErrors((validate.errors ?? []) as SchemaError[]));
 }
 
 /** As a SchemaCheck, but what fits is given back as the schema's types. */

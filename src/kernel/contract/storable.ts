@@ -20,7 +20,7 @@ const nulCodes = new Set(['22021', '22P05']);
  * What the caller hears of an error: when the database refused a NUL that is in the request, that it is there. A NUL
  * is not refused sooner, since most of what is said to a model is never stored.
  */
-export function blameNul(error: unknown, query: unknown, body: unknown): unknown {
+export function explainNulByte(error: unknown, query: unknown, body: unknown): unknown {
   if (!(error instanceof Error) || !('code' in error) || !nulCodes.has(String(error.code))) return error;
   const path = nulIn(query, '') ?? nulIn(body, '');
   return path === undefined ? error : unfit(path.slice(0, 256), 'holds a NUL, which cannot be kept', error);

@@ -35,7 +35,7 @@ const places: Record<string, string> = {
 };
 
 /** The 400 for errors over `{ requestBody, path, query, header }`; there must be at least one. */
-export function invalidRequest(errors: readonly SchemaError[], tools: SchemaTools): Problem {
+export function invalidRequestProblem(errors: readonly SchemaError[], tools: SchemaTools): Problem {
   const faults = explain(errors, tools);
   const unique = new Map<string, { sentence: string; detail: ProblemDetail }>();
   for (const fault of faults) {
@@ -61,7 +61,7 @@ export function invalidRequest(errors: readonly SchemaError[], tools: SchemaTool
 }
 
 /** Each error of a schema without forms to choose from, with the names that lead to the member at fault. */
-export function plainFaults(errors: readonly SchemaError[]): { names: string[]; message: string }[] {
+export function describeErrors(errors: readonly SchemaError[]): { names: string[]; message: string }[] {
   return errors
     .flatMap(simpleFaults)
     .map(({ pointer, message }) => ({ names: pointerParts(pointer), message }));

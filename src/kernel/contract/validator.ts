@@ -5,7 +5,7 @@ import addFormats from 'ajv-formats';
 import { OpenAPIValidator, type OpenAPIRouter } from 'openapi-backend';
 import { Problem } from '../problem.ts';
 import type { AnyReply } from './exchange.ts';
-import { invalidRequest, type SchemaError, type SchemaTools } from './validation-errors.ts';
+import { invalidRequestProblem, type SchemaError, type SchemaTools } from './validation-errors.ts';
 import {
   type ContractOperation,
   declaredResponse,
@@ -74,7 +74,7 @@ export class ContractValidator extends OpenAPIValidator {
 
   explain(operation: ContractOperation, parsed: ParsedRequest, errors: SchemaError[]): Problem {
     if (parsed.isForm)
-      return invalidRequest(
+      return invalidRequestProblem(
         errors.map((error) => ({
           ...error,
           instancePath: error.instancePath.replace(/^\/requestForm/, '/requestBody'),
@@ -83,9 +83,10 @@ export class ContractValidator extends OpenAPIValidator {
       );
     const inBody = errors.some((error) => error.instancePath.startsWith('/requestBody'));
     const schema = operation.requestBody?.content?.['application/json']?.schema;
-    if (!inBody || parsed.raw.byteLength > explainedBodyBytes) return invalidRequest(errors, this.#tools);
+    if (!inBody || parsed.raw.byteLength > explainedBodyBytes)
+      return invalidRequestProblem(errors, this.#tools);
     const all = this.#thoroughErrors(schema, parsed.requestBody);
-    return invalidRequest(
+    return invalidRequestProblem(
       all.map((error) => ({ ...error, instancePath: `/requestBody${error.instancePath}` })),
       this.#tools,
     );

@@ -5,7 +5,7 @@ import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 
-export interface DialTarget {
+export interface ConnectionTarget {
   hosts: readonly string[];
   /** One for each host. */
   ports: readonly number[];
@@ -16,12 +16,12 @@ export interface DialTarget {
 }
 
 /** A stream of which the server has stopped answering; it is destroyed with this error. */
-export class Frozen extends Error {
+export class UnresponsiveServerError extends Error {
   override readonly name = 'Frozen';
 }
 
 /** Connects to the first host that takes the connection. Throws the last host's error. */
-export async function dial(target: DialTarget, connectMs: number): Promise<Duplex> {
+export async function openConnection(target: ConnectionTarget, connectMs: number): Promise<Duplex> {
   if (target.path) return open({ path: target.path }, connectMs);
   let failure: unknown;
   for (const [index, host] of target.hosts.entries()) {
@@ -46,7 +46,7 @@ async function open(
 
 async function secure(
   socket: Socket,
-  { host, tls, connectMs }: { host: string; tls: DialTarget['tls']; connectMs: number },
+  { host, tls, connectMs }: { host: string; tls: ConnectionTarget['tls']; connectMs: number },
 ): Promise<Duplex> {
   if (!tls || tls === 'disable') return socket;
   // SSLRequest: length 8, code 80877103. The server answers with one byte, before any of its own protocol.
@@ -74,7 +74,8 @@ async function secure(
 
 async function within<T>(stream: Duplex, limitMs: number, happening: Promise<T>): Promise<T> {
   const timer = setTimeout(
-    () => stream.destroy(new Frozen('The database server did not take the connection in time.')),
+    () =>
+      stream.destroy(new UnresponsiveServerError('The database server did not take the connection in time.')),
     limitMs,
   );
   try {
@@ -91,14 +92,14 @@ async function within<T>(stream: Duplex, limitMs: number, happening: Promise<T>)
  * Destroys the stream when something was written and no progress towards its answer was seen for
  * `deadlineMs`. Holds for connections that carry one query at a time.
  */
-export function watch(stream: Duplex, deadlineMs: number): Duplex {
+export function withAnswerDeadline(stream: Duplex, deadlineMs: number): Duplex {
   let timer: NodeJS.Timeout | undefined;
   let tail: Buffer = Buffer.alloc(0);
   const write = stream.write;
   const arm = (): void => {
     clearTimeout(timer);
     timer = setTimeout(
-      () => stream.destroy(new Frozen(`The database gave no answer for ${deadlineMs} ms.`)),
+      () => stream.destroy(new UnresponsiveServerError(`The database gave no answer for ${deadlineMs} ms.`)),
       deadlineMs,
     );
   };

@@ -8,7 +8,7 @@ import { openEmbedded } from './embedded.ts';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
 import { createPool, type Pool, type PoolState } from './pool.ts';
-import { dial, Frozen, watch } from './connection.ts';
+import { openConnection, UnresponsiveServerError, withAnswerDeadline } from './connection.ts';
 
 export { migrate } from './migrate.ts';
 
@@ -137,7 +137,7 @@ async function connectServer(
   const make = (isPatient: boolean, deadlineMs: number, maxConnections: number): Connections => ({
     maxConnections,
     queueMs: limits.queueMs,
-    open: async () => watch(await dial(target, limits.connectMs), deadlineMs),
+    open: async () => withAnswerDeadline(await openConnection(target, limits.connectMs), deadlineMs),
     client: (socket) =>
       createClient(options.url, {
         ...clientOptions(socket, log),
@@ -187,7 +187,7 @@ async function connectEmbedded(
     maxConnections: 1,
     // A patient connection waits for its own statements, which may take as long as its deadline.
     queueMs: isPatient ? deadlineMs : limits.queueMs,
-    open: async () => watch(await engine.dial({ patient: isPatient }), deadlineMs),
+    open: async () => withAnswerDeadline(await engine.dial({ patient: isPatient }), deadlineMs),
     client: (socket) =>
       createClient(undefined, {
         ...clientOptions(socket, log),
@@ -524,7 +524,7 @@ function databaseProblem(error: unknown): unknown {
   const isAway =
     error instanceof postgres.PostgresError
       ? awayClasses.includes(code.slice(0, 2)) || awayCodes.has(code)
-      : error instanceof Frozen || awaySystemCodes.has(code);
+      : error instanceof UnresponsiveServerError || awaySystemCodes.has(code);
   return isAway ? unavailable('The database does not answer at the moment.', error) : error;
 }
 

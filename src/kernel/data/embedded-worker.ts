@@ -17,7 +17,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
-import { isSingleExecutable, readBytes, readPieces, shipped } from '../assets.ts';
+import { isSingleExecutable, readBytes, readPieces, assetPath } from '../assets.ts';
 
 /** What the thread is started with. */
 export interface EmbeddedStart {
@@ -239,7 +239,7 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
 /** PGlite finds its files beside its own code; in the single executable there is no beside. */
 async function engineFiles() {
   if (!isSingleExecutable) return {};
-  const file = (name: string) => readBytes(shipped(`packages/@electric-sql/pglite/${name}`));
+  const file = (name: string) => readBytes(assetPath(`packages/@electric-sql/pglite/${name}`));
   const [engine, initdb, data] = await Promise.all([
     file('pglite.wasm'),
     file('initdb.wasm'),

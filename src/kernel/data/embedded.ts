@@ -5,7 +5,7 @@ import { chmodSync, existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
-import { isShipped, shipped, startThread } from '../assets.ts';
+import { assetExists, assetPath, startThread } from '../assets.ts';
 import { makeFolder } from '../folder.ts';
 import { lockFolder } from './embedded-lock.ts';
 import type { EmbeddedStart, FromWorker, ToWorker } from './embedded-worker.ts';
@@ -292,6 +292,6 @@ function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; le
 const endsBatch = new Set([...'SHQ'].map((letter) => letter.charCodeAt(0)));
 
 function builtSeed(): string | null {
-  const seed = shipped('build/pglite-seed.tgz');
-  return isShipped(seed) ? seed : null;
+  const seed = assetPath('build/pglite-seed.tgz');
+  return assetExists(seed) ? seed : null;
 }

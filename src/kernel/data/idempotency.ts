@@ -7,7 +7,7 @@ import type { Database, Tx } from './database.ts';
 import type { Log } from '../log.ts';
 import { asProblem, Problem, renderProblem } from '../problem.ts';
 
-export interface KeyedCall {
+export interface IdempotentCall {
   operationId: string;
   /** Who repeats: a user or an administrator, whatever their token; null for a guest, whose key means nothing. */
   caller: string | null;
@@ -34,11 +34,11 @@ export interface Remember {
    * and has no answer; it is not done again. Undefined without a key. From the call of the result on, the key belongs
    * to the settlement.
    */
-  inSettlement(answer: { status: number; body?: unknown } | null): (() => KeyedAnswer) | undefined;
+  inSettlement(answer: { status: number; body?: unknown } | null): (() => SettlementAnswer) | undefined;
 }
 
 /** An answer as JSON, for the SQL function `idempotency_settle` of the surface. */
-export interface KeyedAnswer {
+export interface SettlementAnswer {
   /** In hexadecimal. */
   scope: string;
   run: string;
@@ -52,8 +52,8 @@ export interface Idempotency {
    * Runs the work, or gives the answer that it had. Throws 409 while it still runs or when its answer was not
    * kept, and 422 when the key was used for something else.
    */
-  around<Reply extends Answer>(
-    call: KeyedCall,
+  runOnce<Reply extends Answer>(
+    call: IdempotentCall,
     work: (remember: Remember) => Promise<Reply>,
   ): Promise<Reply | Answer>;
   close(): Promise<void>;
@@ -186,7 +186,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 
   return {
-    async around(call, work) {
+    async runOnce(call, work) {
       const { caller, key } = call;
       if (caller === null || key === undefined) return work(rememberNothing);
       const scope = digest(JSON.stringify([caller, call.operationId, key]));
@@ -319,7 +319,7 @@ function again(known: Row, request: Buffer): Answer {
 // Sorting the members of a larger body would hold the event loop; its repetition has to have the same bytes.
 const comparedAsValue = 256 * 1024;
 
-async function requestDigest({ path, query, body, rawBody }: KeyedCall['request']): Promise<Buffer> {
+async function requestDigest({ path, query, body, rawBody }: IdempotentCall['request']): Promise<Buffer> {
   const parts = JSON.stringify([canonical(path), canonical(query)]);
   if (rawBody.byteLength > comparedAsValue) return digest(parts, await digestInPool(rawBody));
   // A JSON body is the same one whatever the order and spacing of its members are.

@@ -18,7 +18,7 @@ interface Page {
 }
 
 /** For a mount point: the address has lost its prefix. What there is no page for goes on to `next`. */
-export function serveShipped(
+export function serveAssets(
   folder: string,
 ): (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => Promise<void> {
   let names: Promise<ReadonlySet<string>> | undefined;

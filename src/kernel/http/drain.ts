@@ -3,7 +3,7 @@
 import type { Server as HttpServer } from 'node:http';
 import { Server as Door, type Socket } from 'node:net';
 import { Problem } from '../problem.ts';
-import type { Visit } from './request.ts';
+import type { HttpRequest } from './request.ts';
 
 export interface CloseOptions {
   /** What runs may go on for so long; 25 seconds when absent. */
@@ -37,7 +37,7 @@ export interface DrainOptions {
   /** Where connections come in. */
   doors: readonly Door[];
   /** What has not got its whole answer yet. */
-  visits: ReadonlySet<Visit>;
+  visits: ReadonlySet<HttpRequest>;
   /** Connections that never sent a request: they count as busy in Node's eyes and would hold up the end. */
   fresh: ReadonlySet<Socket>;
   /** Between the abort of what still runs and the destruction of its connection. */

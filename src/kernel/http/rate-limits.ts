@@ -1,107 +1,107 @@
-// How often and how widely one caller may ask: token buckets by identity, a cap of connections by address. What
-// they remember is bounded, and who is forgotten is only ever treated more kindly.
+// Limits on one caller: token buckets by identity, and a limit on connections by address. Memory is bounded; a caller
+// whose bucket is evicted starts with a full one.
 import { isLoopbackAddress, networkOf } from './address.ts';
+import { createLruCache } from '../cache.ts';
 import type { Clock } from '../clock.ts';
 import { Problem } from '../problem.ts';
 
 /** A bucket holds as many requests as a minute brings. */
-export interface RatePolicy {
+export interface RateLimitPolicy {
   /** Appears in the `RateLimit` headers. */
   name: string;
   perMinute: number;
 }
 
-export interface Drawn {
-  granted: boolean;
+export interface RateLimitResult {
+  isAllowed: boolean;
   /** Requests that are left now. */
-  left: number;
+  remaining: number;
   /** Seconds until there is one more. */
   waitSeconds: number;
 }
 
-export interface Quota {
-  draw(key: string, policy: RatePolicy): Drawn | Promise<Drawn>;
+export interface RateLimiter {
+  /** Takes one request out of the bucket of `key` if there is one. */
+  take(key: string, policy: RateLimitPolicy): RateLimitResult | Promise<RateLimitResult>;
 }
 
 interface Bucket {
   tokens: number;
-  atMs: number;
+  refilledAtMs: number;
 }
 
-// Some 100 bytes each. An address behind IPv6 counts by its /64, so this many are many callers.
-const maximumBuckets = 50_000;
+// About 100 bytes each. An IPv6 address counts by its /64, so 50,000 keys are 50,000 callers.
+const defaultMaxBuckets = 50_000;
 
-/** A quota that this process alone knows of. */
-export function createQuota({
+/** Counts in this process alone. */
+export function createRateLimiter({
   clock,
-  maxBuckets = maximumBuckets,
+  maxBuckets = defaultMaxBuckets,
 }: {
   clock: Pick<Clock, 'monotonicMs'>;
   maxBuckets?: number;
-}): Quota {
-  const buckets = new Map<string, Bucket>();
+}): RateLimiter {
+  const buckets = createLruCache<string, Bucket>({ capacity: maxBuckets });
   return {
-    draw(key, { name, perMinute }) {
-      const place = `${name} ${key}`;
+    take(key, { name, perMinute }) {
+      const bucketKey = `${name} ${key}`;
       const nowMs = clock.monotonicMs();
-      const known = buckets.get(place);
+      const bucket = buckets.peek(bucketKey) ?? { tokens: perMinute, refilledAtMs: nowMs };
       const perMs = perMinute / 60_000;
-      const tokens = known ? Math.min(perMinute, known.tokens + (nowMs - known.atMs) * perMs) : perMinute;
-      const granted = tokens >= 1;
-      const left = granted ? tokens - 1 : tokens;
-      // Taken out and put back, so that the first in the map is the one that was asked for the longest ago.
-      if (known) buckets.delete(place);
-      else if (buckets.size >= maxBuckets) buckets.delete(buckets.keys().next().value ?? '');
-      buckets.set(place, { tokens: left, atMs: nowMs });
+      const tokens = Math.min(perMinute, bucket.tokens + (nowMs - bucket.refilledAtMs) * perMs);
+      const isAllowed = tokens >= 1;
+      bucket.tokens = isAllowed ? tokens - 1 : tokens;
+      bucket.refilledAtMs = nowMs;
+      buckets.set(bucketKey, bucket);
       return {
-        granted,
-        left: Math.floor(left),
-        waitSeconds: Math.max(1, Math.ceil((1 - (left % 1)) / perMs / 1_000)),
+        isAllowed,
+        remaining: Math.floor(bucket.tokens),
+        waitSeconds: Math.max(1, Math.ceil((1 - (bucket.tokens % 1)) / perMs / 1_000)),
       };
     },
   };
 }
 
-/** The headers of RFC-to-be draft-ietf-httpapi-ratelimit-headers. */
-export function rateHeaders(
-  { name, perMinute }: RatePolicy,
-  { left, waitSeconds }: Drawn,
+/** The headers of draft-ietf-httpapi-ratelimit-headers. */
+export function rateLimitHeaders(
+  { name, perMinute }: RateLimitPolicy,
+  { remaining, waitSeconds }: RateLimitResult,
 ): Record<string, string> {
   return {
     'ratelimit-policy': `"${name}";q=${perMinute};w=60`,
-    ratelimit: `"${name}";r=${left};t=${waitSeconds}`,
+    ratelimit: `"${name}";r=${remaining};t=${waitSeconds}`,
   };
 }
 
-/** The one answer to whoever asks too often; `Retry-After` is never before the `t` of the headers. */
-export function tooOften(waitSeconds: number): Problem {
+/** The 429. `Retry-After` is never before the `t` of the headers. */
+export function rateLimitProblem(waitSeconds: number): Problem {
   return new Problem('rate_limited', 'rate_limited', 'Too many requests; try again later.', {
     headers: { 'retry-after': String(waitSeconds) },
   });
 }
 
-export interface AddressCap {
-  /** Null when the address has as many as it may; otherwise what gives the place back, once. */
-  enter(address: string): (() => void) | null;
+export interface AddressLimit {
+  /** Returns the release, which works once; null when the address is at its limit. */
+  acquire(address: string): (() => void) | null;
 }
 
-/** Caps how much of something one network may hold at a time; callers on this machine may hold any number. */
-export function createAddressCap(max: number): AddressCap {
-  const held = new Map<string, number>();
+/** Limits what one network (an IPv4 address or an IPv6 /64) holds at a time. Loopback addresses are not limited. */
+export function createAddressLimit(max: number): AddressLimit {
+  const counts = new Map<string, number>();
   return {
-    enter(address) {
+    acquire(address) {
       if (isLoopbackAddress(address)) return () => {};
       const network = networkOf(address);
-      const count = held.get(network) ?? 0;
+      const count = counts.get(network) ?? 0;
       if (count >= max) return null;
-      held.set(network, count + 1);
-      let isHeld = true;
+      counts.set(network, count + 1);
+      let isReleased = false;
       return () => {
-        if (!isHeld) return;
-        isHeld = false;
-        const rest = (held.get(network) ?? 1) - 1;
-        if (rest > 0) held.set(network, rest);
-        else held.delete(network);
+        if (isReleased) return;
+        isReleased = true;
+        const rest = (counts.get(network) ?? 1) - 1;
+        if (rest > 0) counts.set(network, rest);
+        else counts.delete(network);
       };
     },
   };

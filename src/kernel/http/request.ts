@@ -6,7 +6,7 @@ import type { Exchange, OperationFacts, ReceivedBody } from '../contract/exchang
 import type { Log } from '../log.ts';
 import type { CallNote } from '../contract/operation.ts';
 
-export interface VisitNeeds {
+export interface HttpRequestOptions {
   requestId: string;
   log: Log;
   nowMs: number;
@@ -24,7 +24,7 @@ export interface RequestTrace {
 const traceparentShape = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/;
 
 /** A class, unlike the house's closures: every request makes one, and its methods must not be made with it. */
-export class Visit implements Exchange {
+export class HttpRequest implements Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly method: string;
@@ -53,14 +53,14 @@ export class Visit implements Exchange {
   /** What others spent on it, by the names of `Server-Timing`. */
   timings: Map<string, number> | undefined = undefined;
   readonly #bytesBefore: number;
-  readonly #needs: VisitNeeds;
+  readonly #needs: HttpRequestOptions;
   // Made on first use: most requests end without anybody having asked for the signal or a line of log.
   #controller: AbortController | undefined = undefined;
   #log: Log | undefined = undefined;
   #aborted = false;
   #abortReason: unknown = undefined;
 
-  constructor(request: IncomingMessage, response: ServerResponse, needs: VisitNeeds) {
+  constructor(request: IncomingMessage, response: ServerResponse, needs: HttpRequestOptions) {
     const target = request.url ?? '/';
     const path = target.startsWith('/') ? target : target.replace(/^https?:\/\/[^/?]*/i, '');
     const cut = path.indexOf('?');

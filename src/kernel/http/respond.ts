@@ -6,10 +6,10 @@ import type { Contract } from '../contract/contract.ts';
 import type { AnyReply } from '../contract/exchange.ts';
 import type { Clock } from '../clock.ts';
 import { failureNote } from '../contract/failure-note.ts';
-import { inDialect } from '../error-dialects.ts';
+import { toErrorDialect } from '../error-dialects.ts';
 import { asProblem, isPermanent, Problem, renderProblem } from '../problem.ts';
 import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';
-import type { Visit } from './request.ts';
+import type { HttpRequest } from './request.ts';
 
 export interface ResponderOptions {
   contract: Contract;
@@ -29,10 +29,10 @@ export interface CorsRules {
 }
 
 export interface Responder {
-  reply(visit: Visit, reply: AnyReply): void | Promise<void>;
-  problem(visit: Visit, thrown: unknown): void;
+  reply(visit: HttpRequest, reply: AnyReply): void | Promise<void>;
+  problem(visit: HttpRequest, thrown: unknown): void;
   /** The headers that also an answer from a folder of pages has. */
-  commonHeaders(visit: Visit): Record<string, string>;
+  commonHeaders(visit: HttpRequest): Record<string, string>;
 }
 
 const jsonType = 'application/json; charset=utf-8';
@@ -43,7 +43,7 @@ const lingerMs = 1_000;
 export function createResponder(options: ResponderOptions): Responder {
   const { contract, clock, surface, streams, cors } = options;
 
-  function commonHeaders(visit: Visit): Record<string, string> {
+  function commonHeaders(visit: HttpRequest): Record<string, string> {
     const headers: Record<string, string> = {
       'x-request-id': visit.requestId,
       'x-content-type-options': 'nosniff',
@@ -63,7 +63,7 @@ export function createResponder(options: ResponderOptions): Responder {
   }
 
   function head(
-    visit: Visit,
+    visit: HttpRequest,
     reply: { status: number; headers?: Record<string, string> },
     own: Record<string, string>,
   ): void {
@@ -82,7 +82,7 @@ export function createResponder(options: ResponderOptions): Responder {
   }
 
   function json(
-    visit: Visit,
+    visit: HttpRequest,
     reply: { status: number; headers?: Record<string, string> },
     body: unknown,
   ): void {
@@ -92,13 +92,17 @@ export function createResponder(options: ResponderOptions): Responder {
     visit.response.end(text);
   }
 
-  function errorBody(visit: Visit, problem: Problem): object {
-    const body = inDialect(renderProblem(problem, visit.requestId), problem, visit.operation?.errorDialect);
+  function errorBody(visit: HttpRequest, problem: Problem): object {
+    const body = toErrorDialect(
+      renderProblem(problem, visit.requestId),
+      problem,
+      visit.operation?.errorDialect,
+    );
     return surface === 'agent' ? { success: false, ...body } : body;
   }
 
   // The client hears nothing of the cause; the log has it once.
-  function logFailure(visit: Visit, problem: Problem, message: string): void {
+  function logFailure(visit: HttpRequest, problem: Problem, message: string): void {
     visit.note(failureNote(problem));
     if (problem.kind === 'internal')
       visit.log.error({ operationId: visit.operation?.operationId, err: problem.cause ?? problem }, message);
@@ -106,7 +110,7 @@ export function createResponder(options: ResponderOptions): Responder {
       visit.log.debug({ code: problem.code, err: problem.cause }, message);
   }
 
-  async function events(visit: Visit, reply: AnyReply): Promise<void> {
+  async function events(visit: HttpRequest, reply: AnyReply): Promise<void> {
     const source = reply.events as NonNullable<AnyReply['events']>;
     head(visit, reply, { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' });
     const outcome = await writeEvents(visit.response, source, {
@@ -121,7 +125,7 @@ export function createResponder(options: ResponderOptions): Responder {
     noteOutcome(visit, outcome);
   }
 
-  async function content(visit: Visit, reply: AnyReply): Promise<void> {
+  async function content(visit: HttpRequest, reply: AnyReply): Promise<void> {
     const mediaType = reply.mediaType ?? 'application/octet-stream';
     if (reply.content instanceof Uint8Array) {
       head(visit, reply, { 'content-type': mediaType, 'content-length': String(reply.content.byteLength) });
@@ -198,11 +202,11 @@ export function createResponder(options: ResponderOptions): Responder {
 
 // A producer that was stopped because the server is going down throws whatever it likes; what the client
 // should hear is why it was stopped.
-function stopReason(visit: Visit): Problem | undefined {
+function stopReason(visit: HttpRequest): Problem | undefined {
   return visit.stopReason instanceof Problem ? visit.stopReason : undefined;
 }
 
-function noteOutcome(visit: Visit, outcome: StreamOutcome): void {
+function noteOutcome(visit: HttpRequest, outcome: StreamOutcome): void {
   if (outcome === 'client_gone' || outcome === 'stalled') visit.clientGone = true;
   if (outcome === 'stalled') visit.log.warn({}, 'a client that takes nothing was dropped');
 }
@@ -223,7 +227,7 @@ async function startedContent(source: AsyncIterable<Uint8Array>): Promise<AsyncI
   };
 }
 
-function leavesBodyUnread({ request, awaitsContinue }: Visit): boolean {
+function leavesBodyUnread({ request, awaitsContinue }: HttpRequest): boolean {
   if (request.complete || !announcesBody(request)) return false;
   // A client that waits to be told may or may not send its body now.
   if (awaitsContinue) return true;
@@ -233,7 +237,7 @@ function leavesBodyUnread({ request, awaitsContinue }: Visit): boolean {
 
 // Closing while the client still sends makes the kernel answer with a reset, which can overtake our answer.
 // So the sending half is closed, nothing more is read, and the rest follows a moment later.
-function lingerAfterAnswer({ request, response }: Visit): void {
+function lingerAfterAnswer({ request, response }: HttpRequest): void {
   // Once its reading has begun, Node no longer drains the body by itself.
   request.read(0);
   request.pause();
@@ -248,7 +252,7 @@ function lingerAfterAnswer({ request, response }: Visit): void {
 }
 
 // Never `*` and never with credentials: only the exact origin, and a page sends its bearer credential itself.
-function corsHeaders(visit: Visit, allows: (origin: string) => boolean): Record<string, string> {
+function corsHeaders(visit: HttpRequest, allows: (origin: string) => boolean): Record<string, string> {
   const { origin } = visit.headers;
   if (typeof origin !== 'string' || !allows(origin)) return { vary: 'Origin' };
   const headers: Record<string, string> = {

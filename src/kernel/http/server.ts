@@ -9,21 +9,21 @@ import type { Contract } from '../contract/contract.ts';
 import { type CloseOptions, createDrain } from './drain.ts';
 import type { Arrival, Guard } from './guard.ts';
 import { id } from '../ids.ts';
-import { createAddressCap } from './rate-limits.ts';
+import { createAddressLimit } from './rate-limits.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from '../contract/operation.ts';
 import { isPermanent, Problem, renderProblem } from '../problem.ts';
 import type { Proxies } from './proxies.ts';
-import { serveShipped } from './asset-pages.ts';
+import { serveAssets } from './asset-pages.ts';
 import { createResponder, type CorsRules } from './respond.ts';
-import { Visit } from './request.ts';
+import { HttpRequest } from './request.ts';
 
 /** Follows each request from its admission to its end, for metrics and traces. */
 export interface RequestObserver {
   /** Runs what is done for the request, so that whatever is observed within belongs to it. */
-  within<T>(visit: Visit, work: () => T): T;
+  within<T>(visit: HttpRequest, work: () => T): T;
   /** The whole answer is out, or its client is gone. */
-  ended(visit: Visit, durationMs: number): void;
+  ended(visit: HttpRequest, durationMs: number): void;
 }
 
 export interface ServerTimeouts {
@@ -97,7 +97,7 @@ export interface ServerOptions {
 }
 
 /** A request that came with a credential and has not got its whole answer yet. */
-export interface RunningCall {
+export interface RunningRequest {
   /** The header as sent. */
   readonly authorization: string;
   /** Stops the work with this for a reason; a stream ends with it as its error. What goes on regardless loses its connection. */
@@ -108,7 +108,7 @@ export interface RunningCall {
  * Where a server listens: an address, a socket in the file system, or a listening socket that this process was
  * started with. The last two are told the url under which callers know them.
  */
-export type ListenPlace =
+export type ListenAddress =
   | { host: string; port: number }
   | { path: string; url: string }
   | { fd: number; url: string };
@@ -118,7 +118,7 @@ export interface Server {
    * Rejects when the address cannot be had. The url has no trailing slash and can be called from this machine. May be
    * called again for a further place.
    */
-  listen(place: ListenPlace): Promise<{ url: string; port: number }>;
+  listen(place: ListenAddress): Promise<{ url: string; port: number }>;
   /**
    * Takes no more connections, then no more work, lets what runs go on for `drainMs`, then aborts it. Resolves when
    * the last connection is closed; a second call waits for the same end.
@@ -127,12 +127,12 @@ export interface Server {
   /** Requests that have not got their whole answer yet. */
   inFlight(): number;
   /** Those of them that came with a credential. */
-  running(): RunningCall[];
+  runningRequests(): RunningRequest[];
 }
 
 // The visit rides on its request: a WeakMap entry for each would cost more than all the rest of admission.
 const visitKey = Symbol('visit');
-type Visited = IncomingMessage & { [visitKey]?: Visit };
+type Visited = IncomingMessage & { [visitKey]?: HttpRequest };
 
 export function createServer(options: ServerOptions): Server {
   const { contract, log, clock, surface, observer, nameIdentity } = options;
@@ -140,9 +140,9 @@ export function createServer(options: ServerOptions): Server {
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
   const pages = options.pages ?? [];
   const { proxies } = options;
-  const connected = createAddressCap(limits.maxPerAddress);
-  const forwarded = createAddressCap(limits.maxPerAddress);
-  const visits = new Set<Visit>();
+  const connected = createAddressLimit(limits.maxPerAddress);
+  const forwarded = createAddressLimit(limits.maxPerAddress);
+  const visits = new Set<HttpRequest>();
   // Connections that never sent a request.
   const fresh = new Set<Socket>();
   const doors: Door[] = [];
@@ -156,9 +156,9 @@ export function createServer(options: ServerOptions): Server {
     draining: () => drain.leaving(),
   });
 
-  function admit(request: Visited, response: ServerResponse): Visit {
+  function admit(request: Visited, response: ServerResponse): HttpRequest {
     fresh.delete(request.socket);
-    const visit = new Visit(request, response, {
+    const visit = new HttpRequest(request, response, {
       requestId: id('req'),
       log,
       nowMs: clock.monotonicMs(),
@@ -180,14 +180,14 @@ export function createServer(options: ServerOptions): Server {
   }
 
   // Many clients share the connections of a proxy, so that there each request counts as one.
-  function holdPlace(visit: Visit): void {
+  function holdPlace(visit: HttpRequest): void {
     if (proxies === undefined || !proxies.isTrusted(peerOf(visit.request.socket))) return;
-    const giveBack = forwarded.enter(visit.remoteAddress);
+    const giveBack = forwarded.acquire(visit.remoteAddress);
     if (!giveBack) throw tooManyAtOnce();
     visit.response.once('close', giveBack);
   }
 
-  function leave(visit: Visit): void {
+  function leave(visit: HttpRequest): void {
     visits.delete(visit);
     if (!visit.response.writableFinished) {
       visit.clientGone = true;
@@ -213,14 +213,14 @@ export function createServer(options: ServerOptions): Server {
     return answer(visit);
   };
 
-  function answer(visit: Visit): Promise<void> {
+  function answer(visit: HttpRequest): Promise<void> {
     const work = () => contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
     return observer === undefined ? work() : observer.within(visit, work);
   }
 
   // What no page answered is for the contract to refuse.
   const serveAfterPages: RequestHandler = (request) => {
-    return answer((request as Visited)[visitKey] as Visit);
+    return answer((request as Visited)[visitKey] as HttpRequest);
   };
 
   // Express knows an error handler by its four parameters.
@@ -252,7 +252,7 @@ export function createServer(options: ServerOptions): Server {
     app.use(
       prefix,
       isSingleExecutable
-        ? serveShipped(directory)
+        ? serveAssets(directory)
         : express.static(directory, { cacheControl: false, dotfiles: 'ignore' }),
     );
   }
@@ -292,7 +292,7 @@ export function createServer(options: ServerOptions): Server {
   http.on('checkExpectation', app);
   http.on('connection', (socket) => {
     if (!proxies?.isTrusted(peerOf(socket))) {
-      const giveBack = connected.enter(peerOf(socket));
+      const giveBack = connected.acquire(peerOf(socket));
       if (!giveBack) return endWith(socket, tooManyAtOnce(), surface);
       socket.once('close', giveBack);
     }
@@ -304,7 +304,7 @@ export function createServer(options: ServerOptions): Server {
 
   return {
     inFlight: () => visits.size,
-    running: () =>
+    runningRequests: () =>
       [...visits].flatMap((visit) => {
         const { authorization } = visit.headers;
         return authorization === undefined || visit.identity === undefined
@@ -325,7 +325,7 @@ export function createServer(options: ServerOptions): Server {
   };
 }
 
-function openDoor(door: Door, place: ListenPlace): Promise<{ url: string; port: number }> {
+function openDoor(door: Door, place: ListenAddress): Promise<{ url: string; port: number }> {
   return new Promise((resolve, reject) => {
     door.once('error', reject);
     const { url, ...where } = 'url' in place ? place : { ...place, url: undefined };
@@ -341,7 +341,7 @@ function openDoor(door: Door, place: ListenPlace): Promise<{ url: string; port: 
 // Long enough for a last event, and short enough for whoever was promised an end within five seconds.
 const lastEventMs = 2_000;
 
-function endEarly(visit: Visit, reason: Problem): void {
+function endEarly(visit: HttpRequest, reason: Problem): void {
   visit.abort(reason);
   const timer = setTimeout(() => visit.response.destroy(), lastEventMs);
   timer.unref();
@@ -384,7 +384,7 @@ function arrivalOf(request: IncomingMessage): Arrival {
 
 /** The line of one request. An object of one shape a kind of line: it is made for every request. */
 function accessFields(
-  visit: Visit,
+  visit: HttpRequest,
   durationMs: number,
   nameIdentity: ServerOptions['nameIdentity'],
 ): Record<string, unknown> {

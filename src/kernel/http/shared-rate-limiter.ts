@@ -1,11 +1,17 @@
-// One quota for all replicas over one PostgreSQL: the buckets lie in the database, and a replica takes small
-// shares out of them, so that most requests ask nobody. While the database is away each replica counts alone.
+// One rate limit for all replicas over one PostgreSQL. The buckets are rows; a replica takes shares of 2% out of them and
+// spends those without a query. While the database is away each replica counts alone.
+import { createLruCache } from '../cache.ts';
 import type { Clock } from '../clock.ts';
 import type { Database } from '../data/database.ts';
-import { createQuota, type Drawn, type Quota, type RatePolicy } from './rate-limits.ts';
+import {
+  createRateLimiter,
+  type RateLimiter,
+  type RateLimitPolicy,
+  type RateLimitResult,
+} from './rate-limits.ts';
 import type { Log } from '../log.ts';
 
-export interface SharedQuotaOptions {
+export interface SharedRateLimiterOptions {
   database: Pick<Database, 'sql'>;
   /** The surface's schema; it has the table `rate_quotas`. */
   schema: string;
@@ -13,105 +19,119 @@ export interface SharedQuotaOptions {
   log: Log;
 }
 
-/** What this replica has taken out of a bucket, and until when it knows the bucket to be empty. */
+/** What this replica has taken out of a bucket, and until when it considers the bucket empty. */
 interface Share {
   tokens: number;
-  leftAtOthers: number;
+  remainingInBucket: number;
   emptyUntilMs: number;
-  taking: Promise<void> | undefined;
+  refill: Promise<void> | undefined;
 }
 
-// Two replicas may each hold a share beside a full bucket; two fiftieths are within the twentieth that a limit may be off by.
+// Two replicas may each hold a share beside a full bucket: 4%, within the 5% by which a limit may be off.
 const shareOfBucket = 0.02;
-const maximumShares = 50_000;
-const forgetEveryMs = 300_000;
+const maxShares = 50_000;
+const cleanupEveryMs = 300_000;
 
-export function createSharedQuota({ database, schema, clock, log }: SharedQuotaOptions): Quota {
+export function createSharedRateLimiter({
+  database,
+  schema,
+  clock,
+  log,
+}: SharedRateLimiterOptions): RateLimiter {
   const { sql } = database;
   const table = `${schema}.rate_quotas`;
-  const alone = createQuota({ clock });
-  const shares = new Map<string, Share>();
-  let forgottenAtMs = clock.monotonicMs();
+  const localLimiter = createRateLimiter({ clock });
+  const shares = createLruCache<string, Share>({ capacity: maxShares });
+  let lastCleanupMs = clock.monotonicMs();
 
-  function shareOf(place: string): Share {
-    const known = shares.get(place);
-    if (known) shares.delete(place);
-    else if (shares.size >= maximumShares) shares.delete(shares.keys().next().value ?? '');
-    const share = known ?? { tokens: 0, leftAtOthers: 0, emptyUntilMs: 0, taking: undefined };
-    shares.set(place, share);
+  function shareOf(bucketKey: string): Share {
+    const share = shares.peek(bucketKey) ?? {
+      tokens: 0,
+      remainingInBucket: 0,
+      emptyUntilMs: 0,
+      refill: undefined,
+    };
+    shares.set(bucketKey, share);
     return share;
   }
 
-  async function take(place: string, share: Share, perMinute: number): Promise<void> {
-    const wanted = Math.max(1, Math.floor(perMinute * shareOfBucket));
-    // The bucket as it is now, refilled since it was last touched; what is granted are whole requests.
-    const [row] = await sql<{ granted: number; tokens: number }[]>`
+  async function refillShare(bucketKey: string, share: Share, perMinute: number): Promise<void> {
+    const shareSize = Math.max(1, Math.floor(perMinute * shareOfBucket));
+    // Creates the bucket or refills it for the time since its last use. Only whole requests are given out.
+    const [bucket] = await sql<{ available: number; tokens: number }[]>`
       with now as (select clock_timestamp() as at),
-      made as (
-        insert into ${sql(table)} as q (key, tokens, at) select ${place}, ${perMinute}::float8, at from now
+      bucket as (
+        insert into ${sql(table)} as q (key, tokens, at) select ${bucketKey}, ${perMinute}::float8, at from now
         on conflict (key) do update set at = greatest(q.at, excluded.at),
           tokens = least(${perMinute}::float8, q.tokens + greatest(0, extract(epoch from excluded.at - q.at)) * ${perMinute / 60}::float8)
         returning tokens)
-      select least(${wanted}::float8, floor(tokens)) as granted, tokens from made`;
-    const granted = Math.max(0, row?.granted ?? 0);
-    if (granted > 0) {
-      // Conditional, so that two replicas which saw the same bucket do not both take its last requests.
-      const [left] = await sql<{ tokens: number }[]>`
-        update ${sql(table)} set tokens = tokens - ${granted}::float8 where key = ${place} and tokens >= ${granted}::float8 returning tokens`;
-      if (left) {
-        share.tokens += granted;
-        share.leftAtOthers = left.tokens;
+      select least(${shareSize}::float8, floor(tokens)) as available, tokens from bucket`;
+    const available = Math.max(0, bucket?.available ?? 0);
+    if (available > 0) {
+      // Conditional: two replicas that saw the same bucket must not both take its last requests.
+      const [rest] = await sql<{ tokens: number }[]>`
+        update ${sql(table)} set tokens = tokens - ${available}::float8 where key = ${bucketKey} and tokens >= ${available}::float8 returning tokens`;
+      if (rest) {
+        share.tokens += available;
+        share.remainingInBucket = rest.tokens;
         return;
       }
     }
-    share.leftAtOthers = 0;
-    share.emptyUntilMs = clock.monotonicMs() + ((1 - ((row?.tokens ?? 0) % 1)) / perMinute) * 60_000;
+    share.remainingInBucket = 0;
+    share.emptyUntilMs = clock.monotonicMs() + ((1 - ((bucket?.tokens ?? 0) % 1)) / perMinute) * 60_000;
   }
 
-  function drawn(share: Share, perMinute: number): Drawn {
-    const granted = share.tokens >= 1;
-    if (granted) share.tokens -= 1;
+  function takeFromShare(share: Share, perMinute: number): RateLimitResult {
+    const isAllowed = share.tokens >= 1;
+    if (isAllowed) share.tokens -= 1;
     const waitMs = Math.max(share.emptyUntilMs - clock.monotonicMs(), 60_000 / perMinute);
     return {
-      granted,
-      left: Math.floor(share.tokens + share.leftAtOthers),
+      isAllowed,
+      remaining: Math.floor(share.tokens + share.remainingInBucket),
       waitSeconds: Math.max(1, Math.ceil(waitMs / 1_000)),
     };
   }
 
-  function forgetOld(): void {
-    if (clock.monotonicMs() - forgottenAtMs < forgetEveryMs) return;
-    forgottenAtMs = clock.monotonicMs();
-    // A bucket that nobody touched for two minutes is full, which is what an absent one is.
+  function deleteOldBuckets(): void {
+    if (clock.monotonicMs() - lastCleanupMs < cleanupEveryMs) return;
+    lastCleanupMs = clock.monotonicMs();
+    // After two minutes without use a bucket is full, and so is an absent one.
     sql`delete from ${sql(table)} where at < clock_timestamp() - interval '2 minutes'`.catch(
-      (error: unknown) => log.warn({ err: error }, 'old quotas could not be forgotten'),
+      (error: unknown) => log.warn({ err: error }, 'old rate limit buckets could not be deleted'),
     );
   }
 
-  async function drawShared(key: string, policy: RatePolicy, place: string, share: Share): Promise<Drawn> {
+  async function takeShared(
+    key: string,
+    policy: RateLimitPolicy,
+    bucketKey: string,
+  ): Promise<RateLimitResult> {
+    const share = shareOf(bucketKey);
     try {
-      // Whoever waits for the same share may find it used up when it comes, and takes the next.
+      // Callers of one key wait for the same refill; those for whom it was too small start the next one.
       while (share.tokens < 1 && clock.monotonicMs() >= share.emptyUntilMs) {
-        share.taking ??= take(place, share, policy.perMinute).finally(() => (share.taking = undefined));
-        await share.taking;
+        share.refill ??= refillShare(bucketKey, share, policy.perMinute).finally(
+          () => (share.refill = undefined),
+        );
+        await share.refill;
       }
-      return drawn(share, policy.perMinute);
+      return takeFromShare(share, policy.perMinute);
     } catch (error) {
-      log.debug({ err: error }, 'the shared quota cannot be reached');
-      return await alone.draw(key, policy);
+      log.debug({ err: error }, 'the shared rate limit cannot be reached');
+      return await localLimiter.take(key, policy);
     } finally {
-      forgetOld();
+      deleteOldBuckets();
     }
   }
 
   return {
-    draw(key, policy) {
-      // With the limit itself, so that no share of a larger bucket is left when a limit is lowered.
-      const place = `${policy.name}/${policy.perMinute} ${key}`;
-      const share = shareOf(place);
+    take(key, policy) {
+      // The limit is part of the key, so that a lowered limit does not inherit a share of the larger bucket.
+      const bucketKey = `${policy.name}/${policy.perMinute} ${key}`;
+      const share = shareOf(bucketKey);
       if (share.tokens >= 1 || clock.monotonicMs() < share.emptyUntilMs)
-        return drawn(share, policy.perMinute);
-      return drawShared(key, policy, place, share);
+        return takeFromShare(share, policy.perMinute);
+      return takeShared(key, policy, bucketKey);
     },
   };
 }

@@ -1,26 +1,33 @@
-// How many passwords are checked at once. A check occupies a thread of the pool that files and name look-ups
-// need too, so few run and few wait; whoever comes beyond that is sent away at once.
+// Limits how many passwords are checked at once. A check occupies a thread of the libuv pool, which file access and DNS
+// need too.
 
-/** A place taken: wait for the turn, and leave in any case. */
-export interface Place {
-  turn(): Promise<void>;
-  leave(): void;
+export interface ConcurrencySlot {
+  /** Resolves when the work may start, in the order of the calls. */
+  start(): Promise<void>;
+  /** Must be called in any case; a second call has no effect. */
+  release(): void;
 }
 
-export interface Turnstile {
-  /** Null when all places are taken. */
-  enter(): Place | null;
+export interface ConcurrencyLimit {
+  /** Null when as many run and wait as may. */
+  tryAcquire(): ConcurrencySlot | null;
 }
 
-/** Two of four threads stay free for files and names; sixteen wait for about a second. */
-export const defaultPlaces = { running: 2, waiting: 16 };
+/** Two of the four threads stay free; sixteen waiting checks take about a second. */
+export const defaultConcurrency = { running: 2, waiting: 16 };
 
-export function createTurnstile({ running, waiting }: { running: number; waiting: number }): Turnstile {
-  let places = 0;
+export function createConcurrencyLimit({
+  running,
+  waiting,
+}: {
+  running: number;
+  waiting: number;
+}): ConcurrencyLimit {
+  let slots = 0;
   let active = 0;
   const queue: (() => void)[] = [];
 
-  function admit(): void {
+  function startWaiting(): void {
     while (active < running) {
       const next = queue.shift();
       if (!next) return;
@@ -30,26 +37,26 @@ export function createTurnstile({ running, waiting }: { running: number; waiting
   }
 
   return {
-    enter() {
-      if (places >= running + waiting) return null;
-      places += 1;
+    tryAcquire() {
+      if (slots >= running + waiting) return null;
+      slots += 1;
       let isActive = false;
-      let hasLeft = false;
+      let isReleased = false;
       return {
-        turn: () =>
+        start: () =>
           new Promise<void>((resolve) => {
             queue.push(() => {
               isActive = true;
               resolve();
             });
-            admit();
+            startWaiting();
           }),
-        leave() {
-          if (hasLeft) return;
-          hasLeft = true;
-          places -= 1;
+        release() {
+          if (isReleased) return;
+          isReleased = true;
+          slots -= 1;
           if (isActive) active -= 1;
-          admit();
+          startWaiting();
         },
       };
     },

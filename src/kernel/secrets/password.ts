@@ -23,7 +23,7 @@ const maximumBytes = 1024;
  * Why the password is refused, as a sentence, or null when it is accepted. Characters are code points after
  * NFC. `names` are words that this person's password must not consist of, such as their ID.
  */
-export function passwordFault(password: string, names: readonly string[]): string | null {
+export function passwordError(password: string, names: readonly string[]): string | null {
   const text = password.normalize('NFC');
   const characters = [...text].length;
   if (!text.isWellFormed()) return 'The password is not well-formed text.';

@@ -37,7 +37,7 @@ export function tokenDigest(text: string): Buffer {
 }
 
 /** Equality in a time that depends on neither value nor on their lengths. */
-export function sameSecret(a: string, b: string): boolean {
+export function secretsEqual(a: string, b: string): boolean {
   return timingSafeEqual(tokenDigest(a), tokenDigest(b));
 }
 

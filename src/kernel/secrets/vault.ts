@@ -4,7 +4,7 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 
 /** Where a sealed value belongs. It is bound into the seal, so that a row cannot be moved or be put back. */
-export interface SealPlace {
+export interface SealContext {
   table: string;
   key: string;
   /** Counts up with each write of the place. */
@@ -33,9 +33,9 @@ export interface Vault {
   readonly primaryKid: string;
   has(kid: string): boolean;
   /** Text without secrets in it, `v1.kid.wrappedDEK.nonce.ct.tag`. Throws a SealError for a key that is not here. */
-  seal(kid: string, place: SealPlace, value: string): string;
+  seal(kid: string, place: SealContext, value: string): string;
   /** Throws a SealError. */
-  open(place: SealPlace, sealed: string): string;
+  open(place: SealContext, sealed: string): string;
   /** Tells two values apart without showing them: the same for the same value as long as the primary key is the same. */
   fingerprint(value: string): string;
   /** A key for one purpose from each master key, the primary's first: what one signed can be checked while keys change. */
@@ -62,7 +62,7 @@ export function newMasterKey(): string {
 }
 
 /** The id of the key that a sealed text is under. Throws a SealError for what is no sealed text. */
-export function sealedUnder(sealed: string): string {
+export function keyIdOf(sealed: string): string {
   return partsOf(sealed).kid;
 }
 
@@ -141,7 +141,7 @@ function decrypt(key: Buffer, bound: Buffer, { nonce, text, tag }: Encrypted): B
   return Buffer.concat([decipher.update(text), decipher.final()]);
 }
 
-function binding({ table, key, version }: SealPlace, kid: string): Buffer {
+function binding({ table, key, version }: SealContext, kid: string): Buffer {
   return Buffer.from([table, key, version, kid].join('|'), 'utf8');
 }
 

@@ -19,7 +19,7 @@ export interface RequestEnd {
 }
 
 /** Where the work that runs now belongs. */
-export interface Place {
+export interface TelemetryContext {
   request: RequestScope | undefined;
   span: Span | undefined;
 }

@@ -2,7 +2,7 @@
 // for metrics all of this does nothing. Labels are a few words of our own, never what a caller wrote.
 
 /** One number, or one for each set of labels. */
-export type Measured = number | readonly { labels: readonly string[]; value: number }[];
+export type GaugeReading = number | readonly { labels: readonly string[]; value: number }[];
 
 export interface Counter {
   /** Adds, 1 unless said otherwise. The labels stand in the order in which they were declared. */
@@ -26,7 +26,7 @@ export interface Metrics {
   gauge(
     name: string,
     help: string,
-    collect: () => Measured | Promise<Measured>,
+    collect: () => GaugeReading | Promise<GaugeReading>,
     labels?: readonly string[],
   ): void;
 }

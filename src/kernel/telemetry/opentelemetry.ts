@@ -23,7 +23,7 @@ import {
 } from '@opentelemetry/sdk-trace';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
-import type { Place } from './context.ts';
+import type { TelemetryContext } from './context.ts';
 import type { Span, SpanAttributes, Traces } from './traces.ts';
 
 export interface TraceSettings {
@@ -45,7 +45,7 @@ export interface OpenTelemetryNeeds {
   settings: TraceSettings;
   surface: 'gateway' | 'agent';
   version: string;
-  place: AsyncLocalStorage<Place>;
+  place: AsyncLocalStorage<TelemetryContext>;
   hide: (text: string) => string;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   log: Log;

@@ -2,7 +2,7 @@
 // asked for metrics; each surface has a registry of its own, as two of them may live in one process.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Log } from '../log.ts';
-import type { Measured, Metrics } from './metrics.ts';
+import type { GaugeReading, Metrics } from './metrics.ts';
 
 export interface Prometheus extends Metrics {
   contentType: string;
@@ -18,7 +18,10 @@ export function openPrometheus({ log }: { log: Log }): Prometheus {
   // Of the process: processor, memory, handles, garbage collection and the lag of the event loop.
   collectDefaultMetrics({ register: registry });
 
-  async function measure(name: string, collect: () => Measured | Promise<Measured>): Promise<Measured> {
+  async function measure(
+    name: string,
+    collect: () => GaugeReading | Promise<GaugeReading>,
+  ): Promise<GaugeReading> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_resolve, reject) => {
       timer = setTimeout(() => reject(new Error('It took too long.')), collectMs);

@@ -5,11 +5,11 @@ import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from '../contract/operation.ts';
 import type { RequestObserver } from '../http/server.ts';
-import type { Visit } from '../http/request.ts';
+import type { HttpRequest } from '../http/request.ts';
 import type { MetricsListener } from './metrics-listener.ts';
 import { type Metrics, secondsBuckets, silentMetrics } from './metrics.ts';
 import type { TraceSettings } from './opentelemetry.ts';
-import type { Place, RequestEnd, RequestScope } from './context.ts';
+import type { TelemetryContext, RequestEnd, RequestScope } from './context.ts';
 import { silentTraces, type Span, type Traces } from './traces.ts';
 
 export interface TelemetrySettings {
@@ -47,7 +47,7 @@ export interface Telemetry {
 
 export async function openTelemetry(needs: TelemetryNeeds): Promise<Telemetry> {
   const { settings, clock, log } = needs;
-  const place = new AsyncLocalStorage<Place>();
+  const place = new AsyncLocalStorage<TelemetryContext>();
   const prometheus =
     settings.metrics === null ? undefined : (await import('./prometheus.ts')).openPrometheus({ log });
   const spans =
@@ -85,7 +85,7 @@ export async function openTelemetry(needs: TelemetryNeeds): Promise<Telemetry> {
 }
 
 interface Observing {
-  place: AsyncLocalStorage<Place>;
+  place: AsyncLocalStorage<TelemetryContext>;
   metrics: Metrics;
   traces: Traces;
   clock: Pick<Clock, 'monotonicMs'>;
@@ -99,7 +99,7 @@ interface Followed {
 }
 
 function observe({ place, metrics, traces, listeners }: Observing): RequestObserver {
-  const followed = new Map<Visit, Followed>();
+  const followed = new Map<HttpRequest, Followed>();
   const requests = metrics.counter(
     'townhall_requests_total',
     'Requests that have ended, by operation, status and kind of identity.',
@@ -169,7 +169,7 @@ function observe({ place, metrics, traces, listeners }: Observing): RequestObser
   };
 }
 
-function endServerSpan(span: Span, visit: Visit): void {
+function endServerSpan(span: Span, visit: HttpRequest): void {
   const { operation, identity, response, noted } = visit;
   const status = response.statusCode;
   if (operation) span.rename(operation.operationId);

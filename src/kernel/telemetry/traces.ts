@@ -58,7 +58,7 @@ export const silentTraces: Traces = {
 };
 
 /** Runs the work as a span that ends with it. What it throws marks the span by the code that `reasonOf` finds. */
-export async function traced<T>(
+export async function withSpan<T>(
   traces: Traces,
   span: Span,
   work: () => Promise<T>,

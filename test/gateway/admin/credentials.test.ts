@@ -4,7 +4,7 @@ import {
   checkPassword,
   digestPassword,
   dummyDigest,
-  passwordFault,
+  passwordError,
 } from '../../../src/kernel/secrets/password.ts';
 import { startWorld, type World } from '../accounts/world.ts';
 
@@ -28,7 +28,7 @@ describe('a password', () => {
     ['a run of the alphabet backwards', 'lkjihgfedcba'],
     ['digits over and over', '123123123123'],
   ])('is refused with %s', (_name, password) => {
-    expect(passwordFault(password, ['ada.lovelace'])).toEqual(expect.any(String));
+    expect(passwordError(password, ['ada.lovelace'])).toEqual(expect.any(String));
   });
 
   test.each([
@@ -38,13 +38,13 @@ describe('a password', () => {
     ['256 characters', 'k3v9x2mq'.repeat(32)],
     ['words that are not the first to try', 'test admin passphrase'],
   ])('is accepted with %s', (_name, password) => {
-    expect(passwordFault(password, ['ada.lovelace'])).toBeNull();
+    expect(passwordError(password, ['ada.lovelace'])).toBeNull();
   });
 
   test('is judged in no time, however it is made', () => {
     const started = performance.now();
     for (const piece of ['pass', '1', ' ', '-1', 'abc'])
-      passwordFault(piece.repeat(256 / piece.length) + '\u00e9', ['abc']);
+      passwordError(piece.repeat(256 / piece.length) + '\u00e9', ['abc']);
     expect(performance.now() - started).toBeLessThan(5_000);
   });
 

@@ -6,7 +6,7 @@ import {
   type Counters,
 } from '../../../src/gateway/admin/guess-budget.ts';
 import { adminStore } from '../../../src/gateway/admin/index.ts';
-import { createTurnstile } from '../../../src/kernel/secrets/concurrency-limit.ts';
+import { createConcurrencyLimit } from '../../../src/kernel/secrets/concurrency-limit.ts';
 import { startWorld, type Answer, type Json, type World, type WorldOptions } from '../accounts/world.ts';
 
 const password = 'a rather long secret';
@@ -135,7 +135,7 @@ describe('admin.login', () => {
 
   test('sends away at once whoever comes while all places are taken', async () => {
     const at = await begin({
-      admin: { turnstile: createTurnstile({ running: 1, waiting: 1 }), guesses: { freeTries: 100 } },
+      admin: { turnstile: createConcurrencyLimit({ running: 1, waiting: 1 }), guesses: { freeTries: 100 } },
     });
     const answers = await Promise.all(Array.from({ length: 8 }, () => login(at, password)));
     const statuses = answers.map(({ status }) => status);
@@ -198,19 +198,19 @@ describe('the budgets', () => {
 
 describe('the turnstile', () => {
   test('runs two, lets sixteen wait in their order, and takes nobody beyond', async () => {
-    const turnstile = createTurnstile({ running: 2, waiting: 16 });
-    const places = Array.from({ length: 18 }, () => turnstile.enter()).filter((place) => place !== null);
+    const turnstile = createConcurrencyLimit({ running: 2, waiting: 16 });
+    const places = Array.from({ length: 18 }, () => turnstile.tryAcquire()).filter((place) => place !== null);
     expect(places).toHaveLength(18);
-    expect(turnstile.enter()).toBeNull();
+    expect(turnstile.tryAcquire()).toBeNull();
     const order: number[] = [];
-    const turns = places.map((place, index) => place.turn().then(() => order.push(index)));
+    const turns = places.map((place, index) => place.start().then(() => order.push(index)));
     await Promise.all(turns.slice(0, 2));
     expect(order).toEqual([0, 1]);
-    places[1]?.leave();
-    places[1]?.leave();
+    places[1]?.release();
+    places[1]?.release();
     await turns[2];
     expect(order).toEqual([0, 1, 2]);
-    expect(turnstile.enter()).not.toBeNull();
-    expect(turnstile.enter()).toBeNull();
+    expect(turnstile.tryAcquire()).not.toBeNull();
+    expect(turnstile.tryAcquire()).toBeNull();
   });
 });

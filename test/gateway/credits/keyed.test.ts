@@ -5,7 +5,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import {
   createIdempotency,
   type Idempotency,
-  type KeyedCall,
+  type IdempotentCall,
   type Remember,
 } from '../../../src/kernel/data/idempotency.ts';
 import { id } from '../../../src/kernel/ids.ts';
@@ -45,7 +45,7 @@ afterEach(async () => {
   expect(faults).toEqual([]);
 });
 
-function keyed(signal = new AbortController().signal): KeyedCall {
+function keyed(signal = new AbortController().signal): IdempotentCall {
   return {
     operationId: 'ai.generateText',
     caller: `user ${userId}`,
@@ -59,10 +59,10 @@ function keyed(signal = new AbortController().signal): KeyedCall {
 
 /** A call of 30 credits; `before` runs between its hold and its end. */
 function paid(
-  call: KeyedCall,
+  call: IdempotentCall,
   { before = async () => {}, by = credits, answer = { text: 'hi' } as unknown } = {},
 ) {
-  return idempotency.around(call, async (remember: Remember) => {
+  return idempotency.runOnce(call, async (remember: Remember) => {
     const hold = await by.ledger.hold(callOf(userId, { requestId: call.requestId }), 100n);
     await before();
     const reply = { status: 200, body: answer };

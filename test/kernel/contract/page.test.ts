@@ -3,23 +3,23 @@ import { describe, expect, test } from 'vitest';
 import {
   decodeCursor,
   encodeCursor,
-  isText,
+  isCursorText,
   isTimeAndId,
-  limitOf,
-  page,
+  pageLimit,
+  pageOf,
 } from '../../../src/kernel/contract/page.ts';
 
 describe('a page', () => {
   test('leads to the next as long as there is more, and keeps the place of its last item', () => {
-    const first = page(['a', 'b', 'c'], 2, (row) => row);
+    const first = pageOf(['a', 'b', 'c'], 2, (row) => row);
     expect(first.items).toEqual(['a', 'b']);
-    expect(decodeCursor(first.next_cursor ?? '', isText)).toBe('b');
-    expect(page(['c'], 2, (row) => row)).toEqual({ items: ['c'], next_cursor: null });
-    expect(page([], 2, () => 'x')).toEqual({ items: [], next_cursor: null });
+    expect(decodeCursor(first.next_cursor ?? '', isCursorText)).toBe('b');
+    expect(pageOf(['c'], 2, (row) => row)).toEqual({ items: ['c'], next_cursor: null });
+    expect(pageOf([], 2, () => 'x')).toEqual({ items: [], next_cursor: null });
   });
 
   test('has 100 items unless asked otherwise, and 500 at most', () => {
-    expect([limitOf({}), limitOf({ limit: 7 }), limitOf({ limit: 10_000 })]).toEqual([100, 7, 500]);
+    expect([pageLimit({}), pageLimit({ limit: 7 }), pageLimit({ limit: 10_000 })]).toEqual([100, 7, 500]);
   });
 });
 

@@ -1,6 +1,10 @@
 // Calls under an Idempotency-Key: done once, answered alike, freed when nothing was done.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createIdempotency, type Idempotency, type KeyedCall } from '../../../src/kernel/data/idempotency.ts';
+import {
+  createIdempotency,
+  type Idempotency,
+  type IdempotentCall,
+} from '../../../src/kernel/data/idempotency.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
@@ -25,7 +29,7 @@ afterAll(async () => {
 });
 
 let keys = 0;
-function call(given: Partial<KeyedCall> = {}): KeyedCall {
+function call(given: Partial<IdempotentCall> = {}): IdempotentCall {
   return {
     operationId: 'things.createThing',
     caller: 'user a',
@@ -50,9 +54,12 @@ const expire = (column: 'lease_until' | 'expires_at') =>
 describe('a repeated call', () => {
   test('gets the first answer, on any replica, whatever the order of its members is', async () => {
     const first = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
-    expect(await replicas[0].around(first, created({ id: 'x' }))).toEqual({ status: 201, body: { id: 'x' } });
+    expect(await replicas[0].runOnce(first, created({ id: 'x' }))).toEqual({
+      status: 201,
+      body: { id: 'x' },
+    });
     const again = { ...first, request: body({ b: { d: null, c: [1, 2] }, a: 1 }) };
-    expect(await replicas[1].around(again, never)).toEqual({
+    expect(await replicas[1].runOnce(again, never)).toEqual({
       status: 201,
       body: { id: 'x' },
       headers: { 'idempotent-replayed': 'true' },
@@ -66,8 +73,8 @@ describe('a repeated call', () => {
     ['a text in place of a number', { a: '1' }],
   ])('with %s is refused', async (_what, other) => {
     const first = call({ request: body({ a: 1 }) });
-    await replicas[0].around(first, created({}));
-    await expect(replicas[0].around({ ...first, request: body(other) }, never)).rejects.toThrow(
+    await replicas[0].runOnce(first, created({}));
+    await expect(replicas[0].runOnce({ ...first, request: body(other) }, never)).rejects.toThrow(
       code('idempotency_key_reused'),
     );
   });
@@ -81,12 +88,12 @@ describe('a repeated call', () => {
     });
     const filler = 'x'.repeat(300_000);
     const first = call({ request: large(`{"a":1,"b":"${filler}"}`) });
-    await replicas[0].around(first, created('first'));
+    await replicas[0].runOnce(first, created('first'));
     expect(
-      await replicas[1].around({ ...first, request: large(`{"a":1,"b":"${filler}"}`) }, never),
+      await replicas[1].runOnce({ ...first, request: large(`{"a":1,"b":"${filler}"}`) }, never),
     ).toMatchObject({ body: 'first' });
     await expect(
-      replicas[0].around({ ...first, request: large(`{"b":"${filler}","a":1}`) }, never),
+      replicas[0].runOnce({ ...first, request: large(`{"b":"${filler}","a":1}`) }, never),
     ).rejects.toThrow(code('idempotency_key_reused'));
   });
 
@@ -97,9 +104,9 @@ describe('a repeated call', () => {
     const answer = {
       data: Array.from({ length: 5_000 }, () => ({ object: 'embedding', embedding: vector })),
     };
-    await replicas[0].around(first, created(answer));
+    await replicas[0].runOnce(first, created(answer));
     expect(serializedItems).toBe(0);
-    await expect(replicas[1].around(first, never)).rejects.toThrow(code('result_not_replayable'));
+    await expect(replicas[1].runOnce(first, never)).rejects.toThrow(code('result_not_replayable'));
   });
 
   test('gets answers of up to 64 KiB of JSON, whatever they are made of', async () => {
@@ -109,28 +116,28 @@ describe('a repeated call', () => {
       { list: [], object: {}, none: null, isTrue: true, text: '"' },
     ]) {
       const first = call();
-      await replicas[0].around(first, created(answer));
-      expect(await replicas[1].around(first, never)).toMatchObject({ body: answer });
+      await replicas[0].runOnce(first, created(answer));
+      expect(await replicas[1].runOnce(first, never)).toMatchObject({ body: answer });
     }
   });
 
   test('of another caller, or of another operation, is its own', async () => {
     const first = call();
-    await replicas[0].around(first, created('first'));
-    expect(await replicas[0].around({ ...first, caller: 'user b' }, created('second'))).toMatchObject({
+    await replicas[0].runOnce(first, created('first'));
+    expect(await replicas[0].runOnce({ ...first, caller: 'user b' }, created('second'))).toMatchObject({
       body: 'second',
     });
     expect(
-      await replicas[0].around({ ...first, operationId: 'things.updateThing' }, created('third')),
+      await replicas[0].runOnce({ ...first, operationId: 'things.updateThing' }, created('third')),
     ).toMatchObject({ body: 'third' });
   });
 
   test('is done again for a guest, and without a key', async () => {
     let runs = 0;
     const count = async () => ({ status: 201, body: ++runs });
-    await replicas[0].around(call({ caller: null, key: 'k' }), count);
-    await replicas[0].around(call({ caller: null, key: 'k' }), count);
-    await replicas[0].around(call({ key: undefined }), count);
+    await replicas[0].runOnce(call({ caller: null, key: 'k' }), count);
+    await replicas[0].runOnce(call({ caller: null, key: 'k' }), count);
+    await replicas[0].runOnce(call({ key: undefined }), count);
     expect(runs).toBe(3);
   });
 
@@ -144,7 +151,7 @@ describe('a repeated call', () => {
       await gate;
       return { status: 201, body: { ok: true } };
     };
-    const all = Array.from({ length: 50 }, (_, n) => replicas[(n % 2) as 0 | 1].around(first, work));
+    const all = Array.from({ length: 50 }, (_, n) => replicas[(n % 2) as 0 | 1].runOnce(first, work));
     const refused = Promise.allSettled(all).then((outcomes) =>
       outcomes.filter(({ status }) => status === 'rejected'),
     );
@@ -168,14 +175,14 @@ describe('a repeated call', () => {
           outcome.status === 'rejected' && (outcome.reason as Problem).code === 'idempotency_key_in_use',
       ),
     ).toBe(true);
-    expect(await replicas[0].around(first, never)).toMatchObject({ body: { ok: true } });
+    expect(await replicas[0].runOnce(first, never)).toMatchObject({ body: { ok: true } });
   });
 
   test('is done anew after a day', async () => {
     const first = call();
-    await replicas[0].around(first, created('old'));
+    await replicas[0].runOnce(first, created('old'));
     await expire('expires_at');
-    expect(await replicas[0].around({ ...first, request: body('new') }, created('new'))).toEqual({
+    expect(await replicas[0].runOnce({ ...first, request: body('new') }, created('new'))).toEqual({
       status: 201,
       body: 'new',
     });
@@ -189,8 +196,8 @@ describe('an answer that is not kept', () => {
     ['of bytes', {}, { status: 200, content: new Uint8Array(3), mediaType: 'audio/mpeg' }],
   ])('%s is said to be so', async (_what, given, reply) => {
     const first = call(given);
-    expect(await replicas[0].around(first, async () => reply)).toBe(reply);
-    await expect(replicas[0].around(first, never)).rejects.toThrow(code('result_not_replayable'));
+    expect(await replicas[0].runOnce(first, async () => reply)).toBe(reply);
+    await expect(replicas[0].runOnce(first, never)).rejects.toThrow(code('result_not_replayable'));
     const rows = await place.database.sql<
       { body: string | null }[]
     >`select body from gateway.idempotency where state = 'opaque'`;
@@ -208,20 +215,20 @@ test('the oldest answers of a caller are dropped beyond the quota', async () => 
     mostBytes,
   });
   const other = call({ caller: 'user other' });
-  await bounded.around(other, created('theirs'));
+  await bounded.runOnce(other, created('theirs'));
   const calls = Array.from({ length: 40 }, () => call({ caller: 'user full' }));
-  for (const one of calls) await bounded.around(one, created('x'.repeat(4_000)));
+  for (const one of calls) await bounded.runOnce(one, created('x'.repeat(4_000)));
   await bounded.close();
   const [row] = await place.database.sql<
     { bytes: number }[]
   >`select sum(octet_length(body))::integer as bytes from gateway.idempotency where body like '"xxx%'`;
   expect(row?.bytes).toBeGreaterThan(mostBytes / 2);
   expect(row?.bytes).toBeLessThanOrEqual((mostBytes * 17) / 16 + 4_002);
-  await expect(replicas[0].around(calls[0] as KeyedCall, never)).rejects.toThrow(
+  await expect(replicas[0].runOnce(calls[0] as IdempotentCall, never)).rejects.toThrow(
     code('result_not_replayable'),
   );
-  expect(await replicas[0].around(calls.at(-1) as KeyedCall, never)).toMatchObject({ status: 201 });
-  expect(await replicas[0].around(other, never)).toMatchObject({ body: 'theirs' });
+  expect(await replicas[0].runOnce(calls.at(-1) as IdempotentCall, never)).toMatchObject({ status: 201 });
+  expect(await replicas[0].runOnce(other, never)).toMatchObject({ body: 'theirs' });
 });
 
 describe('a call that fails', () => {
@@ -230,24 +237,26 @@ describe('a call that fails', () => {
     async (kind) => {
       const first = call();
       await expect(
-        replicas[0].around(first, async () => {
+        replicas[0].runOnce(first, async () => {
           throw new Problem(kind, 'conflict', 'No.');
         }),
       ).rejects.toThrow('No.');
-      expect(await replicas[0].around({ ...first, request: body('mended') }, created('done'))).toMatchObject({
-        body: 'done',
-      });
+      expect(await replicas[0].runOnce({ ...first, request: body('mended') }, created('done'))).toMatchObject(
+        {
+          body: 'done',
+        },
+      );
     },
   );
 
   test('in the midst of its work is not done again: its failure is the answer', async () => {
     const first = call();
     await expect(
-      replicas[0].around(first, async () => {
+      replicas[0].runOnce(first, async () => {
         throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.');
       }),
     ).rejects.toThrow('failed');
-    expect(await replicas[1].around(first, never)).toMatchObject({
+    expect(await replicas[1].runOnce(first, never)).toMatchObject({
       status: 502,
       body: { error: { code: 'upstream_failed', request_id: 'req_test' } },
       headers: { 'idempotent-replayed': 'true', 'x-should-retry': 'false' },
@@ -258,30 +267,30 @@ describe('a call that fails', () => {
     const gone = new AbortController();
     const first = call({ signal: gone.signal });
     await expect(
-      replicas[0].around(first, async () => {
+      replicas[0].runOnce(first, async () => {
         gone.abort();
         throw new Error('aborted');
       }),
     ).rejects.toThrow('aborted');
     expect(
-      await replicas[0].around({ ...first, signal: new AbortController().signal }, created('done')),
+      await replicas[0].runOnce({ ...first, signal: new AbortController().signal }, created('done')),
     ).toMatchObject({ body: 'done' });
   });
 
   test('with its process frees its key once its lease is over, and a late end of it changes nothing', async () => {
     const first = call();
     let finish = (): void => undefined;
-    const stuck = replicas[0].around(first, async () => {
+    const stuck = replicas[0].runOnce(first, async () => {
       await new Promise<void>((resolve) => (finish = resolve));
       return { status: 201, body: 'late' };
     });
     while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0)
       await new Promise(setImmediate);
     await expire('lease_until');
-    expect(await replicas[1].around(first, created('second'))).toMatchObject({ body: 'second' });
+    expect(await replicas[1].runOnce(first, created('second'))).toMatchObject({ body: 'second' });
     finish();
     await stuck;
-    expect(await replicas[1].around(first, never)).toMatchObject({ body: 'second' });
+    expect(await replicas[1].runOnce(first, never)).toMatchObject({ body: 'second' });
   });
 });
 
@@ -297,7 +306,7 @@ test('a call that takes longer than its lease keeps its key', async () => {
   });
   const first = call();
   const gate = Promise.withResolvers<void>();
-  const running = slow.around(first, async () => {
+  const running = slow.runOnce(first, async () => {
     await gate.promise;
     return { status: 201, body: 'at last' };
   });
@@ -308,17 +317,17 @@ test('a call that takes longer than its lease keeps its key', async () => {
       ([row]) => row?.is === true,
     );
   await expect.poll(outlasted).toBe(true);
-  await expect(replicas[1].around(first, never)).rejects.toThrow(code('idempotency_key_in_use'));
+  await expect(replicas[1].runOnce(first, never)).rejects.toThrow(code('idempotency_key_in_use'));
   gate.resolve();
   expect(await running).toMatchObject({ body: 'at last' });
-  expect(await replicas[1].around(first, never)).toMatchObject({ body: 'at last' });
+  expect(await replicas[1].runOnce(first, never)).toMatchObject({ body: 'at last' });
   await slow.close();
 });
 
 describe('an answer that is remembered in the transaction of its work', () => {
   test('is there when the process dies right after the commit', async () => {
     const first = call();
-    const unfinished = replicas[0].around(first, async (remember) => {
+    const unfinished = replicas[0].runOnce(first, async (remember) => {
       await place.database.tx((tx) => remember(tx, { status: 201, body: 'committed' }));
       return new Promise<{ status: number }>(() => undefined);
     });
@@ -327,19 +336,19 @@ describe('an answer that is remembered in the transaction of its work', () => {
       (await place.database.sql`select 1 from gateway.idempotency where body = '"committed"'`).length === 0
     )
       await new Promise(setImmediate);
-    expect(await replicas[1].around(first, never)).toMatchObject({ status: 201, body: 'committed' });
+    expect(await replicas[1].runOnce(first, never)).toMatchObject({ status: 201, body: 'committed' });
   });
 
   test('is not there when the transaction was rolled back', async () => {
     const first = call();
     await expect(
-      replicas[0].around(first, async (remember) =>
+      replicas[0].runOnce(first, async (remember) =>
         place.database.tx(async (tx) => {
           await remember(tx, { status: 201, body: 'undone' });
           throw new Problem('conflict', 'conflict', 'Undone.');
         }),
       ),
     ).rejects.toThrow('Undone.');
-    expect(await replicas[0].around(first, created('done'))).toEqual({ status: 201, body: 'done' });
+    expect(await replicas[0].runOnce(first, created('done'))).toEqual({ status: 201, body: 'done' });
   });
 });

@@ -1,10 +1,10 @@
-// Token buckets, caps by address, and whose word about a client's address is believed.
+// Token buckets, limits by address, and which forwarded addresses are trusted.
 import { describe, expect, test } from 'vitest';
 import {
-  createAddressCap,
-  createQuota,
-  rateHeaders,
-  type Drawn,
+  createAddressLimit,
+  createRateLimiter,
+  rateLimitHeaders,
+  type RateLimitResult,
 } from '../../../src/kernel/http/rate-limits.ts';
 import { trustProxies } from '../../../src/kernel/http/proxies.ts';
 
@@ -13,76 +13,90 @@ function stoppedClock() {
   return { monotonicMs: () => nowMs, pass: (ms: number) => (nowMs += ms) };
 }
 
-describe('a quota', () => {
+describe('createRateLimiter', () => {
   const policy = { name: 'guest', perMinute: 60 };
 
-  test('grants a minute’s worth at once and then one a second', () => {
+  test('allows the requests of a minute at once, then one a second', () => {
     const clock = stoppedClock();
-    const quota = createQuota({ clock });
-    const draw = () => quota.draw('a', policy) as Drawn;
-    expect(Array.from({ length: 100 }, draw).filter(({ granted }) => granted)).toHaveLength(60);
-    expect(draw()).toEqual({ granted: false, left: 0, waitSeconds: 1 });
+    const limiter = createRateLimiter({ clock });
+    const take = () => limiter.take('a', policy) as RateLimitResult;
+    expect(Array.from({ length: 100 }, take).filter(({ isAllowed }) => isAllowed)).toHaveLength(60);
+    expect(take()).toEqual({ isAllowed: false, remaining: 0, waitSeconds: 1 });
     clock.pass(999);
-    expect(draw().granted).toBe(false);
+    expect(take().isAllowed).toBe(false);
     clock.pass(1);
-    expect(draw().granted).toBe(true);
-    expect(draw().granted).toBe(false);
+    expect(take().isAllowed).toBe(true);
+    expect(take().isAllowed).toBe(false);
     clock.pass(10 * 60_000);
-    expect(draw()).toEqual({ granted: true, left: 59, waitSeconds: 1 });
+    expect(take()).toEqual({ isAllowed: true, remaining: 59, waitSeconds: 1 });
   });
 
-  test('never says to come back before there is a request left', () => {
+  test('names a wait after which a request is allowed', () => {
     for (const perMinute of [1, 7, 10, 59, 600]) {
       const clock = stoppedClock();
-      const quota = createQuota({ clock });
+      const limiter = createRateLimiter({ clock });
       const slow = { name: 'login', perMinute };
-      for (let n = 0; n < perMinute; n += 1) void quota.draw('a', slow);
-      const { granted, waitSeconds } = quota.draw('a', slow) as Drawn;
-      expect(granted).toBe(false);
+      for (let n = 0; n < perMinute; n += 1) void limiter.take('a', slow);
+      const { isAllowed, waitSeconds } = limiter.take('a', slow) as RateLimitResult;
+      expect(isAllowed).toBe(false);
       clock.pass(waitSeconds * 1_000);
-      expect((quota.draw('a', slow) as Drawn).granted).toBe(true);
+      expect((limiter.take('a', slow) as RateLimitResult).isAllowed).toBe(true);
     }
   });
 
-  test('counts each caller and each policy apart', () => {
-    const quota = createQuota({ clock: stoppedClock() });
+  test('counts each caller and each policy separately', () => {
+    const limiter = createRateLimiter({ clock: stoppedClock() });
     const tight = { name: 'login', perMinute: 1 };
-    expect((quota.draw('a', tight) as Drawn).granted).toBe(true);
-    expect((quota.draw('a', tight) as Drawn).granted).toBe(false);
-    expect((quota.draw('b', tight) as Drawn).granted).toBe(true);
-    expect((quota.draw('a', policy) as Drawn).granted).toBe(true);
+    expect((limiter.take('a', tight) as RateLimitResult).isAllowed).toBe(true);
+    expect((limiter.take('a', tight) as RateLimitResult).isAllowed).toBe(false);
+    expect((limiter.take('b', tight) as RateLimitResult).isAllowed).toBe(true);
+    expect((limiter.take('a', policy) as RateLimitResult).isAllowed).toBe(true);
   });
 
-  test('remembers a bounded number of callers and forgets the one that was silent the longest', () => {
-    const quota = createQuota({ clock: stoppedClock(), maxBuckets: 2 });
+  test('evicts the bucket used least recently', () => {
+    const limiter = createRateLimiter({ clock: stoppedClock(), maxBuckets: 2 });
     const tight = { name: 'login', perMinute: 1 };
-    const granted = (key: string) => (quota.draw(key, tight) as Drawn).granted;
-    expect([granted('a'), granted('b'), granted('a'), granted('c')]).toEqual([true, true, false, true]);
-    expect(granted('a')).toBe(false);
-    expect(granted('b')).toBe(true);
+    const isAllowed = (key: string) => (limiter.take(key, tight) as RateLimitResult).isAllowed;
+    expect([isAllowed('a'), isAllowed('b'), isAllowed('a'), isAllowed('c')]).toEqual([
+      true,
+      true,
+      false,
+      true,
+    ]);
+    expect(isAllowed('a')).toBe(false);
+    expect(isAllowed('b')).toBe(true);
   });
 
-  test('says so in the headers', () => {
-    expect(rateHeaders(policy, { granted: true, left: 59, waitSeconds: 1 })).toEqual({
+  test('writes the RateLimit headers', () => {
+    expect(rateLimitHeaders(policy, { isAllowed: true, remaining: 59, waitSeconds: 1 })).toEqual({
       'ratelimit-policy': '"guest";q=60;w=60',
       ratelimit: '"guest";r=59;t=1',
     });
   });
 });
 
-describe('a cap by address', () => {
-  test('counts one network together, gives places back once, and leaves this machine alone', () => {
-    const cap = createAddressCap(2);
-    const first = cap.enter('2001:db8:1:2::1');
-    expect(first).not.toBeNull();
-    expect(cap.enter('2001:db8:1:2::2')).not.toBeNull();
-    expect(cap.enter('2001:db8:1:2:ffff::3')).toBeNull();
-    expect(cap.enter('2001:db8:1:3::1')).not.toBeNull();
-    first?.();
-    first?.();
-    expect(cap.enter('2001:db8:1:2::4')).not.toBeNull();
-    expect(cap.enter('2001:db8:1:2::5')).toBeNull();
-    for (let n = 0; n < 10; n += 1) expect(cap.enter('::ffff:127.0.0.1')).not.toBeNull();
+describe('createAddressLimit', () => {
+  test('counts one network together', () => {
+    const limit = createAddressLimit(2);
+    expect(limit.acquire('2001:db8:1:2::1')).not.toBeNull();
+    expect(limit.acquire('2001:db8:1:2::2')).not.toBeNull();
+    expect(limit.acquire('2001:db8:1:2:ffff::3')).toBeNull();
+    expect(limit.acquire('2001:db8:1:3::1')).not.toBeNull();
+  });
+
+  test('releases a connection once', () => {
+    const limit = createAddressLimit(2);
+    const release = limit.acquire('2001:db8:1:2::1');
+    limit.acquire('2001:db8:1:2::2');
+    release?.();
+    release?.();
+    expect(limit.acquire('2001:db8:1:2::4')).not.toBeNull();
+    expect(limit.acquire('2001:db8:1:2::5')).toBeNull();
+  });
+
+  test('does not limit this machine', () => {
+    const limit = createAddressLimit(2);
+    for (let n = 0; n < 10; n += 1) expect(limit.acquire('::ffff:127.0.0.1')).not.toBeNull();
   });
 });
 
@@ -122,8 +136,8 @@ describe('the client behind proxies', () => {
 
   test.each(['proxy.example', '10.0.0.0/33', '10.0.0/8', '::1/129', '10.0.0.1/8/8', '10.0.0.1/x', ''])(
     '"%s" is refused at start',
-    (given) => {
-      expect(() => trustProxies([given])).toThrow(/neither an address nor a network/);
+    (entry) => {
+      expect(() => trustProxies([entry])).toThrow(/neither an address nor a network/);
     },
   );
 });

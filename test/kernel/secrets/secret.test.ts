@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import {
   createRedactor,
   parseToken,
-  sameSecret,
+  secretsEqual,
   token,
   tokenDigest,
 } from '../../../src/kernel/secrets/secret.ts';
@@ -45,9 +45,9 @@ describe('token', () => {
     expect(tokenDigest('abc').toString('hex')).toBe(
       'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
     );
-    expect(sameSecret('abc', 'abc')).toBe(true);
-    expect(sameSecret('abc', 'abd')).toBe(false);
-    expect(sameSecret('abc', 'abcd')).toBe(false);
+    expect(secretsEqual('abc', 'abc')).toBe(true);
+    expect(secretsEqual('abc', 'abd')).toBe(false);
+    expect(secretsEqual('abc', 'abcd')).toBe(false);
   });
 });
 

@@ -6,7 +6,7 @@ import {
   newMasterKey,
   readMasterKey,
   SealError,
-  sealedUnder,
+  keyIdOf,
   type MasterKey,
 } from '../../../src/kernel/secrets/vault.ts';
 
@@ -60,7 +60,7 @@ describe('a sealed value', () => {
       const sealed = vault.seal(main.kid, place, value);
       expect(vault.open(place, sealed)).toBe(value);
       expect(sealed).toMatch(/^v1\.[0-9a-f]{12}(\.[A-Za-z0-9_-]*){4}$/);
-      expect(sealedUnder(sealed)).toBe(main.kid);
+      expect(keyIdOf(sealed)).toBe(main.kid);
       if (value.length > 4)
         expect(sealed).not.toContain(Buffer.from(value).toString('base64url').slice(0, 8));
     },

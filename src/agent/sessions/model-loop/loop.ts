@@ -6,7 +6,7 @@ import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { silentTraces, traced, type Traces } from '../../../kernel/telemetry/traces.ts';
+import { silentTraces, withSpan, type Traces } from '../../../kernel/telemetry/traces.ts';
 import { callAction, type Hooks, type PluginRegistry, type Tool } from '../../plugins/index.ts';
 import type { SessionEvent } from '../event-log/events.ts';
 import type { RunWriter } from './run-writer.ts';
@@ -314,7 +314,7 @@ function toolSet(needs: ModelLoopOptions, record: (events: SessionEvent[]) => Pr
         description: tool.definition.description,
         inputSchema: jsonSchema(tool.definition.input),
         execute: (input, { toolCallId, abortSignal }) =>
-          traced(
+          withSpan(
             needs.traces ?? silentTraces,
             toolSpan(needs.traces ?? silentTraces, { toolName: tool.name, toolCallId }),
             () => runTool(needs, record, { tool, toolCallId, input, signal: abortSignal ?? needs.signal }),

@@ -1,5 +1,5 @@
 // The e-mails that carry a code, and the check of what a person copied out of one.
-import { sameSecret } from '../../../kernel/secrets/secret.ts';
+import { secretsEqual } from '../../../kernel/secrets/secret.ts';
 import type { Mail } from '../../mail/index.ts';
 
 /** What the accounts need of e-mail. */
@@ -43,5 +43,5 @@ export async function sendAccountExists(
 export function isCode(given: string, code: string | null): boolean {
   const typed = given.replace(/[\s-]/g, '');
   // Compared in any case, so that the time says nothing.
-  return sameSecret(typed, code ?? 'no code fits') && code !== null;
+  return secretsEqual(typed, code ?? 'no code fits') && code !== null;
 }

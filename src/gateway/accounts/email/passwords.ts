@@ -4,10 +4,10 @@ import {
   digestPassword,
   dummyDigest,
   minimumRounds,
-  passwordFault,
+  passwordError,
 } from '../../../kernel/secrets/password.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { Turnstile } from '../../../kernel/secrets/concurrency-limit.ts';
+import type { ConcurrencyLimit } from '../../../kernel/secrets/concurrency-limit.ts';
 import { tooMany, type GuessAt, type Guesses } from '../guesses/guesses.ts';
 import type { AccountsStore } from '../store.ts';
 
@@ -15,7 +15,7 @@ export interface PasswordNeeds {
   store: AccountsStore;
   guesses: Guesses;
   /** How many digests are made at once. */
-  turnstile: Turnstile;
+  turnstile: ConcurrencyLimit;
   /** Rounds of PBKDF2 for new digests; a digest with fewer is renewed at the next login. */
   rounds?: number;
 }
@@ -38,18 +38,18 @@ export function createPasswords(needs: PasswordNeeds): Passwords {
   const nobodysDigest = dummyDigest(rounds);
 
   async function inTurn<T>(work: (turn: () => Promise<void>) => Promise<T>): Promise<T> {
-    const place = turnstile.enter();
+    const place = turnstile.tryAcquire();
     if (!place) throw tooMany(1);
     try {
-      return await work(() => place.turn());
+      return await work(() => place.start());
     } finally {
-      place.leave();
+      place.release();
     }
   }
 
   return {
     requireFit(password, param, email) {
-      const fault = passwordFault(password, email === null ? [] : [email, ...email.split('@')]);
+      const fault = passwordError(password, email === null ? [] : [email, ...email.split('@')]);
       if (fault !== null)
         throw new Problem('bad_request', 'invalid_request', fault, {
           param,

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { sameSecret } from '../../../kernel/secrets/secret.ts';
+import { secretsEqual } from '../../../kernel/secrets/secret.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import { wrongPassword } from '../providers/password.ts';
 import type { InputStep, LoginContext, LoginInput, LoginProvider, Person } from '../providers/provider.ts';
@@ -304,8 +304,8 @@ function isProven({ codeChallenge, loginCodeDigest }: Attempt, { loginCode, code
   if (codeChallenge === null) return true;
   if (loginCode === undefined || codeVerifier === undefined || loginCodeDigest === null) return false;
   const challenge = createHash('sha256').update(codeVerifier, 'ascii').digest('base64url');
-  const isCode = sameSecret(secretDigest(loginCode).toString('hex'), loginCodeDigest.toString('hex'));
-  return sameSecret(challenge, codeChallenge) && isCode;
+  const isCode = secretsEqual(secretDigest(loginCode).toString('hex'), loginCodeDigest.toString('hex'));
+  return secretsEqual(challenge, codeChallenge) && isCode;
 }
 
 function unproven({ loginCode, codeVerifier }: Proof): Problem {

@@ -2,7 +2,7 @@
 import type { ApiKey, TokenRecord } from '../../../contract/gateway/types.gen.ts';
 import { requireStorable } from '../../../kernel/contract/storable.ts';
 import { id } from '../../../kernel/ids.ts';
-import { decodeCursor, isText, limitOf, page } from '../../../kernel/contract/page.ts';
+import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../../kernel/contract/page.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import type { Bureau } from '../../bureaus/index.ts';
@@ -125,10 +125,10 @@ export function tokens({
     },
 
     'accounts.listTokens': async ({ query, identity }) => {
-      const limit = limitOf(query);
+      const limit = pageLimit(query);
       const choice = choiceOf({ userId: query.user_id, bureauId: bureauFilter(identity, query.bureau_id) });
       const found = await store.listTokens(choice, { after: afterOf(query.cursor), limit });
-      const { items, next_cursor } = page(found, limit, ({ tokenId }) => tokenId);
+      const { items, next_cursor } = pageOf(found, limit, ({ tokenId }) => tokenId);
       return { status: 200, body: { items: items.map(wireToken), next_cursor } };
     },
 
@@ -205,14 +205,14 @@ export function tokens({
     },
 
     'accounts.listKeys': async ({ query, identity }) => {
-      const limit = limitOf(query);
+      const limit = pageLimit(query);
       const { userId, tokenId } = identity;
       const visible: TokenChoice = { userId, kinds: ['key'], ...((await isKey(tokenId)) ? { tokenId } : {}) };
       const keys = await store.listTokens(
         { ...visible, isLive: true },
         { after: afterOf(query.cursor), limit },
       );
-      const { items, next_cursor } = page(keys, limit, ({ tokenId }) => tokenId);
+      const { items, next_cursor } = pageOf(keys, limit, ({ tokenId }) => tokenId);
       const budgets = new Map(
         (await credits.keys(items.map(({ tokenId }) => tokenId))).map((budget) => [budget.tokenId, budget]),
       );
@@ -284,7 +284,7 @@ function choiceOf(given: { userId: string | undefined; bureauId: string | undefi
 }
 
 function afterOf(cursor: string | undefined): string | null {
-  return cursor === undefined ? null : decodeCursor(cursor, isText);
+  return cursor === undefined ? null : decodeCursor(cursor, isCursorText);
 }
 
 function wireToken(token: Token): TokenRecord {

@@ -1,5 +1,5 @@
 // The users of the Bureaus as an administrator sees and rules them.
-import { decodeCursor, isText, limitOf, page } from '../../../kernel/contract/page.ts';
+import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../../kernel/contract/page.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { auditOf } from '../../identity.ts';
 import type { Guesses } from '../guesses/guesses.ts';
@@ -46,13 +46,13 @@ export function users(
 
   return {
     'accounts.listUsers': async ({ query, identity }) => {
-      const limit = limitOf(query);
-      const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isText);
+      const limit = pageLimit(query);
+      const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
       const found = await store.listUsers(
         { bureauId: bureauFilter(identity, query.bureau_id), email: query.email },
         { after, limit },
       );
-      const { items, next_cursor } = page(found, limit, ({ userId }) => userId);
+      const { items, next_cursor } = pageOf(found, limit, ({ userId }) => userId);
       return { status: 200, body: { items: items.map(wireUserRecord), next_cursor } };
     },
     'accounts.blockUser': async (call) => ({
