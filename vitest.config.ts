@@ -7,7 +7,10 @@ const onBothEngines = [
   'test/{agent,cli,deploy,fault-injection}/**/*.test.ts',
   'test/gateway/*.test.ts',
   'test/gateway/!(ai)/**/*.test.ts',
-  'test/gateway/ai/{asr,gateway,image,jobs,media,paid,tts,video,video-orders}.test.ts',
+  'test/gateway/ai/{gateway,paid}.test.ts',
+  'test/gateway/ai/media/{asr,image,media,tts,video}.test.ts',
+  'test/gateway/ai/jobs/jobs.test.ts',
+  'test/gateway/ai/providers/async-video.test.ts',
   'test/clients/real-gateway.test.ts',
   'test/kernel/data/{database,migrate,jobs,changes,idempotency}.test.ts',
 ];

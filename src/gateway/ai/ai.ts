@@ -45,9 +45,9 @@ import { mediaHandlers } from './media-handlers.ts';
 import type { ModelsFile } from './catalog/models-file.ts';
 import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
 import { checkProviders, type ProviderCheck } from './provider-check.ts';
-import { createProviderModels } from './providers/provider-models.ts';
+import { createProviderModels } from './providers/text-models.ts';
 import { localProvider, noLocalModels } from './providers/local/local.ts';
-import { defaultVideoLimits, type VideoLimits } from './providers/video/ordered.ts';
+import { defaultVideoLimits, type VideoLimits } from './providers/async-video.ts';
 import { checkEffort, effortOrDefault } from './catalog/reasoning.ts';
 import {
   checkChatTools,

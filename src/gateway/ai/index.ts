@@ -1,7 +1,7 @@
 export { ai, requireModelsFile, type AiNeeds, type AiService } from './ai.ts';
 export { curatedModels } from './catalog/curated.ts';
 export type { ProviderCheck } from './provider-check.ts';
-export { jobPayments } from './jobs/payment.ts';
+export { jobPayments } from './jobs/payments.ts';
 export { mediaJobs, type MediaJobs } from './jobs/jobs.ts';
 export { createLinks, type Links } from './media/links.ts';
 export { jobsStore } from './jobs/store.ts';

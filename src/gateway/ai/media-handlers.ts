@@ -26,19 +26,19 @@ import {
   type Owner,
 } from './jobs/job.ts';
 import type { MediaJobs, Work } from './jobs/jobs.ts';
-import type { Bill } from './jobs/payment.ts';
+import type { Bill } from './jobs/payments.ts';
 import { requirePrice } from './metering/bound.ts';
 import type { Alongside } from '../credits/index.ts';
 import type { Meter, Metering } from './metering/meter.ts';
 import { dearest, noTokens, priceOf, type Units } from './metering/price.ts';
 import type { Modality } from './catalog/models-file.ts';
 import { videoResolutions, type Rates } from './catalog/rates.ts';
-import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from './providers/openai-media.ts';
-import type { ProviderModels } from './providers/provider-models.ts';
-import type { LocalMedia } from './providers/local/media.ts';
-import { orderedVideoModel, type VideoLimits } from './providers/video/ordered.ts';
+import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from './providers/openai/media.ts';
+import type { ProviderModels } from './providers/text-models.ts';
+import type { LocalMedia } from './providers/local/media-models.ts';
+import { orderedVideoModel, type VideoLimits } from './providers/async-video.ts';
 import { maxAnswerBytes, readAll } from './upstream/client.ts';
-import { audioSeconds, chargeableSeconds } from './media/duration.ts';
+import { audioSeconds, chargeableSeconds } from './media/audio-duration.ts';
 import type { Links } from './media/links.ts';
 import {
   readSize,
@@ -55,8 +55,8 @@ import {
   type TranscriptionModel,
   type VideoCall,
   type VideoModel,
-} from './media/model.ts';
-import { examinePicture } from './media/picture.ts';
+} from './hub/media-model.ts';
+import { examinePicture } from './media/image-type.ts';
 
 export interface MediaNeeds {
   catalog: Catalog;

@@ -5,7 +5,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
 import type { Passthrough } from './formats/passthrough/calls.ts';
 import { embeddings } from './formats/passthrough/format.ts';
-import { baseUrlKey, type ProviderModels } from './providers/provider-models.ts';
+import { baseUrlKey, type ProviderModels } from './providers/text-models.ts';
 import { ConnectionFailure } from './upstream/provider-error.ts';
 
 /** How one provider stands. `not_configured` is no fault: its key is simply not set. */

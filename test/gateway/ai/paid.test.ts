@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { ended, endedVideo } from './media-world.ts';
+import { ended, endedVideo } from './media/media-world.ts';
 
 const messages = [{ role: 'user' as const, content: 'hi' }];
 const rates = {

@@ -12,7 +12,7 @@ import type { Hold } from '../../credits/index.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Storage } from '../../../kernel/data/storage.ts';
 import { isTransient } from '../upstream/retry.ts';
-import type { Fetched, Made, Measured, Progress } from '../media/model.ts';
+import type { Fetched, Made, Measured, Progress } from '../hub/media-model.ts';
 import type { JobAddress, JobsStore, StoredMedia } from './store.ts';
 import {
   ownerName,
@@ -26,7 +26,7 @@ import {
   type Owner,
   type Taken,
 } from './job.ts';
-import { type Bill, type JobPayments, unpaidJobs } from './payment.ts';
+import { type Bill, type JobPayments, unpaidJobs } from './payments.ts';
 
 /** Makes what a job asks for. What it throws as a Problem is the job's error. */
 export type Maker = (

@@ -1,7 +1,7 @@
 // The tables of jobs and media, and the only file that names them. All times are the database's own.
 import type { Database, Tx } from '../../../kernel/data/database.ts';
 import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Order, Owner, Taken } from './job.ts';
-import type { PayableJob } from './payment.ts';
+import type { PayableJob } from './payments.ts';
 
 export interface JobsStore {
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;

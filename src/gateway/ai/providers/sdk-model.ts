@@ -20,7 +20,7 @@ import {
 import { completesAnswer, type EndRule, findError, providerEvents } from '../upstream/events.ts';
 import { redactNestedErrorEdits } from '../upstream/error-text.ts';
 import { applyEdits, topLevelMembers } from '../upstream/json-members.ts';
-import { withFilesApart } from './tool-files.ts';
+import { withFilesApart } from './tool-result-files.ts';
 
 /** How this call reaches the provider. */
 export interface ModelAccess {

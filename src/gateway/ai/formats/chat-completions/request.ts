@@ -19,7 +19,7 @@ import {
   type Usage,
   type Warning,
 } from '../../hub/language-model.ts';
-import { ownOptions } from '../../providers/own-options.ts';
+import { ownOptions } from '../../providers/provider-options.ts';
 import { labelMembers } from './dropped-members.ts';
 
 type Message = ChatCompletionRequest['messages'][number];

@@ -13,7 +13,7 @@ import {
   buildProviderRequest,
   type StreamMeter,
 } from './passthrough.ts';
-import type { CallOptions, ProviderModels } from '../../providers/provider-models.ts';
+import type { CallOptions, ProviderModels } from '../../providers/text-models.ts';
 import type { UpstreamRequest } from '../../upstream/client.ts';
 
 /** What a handler knows of the call. */

@@ -12,8 +12,8 @@ import {
   type StreamPart,
   type Usage,
 } from '../../hub/language-model.ts';
-import { createBudget, minimalInstance } from '../minimal-instance.ts';
-import { cutAtStops, maximumStops } from './stops.ts';
+import { createBudget, minimalInstance } from './minimal-instance.ts';
+import { cutAtStops, maximumStops } from './stop-sequences.ts';
 import { countTokens, promptTokens, textOf, words } from './tokens.ts';
 
 // Pieces between two turns of the event loop: the consumers of a piece run before the next one, so this many take about

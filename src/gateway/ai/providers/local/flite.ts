@@ -3,8 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Problem } from '../../../../kernel/problem.ts';
-import type { SpeechCall, SpeechModel } from '../../media/model.ts';
-import type { Workshop } from '../../media/workshop.ts';
+import type { SpeechCall, SpeechModel } from '../../hub/media-model.ts';
+import type { Workshop } from './renderer/render-pool.ts';
 import { unsupported } from './shapes.ts';
 
 const voices = ['slt', 'kal', 'kal16', 'awb', 'rms'];

@@ -5,7 +5,7 @@ import type { LanguageModel } from '../../hub/language-model.ts';
 import type { ModelEntry, ModelsFile } from '../../catalog/models-file.ts';
 import { echoModel } from './echo.ts';
 import { guideModel } from './guide.ts';
-import { localMedia, type LocalMedia } from './media.ts';
+import { localMedia, type LocalMedia } from './media-models.ts';
 
 export interface LocalNeeds {
   clock: Pick<Clock, 'sleep'>;

@@ -1,9 +1,9 @@
 // `local/shapes`: pictures by rules and no model. Colours, numbers and names of simple things in the prompt are drawn;
 // the same request gives the same picture.
 import { Problem } from '../../../../kernel/problem.ts';
-import type { ImageCall, ImageModel, Size } from '../../media/model.ts';
-import { countShapes } from '../../media/scene.ts';
-import type { Workshop } from '../../media/workshop.ts';
+import type { ImageCall, ImageModel, Size } from '../../hub/media-model.ts';
+import { countShapes } from './renderer/scene.ts';
+import type { Workshop } from './renderer/render-pool.ts';
 
 const smallest = 64;
 const largest = 2048;

@@ -1,6 +1,6 @@
 // `local/storyboard`: a film of drawn scenes, one for each sentence of the prompt, by rules and no model.
-import type { Size, VideoCall, VideoModel } from '../../media/model.ts';
-import type { Workshop } from '../../media/workshop.ts';
+import type { Size, VideoCall, VideoModel } from '../../hub/media-model.ts';
+import type { Workshop } from './renderer/render-pool.ts';
 import { refuseForeign, requireDrawable, requireSide, sizeFor, unsupported } from './shapes.ts';
 
 const bounds = { smallest: 64, largest: 1280, id: 'local/storyboard' };

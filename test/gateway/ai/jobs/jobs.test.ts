@@ -1,0 +1,589 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { createGatewayClient, type AcceptedJob, type GatewayClient } from '@townhall/gateway';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { jobsStore, mediaJobs, type MediaJobs } from '../../../../src/gateway/ai/index.ts';
+import type { Job, Order } from '../../../../src/gateway/ai/jobs/job.ts';
+import type { GiveUp, Maker, MediaJobsSettings } from '../../../../src/gateway/ai/jobs/jobs.ts';
+import { systemClock } from '../../../../src/kernel/clock.ts';
+import { connect, type Database } from '../../../../src/kernel/data/database.ts';
+import { createJobs, type Jobs } from '../../../../src/kernel/data/jobs.ts';
+import { Problem } from '../../../../src/kernel/problem.ts';
+import { directoryStorage } from '../../../../src/kernel/data/storage.ts';
+import { makeDatabase, silentLog, testDatabase, type TestDatabase } from '../../../support/databases.ts';
+import { testMasterKey } from '../../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { ended, endedVideo } from '../media/media-world.ts';
+
+const owner = { kind: 'user', id: 'usr_1' } as const;
+const picture = {
+  content: Buffer.from('a picture'),
+  mediaType: 'image/png',
+  width: 2,
+  height: 1,
+  durationSeconds: null,
+};
+const soon = { timeout: 80_000, interval: 100 };
+
+/** One process: its queue, its jobs. */
+interface Replica {
+  jobs: MediaJobs;
+  queue: Jobs;
+  close(): Promise<void>;
+}
+
+let world: TestDatabase;
+let folder: string;
+let replicas: Replica[];
+
+function start(
+  maker: Maker,
+  settings: Partial<MediaJobsSettings> = {},
+  { database = world.database, ...more }: { database?: Database; giveUp?: GiveUp } = {},
+): Replica {
+  const queue = createJobs(database, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
+  const jobs = mediaJobs({
+    store: jobsStore(database),
+    queue,
+    storage: directoryStorage(folder),
+    isAlone: false,
+    clock: systemClock,
+    log: silentLog,
+    settings: { sweepMs: 200, watchMs: 100, ...settings },
+  });
+  jobs.madeBy(maker, more);
+  jobs.start();
+  const replica = {
+    jobs,
+    queue,
+    async close() {
+      replicas = replicas.filter((other) => other !== replica);
+      await queue.stop({ timeoutMs: 500 });
+      await jobs.close();
+    },
+  };
+  replicas.push(replica);
+  return replica;
+}
+
+const create = (jobs: MediaJobs) =>
+  jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt: 'x' } }, async () => {});
+const find = (jobs: MediaJobs, jobId: string): Promise<Job> => jobs.find({ jobId, kind: 'image', owner });
+
+/** Resolves when the signal is aborted, with a rejection. */
+function untilAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) =>
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }),
+  );
+}
+
+describe('jobs of media', { timeout: 180_000 }, () => {
+  beforeEach(async () => {
+    world = await testDatabase();
+    folder = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
+    replicas = [];
+  });
+  afterEach(async () => {
+    for (const replica of replicas) await replica.close();
+    await world.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('fail with a message that has a NUL or half of a surrogate pair', async () => {
+    const { jobs } = start(async () => {
+      throw new Problem('upstream_failed', 'upstream_failed', 'refused\0\ud800');
+    });
+    const jobId = await create(jobs);
+    await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('failed');
+    expect((await find(jobs, jobId)).error).toMatchObject({ message: 'refused\ufffd\ufffd' });
+  });
+
+  it('drop the oldest media of an owner beyond the quota', async () => {
+    const { jobs } = start(async () => [picture], { mostMediaBytes: picture.content.byteLength * 2 });
+    const other = { kind: 'user', id: 'usr_2' } as const;
+    const others = await jobs.create(
+      { kind: 'image', owner: other, request: { model: 'acme/painter', prompt: 'x' } },
+      async () => {},
+    );
+    await expect
+      .poll(async () => (await jobs.find({ jobId: others, kind: 'image', owner: other })).status, soon)
+      .toBe('succeeded');
+    const made: string[] = [];
+    for (let n = 0; n < 4; n += 1) {
+      const jobId = await create(jobs);
+      await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('succeeded');
+      made.push(jobId);
+    }
+    expect(await Promise.all(made.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([
+      0, 0, 1, 1,
+    ]);
+    expect((await jobs.find({ jobId: others, kind: 'image', owner: other })).media).toHaveLength(1);
+    await expect.poll(() => readdir(folder), soon).toHaveLength(3);
+  });
+
+  it('come to their end once each, however many processes there are to take them', async () => {
+    const made = new Map<string, number>();
+    const maker: Maker = async ({ request }) => {
+      made.set(String(request['prompt']), (made.get(String(request['prompt'])) ?? 0) + 1);
+      return [picture];
+    };
+    // The embedded engine has one process by nature; two replicas are a matter of PostgreSQL.
+    const databases =
+      world.engine === 'postgres'
+        ? [world.database, await connect(world.options, { log: silentLog })]
+        : [world.database];
+    const [first] = databases.map((database) => start(maker, {}, { database }));
+    const { jobs } = first as Replica;
+    const ids = await Promise.all(
+      Array.from({ length: 12 }, (_, index) =>
+        jobs.create(
+          { kind: 'image', owner, request: { model: 'acme/painter', prompt: String(index) } },
+          async () => {},
+        ),
+      ),
+    );
+    await expect
+      .poll(
+        async () => (await Promise.all(ids.map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
+        soon,
+      )
+      .toEqual(ids.map(() => 'succeeded'));
+    expect([...made.values()]).toEqual(ids.map(() => 1));
+    expect(await readdir(folder)).toHaveLength(12);
+    while (replicas[0]) await replicas[0].close();
+    if (databases[1]) await databases[1].close();
+  });
+
+  it('of one owner leave room for those of another', async () => {
+    const gate = Promise.withResolvers<void>();
+    const { jobs } = start(async ({ owner: { id } }) => {
+      if (id === owner.id) await gate.promise;
+      return [picture];
+    });
+    const ids = await Promise.all(Array.from({ length: 20 }, () => create(jobs)));
+    const statuses = async () => Promise.all(ids.map(async (jobId) => (await find(jobs, jobId)).status));
+    await expect
+      .poll(async () => (await statuses()).filter((status) => status === 'running').length, soon)
+      .toBe(4);
+    const stranger = { kind: 'user', id: 'usr_2' } as const;
+    const other = await jobs.create(
+      { kind: 'image', owner: stranger, request: { model: 'acme/painter' } },
+      async () => {},
+    );
+    await expect
+      .poll(async () => (await jobs.find({ jobId: other, kind: 'image', owner: stranger })).status, soon)
+      .toBe('succeeded');
+    expect((await statuses()).filter((status) => status === 'queued')).toHaveLength(16);
+    gate.resolve();
+    await expect.poll(statuses, soon).toEqual(ids.map(() => 'succeeded'));
+  });
+
+  it('are taken from the owner with the fewest running, the oldest first', async () => {
+    const store = jobsStore(world.database);
+    const insert = (jobId: string, userId: string) =>
+      store.tx((tx) =>
+        store.insert(tx, {
+          jobId,
+          kind: 'image',
+          owner: { kind: 'user', id: userId },
+          request: { model: 'acme/painter' },
+          leaseSeconds: 60,
+          call: null,
+          holdId: null,
+        }),
+      );
+    for (const [jobId, userId] of [
+      ['a1', 'a'],
+      ['a2', 'a'],
+      ['a3', 'a'],
+      ['b1', 'b'],
+      ['b2', 'b'],
+      ['c1', 'c'],
+    ] as const)
+      await insert(jobId, userId);
+    const order: (string | undefined)[] = [];
+    for (let count = 0; count < 6; count += 1)
+      order.push((await store.take('image', { leaseSeconds: 60, mostRunning: 2 }))?.jobId);
+    expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', undefined]);
+    expect(await store.hasWaiting('image')).toBe(true);
+    expect(await store.hasWaiting('video')).toBe(false);
+  });
+
+  it('exist if and only if what is written beside them does', async () => {
+    const { jobs } = start(async () => [picture]);
+    let jobId = '';
+    const failing = jobs.create(
+      { kind: 'image', owner, request: { model: 'acme/painter' } },
+      async (_tx, made) => {
+        jobId = made;
+        throw new Error('no');
+      },
+    );
+    await expect(failing).rejects.toThrow('no');
+    await expect(find(jobs, jobId)).rejects.toMatchObject({ status: 404 });
+  });
+
+  it('tell how far they are', async () => {
+    const gate = Promise.withResolvers<void>();
+    const { jobs } = start(async (_job, { report }) => {
+      report(0.4);
+      report(0.3);
+      await gate.promise;
+      return [picture];
+    });
+    const jobId = await create(jobs);
+    await expect.poll(async () => (await find(jobs, jobId)).progress, soon).toBeCloseTo(0.4);
+    expect(await find(jobs, jobId)).toMatchObject({ status: 'running', finishedAt: null });
+    gate.resolve();
+    await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('succeeded');
+  });
+
+  it('are taken up again when their process fell silent, and what it brings too late is thrown away', async () => {
+    const store = jobsStore(world.database);
+    await store.tx((tx) =>
+      store.insert(tx, {
+        jobId: 'job_1',
+        kind: 'image',
+        owner,
+        request: { model: 'acme/painter' },
+        leaseSeconds: 60,
+        call: null,
+        holdId: null,
+      }),
+    );
+    // The process that dies: it takes the job and never speaks again.
+    const dead = await store.take('image', { leaseSeconds: 0.5, mostRunning: 4 });
+    expect(dead).toMatchObject({ attempt: 1 });
+    if (dead === null) return;
+    await store.insertMedia(dead, { mediaId: 'med_dead', position: 0, keepSeconds: 60 });
+    const { jobs } = start(async () => [picture]);
+    await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('succeeded');
+    expect(await store.renew(dead, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
+    expect(
+      await store.tx((tx) =>
+        store.succeed(tx, dead, {
+          media: [
+            {
+              mediaId: 'med_dead',
+              mediaType: 'image/png',
+              width: 1,
+              height: 1,
+              durationSeconds: null,
+              bytes: 1,
+            },
+          ],
+          keepSeconds: 60,
+          credits: 0n,
+        }),
+      ),
+    ).toBe(false);
+    expect(await store.fail(dead, { code: 'x', message: 'x' })).toBe(false);
+    const { media } = await find(jobs, 'job_1');
+    expect(media).toHaveLength(1);
+    expect(media[0]?.mediaId).not.toBe('med_dead');
+  });
+
+  it('that end every process which takes them fail in the end', async () => {
+    const store = jobsStore(world.database);
+    await store.tx((tx) =>
+      store.insert(tx, {
+        jobId: 'job_1',
+        kind: 'image',
+        owner,
+        request: { model: 'acme/painter' },
+        leaseSeconds: 0,
+        call: null,
+        holdId: null,
+      }),
+    );
+    const { jobs } = start(() => new Promise(() => {}), {
+      leaseSeconds: 0.2,
+      watchMs: 60_000,
+      mostAttempts: 2,
+    });
+    await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('failed');
+    expect((await find(jobs, 'job_1')).error).toMatchObject({ code: 'job_abandoned' });
+  });
+
+  it('stop their work when they are canceled in another process', async () => {
+    const begun = Promise.withResolvers<AbortSignal>();
+    const { jobs } = start(async (_job, { signal }) => {
+      begun.resolve(signal);
+      return untilAborted(signal);
+    });
+    const jobId = await create(jobs);
+    const signal = await begun.promise;
+    await jobsStore(world.database).cancel({ jobId, kind: 'image', owner });
+    await expect.poll(() => signal.aborted, soon).toBe(true);
+    expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', error: null, media: [] });
+  });
+
+  it('go on elsewhere when their process is stopped in good order', async () => {
+    const begun = Promise.withResolvers<void>();
+    const first = start(async (_job, { signal }) => {
+      begun.resolve();
+      return untilAborted(signal);
+    });
+    const jobId = await create(first.jobs);
+    await begun.promise;
+    await first.close();
+    expect(await find(first.jobs, jobId)).toMatchObject({ status: 'queued', progress: 0 });
+    const second = start(async () => [picture]);
+    await expect.poll(async () => (await find(second.jobs, jobId)).status, soon).toBe('succeeded');
+  });
+
+  it('give up what they ordered when they are canceled meanwhile, in whichever process', async () => {
+    const givenUp: Order[] = [];
+    const ordering = Promise.withResolvers<void>();
+    const gate = Promise.withResolvers<void>();
+    const { jobs } = start(
+      async (_job, { ordered }) => {
+        ordering.resolve();
+        await gate.promise;
+        await ordered({ model: 'acme/film', id: 'video_1' });
+        return [picture];
+      },
+      {},
+      { giveUp: async (order) => void givenUp.push(order) },
+    );
+    const jobId = await create(jobs);
+    await ordering.promise;
+    await jobsStore(world.database).cancel({ jobId, kind: 'image', owner });
+    gate.resolve();
+    await expect.poll(() => givenUp, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
+    expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', media: [] });
+  });
+
+  it('give up what they ordered when they take too long', async () => {
+    const givenUp: Order[] = [];
+    const { jobs } = start(
+      async (_job, { ordered, signal }) => {
+        await ordered({ model: 'acme/film', id: 'video_1' });
+        return untilAborted(signal);
+      },
+      { videoDeadlineMs: 2_000 },
+      { giveUp: async (order) => void givenUp.push(order) },
+    );
+    const jobId = await jobs.create(
+      { kind: 'video', owner, request: { model: 'acme/film' } },
+      async () => {},
+    );
+    await expect.poll(() => givenUp, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
+    expect(await jobs.find({ jobId, kind: 'video', owner })).toMatchObject({
+      status: 'failed',
+      error: { code: 'upstream_timeout' },
+    });
+  });
+
+  it('keep what they ordered when their process is stopped, and are told of it when they go on', async () => {
+    const order = { model: 'acme/film', id: 'video_1' };
+    const begun = Promise.withResolvers<void>();
+    const givenUp: Order[] = [];
+    const giveUp = async (one: Order) => void givenUp.push(one);
+    const first = start(
+      async (_job, { ordered, signal }) => {
+        await ordered(order);
+        begun.resolve();
+        return untilAborted(signal);
+      },
+      {},
+      { giveUp },
+    );
+    const jobId = await create(first.jobs);
+    await begun.promise;
+    await first.close();
+    const told: (Order | null)[] = [];
+    const second = start(
+      async (_job, work) => {
+        told.push(work.order);
+        return untilAborted(work.signal);
+      },
+      {},
+      { giveUp },
+    );
+    await expect.poll(() => told, soon).toEqual([order]);
+    expect(givenUp).toEqual([]);
+    await second.jobs.cancel({ jobId, kind: 'image', owner });
+    await expect.poll(() => givenUp, soon).toEqual([order]);
+  });
+
+  it('end with the words of the failure, and with none of ours', async () => {
+    const { jobs } = start(async ({ request }) => {
+      if (request['prompt'] === 'a problem')
+        throw new Problem('impossible', 'unsupported_by_model', 'The model does not do that.');
+      throw new Error('the password is hunter2');
+    });
+    const make = (prompt: string) =>
+      jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt } }, async () => {});
+    const [told, secret] = [await make('a problem'), await make('an error')];
+    await expect
+      .poll(async () => (await find(jobs, told)).error, soon)
+      .toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
+    await expect
+      .poll(async () => (await find(jobs, secret)).error, soon)
+      .toMatchObject({ code: 'internal_error', message: expect.not.stringContaining('hunter2') });
+  });
+
+  it('end when they take too long', async () => {
+    const { jobs } = start((_job, { signal }) => untilAborted(signal), { deadlineMs: 300 });
+    const jobId = await create(jobs);
+    await expect
+      .poll(async () => (await find(jobs, jobId)).error, soon)
+      .toMatchObject({ code: 'upstream_timeout' });
+  });
+
+  it('are only so many at once for one owner, and that is not held against another', async () => {
+    const { jobs } = start((_job, { signal }) => untilAborted(signal), { mostOpen: 2 });
+    const [first] = [await create(jobs), await create(jobs)];
+    await expect(create(jobs)).rejects.toMatchObject({ status: 429, headers: { 'retry-after': '5' } });
+    await jobs.create(
+      { kind: 'image', owner: { kind: 'user', id: 'usr_2' }, request: { model: 'acme/painter' } },
+      async () => {},
+    );
+    await jobs.cancel({ jobId: first, kind: 'image', owner });
+    await create(jobs);
+  });
+
+  it('and what they made are forgotten when their time is over, the bytes first', async () => {
+    const { jobs, queue } = start(async () => [picture, picture]);
+    const [kept, old] = [await create(jobs), await create(jobs)];
+    await expect
+      .poll(
+        async () =>
+          (await Promise.all([kept, old].map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
+        soon,
+      )
+      .toEqual(['succeeded', 'succeeded']);
+    const oldMedia = (await find(jobs, old)).media.map(({ mediaId }) => mediaId);
+    const later = Date.now() / 1000 + 3_600;
+    expect((await jobs.open(oldMedia[0] ?? '', later))?.size).toBe(picture.content.length);
+    expect(await jobs.open(oldMedia[0] ?? '', Date.now() / 1000 - 60)).toBeNull();
+    await world.database
+      .sql`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${old}`;
+    expect(await jobs.open(oldMedia[0] ?? '', later)).toBeNull();
+    expect((await find(jobs, old)).media).toEqual([]);
+    await queue.enqueue('ai-tidy', {});
+    await expect.poll(async () => (await readdir(folder)).length, soon).toBe(2);
+    await world.database.sql`update gateway.ai_jobs set created_at = created_at - interval '31 days'`;
+    await queue.enqueue('ai-tidy', {});
+    // The other has media still, and waits for their end.
+    await expect
+      .poll(
+        () =>
+          find(jobs, old).then(
+            () => 'there',
+            (error: unknown) => (error as Problem).status,
+          ),
+        soon,
+      )
+      .toBe(404);
+    expect(await find(jobs, kept)).toMatchObject({ status: 'succeeded' });
+  });
+});
+
+// Side by side, since each waits for the lease of the dead.
+describe.concurrent('a job whose server is killed', { timeout: 240_000 }, () => {
+  it('is made by the next one, once, without anybody asking', async () => {
+    await withServers({ painter: 'images-later?calls=1' }, async ({ provider, begin, storage }) => {
+      const before = await begin();
+      const { job_id } = await before.client.ai.createImage({ model: 'acme/painter', prompt: 'x', n: 2 });
+      await provider.until((calls) => calls.length === 1, 60_000);
+      expect(await before.client.ai.getImage({ job_id })).toMatchObject({ status: 'running' });
+      before.child.kill('SIGKILL');
+      await before.exited;
+      const after = await begin();
+      const job = await ended(after.client, job_id, 120_000);
+      expect(job).toMatchObject({ status: 'succeeded', images: [{ width: 1 }, { width: 1 }] });
+      expect(provider.calls).toHaveLength(2);
+      expect(await readdir(storage)).toHaveLength(2);
+      expect((await fetch(job.images?.[0]?.url ?? '')).status).toBe(200);
+      after.child.kill('SIGTERM');
+      expect(await after.exited).toBe(0);
+    });
+  });
+
+  it('waits for the film that was ordered before, and orders no other', async () => {
+    await withServers({ film: 'film?polls=4' }, async ({ provider, begin }) => {
+      const before = await begin();
+      const { job_id } = (await before.client.ai.startVideo({
+        model: 'acme/film',
+        prompt: 'x',
+      })) as AcceptedJob;
+      await provider.until((calls) => calls.some(({ method }) => method === 'GET'), 60_000);
+      before.child.kill('SIGKILL');
+      await before.exited;
+      const after = await begin();
+      expect(await endedVideo(after.client, job_id, 120_000)).toMatchObject({
+        status: 'succeeded',
+        videos: [{ width: 1280, height: 720, duration_seconds: 4 }],
+      });
+      expect(provider.calls.filter(({ method }) => method === 'POST')).toHaveLength(1);
+      after.child.kill('SIGTERM');
+      expect(await after.exited).toBe(0);
+    });
+  });
+});
+
+/** A provider with these scripts, and gateways one after the other over one database. */
+async function withServers(
+  scripts: Record<string, string>,
+  work: (world: {
+    provider: ScriptedProvider;
+    storage: string;
+    begin(): Promise<GatewayProcess>;
+  }) => Promise<void>,
+): Promise<void> {
+  const place = await makeDatabase();
+  const provider = await startProvider();
+  const own = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
+  const storage = join(own, 'storage');
+  const modelsFile = join(own, 'models.json');
+  await writeFile(modelsFile, provider.modelsFile(scripts, { model: { modalities: ['image', 'video'] } }));
+  const where: Record<string, string> =
+    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  const env = {
+    ...where,
+    HOST: '127.0.0.1',
+    PORT: '0',
+    LOG_LEVEL: 'warn',
+    TOWNHALL_MASTER_KEY: testMasterKey,
+    MODELS_FILE: modelsFile,
+    ACME_API_KEY: 'key',
+    STORAGE_PATH: storage,
+    VIDEO_POLL_MS: '1500',
+  };
+  const processes: ChildProcess[] = [];
+  try {
+    await work({ provider, storage, begin: () => startProcess(env, processes) });
+  } finally {
+    for (const child of processes) child.kill('SIGKILL');
+    await provider.close();
+    await place.remove();
+    await rm(own, { recursive: true, force: true });
+  }
+}
+
+interface GatewayProcess {
+  child: ChildProcess;
+  client: GatewayClient;
+  exited: Promise<number | null>;
+}
+
+async function startProcess(env: Record<string, string>, processes: ChildProcess[]): Promise<GatewayProcess> {
+  const child = spawn(process.execPath, [join(import.meta.dirname, '../../../support/gateway-process.ts')], {
+    env: { ...env, PATH: process.env['PATH'] ?? '' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  processes.push(child);
+  const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
+  for await (const line of createInterface({ input: child.stdout })) {
+    const { msg, url, userToken } = JSON.parse(line) as { msg?: string; url: string; userToken: string };
+    // Whoever died had a token; the next server gives a new one to the same user.
+    if (msg === 'listening')
+      return { child, exited, client: createGatewayClient({ baseUrl: url, token: userToken }) };
+  }
+  throw new Error(`The process ended with ${await exited} before it listened.`);
+}

@@ -1,0 +1,86 @@
+import { describe, expect, test } from 'vitest';
+import { jobPayments, type PayableJob } from '../../../../src/gateway/ai/jobs/payments.ts';
+import { memoryLedger } from '../memory-ledger.ts';
+
+const job: PayableJob = {
+  jobId: 'job_1',
+  kind: 'image',
+  owner: { kind: 'user', id: 'usr_1' },
+  model: 'acme/painter',
+  call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: 'bur_1' },
+  holdId: null,
+  attempt: 1,
+};
+const facts = {
+  action: 'image/create',
+  model: 'acme/painter',
+  provider: 'acme',
+  tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
+  units: { image: 1 },
+  outcome: 'completed' as const,
+  estimated: false,
+  ttftMs: null,
+  durationMs: 1,
+};
+
+describe('the payment of a job', () => {
+  test('takes its hold up again, whichever process runs it', async () => {
+    const ledger = memoryLedger(100n);
+    const payments = jobPayments({ ledger });
+    const hold = await payments.hold(job, 40n);
+    const resumed = await payments.resume({ ...job, holdId: hold?.holdId ?? null }, 40n);
+    expect(resumed?.holdId).toBe(hold?.holdId);
+    expect(ledger.held()).toBe(40n);
+  });
+
+  test('holds anew when its hold was lost with a process, and is charged once', async () => {
+    const ledger = memoryLedger(100n);
+    const payments = jobPayments({ ledger });
+    const lost = await payments.hold(job, 40n);
+    // What a sweeper does.
+    await lost?.settle(0n, { ...facts, outcome: 'rejected' });
+    const again = await payments.resume({ ...job, holdId: lost?.holdId ?? null }, 40n);
+    expect(again?.holdId).not.toBe(lost?.holdId);
+    let isEnded = false;
+    expect(
+      await payments.settle(job, again, {
+        bill: { credits: 40n, facts },
+        end: async () => void (isEnded = true),
+      }),
+    ).toEqual({ isEnded: true });
+    expect(isEnded).toBe(true);
+    expect(ledger.balance).toBe(60n);
+    expect(ledger.held()).toBe(0n);
+    expect(ledger.charges.map(({ call }) => call.requestId)).toEqual(['req_1', 'req_1.1']);
+  });
+
+  test('refuses to begin what is no longer covered', async () => {
+    const ledger = memoryLedger(100n);
+    const payments = jobPayments({ ledger });
+    await expect(payments.resume(job, 101n)).rejects.toMatchObject({ kind: 'insufficient_credits' });
+  });
+
+  test('ends with nothing charged when the job came to nothing', async () => {
+    const ledger = memoryLedger(100n);
+    const payments = jobPayments({ ledger });
+    const hold = await payments.hold(job, 40n);
+    await payments.drop({ ...job, holdId: hold?.holdId ?? null }, 'client_closed');
+    expect([ledger.balance, ledger.held()]).toEqual([100n, 0n]);
+    expect(ledger.last().facts.outcome).toBe('client_closed');
+  });
+
+  test("is nobody's for an administrator, and recorded", async () => {
+    const ledger = memoryLedger(0n);
+    const payments = jobPayments({ ledger });
+    const owned: PayableJob = {
+      ...job,
+      owner: { kind: 'admin', id: 'root' },
+      call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: null },
+    };
+    expect(await payments.hold(owned, 40n)).toBeNull();
+    expect(
+      await payments.settle(owned, null, { bill: { credits: 40n, facts }, end: async () => {} }),
+    ).toEqual({ isEnded: false });
+    expect(ledger.charges).toMatchObject([{ held: null, charged: 0n, call: { userId: null } }]);
+  });
+});

@@ -1,0 +1,327 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { scriptedPicture } from '../../../support/provider.ts';
+import { decodePng, regionsOf } from './png-decoder.ts';
+import { download, ended, startMedia, type MediaWorld } from './media-world.ts';
+
+let world: MediaWorld;
+beforeAll(async () => {
+  world = await startMedia({ withAdmin: true });
+});
+afterAll(() => world?.close());
+
+const red = ([r = 0, g = 0, b = 0]: readonly number[]) => r > 150 && g < 110 && b < 110;
+
+describe('ai.createImage', { timeout: 120_000 }, () => {
+  it('draws what the prompt says, at the size that was asked for', async () => {
+    const accepted = await world.user.ai.createImage({
+      model: 'local/shapes',
+      prompt: 'Three red circles on a blue background',
+      size: '640x480',
+      seed: 7,
+    });
+    expect(accepted).toMatchObject({ status: 'queued', poll_after_ms: 1_000 });
+    expect(accepted.job_id).toMatch(/^job_[0-9a-z]{26}$/);
+    const job = await ended(world.user, accepted.job_id);
+    expect(job).toMatchObject({ status: 'succeeded', progress: 1, metadata: { model: 'local/shapes' } });
+    expect(job.poll_after_ms).toBeUndefined();
+    const [image] = job.images ?? [];
+    expect(image).toMatchObject({ media_type: 'image/png', width: 640, height: 480 });
+    const { status, headers, bytes } = await download(image?.url ?? '');
+    expect(status).toBe(200);
+    expect(headers.get('content-type')).toBe('image/png');
+    expect(headers.get('x-content-type-options')).toBe('nosniff');
+    expect(headers.get('content-security-policy')).toContain('sandbox');
+    const picture = decodePng(bytes);
+    expect(picture).toMatchObject({ width: 640, height: 480 });
+    expect(regionsOf(picture, red, 400)).toBe(3);
+    for (const corner of [picture.pixel(2, 2), picture.pixel(637, 2), picture.pixel(2, 477)]) {
+      const [r = 0, g = 0, b = 0] = corner;
+      expect(b).toBeGreaterThan(Math.max(r, g) + 30);
+    }
+    expect(picture.texts).toMatchObject({
+      Software: 'Townhall local/shapes',
+      Description: 'Three red circles on a blue background',
+    });
+  });
+
+  it('gives the same picture for the same request, and others for another seed and for each of several', async () => {
+    const make = async (more: object) => {
+      const { job_id } = await world.user.ai.createImage({
+        model: 'local/shapes',
+        prompt: 'quiet evening',
+        size: '128x128',
+        ...more,
+      });
+      const { images = [] } = await ended(world.user, job_id);
+      return Promise.all(images.map(async ({ url }) => (await download(url)).bytes.toString('base64')));
+    };
+    const [first, again, other] = [await make({ n: 2 }), await make({ n: 2 }), await make({ seed: 1 })];
+    expect(first).toHaveLength(2);
+    expect(again).toEqual(first);
+    expect(new Set([...first, ...other]).size).toBe(3);
+  });
+
+  it('chooses a size for an aspect ratio', async () => {
+    const { job_id } = await world.user.ai.createImage({
+      model: 'local/shapes',
+      prompt: 'sea',
+      aspect_ratio: '16:9',
+    });
+    const { images = [] } = await ended(world.user, job_id);
+    const { width = 0, height = 0 } = images[0] ?? {};
+    expect(width / height).toBeCloseTo(16 / 9, 1);
+    expect(width * height).toBeGreaterThan(900_000);
+  });
+
+  it.each([
+    ['no prompt', { model: 'local/shapes' }, 400, 'invalid_request', 'prompt'],
+    [
+      'an unknown member',
+      { model: 'local/shapes', prompt: 'x', style: 'y' },
+      400,
+      'invalid_request',
+      'style',
+    ],
+    [
+      'a size and an aspect ratio',
+      { model: 'local/shapes', prompt: 'x', size: '64x64', aspect_ratio: '1:1' },
+      400,
+      'invalid_request',
+      'aspect_ratio',
+    ],
+    [
+      'a size that is none',
+      { model: 'local/shapes', prompt: 'x', size: 'big' },
+      400,
+      'invalid_request',
+      'size',
+    ],
+    ['too many', { model: 'local/shapes', prompt: 'x', n: 11 }, 400, 'invalid_request', 'n'],
+    [
+      'a size beyond the model',
+      { model: 'local/shapes', prompt: 'x', size: '4096x64' },
+      422,
+      'unsupported_by_model',
+      'size',
+    ],
+    [
+      'options that it has not',
+      { model: 'local/shapes', prompt: 'x', provider_options: { quality: 'high' } },
+      422,
+      'unsupported_by_model',
+      'provider_options',
+    ],
+    [
+      'an image that is none',
+      { model: 'acme/painter', prompt: 'x', images: [{ data: 'aGVsbG8=', media_type: 'image/png' }] },
+      400,
+      'invalid_request',
+      'images[0]',
+    ],
+    [
+      'an image that is no base64',
+      { model: 'acme/painter', prompt: 'x', images: [{ data: '%%%%', media_type: 'image/png' }] },
+      400,
+      'invalid_request',
+      'images[0].data',
+    ],
+    [
+      'an address for the provider',
+      { model: 'acme/painter', prompt: 'x', provider_options: { base_url: 'http://x' } },
+      400,
+      'invalid_request',
+      'provider_options.base_url',
+    ],
+    [
+      'a member that the contract has',
+      { model: 'acme/painter', prompt: 'x', provider_options: { n: 10 } },
+      400,
+      'invalid_request',
+      'provider_options.n',
+    ],
+    [
+      'a character that nothing can keep',
+      { model: 'acme/painter', prompt: 'x', provider_options: { style: [{ of: 'a\u0000' }] } },
+      400,
+      'invalid_request',
+      'provider_options.style[0].of',
+    ],
+    ['a model that is none', { model: 'local/nothing', prompt: 'x' }, 404, 'model_not_found', 'model'],
+    [
+      'a model that makes no images',
+      { model: 'local/echo', prompt: 'x' },
+      422,
+      'unsupported_by_model',
+      'model',
+    ],
+  ])('refuses %s', async (_what, body, status, code, param) => {
+    const response = await world.send('/v1/ai/image/create', body);
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({ error: { code, param } });
+  });
+
+  it('is for users and administrators', async () => {
+    const response = await fetch(`${world.url}/v1/ai/image/create`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'local/shapes', prompt: 'x' }),
+    });
+    expect(response.status).toBe(401);
+    const { job_id } = await world.admin.ai.createImage({
+      model: 'local/shapes',
+      prompt: 'x',
+      size: '64x64',
+    });
+    expect(await ended(world.admin, job_id)).toMatchObject({ status: 'succeeded' });
+  });
+
+  it('asks a provider for what was asked, no less and no more', async () => {
+    const { job_id } = await world.user.ai.createImage({
+      model: 'acme/painter',
+      prompt: 'a boat',
+      n: 2,
+      size: '1024x1024',
+      seed: 5,
+      provider_options: { quality: 'high' },
+    });
+    const job = await ended(world.user, job_id);
+    expect(job).toMatchObject({
+      status: 'succeeded',
+      images: [
+        { width: 1, height: 1 },
+        { width: 1, height: 1 },
+      ],
+    });
+    expect((await download(job.images?.[0]?.url ?? '')).bytes).toEqual(scriptedPicture);
+    const call = world.provider.lastCall();
+    expect(call.path).toBe('/v1/images/generations');
+    expect(call.headers.authorization).toBe('Bearer key-of-acme');
+    expect(JSON.parse(call.body.toString())).toEqual({
+      model: 'images',
+      prompt: 'a boat',
+      n: 2,
+      size: '1024x1024',
+      seed: 5,
+      quality: 'high',
+      response_format: 'b64_json',
+    });
+  });
+
+  it('falls back to no model that the key of the call is not good for, although the job outlives the call', async () => {
+    const { user_token: key } = await world.user.accounts.createKey({
+      name: 'one model',
+      models: ['acme/leaning'],
+    });
+    const held = await world.as(key).ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
+    expect(await ended(world.user, held.job_id)).toMatchObject({
+      status: 'failed',
+      error: { code: 'upstream_failed' },
+    });
+    const free = await world.user.ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
+    expect(await ended(world.user, free.job_id)).toMatchObject({ status: 'succeeded' });
+  });
+
+  it('sends images to start from as a form', async () => {
+    const images = [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' as const }];
+    const { job_id } = await world.user.ai.createImage({
+      model: 'acme/painter',
+      prompt: 'the same in green',
+      images,
+    });
+    expect(await ended(world.user, job_id)).toMatchObject({ status: 'succeeded' });
+    const call = world.provider.lastCall();
+    expect(call.path).toBe('/v1/images/edits');
+    const form = await new Response(new Uint8Array(call.body), {
+      headers: { 'content-type': call.headers['content-type'] ?? '' },
+    }).formData();
+    expect(form.get('prompt')).toBe('the same in green');
+    expect(Buffer.from(await (form.get('image[]') as File).arrayBuffer())).toEqual(scriptedPicture);
+  });
+
+  it('tells why a job failed, in the words that a caller may read', async () => {
+    const refused = await world.user.ai.createImage({ model: 'acme/refusing', prompt: 'x' });
+    expect(await ended(world.user, refused.job_id)).toMatchObject({
+      status: 'failed',
+      error: { code: 'invalid_size', message: 'no such size' },
+    });
+    const elsewhere = await world.user.ai.createImage({ model: 'acme/elsewhere', prompt: 'x' });
+    const job = await ended(world.user, elsewhere.job_id);
+    expect(job).toMatchObject({ status: 'failed', error: { code: 'upstream_failed' } });
+    expect(job.images).toBeUndefined();
+  });
+
+  it('answers a repeated Idempotency-Key with the same job', async () => {
+    const before = await countJobs();
+    const headers = { 'idempotency-key': 'once-only' };
+    const body = { model: 'local/shapes', prompt: 'once', size: '64x64' };
+    const [first, second] = [
+      await world.send('/v1/ai/image/create', body, { headers }),
+      await world.send('/v1/ai/image/create', body, { headers }),
+    ];
+    expect([first.status, second.status]).toEqual([202, 202]);
+    expect(second.headers.get('idempotent-replayed')).toBe('true');
+    expect(await second.json()).toEqual(await first.json());
+    const other = await world.send('/v1/ai/image/create', { ...body, prompt: 'twice' }, { headers });
+    expect(other.status).toBe(422);
+    expect(await countJobs()).toBe(before + 1);
+  });
+});
+
+async function countJobs(): Promise<number> {
+  const [row] = await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`;
+  return Number(row?.count);
+}
+
+describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
+  it('know of no job but the caller’s own, and say the same of those that never were', async () => {
+    const { job_id } = await world.user.ai.createImage({
+      model: 'local/shapes',
+      prompt: 'mine',
+      size: '64x64',
+    });
+    await ended(world.user, job_id);
+    const stranger = await world.stranger();
+    const refusals: unknown[] = [];
+    const refused = async (call: Promise<unknown>) => {
+      const { status, code, message } = await call.then(
+        () => ({ status: 200, code: '', message: '' }),
+        (error: unknown) => error as { status: number; code: string; message: string },
+      );
+      refusals.push([status, code, message]);
+    };
+    for (const client of [stranger, world.admin]) {
+      for (const id of [job_id, 'job_00000000000000000000000000']) {
+        await refused(client.ai.getImage({ job_id: id }));
+        await refused(client.ai.cancelImage({ job_id: id }));
+        await refused(client.ai.startVideo({ job_id: id }));
+      }
+    }
+    expect(new Set(refusals.map((refusal) => JSON.stringify(refusal)))).toEqual(
+      new Set([JSON.stringify([404, 'job_not_found', 'There is no job of yours with this id.'])]),
+    );
+    // And a job of images is no job of videos, for its owner too.
+    await expect(world.user.ai.startVideo({ job_id })).rejects.toMatchObject({ status: 404 });
+    expect(await world.user.ai.getImage({ job_id })).toMatchObject({ status: 'succeeded' });
+  });
+
+  it('cancel gives the call to the provider up, and a job that ended stays as it is', async () => {
+    world.provider.reset();
+    const { job_id } = await world.user.ai.createImage({ model: 'acme/slow', prompt: 'never' });
+    await world.provider.until((calls) => calls.length === 1, 20_000);
+    expect(await world.user.ai.getImage({ job_id })).toMatchObject({
+      status: 'running',
+      poll_after_ms: 1_000,
+    });
+    expect(await world.user.ai.cancelImage({ job_id })).toMatchObject({ status: 'canceled' });
+    await world.provider.until(([call]) => call?.abortedAt !== undefined, 10_000);
+    const again = await world.user.ai.cancelImage({ job_id });
+    expect(again).toMatchObject({ status: 'canceled', metadata: { finished_at: expect.any(String) } });
+    const done = await world.user.ai.createImage({ model: 'local/shapes', prompt: 'done', size: '64x64' });
+    await ended(world.user, done.job_id);
+    expect(await world.user.ai.cancelImage({ job_id: done.job_id })).toMatchObject({
+      status: 'succeeded',
+      images: [{ width: 64 }],
+    });
+    expect(world.provider.calls).toHaveLength(1);
+  });
+});

@@ -1,0 +1,116 @@
+// Files of callers are read in the process that serves all calls, so the way to a header has an end. Each file here
+// has its header behind more parts than any real file, and is small enough that searching it would succeed at once.
+import { describe, expect, test } from 'vitest';
+import { audioSeconds, chargeableSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
+import { examinePicture } from '../../../../src/gateway/ai/media/image-type.ts';
+
+const parts = 100_001;
+const repeat = (unit: Buffer, count: number) => Buffer.alloc(unit.length * count, unit);
+const box = (name: string, body: Buffer = Buffer.alloc(0)) => {
+  const head = Buffer.alloc(8);
+  head.writeUInt32BE(8 + body.length, 0);
+  head.write(name, 4, 'latin1');
+  return Buffer.concat([head, body]);
+};
+
+describe('audioSeconds', () => {
+  const format = Buffer.from('fmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0', 'latin1');
+  const wav = (count: number) =>
+    Buffer.concat([
+      Buffer.from('RIFF\0\0\0\0WAVE', 'latin1'),
+      format,
+      repeat(Buffer.from('LIST\0\0\0\0', 'latin1'), count),
+      Buffer.from('data\x40\x1f\0\0', 'latin1'),
+      Buffer.alloc(8_000),
+    ]);
+
+  const header = Buffer.alloc(20);
+  header.writeUInt32BE(1_000, 12);
+  header.writeUInt32BE(2_000, 16);
+  const mp4 = (count: number) =>
+    Buffer.concat([box('ftyp'), repeat(box('free'), count), box('moov', box('mvhd', header))]);
+
+  const duration = Buffer.from([0x44, 0x89, 0x84, 0x45, 0x3b, 0x80, 0]);
+  const info = Buffer.concat([Buffer.from([0x15, 0x49, 0xa9, 0x66, 0x80 + duration.length]), duration]);
+  const webm = (count: number) =>
+    Buffer.concat([
+      Buffer.from([0x1a, 0x45, 0xdf, 0xa3, 0x80, 0x18, 0x53, 0x80, 0x67, 0xff]),
+      repeat(Buffer.from([0xec, 0x80]), count),
+      info,
+    ]);
+
+  test.each([
+    ['wav', wav, 1],
+    ['mp4', mp4, 2],
+    ['webm', webm, 3],
+  ])('does not search a %s file without end', (_name, file, seconds) => {
+    expect(audioSeconds(file(10))).toBe(seconds);
+    expect(audioSeconds(file(parts))).toBe(null);
+  });
+
+  test('counts every frame of a long mp3 file', () => {
+    // MPEG 2, layer 3, 8 kbit/s, 24,000 Hz: 24 bytes a frame, 576 samples. No smaller frame exists.
+    const frame = Buffer.alloc(24);
+    frame.writeUInt32BE(0xfff31400, 0);
+    expect(audioSeconds(repeat(frame, 1_000_000))).toBeCloseTo(24_000, 3);
+  });
+});
+
+describe('the seconds of a sound that are charged', () => {
+  // MPEG 1, layer 3, 32 kbit/s, 48,000 Hz, mono: 96 bytes and 24 ms a frame.
+  const frame = Buffer.alloc(96);
+  frame.writeUInt32BE(0xfffb14c0, 0);
+  const tagged = Buffer.from(frame);
+  tagged.write('Info', 21, 'latin1');
+  tagged.writeUInt32BE(1, 25);
+  tagged.writeUInt32BE(1, 29);
+  const mp3 = repeat(frame, 10_000);
+
+  test('are those of every mp3 frame, not of the tag', () => {
+    expect(chargeableSeconds(Buffer.concat([tagged, mp3]))).toBeCloseTo(240, 3);
+  });
+
+  test('are those of the mp3 frames behind other bytes too', () => {
+    expect(chargeableSeconds(Buffer.concat([frame, Buffer.alloc(100), mp3]))).toBeCloseTo(240.024, 3);
+  });
+
+  test('are not those of a wav rate that decoders ignore', () => {
+    const header = Buffer.from(
+      '524946460000000057415645666d74201000000001000100401f0000ffffffff020010006461746100000000',
+      'hex',
+    );
+    expect(chargeableSeconds(Buffer.concat([header, Buffer.alloc(1_600_000)]))).toBe(100);
+  });
+
+  test('are not below what the bytes of an mp4 last at the highest rate', () => {
+    const box = (name: string, content: Buffer) =>
+      Buffer.concat([
+        Buffer.from(Uint32Array.of(8 + content.length).buffer).swap32(),
+        Buffer.from(name, 'latin1'),
+        content,
+      ]);
+    const header = Buffer.alloc(100);
+    header.writeUInt32BE(1_000, 12);
+    header.writeUInt32BE(1, 16);
+    const file = Buffer.concat([
+      box('ftyp', Buffer.from('M4A ')),
+      box('moov', box('mvhd', header)),
+      box('mdat', Buffer.alloc(1_920_000)),
+    ]);
+    expect(audioSeconds(file)).toBe(0.001);
+    expect(chargeableSeconds(file)).toBeGreaterThan(10);
+  });
+});
+
+describe('examinePicture', () => {
+  const frame = Buffer.from([0xff, 0xc2, 0, 11, 8, 0, 5, 0, 7, 0, 0, 0, 0]);
+  test.each([
+    ['fill bytes', Buffer.from([0xff])],
+    ['segments', Buffer.from([0xff, 0xe0, 0, 2])],
+  ])('does not pass over %s without end', (_name, unit) => {
+    const jpeg = (count: number) =>
+      Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(unit, count), frame, Buffer.alloc(30)]);
+    expect(examinePicture(jpeg(10))).toEqual({ mediaType: 'image/jpeg', width: 7, height: 5 });
+    expect(examinePicture(jpeg(10_001))).toBe(null);
+  });
+});

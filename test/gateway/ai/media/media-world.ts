@@ -1,0 +1,129 @@
+// A whole gateway for tests of images, videos, speech and recognition: with a storage folder of its own, a scripted
+// provider behind a models file, and a second user, to whom nothing of the first belongs.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { GatewayClient, ImageJob, VideoJob } from '@townhall/gateway';
+import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { id } from '../../../../src/kernel/ids.ts';
+import { token, tokenDigest } from '../../../../src/kernel/secrets/secret.ts';
+
+export interface MediaWorld extends GatewayWorld {
+  provider: ScriptedProvider;
+  /** Another user of the same Bureau. */
+  stranger(): Promise<GatewayClient>;
+  /** Sends a body as it is given, as the user unless another token is said. */
+  send(
+    path: string,
+    body: unknown,
+    options?: { headers?: Record<string, string>; token?: string },
+  ): Promise<Response>;
+}
+
+const scripts = {
+  painter: 'images',
+  slow: 'images-slow',
+  refusing: 'status?code=400&message=no%20such%20size&param=size&error_code=invalid_size',
+  elsewhere: 'images-elsewhere',
+  broken: 'status?code=500',
+  speaker: 'speech',
+  whisper: 'whisper',
+  listener: 'listener',
+  silent: 'never-headers',
+};
+
+// Fails, and has another to fall back to.
+const leaning = {
+  id: 'acme/leaning',
+  provider: 'acme',
+  upstream_model: 'status?code=500',
+  rates: null,
+  modalities: ['image'],
+  fallbacks: ['acme/painter'],
+};
+
+export async function startMedia(options: GatewayWorldOptions = {}): Promise<MediaWorld> {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-media-'));
+  const provider = await startProvider();
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(scripts, {
+      model: { modalities: ['image', 'tts', 'asr', 'video'] },
+      models: [leaning],
+    }),
+  );
+  const world = await startGateway({
+    ...options,
+    env: {
+      ACME_API_KEY: 'key-of-acme',
+      STORAGE_PATH: join(folder, 'storage'),
+      MODELS_FILE: modelsFile,
+      TIMEOUT_DRAIN_MS: '1000',
+      ...options.env,
+    },
+  });
+  const more: Omit<MediaWorld, keyof GatewayWorld> & Pick<GatewayWorld, 'close'> = {
+    provider,
+    stranger: async () => world.as(await strangerToken(world)),
+    send: (path, body, { headers = {}, token: bearer = world.userToken } = {}) =>
+      fetch(`${world.url}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${bearer}`, ...headers },
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+      }),
+    async close() {
+      await world.close();
+      await provider.close();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+  // On top of the other world rather than a copy of it, whose members for an administrator throw where there is none.
+  return Object.assign(Object.create(world) as GatewayWorld, more);
+}
+
+/** Asks until the job has come to an end. */
+export async function ended(client: GatewayClient, jobId: string, deadlineMs = 45_000): Promise<ImageJob> {
+  return untilEnd(() => client.ai.getImage({ job_id: jobId }), deadlineMs);
+}
+
+export async function endedVideo(
+  client: GatewayClient,
+  jobId: string,
+  deadlineMs = 90_000,
+): Promise<VideoJob> {
+  return untilEnd(async () => (await client.ai.startVideo({ job_id: jobId })) as VideoJob, deadlineMs);
+}
+
+async function untilEnd<Job extends { status: string }>(
+  ask: () => Promise<Job>,
+  deadlineMs: number,
+): Promise<Job> {
+  const endsAt = performance.now() + deadlineMs;
+  for (;;) {
+    const job = await ask();
+    if (job.status !== 'queued' && job.status !== 'running') return job;
+    if (performance.now() > endsAt) throw new Error(`The job is still ${job.status}.`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+/** The bytes under a link, taken without a credential. */
+export async function download(url: string): Promise<{ status: number; headers: Headers; bytes: Buffer }> {
+  const response = await fetch(url);
+  return {
+    status: response.status,
+    headers: response.headers,
+    bytes: Buffer.from(await response.arrayBuffer()),
+  };
+}
+
+async function strangerToken({ sql }: GatewayWorld): Promise<string> {
+  const issued = token('usr');
+  await sql`insert into gateway.accounts_users (user_id, bureau_id) values ('usr_00000000000000000000000001', 'local') on conflict do nothing`;
+  await sql`
+    insert into gateway.accounts_tokens (token_id, kind, digest, last4, user_id, expires_at)
+    values (${id('tok')}, 'user', ${tokenDigest(issued)}, ${issued.slice(-4)}, 'usr_00000000000000000000000001', now() + interval '1 day')`;
+  return issued;
+}

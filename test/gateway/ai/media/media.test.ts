@@ -1,0 +1,305 @@
+import { createHmac } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { audioSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
+import { createLinks } from '../../../../src/gateway/ai/media/links.ts';
+import { examinePicture } from '../../../../src/gateway/ai/media/image-type.ts';
+import { localMedia } from '../../../../src/gateway/ai/providers/local/media-models.ts';
+import { scriptedPicture } from '../../../support/provider.ts';
+import { download, ended, startMedia, type MediaWorld } from './media-world.ts';
+
+let world: MediaWorld;
+beforeAll(async () => {
+  world = await startMedia();
+});
+afterAll(() => world?.close());
+
+async function makeImage(): Promise<{ jobId: string; url: URL }> {
+  const { job_id } = await world.user.ai.createImage({ model: 'local/shapes', prompt: 'dot', size: '64x64' });
+  const job = await ended(world.user, job_id);
+  return { jobId: job_id, url: new URL(job.images?.[0]?.url ?? '') };
+}
+
+describe('ai.getMedia', { timeout: 60_000 }, () => {
+  it('gives the bytes to whoever has the link, by GET and its length by HEAD', async () => {
+    const { url } = await makeImage();
+    expect(url.origin).toBe(world.url);
+    const { status, headers, bytes } = await download(url.href);
+    expect([status, headers.get('content-length'), headers.get('cache-control')]).toEqual([
+      200,
+      String(bytes.length),
+      'private, max-age=3600, immutable',
+    ]);
+    const head = await fetch(url, { method: 'HEAD' });
+    expect([head.status, head.headers.get('content-length'), (await head.arrayBuffer()).byteLength]).toEqual([
+      200,
+      String(bytes.length),
+      0,
+    ]);
+    const seconds = Number(url.searchParams.get('expires')) - Date.now() / 1000;
+    expect(seconds).toBeGreaterThan(3_400);
+    expect(seconds).toBeLessThan(3_800);
+  });
+
+  it('says 404 to a link that was altered, made up, or of another id, and the same of all', async () => {
+    const [{ url }, { url: other }] = [await makeImage(), await makeImage()];
+    const forged = (change: (link: URL) => void) => {
+      const link = new URL(url);
+      change(link);
+      return link.href;
+    };
+    const expires = url.searchParams.get('expires') ?? '';
+    const mediaId = url.pathname.split('/').at(-1) ?? '';
+    const links = [
+      forged((link) => link.searchParams.set('expires', String(Number(expires) + 1))),
+      forged((link) => link.searchParams.set('signature', 'A'.repeat(43))),
+      forged((link) => link.searchParams.set('signature', 'x')),
+      forged((link) =>
+        link.searchParams.set(
+          'signature',
+          createHmac('sha256', '').update(`${mediaId}\n${expires}`).digest('base64url'),
+        ),
+      ),
+      forged((link) => link.searchParams.set('signature', other.searchParams.get('signature') ?? '')),
+      forged((link) => (link.pathname = other.pathname)),
+      forged((link) => (link.pathname = '/v1/ai/media/med_00000000000000000000000000')),
+    ];
+    const answers = await Promise.all(
+      links.map(async (link) => {
+        const { status, bytes } = await download(link);
+        const { error } = JSON.parse(bytes.toString()) as { error: Record<string, unknown> };
+        return JSON.stringify([status, error['code'], error['message']]);
+      }),
+    );
+    expect(new Set(answers)).toEqual(
+      new Set([JSON.stringify([404, 'media_not_found', 'There is nothing under this link, or it is over.'])]),
+    );
+    expect((await download(`${url.origin}${url.pathname}`)).status).toBe(400);
+    expect(
+      (await download(forged((link) => (link.pathname = '/v1/ai/media/..%2f..%2fetc%2fpasswd')))).status,
+    ).toBe(400);
+  });
+
+  it('says 404 when the link is over, while a new one works', async () => {
+    const short = await startMedia({ env: { MEDIA_LINK_SECONDS: '5' } });
+    try {
+      const { job_id } = await short.user.ai.createImage({
+        model: 'local/shapes',
+        prompt: 'dot',
+        size: '64x64',
+      });
+      const old = (await ended(short.user, job_id)).images?.[0]?.url ?? '';
+      expect((await download(old)).status).toBe(200);
+      await expect.poll(async () => (await download(old)).status, { interval: 250 }).toBe(404);
+      const fresh = (await short.user.ai.getImage({ job_id })).images?.[0]?.url ?? '';
+      expect((await download(fresh)).status).toBe(200);
+    } finally {
+      await short.close();
+    }
+  });
+});
+
+describe('links', () => {
+  const now = new Date('2026-11-20T12:00:00Z');
+  const partsOf = (url: string) => {
+    const { pathname, searchParams } = new URL(url);
+    return [
+      pathname.split('/').at(-1) ?? '',
+      Number(searchParams.get('expires')),
+      searchParams.get('signature') ?? '',
+    ] as const;
+  };
+
+  it('made under the key before are still good while keys change, those of a foreign key never', () => {
+    const [old, young, foreign] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
+    const make = (keys: Buffer[]) =>
+      createLinks({ keys, baseUrl: () => 'http://127.0.0.1:1', linkSeconds: 60 });
+    const before = partsOf(make([old]).urlOf('med_1', now));
+    expect(before[1]).toBe(now.getTime() / 1000 + 60);
+    expect(make([young, old]).isOurs(...before)).toBe(true);
+    expect(make([young]).isOurs(...before)).toBe(false);
+    expect(make([young, old]).isOurs(...partsOf(make([foreign]).urlOf('med_1', now)))).toBe(false);
+  });
+});
+
+describe('the local models', () => {
+  it('are those whose package is installed', () => {
+    const idsOf = (isInstalled: (name: string) => boolean) =>
+      localMedia({ isInstalled }).entries.map(({ id }) => id);
+    expect(localMedia().entries.map(({ id }) => id)).toEqual([
+      'local/shapes',
+      'local/storyboard',
+      'local/flite',
+    ]);
+    expect(idsOf(() => false)).toEqual(['local/shapes']);
+    expect(idsOf((name) => name === 'h264-mp4-encoder')).toEqual(['local/shapes', 'local/storyboard']);
+  });
+});
+
+describe('examinePicture', () => {
+  it('knows the kinds that are kept by their bytes, and nothing else', () => {
+    expect(examinePicture(scriptedPicture)).toEqual({ mediaType: 'image/png', width: 1, height: 1 });
+    const gif = Buffer.concat([Buffer.from('GIF89a'), Buffer.from([3, 0, 2, 0]), Buffer.alloc(30)]);
+    expect(examinePicture(gif)).toEqual({ mediaType: 'image/gif', width: 3, height: 2 });
+    const jpeg = Buffer.concat([
+      Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 4, 0, 0, 0xff, 0xc2, 0, 11, 8, 0, 5, 0, 7]),
+      Buffer.alloc(30),
+    ]);
+    expect(examinePicture(jpeg)).toEqual({ mediaType: 'image/jpeg', width: 7, height: 5 });
+    const webp = Buffer.concat([
+      Buffer.from('RIFF\0\0\0\0WEBPVP8X'),
+      Buffer.from([10, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 19, 0, 0]),
+      Buffer.alloc(10),
+    ]);
+    expect(examinePicture(webp)).toEqual({ mediaType: 'image/webp', width: 10, height: 20 });
+    for (const text of [
+      '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
+      '<html><body>hello there, this is a page</body></html>',
+      '\x89PNG\r\n\x1a\n',
+    ]) {
+      expect(examinePicture(Buffer.from(text, 'latin1'))).toBeNull();
+    }
+  });
+});
+
+describe('audioSeconds', () => {
+  const wav = (length: number, held: number) =>
+    Buffer.concat([
+      Buffer.from('RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0', 'latin1'),
+      Buffer.from('LIST\x03\0\0\0abc\0data', 'latin1'),
+      uint32(length),
+      Buffer.alloc(held),
+    ]);
+  const uint32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer);
+
+  it('reads the headers of wav, even where the length was never written', () => {
+    expect(audioSeconds(wav(8_000, 8_000))).toBe(1);
+    expect(audioSeconds(wav(0xffff_ffff, 4_000))).toBe(0.5);
+  });
+
+  it('reads those of flac, ogg, mp3, mp4 and webm', () => {
+    const flac = Buffer.concat([Buffer.from('fLaC\x80\0\0\x22', 'latin1'), Buffer.alloc(34)]);
+    // 44,100 samples a second, 88,200 of them.
+    flac.writeUIntBE(44_100 << 4, 18, 3);
+    flac.writeUInt32BE(88_200, 22);
+    expect(audioSeconds(flac)).toBe(2);
+
+    const page = (position: bigint, body: Buffer) => {
+      const head = Buffer.alloc(28);
+      head.write('OggS', 0, 'latin1');
+      head.writeBigInt64LE(position, 6);
+      head.writeUInt8(1, 26);
+      head.writeUInt8(body.length, 27);
+      return Buffer.concat([head, body]);
+    };
+    const opus = Buffer.concat([
+      Buffer.from('OpusHead\x01\x01', 'latin1'),
+      Buffer.from([0x38, 1]),
+      Buffer.alloc(7),
+    ]);
+    expect(audioSeconds(Buffer.concat([page(0n, opus), page(312n + 72_000n, Buffer.alloc(10))]))).toBe(1.5);
+
+    // MPEG 1, layer 3, 128 kbit/s, 44,100 Hz: 417 bytes a frame, 1,152 samples.
+    const frame = Buffer.alloc(417);
+    frame.writeUInt32BE(0xfffb9000, 0);
+    const id3 = Buffer.concat([Buffer.from('ID3\x04\0\0\0\0\0\x0a', 'latin1'), Buffer.alloc(10)]);
+    expect(audioSeconds(Buffer.concat([id3, ...Array.from({ length: 100 }, () => frame)]))).toBeCloseTo(
+      (100 * 1_152) / 44_100,
+      6,
+    );
+    const tagged = Buffer.from(frame);
+    tagged.write('Xing', 36, 'latin1');
+    tagged.writeUInt32BE(1, 40);
+    tagged.writeUInt32BE(1_000, 44);
+    expect(audioSeconds(tagged)).toBeCloseTo((1_000 * 1_152) / 44_100, 6);
+
+    const box = (name: string, ...content: Buffer[]) => {
+      const head = Buffer.alloc(8);
+      head.writeUInt32BE(8 + Buffer.concat(content).length, 0);
+      head.write(name, 4, 'latin1');
+      return Buffer.concat([head, ...content]);
+    };
+    const movie = Buffer.alloc(100);
+    movie.writeUInt32BE(1_000, 12);
+    movie.writeUInt32BE(2_500, 16);
+    expect(
+      audioSeconds(
+        Buffer.concat([
+          box('ftyp', Buffer.from('M4A ')),
+          box('mdat', Buffer.alloc(50)),
+          box('moov', box('mvhd', movie)),
+        ]),
+      ),
+    ).toBe(2.5);
+
+    const duration = Buffer.alloc(8);
+    duration.writeDoubleBE(3_250);
+    const info = Buffer.concat([
+      Buffer.from([0x2a, 0xd7, 0xb1, 0x83, 0x0f, 0x42, 0x40, 0x44, 0x89, 0x88]),
+      duration,
+    ]);
+    const webm = Buffer.concat([
+      Buffer.from([
+        0x1a,
+        0x45,
+        0xdf,
+        0xa3,
+        0x80,
+        0x18,
+        0x53,
+        0x80,
+        0x67,
+        0x01,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0x15,
+        0x49,
+        0xa9,
+        0x66,
+        0x80 + info.length,
+      ]),
+      info,
+    ]);
+    expect(audioSeconds(webm)).toBe(3.25);
+  });
+
+  it('says nothing of what is cut, empty or made up, and always comes to an end', () => {
+    for (const bytes of [
+      Buffer.alloc(0),
+      Buffer.from('RIFF'),
+      Buffer.from('fLaC'),
+      Buffer.from('OggS'),
+      Buffer.from('\0\0\0\x08ftyp\0\0\0\0moov', 'latin1'),
+      Buffer.from([0x1a, 0x45, 0xdf, 0xa3]),
+      Buffer.from('hello'),
+      Buffer.from('ID3'),
+      wav(8_000, 8_000).subarray(0, 40),
+      Buffer.alloc(1_000, 0xff),
+      Buffer.alloc(1_000, 0),
+    ]) {
+      expect(audioSeconds(bytes)).toBeNull();
+    }
+    // Any byte anywhere, in headers that are taken seriously.
+    const seeds = [
+      wav(8_000, 100),
+      Buffer.concat([
+        Buffer.from('\0\0\0\x10ftypM4A \0\0\0\0\0\0\0\x20moov\0\0\0\x18mvhd', 'latin1'),
+        Buffer.alloc(40),
+      ]),
+    ];
+    for (const seed of seeds) {
+      for (let at = 0; at < 60; at += 1) {
+        for (const value of [0, 1, 0x7f, 0x80, 0xff]) {
+          const changed = Buffer.from(seed);
+          changed[at] = value;
+          const seconds = audioSeconds(changed);
+          expect(seconds === null || (Number.isFinite(seconds) && seconds >= 0)).toBe(true);
+        }
+      }
+    }
+  });
+});

@@ -1,0 +1,158 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { scriptedSound } from '../../../support/provider.ts';
+import { startMedia, type MediaWorld } from './media-world.ts';
+
+let world: MediaWorld;
+beforeAll(async () => {
+  world = await startMedia();
+});
+afterAll(() => world?.close());
+
+const sentence = 'Good morning, this is a test of speech.';
+
+describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
+  it('speaks: seconds of sound that is not silence', async () => {
+    const response = await world.send('/v1/ai/tts', { model: 'local/flite', text: sentence });
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toBe('audio/wav');
+    expect(response.headers.get('x-townhall-model')).toBe('local/flite');
+    const sound = wav(Buffer.from(await response.arrayBuffer()));
+    expect(sound).toMatchObject({ channels: 1, bits: 16 });
+    expect(sound.seconds).toBeGreaterThan(1.5);
+    expect(sound.seconds).toBeLessThan(5);
+    expect(sound.loudness).toBeGreaterThan(0.02);
+    // A steady tone would be as loud all the time; speech has pauses and changes.
+    expect(sound.changing).toBeGreaterThan(3);
+  });
+
+  it('is as fast and as long as was asked for, and other words and voices sound otherwise', async () => {
+    const speak = async (more: object) =>
+      wav(
+        Buffer.from(
+          await (
+            await world.send('/v1/ai/tts', { model: 'local/flite', text: sentence, ...more })
+          ).arrayBuffer(),
+        ),
+      );
+    const [usual, fast, other, longer] = [
+      await speak({}),
+      await speak({ speed: 2 }),
+      await speak({ voice: 'kal' }),
+      await speak({ text: `${sentence} ${sentence}` }),
+    ];
+    expect(fast.seconds).toBeLessThan(usual.seconds * 0.7);
+    expect(longer.seconds).toBeGreaterThan(usual.seconds * 1.6);
+    expect(other.samples.equals(usual.samples)).toBe(false);
+  });
+
+  it('gives a document on request, which is what the client asks for', async () => {
+    const speech = await world.user.ai.synthesizeSpeech({ model: 'local/flite', text: sentence });
+    expect(speech).toMatchObject({ model: 'local/flite', media_type: 'audio/wav' });
+    expect(wav(Buffer.from(speech.audio, 'base64')).seconds).toBeCloseTo(speech.duration_seconds ?? 0, 2);
+  });
+
+  it.each([
+    ['no text', { model: 'local/flite' }, 400, 'text'],
+    ['a speed that is none', { model: 'local/flite', text: 'x', speed: 9 }, 400, 'speed'],
+    ['a voice that it has not', { model: 'local/flite', text: 'x', voice: '../../etc/passwd' }, 422, 'voice'],
+    ['a format that it has not', { model: 'local/flite', text: 'x', format: 'mp3' }, 422, 'format'],
+    ['another language', { model: 'local/flite', text: 'x', language: 'de' }, 422, 'language'],
+    ['instructions', { model: 'local/flite', text: 'x', instructions: 'whisper' }, 422, 'instructions'],
+    ['what it would skip', { model: 'local/flite', text: 'hello 世界' }, 422, 'text'],
+    ['nothing to say', { model: 'local/flite', text: ' ... ' }, 422, 'text'],
+    ['a model that does not speak', { model: 'local/echo', text: 'x' }, 422, 'model'],
+    ['an unknown model', { model: 'local/nobody', text: 'x' }, 404, 'model'],
+  ])('refuses %s', async (_what, body, status, param) => {
+    const response = await world.send('/v1/ai/tts', body);
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({ error: { param } });
+  });
+
+  it('asks a provider for what was asked, and hands its sound on as it comes', async () => {
+    const response = await world.send('/v1/ai/tts', {
+      model: 'acme/speaker',
+      text: 'Hi',
+      voice: 'nova',
+      speed: 1.5,
+      instructions: 'be glad',
+    });
+    expect(response.headers.get('content-type')).toBe('audio/mpeg');
+    expect(Buffer.from(await response.arrayBuffer())).toEqual(scriptedSound);
+    const call = world.provider.lastCall();
+    expect(call.path).toBe('/v1/audio/speech');
+    expect(JSON.parse(call.body.toString())).toEqual({
+      model: 'speech',
+      input: 'Hi',
+      voice: 'nova',
+      response_format: 'mp3',
+      speed: 1.5,
+      instructions: 'be glad',
+    });
+    const asked = await world.send(
+      '/v1/ai/tts',
+      { model: 'acme/speaker', text: 'Hi', format: 'opus' },
+      { headers: { accept: 'application/json' } },
+    );
+    expect(await asked.json()).toEqual({
+      model: 'acme/speaker',
+      media_type: 'audio/ogg',
+      audio: scriptedSound.toString('base64'),
+      duration_seconds: null,
+    });
+  });
+
+  it('tells of a provider that fails or does not answer with sound', async () => {
+    expect((await world.send('/v1/ai/tts', { model: 'acme/broken', text: 'Hi' })).status).toBe(502);
+    const notSound = await world.send('/v1/ai/tts', { model: 'acme/listener', text: 'Hi' });
+    expect([notSound.status, ((await notSound.json()) as { error: { code: string } }).error.code]).toEqual([
+      502,
+      'upstream_failed',
+    ]);
+  });
+
+  it('gives the call up when the caller leaves', async () => {
+    world.provider.reset();
+    const leave = new AbortController();
+    const call = fetch(`${world.url}/v1/ai/tts`, {
+      method: 'POST',
+      signal: leave.signal,
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
+      body: JSON.stringify({ model: 'acme/silent', text: 'Hi' }),
+    });
+    await world.provider.until((calls) => calls.length === 1);
+    leave.abort();
+    await expect(call).rejects.toMatchObject({ name: 'AbortError' });
+    await world.provider.until(([first]) => first?.abortedAt !== undefined);
+  });
+});
+
+function wav(file: Buffer): {
+  channels: number;
+  bits: number;
+  seconds: number;
+  loudness: number;
+  changing: number;
+  samples: Buffer;
+} {
+  expect([file.toString('latin1', 0, 4), file.toString('latin1', 8, 16)]).toEqual(['RIFF', 'WAVEfmt ']);
+  const [channels, rate, bits] = [file.readUInt16LE(22), file.readUInt32LE(24), file.readUInt16LE(34)];
+  const start = file.indexOf('data') + 8;
+  const samples = file.subarray(start, start + file.readUInt32LE(start - 4));
+  const loudness = (from: number, to: number) => {
+    let sum = 0;
+    for (let at = from; at + 2 <= to; at += 2) sum += (samples.readInt16LE(at) / 32_768) ** 2;
+    return Math.sqrt(sum / ((to - from) / 2));
+  };
+  const windowBytes = Math.floor(rate / 10) * 2;
+  const windows = Array.from({ length: Math.floor(samples.length / windowBytes) }, (_, index) =>
+    loudness(index * windowBytes, (index + 1) * windowBytes),
+  );
+  return {
+    channels,
+    bits,
+    samples,
+    seconds: samples.length / (rate * channels * (bits / 8)),
+    loudness: loudness(0, samples.length),
+    changing: Math.max(...windows) / Math.max(Math.min(...windows), 1e-4),
+  };
+}

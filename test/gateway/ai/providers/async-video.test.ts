@@ -1,0 +1,428 @@
+// Films of providers, through the gateway and its database: what is asked of each format, and what becomes of an order
+// that fails, is given up, or lies somewhere else.
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { AcceptedJob, StartVideoRequest, VideoJob } from '@townhall/gateway';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { startGateway, type GatewayWorld } from '../../../support/gateway.ts';
+import {
+  scriptedPicture,
+  startProvider,
+  type ProviderCall,
+  type ScriptedProvider,
+} from '../../../support/provider.ts';
+import { scriptedFilm } from '../../../support/provider-videos.ts';
+import { download, endedVideo } from '../media/media-world.ts';
+
+const rates = { video_second: 25 };
+const maxBytes = 200_000;
+const scripts = {
+  film: 'film?polls=2',
+  busy: 'film?failing=3',
+  vanished: 'film-vanished',
+  failing: 'film-failed?code=server_error&message=disk%20on%20fire',
+  refused: 'film-failed',
+  forever: 'film-forever',
+  cut: 'film-cut',
+  garbage: 'film-garbage',
+  large: `film-large?bytes=${maxBytes + 1}`,
+  unknown: 'status?code=400&message=no%20such%20size&error_code=invalid_size',
+  down: 'status?code=503&retry_after=0',
+};
+
+let provider: ScriptedProvider;
+let world: GatewayWorld;
+let folder: string;
+/** Another origin; it writes down who came. */
+let stranger: { server: Server; url: string; visits: Record<string, unknown>[] };
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-films-'));
+  provider = await startProvider();
+  stranger = await startStranger();
+  const elsewhere = encodeURIComponent(`${stranger.url}/film.mp4`);
+  const common = { modalities: ['video'], rates };
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(
+      { ...scripts, moved: `film-elsewhere?to=${elsewhere}` },
+      {
+        model: common,
+        providers: [
+          { id: 'goog', kind: 'google', base_url: provider.url, api_key_env: 'GOOG_API_KEY' },
+          {
+            id: 'grok',
+            kind: 'openai-compatible',
+            base_url: provider.url,
+            api_key_env: 'GROK_API_KEY',
+            video_format: 'xai',
+          },
+        ],
+        models: [
+          ...[
+            'film~polls=1',
+            'film-held~message=not%20this',
+            'film-failed~message=no%20such%20voice',
+            `film~to=${elsewhere}`,
+            'film-forever',
+          ].map((script, index) => ({
+            id: `goog/${['film', 'held', 'failing', 'elsewhere', 'forever'][index]}`,
+            provider: 'goog',
+            upstream_model: script,
+            ...common,
+          })),
+          ...['film?polls=1&xai=1', 'film-held?xai=1', `film?xai=1&to=${elsewhere}`].map((script, index) => ({
+            id: `grok/${['film', 'held', 'elsewhere'][index]}`,
+            provider: 'grok',
+            upstream_model: script,
+            ...common,
+          })),
+          { id: 'acme/blind', provider: 'acme', upstream_model: 'film', inputs: ['text'], ...common },
+          {
+            id: 'acme/second',
+            provider: 'acme',
+            upstream_model: 'status?code=503&retry_after=0&x=1',
+            fallbacks: ['acme/film'],
+            ...common,
+          },
+          {
+            id: 'acme/by-lines',
+            provider: 'acme',
+            upstream_model: 'film?polls=1&x=lines',
+            modalities: ['video'],
+            rates: { video_second: 25, video_second_720: 40, video_second_1080: 100 },
+          },
+          {
+            id: 'acme/by-lines-later',
+            provider: 'acme',
+            upstream_model: 'film-forever?x=lines',
+            modalities: ['video'],
+            rates: { video_second: 25, video_second_720: 40, video_second_1080: 100 },
+          },
+          {
+            id: 'acme/unpriced',
+            provider: 'acme',
+            upstream_model: 'film',
+            modalities: ['video'],
+            rates: { input: 1 },
+          },
+        ],
+      },
+    ),
+  );
+  world = await startGateway({
+    withAdmin: true,
+    env: {
+      ACME_API_KEY: 'key-of-acme',
+      GOOG_API_KEY: 'key-of-goog',
+      GROK_API_KEY: 'key-of-grok',
+      STORAGE_PATH: join(folder, 'storage'),
+      MODELS_FILE: modelsFile,
+      STARTING_CREDITS: '1000000',
+      VIDEO_POLL_MS: '20',
+      VIDEO_MAX_BYTES: String(maxBytes),
+      TIMEOUT_DRAIN_MS: '1000',
+    },
+  });
+});
+afterAll(async () => {
+  await world?.close();
+  await provider?.close();
+  stranger?.server.close();
+  await rm(folder, { recursive: true, force: true });
+});
+beforeEach(() => {
+  provider.reset();
+  stranger.visits.length = 0;
+});
+
+const start = async (model: string, more: Partial<StartVideoRequest> = {}): Promise<string> =>
+  ((await world.user.ai.startVideo({ model, prompt: 'a boat', ...more })) as AcceptedJob).job_id;
+const made = async (model: string, more: Partial<StartVideoRequest> = {}): Promise<VideoJob> =>
+  endedVideo(world.user, await start(model, more));
+const orders = (): ProviderCall[] => provider.calls.filter(({ method }) => method === 'POST');
+const held = async () => (await world.user.credits.getBalance()).held;
+const stored = () => readdir(join(folder, 'storage')).catch(() => []);
+
+async function startStranger(): Promise<typeof stranger> {
+  const visits: Record<string, unknown>[] = [];
+  const server = createServer((request, response) => {
+    visits.push({ ...request.headers, url: request.url });
+    response.end(scriptedFilm());
+  });
+  server.on('connection', () => visits.push({ connected: true }));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { server, visits, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
+  it('orders a film in OpenAI’s format, waits for it, keeps it, and takes its price by the second', async () => {
+    const before = (await world.user.credits.getBalance()).posted;
+    const job = await made('acme/film', {
+      duration_seconds: 4,
+      size: '1280x720',
+      seed: 7,
+      provider_options: { style: 'noir' },
+      images: [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' }],
+    });
+    expect(job).toMatchObject({
+      status: 'succeeded',
+      progress: 1,
+      videos: [{ media_type: 'video/mp4', width: 1280, height: 720, duration_seconds: 4 }],
+      metadata: { model: 'acme/film', credits: 100 },
+    });
+    const { bytes, headers } = await download(job.videos?.[0]?.url ?? '');
+    expect(bytes).toEqual(scriptedFilm());
+    expect(headers.get('content-type')).toBe('video/mp4');
+    const [order, ...rest] = provider.calls;
+    expect([order?.method, order?.path, order?.headers.authorization]).toEqual([
+      'POST',
+      '/v1/videos',
+      'Bearer key-of-acme',
+    ]);
+    const asked = await new Response(new Uint8Array(order?.body ?? []), {
+      headers: { 'content-type': order?.headers['content-type'] ?? '' },
+    }).formData();
+    const picture = asked.get('input_reference') as File;
+    expect(Buffer.from(await picture.arrayBuffer())).toEqual(scriptedPicture);
+    asked.delete('input_reference');
+    expect(Object.fromEntries(asked)).toEqual({
+      model: scripts.film,
+      prompt: 'a boat',
+      seconds: '4',
+      size: '1280x720',
+      seed: '7',
+      style: 'noir',
+    });
+    expect(rest.map(({ method, path }) => `${method} ${path.replace(/video_\d+/, 'id')}`)).toEqual([
+      'GET /v1/videos/id',
+      'GET /v1/videos/id',
+      'GET /v1/videos/id',
+      'GET /v1/videos/id/content',
+    ]);
+    expect(before - (await world.user.credits.getBalance()).posted).toBe(100);
+    expect(await held()).toBe(0);
+  });
+
+  it('takes the price of the lines that the film has, and never of more than were asked for', async () => {
+    // The scripted film has 720 lines and 4 seconds.
+    expect((await made('acme/by-lines', { duration_seconds: 4 })).metadata.credits).toBe(160);
+    expect((await made('acme/by-lines', { duration_seconds: 4, size: '1920x1080' })).metadata.credits).toBe(
+      160,
+    );
+    expect((await made('acme/by-lines', { duration_seconds: 4, size: '480x854' })).metadata.credits).toBe(
+      100,
+    );
+    expect(await held()).toBe(0);
+  });
+
+  it.each([
+    [{}, 400],
+    [{ size: '1920x1080' }, 400],
+    [{ size: '720x1280' }, 160],
+    [{ size: '854x480' }, 100],
+  ])(
+    'holds the price of the lines that were asked for, and the dearest where none were: %j',
+    async (more, credits) => {
+      const job = await start('acme/by-lines-later', { duration_seconds: 4, ...more });
+      expect(await held()).toBe(credits);
+      await world.user.ai.startVideo({ job_id: job, cancel: true });
+      await expect.poll(held).toBe(0);
+    },
+  );
+
+  it('orders a film in Google’s format, whose key goes by another header', async () => {
+    const job = await made('goog/film', {
+      duration_seconds: 4,
+      size: '720x1280',
+      seed: 3,
+      provider_options: { negativePrompt: 'rain' },
+      images: [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' }],
+    });
+    expect(job).toMatchObject({
+      status: 'succeeded',
+      videos: [{ duration_seconds: 4 }],
+      metadata: { model: 'goog/film', credits: 100 },
+    });
+    const [order, ...rest] = provider.calls;
+    expect(order?.path).toBe('/v1/models/film~polls%3D1:predictLongRunning');
+    expect(JSON.parse(order?.body.toString() ?? '')).toEqual({
+      instances: [
+        {
+          prompt: 'a boat',
+          image: { bytesBase64Encoded: scriptedPicture.toString('base64'), mimeType: 'image/png' },
+        },
+      ],
+      parameters: {
+        durationSeconds: 4,
+        resolution: '720p',
+        aspectRatio: '9:16',
+        seed: 3,
+        negativePrompt: 'rain',
+      },
+    });
+    expect(
+      provider.calls.every(
+        ({ headers }) => headers['x-goog-api-key'] === 'key-of-goog' && headers.authorization === undefined,
+      ),
+    ).toBe(true);
+    expect(rest.at(-1)?.path).toMatch(/^\/v1\/files\/video_\d+:download\?alt=media$/);
+  });
+
+  it('orders a film in xAI’s format, which a line of the models file chooses', async () => {
+    const job = await made('grok/film', { duration_seconds: 4, size: '1280x720' });
+    expect(job).toMatchObject({ status: 'succeeded', metadata: { model: 'grok/film', credits: 100 } });
+    expect(orders()[0]?.path).toBe('/v1/videos/generations');
+    expect(JSON.parse(orders()[0]?.body.toString() ?? '')).toEqual({
+      model: 'film?polls=1&xai=1',
+      prompt: 'a boat',
+      duration: 4,
+      resolution: '720p',
+      aspect_ratio: '16:9',
+    });
+  });
+
+  it('tells how far the film is, as its provider does', async () => {
+    const jobId = await start('acme/forever');
+    await expect
+      .poll(async () => ((await world.user.ai.startVideo({ job_id: jobId })) as VideoJob).progress)
+      .toBeGreaterThan(0.4);
+    await world.user.ai.startVideo({ job_id: jobId, cancel: true });
+  });
+
+  it.each([
+    [
+      'of a film that came to nothing',
+      'acme/failing',
+      'upstream_failed',
+      expect.not.stringContaining('fire'),
+    ],
+    ['of a prompt that is not allowed', 'acme/refused', 'moderation_blocked', 'The prompt is not allowed.'],
+    ['of an order that is not taken', 'acme/unknown', 'invalid_size', 'no such size'],
+    [
+      'of something that is no film',
+      'acme/garbage',
+      'upstream_failed',
+      expect.stringContaining('not a film'),
+    ],
+    ['of a film that is too large', 'acme/large', 'upstream_failed', expect.stringContaining('too large')],
+    [
+      'of an order that the provider knows nothing of any more',
+      'acme/vanished',
+      'not_found',
+      expect.stringMatching(/^There is no video_\d+\.$/),
+    ],
+    ['of what Google held back', 'goog/held', 'content_filtered', 'not this'],
+    ['of what Google refused', 'goog/failing', 'INVALID_ARGUMENT', 'no such voice'],
+    ['of what xAI held back', 'grok/held', 'content_filtered', expect.stringContaining('rules for content')],
+  ])('says why: %s; and costs nothing then', async (_what, model, code, message) => {
+    const before = await stored();
+    const { posted } = await world.user.credits.getBalance();
+    const job = await made(model);
+    expect(job).toMatchObject({ status: 'failed', error: { code, message } });
+    expect(orders()).toHaveLength(1);
+    await expect.poll(held).toBe(0);
+    expect((await world.user.credits.getBalance()).posted).toBe(posted);
+    expect(await stored()).toEqual(before);
+  });
+
+  it('fetches a film again whose way here broke off, and orders no other', async () => {
+    expect(await made('acme/cut')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
+    expect(orders()).toHaveLength(1);
+    expect(provider.calls.filter(({ path }) => path.endsWith('/content'))).toHaveLength(2);
+  });
+
+  it('goes on asking a provider that cannot say how it stands just now', async () => {
+    expect(await made('acme/busy')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
+    expect(orders()).toHaveLength(1);
+  });
+
+  it('tries the next model when the order was not taken', async () => {
+    expect(await made('acme/second')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
+    expect(orders().at(-1)?.script).toBe(scripts.film);
+  });
+
+  it('tells the provider when nobody waits any more', async () => {
+    const jobId = await start('acme/forever');
+    await provider.until((calls) => calls.some(({ method }) => method === 'GET'), 20_000);
+    expect(await world.user.ai.startVideo({ job_id: jobId, cancel: true })).toMatchObject({
+      status: 'canceled',
+    });
+    await provider.until((calls) => calls.some(({ method }) => method === 'DELETE'), 20_000);
+    const id = /video_\d+/.exec(provider.calls.find(({ method }) => method === 'GET')?.path ?? '')?.[0];
+    expect(provider.calls.find(({ method }) => method === 'DELETE')).toMatchObject({
+      path: `/v1/videos/${id}`,
+      headers: { authorization: 'Bearer key-of-acme' },
+    });
+    await expect.poll(held).toBe(0);
+  });
+
+  it.each([
+    ['a redirection', 'acme/moved'],
+    ['an address', 'goog/elsewhere'],
+    ['an address of xAI’s', 'grok/elsewhere'],
+  ])(
+    'sends no key to another place that it is shown by %s, and goes to no inner one',
+    async (_what, model) => {
+      expect(await made(model)).toMatchObject({
+        status: 'failed',
+        error: { code: 'upstream_failed', message: expect.stringContaining('not followed') },
+      });
+      expect(stranger.visits).toEqual([]);
+    },
+  );
+
+  it.each([
+    [
+      'two images',
+      'acme/film',
+      {
+        images: [1, 2].map(() => ({
+          data: scriptedPicture.toString('base64'),
+          media_type: 'image/png' as const,
+        })),
+      },
+      422,
+      'images',
+    ],
+    [
+      'images for a model that takes text',
+      'acme/blind',
+      { images: [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' as const }] },
+      422,
+      'images',
+    ],
+    ['a rate of frames for Google', 'goog/film', { fps: 24 }, 422, 'fps'],
+    ['a size that Google has no word for', 'goog/film', { size: '640x360' }, 422, 'size'],
+    ['a seed for xAI', 'grok/film', { seed: 1 }, 422, 'seed'],
+    [
+      'a place to send the film to',
+      'goog/film',
+      { provider_options: { storageUri: 'gs://x' } },
+      400,
+      'provider_options.storageUri',
+    ],
+    [
+      'an address of the provider',
+      'acme/film',
+      { provider_options: { base_url: 'http://x' } },
+      400,
+      'provider_options.base_url',
+    ],
+    [
+      'what the request has a member for',
+      'acme/film',
+      { provider_options: { seconds: '12' } },
+      400,
+      'provider_options.seconds',
+    ],
+    ['a model without a price for films', 'acme/unpriced', {}, 422, 'model'],
+  ])('refuses %s before anything is ordered', async (_what, model, more, status, param) => {
+    await expect(start(model, more)).rejects.toMatchObject({ status, param });
+    expect(provider.calls).toEqual([]);
+  });
+});

@@ -1,0 +1,352 @@
+// What a caller can make the local models do: they share the process with every other call, so each call of them is
+// bounded, and says which member went too far.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ModelCall, PromptMessage } from '../../../../src/gateway/ai/hub/language-model.ts';
+import { echoModel } from '../../../../src/gateway/ai/providers/local/echo.ts';
+import { cutAtStops } from '../../../../src/gateway/ai/providers/local/stop-sequences.ts';
+import { words } from '../../../../src/gateway/ai/providers/local/tokens.ts';
+import {
+  createBudget,
+  maximumBytes,
+  minimalInstance,
+} from '../../../../src/gateway/ai/providers/local/minimal-instance.ts';
+import { errorOf, partsOf, startAi, type World } from '../world.ts';
+
+const list = (items: object, minItems = 1000) => ({ type: 'array', minItems, items });
+const huge = list(list({ type: 'string', minLength: 10_000 }));
+const node = {
+  type: 'object',
+  required: ['a', 'b', 'c', 'd'],
+  properties: { a: { $ref: '#' }, b: { $ref: '#' }, c: { $ref: '#' }, d: { $ref: '#' } },
+};
+
+describe('minimalInstance', () => {
+  test.each<[string, object]>([
+    ['nested lists of long strings', huge],
+    ['a list of a billion items', { type: 'array', minItems: 1e9 }],
+    ['a string of a billion characters', { type: 'string', minLength: 1e9 }],
+    ['a schema that refers to itself four times', node],
+    ['a long constant in each item', list({ const: 'x'.repeat(1_000) })],
+    ['a long default in each item', list({ default: ['x'.repeat(1_000)] })],
+    ['a long enumerated value in each item', list({ enum: [{ a: 'x'.repeat(1_000) }] })],
+    ['long names in each item', list({ required: ['x'.repeat(1_000)] })],
+    ['many choices in each item', list({ anyOf: Array.from({ length: 1_000 }, () => ({ type: 'object' })) })],
+    [
+      'many parts in each item',
+      list({ allOf: Array.from({ length: 1_000 }, (_, index) => ({ properties: { [index]: {} } })) }),
+    ],
+    ['a long pointer in each item', list({ $ref: `#${'/a'.repeat(30_000)}` })],
+    [
+      'required names that are no strings, in each item',
+      list({ required: Array.from({ length: 20_000 }, () => 1) }),
+    ],
+    ['parts that are no schemas, in each item', list({ allOf: Array.from({ length: 20_000 }, () => 1) })],
+  ])('refuses %s', (_name, schema) => {
+    expect(() => minimalInstance(schema, createBudget('schema'))).toThrow(
+      expect.objectContaining({ status: 422, code: 'unsupported_by_model', param: 'schema' }),
+    );
+  });
+
+  test('builds a value close to the budget', () => {
+    expect(minimalInstance({ type: 'string', minLength: maximumBytes - 100 })).toHaveLength(
+      maximumBytes - 100,
+    );
+    expect(minimalInstance(list({ type: 'null' }, 4_000))).toHaveLength(4_000);
+  });
+
+  test.each(['#/%', '#/%E0%A4%A', '#/$defs/none', 'https://example.com/', '#/constructor'])(
+    'takes the pointer %s that leads nowhere for no demand',
+    (pointer) => {
+      expect(minimalInstance({ $ref: pointer })).toBe(null);
+    },
+  );
+
+  test('takes names of object prototypes for names', () => {
+    expect(
+      JSON.stringify(
+        minimalInstance({ type: 'object', required: ['constructor', '__proto__'], properties: {} }),
+      ),
+    ).toBe('{"constructor":null,"__proto__":null}');
+    expect(minimalInstance({ type: 'string', format: 'constructor' })).toBe('');
+  });
+});
+
+describe('a call of a local model', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await startAi({ balance: 0n });
+  });
+  afterAll(() => world.close());
+
+  const tool = (schema: object) => ({
+    text: { name: 't', input_schema: schema },
+    stream: { type: 'function', name: 't', inputSchema: schema },
+    chat: { type: 'function', function: { name: 't', parameters: schema } },
+  });
+  const messages = [{ role: 'user', content: 'x' }];
+  const prompt = [{ role: 'user', content: [{ type: 'text', text: 'x' }] }];
+
+  test.each<[string, string, object, string]>([
+    [
+      'text',
+      'a response',
+      { prompt: 'x', response_format: { type: 'json', schema: huge } },
+      'response_format.schema',
+    ],
+    [
+      'text',
+      'a tool',
+      { prompt: 'x', tools: [tool(huge).text], tool_choice: 'required' },
+      'tools[0].input_schema',
+    ],
+    [
+      'text',
+      'a recursive tool',
+      { prompt: 'x', tools: [tool(node).text], tool_choice: { tool_name: 't' } },
+      'tools[0].input_schema',
+    ],
+    [
+      'stream',
+      'a response',
+      { prompt, responseFormat: { type: 'json', schema: huge } },
+      'responseFormat.schema',
+    ],
+    [
+      'stream',
+      'a tool',
+      { prompt, tools: [tool(huge).stream], toolChoice: { type: 'required' } },
+      'tools[0].inputSchema',
+    ],
+    [
+      'chat/completions',
+      'a response',
+      { messages, response_format: { type: 'json_schema', json_schema: { name: 'n', schema: huge } } },
+      'response_format.json_schema.schema',
+    ],
+    [
+      'chat/completions',
+      'a tool',
+      { messages, stream: true, tools: [tool(huge).chat], tool_choice: 'required' },
+      'tools[0].function.parameters',
+    ],
+  ])('is 422 in %s for %s whose least value is huge', async (format, _name, body, param) => {
+    const response = await world.post(`/v1/ai/${format}`, { model: 'local/echo', ...body });
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param });
+  });
+
+  const long = 'x '.repeat(40_000);
+  test.each<[string, string, object, string]>([
+    ['text', 'a prompt', { prompt: long }, 'prompt'],
+    ['text', 'a system prompt', { system: long, prompt: 'x' }, 'system'],
+    [
+      'text',
+      'a conversation',
+      { messages: Array.from({ length: 100 }, () => ({ role: 'user', content: 'x'.repeat(1_000) })) },
+      'messages',
+    ],
+    ['text', 'tools', { prompt: 'x', tools: [tool({ description: long }).text] }, 'tools'],
+    [
+      'text',
+      'a schema',
+      { prompt: 'x', response_format: { type: 'json', schema: { description: long } } },
+      'response_format',
+    ],
+    ['stream', 'a prompt', { prompt: [{ role: 'user', content: [{ type: 'text', text: long }] }] }, 'prompt'],
+    [
+      'stream',
+      'many empty lists',
+      {
+        prompt: [
+          ...prompt,
+          {
+            role: 'assistant',
+            content: [
+              {
+                type: 'tool-call',
+                toolCallId: 'c',
+                toolName: 't',
+                input: Array.from({ length: 50_000 }, () => []),
+              },
+            ],
+          },
+        ],
+      },
+      'prompt',
+    ],
+    ['chat/completions', 'a conversation', { messages: [{ role: 'user', content: long }] }, 'messages'],
+  ])('is 422 in %s for %s beyond 64 KiB', async (format, _name, body, param) => {
+    for (const model of ['local/echo', 'local/guide']) {
+      const response = await world.post(`/v1/ai/${format}`, { model, ...body });
+      expect(response.status).toBe(422);
+      expect(await errorOf(response)).toMatchObject({
+        code: 'unsupported_by_model',
+        param,
+        message: expect.stringContaining('64 KiB'),
+      });
+    }
+  });
+
+  test('answers input of almost 64 KiB', async () => {
+    const text = 'word '.repeat(13_000).trim();
+    const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: text });
+    expect(await response.json()).toMatchObject({
+      parts: [{ text }],
+      metadata: { usage: { input_tokens: 13_000, output_tokens: 13_000 } },
+    });
+  });
+});
+
+// With expressions that backtrack each of these takes minutes, far beyond the time of a test.
+test.each<[string, string]>([
+  ['spaces', ' '.repeat(1_000_000)],
+  ['a word after spaces', `${' '.repeat(1_000_000)}x`],
+  ['words between runs of spaces', `${' '.repeat(250_000)}x`.repeat(4)],
+])('words splits a million characters of %s', (_name, text) => {
+  expect(words(text).join('')).toBe(text);
+});
+
+describe('cutAtStops', () => {
+  test.each<[string, string[]]>([
+    ['one two three', ['two']],
+    ['one two three', ['three', 'two', '']],
+    ['one two three', ['o t', 'wo', 'ne t']],
+    ['one two', ['none', '']],
+    ['one', ['one two']],
+    ['aaab', ['aab']],
+    ['abacabab', ['abab', 'caba']],
+    ['abab', ['bab', 'abab']],
+  ])('ends %j before the first of %j', (text, stops) => {
+    const places = stops
+      .filter((stop) => stop !== '' && text.includes(stop))
+      .map((stop) => text.indexOf(stop));
+    expect(cutAtStops(text, stops)).toBe(text.slice(0, Math.min(text.length, ...places)));
+  });
+
+  test.each<[string, string]>([
+    ['is missing at the end', `${'a'.repeat(500_000)}b`],
+    ['is missing at the beginning', `b${'a'.repeat(500_000)}`],
+  ])('searches a long sequence that %s', (_name, stop) => {
+    const text = 'a'.repeat(1_000_000);
+    expect(cutAtStops(text, [stop])).toHaveLength(1_000_000);
+  });
+});
+
+describe('local/echo', () => {
+  const model = echoModel({ clock: { sleep: async () => {} } });
+  const call = (prompt: PromptMessage[], more: Partial<ModelCall> = {}): ModelCall => ({
+    prompt,
+    reasoningEffort: undefined,
+    signal: new AbortController().signal,
+    ...more,
+  });
+  const user = (text: string): PromptMessage => ({ role: 'user', content: [{ type: 'text', text }] });
+
+  test('refuses a thousand and one directives', async () => {
+    await expect(model.generate(call([user('@reasoning\n'.repeat(1_001))]))).rejects.toMatchObject({
+      status: 422,
+      param: 'prompt',
+    });
+    expect((await model.generate(call([user('@tool t\n'.repeat(1_000))]))).content).toHaveLength(1_000);
+  });
+
+  test('refuses more than sixteen stop sequences', async () => {
+    const stopSequences = Array.from({ length: 17 }, (_, index) => String(index));
+    await expect(model.generate(call([user('x')], { stopSequences }))).rejects.toMatchObject({
+      status: 422,
+      param: 'stop',
+    });
+  });
+
+  test.each(['@tool ', '@tool x', '@reasoning '])(
+    'reads the directive %j with endless white space',
+    async (start) => {
+      const text = `${start}${' '.repeat(500_000)}\u2028${'y'.repeat(500_000)}\u2028z`;
+      expect((await model.generate(call([user(text)]))).finishReason.unified).not.toBe('error');
+    },
+  );
+
+  test('refuses arguments of a tool that nest too deeply', async () => {
+    let input: unknown = [];
+    for (let depth = 0; depth < 30_000; depth += 1) input = [input];
+    const prompt: PromptMessage[] = [
+      user('x'),
+      { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 't', input }] },
+    ];
+    await expect(model.generate(call(prompt))).rejects.toMatchObject({ status: 422 });
+  });
+
+  test('gives other work its turn within a long answer', async () => {
+    let isOver = false;
+    let turns = 0;
+    const count = () => {
+      turns += 1;
+      if (!isOver) setImmediate(count);
+    };
+    setImmediate(count);
+    await model.generate(call([user('x '.repeat(30_000))]));
+    isOver = true;
+    expect(turns).toBeGreaterThan(100);
+  });
+
+  test('ends an answer that outlives its deadline', async () => {
+    const world = await startAi({ timeouts: { answerMs: 50, streamMs: 50 } });
+    try {
+      const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: '@delay 60000\nx y' });
+      expect(response.status).toBe(504);
+      expect(await errorOf(response)).toMatchObject({ code: 'upstream_timeout' });
+      const stream = await partsOf(
+        await world.post('/v1/ai/stream', {
+          model: 'local/echo',
+          prompt: [{ role: 'user', content: [{ type: 'text', text: '@delay 60000\nx y' }] }],
+        }),
+      );
+      expect(stream.parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error' } });
+    } finally {
+      await world.close();
+    }
+  });
+});
+
+describe('one user', () => {
+  test('does not close a local model for others by failing calls', async () => {
+    const world = await startAi();
+    try {
+      for (let count = 0; count < 12; count += 1) {
+        expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: '@fail' })).status).toBe(502);
+        await (
+          await world.post('/v1/ai/stream', {
+            model: 'local/echo',
+            prompt: [{ role: 'user', content: [{ type: 'text', text: '@fail-after 1\nx y' }] }],
+          })
+        ).text();
+      }
+      expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: 'x' })).status).toBe(200);
+    } finally {
+      await world.close();
+    }
+  });
+});
+
+describe('LOCAL_MODELS=off', () => {
+  test('leaves the local models out of the catalog', async () => {
+    const world = await startAi({ localModels: false });
+    try {
+      expect(await (await world.get('/v1/ai/models')).json()).toMatchObject({ items: [] });
+      expect((await world.post('/v1/ai/text', { model: 'local/echo', prompt: 'x' })).status).toBe(404);
+      expect((await world.post('/v1/ai/tts', { model: 'local/flite', text: 'x' })).status).toBe(404);
+    } finally {
+      await world.close();
+    }
+  });
+
+  test('refuses a models file that refers to them', async () => {
+    const models = JSON.stringify({
+      providers: [{ id: 'mine', kind: 'local' }],
+      models: [
+        { id: 'mine/echo', provider: 'mine', upstream_model: 'echo', modalities: ['text'], rates: null },
+      ],
+    });
+    await expect(startAi({ localModels: false, models })).rejects.toThrow('LOCAL_MODELS is off');
+  });
+});

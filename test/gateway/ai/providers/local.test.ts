@@ -1,0 +1,264 @@
+import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { echoModel } from '../../../../src/gateway/ai/providers/local/echo.ts';
+import { words } from '../../../../src/gateway/ai/providers/local/tokens.ts';
+import { minimalInstance } from '../../../../src/gateway/ai/providers/local/minimal-instance.ts';
+import type { ModelCall, StreamPart } from '../../../../src/gateway/ai/hub/language-model.ts';
+import { partsOf, startAi, type World } from '../world.ts';
+
+describe('local/echo', () => {
+  const slept: number[] = [];
+  const model = echoModel({
+    clock: {
+      sleep: async (ms, signal) => {
+        slept.push(ms);
+        signal?.throwIfAborted();
+      },
+    },
+  });
+  const call = (text: string, more: Partial<ModelCall> = {}): ModelCall => ({
+    prompt: [{ role: 'user', content: [{ type: 'text', text }] }],
+    reasoningEffort: undefined,
+    signal: new AbortController().signal,
+    ...more,
+  });
+
+  test('says the same for the same call', async () => {
+    expect(await model.generate(call('a  b\n\nc'))).toEqual(await model.generate(call('a  b\n\nc')));
+    expect((await model.generate(call(' a  b\n\nc '))).content).toEqual([
+      { type: 'text', text: 'a  b\n\nc' },
+    ]);
+  });
+
+  test('takes lines that are no directives for text', async () => {
+    expect((await model.generate(call('@alice hello\n @fail is a word'))).content).toEqual([
+      { type: 'text', text: '@alice hello\n @fail is a word' },
+    ]);
+  });
+
+  test('waits before each word as long as it was told', async () => {
+    slept.length = 0;
+    await model.generate(call('@delay 25\na b c'));
+    expect(slept).toEqual([25, 25, 25]);
+  });
+
+  test('stops at once when its caller is gone', async () => {
+    const gone = new AbortController();
+    const parts: StreamPart[] = [];
+    const reading = (async () => {
+      for await (const part of model.stream(call('a b c d', { signal: gone.signal }))) {
+        parts.push(part);
+        if (parts.length === 3) gone.abort(new Error('gone'));
+      }
+    })();
+    await expect(reading).rejects.toThrow('gone');
+    expect(parts).toHaveLength(3);
+  });
+
+  test('counts reasoning and text against one limit', async () => {
+    const { content, finishReason, usage } = await model.generate(
+      call('@reasoning one two\nthree four', { maxOutputTokens: 3 }),
+    );
+    expect(content).toEqual([
+      { type: 'reasoning', text: 'one two' },
+      { type: 'text', text: 'three' },
+    ]);
+    expect(finishReason.unified).toBe('length');
+    expect(usage.outputTokens).toEqual({ total: 3, text: 1, reasoning: 2 });
+  });
+
+  test('ends with length where it was told to', async () => {
+    expect((await model.generate(call('@length\na'))).finishReason.unified).toBe('length');
+  });
+
+  test('calls the tool that a call insists on, with the least input that is allowed', async () => {
+    const tools = [
+      {
+        type: 'function' as const,
+        name: 'find',
+        inputSchema: {
+          type: 'object' as const,
+          required: ['q'],
+          properties: { q: { type: 'string' as const, minLength: 1 } },
+        },
+      },
+    ];
+    expect(
+      (await model.generate(call('x', { tools, toolChoice: { type: 'required' } }))).content,
+    ).toContainEqual({ type: 'tool-call', toolCallId: 'call_1', toolName: 'find', input: '{"q":"x"}' });
+    expect(
+      (await model.generate(call('@tool find {}', { tools, toolChoice: { type: 'none' } }))).content,
+    ).toEqual([]);
+  });
+
+  test('answers with what a tool gave', async () => {
+    const prompt: ModelCall['prompt'] = [
+      { role: 'user', content: [{ type: 'text', text: '@tool t' }] },
+      { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 't', input: {} }] },
+      {
+        role: 'tool',
+        content: [
+          {
+            type: 'tool-result',
+            toolCallId: 'c',
+            toolName: 't',
+            output: { type: 'json', value: { files: 3 } },
+          },
+        ],
+      },
+    ];
+    expect((await model.generate(call('', { prompt }))).content).toEqual([
+      { type: 'text', text: '{"files":3}' },
+    ]);
+  });
+
+  test.each(['', ' ', 'a', ' a ', 'a\n\nb  ', '\t x y\n'])('its words make up the text again: %j', (text) => {
+    expect(words(text).join('')).toBe(text);
+  });
+});
+
+describe('minimalInstance', () => {
+  test.each<object>([
+    { type: 'object', required: ['a'], properties: { a: { type: 'string' } }, additionalProperties: false },
+    { type: 'array', minItems: 3, items: { enum: ['x', 'y'] } },
+    { type: 'integer', minimum: 3, multipleOf: 5 },
+    { type: 'number', exclusiveMinimum: 0, maximum: 0.5 },
+    { type: 'number', exclusiveMaximum: -2 },
+    { type: ['string', 'null'], minLength: 4 },
+    { const: { deep: [1] } },
+    {
+      anyOf: [
+        { type: 'object', required: ['k'], properties: { k: { type: 'boolean' } } },
+        { type: 'string' },
+      ],
+    },
+    { oneOf: [{ type: 'null' }, { type: 'number' }] },
+    {
+      allOf: [
+        { type: 'object', required: ['a'], properties: { a: { type: 'integer' } } },
+        { required: ['b'], properties: { b: { type: 'string', format: 'date-time' } } },
+      ],
+    },
+    {
+      $ref: '#/$defs/node',
+      $defs: {
+        node: {
+          type: 'object',
+          required: ['name'],
+          properties: { name: { type: 'string' }, next: { $ref: '#/$defs/node' } },
+        },
+      },
+    },
+    {
+      type: 'object',
+      required: ['list'],
+      properties: {
+        list: { type: 'array', prefixItems: [{ type: 'string' }, { type: 'integer' }], minItems: 2 },
+      },
+    },
+    {},
+  ])('is valid: %j', (schema) => {
+    const ajv = new Ajv2020({ strict: false, validateFormats: false, logger: false });
+    const value = minimalInstance(schema);
+    expect(ajv.validate(schema, value), `${JSON.stringify(value)} ${ajv.errorsText()}`).toBe(true);
+  });
+
+  test('ends for a schema that demands itself', () => {
+    expect(() =>
+      JSON.stringify(
+        minimalInstance({ $ref: '#', type: 'object', required: ['a'], properties: { a: { $ref: '#' } } }),
+      ),
+    ).not.toThrow();
+  });
+});
+
+describe('local/guide', () => {
+  let world: World;
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-guide-'));
+    await mkdir(join(folder, 'guides'));
+    await writeFile(
+      join(folder, 'guides', 'login.md'),
+      '# Accounts\n\nWho you are.\n\n## Log in\n\nPost to `/v1/accounts/login/start` and keep the token.\n\n```sh\n# not a heading\ncurl x\n```\n\n## Leave\n\nThrow the token away.\n',
+    );
+    await writeFile(
+      join(folder, 'logs.md'),
+      '# Logs\n\nEach line of the log is a JSON object. Logs go to standard output.\n',
+    );
+    world = await startAi({ guideDirectory: folder });
+  });
+  afterAll(async () => {
+    await world.close();
+    await rm(folder, { recursive: true });
+  });
+  const ask = async (prompt: string) => {
+    const { parts } = (await (await world.post('/v1/ai/text', { model: 'local/guide', prompt })).json()) as {
+      parts: { text: string }[];
+    };
+    return parts[0]?.text ?? '';
+  };
+
+  test('answers with the section that fits, says that no model wrote it, and names its source', async () => {
+    const answer = await ask('How do I log in?');
+    expect(answer).toContain('found by search (no language model wrote this)');
+    expect(answer).toContain('Post to `/v1/accounts/login/start`');
+    expect(answer).toContain('# not a heading');
+    expect(answer).toContain('Sources:\n- Accounts: Log in (guides/login.md)');
+    expect(answer).not.toContain('Throw the token away');
+  });
+
+  test('finds other forms of a word', async () => {
+    expect(await ask('where does logging go')).toContain('standard output');
+  });
+
+  test('says so when it knows nothing, and lists its topics', async () => {
+    const answer = await ask('What is the boiling point of mercury on Neptune?');
+    expect(answer).toContain('says nothing about this');
+    expect(answer).toContain('- Accounts\n- Logs');
+    expect(answer).not.toContain('Sources');
+  });
+
+  test('gives its sources as parts of a stream', async () => {
+    const { parts } = await partsOf(
+      await world.post('/v1/ai/stream', {
+        model: 'local/guide',
+        prompt: [{ role: 'user', content: [{ type: 'text', text: 'How do I log in?' }] }],
+      }),
+    );
+    expect(parts.filter((part) => part.type === 'source')).toEqual([
+      {
+        type: 'source',
+        sourceType: 'document',
+        id: 'source_1',
+        mediaType: 'text/markdown',
+        title: 'Accounts: Log in',
+        filename: 'guides/login.md',
+      },
+    ]);
+  });
+
+  test('gives its sources as a list at the end of a chat stream', async () => {
+    const stream = world.openai().chat.completions.stream({
+      model: 'local/guide',
+      messages: [{ role: 'user', content: 'How do I log in?' }],
+    });
+    expect((await stream.finalChatCompletion()).choices[0]?.message.content).toMatch(
+      /Sources:\n- Accounts: Log in \(guides\/login\.md\)$/,
+    );
+  });
+
+  test('says that there is nothing to search where no documentation is installed', async () => {
+    const bare = await startAi({ guideDirectory: join(folder, 'nowhere') });
+    try {
+      expect(
+        await (await bare.post('/v1/ai/text', { model: 'local/guide', prompt: 'log in' })).json(),
+      ).toMatchObject({ parts: [{ text: expect.stringContaining('No documentation is installed') }] });
+    } finally {
+      await bare.close();
+    }
+  });
+});

@@ -1,0 +1,342 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { chunkOf, errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '../world.ts';
+
+const messages = [{ role: 'user', content: 'hi' }];
+const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
+const key = 'CANARY-3c1f-key';
+const efforts = { efforts: ['none', 'low', 'high'].map((id) => ({ id, name: id })), default_effort: 'none' };
+const weather = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
+const picture =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+// How each kind is told its key, where it is asked, and how its language says what the hub says.
+const kinds = [
+  {
+    kind: 'openai',
+    header: 'authorization',
+    credential: `Bearer ${key}`,
+    whole: '/v1/chat/completions',
+    streamed: '/v1/chat/completions',
+  },
+  {
+    kind: 'anthropic',
+    header: 'x-api-key',
+    credential: key,
+    whole: '/v1/messages',
+    streamed: '/v1/messages',
+  },
+  {
+    kind: 'google',
+    header: 'x-goog-api-key',
+    credential: key,
+    whole: '/v1/models/ok:generateContent',
+    streamed: '/v1/models/ok:streamGenerateContent?alt=sse',
+  },
+] as const;
+
+describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential, whole, streamed }) => {
+  let provider: ScriptedProvider;
+  let world: World;
+  const model = (script: string) => `${kind}/${script.replace(/[~?].*$/, '')}`;
+  beforeAll(async () => {
+    provider = await startProvider();
+    const scripts = [
+      'ok',
+      'tools',
+      'reasoning',
+      'cut',
+      'error',
+      'error-first',
+      'status~code=401',
+      'never-headers',
+    ];
+    const models = {
+      providers: [
+        {
+          id: kind,
+          kind,
+          api_key_env: 'THE_KEY',
+          usage: kind === 'openai' ? 'ask' : 'none',
+          output_limit_member: 'max_tokens',
+        },
+      ],
+      models: [
+        ...scripts.map((script) => ({
+          id: model(script),
+          provider: kind,
+          upstream_model:
+            kind === 'openai' && script === 'cut'
+              ? 'reset?chunks=3'
+              : kind === 'openai' && script === 'error'
+                ? 'error-event'
+                : script,
+          rates: null,
+          max_output_tokens: 777,
+        })),
+        { id: `${kind}/thinker`, provider: kind, upstream_model: 'ok', rates: null, reasoning: efforts },
+      ],
+    };
+    world = await startAi({
+      models: JSON.stringify(models),
+      // The file names no address: that of the kind is moved by the environment.
+      env: { THE_KEY: key, [`${kind.toUpperCase()}_BASE_URL`]: `${provider.url}/` },
+      timeouts: { firstByteMs: 4_000, answerMs: 4_000 },
+      resilience: neverHeldOff,
+    });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  beforeEach(() => provider.reset());
+  const sent = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
+
+  test('answers text, asked in its own language and with its own kind of credential', async () => {
+    const response = await world.post('/v1/ai/text', { model: `${kind}/ok`, prompt: 'hi' });
+    expect(response.status).toBe(200);
+    expect(await response.json()).toMatchObject({
+      parts: [{ type: 'text', text: 'Hello from the provider.' }],
+      metadata: { model: `${kind}/ok`, finish_reason: 'stop', usage: { output_tokens: 4 } },
+    });
+    expect(provider.lastCall().path).toBe(whole);
+    expect(provider.lastCall().headers[header]).toBe(credential);
+    for (const other of ['authorization', 'x-api-key', 'x-goog-api-key'])
+      if (other !== header) expect(provider.lastCall().headers).not.toHaveProperty(other);
+    expect(JSON.stringify(sent())).toContain('777');
+  });
+
+  test('streams parts in order, with usage', async () => {
+    const { parts, done } = await partsOf(await world.post('/v1/ai/stream', { model: `${kind}/ok`, prompt }));
+    expect(done).toBe(true);
+    expect(provider.lastCall().path).toBe(streamed);
+    expect(parts.filter((part) => part.type === 'text-delta').length).toBeGreaterThanOrEqual(3);
+    expect(parts.at(-1)).toMatchObject({
+      type: 'finish',
+      finishReason: { unified: 'stop' },
+      usage: { outputTokens: { total: kind === 'openai' ? 5 : 4 } },
+    });
+  });
+
+  test('calls tools, in text, stream and chat completions', async () => {
+    const tool = { name: 'get_weather', input_schema: weather };
+    expect(
+      await (await world.post('/v1/ai/text', { model: `${kind}/tools`, prompt: 'hi', tools: [tool] })).json(),
+    ).toMatchObject({
+      parts: [{ type: 'tool-call', tool_name: 'get_weather', input: { city: 'Oslo' } }],
+      metadata: { finish_reason: 'tool-calls' },
+    });
+    expect(JSON.stringify(sent())).toContain('get_weather');
+    const { parts } = await partsOf(
+      await world.post('/v1/ai/stream', {
+        model: `${kind}/tools`,
+        prompt,
+        tools: [{ type: 'function', name: 'get_weather', inputSchema: weather }],
+      }),
+    );
+    expect(parts.find((part) => part.type === 'tool-call')).toMatchObject({
+      toolName: 'get_weather',
+      input: '{"city":"Oslo"}',
+    });
+    const tools = [{ type: 'function' as const, function: { name: 'get_weather', parameters: weather } }];
+    const { choices } = await world
+      .openai()
+      .chat.completions.stream({ model: `${kind}/tools`, messages: [{ role: 'user', content: 'hi' }], tools })
+      .finalChatCompletion();
+    expect(choices[0]).toMatchObject({
+      finish_reason: 'tool_calls',
+      message: { tool_calls: [{ function: { name: 'get_weather', arguments: '{"city":"Oslo"}' } }] },
+    });
+  });
+
+  test('takes a conversation with a tool and a picture in it', async () => {
+    const turns = [
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'Where is this?' },
+          { type: 'image', media_type: 'image/png', data: picture },
+        ],
+      },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'tool-call', tool_call_id: 'c1', tool_name: 'get_weather', input: { city: 'Oslo' } },
+        ],
+      },
+      { role: 'tool', content: [{ type: 'tool-result', tool_call_id: 'c1', output: { rain: true } }] },
+    ];
+    expect(
+      (
+        await world.post('/v1/ai/text', {
+          model: `${kind}/ok`,
+          messages: turns,
+          tools: [{ name: 'get_weather', input_schema: weather }],
+        })
+      ).status,
+    ).toBe(200);
+    const body = provider.lastCall().body.toString();
+    for (const expected of [picture, 'get_weather', 'rain', 'Where is this?'])
+      expect(body).toContain(expected);
+  });
+
+  test('serves chat completions, whole and streamed', async () => {
+    const client = world.openai();
+    const image = { type: 'image_url' as const, image_url: { url: `data:image/png;base64,${picture}` } };
+    const completion = await client.chat.completions.create({
+      model: `${kind}/ok`,
+      messages: [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: [{ type: 'text', text: 'hi' }, image] },
+      ],
+      response_format: { type: 'json_schema', json_schema: { name: 'answer', schema: weather } },
+    });
+    expect(completion).toMatchObject({
+      model: `${kind}/ok`,
+      object: 'chat.completion',
+      choices: [{ finish_reason: 'stop' }],
+    });
+    expect(provider.lastCall().body.toString()).toContain(picture);
+    const events = await eventsOf(
+      await world.post('/v1/ai/chat/completions', {
+        model: `${kind}/ok`,
+        messages,
+        stream: true,
+        stream_options: { include_usage: true },
+      }),
+    );
+    expect(events.at(-1)).toBe('[DONE]');
+    expect(
+      events
+        .slice(0, -1)
+        .map((event) => (chunkOf(event).choices[0]?.delta.content as string | undefined) ?? '')
+        .join(''),
+    ).toMatch(/^Hello from the provider\.$|^tok0 /);
+    expect(chunkOf(events.at(-2)).usage).toMatchObject({ completion_tokens: kind === 'openai' ? 5 : 4 });
+  });
+
+  test('gives its reasoning as such: OpenAI in a stream that asks for a summary, the others wherever they reason', async () => {
+    const isAsked = kind === 'openai';
+    const providerOptions = isAsked ? { openai: { reasoningSummary: 'auto' } } : {};
+    const { parts } = await partsOf(
+      await world.post('/v1/ai/stream', { model: `${kind}/reasoning`, prompt, providerOptions }),
+    );
+    expect(parts.map((part) => part.type)).toEqual(
+      expect.arrayContaining(['reasoning-start', 'reasoning-delta', 'reasoning-end', 'text-start']),
+    );
+    expect(
+      await (await world.post('/v1/ai/text', { model: `${kind}/reasoning`, prompt: 'hi' })).json(),
+    ).toMatchObject({
+      parts: isAsked ? [{ type: 'text' }] : [{ type: 'reasoning', text: 'Let me think.' }, { type: 'text' }],
+    });
+    const completion = await world
+      .openai()
+      .chat.completions.create({ model: `${kind}/reasoning`, messages: [{ role: 'user', content: 'hi' }] });
+    // OpenAI's own format has no such member; what a server adds to it passes through.
+    expect(completion.choices[0]?.message).toMatchObject({
+      reasoning_content: expect.stringContaining('Let me think.'),
+    });
+  });
+
+  test('is told the effort: the asked one, the default, or none in chat completions', async () => {
+    await world.post('/v1/ai/text', { model: `${kind}/thinker`, prompt: 'hi', reasoning_effort: 'high' });
+    const raised = JSON.stringify(sent());
+    expect(raised).toMatch(/"reasoning_effort":"high"|"thinking":\{|"thinkingConfig":\{/);
+    await world.post('/v1/ai/text', { model: `${kind}/thinker`, prompt: 'hi' });
+    expect(JSON.stringify(sent())).not.toBe(raised);
+    await world.post('/v1/ai/chat/completions', { model: `${kind}/thinker`, messages });
+    expect(JSON.stringify(sent())).not.toMatch(/reasoning_effort|"thinking"|thinkingConfig/);
+    expect(
+      (
+        await world.post('/v1/ai/text', {
+          model: `${kind}/thinker`,
+          prompt: 'hi',
+          reasoning_effort: 'extreme',
+        })
+      ).status,
+    ).toBe(422);
+  });
+
+  test.each([
+    ['cut', 'upstream_truncated'],
+    ['error', 'upstream_failed'],
+  ])('never ends well when it did not: %s', async (script, code) => {
+    const { parts, done } = await partsOf(
+      await world.post('/v1/ai/stream', { model: `${kind}/${script}`, prompt }),
+    );
+    expect(done).toBe(true);
+    expect(parts.at(-2)).toMatchObject({ type: 'error', error: { code } });
+    expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error' } });
+    const events = await eventsOf(
+      await world.post('/v1/ai/chat/completions', { model: `${kind}/${script}`, messages, stream: true }),
+    );
+    expect(events).not.toContain('[DONE]');
+    expect(chunkOf(events.at(-1)).error).toMatchObject({ code });
+  });
+
+  test('has a status while nothing was said, and is asked again where that may help', async () => {
+    const response = await world.post('/v1/ai/stream', { model: `${kind}/error-first`, prompt });
+    expect(response.status).toBe(502);
+    // OpenAI's own error says a code only; the two others say that they are overloaded.
+    expect(provider.calls).toHaveLength(3);
+    expect(
+      await errorOf(await world.post('/v1/ai/text', { model: `${kind}/status`, prompt: 'hi' })),
+    ).toMatchObject({ code: 'provider_credentials' });
+    expect((await world.post('/v1/ai/text', { model: `${kind}/never-headers`, prompt: 'hi' })).status).toBe(
+      504,
+    );
+    expect(world.logged.join('')).not.toContain(key);
+  });
+
+  test('is not told otherwise by provider options', async () => {
+    for (const members of [
+      { thinking: { type: 'enabled' } },
+      { baseURL: 'http://attacker.example' },
+      { effort: 'max' },
+    ]) {
+      const response = await world.post('/v1/ai/stream', {
+        model: `${kind}/ok`,
+        prompt,
+        providerOptions: { [kind]: members },
+      });
+      expect(response.status).toBe(400);
+    }
+    expect(provider.calls).toHaveLength(0);
+  });
+});
+
+describe('what a model cannot be told', () => {
+  test('is said in a header of chat completions, in the metadata of text and in the warnings of a stream', async () => {
+    const provider = await startProvider();
+    const models = JSON.stringify({
+      providers: [{ id: 'anthropic', kind: 'anthropic', base_url: provider.url }],
+      models: [{ id: 'anthropic/ok', provider: 'anthropic', upstream_model: 'ok', rates: null }],
+    });
+    const world = await startAi({ models, env: {} });
+    try {
+      for (const stream of [false, true]) {
+        const chat = await world.post('/v1/ai/chat/completions', {
+          model: 'anthropic/ok',
+          messages,
+          seed: 7,
+          stream,
+        });
+        expect(chat.headers.get('x-townhall-warnings')).toContain('seed');
+        await chat.text();
+      }
+      expect(
+        await (await world.post('/v1/ai/text', { model: 'anthropic/ok', prompt: 'hi', seed: 7 })).json(),
+      ).toMatchObject({ metadata: { warnings: expect.arrayContaining([expect.stringContaining('seed')]) } });
+      const { parts } = await partsOf(
+        await world.post('/v1/ai/stream', { model: 'anthropic/ok', prompt, seed: 7 }),
+      );
+      expect(parts[0]).toMatchObject({
+        type: 'stream-start',
+        warnings: expect.arrayContaining([expect.objectContaining({ type: 'unsupported', feature: 'seed' })]),
+      });
+    } finally {
+      await world.close();
+      await provider.close();
+    }
+  });
+});
