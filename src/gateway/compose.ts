@@ -341,7 +341,7 @@ async function assemble(
     isAlone: isLocalEdition,
     clock,
     log,
-    settings: { videoDeadlineMs: config.videoMs, mostMediaBytes: config.mediaQuotaMb * 1024 * 1024 },
+    settings: { videoDeadlineMs: config.videoMs, maxMediaBytesPerOwner: config.mediaQuotaMb * 1024 * 1024 },
   });
   const links = createLinks({
     keys: vault.derive('media links'),

@@ -40,7 +40,7 @@ import { meterAnswer, meteredParts } from './metering/metered-parts.ts';
 import type { UsageAlarmCounts } from './metering/usage-alarms.ts';
 import { requestedOutputLimit } from './formats/passthrough/passthrough.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
-import type { Links } from './media/links.ts';
+import type { MediaLinks } from './media/links.ts';
 import { mediaHandlers } from './media-handlers.ts';
 import type { ModelsFile } from './catalog/models-file.ts';
 import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
@@ -98,7 +98,7 @@ export interface AiNeeds {
   ledger: Ledger;
   /** The jobs of pictures and films; started and closed by whoever made them. */
   jobs: MediaJobs;
-  links: Links;
+  links: MediaLinks;
 }
 
 /** The service, and what an operator asks of it beside the contract. */

@@ -3,5 +3,5 @@ export { curatedModels } from './catalog/curated.ts';
 export type { ProviderCheck } from './provider-check.ts';
 export { jobPayments } from './jobs/payments.ts';
 export { mediaJobs, type MediaJobs } from './jobs/jobs.ts';
-export { createLinks, type Links } from './media/links.ts';
+export { createMediaLinks as createLinks, type MediaLinks as Links } from './media/links.ts';
 export { jobsStore } from './jobs/store.ts';

@@ -22,11 +22,11 @@ import {
   type Job,
   type JobKind,
   type JobRequest,
-  type Order,
+  type UpstreamJob,
   type Owner,
 } from './jobs/job.ts';
-import type { MediaJobs, Work } from './jobs/jobs.ts';
-import type { Bill } from './jobs/payments.ts';
+import type { MediaJobs, JobRun } from './jobs/jobs.ts';
+import type { JobCharge } from './jobs/payments.ts';
 import { requirePrice } from './metering/bound.ts';
 import type { Alongside } from '../credits/index.ts';
 import type { Meter, Metering } from './metering/meter.ts';
@@ -35,20 +35,20 @@ import type { Modality } from './catalog/models-file.ts';
 import { videoResolutions, type Rates } from './catalog/rates.ts';
 import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from './providers/openai/media.ts';
 import type { ProviderModels } from './providers/text-models.ts';
-import type { LocalMedia } from './providers/local/media-models.ts';
-import { orderedVideoModel, type VideoLimits } from './providers/async-video.ts';
+import type { LocalMediaModels } from './providers/local/media-models.ts';
+import { asyncVideoModel, type VideoLimits } from './providers/async-video.ts';
 import { maxAnswerBytes, readAll } from './upstream/client.ts';
-import { audioSeconds, chargeableSeconds } from './media/audio-duration.ts';
-import type { Links } from './media/links.ts';
+import { audioSeconds, billableSeconds } from './media/audio-duration.ts';
+import type { MediaLinks } from './media/links.ts';
 import {
   readSize,
-  type Fetched,
+  type RemoteMedia,
   type ImageCall,
   type ImageModel,
   type InputFile,
-  type Made,
-  type Measured,
-  type OrderedVideoModel,
+  type MediaFile,
+  type MediaProperties,
+  type AsyncVideoModel,
   type Size,
   type SpeechFormat,
   type SpeechModel,
@@ -56,7 +56,7 @@ import {
   type VideoCall,
   type VideoModel,
 } from './hub/media-model.ts';
-import { examinePicture } from './media/image-type.ts';
+import { detectImage } from './media/image-type.ts';
 
 export interface MediaNeeds {
   catalog: Catalog;
@@ -64,8 +64,8 @@ export interface MediaNeeds {
   metering: Metering;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   jobs: MediaJobs;
-  links: Links;
-  local: LocalMedia;
+  links: MediaLinks;
+  local: LocalMediaModels;
   providers: Pick<ProviderModels, 'access'>;
   /** To the first byte of an answer, over all attempts. */
   answerMs: number;
@@ -96,13 +96,13 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     if (model.providerEntry.kind === 'local') return found(local.images, model);
     return openAiImageModel(model, access(spoken(model, 'images'), firstMs));
   }
-  function videoModel(model: CatalogModel, firstMs?: number): VideoModel | OrderedVideoModel {
+  function videoModel(model: CatalogModel, firstMs?: number): VideoModel | AsyncVideoModel {
     if (model.providerEntry.kind === 'local') return found(local.videos, model);
     return orderedModel(model, firstMs);
   }
-  function orderedModel(model: CatalogModel, firstMs?: number): OrderedVideoModel {
+  function orderedModel(model: CatalogModel, firstMs?: number): AsyncVideoModel {
     if (model.providerEntry.video_format === undefined) throw unspoken(model, 'videos');
-    return orderedVideoModel(model, model.providerEntry.video_format, {
+    return asyncVideoModel(model, model.providerEntry.video_format, {
       ...access(model, firstMs),
       clock,
       limits: videoLimits,
@@ -151,11 +151,11 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     return metering.open({ requestId, identity, action, signal, log, demand: { units }, remember });
   }
 
-  type Asked = Pick<Work, 'signal' | 'costs'> & { kind: JobKind; view: Viewer; request: JobRequest };
+  type Asked = Pick<JobRun, 'signal' | 'costs'> & { kind: JobKind; view: Viewer; request: JobRequest };
 
   /** Tells what the work costs when it is measured, on the model that did it. */
   function bills({ kind, request, costs }: Asked, model: CatalogModel, startedMs: number): void {
-    costs((made): Bill => {
+    costs((made): JobCharge => {
       const { videoLines, ...units } = unitsMade(kind, request, made);
       const durationMs = Math.round(clock.monotonicMs() - startedMs);
       const facts = {
@@ -173,7 +173,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     });
   }
 
-  async function picture(asked: Asked, work: Work): Promise<Made[]> {
+  async function picture(asked: Asked, work: JobRun): Promise<MediaFile[]> {
     const startedMs = clock.monotonicMs();
     const call = imageCall(asked.request as CreateImageRequest);
     const { answer, model } = await attempts.run(
@@ -187,7 +187,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     return answer;
   }
 
-  async function film(asked: Asked, work: Work): Promise<(Made | Fetched)[]> {
+  async function film(asked: Asked, work: JobRun): Promise<(MediaFile | RemoteMedia)[]> {
     const startedMs = clock.monotonicMs();
     const call = videoCall(asked.request as unknown as StartVideoRequest);
     if (work.order !== null) return collect(asked, work.order, work);
@@ -197,11 +197,11 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
         // An order on its way is not cut: nobody would know whether it was taken, and paid for.
         signal: placing.signal,
         fits: (one) => checkVideo(one, call),
-        async call(one, firstMs): Promise<Made[] | Order> {
+        async call(one, firstMs): Promise<MediaFile[] | UpstreamJob> {
           asked.signal.throwIfAborted();
           const runs = videoModel(one, firstMs);
-          return 'order' in runs
-            ? { model: one.id, id: await runs.order(call, placing.signal) }
+          return 'submit' in runs
+            ? { model: one.id, id: await runs.submit(call, placing.signal) }
             : runs.generate(call, work);
         },
       }),
@@ -215,15 +215,15 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   }
 
   /** What was ordered, by whichever process and of whichever model. */
-  async function collect(asked: Asked, order: Order, work: Work): Promise<Fetched[]> {
+  async function collect(asked: Asked, order: UpstreamJob, work: JobRun): Promise<RemoteMedia[]> {
     const startedMs = clock.monotonicMs();
     const model = catalog.callableModel(asked.view, order.model, 'video');
-    const made = await orderedModel(model).collect(order.id, work);
+    const made = await orderedModel(model).fetchResult(order.id, work);
     bills(asked, model, startedMs);
     return [made];
   }
 
-  jobs.madeBy(
+  jobs.useGenerator(
     async ({ kind, owner, request }, work) => {
       const asked = {
         kind,
@@ -242,8 +242,8 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
           .map((model) => dearest(model, { input: 0, output: 0, units }));
         return prices.reduce((most, price) => (price > most ? price : most), 0n);
       },
-      giveUp: (order) =>
-        orderedModel(catalog.callableModel({ kind: 'admin' }, order.model, 'video')).giveUp(order.id),
+      cancelUpstreamJob: (order) =>
+        orderedModel(catalog.callableModel({ kind: 'admin' }, order.model, 'video')).cancel(order.id),
     },
   );
 
@@ -296,8 +296,8 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     },
 
     'ai.getMedia': async ({ path, query }) => {
-      const opened = links.isOurs(path.media_id, query.expires, query.signature)
-        ? await jobs.open(path.media_id, query.expires)
+      const opened = links.verify(path.media_id, query.expires, query.signature)
+        ? await jobs.openMedia(path.media_id, query.expires)
         : null;
       if (opened === null)
         throw new Problem('not_found', 'media_not_found', 'There is nothing under this link, or it is over.');
@@ -365,7 +365,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
     'ai.transcribeAudio': async (call) => {
       const { identity, body, signal } = call;
       const { audio, fileName } = soundOf(body);
-      const heldSeconds = chargeableSeconds(audio.content);
+      const heldSeconds = billableSeconds(audio.content);
       const most = heldSeconds ?? audio.content.byteLength / slowestBytesPerSecond;
       const meter = meterOf(call, 'asr', { audioSecond: most });
       const ran = await meter.run(
@@ -439,7 +439,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   function imageJob(job: Job): ImageJob {
     const images = job.media.map(({ mediaId, mediaType, width, height }) => ({
       media_id: mediaId,
-      url: links.urlOf(mediaId, job.readAt),
+      url: links.urlFor(mediaId, job.readAt),
       media_type: mediaType,
       width,
       height,
@@ -450,7 +450,7 @@ export function mediaHandlers(needs: MediaNeeds): MediaHandlers {
   function videoJob(job: Job): VideoJob {
     const videos = job.media.map(({ mediaId, mediaType, width, height, durationSeconds }) => ({
       media_id: mediaId,
-      url: links.urlOf(mediaId, job.readAt),
+      url: links.urlFor(mediaId, job.readAt),
       media_type: mediaType,
       width,
       height,
@@ -599,7 +599,7 @@ function inputImage(
 ): InputFile {
   const param = `images[${index}]`;
   const content = fromBase64(data, `${param}.data`);
-  if (examinePicture(content)?.mediaType !== mediaType) {
+  if (detectImage(content)?.mediaType !== mediaType) {
     throw new Problem(
       'bad_request',
       'invalid_request',
@@ -689,7 +689,7 @@ function unitsAsked(kind: JobKind, request: JobRequest): Units {
 }
 
 /** What was made; pictures that nobody asked for are a present, and so is what a film is longer or larger than it should be. */
-function unitsMade(kind: JobKind, request: JobRequest, made: readonly Measured[]): Units {
+function unitsMade(kind: JobKind, request: JobRequest, made: readonly MediaProperties[]): Units {
   const asked = unitsAsked(kind, request);
   if (kind === 'image') return { image: Math.min(made.length, asked.image ?? 1) };
   const { duration_seconds: limit = Number.POSITIVE_INFINITY } = request as { duration_seconds?: number };

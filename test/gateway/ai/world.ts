@@ -133,11 +133,11 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
 
 // This world has no database, so nothing in it is about jobs; those have a whole gateway (media-world.ts).
 const idleJobs: MediaJobs = {
-  madeBy: () => {},
+  useGenerator: () => {},
   create: absent,
   find: absent,
   cancel: absent,
-  open: absent,
+  openMedia: absent,
   start: absent,
   ready: absent,
   close: absent,

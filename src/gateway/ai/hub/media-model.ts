@@ -36,53 +36,53 @@ export interface VideoCall extends VisualCall {
 }
 
 /** How a running call is stopped and watched. */
-export interface Progress {
+export interface GenerationContext {
   signal: AbortSignal;
   /** The user or administrator that the call is for; owners take turns where the work is limited. */
   owner: string;
   /** From 0 to 1. */
-  report(done: number): void;
+  reportProgress(done: number): void;
 }
 
 /** What a picture or a film is, told from its own bytes. */
-export interface Measured extends Size {
+export interface MediaProperties extends Size {
   mediaType: string;
   /** Null for what stands still. */
   durationSeconds: number | null;
 }
 
 /** A picture or a film as bytes. */
-export interface Made extends Measured {
+export interface MediaFile extends MediaProperties {
   content: Uint8Array;
 }
 
 /** A film that is still where it was made, and too large to be held here: it goes from there into the storage. */
-export interface Fetched {
+export interface RemoteMedia {
   /** Its bytes, from the beginning each time. Throws a Problem where they break off, are too many, or are no film's. */
   open(): AsyncIterable<Uint8Array>;
   /** What went by, once it has gone by whole. */
-  measured(): Measured;
+  properties(): MediaProperties;
 }
 
 export interface VisualModel<Call> {
   /** Throws what can be known before the work begins. */
   check(call: Call): void;
-  generate(call: Call, progress: Progress): Promise<Made[]>;
+  generate(call: Call, progress: GenerationContext): Promise<MediaFile[]>;
 }
 
 export type ImageModel = VisualModel<ImageCall>;
 export type VideoModel = VisualModel<VideoCall>;
 
 /** A model whose provider takes an order and makes the film in its own time. An order is paid for when it is placed. */
-export interface OrderedVideoModel {
+export interface AsyncVideoModel {
   /** Throws what can be known before an order. */
   check(call: VideoCall): void;
   /** The name by which the provider knows the order. */
-  order(call: VideoCall, signal: AbortSignal): Promise<string>;
+  submit(call: VideoCall, signal: AbortSignal): Promise<string>;
   /** Waits until the film can be had. */
-  collect(orderId: string, progress: Progress): Promise<Fetched>;
+  fetchResult(orderId: string, progress: GenerationContext): Promise<RemoteMedia>;
   /** Tells the provider that nobody waits any more, where it listens to that. */
-  giveUp(orderId: string): Promise<void>;
+  cancel(orderId: string): Promise<void>;
 }
 
 export type SpeechFormat = 'wav' | 'mp3' | 'opus' | 'aac' | 'flac' | 'pcm';

@@ -62,7 +62,7 @@ export interface Job {
 }
 
 /** What a provider makes for a job on its own machines. It is paid for when it is placed, so a job places one. */
-export interface Order {
+export interface UpstreamJob {
   /** Of the catalog: the model that took it, which need not be the one that was asked for. */
   model: string;
   /** The provider's own name of it. */
@@ -70,7 +70,7 @@ export interface Order {
 }
 
 /** A job that this process has taken. */
-export interface Taken {
+export interface ClaimedJob {
   jobId: string;
   kind: JobKind;
   owner: Owner;
@@ -81,5 +81,5 @@ export interface Taken {
   /** Which taking of the job this is; an earlier one may not write its end any more. */
   attempt: number;
   /** What an earlier taking, or this one, has ordered. */
-  order: Order | null;
+  upstreamJob: UpstreamJob | null;
 }

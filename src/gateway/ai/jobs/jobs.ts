@@ -12,8 +12,8 @@ import type { Hold } from '../../credits/index.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Storage } from '../../../kernel/data/storage.ts';
 import { isTransient } from '../upstream/retry.ts';
-import type { Fetched, Made, Measured, Progress } from '../hub/media-model.ts';
-import type { JobAddress, JobsStore, StoredMedia } from './store.ts';
+import type { RemoteMedia, MediaFile, MediaProperties, GenerationContext } from '../hub/media-model.ts';
+import type { AbortedJob, JobAddress, JobsStore, StoredMedia } from './store.ts';
 import {
   ownerName,
   type Job,
@@ -22,36 +22,39 @@ import {
   type JobKind,
   type JobRequest,
   type MediaRecord,
-  type Order,
+  type UpstreamJob,
   type Owner,
-  type Taken,
+  type ClaimedJob,
 } from './job.ts';
-import { type Bill, type JobPayments, unpaidJobs } from './payments.ts';
+import { type JobCharge, type JobPayments, unpaidJobs } from './payments.ts';
 
 /** Makes what a job asks for. What it throws as a Problem is the job's error. */
-export type Maker = (
-  job: Pick<Taken, 'kind' | 'owner' | 'request'>,
-  work: Work,
-) => Promise<(Made | Fetched)[]>;
+export type GenerateMedia = (
+  job: Pick<ClaimedJob, 'kind' | 'owner' | 'request'>,
+  work: JobRun,
+) => Promise<(MediaFile | RemoteMedia)[]>;
 
-export interface Work extends Progress {
+export interface JobRun extends GenerationContext {
   /** What the work has come to cost once it is measured, told before it is handed over. */
-  costs(bill: (made: readonly Measured[]) => Bill): void;
+  costs(bill: (made: readonly MediaProperties[]) => JobCharge): void;
   /** What was ordered for the job before. */
-  order: Order | null;
+  order: UpstreamJob | null;
   /** Notes what was ordered. Throws when there is nobody to order for any more; the order is given up then. */
-  ordered(order: Order): Promise<void>;
+  ordered(order: UpstreamJob): Promise<void>;
 }
 
 /** Tells a provider that nobody waits for an order any more. */
-export type GiveUp = (order: Order) => Promise<void>;
+export type CancelUpstreamJob = (order: UpstreamJob) => Promise<void>;
 
 /** What a job may cost at most, as the catalog has it now. */
-export type Estimate = (job: Pick<Taken, 'kind' | 'owner' | 'request'>) => bigint;
+export type EstimateCredits = (job: Pick<ClaimedJob, 'kind' | 'owner' | 'request'>) => bigint;
 
 export interface MediaJobs {
   /** Who makes what jobs ask for, and knows what that costs; once, before `start`. */
-  madeBy(maker: Maker, more?: { estimate?: Estimate; giveUp?: GiveUp }): void;
+  useGenerator(
+    maker: GenerateMedia,
+    more?: { estimate?: EstimateCredits; cancelUpstreamJob?: CancelUpstreamJob },
+  ): void;
   /** Accepts a job; `within` runs in the transaction that does. Throws 402, and 429 when too many of the owner's are open. */
   create(
     job: { kind: JobKind; owner: Owner; request: JobRequest; call?: JobCall },
@@ -61,7 +64,7 @@ export interface MediaJobs {
   find(job: JobAddress): Promise<Job>;
   cancel(job: JobAddress): Promise<Job>;
   /** The media under a link, with its bytes; null when there is nothing to be had. */
-  open(
+  openMedia(
     mediaId: string,
     expires: number,
   ): Promise<{ record: MediaRecord; size: number; content: AsyncIterable<Uint8Array> } | null>;
@@ -80,23 +83,23 @@ export interface MediaJobsSettings {
   /** A process that says nothing of its job for so long is taken for dead. */
   leaseSeconds: number;
   /** Between two looks at whether a running job was canceled elsewhere. */
-  watchMs: number;
+  heartbeatMs: number;
   /** Between two looks for jobs that nobody works on. */
   sweepMs: number;
   /** A job that ended so many processes will not end another. */
-  mostAttempts: number;
+  maxAttempts: number;
   /** Jobs of one owner that wait or run. */
-  mostOpen: number;
+  maxOpenPerOwner: number;
   /** Jobs of one owner and kind that run, over all processes. The others wait, and leave room for other owners. */
-  mostRunning: number;
+  maxRunningPerOwner: number;
   /** One picture's job at most, all its attempts at providers included. */
-  deadlineMs: number;
+  imageDeadlineMs: number;
   /** One film's. */
   videoDeadlineMs: number;
-  keepMediaSeconds: number;
+  mediaRetentionSeconds: number;
   /** Media of one owner; beyond it the oldest are dropped. */
-  mostMediaBytes: number;
-  keepJobsSeconds: number;
+  maxMediaBytesPerOwner: number;
+  jobRetentionSeconds: number;
   /** Jobs of each kind at once in this process. */
   concurrency: number;
 }
@@ -104,20 +107,20 @@ export interface MediaJobsSettings {
 const day = 24 * 3600;
 const defaultMediaJobsSettings: MediaJobsSettings = {
   leaseSeconds: 30,
-  watchMs: 1_000,
+  heartbeatMs: 1_000,
   sweepMs: 10_000,
-  mostAttempts: 5,
-  mostOpen: 50,
-  mostRunning: 4,
-  deadlineMs: 14 * 60_000,
+  maxAttempts: 5,
+  maxOpenPerOwner: 50,
+  maxRunningPerOwner: 4,
+  imageDeadlineMs: 14 * 60_000,
   videoDeadlineMs: 45 * 60_000,
-  keepMediaSeconds: 7 * day,
-  mostMediaBytes: 4 * 2 ** 30,
-  keepJobsSeconds: 30 * day,
+  mediaRetentionSeconds: 7 * day,
+  maxMediaBytesPerOwner: 4 * 2 ** 30,
+  jobRetentionSeconds: 30 * day,
   concurrency: 8,
 };
 
-export interface MediaJobsNeeds {
+export interface MediaJobsOptions {
   store: JobsStore;
   /** The kernel's queue; started here when it is needed, stopped by whoever made it. */
   queue: Jobs;
@@ -137,20 +140,23 @@ const tidyBatch = 200;
 // Bytes whose job never came to its end are looked for after this.
 const unfinishedSeconds = 3600;
 
-export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
+export function mediaJobs(needs: MediaJobsOptions): MediaJobs {
   const { store, queue, storage, clock, log, payments = unpaidJobs } = needs;
   const settings = { ...defaultMediaJobsSettings, ...needs.settings };
   const background = createBackground(log);
   const running = new Map<string, AbortController>();
   const stopping = new AbortController();
-  let make: Maker | undefined;
-  let estimate: Estimate = () => 0n;
-  let giveUp: GiveUp = async () => {};
+  let make: GenerateMedia | undefined;
+  let estimate: EstimateCredits = () => 0n;
+  let cancelUpstreamJob: CancelUpstreamJob = async () => {};
   let sweeping: Promise<void> = Promise.resolve();
   let isWanted = Promise.resolve(false);
   let released: Promise<unknown> = Promise.resolve();
 
-  const deadlines: Record<JobKind, number> = { image: settings.deadlineMs, video: settings.videoDeadlineMs };
+  const deadlines: Record<JobKind, number> = {
+    image: settings.imageDeadlineMs,
+    video: settings.videoDeadlineMs,
+  };
   for (const kind of Object.keys(queueNames) as JobKind[]) {
     // Ours comes well before the queue's own, whose end would be a restart of the job.
     const policy = {
@@ -188,7 +194,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   async function perform(kind: JobKind, context: JobContext): Promise<void> {
-    const nextJob = await store.take(kind, settings);
+    const nextJob = await store.claim(kind, settings);
     // Canceled, taken by another delivery, or the owners of all that wait run as many as they may.
     if (nextJob === null) return;
     try {
@@ -199,14 +205,14 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     }
   }
 
-  function wakeNext({ jobId, kind, attempt }: Taken): void {
+  function wakeNext({ jobId, kind, attempt }: ClaimedJob): void {
     background.run(`look for jobs after ${jobId}`, async () => {
       if (await store.hasWaiting(kind))
         await queue.enqueue(queueNames[kind], {}, { key: `after ${jobId}.${attempt}` });
     });
   }
 
-  async function performTaken(taken: Taken, context: JobContext): Promise<void> {
+  async function performTaken(taken: ClaimedJob, context: JobContext): Promise<void> {
     const { jobId } = taken;
     const stop = new AbortController();
     running.set(jobId, stop);
@@ -217,16 +223,16 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
       if (make === undefined) throw new Error('Nobody was named who makes what jobs ask for.');
       const hold = await payments.resume(taken, estimate(taken));
       if (hold !== null && hold.holdId !== taken.holdId) {
-        await store.noteHold(taken, hold.holdId);
+        await store.saveHold(taken, hold.holdId);
         taken.holdId = hold.holdId;
       }
-      let billOf: ((made: readonly Measured[]) => Bill) | undefined;
+      let billOf: ((made: readonly MediaProperties[]) => JobCharge) | undefined;
       const made = await make(taken, {
         owner: ownerName(taken.owner),
         signal,
-        report: (done) => (progress = Math.min(Math.max(done, progress), 1)),
+        reportProgress: (done) => (progress = Math.min(Math.max(done, progress), 1)),
         costs: (bill) => (billOf = bill),
-        order: taken.order,
+        order: taken.upstreamJob,
         ordered: (order) => ordered(taken, order),
       });
       await finish(taken, made, { hold, billOf });
@@ -234,7 +240,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
       if (context.signal.aborted) await store.release(taken);
       else if (!stop.signal.aborted) {
         if (await fail(taken, signal.aborted ? tooSlow() : thrown)) letGo(taken);
-        await payments.drop(taken, 'upstream_failed');
+        await payments.release(taken, 'upstream_failed');
       }
     } finally {
       running.delete(jobId);
@@ -243,25 +249,25 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   /** Renews the lease, and stops the work when the job is not ours any more. */
-  function watchOver(taken: Taken, progress: () => number, stop: AbortController): { end(): void } {
+  function watchOver(taken: ClaimedJob, progress: () => number, stop: AbortController): { end(): void } {
     const timer = setInterval(() => {
       background.run(`watch ${taken.jobId}`, async () => {
-        const isOurs = await store.renew(taken, {
+        const isOurs = await store.renewLease(taken, {
           progress: progress(),
           leaseSeconds: settings.leaseSeconds,
         });
         if (!isOurs) stop.abort(new Error('The job is no longer for this process to do.'));
       });
-    }, settings.watchMs);
+    }, settings.heartbeatMs);
     return { end: () => clearInterval(timer) };
   }
 
   /** An order that nobody knows of is made for nobody, so it is noted as soon as there is a database for it. */
-  async function ordered(taken: Taken, order: Order): Promise<void> {
-    taken.order = order;
+  async function ordered(taken: ClaimedJob, order: UpstreamJob): Promise<void> {
+    taken.upstreamJob = order;
     for (let tries = 0; ; tries += 1) {
       try {
-        if (await store.noteOrder(taken, order)) return;
+        if (await store.saveUpstreamJob(taken, order)) return;
         break;
       } catch (error) {
         if (tries >= mostEndTries) throw error;
@@ -273,14 +279,17 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   /** Gives up what a job has ordered, which no caller waits for. */
-  function letGo({ jobId, order }: { jobId: string; order: Order | null }): void {
-    if (order !== null) background.run(`give up ${jobId}`, () => giveUp(order));
+  function letGo({ jobId, upstreamJob }: Pick<AbortedJob, 'jobId' | 'upstreamJob'>): void {
+    if (upstreamJob !== null) background.run(`give up ${jobId}`, () => cancelUpstreamJob(upstreamJob));
   }
 
   async function finish(
-    taken: Taken,
-    made: readonly (Made | Fetched)[],
-    { hold, billOf }: { hold: Hold | null; billOf: ((made: readonly Measured[]) => Bill) | undefined },
+    taken: ClaimedJob,
+    made: readonly (MediaFile | RemoteMedia)[],
+    {
+      hold,
+      billOf,
+    }: { hold: Hold | null; billOf: ((made: readonly MediaProperties[]) => JobCharge) | undefined },
   ): Promise<void> {
     const media: StoredMedia[] = [];
     const begun: string[] = [];
@@ -305,7 +314,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   /** Puts what was made into the storage. A film whose way here breaks off is fetched again: it is there, and paid for. */
-  async function keep(mediaId: string, made: Made | Fetched): Promise<Measured> {
+  async function keep(mediaId: string, made: MediaFile | RemoteMedia): Promise<MediaProperties> {
     if ('content' in made) {
       await storage.put(mediaId, made.content);
       return made;
@@ -313,30 +322,30 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     for (let tries = 1; ; tries += 1) {
       try {
         await storage.put(mediaId, made.open());
-        return made.measured();
+        return made.properties();
       } catch (error) {
         const mayPass =
           error instanceof Problem && (error.code === 'upstream_truncated' || isTransient(error));
         if (!mayPass || tries >= mostFetches) throw error;
-        await clock.sleep(settings.watchMs);
+        await clock.sleep(settings.heartbeatMs);
       }
     }
   }
 
   /** Ends the job and charges for it in one transaction; false when it is no longer ours to end. */
   async function succeed(
-    taken: Taken,
-    { media, hold, bill }: { media: readonly StoredMedia[]; hold: Hold | null; bill: Bill | undefined },
+    taken: ClaimedJob,
+    { media, hold, bill }: { media: readonly StoredMedia[]; hold: Hold | null; bill: JobCharge | undefined },
   ): Promise<boolean> {
     const made = {
       media,
-      keepSeconds: settings.keepMediaSeconds,
+      keepSeconds: settings.mediaRetentionSeconds,
       credits: hold === null ? 0n : (bill?.credits ?? 0n),
     };
     let expired = 0;
     const end = async (tx: Tx) => {
       if (!(await store.succeed(tx, taken, made))) throw notOurs;
-      expired = await store.expireBeyond(tx, taken, settings.mostMediaBytes);
+      expired = await store.expireMediaBeyond(tx, taken, settings.maxMediaBytesPerOwner);
     };
     try {
       const { isEnded } =
@@ -365,7 +374,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     }
   }
 
-  async function fail(taken: Taken, thrown: unknown): Promise<boolean> {
+  async function fail(taken: ClaimedJob, thrown: unknown): Promise<boolean> {
     const problem = asProblem(thrown);
     if (problem.kind === 'internal')
       log.error({ jobId: taken.jobId, err: problem.cause ?? problem }, 'job failed');
@@ -384,12 +393,12 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   async function forget(mediaIds: readonly string[]): Promise<void> {
     // The bytes first: a row without bytes is found again, bytes without a row never.
     for (const mediaId of mediaIds) await storage.remove(mediaId);
-    await store.forgetMedia(mediaIds);
+    await store.deleteMedia(mediaIds);
   }
 
   async function forgetOld(): Promise<void> {
     for (;;) {
-      const old = await store.listOldMedia(tidyBatch);
+      const old = await store.listExpiredMedia(tidyBatch);
       await forget(old);
       if (old.length < tidyBatch) break;
     }
@@ -397,7 +406,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
 
   async function tidy(): Promise<void> {
     await forgetOld();
-    await store.forgetOldJobs(settings.keepJobsSeconds);
+    await store.deleteOldJobs(settings.jobRetentionSeconds);
   }
 
   async function sweep(): Promise<void> {
@@ -409,12 +418,16 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
     }
     while (!stopping.signal.aborted) {
       try {
-        const { leaseSeconds, mostAttempts } = settings;
-        const { waiting, failed } = await store.sweep({ leaseSeconds, mostAttempts, error: abandoned });
+        const { leaseSeconds, maxAttempts } = settings;
+        const { waiting, failed } = await store.reclaimExpired({
+          leaseSeconds,
+          maxAttempts,
+          error: abandoned,
+        });
         for (const { jobId, kind, attempt } of waiting) announce(kind, jobId, attempt);
         for (const job of failed) {
           letGo(job);
-          await payments.drop(job, 'upstream_failed');
+          await payments.release(job, 'upstream_failed');
         }
       } catch (error) {
         log.warn({ err: error }, 'jobs could not be looked over');
@@ -433,10 +446,10 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
   }
 
   return {
-    madeBy(maker, more = {}) {
+    useGenerator(maker, more = {}) {
       make = maker;
       if (more.estimate !== undefined) estimate = more.estimate;
-      if (more.giveUp !== undefined) giveUp = more.giveUp;
+      if (more.cancelUpstreamJob !== undefined) cancelUpstreamJob = more.cancelUpstreamJob;
     },
     async create(
       {
@@ -452,11 +465,11 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
       const hold = await payments.hold(job, estimate({ kind, owner, request }));
       try {
         await store.tx(async (tx) => {
-          if ((await store.countOpen(tx, owner)) >= settings.mostOpen) {
+          if ((await store.countOpen(tx, owner)) >= settings.maxOpenPerOwner) {
             throw new Problem(
               'rate_limited',
               'rate_limited',
-              `You have ${settings.mostOpen} jobs that wait or run; wait for one of them.`,
+              `You have ${settings.maxOpenPerOwner} jobs that wait or run; wait for one of them.`,
               { headers: { 'retry-after': '5' } },
             );
           }
@@ -473,7 +486,7 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
         });
       } catch (error) {
         await payments
-          .drop({ ...job, holdId: hold?.holdId ?? null, attempt: 0 }, 'rejected')
+          .release({ ...job, holdId: hold?.holdId ?? null, attempt: 0 }, 'rejected')
           .catch((problem: unknown) =>
             log.warn({ err: problem }, 'what was held for a job could not be set free'),
           );
@@ -487,13 +500,13 @@ export function mediaJobs(needs: MediaJobsNeeds): MediaJobs {
       const canceled = await store.cancel(address);
       if (canceled !== null) {
         letGo(canceled);
-        await payments.drop(canceled, 'client_closed');
+        await payments.release(canceled, 'client_closed');
       }
       const job = await find(address);
       if (job.status === 'canceled') running.get(job.jobId)?.abort(new Error('The job was canceled.'));
       return job;
     },
-    async open(mediaId, expires) {
+    async openMedia(mediaId, expires) {
       const record = await store.findMedia(mediaId, expires);
       const stored = record && (await storage.open(mediaId));
       return stored ? { record, ...stored } : null;

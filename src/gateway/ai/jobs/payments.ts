@@ -7,7 +7,7 @@ import { noTokens } from '../metering/price.ts';
 import type { JobCall, JobKind, Owner } from './job.ts';
 
 /** What a job has come to cost. */
-export interface Bill {
+export interface JobCharge {
   credits: bigint;
   facts: UsageFacts;
 }
@@ -33,10 +33,10 @@ export interface JobPayments {
   settle(
     job: PayableJob,
     hold: Hold | null,
-    options: { bill: Bill; end: (tx: Tx) => Promise<void> },
+    options: { bill: JobCharge; end: (tx: Tx) => Promise<void> },
   ): Promise<{ isEnded: boolean }>;
   /** Ends the payment of a job that came to nothing. */
-  drop(job: PayableJob, outcome: UsageOutcome): Promise<void>;
+  release(job: PayableJob, outcome: UsageOutcome): Promise<void>;
 }
 
 const actions: Record<JobKind, string> = { image: 'image/create', video: 'video' };
@@ -106,7 +106,7 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
       // Without the database the settlement is on the disk alone, and the job's end is still to be written.
       return { isEnded };
     },
-    async drop(job, outcome) {
+    async release(job, outcome) {
       if (job.holdId === null) return;
       const held = await ledger.resume(job.holdId);
       await held?.settle(0n, {
@@ -129,5 +129,5 @@ export const unpaidJobs: JobPayments = {
   hold: async () => null,
   resume: async () => null,
   settle: async () => ({ isEnded: false }),
-  drop: async () => {},
+  release: async () => {},
 };

@@ -1,6 +1,16 @@
 // The tables of jobs and media, and the only file that names them. All times are the database's own.
 import type { Database, Tx } from '../../../kernel/data/database.ts';
-import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord, Order, Owner, Taken } from './job.ts';
+import type {
+  Job,
+  JobCall,
+  JobError,
+  JobKind,
+  JobRequest,
+  MediaRecord,
+  UpstreamJob,
+  Owner,
+  ClaimedJob,
+} from './job.ts';
 import type { PayableJob } from './payments.ts';
 
 export interface JobsStore {
@@ -25,43 +35,49 @@ export interface JobsStore {
    * Takes the next waiting job: the oldest of the owner with the fewest running ones. Null when none waits, or when all
    * are of owners that run `mostRunning` already.
    */
-  take(kind: JobKind, options: { leaseSeconds: number; mostRunning: number }): Promise<Taken | null>;
+  claim(
+    kind: JobKind,
+    options: { leaseSeconds: number; maxRunningPerOwner: number },
+  ): Promise<ClaimedJob | null>;
   hasWaiting(kind: JobKind): Promise<boolean>;
   /** Notes the hold that took the place of a lost one. */
-  noteHold(taken: Taken, holdId: string): Promise<void>;
+  saveHold(taken: ClaimedJob, holdId: string): Promise<void>;
   /** Notes what the job has ordered; false when it is no longer this taker's. */
-  noteOrder(taken: Taken, order: Order): Promise<boolean>;
+  saveUpstreamJob(taken: ClaimedJob, upstreamJob: UpstreamJob): Promise<boolean>;
   /** False when the job is no longer this taker's: canceled, or given to another. */
-  renew(taken: Taken, now: { progress: number; leaseSeconds: number }): Promise<boolean>;
+  renewLease(taken: ClaimedJob, now: { progress: number; leaseSeconds: number }): Promise<boolean>;
   /** Gives a job back that could not be finished here. */
-  release(taken: Taken): Promise<void>;
+  release(taken: ClaimedJob): Promise<void>;
   /** Notes what is about to be stored. */
-  insertMedia(taken: Taken, media: { mediaId: string; position: number; keepSeconds: number }): Promise<void>;
+  insertMedia(
+    taken: ClaimedJob,
+    media: { mediaId: string; position: number; keepSeconds: number },
+  ): Promise<void>;
   /** False, and nothing is changed, when the job is no longer this taker's. */
   succeed(
     own: Tx,
-    taken: Taken,
+    taken: ClaimedJob,
     made: { media: readonly StoredMedia[]; keepSeconds: number; credits: bigint },
   ): Promise<boolean>;
   /** Ends the keeping of the owner's oldest media beyond so many bytes, those of the job excepted; says of how many. */
-  expireBeyond(own: Tx, job: Pick<Taken, 'jobId' | 'owner'>, mostBytes: number): Promise<number>;
-  fail(taken: Taken, error: JobError): Promise<boolean>;
+  expireMediaBeyond(own: Tx, job: Pick<ClaimedJob, 'jobId' | 'owner'>, mostBytes: number): Promise<number>;
+  fail(taken: ClaimedJob, error: JobError): Promise<boolean>;
   /** The job that this has ended; null, and without effect, for one that had come to an end. */
-  cancel(job: JobAddress): Promise<EndedJob | null>;
+  cancel(job: JobAddress): Promise<AbortedJob | null>;
   /** Lets jobs wait again whose taker fell silent, and gives all that wait for too long; those taken too often fail. */
-  sweep(options: {
+  reclaimExpired(options: {
     leaseSeconds: number;
-    mostAttempts: number;
+    maxAttempts: number;
     error: JobError;
-  }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: EndedJob[] }>;
+  }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: AbortedJob[] }>;
   /** For an engine that one process has alone: whatever runs was left by a dead one. */
   releaseAll(): Promise<void>;
   /** The media under the link, unless the link or the keeping is over. */
   findMedia(mediaId: string, expires: number): Promise<MediaRecord | null>;
   /** Media that are no longer kept; their bytes go first, then `forgetMedia`. */
-  listOldMedia(limit: number): Promise<string[]>;
-  forgetMedia(mediaIds: readonly string[]): Promise<void>;
-  forgetOldJobs(keepSeconds: number): Promise<void>;
+  listExpiredMedia(limit: number): Promise<string[]>;
+  deleteMedia(mediaIds: readonly string[]): Promise<void>;
+  deleteOldJobs(keepSeconds: number): Promise<void>;
 }
 
 /** Media whose bytes are in the storage. */
@@ -74,14 +90,14 @@ export interface JobAddress {
 }
 
 /** A job that came to its end without what was asked for, and what has to end with it. */
-export interface EndedJob extends PayableJob {
-  order: Order | null;
+export interface AbortedJob extends PayableJob {
+  upstreamJob: UpstreamJob | null;
 }
 
 // What the database gives in another form than a job has it.
 type JobRow = Omit<Job, 'credits' | 'media'> & { credits: bigint | null; media: MediaRecord[] | null };
 
-type EndedRow = Omit<EndedJob, 'owner' | 'call'> & {
+type EndedRow = Omit<AbortedJob, 'owner' | 'call'> & {
   ownerKind: Owner['kind'];
   ownerId: string;
   requestId: string | null;
@@ -90,7 +106,7 @@ type EndedRow = Omit<EndedJob, 'owner' | 'call'> & {
 };
 
 function endedColumns(own: Database['sql'] | Tx) {
-  return own`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt, upstream_order as "order"`;
+  return own`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt, upstream_order as "upstreamJob"`;
 }
 
 function endedJob({
@@ -104,10 +120,19 @@ function endedJob({
   model,
   holdId,
   attempt,
-  order,
-}: EndedRow): EndedJob {
+  upstreamJob,
+}: EndedRow): AbortedJob {
   const call = requestId === null || tokenId === null ? null : { requestId, tokenId, bureauId };
-  return { jobId, kind, owner: { kind: ownerKind, id: ownerId }, model, call, holdId, attempt, order };
+  return {
+    jobId,
+    kind,
+    owner: { kind: ownerKind, id: ownerId },
+    model,
+    call,
+    holdId,
+    attempt,
+    upstreamJob,
+  };
 }
 
 export function jobsStore({ sql, tx }: Database): JobsStore {
@@ -147,7 +172,7 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
       >`select exists (select 1 from gateway.ai_jobs where kind = ${kind} and status = 'queued') as "isWaiting"`;
       return row?.isWaiting === true;
     },
-    take: (kind, { leaseSeconds, mostRunning }) =>
+    claim: (kind, { leaseSeconds, maxRunningPerOwner }) =>
       tx(async (own) => {
         // One taker at a time: those that count the same running jobs would together exceed the limit.
         await own`select pg_advisory_xact_lock(hashtextextended(${`townhall.ai_jobs.${kind}`}, 0))`;
@@ -158,22 +183,22 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
             left join (
               select owner_kind, owner_id, count(*) as running from gateway.ai_jobs where kind = ${kind} and status = 'running' group by owner_kind, owner_id
             ) busy using (owner_kind, owner_id)
-            where waiting.kind = ${kind} and waiting.status = 'queued' and coalesce(busy.running, 0) < ${mostRunning}
+            where waiting.kind = ${kind} and waiting.status = 'queued' and coalesce(busy.running, 0) < ${maxRunningPerOwner}
             order by coalesce(busy.running, 0), waiting.created_at, waiting.job_id
             limit 1 for update of waiting skip locked)
           returning ${endedColumns(own)}, request`;
         return row ? { ...endedJob(row), request: row.request } : null;
       }),
-    async noteHold({ jobId, attempt }, holdId) {
+    async saveHold({ jobId, attempt }, holdId) {
       await sql`update gateway.ai_jobs set hold_id = ${holdId} where job_id = ${jobId} and attempt = ${attempt} and status = 'running'`;
     },
-    async noteOrder({ jobId, attempt }, order) {
+    async saveUpstreamJob({ jobId, attempt }, upstreamJob) {
       const rows = await sql`
-        update gateway.ai_jobs set upstream_order = ${sql.json(order as never)}
+        update gateway.ai_jobs set upstream_order = ${sql.json(upstreamJob as never)}
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       return rows.length > 0;
     },
-    async renew({ jobId, attempt }, { progress, leaseSeconds }) {
+    async renewLease({ jobId, attempt }, { progress, leaseSeconds }) {
       const rows = await sql`
         update gateway.ai_jobs set progress = ${progress}, lease_until = gateway.townhall_now() + ${seconds(leaseSeconds)}
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
@@ -203,7 +228,7 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
       }
       return true;
     },
-    async expireBeyond(own, { jobId, owner }, mostBytes) {
+    async expireMediaBeyond(own, { jobId, owner }, mostBytes) {
       // Ids are in the order of time.
       const rows = await own`
         with kept as (
@@ -227,11 +252,11 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
         returning ${endedColumns(sql)}`;
       return row ? endedJob(row) : null;
     },
-    sweep: ({ leaseSeconds, mostAttempts, error }) =>
+    reclaimExpired: ({ leaseSeconds, maxAttempts, error }) =>
       tx(async (own) => {
         const failed = await own<EndedRow[]>`
           update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${own.json(error as never)}, finished_at = gateway.townhall_now()
-          where status in ('queued', 'running') and lease_until < gateway.townhall_now() and attempt >= ${mostAttempts}
+          where status in ('queued', 'running') and lease_until < gateway.townhall_now() and attempt >= ${maxAttempts}
           returning ${endedColumns(own)}`;
         const rows = await own<{ jobId: string; kind: JobKind; attempt: number }[]>`
           update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
@@ -249,15 +274,15 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
         where media_id = ${mediaId} and is_ready and keep_until > gateway.townhall_now() and extract(epoch from gateway.townhall_now()) < ${expires}::float8`;
       return row ?? null;
     },
-    async listOldMedia(limit) {
+    async listExpiredMedia(limit) {
       const rows = await sql<{ mediaId: string }[]>`
         select media_id as "mediaId" from gateway.ai_media where keep_until <= gateway.townhall_now() order by keep_until limit ${limit}`;
       return rows.map(({ mediaId }) => mediaId);
     },
-    async forgetMedia(mediaIds) {
+    async deleteMedia(mediaIds) {
       await sql`delete from gateway.ai_media where media_id = any(${sql.array([...mediaIds], 25)})`;
     },
-    async forgetOldJobs(keepSeconds) {
+    async deleteOldJobs(keepSeconds) {
       // Its media are gone long before; a job that still has some waits for them.
       await sql`
         delete from gateway.ai_jobs j where created_at < gateway.townhall_now() - ${seconds(keepSeconds)} and status not in ('queued', 'running')

@@ -26,7 +26,7 @@ const fastestLossyBytesPerSecond = 64_000;
  * Seconds to charge for, or null where the bytes do not tell. Decoders play all of a file, whatever its header declares,
  * so a duration that is too short for the bytes is not believed.
  */
-export function chargeableSeconds(bytes: Uint8Array): number | null {
+export function billableSeconds(bytes: Uint8Array): number | null {
   const seconds = audioSeconds(bytes);
   if (seconds === null) return null;
   const magic = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 4)).toString('latin1');
@@ -106,11 +106,11 @@ function oggSeconds(buffer: Buffer): number | null {
 
 function mp4Seconds(buffer: Buffer): number | null {
   const movie = findBox(buffer, 0, buffer.length, 'moov');
-  return movie && movieSeconds(buffer.subarray(movie.from, movie.to));
+  return movie && mp4IndexSeconds(buffer.subarray(movie.from, movie.to));
 }
 
 /** Seconds by the index of an MP4. */
-export function movieSeconds(buffer: Buffer): number | null {
+export function mp4IndexSeconds(buffer: Buffer): number | null {
   const header = findBox(buffer, 0, buffer.length, 'mvhd');
   if (!header) return null;
   const isLong = buffer.readUInt8(header.from) === 1;

@@ -3,7 +3,7 @@
 import type { Size } from '../hub/media-model.ts';
 
 /** The media type and the size, or null for anything else. */
-export function examinePicture(bytes: Uint8Array): ({ mediaType: string } & Size) | null {
+export function detectImage(bytes: Uint8Array): ({ mediaType: string } & Size) | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const text = (from: number, to: number) => Buffer.from(bytes.subarray(from, to)).toString('latin1');
   if (bytes.length < 30) return null;

@@ -1,7 +1,7 @@
 // Links to what is kept: anyone who holds one may follow it for a while, and nobody can make one up.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-export interface LinksNeeds {
+export interface MediaLinksOptions {
   /** The first signs; the others are still believed, so that a change of keys breaks no link. */
   keys: readonly Buffer[];
   /** The address under which users reach this server, without a slash at its end. */
@@ -10,21 +10,21 @@ export interface LinksNeeds {
   linkSeconds: number;
 }
 
-export interface Links {
-  urlOf(mediaId: string, now: Date): string;
+export interface MediaLinks {
+  urlFor(mediaId: string, now: Date): string;
   /** Whether this server signed it; whether it is over is the store's to say, by the database's clock. */
-  isOurs(mediaId: string, expires: number, signature: string): boolean;
+  verify(mediaId: string, expires: number, signature: string): boolean;
 }
 
-export function createLinks({ keys, baseUrl, linkSeconds }: LinksNeeds): Links {
+export function createMediaLinks({ keys, baseUrl, linkSeconds }: MediaLinksOptions): MediaLinks {
   const [signing] = keys;
   if (signing === undefined) throw new Error('Links need a key.');
   return {
-    urlOf(mediaId, now) {
+    urlFor(mediaId, now) {
       const expires = Math.floor(now.getTime() / 1000) + linkSeconds;
       return `${baseUrl()}/v1/ai/media/${mediaId}?expires=${expires}&signature=${sign(signing, mediaId, expires).toString('base64url')}`;
     },
-    isOurs(mediaId, expires, signature) {
+    verify(mediaId, expires, signature) {
       const given = Buffer.from(signature, 'base64url');
       return keys.some((key) => {
         const right = sign(key, mediaId, expires);

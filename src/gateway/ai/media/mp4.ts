@@ -1,13 +1,13 @@
 // What an MP4 is, told while its bytes go by and none of them are held but its index: a film may be larger than what
 // this process should have in memory. Anything else is no film, whatever somebody says of it.
-import { findBox, movieSeconds } from './audio-duration.ts';
-import type { Measured } from '../hub/media-model.ts';
+import { findBox, mp4IndexSeconds } from './audio-duration.ts';
+import type { MediaProperties } from '../hub/media-model.ts';
 
-export interface FilmReader {
+export interface Mp4Reader {
   /** Hands the bytes on as they are. */
-  pass(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
+  passThrough(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
   /** Null for what was no film, or did not go by whole. */
-  measured(): Measured | null;
+  properties(): MediaProperties | null;
 }
 
 // A minute of film has an index of a few hundred kilobytes.
@@ -15,7 +15,7 @@ const mostIndexBytes = 16 * 1024 * 1024;
 const [shortHead, longHead] = [8, 16];
 
 /** Reads one film. */
-export function readFilm(): FilmReader {
+export function createMp4Reader(): Mp4Reader {
   let head = Buffer.alloc(0);
   let headBytes = shortHead;
   /** Of the box that is going by: what is still to come, and its pieces where they are wanted. */
@@ -23,7 +23,7 @@ export function readFilm(): FilmReader {
   let index: Uint8Array[] | undefined;
   let boxes = 0;
   let isFilm = true;
-  let found: Measured | null = null;
+  let found: MediaProperties | null = null;
 
   function take(piece: Uint8Array): void {
     for (let rest = piece; isFilm && rest.length > 0;) {
@@ -67,21 +67,21 @@ export function readFilm(): FilmReader {
   }
 
   return {
-    async *pass(bytes) {
+    async *passThrough(bytes) {
       for await (const piece of bytes) {
         take(piece);
         yield piece;
       }
       if (head.length > 0 || (left > 0 && left !== Number.POSITIVE_INFINITY)) isFilm = false;
     },
-    measured: () => (isFilm ? found : null),
+    properties: () => (isFilm ? found : null),
   };
 }
 
-function filmOf(movie: Buffer): Measured | null {
+function filmOf(movie: Buffer): MediaProperties | null {
   try {
     const size = pictureSize(movie);
-    return size && { mediaType: 'video/mp4', ...size, durationSeconds: movieSeconds(movie) };
+    return size && { mediaType: 'video/mp4', ...size, durationSeconds: mp4IndexSeconds(movie) };
   } catch (error) {
     // A length that points past the end makes it an index that says nothing.
     if (!(error instanceof RangeError)) throw error;

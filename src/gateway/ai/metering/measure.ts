@@ -2,7 +2,7 @@
 // strings of the body are text, except the medium itself (base64 data) in a content part, at the places where the
 // request's format has content parts (media-parts.ts). What only looks like a medium elsewhere (the input of a tool, a
 // schema, metadata) is sent to the model as text and counts as text.
-import { chargeableSeconds } from '../media/audio-duration.ts';
+import { billableSeconds } from '../media/audio-duration.ts';
 import {
   mediaSources,
   objectsIn,
@@ -177,7 +177,7 @@ function tokensOf({ kind, mediaType, base64 }: Medium): MediumTokens {
 }
 
 function audioTokens(base64: string, bytes: number): MediumTokens {
-  const seconds = chargeableSeconds(Buffer.from(base64, 'base64'));
+  const seconds = billableSeconds(Buffer.from(base64, 'base64'));
   const { most, usual } = audioTokensPerSecond;
   if (seconds === null)
     return {

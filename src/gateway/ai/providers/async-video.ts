@@ -3,8 +3,8 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import { readFilm } from '../media/mp4.ts';
-import type { Fetched, Measured, OrderedVideoModel } from '../hub/media-model.ts';
+import { createMp4Reader } from '../media/mp4.ts';
+import type { RemoteMedia, MediaProperties, AsyncVideoModel } from '../hub/media-model.ts';
 import type { VideoFormat } from '../catalog/models-file.ts';
 import { findForm } from '../upstream/member-names.ts';
 import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
@@ -13,10 +13,10 @@ import { ConnectionFailure } from '../upstream/provider-error.ts';
 import type { ModelAccess } from './sdk-model.ts';
 import { googleVideo } from './google/video.ts';
 import { openAiVideo } from './openai/video.ts';
-import type { Standing, VideoWire } from './video-format.ts';
+import type { VideoStatus, VideoAdapter } from './video-format.ts';
 import { xaiVideo } from './xai/video.ts';
 
-export interface OrderedVideoNeeds extends ModelAccess {
+export interface AsyncVideoOptions extends ModelAccess {
   clock: Pick<Clock, 'sleep'>;
   limits: VideoLimits;
 }
@@ -30,7 +30,7 @@ export interface VideoLimits {
 
 export const defaultVideoLimits: VideoLimits = { pollMs: 5_000, maxBytes: 512 * 1024 * 1024 };
 
-const wires: Record<VideoFormat, VideoWire> = { openai: openAiVideo, google: googleVideo, xai: xaiVideo };
+const wires: Record<VideoFormat, VideoAdapter> = { openai: openAiVideo, google: googleVideo, xai: xaiVideo };
 
 // Answers without a film in them are short, and short to make.
 const answerBytes = 1024 * 1024;
@@ -42,11 +42,11 @@ const mostMoves = 5;
 const mostRefusals = 3;
 
 /** A model whose provider's format is known. */
-export function orderedVideoModel(
+export function asyncVideoModel(
   model: CatalogModel,
   format: VideoFormat,
-  needs: OrderedVideoNeeds,
-): OrderedVideoModel {
+  needs: AsyncVideoOptions,
+): AsyncVideoModel {
   const { upstream, baseUrl, apiKey, idleMs, firstMs, clock, limits } = needs;
   const wire = wires[format];
 
@@ -74,9 +74,9 @@ export function orderedVideoModel(
   }
 
   /** How the order stands, or why that cannot be told just now. */
-  async function look(orderId: string, signal: AbortSignal): Promise<Standing | Problem> {
+  async function look(orderId: string, signal: AbortSignal): Promise<VideoStatus | Problem> {
     try {
-      return wire.standing(await ask(wire.standingPath(orderId), { method: 'GET', signal }), orderId);
+      return wire.readStatus(await ask(wire.statusPath(orderId), { method: 'GET', signal }), orderId);
     } catch (thrown) {
       if (thrown instanceof Problem && !signal.aborted) return thrown;
       throw thrown;
@@ -110,7 +110,7 @@ export function orderedVideoModel(
   return {
     check(call) {
       refuseUnsafeMembers(call.options, model.providerEntry, { path: 'provider_options' });
-      const decided = findForm(Object.keys(call.options), wire.decided);
+      const decided = findForm(Object.keys(call.options), wire.reservedMembers);
       if (decided !== undefined) {
         const param = `provider_options.${decided}`;
         throw new Problem(
@@ -123,10 +123,10 @@ export function orderedVideoModel(
       wire.check(call);
     },
 
-    async order(call, signal) {
+    async submit(call, signal) {
       let answer: unknown;
       try {
-        const { path, ...sent } = wire.order(call, model.upstream_model);
+        const { path, ...sent } = wire.submission(call, model.upstream_model);
         answer = await ask(path, {
           ...sent,
           signal,
@@ -137,13 +137,13 @@ export function orderedVideoModel(
           ? failed('The model provider broke off before it said whether it took the order.', thrown)
           : thrown;
       }
-      const orderId = wire.orderId(answer);
+      const orderId = wire.jobId(answer);
       if (typeof orderId !== 'string' || !isOrderId(orderId))
         throw failed('The model provider took the order without a name for it.');
       return orderId;
     },
 
-    async collect(orderId, { signal, report }) {
+    async fetchResult(orderId, { signal, reportProgress }) {
       for (let refusals = 0; ;) {
         const standing = await look(orderId, signal);
         let waitMs = limits.pollMs;
@@ -158,39 +158,39 @@ export function orderedVideoModel(
           throw upstream.toProblem({ url: baseUrl, apiKey }, standing);
         } else {
           refusals = 0;
-          if (standing.progress !== undefined) report(standing.progress);
+          if (standing.progress !== undefined) reportProgress(standing.progress);
         }
         await clock.sleep(waitMs, signal);
       }
     },
 
-    async giveUp(orderId) {
-      const path = wire.givenUpPath?.(orderId);
+    async cancel(orderId) {
+      const path = wire.cancelPath?.(orderId);
       if (path !== undefined) await ask(path, { method: 'DELETE', signal: AbortSignal.timeout(giveUpMs) });
     },
   };
 }
 
 function fetched(
-  { url, seconds }: Extract<Standing, { state: 'ready' }>,
+  { url, seconds }: Extract<VideoStatus, { state: 'ready' }>,
   locate: (place: string) => Promise<UpstreamAnswer>,
   maxBytes: number,
-): Fetched {
-  let measured: Measured | null = null;
+): RemoteMedia {
+  let measured: MediaProperties | null = null;
   return {
     async *open() {
-      const film = readFilm();
+      const film = createMp4Reader();
       let bytes = 0;
-      for await (const piece of film.pass((await locate(url)).body)) {
+      for await (const piece of film.passThrough((await locate(url)).body)) {
         bytes += piece.length;
         if (bytes > maxBytes) throw failed('The model provider made a film that is too large to keep.');
         yield piece;
       }
-      measured = film.measured();
+      measured = film.properties();
       // Here, so that what is no film is not kept either.
       if (measured === null) throw failed('The model provider answered with something that is not a film.');
     },
-    measured() {
+    properties() {
       if (measured === null) throw new Error('A film is measured when it has gone by.');
       return { ...measured, durationSeconds: measured.durationSeconds ?? seconds ?? null };
     },

@@ -5,7 +5,7 @@ import type { ProviderOptions } from '../hub/language-model.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
 /** Undefined members say nothing. */
-export interface OwnWords {
+export interface CallerChoices {
   /** Whether the model may call several tools in one turn; absent where the caller leaves it to the model. */
   parallelToolCalls?: boolean | undefined;
   /** Whether answers must follow the schema to the letter. A schema that does not say so only guides. */
@@ -13,9 +13,9 @@ export interface OwnWords {
 }
 
 /** The options. Throws a 422 for a model that cannot be held to one tool a turn. */
-export function ownOptions(
+export function providerOptionsFor(
   { id, kind, name }: Pick<ProviderEntry, 'id' | 'kind' | 'name'>,
-  { parallelToolCalls, strictSchema }: OwnWords,
+  { parallelToolCalls, strictSchema }: CallerChoices,
 ): ProviderOptions {
   const strict = strictSchema === undefined ? {} : { strictJsonSchema: strictSchema };
   switch (kind) {

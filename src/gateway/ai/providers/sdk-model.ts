@@ -20,7 +20,7 @@ import {
 import { completesAnswer, type EndRule, findError, providerEvents } from '../upstream/events.ts';
 import { redactNestedErrorEdits } from '../upstream/error-text.ts';
 import { applyEdits, topLevelMembers } from '../upstream/json-members.ts';
-import { withFilesApart } from './tool-result-files.ts';
+import { separateToolFiles } from './tool-result-files.ts';
 
 /** How this call reaches the provider. */
 export interface ModelAccess {
@@ -35,13 +35,13 @@ export interface ModelAccess {
   limitSent?: ((tokens: number) => Promise<number>) | undefined;
   completed?: (() => void) | undefined;
   /** The packages' models that were made before. */
-  made: MadeModels;
+  made: SdkModelCache;
 }
 
 /** A package's model compiles its schemas when it is made, which costs more than a call: one a format is kept. */
-export type MadeModels = WeakMap<CatalogModel, MadeModel[]>;
+export type SdkModelCache = WeakMap<CatalogModel, CachedSdkModel[]>;
 
-interface MadeModel {
+interface CachedSdkModel {
   baseUrl: string;
   endRule: EndRule;
   sdk: Promise<LanguageModelV4>;
@@ -54,7 +54,7 @@ interface MadeModel {
 const callHeader = 'x-townhall-call';
 
 /** What one package is to this file. */
-export interface Spoke {
+export interface ProviderAdapter {
   keyHeader: UpstreamRequest['keyHeader'];
   endRule: EndRule;
   /** The member of the request that limits the output, where the package may make it larger than it was told. */
@@ -78,7 +78,7 @@ export interface PackageSettings {
   fetch: typeof globalThis.fetch;
 }
 
-export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess): LanguageModel {
+export function sdkModel(model: CatalogModel, spoke: ProviderAdapter, access: ModelAccess): LanguageModel {
   async function open(call: ModelCall, streams: boolean) {
     refuseOptions(model, call);
     const made = madeModel(model, spoke, access);
@@ -98,7 +98,13 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
       const { sdk, options, done } = await open(call, false);
       try {
         const { content, finishReason, usage, warnings, providerMetadata } = await sdk.doGenerate(options);
-        return { content, finishReason: honest(finishReason), usage, warnings, providerMetadata };
+        return {
+          content,
+          finishReason: normalizeFinishReason(finishReason),
+          usage,
+          warnings,
+          providerMetadata,
+        };
       } catch (error) {
         throw asProblem(error, call.signal);
       } finally {
@@ -116,7 +122,10 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
             const { done: isOver, value: part } = await reader.read();
             if (isOver) break;
             if (part.type === 'error') yield { type: 'error', error: asProblem(part.error, call.signal) };
-            else yield part.type === 'finish' ? { ...part, finishReason: honest(part.finishReason) } : part;
+            else
+              yield part.type === 'finish'
+                ? { ...part, finishReason: normalizeFinishReason(part.finishReason) }
+                : part;
           }
         } finally {
           // Without effect on a stream that has ended; one that nobody reads further is given up.
@@ -132,14 +141,18 @@ export function sdkModel(model: CatalogModel, spoke: Spoke, access: ModelAccess)
 }
 
 // Some servers of the chat-completions format say that a model failed with a reason that the packages do not know.
-function honest(reason: FinishReason): FinishReason {
+function normalizeFinishReason(reason: FinishReason): FinishReason {
   return reason.raw === 'error' ? { ...reason, unified: 'error' } : reason;
 }
 
-function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAccess): MadeModel {
+function madeModel(
+  model: CatalogModel,
+  spoke: ProviderAdapter,
+  { made, baseUrl }: ModelAccess,
+): CachedSdkModel {
   const before = made.get(model)?.find((one) => one.baseUrl === baseUrl && one.endRule === spoke.endRule);
   if (before !== undefined) return before;
-  const calls: MadeModel['calls'] = new Map();
+  const calls: CachedSdkModel['calls'] = new Map();
   const send: typeof globalThis.fetch = async (url, init) => {
     const headers = new Headers(init?.headers);
     const call = calls.get(headers.get(callHeader) ?? '');
@@ -157,7 +170,7 @@ function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAc
     );
   };
   const sdk = spoke.load({ baseURL: baseUrl, apiKey: 'held by the transport', fetch: send });
-  const fresh: MadeModel = { baseUrl, endRule: spoke.endRule, sdk, calls, count: 0 };
+  const fresh: CachedSdkModel = { baseUrl, endRule: spoke.endRule, sdk, calls, count: 0 };
   // Of a provider that has moved, nothing is kept.
   made.set(model, [...(made.get(model) ?? []).filter((one) => one.baseUrl === baseUrl), fresh]);
   // A failure to load is not kept.
@@ -165,7 +178,7 @@ function madeModel(model: CatalogModel, spoke: Spoke, { made, baseUrl }: ModelAc
   return fresh;
 }
 
-function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): LanguageModelV4CallOptions {
+function optionsOf(model: CatalogModel, spoke: ProviderAdapter, call: ModelCall): LanguageModelV4CallOptions {
   const { reasoningEffort, signal, providerOptions = {}, memberNames: _memberNames, ...options } = call;
   const limit =
     call.maxOutputTokens ??
@@ -175,7 +188,7 @@ function optionsOf(model: CatalogModel, spoke: Spoke, call: ModelCall): Language
   const { own = {}, ...reasoning } = reasoningEffort === undefined ? {} : spoke.effort(reasoningEffort);
   const merged: ProviderOptions = { ...providerOptions };
   for (const [name, members] of Object.entries(own)) merged[name] = { ...merged[name], ...members };
-  const prompt = spoke.hasTextResults === true ? withFilesApart(options.prompt) : options.prompt;
+  const prompt = spoke.hasTextResults === true ? separateToolFiles(options.prompt) : options.prompt;
   return {
     ...options,
     prompt,
@@ -229,7 +242,7 @@ const decidedByCall = [
   'fallbacks',
 ];
 
-function formatHeaders(spoke: Spoke, sent: Headers): Record<string, string> {
+function formatHeaders(spoke: ProviderAdapter, sent: Headers): Record<string, string> {
   return Object.fromEntries(
     (spoke.formatHeaders ?? []).flatMap((name) => (sent.has(name) ? [[name, sent.get(name) ?? '']] : [])),
   );
@@ -246,7 +259,7 @@ interface Sending {
 // What the package takes for the network. It sees successes only, and streams only as long as they are well-formed.
 async function transport(
   sending: Sending,
-  { model, spoke, access }: { model: CatalogModel; spoke: Spoke; access: ModelAccess },
+  { model, spoke, access }: { model: CatalogModel; spoke: ProviderAdapter; access: ModelAccess },
 ): Promise<Response> {
   const { upstream, apiKey, idleMs, firstMs } = access;
   const body = await withinLimit(sending.body, spoke, access);
@@ -294,7 +307,7 @@ async function transport(
 // A package that gives a model room to think on top of its answer has asked nobody whether that is paid for.
 async function withinLimit(
   body: string,
-  { raisedLimit }: Spoke,
+  { raisedLimit }: ProviderAdapter,
   { limitSent }: ModelAccess,
 ): Promise<string | Uint8Array> {
   if (raisedLimit === undefined || limitSent === undefined) return body;

@@ -7,7 +7,7 @@ import { googleModel } from './google/text.ts';
 import { withDeadlines } from './local/deadlines.ts';
 import { openAiCompatibleModel } from './openai-compatible/text.ts';
 import { openAiModel } from './openai/text.ts';
-import type { MadeModels, ModelAccess } from './sdk-model.ts';
+import type { SdkModelCache, ModelAccess } from './sdk-model.ts';
 import { isAboveDefaultEffort } from '../catalog/reasoning.ts';
 import type { Timeouts, Upstream } from '../upstream/client.ts';
 
@@ -45,7 +45,7 @@ export function createProviderModels({
   timeouts,
   local,
 }: ProviderModelsNeeds): ProviderModels {
-  const made: MadeModels = new WeakMap();
+  const made: SdkModelCache = new WeakMap();
 
   function access(model: CatalogModel, { effort, firstMs, limitSent, completed }: CallOptions): ModelAccess {
     const { id, api_key_env: key, base_url: declared = '' } = model.providerEntry;

@@ -6,7 +6,7 @@ type UserContent = Extract<Prompt[number], { role: 'user' }>['content'];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
 /** The same conversation. The message with the files stands behind all results of its turn, which must not be parted. */
-export function withFilesApart(prompt: Prompt): Prompt {
+export function separateToolFiles(prompt: Prompt): Prompt {
   const made: Prompt = [];
   let files: UserContent = [];
   const handOver = () => {

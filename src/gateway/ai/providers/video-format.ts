@@ -4,51 +4,51 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { Size, VideoCall } from '../hub/media-model.ts';
 import type { UpstreamRequest } from '../upstream/client.ts';
 
-export interface VideoWire {
+export interface VideoAdapter {
   keyHeader: UpstreamRequest['keyHeader'];
   /** What `provider_options` may not say, because the request has members for it or because it is an address. */
-  decided: ReadonlySet<string>;
+  reservedMembers: ReadonlySet<string>;
   /** Throws a 422 for what the format has no word for. */
   check(call: VideoCall): void;
   /** Paths are below the provider's address. */
-  order(
+  submission(
     call: VideoCall,
     upstreamModel: string,
   ): { path: string; body: string | Uint8Array; headers?: Readonly<Record<string, string>> };
   /** The order's name out of the answer to it; anything but a text where there is none. */
-  orderId(answer: unknown): unknown;
-  standingPath(orderId: string): string;
-  standing(answer: unknown, orderId: string): Standing;
+  jobId(answer: unknown): unknown;
+  statusPath(jobId: string): string;
+  readStatus(answer: unknown, jobId: string): VideoStatus;
   /** Where the provider is told that nobody waits any more; undefined where it does not listen to that. */
-  givenUpPath?(orderId: string): string;
+  cancelPath?(jobId: string): string;
 }
 
 /** How an order stands. A failure has the status that the same would have had at once. */
-export type Standing =
+export type VideoStatus =
   | { state: 'waiting'; progress: number | undefined }
   | { state: 'failed'; status: number; code?: string | undefined; message?: string | undefined }
   | { state: 'ready'; url: string; seconds?: number | undefined };
 
 /** The 422 for a member that cannot be said to this provider. */
-export function unsaid(member: string, words: string): Problem {
+export function unsupportedMember(member: string, words: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', words, { param: member });
 }
 
 /** Throws for more than one image to start from, which is as many as these formats have a place for. */
 export function requireOneImage({ images }: VideoCall): void {
-  if (images.length > 1) throw unsaid('images', 'This model starts from one image at most.');
+  if (images.length > 1) throw unsupportedMember('images', 'This model starts from one image at most.');
 }
 
 /** Throws for what the call says beyond this. */
-export function requireUnsaid(call: VideoCall, members: readonly ('seed' | 'framesPerSecond')[]): void {
+export function requireAbsent(call: VideoCall, members: readonly ('seed' | 'framesPerSecond')[]): void {
   const names = { seed: 'seed', framesPerSecond: 'fps' };
   const said = members.find((member) => call[member] !== undefined);
   if (said !== undefined)
-    throw unsaid(names[said], `The provider of this model has no ${names[said]} for films.`);
+    throw unsupportedMember(names[said], `The provider of this model has no ${names[said]} for films.`);
 }
 
 /** The size in the words of providers that know films by their lines and their shape. */
-export function namedSize(
+export function resolutionOf(
   { width, height }: Size,
   lines: Readonly<Record<number, string>>,
 ): { resolution: string; aspectRatio: string } | undefined {

@@ -6,8 +6,12 @@ import { createInterface } from 'node:readline';
 import { createGatewayClient, type AcceptedJob, type GatewayClient } from '@townhall/gateway';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { jobsStore, mediaJobs, type MediaJobs } from '../../../../src/gateway/ai/index.ts';
-import type { Job, Order } from '../../../../src/gateway/ai/jobs/job.ts';
-import type { GiveUp, Maker, MediaJobsSettings } from '../../../../src/gateway/ai/jobs/jobs.ts';
+import type { Job, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
+import type {
+  CancelUpstreamJob,
+  GenerateMedia,
+  MediaJobsSettings,
+} from '../../../../src/gateway/ai/jobs/jobs.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 import { connect, type Database } from '../../../../src/kernel/data/database.ts';
 import { createJobs, type Jobs } from '../../../../src/kernel/data/jobs.ts';
@@ -40,9 +44,9 @@ let folder: string;
 let replicas: Replica[];
 
 function start(
-  maker: Maker,
+  maker: GenerateMedia,
   settings: Partial<MediaJobsSettings> = {},
-  { database = world.database, ...more }: { database?: Database; giveUp?: GiveUp } = {},
+  { database = world.database, ...more }: { database?: Database; cancelUpstreamJob?: CancelUpstreamJob } = {},
 ): Replica {
   const queue = createJobs(database, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
   const jobs = mediaJobs({
@@ -52,9 +56,9 @@ function start(
     isAlone: false,
     clock: systemClock,
     log: silentLog,
-    settings: { sweepMs: 200, watchMs: 100, ...settings },
+    settings: { sweepMs: 200, heartbeatMs: 100, ...settings },
   });
-  jobs.madeBy(maker, more);
+  jobs.useGenerator(maker, more);
   jobs.start();
   const replica = {
     jobs,
@@ -102,7 +106,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   });
 
   it('drop the oldest media of an owner beyond the quota', async () => {
-    const { jobs } = start(async () => [picture], { mostMediaBytes: picture.content.byteLength * 2 });
+    const { jobs } = start(async () => [picture], { maxMediaBytesPerOwner: picture.content.byteLength * 2 });
     const other = { kind: 'user', id: 'usr_2' } as const;
     const others = await jobs.create(
       { kind: 'image', owner: other, request: { model: 'acme/painter', prompt: 'x' } },
@@ -126,7 +130,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
 
   it('come to their end once each, however many processes there are to take them', async () => {
     const made = new Map<string, number>();
-    const maker: Maker = async ({ request }) => {
+    const maker: GenerateMedia = async ({ request }) => {
       made.set(String(request['prompt']), (made.get(String(request['prompt'])) ?? 0) + 1);
       return [picture];
     };
@@ -206,7 +210,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
       await insert(jobId, userId);
     const order: (string | undefined)[] = [];
     for (let count = 0; count < 6; count += 1)
-      order.push((await store.take('image', { leaseSeconds: 60, mostRunning: 2 }))?.jobId);
+      order.push((await store.claim('image', { leaseSeconds: 60, maxRunningPerOwner: 2 }))?.jobId);
     expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', undefined]);
     expect(await store.hasWaiting('image')).toBe(true);
     expect(await store.hasWaiting('video')).toBe(false);
@@ -228,7 +232,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
 
   it('tell how far they are', async () => {
     const gate = Promise.withResolvers<void>();
-    const { jobs } = start(async (_job, { report }) => {
+    const { jobs } = start(async (_job, { reportProgress: report }) => {
       report(0.4);
       report(0.3);
       await gate.promise;
@@ -255,13 +259,13 @@ describe('jobs of media', { timeout: 180_000 }, () => {
       }),
     );
     // The process that dies: it takes the job and never speaks again.
-    const dead = await store.take('image', { leaseSeconds: 0.5, mostRunning: 4 });
+    const dead = await store.claim('image', { leaseSeconds: 0.5, maxRunningPerOwner: 4 });
     expect(dead).toMatchObject({ attempt: 1 });
     if (dead === null) return;
     await store.insertMedia(dead, { mediaId: 'med_dead', position: 0, keepSeconds: 60 });
     const { jobs } = start(async () => [picture]);
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('succeeded');
-    expect(await store.renew(dead, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
+    expect(await store.renewLease(dead, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
     expect(
       await store.tx((tx) =>
         store.succeed(tx, dead, {
@@ -301,8 +305,8 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     );
     const { jobs } = start(() => new Promise(() => {}), {
       leaseSeconds: 0.2,
-      watchMs: 60_000,
-      mostAttempts: 2,
+      heartbeatMs: 60_000,
+      maxAttempts: 2,
     });
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('failed');
     expect((await find(jobs, 'job_1')).error).toMatchObject({ code: 'job_abandoned' });
@@ -336,7 +340,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   });
 
   it('give up what they ordered when they are canceled meanwhile, in whichever process', async () => {
-    const givenUp: Order[] = [];
+    const canceled: UpstreamJob[] = [];
     const ordering = Promise.withResolvers<void>();
     const gate = Promise.withResolvers<void>();
     const { jobs } = start(
@@ -347,31 +351,31 @@ describe('jobs of media', { timeout: 180_000 }, () => {
         return [picture];
       },
       {},
-      { giveUp: async (order) => void givenUp.push(order) },
+      { cancelUpstreamJob: async (order) => void canceled.push(order) },
     );
     const jobId = await create(jobs);
     await ordering.promise;
     await jobsStore(world.database).cancel({ jobId, kind: 'image', owner });
     gate.resolve();
-    await expect.poll(() => givenUp, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
+    await expect.poll(() => canceled, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', media: [] });
   });
 
   it('give up what they ordered when they take too long', async () => {
-    const givenUp: Order[] = [];
+    const canceled: UpstreamJob[] = [];
     const { jobs } = start(
       async (_job, { ordered, signal }) => {
         await ordered({ model: 'acme/film', id: 'video_1' });
         return untilAborted(signal);
       },
       { videoDeadlineMs: 2_000 },
-      { giveUp: async (order) => void givenUp.push(order) },
+      { cancelUpstreamJob: async (order) => void canceled.push(order) },
     );
     const jobId = await jobs.create(
       { kind: 'video', owner, request: { model: 'acme/film' } },
       async () => {},
     );
-    await expect.poll(() => givenUp, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
+    await expect.poll(() => canceled, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(await jobs.find({ jobId, kind: 'video', owner })).toMatchObject({
       status: 'failed',
       error: { code: 'upstream_timeout' },
@@ -381,8 +385,8 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   it('keep what they ordered when their process is stopped, and are told of it when they go on', async () => {
     const order = { model: 'acme/film', id: 'video_1' };
     const begun = Promise.withResolvers<void>();
-    const givenUp: Order[] = [];
-    const giveUp = async (one: Order) => void givenUp.push(one);
+    const canceled: UpstreamJob[] = [];
+    const cancelUpstreamJob = async (one: UpstreamJob) => void canceled.push(one);
     const first = start(
       async (_job, { ordered, signal }) => {
         await ordered(order);
@@ -390,24 +394,24 @@ describe('jobs of media', { timeout: 180_000 }, () => {
         return untilAborted(signal);
       },
       {},
-      { giveUp },
+      { cancelUpstreamJob },
     );
     const jobId = await create(first.jobs);
     await begun.promise;
     await first.close();
-    const told: (Order | null)[] = [];
+    const told: (UpstreamJob | null)[] = [];
     const second = start(
       async (_job, work) => {
         told.push(work.order);
         return untilAborted(work.signal);
       },
       {},
-      { giveUp },
+      { cancelUpstreamJob },
     );
     await expect.poll(() => told, soon).toEqual([order]);
-    expect(givenUp).toEqual([]);
+    expect(canceled).toEqual([]);
     await second.jobs.cancel({ jobId, kind: 'image', owner });
-    await expect.poll(() => givenUp, soon).toEqual([order]);
+    await expect.poll(() => canceled, soon).toEqual([order]);
   });
 
   it('end with the words of the failure, and with none of ours', async () => {
@@ -428,7 +432,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   });
 
   it('end when they take too long', async () => {
-    const { jobs } = start((_job, { signal }) => untilAborted(signal), { deadlineMs: 300 });
+    const { jobs } = start((_job, { signal }) => untilAborted(signal), { imageDeadlineMs: 300 });
     const jobId = await create(jobs);
     await expect
       .poll(async () => (await find(jobs, jobId)).error, soon)
@@ -436,7 +440,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   });
 
   it('are only so many at once for one owner, and that is not held against another', async () => {
-    const { jobs } = start((_job, { signal }) => untilAborted(signal), { mostOpen: 2 });
+    const { jobs } = start((_job, { signal }) => untilAborted(signal), { maxOpenPerOwner: 2 });
     const [first] = [await create(jobs), await create(jobs)];
     await expect(create(jobs)).rejects.toMatchObject({ status: 429, headers: { 'retry-after': '5' } });
     await jobs.create(
@@ -459,11 +463,11 @@ describe('jobs of media', { timeout: 180_000 }, () => {
       .toEqual(['succeeded', 'succeeded']);
     const oldMedia = (await find(jobs, old)).media.map(({ mediaId }) => mediaId);
     const later = Date.now() / 1000 + 3_600;
-    expect((await jobs.open(oldMedia[0] ?? '', later))?.size).toBe(picture.content.length);
-    expect(await jobs.open(oldMedia[0] ?? '', Date.now() / 1000 - 60)).toBeNull();
+    expect((await jobs.openMedia(oldMedia[0] ?? '', later))?.size).toBe(picture.content.length);
+    expect(await jobs.openMedia(oldMedia[0] ?? '', Date.now() / 1000 - 60)).toBeNull();
     await world.database
       .sql`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${old}`;
-    expect(await jobs.open(oldMedia[0] ?? '', later)).toBeNull();
+    expect(await jobs.openMedia(oldMedia[0] ?? '', later)).toBeNull();
     expect((await find(jobs, old)).media).toEqual([]);
     await queue.enqueue('ai-tidy', {});
     await expect.poll(async () => (await readdir(folder)).length, soon).toBe(2);

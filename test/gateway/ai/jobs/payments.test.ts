@@ -64,7 +64,7 @@ describe('the payment of a job', () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     const hold = await payments.hold(job, 40n);
-    await payments.drop({ ...job, holdId: hold?.holdId ?? null }, 'client_closed');
+    await payments.release({ ...job, holdId: hold?.holdId ?? null }, 'client_closed');
     expect([ledger.balance, ledger.held()]).toEqual([100n, 0n]);
     expect(ledger.last().facts.outcome).toBe('client_closed');
   });

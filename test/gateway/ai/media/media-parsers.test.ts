@@ -1,8 +1,8 @@
 // Files of callers are read in the process that serves all calls, so the way to a header has an end. Each file here
 // has its header behind more parts than any real file, and is small enough that searching it would succeed at once.
 import { describe, expect, test } from 'vitest';
-import { audioSeconds, chargeableSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
-import { examinePicture } from '../../../../src/gateway/ai/media/image-type.ts';
+import { audioSeconds, billableSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
+import { detectImage } from '../../../../src/gateway/ai/media/image-type.ts';
 
 const parts = 100_001;
 const repeat = (unit: Buffer, count: number) => Buffer.alloc(unit.length * count, unit);
@@ -67,11 +67,11 @@ describe('the seconds of a sound that are charged', () => {
   const mp3 = repeat(frame, 10_000);
 
   test('are those of every mp3 frame, not of the tag', () => {
-    expect(chargeableSeconds(Buffer.concat([tagged, mp3]))).toBeCloseTo(240, 3);
+    expect(billableSeconds(Buffer.concat([tagged, mp3]))).toBeCloseTo(240, 3);
   });
 
   test('are those of the mp3 frames behind other bytes too', () => {
-    expect(chargeableSeconds(Buffer.concat([frame, Buffer.alloc(100), mp3]))).toBeCloseTo(240.024, 3);
+    expect(billableSeconds(Buffer.concat([frame, Buffer.alloc(100), mp3]))).toBeCloseTo(240.024, 3);
   });
 
   test('are not those of a wav rate that decoders ignore', () => {
@@ -79,7 +79,7 @@ describe('the seconds of a sound that are charged', () => {
       '524946460000000057415645666d74201000000001000100401f0000ffffffff020010006461746100000000',
       'hex',
     );
-    expect(chargeableSeconds(Buffer.concat([header, Buffer.alloc(1_600_000)]))).toBe(100);
+    expect(billableSeconds(Buffer.concat([header, Buffer.alloc(1_600_000)]))).toBe(100);
   });
 
   test('are not below what the bytes of an mp4 last at the highest rate', () => {
@@ -98,7 +98,7 @@ describe('the seconds of a sound that are charged', () => {
       box('mdat', Buffer.alloc(1_920_000)),
     ]);
     expect(audioSeconds(file)).toBe(0.001);
-    expect(chargeableSeconds(file)).toBeGreaterThan(10);
+    expect(billableSeconds(file)).toBeGreaterThan(10);
   });
 });
 
@@ -110,7 +110,7 @@ describe('examinePicture', () => {
   ])('does not pass over %s without end', (_name, unit) => {
     const jpeg = (count: number) =>
       Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(unit, count), frame, Buffer.alloc(30)]);
-    expect(examinePicture(jpeg(10))).toEqual({ mediaType: 'image/jpeg', width: 7, height: 5 });
-    expect(examinePicture(jpeg(10_001))).toBe(null);
+    expect(detectImage(jpeg(10))).toEqual({ mediaType: 'image/jpeg', width: 7, height: 5 });
+    expect(detectImage(jpeg(10_001))).toBe(null);
   });
 });

@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { audioSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
-import { createLinks } from '../../../../src/gateway/ai/media/links.ts';
-import { examinePicture } from '../../../../src/gateway/ai/media/image-type.ts';
-import { localMedia } from '../../../../src/gateway/ai/providers/local/media-models.ts';
+import { createMediaLinks } from '../../../../src/gateway/ai/media/links.ts';
+import { detectImage } from '../../../../src/gateway/ai/media/image-type.ts';
+import { localMediaModels } from '../../../../src/gateway/ai/providers/local/media-models.ts';
 import { scriptedPicture } from '../../../support/provider.ts';
 import { download, ended, startMedia, type MediaWorld } from './media-world.ts';
 
@@ -112,20 +112,20 @@ describe('links', () => {
   it('made under the key before are still good while keys change, those of a foreign key never', () => {
     const [old, young, foreign] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
     const make = (keys: Buffer[]) =>
-      createLinks({ keys, baseUrl: () => 'http://127.0.0.1:1', linkSeconds: 60 });
-    const before = partsOf(make([old]).urlOf('med_1', now));
+      createMediaLinks({ keys, baseUrl: () => 'http://127.0.0.1:1', linkSeconds: 60 });
+    const before = partsOf(make([old]).urlFor('med_1', now));
     expect(before[1]).toBe(now.getTime() / 1000 + 60);
-    expect(make([young, old]).isOurs(...before)).toBe(true);
-    expect(make([young]).isOurs(...before)).toBe(false);
-    expect(make([young, old]).isOurs(...partsOf(make([foreign]).urlOf('med_1', now)))).toBe(false);
+    expect(make([young, old]).verify(...before)).toBe(true);
+    expect(make([young]).verify(...before)).toBe(false);
+    expect(make([young, old]).verify(...partsOf(make([foreign]).urlFor('med_1', now)))).toBe(false);
   });
 });
 
 describe('the local models', () => {
   it('are those whose package is installed', () => {
     const idsOf = (isInstalled: (name: string) => boolean) =>
-      localMedia({ isInstalled }).entries.map(({ id }) => id);
-    expect(localMedia().entries.map(({ id }) => id)).toEqual([
+      localMediaModels({ isInstalled }).entries.map(({ id }) => id);
+    expect(localMediaModels().entries.map(({ id }) => id)).toEqual([
       'local/shapes',
       'local/storyboard',
       'local/flite',
@@ -137,26 +137,26 @@ describe('the local models', () => {
 
 describe('examinePicture', () => {
   it('knows the kinds that are kept by their bytes, and nothing else', () => {
-    expect(examinePicture(scriptedPicture)).toEqual({ mediaType: 'image/png', width: 1, height: 1 });
+    expect(detectImage(scriptedPicture)).toEqual({ mediaType: 'image/png', width: 1, height: 1 });
     const gif = Buffer.concat([Buffer.from('GIF89a'), Buffer.from([3, 0, 2, 0]), Buffer.alloc(30)]);
-    expect(examinePicture(gif)).toEqual({ mediaType: 'image/gif', width: 3, height: 2 });
+    expect(detectImage(gif)).toEqual({ mediaType: 'image/gif', width: 3, height: 2 });
     const jpeg = Buffer.concat([
       Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 4, 0, 0, 0xff, 0xc2, 0, 11, 8, 0, 5, 0, 7]),
       Buffer.alloc(30),
     ]);
-    expect(examinePicture(jpeg)).toEqual({ mediaType: 'image/jpeg', width: 7, height: 5 });
+    expect(detectImage(jpeg)).toEqual({ mediaType: 'image/jpeg', width: 7, height: 5 });
     const webp = Buffer.concat([
       Buffer.from('RIFF\0\0\0\0WEBPVP8X'),
       Buffer.from([10, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 19, 0, 0]),
       Buffer.alloc(10),
     ]);
-    expect(examinePicture(webp)).toEqual({ mediaType: 'image/webp', width: 10, height: 20 });
+    expect(detectImage(webp)).toEqual({ mediaType: 'image/webp', width: 10, height: 20 });
     for (const text of [
       '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
       '<html><body>hello there, this is a page</body></html>',
       '\x89PNG\r\n\x1a\n',
     ]) {
-      expect(examinePicture(Buffer.from(text, 'latin1'))).toBeNull();
+      expect(detectImage(Buffer.from(text, 'latin1'))).toBeNull();
     }
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../../src/gateway/ai/catalog/catalog.ts';
-import { readFilm } from '../../../../src/gateway/ai/media/mp4.ts';
-import { orderedVideoModel } from '../../../../src/gateway/ai/providers/async-video.ts';
+import { createMp4Reader } from '../../../../src/gateway/ai/media/mp4.ts';
+import { asyncVideoModel } from '../../../../src/gateway/ai/providers/async-video.ts';
 import type { Upstream, UpstreamRequest } from '../../../../src/gateway/ai/upstream/client.ts';
 import {
   isPublicAddress,
@@ -15,11 +15,11 @@ async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array
 }
 
 async function read(bytes: Buffer, size = 1_000) {
-  const film = readFilm();
+  const film = createMp4Reader();
   const passed: Uint8Array[] = [];
-  for await (const piece of film.pass(inPieces(bytes, size))) passed.push(piece);
+  for await (const piece of film.passThrough(inPieces(bytes, size))) passed.push(piece);
   expect(Buffer.concat(passed)).toEqual(bytes);
-  return film.measured();
+  return film.properties();
 }
 
 describe('what a film is', () => {
@@ -148,13 +148,13 @@ describe('a film that lies somewhere else', () => {
       clock: { sleep: async () => {} },
       limits: { pollMs: 1, maxBytes: 1_000_000 },
     };
-    const fetched = await orderedVideoModel(model, 'openai', needs).collect('video_1', {
+    const fetched = await asyncVideoModel(model, 'openai', needs).fetchResult('video_1', {
       owner: 'user usr_1',
       signal: new AbortController().signal,
-      report: () => {},
+      reportProgress: () => {},
     });
     for await (const _piece of fetched.open());
-    expect(fetched.measured()).toMatchObject({ durationSeconds: 2, width: 1280, height: 720 });
+    expect(fetched.properties()).toMatchObject({ durationSeconds: 2, width: 1280, height: 720 });
     expect(sent.slice(1)).toEqual([
       { url: 'https://provider.example/v1/videos/video_1/content', apiKey: 'the key', isForeign: false },
       { url: 'https://store.example/film.mp4?signature=1', apiKey: undefined, isForeign: true },

@@ -1,6 +1,6 @@
 import { expect, describe, test } from 'vitest';
-import { createTurns } from '../../../../src/gateway/ai/providers/local/renderer/fair-limit.ts';
-import { createWorkshop } from '../../../../src/gateway/ai/providers/local/renderer/render-pool.ts';
+import { createFairLimit } from '../../../../src/gateway/ai/providers/local/renderer/fair-limit.ts';
+import { createRenderPool } from '../../../../src/gateway/ai/providers/local/renderer/render-pool.ts';
 import { fliteModel } from '../../../../src/gateway/ai/providers/local/flite.ts';
 import { shapesModel } from '../../../../src/gateway/ai/providers/local/shapes.ts';
 import { storyboardModel } from '../../../../src/gateway/ai/providers/local/storyboard.ts';
@@ -12,11 +12,11 @@ const settle = () => new Promise((resolve) => setImmediate(resolve));
 describe('turns', () => {
   /** Enters as these owners in this order, and gives slots back one by one; tells in which order they were admitted. */
   async function admitted(owners: string[], options: { slots: number; ofOwner: number }): Promise<string[]> {
-    const turns = createTurns(options);
+    const turns = createFairLimit(options);
     const order: string[] = [];
     const leaves: (() => void)[] = [];
     for (const owner of owners) {
-      void turns.enter(owner, never).then((leave) => {
+      void turns.acquire(owner, never).then((leave) => {
         order.push(owner);
         leaves.push(leave);
       });
@@ -46,33 +46,33 @@ describe('turns', () => {
   });
 
   test('give one owner no more slots than its share', async () => {
-    const turns = createTurns({ slots: 4, ofOwner: 3 });
-    await Promise.all([1, 2, 3].map(() => turns.enter('a', never)));
-    void turns.enter('a', never);
+    const turns = createFairLimit({ slots: 4, ofOwner: 3 });
+    await Promise.all([1, 2, 3].map(() => turns.acquire('a', never)));
+    void turns.acquire('a', never);
     await settle();
-    expect(turns.waiting('a')).toBe(1);
-    await turns.enter('b', never);
+    expect(turns.countWaiting('a')).toBe(1);
+    await turns.acquire('b', never);
   });
 
   test('forget an entry that is aborted, and count a slot given back twice once', async () => {
-    const turns = createTurns({ slots: 1, ofOwner: 1 });
-    const leave = await turns.enter('a', never);
+    const turns = createFairLimit({ slots: 1, ofOwner: 1 });
+    const leave = await turns.acquire('a', never);
     const gone = new AbortController();
-    const waiting = turns.enter('b', gone.signal);
+    const waiting = turns.acquire('b', gone.signal);
     gone.abort(new Error('gone'));
     await expect(waiting).rejects.toThrow('gone');
-    expect(turns.waiting('b')).toBe(0);
+    expect(turns.countWaiting('b')).toBe(0);
     leave();
     leave();
-    await turns.enter('c', never);
-    void turns.enter('d', never);
+    await turns.acquire('c', never);
+    void turns.acquire('d', never);
     await settle();
-    expect(turns.waiting('d')).toBe(1);
-    await expect(turns.enter('e', AbortSignal.abort(new Error('late')))).rejects.toThrow('late');
+    expect(turns.countWaiting('d')).toBe(1);
+    await expect(turns.acquire('e', AbortSignal.abort(new Error('late')))).rejects.toThrow('late');
   });
 });
 
-describe('a workshop', { timeout: 60_000 }, () => {
+describe('a renderPool', { timeout: 60_000 }, () => {
   const dot = { kind: 'shapes', prompt: 'dot', size: { width: 64, height: 64 }, seed: '0' } as const;
   const large = {
     kind: 'shapes',
@@ -82,10 +82,10 @@ describe('a workshop', { timeout: 60_000 }, () => {
   } as const;
 
   test('makes the work of another owner while one owner has much', async () => {
-    const workshop = createWorkshop();
+    const renderPool = createRenderPool();
     const gone = new AbortController();
     const many = Array.from({ length: 50 }, () =>
-      workshop.make(large, { owner: 'user a', signal: gone.signal, report: () => {} }),
+      renderPool.render(large, { owner: 'user a', signal: gone.signal, reportProgress: () => {} }),
     );
     const ends = many.map((work) =>
       work.then(
@@ -93,26 +93,28 @@ describe('a workshop', { timeout: 60_000 }, () => {
         () => false,
       ),
     );
-    expect(workshop.waiting('user a')).toBe(49);
-    expect(await workshop.make(dot, { owner: 'user b', signal: never, report: () => {} })).toMatchObject({
+    expect(renderPool.countWaiting('user a')).toBe(49);
+    expect(
+      await renderPool.render(dot, { owner: 'user b', signal: never, reportProgress: () => {} }),
+    ).toMatchObject({
       width: 64,
     });
-    expect(workshop.waiting('user a')).toBeGreaterThan(20);
+    expect(renderPool.countWaiting('user a')).toBeGreaterThan(20);
     gone.abort(new Error('gone'));
     await Promise.all(ends);
   });
 
   test('ends work that outlives its deadline', async () => {
-    const workshop = createWorkshop({ deadlines: { shapes: 1 } });
+    const renderPool = createRenderPool({ deadlines: { shapes: 1 } });
     await expect(
-      workshop.make(large, { owner: 'user a', signal: never, report: () => {} }),
+      renderPool.render(large, { owner: 'user a', signal: never, reportProgress: () => {} }),
     ).rejects.toMatchObject({ status: 422, code: 'unsupported_by_model' });
-    expect(workshop.waiting('user a')).toBe(0);
+    expect(renderPool.countWaiting('user a')).toBe(0);
   });
 });
 
-describe('the models of a workshop', () => {
-  const workshop = { make: () => new Promise<never>(() => {}), waiting: () => 0 };
+describe('the local media models', () => {
+  const renderPool = { render: () => new Promise<never>(() => {}), countWaiting: () => 0 };
   const visual = {
     prompt: 'dot',
     size: undefined,
@@ -134,7 +136,7 @@ describe('the models of a workshop', () => {
     ['101 things', { prompt: '24 stars 24 hearts 24 dots 24 moons 5 boats' }],
     ['24 waves on four million pixels', { prompt: '24 waves', size: { width: 2048, height: 2048 } }],
   ])('refuse a picture of %s', (_name, call) => {
-    expect(() => shapesModel({ workshop }).check(image(call))).toThrow(
+    expect(() => shapesModel({ renderPool }).check(image(call))).toThrow(
       expect.objectContaining({ status: 422, param: 'prompt' }),
     );
   });
@@ -145,14 +147,14 @@ describe('the models of a workshop', () => {
     '24 waves. 24 mountains. 24 hills. 24 lakes.',
   ])('refuse a film of %j', (prompt) => {
     expect(() =>
-      storyboardModel({ workshop }).check(
+      storyboardModel({ renderPool }).check(
         video({ prompt, size: { width: 1280, height: 1280 }, durationSeconds: 1 }),
       ),
     ).toThrow(expect.objectContaining({ status: 422, param: 'prompt' }));
   });
 
   test('refuse a film of too many pixels', () => {
-    const { check } = storyboardModel({ workshop });
+    const { check } = storyboardModel({ renderPool });
     const size = { width: 1280, height: 720 };
     expect(() => check(video({ size, durationSeconds: 20, framesPerSecond: 30 }))).toThrow(
       expect.objectContaining({
@@ -179,7 +181,7 @@ describe('the models of a workshop', () => {
 
   test('take less text at a lower speed', async () => {
     const text = 'word '.repeat(300);
-    await expect(fliteModel({ workshop }).generate(speech({ text, speed: 0.25 }))).rejects.toMatchObject({
+    await expect(fliteModel({ renderPool }).generate(speech({ text, speed: 0.25 }))).rejects.toMatchObject({
       status: 422,
       param: 'text',
       message: expect.stringContaining('1250 characters at most at this speed'),
@@ -187,8 +189,8 @@ describe('the models of a workshop', () => {
   });
 
   test('refuse more speech of a user who has eight texts waiting', async () => {
-    const busy = { ...workshop, waiting: (owner: string) => (owner === 'user a' ? 8 : 0) };
-    await expect(fliteModel({ workshop: busy }).generate(speech({}))).rejects.toMatchObject({
+    const busy = { ...renderPool, countWaiting: (owner: string) => (owner === 'user a' ? 8 : 0) };
+    await expect(fliteModel({ renderPool: busy }).generate(speech({}))).rejects.toMatchObject({
       status: 429,
       code: 'rate_limited',
       headers: { 'retry-after': '5' },

@@ -19,7 +19,7 @@ import {
   type Usage,
   type Warning,
 } from '../../hub/language-model.ts';
-import { ownOptions } from '../../providers/provider-options.ts';
+import { providerOptionsFor } from '../../providers/provider-options.ts';
 import { labelMembers } from './dropped-members.ts';
 
 type Message = ChatCompletionRequest['messages'][number];
@@ -61,7 +61,7 @@ export function toModelCall(body: ChatCompletionRequest, { provider, effort, sig
     tools: tools(read('tools')),
     toolChoice: toolChoice(read('tool_choice')),
     reasoningEffort: effort,
-    providerOptions: ownOptions(provider, {
+    providerOptions: providerOptionsFor(provider, {
       parallelToolCalls: boolean(read('parallel_tool_calls'), 'parallel_tool_calls'),
       strictSchema: format?.isStrict,
     }),

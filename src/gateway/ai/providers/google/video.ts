@@ -2,13 +2,13 @@
 // to anybody who gives one up.
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
-  namedSize,
+  resolutionOf,
   requireOneImage,
-  requireUnsaid,
-  type Standing,
+  requireAbsent,
+  type VideoStatus,
   textOf,
-  unsaid,
-  type VideoWire,
+  unsupportedMember,
+  type VideoAdapter,
 } from '../video-format.ts';
 
 interface Operation {
@@ -22,32 +22,32 @@ interface Operation {
 
 const lines = { 720: '720p', 1080: '1080p', 2160: '4k' };
 
-export const googleVideo: VideoWire = {
+export const googleVideo: VideoAdapter = {
   keyHeader: 'x-goog-api-key',
   // The last is an address to which the film would go instead.
-  decided: new Set(['sampleCount', 'durationSeconds', 'aspectRatio', 'seed', 'storageUri']),
+  reservedMembers: new Set(['sampleCount', 'durationSeconds', 'aspectRatio', 'seed', 'storageUri']),
   check(call) {
     requireOneImage(call);
-    requireUnsaid(call, ['framesPerSecond']);
-    if (call.size !== undefined && namedSize(call.size, lines) === undefined) {
-      throw unsaid(
+    requireAbsent(call, ['framesPerSecond']);
+    if (call.size !== undefined && resolutionOf(call.size, lines) === undefined) {
+      throw unsupportedMember(
         'size',
         'The provider of this model makes films of 720, 1080 or 2160 lines in 16:9 or 9:16, such as 1280x720.',
       );
     }
   },
-  order: (call, upstreamModel) => ({
+  submission: (call, upstreamModel) => ({
     path: `/models/${encodeURIComponent(upstreamModel)}:predictLongRunning`,
     body: JSON.stringify(bodyOf(call)),
   }),
-  orderId: (answer) => (answer as Operation | null)?.name,
-  standingPath: (orderId) => `/${orderId}`,
-  standing: (answer) => standingOf((answer ?? {}) as Operation),
+  jobId: (answer) => (answer as Operation | null)?.name,
+  statusPath: (orderId) => `/${orderId}`,
+  readStatus: (answer) => standingOf((answer ?? {}) as Operation),
 };
 
 function bodyOf({ prompt, durationSeconds, size, aspectRatio, seed, images, options }: VideoCall): object {
   const [image] = images;
-  const named = size && namedSize(size, lines);
+  const named = size && resolutionOf(size, lines);
   return {
     instances: [
       {
@@ -85,7 +85,7 @@ const statuses: Record<number, number> = {
   16: 401,
 };
 
-function standingOf({ done, error, response }: Operation): Standing {
+function standingOf({ done, error, response }: Operation): VideoStatus {
   if (done !== true) return { state: 'waiting', progress: undefined };
   if (error)
     return {

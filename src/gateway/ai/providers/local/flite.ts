@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { SpeechCall, SpeechModel } from '../../hub/media-model.ts';
-import type { Workshop } from './renderer/render-pool.ts';
+import type { RenderPool } from './renderer/render-pool.ts';
 import { unsupported } from './shapes.ts';
 
 const voices = ['slt', 'kal', 'kal16', 'awb', 'rms'];
@@ -13,13 +13,13 @@ const longestText = 5_000;
 // Texts of one user that wait for a thread. Their callers hold connections open meanwhile.
 const mostWaiting = 8;
 
-export function fliteModel({ workshop }: { workshop: Workshop }): SpeechModel {
+export function fliteModel({ renderPool }: { renderPool: RenderPool }): SpeechModel {
   return {
     async generate(call) {
       refuseUnsupported(call);
       const text = speakable(call.text);
       requireLength(text, call.speed);
-      if (workshop.waiting(call.owner) >= mostWaiting) throw busy();
+      if (renderPool.countWaiting(call.owner) >= mostWaiting) throw busy();
       const folder = await mkdtemp(join(tmpdir(), 'townhall-speech-'));
       try {
         const work = {
@@ -29,10 +29,10 @@ export function fliteModel({ workshop }: { workshop: Workshop }): SpeechModel {
           speed: call.speed ?? 1,
           folder,
         } as const;
-        const { content } = await workshop.make(work, {
+        const { content } = await renderPool.render(work, {
           owner: call.owner,
           signal: call.signal,
-          report: () => {},
+          reportProgress: () => {},
         });
         return { format: 'wav', content: one(content) };
       } finally {

@@ -5,9 +5,9 @@ import type { LanguageModel } from '../../hub/language-model.ts';
 import type { ModelEntry, ModelsFile } from '../../catalog/models-file.ts';
 import { echoModel } from './echo.ts';
 import { guideModel } from './guide.ts';
-import { localMedia, type LocalMedia } from './media-models.ts';
+import { localMediaModels, type LocalMediaModels } from './media-models.ts';
 
-export interface LocalNeeds {
+export interface LocalProviderOptions {
   clock: Pick<Clock, 'sleep'>;
   /** The folder of Markdown that the guide searches. */
   guideDirectory: string;
@@ -17,15 +17,15 @@ export interface LocalProvider {
   entries: ModelsFile;
   /** By `upstream_model`. */
   models: ReadonlyMap<string, LanguageModel>;
-  media: LocalMedia;
+  media: LocalMediaModels;
 }
 
-export function localProvider({ clock, guideDirectory }: LocalNeeds): LocalProvider {
+export function localProvider({ clock, guideDirectory }: LocalProviderOptions): LocalProvider {
   const models = new Map([
     ['echo', echoModel({ clock })],
     ['guide', guideModel({ directory: guideDirectory })],
   ]);
-  const media = localMedia();
+  const media = localMediaModels();
   return {
     entries: {
       providers: [

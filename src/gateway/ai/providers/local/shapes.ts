@@ -3,7 +3,7 @@
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ImageCall, ImageModel, Size } from '../../hub/media-model.ts';
 import { countShapes } from './renderer/scene.ts';
-import type { Workshop } from './renderer/render-pool.ts';
+import type { RenderPool } from './renderer/render-pool.ts';
 
 const smallest = 64;
 const largest = 2048;
@@ -15,25 +15,25 @@ const longestPrompt = 4_000;
 const mostShapes = 100;
 const mostSceneryPixels = 32 * 1024 * 1024;
 
-export function shapesModel({ workshop }: { workshop: Workshop }): ImageModel {
+export function shapesModel({ renderPool }: { renderPool: RenderPool }): ImageModel {
   return {
     check(call) {
       refuseForeign(call, 'local/shapes');
       if (call.size) requireSide(call.size, { smallest, largest, id: 'local/shapes' });
       requireDrawable(call.prompt, sizeOf(call), 'local/shapes');
     },
-    async generate(call, { owner, signal, report }) {
+    async generate(call, { owner, signal, reportProgress }) {
       const size = sizeOf(call);
       const made = [];
       for (let index = 0; index < call.count; index += 1) {
         const seed = `${call.seed ?? 0}\n${index}`;
         made.push(
-          await workshop.make(
+          await renderPool.render(
             { kind: 'shapes', prompt: call.prompt, size, seed },
-            { owner, signal, report: () => {} },
+            { owner, signal, reportProgress: () => {} },
           ),
         );
-        report((index + 1) / call.count);
+        reportProgress((index + 1) / call.count);
       }
       return made;
     },

@@ -1,6 +1,6 @@
 // `local/storyboard`: a film of drawn scenes, one for each sentence of the prompt, by rules and no model.
 import type { Size, VideoCall, VideoModel } from '../../hub/media-model.ts';
-import type { Workshop } from './renderer/render-pool.ts';
+import type { RenderPool } from './renderer/render-pool.ts';
 import { refuseForeign, requireDrawable, requireSide, sizeFor, unsupported } from './shapes.ts';
 
 const bounds = { smallest: 64, largest: 1280, id: 'local/storyboard' };
@@ -11,7 +11,7 @@ const fastest = 30;
 // second to draw and to encode.
 const mostPixels = 150_000_000;
 
-export function storyboardModel({ workshop }: { workshop: Workshop }): VideoModel {
+export function storyboardModel({ renderPool }: { renderPool: RenderPool }): VideoModel {
   return {
     check(call) {
       refuseForeign(call, bounds.id);
@@ -34,7 +34,7 @@ export function storyboardModel({ workshop }: { workshop: Workshop }): VideoMode
       const size = sizeOf(call);
       const { durationSeconds = usual.durationSeconds, framesPerSecond = usual.framesPerSecond } = call;
       return [
-        await workshop.make(
+        await renderPool.render(
           {
             kind: 'storyboard',
             prompt: call.prompt,

@@ -6,18 +6,18 @@ import type { CatalogModel } from '../../catalog/catalog.ts';
 import type {
   ImageCall,
   ImageModel,
-  Made,
+  MediaFile,
   SpeechFormat,
   SpeechModel,
   TranscriptionAnswer,
   TranscriptionModel,
 } from '../../hub/media-model.ts';
-import { examinePicture } from '../../media/image-type.ts';
+import { detectImage } from '../../media/image-type.ts';
 import { findForm } from '../../upstream/member-names.ts';
 import { topLevelMembers } from '../../upstream/json-members.ts';
 import { refuseUnsafeMembers } from '../../upstream/request-guard.ts';
 import { maxAnswerBytes, readAll, type Upstream } from '../../upstream/client.ts';
-import { form, type FormField } from './multipart-form.ts';
+import { multipartForm, type FormField } from './multipart-form.ts';
 import type { ModelAccess } from '../sdk-model.ts';
 
 export function openAiImageModel(model: CatalogModel, needs: ModelAccess): ImageModel {
@@ -45,7 +45,7 @@ export function openAiImageModel(model: CatalogModel, needs: ModelAccess): Image
         'image[]',
         { fileName: `image-${index + 1}.${mediaType.split('/')[1]}`, mediaType, content },
       ]);
-      return made(await answerOf('/images/edits', form([...fields, ...files]), signal));
+      return made(await answerOf('/images/edits', multipartForm([...fields, ...files]), signal));
     },
   };
 
@@ -86,7 +86,7 @@ function imageMembers(
   };
 }
 
-function made(answer: unknown): Made[] {
+function made(answer: unknown): MediaFile[] {
   const { data } = (answer ?? {}) as { data?: unknown };
   const images = (Array.isArray(data) ? data : []).map((item) =>
     pictureOf((item as { b64_json?: unknown } | null)?.b64_json),
@@ -96,11 +96,11 @@ function made(answer: unknown): Made[] {
 }
 
 // The server never follows an address, a provider's neither: an answer has to bring its bytes along.
-function pictureOf(base64: unknown): Made {
+function pictureOf(base64: unknown): MediaFile {
   if (typeof base64 !== 'string')
     throw failed('The model provider answered with an image that is somewhere else.');
   const content = new Uint8Array(Buffer.from(base64, 'base64'));
-  const examined = examinePicture(content);
+  const examined = detectImage(content);
   if (examined === null) throw failed('The model provider answered with something that is not an image.');
   return { ...examined, content, durationSeconds: null };
 }
@@ -146,7 +146,7 @@ export function openAiTranscriptionModel(model: CatalogModel, needs: ModelAccess
         ['file', { fileName, ...audio }],
       ];
       const answer = await jsonAnswer(
-        await send(needs, { path: '/audio/transcriptions', ...form(fields), signal }),
+        await send(needs, { path: '/audio/transcriptions', ...multipartForm(fields), signal }),
       );
       return transcriptionOf(answer, model.providerEntry.kind);
     },

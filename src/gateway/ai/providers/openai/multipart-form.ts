@@ -4,17 +4,17 @@ import { randomUUID } from 'node:crypto';
 export type FormField = string | { fileName: string; mediaType: string; content: Uint8Array };
 
 /** The form's body, and the header that tells how it is divided. */
-export function form(fields: readonly (readonly [string, FormField])[]): {
+export function multipartForm(fields: readonly (readonly [string, FormField])[]): {
   body: Uint8Array;
   headers: Readonly<Record<string, string>>;
 } {
   const boundary = `townhall-${randomUUID()}`;
   const pieces = fields.flatMap(([name, value]) => {
-    const head = `--${boundary}\r\ncontent-disposition: form-data; name="${quoted(name)}"`;
+    const head = `--${boundary}\r\ncontent-disposition: form-data; name="${escapeQuotes(name)}"`;
     if (typeof value === 'string') return [Buffer.from(`${head}\r\n\r\n${value}\r\n`, 'utf8')];
     return [
       Buffer.from(
-        `${head}; filename="${quoted(value.fileName)}"\r\ncontent-type: ${value.mediaType}\r\n\r\n`,
+        `${head}; filename="${escapeQuotes(value.fileName)}"\r\ncontent-type: ${value.mediaType}\r\n\r\n`,
         'utf8',
       ),
       value.content,
@@ -28,6 +28,6 @@ export function form(fields: readonly (readonly [string, FormField])[]): {
 }
 
 // What browsers do with a name, so that none can break out of its quotes.
-function quoted(name: string): string {
+function escapeQuotes(name: string): string {
   return name.replaceAll('"', '%22').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
 }

@@ -3,15 +3,15 @@
 // the one that asks for a summary of what the model thought, goes by that format.
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { LanguageModel, ModelCall } from '../../hub/language-model.ts';
-import { type ModelAccess, sdkModel, type Spoke } from '../sdk-model.ts';
+import { type ModelAccess, sdkModel, type ProviderAdapter } from '../sdk-model.ts';
 
 // The package knows by its name whether a model reasons; the catalog knows better of those that it has not met.
-const effort: Spoke['effort'] = (reasoningEffort) => ({
+const effort: ProviderAdapter['effort'] = (reasoningEffort) => ({
   own: { openai: { reasoningEffort, forceReasoning: true } },
 });
 
 export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageModel {
-  const chat: Spoke = {
+  const chat: ProviderAdapter = {
     keyHeader: 'authorization',
     endRule: 'done',
     hasTextResults: true,
@@ -19,7 +19,7 @@ export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageM
       (await import('@ai-sdk/openai')).createOpenAI(settings).chat(model.upstream_model),
     effort,
   };
-  const responses: Spoke = {
+  const responses: ProviderAdapter = {
     keyHeader: 'authorization',
     endRule: 'responses',
     load: async (settings) =>
@@ -28,7 +28,7 @@ export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageM
   };
   const runs = (call: ModelCall): [LanguageModel, ModelCall] =>
     needsResponses(call)
-      ? [sdkModel(model, responses, access), unkept(call)]
+      ? [sdkModel(model, responses, access), withoutStorage(call)]
       : [sdkModel(model, chat, access), call];
 
   return {
@@ -44,7 +44,7 @@ export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageM
 }
 
 // The package drops without a word what its chat completions do not know.
-const ofResponses = new Set([
+const responsesOnlyOptions = new Set([
   'reasoningSummary',
   'reasoningMode',
   'reasoningContext',
@@ -67,13 +67,13 @@ function needsResponses({ tools = [], providerOptions }: ModelCall): boolean {
   return (
     tools.some(({ type }) => type === 'provider') ||
     Object.entries(providerOptions?.['openai'] ?? {}).some(
-      ([name, value]) => ofResponses.has(name) && value !== undefined && value !== null,
+      ([name, value]) => responsesOnlyOptions.has(name) && value !== undefined && value !== null,
     )
   );
 }
 
 // This format keeps answers at the provider unless it is told not to; the other does not, and callers know of one.
-function unkept(call: ModelCall): ModelCall {
+function withoutStorage(call: ModelCall): ModelCall {
   return {
     ...call,
     providerOptions: {

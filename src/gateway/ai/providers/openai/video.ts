@@ -1,8 +1,14 @@
 // Films by OpenAI's videos API, which servers of open models and relays speak too. What was asked for goes out as it
 // is, so that a provider refuses what it cannot do; as a form, because some of those servers read nothing else.
 import type { VideoCall } from '../../hub/media-model.ts';
-import { form, type FormField } from './multipart-form.ts';
-import { requireOneImage, type Standing, statusOfCode, textOf, type VideoWire } from '../video-format.ts';
+import { multipartForm, type FormField } from './multipart-form.ts';
+import {
+  requireOneImage,
+  type VideoStatus,
+  statusOfCode,
+  textOf,
+  type VideoAdapter,
+} from '../video-format.ts';
 
 interface Video {
   id?: unknown;
@@ -12,9 +18,9 @@ interface Video {
   error?: { code?: unknown; message?: unknown } | null;
 }
 
-export const openAiVideo: VideoWire = {
+export const openAiVideo: VideoAdapter = {
   keyHeader: 'authorization',
-  decided: new Set([
+  reservedMembers: new Set([
     'model',
     'prompt',
     'n',
@@ -26,11 +32,11 @@ export const openAiVideo: VideoWire = {
     'input_reference',
   ]),
   check: requireOneImage,
-  order: (call, upstreamModel) => ({ path: '/videos', ...form(fieldsOf(call, upstreamModel)) }),
-  orderId: (answer) => (answer as Video | null)?.id,
-  standingPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
-  standing: (answer, orderId) => standingOf((answer ?? {}) as Video, orderId),
-  givenUpPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
+  submission: (call, upstreamModel) => ({ path: '/videos', ...multipartForm(fieldsOf(call, upstreamModel)) }),
+  jobId: (answer) => (answer as Video | null)?.id,
+  statusPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
+  readStatus: (answer, orderId) => standingOf((answer ?? {}) as Video, orderId),
+  cancelPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
 };
 
 function fieldsOf(
@@ -70,7 +76,7 @@ function fieldsOf(
 // By the words of OpenAI and of those who came after it; one that nobody knows is waited out.
 const failed = new Set(['failed', 'error', 'cancelled', 'canceled', 'expired']);
 
-function standingOf({ status, progress, seconds, error }: Video, orderId: string): Standing {
+function standingOf({ status, progress, seconds, error }: Video, orderId: string): VideoStatus {
   if (status === 'completed') {
     const told = Number(seconds);
     return {

@@ -1,14 +1,14 @@
 // Films by xAI's own format, which is not OpenAI's although its texts are.
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
-  namedSize,
+  resolutionOf,
   requireOneImage,
-  requireUnsaid,
-  type Standing,
+  requireAbsent,
+  type VideoStatus,
   statusOfCode,
   textOf,
-  unsaid,
-  type VideoWire,
+  unsupportedMember,
+  type VideoAdapter,
 } from '../video-format.ts';
 
 interface Generation {
@@ -21,27 +21,27 @@ interface Generation {
 
 const lines = { 480: '480p', 720: '720p', 1080: '1080p' };
 
-export const xaiVideo: VideoWire = {
+export const xaiVideo: VideoAdapter = {
   keyHeader: 'authorization',
   // The last is an address to which the film would go instead.
-  decided: new Set(['model', 'prompt', 'n', 'duration', 'aspect_ratio', 'image', 'output']),
+  reservedMembers: new Set(['model', 'prompt', 'n', 'duration', 'aspect_ratio', 'image', 'output']),
   check(call) {
     requireOneImage(call);
-    requireUnsaid(call, ['seed', 'framesPerSecond']);
-    if (call.size !== undefined && namedSize(call.size, lines) === undefined) {
-      throw unsaid(
+    requireAbsent(call, ['seed', 'framesPerSecond']);
+    if (call.size !== undefined && resolutionOf(call.size, lines) === undefined) {
+      throw unsupportedMember(
         'size',
         'The provider of this model makes films of 480, 720 or 1080 lines; in other shapes than 16:9 or 9:16, give aspect_ratio and provider_options.resolution.',
       );
     }
   },
-  order: (call, upstreamModel) => ({
+  submission: (call, upstreamModel) => ({
     path: '/videos/generations',
     body: JSON.stringify(bodyOf(call, upstreamModel)),
   }),
-  orderId: (answer) => (answer as Generation | null)?.request_id,
-  standingPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
-  standing: (answer) => standingOf((answer ?? {}) as Generation),
+  jobId: (answer) => (answer as Generation | null)?.request_id,
+  statusPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
+  readStatus: (answer) => standingOf((answer ?? {}) as Generation),
 };
 
 function bodyOf(
@@ -49,7 +49,7 @@ function bodyOf(
   upstreamModel: string,
 ): object {
   const [image] = images;
-  const named = size && namedSize(size, lines);
+  const named = size && resolutionOf(size, lines);
   return {
     ...options,
     model: upstreamModel,
@@ -65,7 +65,7 @@ function bodyOf(
   };
 }
 
-function standingOf({ status, progress, video, error }: Generation): Standing {
+function standingOf({ status, progress, video, error }: Generation): VideoStatus {
   if (status === 'failed')
     return {
       state: 'failed',

@@ -1,14 +1,14 @@
 // A fair limit on work at once: owners take turns (round-robin), and one owner never holds every slot.
 
-export interface Turns {
+export interface FairLimit {
   /** Resolves to the function that gives the slot back, once. Rejects with the signal's reason when it is aborted first. */
-  enter(owner: string, signal: AbortSignal): Promise<() => void>;
+  acquire(owner: string, signal: AbortSignal): Promise<() => void>;
   /** Entries of the owner that wait. */
-  waiting(owner: string): number;
+  countWaiting(owner: string): number;
 }
 
 /** `slots` at once, `ofOwner` of them for one owner. */
-export function createTurns({ slots, ofOwner }: { slots: number; ofOwner: number }): Turns {
+export function createFairLimit({ slots, ofOwner }: { slots: number; ofOwner: number }): FairLimit {
   const running = new Map<string, number>();
   // In the order of turns: the owner that is admitted goes to the end.
   const queues = new Map<string, (() => void)[]>();
@@ -47,7 +47,7 @@ export function createTurns({ slots, ofOwner }: { slots: number; ofOwner: number
   }
 
   return {
-    async enter(owner, signal) {
+    async acquire(owner, signal) {
       signal.throwIfAborted();
       await new Promise<void>((resolve, reject) => {
         const abandon = () => {
@@ -69,6 +69,6 @@ export function createTurns({ slots, ofOwner }: { slots: number; ofOwner: number
         leave(owner);
       };
     },
-    waiting: (owner) => queues.get(owner)?.length ?? 0,
+    countWaiting: (owner) => queues.get(owner)?.length ?? 0,
   };
 }

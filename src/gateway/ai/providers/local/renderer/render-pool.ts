@@ -3,11 +3,11 @@
 // has a deadline, so one user's work delays that of others by a moment at most.
 import { startThread } from '../../../../../kernel/assets.ts';
 import { Problem } from '../../../../../kernel/problem.ts';
-import type { Made, Progress, Size } from '../../../hub/media-model.ts';
-import { createTurns } from './fair-limit.ts';
+import type { MediaFile, GenerationContext, Size } from '../../../hub/media-model.ts';
+import { createFairLimit } from './fair-limit.ts';
 
 /** What the threads can do. */
-export type Work =
+export type RenderTask =
   | { kind: 'shapes'; prompt: string; size: Size; seed: string }
   | {
       kind: 'storyboard';
@@ -20,41 +20,49 @@ export type Work =
   | { kind: 'flite'; text: string; voice: string; speed: number; folder: string };
 
 /** What a thread says. */
-export type FromWorkshop = { kind: 'progress'; done: number } | { kind: 'made'; made: Made };
+export type RenderMessage = { kind: 'progress'; done: number } | { kind: 'made'; made: MediaFile };
 
-export interface Workshop {
+export interface RenderPool {
   /** Rejects with the signal's reason as soon as it is aborted, and with a 422 when the work takes too long. */
-  make(work: Work, progress: Progress): Promise<Made>;
+  render(work: RenderTask, progress: GenerationContext): Promise<MediaFile>;
   /** Pieces of the owner that wait for a thread. */
-  waiting(owner: string): number;
+  countWaiting(owner: string): number;
 }
 
 // Three times what the largest piece takes on one core of 2026 that does nothing else.
-const deadlinesMs: Record<Work['kind'], number> = { shapes: 60_000, storyboard: 120_000, flite: 60_000 };
+const deadlinesMs: Record<RenderTask['kind'], number> = {
+  shapes: 60_000,
+  storyboard: 120_000,
+  flite: 60_000,
+};
 
-export interface WorkshopOptions {
+export interface RenderPoolOptions {
   maxThreads?: number;
   /** The longest run of one piece, in milliseconds. */
-  deadlines?: Partial<Record<Work['kind'], number>>;
+  deadlines?: Partial<Record<RenderTask['kind'], number>>;
 }
 
 /** Nothing is started before there is work. One owner gets all threads but one. */
-export function createWorkshop({ maxThreads = 2, deadlines = {} }: WorkshopOptions = {}): Workshop {
-  const turns = createTurns({ slots: maxThreads, ofOwner: Math.max(maxThreads - 1, 1) });
+export function createRenderPool({ maxThreads = 2, deadlines = {} }: RenderPoolOptions = {}): RenderPool {
+  const turns = createFairLimit({ slots: maxThreads, ofOwner: Math.max(maxThreads - 1, 1) });
   return {
-    async make(work, progress) {
-      const leave = await turns.enter(progress.owner, progress.signal);
+    async render(work, progress) {
+      const leave = await turns.acquire(progress.owner, progress.signal);
       try {
         return await inThread(work, progress, deadlines[work.kind] ?? deadlinesMs[work.kind]);
       } finally {
         leave();
       }
     },
-    waiting: (owner) => turns.waiting(owner),
+    countWaiting: (owner) => turns.countWaiting(owner),
   };
 }
 
-async function inThread(work: Work, { signal, report }: Progress, deadlineMs: number): Promise<Made> {
+async function inThread(
+  work: RenderTask,
+  { signal, reportProgress: report }: GenerationContext,
+  deadlineMs: number,
+): Promise<MediaFile> {
   signal.throwIfAborted();
   // The encoder and the voice are other people's programs: they get neither our environment nor our output.
   const worker = startThread('src/gateway/ai/providers/local/renderer/render-thread', {
@@ -67,10 +75,10 @@ async function inThread(work: Work, { signal, report }: Progress, deadlineMs: nu
   });
   let timer: NodeJS.Timeout | undefined;
   try {
-    return await new Promise<Made>((resolve, reject) => {
+    return await new Promise<MediaFile>((resolve, reject) => {
       timer = setTimeout(() => reject(tooLong(deadlineMs)), deadlineMs);
       signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-      worker.on('message', (message: FromWorkshop) =>
+      worker.on('message', (message: RenderMessage) =>
         message.kind === 'progress' ? report(message.done) : resolve(message.made),
       );
       worker.on('error', reject);

