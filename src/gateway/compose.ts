@@ -31,7 +31,7 @@ import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { createConcurrencyLimit, defaultConcurrency } from '../kernel/secrets/concurrency-limit.ts';
 import { directoryStorage } from '../kernel/data/storage.ts';
 import type { Vault } from '../kernel/secrets/vault.ts';
-import { callerOf, createAdmission, withinOwnBureau } from './admission.ts';
+import { callerOf, createAdmission, withinOwnBureau } from './rate-limits.ts';
 import { accounts, accountsStores, localPerson, mayLogInLocally } from './accounts/index.ts';
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';

@@ -7,7 +7,7 @@ import type { Call } from '../../kernel/contract/operation.ts';
 import { Problem, type ProblemDetail } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';
-import { openBill, type BillNeeds } from './bill.ts';
+import { openBill, type BillNeeds } from './billing.ts';
 import { refusalOf, type ActionBureau, type ActionCall, type ActionUser } from './definition.ts';
 import type { Action, ProjectService } from './registry.ts';
 import type { ResourcesOf } from './resources.ts';

@@ -1,7 +1,7 @@
 // Two events of one payment at the same moment: the second is handled when the first is committed.
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
-import { createIntake } from '../../../src/gateway/payments/intake.ts';
+import { createIntake } from '../../../src/gateway/payments/apply-event.ts';
 import type { ProviderEvent } from '../../../src/gateway/payments/event.ts';
 import { paymentsStore, type PaymentsStore } from '../../../src/gateway/payments/store.ts';
 import { ownDoing } from '../../../src/gateway/identity.ts';

@@ -3,7 +3,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
 import { ownDoing } from '../identity.ts';
-import type { Intake } from './intake.ts';
+import type { Intake } from './apply-event.ts';
 import type { ProviderId } from './order.ts';
 import type { PaymentProvider } from './providers/provider.ts';
 import type { PaymentsStore } from './store.ts';
