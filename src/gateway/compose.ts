@@ -1,4 +1,4 @@
-// The gateway's composition root: the one list of its services and the one place where values cross between them.
+// Composition root of the gateway: constructs every service and passes each the dependencies that it declares.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
@@ -6,9 +6,8 @@ import { assetExists, assetPath } from '../kernel/assets.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { serveControl } from '../kernel/control.ts';
-import type { ControlHandler } from '../kernel/control.ts';
 import { createChanges } from '../kernel/data/changes.ts';
-import { createContract } from '../kernel/contract/contract.ts';
+import { createContract, type ContractOptions } from '../kernel/contract/contract.ts';
 import { createIdempotency } from '../kernel/data/idempotency.ts';
 import { createRateLimiter } from '../kernel/http/rate-limits.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
@@ -31,11 +30,10 @@ import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { createConcurrencyLimit, defaultConcurrency } from '../kernel/secrets/concurrency-limit.ts';
 import { directoryStorage } from '../kernel/data/storage.ts';
 import type { Vault } from '../kernel/secrets/vault.ts';
-import { callerOf, createAdmission, withinOwnBureau } from './rate-limits.ts';
 import { accounts, accountsStores, localPerson, mayLogInLocally } from './accounts/index.ts';
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
-import type { Admin, CredentialsSet, GuessBudgets, MachineRequest, Machines } from './admin/index.ts';
+import type { CredentialsSet, GuessBudgets, Machines } from './admin/index.ts';
 import { ai, createLinks, jobPayments, jobsStore, mediaJobs, requireModelsFile } from './ai/index.ts';
 import type { ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
@@ -43,104 +41,98 @@ import { bureaus, bureausStore } from './bureaus/index.ts';
 import { cities, citiesStore, type Deployment } from './cities/index.ts';
 import { isStartupKey } from './config.ts';
 import type { GatewayConfig } from './config.ts';
+import { loginPaths, reservedServiceIds } from './contract-paths.ts';
+import { createControlHandlers } from './control.ts';
 import { credits, creditsStore, directoryJournal } from './credits/index.ts';
-import type { LedgerTimes } from './credits/index.ts';
+import type { Ledger, LedgerTimes } from './credits/index.ts';
 import { directory } from './directory/index.ts';
 import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
 import type { Rewrapped } from './env/index.ts';
-import { type Identity, nameIdentity } from './identity.ts';
+import { idempotencyCaller, identityLogFields, type Identity } from './identity.ts';
+import { restrictToOwnBureau } from './machine-scope.ts';
 import { mail } from './mail/index.ts';
 import { payments, paymentsStore } from './payments/index.ts';
-import { createRecheck } from './running-calls.ts';
+import { createRequestLimiter } from './rate-limits.ts';
+import { createCredentialRecheck } from './running-calls.ts';
 import type { Service } from './service.ts';
-import { createUpstreamWatch, watchLedger } from './telemetry/index.ts';
 import {
   loadProject,
   openResources,
   registerServices,
-  services as projectServices,
+  services as createProjectServices,
 } from './services/index.ts';
 import type { Project, ProjectService, ServiceDefinition } from './services/index.ts';
+import { createUpstreamObserver, observeLedger } from './telemetry/index.ts';
 import { usage, usageStore } from './usage/index.ts';
 
-/** What the gateway takes from the process that runs it. */
-export interface GatewaySeams {
-  /** Where declared keys, such as a provider's, are looked up. */
+/** What `createGateway` takes from the process that runs it. */
+export interface CreateGatewayOptions {
+  /** Environment variables for declared keys, such as a provider's API key. */
   env: Readonly<Record<string, string | undefined>>;
   log: Log;
   redactor: Redactor;
   clock: Clock;
-  /** Other waits than the usual ones, for a machine that is slower than a server's. */
+  /** Overrides of the default database timeouts, for slow machines. */
   databaseLimits?: Partial<DatabaseLimits>;
-  /** The project whose services are served, as its declaration says. */
+  /** The project of the declaration; its services are served beside the gateway's own. */
   project?: Project | undefined;
-  /** Services of the program that runs the gateway, beside those of a project. */
+  /** Services of an embedding program, beside those of a project. */
   services?: readonly ServiceDefinition[];
-  /** Told in a few words what the start is busy with. */
+  /** Called with a short description of each startup step. */
   progress?: (step: string) => void;
-  /** Of the installation, as traces name it. */
+  /** Version of the installation, for traces. */
   version?: string;
-  /** Other times of the ledger, for tests of what happens after a crash. */
+  /** Overrides of the ledger's intervals, for tests of crash recovery. */
   ledger?: Partial<LedgerTimes>;
-  /** Other budgets for guesses at an administrator's password; for measurements. */
-  guesses?: Partial<GuessBudgets>;
-  /** Holds every reply against the contract; tests do, a server in use has no time for it. */
+  /** Overrides of the limits on password attempts of administrators, for measurements. */
+  attemptLimits?: Partial<GuessBudgets>;
+  /** Validates every response against the contract. Meant for tests: it costs time per response. */
   validateResponses?: boolean;
 }
 
 /** A gateway whose database is open and migrated. */
 export interface Gateway {
   database: Database;
-  /** At the address of the settings, unless another place is given. May be called again for a further place. Rejects when it cannot be had. */
+  /** Listens at the configured address, or at `place`. May be called again for a further place. Rejects when the address is taken. */
   listen(place?: ListenAddress): Promise<{ url: string; port: number }>;
-  /** Refuses new work, lets running answers finish, then closes everything that was opened. */
+  /** Refuses new requests, waits for running ones, then closes everything that `createGateway` opened. */
   close(options?: Pick<CloseOptions, 'noticeMs' | 'lingerMs'>): Promise<void>;
-  /** Puts a deployment on record, as `POST /v1/cities/upsert` does. */
+  /** Records a deployment, as `POST /v1/cities/upsert` does. */
   recordCity(deployment: Omit<Deployment, 'deployedAt'>): Promise<void>;
-  /** The services of the project, with the keys that they need. */
+  /** The services of the project with the keys that they declare. */
   projectServices: readonly Pick<Service, 'name' | 'title' | 'env'>[];
   hasAdministrator(): Promise<boolean>;
-  /** Whether the login without credentials exists now, for callers on this machine. */
+  /** Whether callers on this machine can log in without credentials now. */
   hasLocalLogin(): boolean;
   setupAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
   resetAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
   /** The credentials of products' backends. */
   machines: Machines;
-  /** Puts every stored value under the first of the master keys. */
+  /** Encrypts every stored value under the first of the master keys. */
   rewrapEnv(): Promise<Rewrapped>;
-  /** Calls each configured model provider once and says how it stands. */
+  /** Sends one test request to each configured model provider. */
   checkProviders(): Promise<ProviderCheck[]>;
-  /** Asks payment providers about the payments that wait, now and not when it is time; says how many had news. */
-  lookAtPayments(): Promise<number>;
+  /** Polls payment providers about pending payments now; resolves with the number of payments that changed. */
+  pollPayments(): Promise<number>;
   /** A token for the local user of the local edition. */
   issueLocalToken(): Promise<IssuedToken>;
-  /** Who a bearer credential stands for, or null. */
+  /** The identity of a bearer token, or null. Throws 403 when its Bureau is not active. */
   identify(bearer: string): Promise<Identity | null>;
 }
 
-/** Runs the entry of a project and holds its services to the rules, without serving them. Throws what a start would. */
+/** Loads a project's services and validates them without serving them. Throws the same errors as a start would. */
 export async function inspectProject(
   project: Project,
 ): Promise<{ id: string; name: string; env: readonly string[] }[]> {
-  const known = registerServices(await loadProject(project), {
-    reservedIds: ownIds(),
-    isReservedKey: isStartupKey,
-  });
-  return [...known.values()].map(({ id, name, env }) => ({ id, name, env: env.map(({ key }) => key) }));
+  const services = registerServices(await loadProject(project), registryRules());
+  return [...services.values()].map(({ id, name, env }) => ({ id, name, env: env.map(({ key }) => key) }));
 }
 
-/** Opens the database and puts the services together. What it opened is closed again when it throws. */
-export async function createGateway(config: GatewayConfig, seams: GatewaySeams): Promise<Gateway> {
-  const progress = seams.progress ?? (() => {});
-  // First of all, as a project that cannot be served must leave everything as it is.
-  const known = registerServices(
-    [
-      ...(seams.services ?? []).map((definition) => ({ definition, where: 'the embedding program' })),
-      ...(seams.project === undefined ? [] : await loadProject(seams.project)),
-    ],
-    { reservedIds: ownIds(), isReservedKey: isStartupKey },
-  );
-  const { log, redactor, clock } = seams;
+/** Opens and migrates the database, then constructs the services. Closes what it opened when it throws. */
+export async function createGateway(config: GatewayConfig, options: CreateGatewayOptions): Promise<Gateway> {
+  const { log, redactor, clock, databaseLimits = {}, progress = () => {} } = options;
+  // Before anything is written: a project that cannot be served must not change the installation.
+  const projectServices = await loadProjectServices(options);
   const isEmbedded = config.databaseUrl === undefined;
   await requireMasterKeys(config, { isEmbedded, redactor });
   if (config.modelsFile !== undefined)
@@ -149,10 +141,10 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
   progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
   const closers = createClosers();
   return closedOnError(closers, async () => {
-    const opening = connect({ ...databaseOptions(config), limits: seams.databaseLimits ?? {} }, { log });
+    const opening = connect({ ...databaseOptions(config), limits: databaseLimits }, { log });
     const database = await withSettingName('DATABASE_URL', config.databaseUrl, opening);
     closers.defer(() => database.close());
-    // Before anything is changed: a database whose key is not here is left as it is.
+    // Before the migrations: a database whose master key is missing must stay as it is.
     const vault = await unlock({
       settings: config,
       store: envStore(database),
@@ -161,12 +153,46 @@ export async function createGateway(config: GatewayConfig, seams: GatewaySeams):
       log,
     });
     progress('bringing the database up to date');
-    await migrate(database, { schema: 'gateway', directory: assetPath('src/gateway/migrations'), log });
+    await migrate(database, { ...migrations(), log });
     progress('starting the services');
-    const projectDatabase = await openProjectDatabase(config, seams, database);
+    const projectDatabase = await openProjectDatabase(config, options, database);
     if (projectDatabase !== database) closers.defer(() => projectDatabase.close());
-    return assemble(config, seams, { database, vault, known, projectDatabase, closers });
+    return assemble({
+      config,
+      options,
+      database,
+      projectDatabase,
+      projectServices,
+      vault,
+      isLocalEdition: database.engine === 'embedded',
+      lifecycle: { phase: 'created', url: null },
+      services: [],
+      defer: (part) => {
+        closers.defer(() => part.close?.());
+        return part;
+      },
+      closers,
+    });
   });
+}
+
+async function loadProjectServices(
+  options: Pick<CreateGatewayOptions, 'project' | 'services'>,
+): Promise<ReadonlyMap<string, ProjectService>> {
+  const embedded = (options.services ?? []).map((definition) => ({
+    definition,
+    source: 'the embedding program',
+  }));
+  const loaded = options.project === undefined ? [] : await loadProject(options.project);
+  return registerServices([...embedded, ...loaded], registryRules());
+}
+
+function registryRules() {
+  return { reservedIds: reservedServiceIds(contractDocument.paths), isReservedKey: isStartupKey };
+}
+
+function migrations() {
+  return { schema: 'gateway', directory: assetPath('src/gateway/migrations') };
 }
 
 function databaseOptions(config: GatewayConfig): ConnectOptions {
@@ -177,17 +203,17 @@ function databaseOptions(config: GatewayConfig): ConnectOptions {
 }
 
 /**
- * What the actions of the project work on: connections beside the server's own, so that slow ones of theirs hold up
- * nothing else. The embedded engine has one session for all.
+ * The database of the project's actions. On PostgreSQL it has connections of its own, so that slow queries of actions
+ * cannot exhaust the server's pool. The embedded engine has one session for both.
  */
 async function openProjectDatabase(
   config: GatewayConfig,
-  { project, databaseLimits, log }: GatewaySeams,
+  { project, databaseLimits, log }: CreateGatewayOptions,
   database: Database,
 ): Promise<Database> {
   if (project?.resources.database === undefined) return database;
-  const migrations = join(project.directory, 'migrations');
-  if (existsSync(migrations)) await migrate(database, { schema: 'project', directory: migrations, log });
+  const folder = join(project.directory, 'migrations');
+  if (existsSync(folder)) await migrate(database, { schema: 'project', directory: folder, log });
   if (database.engine === 'embedded') return database;
   return connect(
     { ...databaseOptions(config), limits: { ...databaseLimits, maxConnections: projectConnections } },
@@ -197,65 +223,131 @@ async function openProjectDatabase(
 
 const projectConnections = 5;
 
-interface Opened {
+/** What every step of the assembly builds on. */
+interface Assembly {
+  config: GatewayConfig;
+  options: CreateGatewayOptions;
   database: Database;
-  /** The same, or connections of its own. */
+  /** The same as `database`, or connections of its own. */
   projectDatabase: Database;
+  projectServices: ReadonlyMap<string, ProjectService>;
   vault: Vault;
-  /** The services that a project brings. */
-  known: ReadonlyMap<string, ProjectService>;
-  /** Closes what is open when a later step throws, and everything at the gateway's end. */
+  /** With the embedded database: one process on one machine, without replicas. */
+  isLocalEdition: boolean;
+  lifecycle: { phase: 'created' | 'serving' | 'draining'; /** Of the last `listen`. */ url: string | null };
+  /** All services in the order of the directory; filled during the assembly, read at each call. */
+  services: Pick<Service, 'name' | 'title' | 'env'>[];
+  /** Registers the part's `close`, to run before those of the parts constructed earlier. Returns the part. */
+  defer<Part extends { close?(): unknown }>(part: Part): Part;
   closers: Closers;
 }
 
-async function assemble(
-  config: GatewayConfig,
-  seams: GatewaySeams,
-  { database, vault, known, projectDatabase, closers }: Opened,
-): Promise<Gateway> {
-  const { log, clock, env, redactor } = seams;
-  const deferred = <T extends Pick<Service, 'close'>>(service: T): T => {
-    closers.defer(() => service.close?.());
-    return service;
-  };
-  const isLocalEdition = database.engine === 'embedded';
-  let isDraining = false;
-  let isServing = false;
-  let listeningUrl: string | null = null;
-  const listed: Pick<Service, 'name' | 'title' | 'env'>[] = [];
-
-  const observed = telemetrySettings(config);
-  for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
-  const telemetry = await openTelemetry({
-    settings: observed,
-    surface: 'gateway',
-    version: seams.version ?? 'unknown',
-    hide: (text) => redactor.hide(text),
-    clock,
-    log,
+async function assemble(assembly: Assembly): Promise<Gateway> {
+  const { config, database, services, isLocalEdition, closers } = assembly;
+  const infrastructure = await openInfrastructure(assembly);
+  const tenants = openTenants(assembly, infrastructure);
+  const models = await openModels(assembly, infrastructure, tenants.ledger);
+  const paymentService = openPayments(assembly, infrastructure, tenants);
+  const project = openProject(assembly, infrastructure, tenants);
+  const slices = [
+    infrastructure.env,
+    tenants.cities,
+    tenants.bureaus,
+    tenants.accounts,
+    models.ai,
+    tenants.admin,
+    tenants.credits,
+    tenants.usage,
+    paymentService,
+  ];
+  services.push(...slices, ...project.services.listed);
+  const readiness = createReadiness(assembly, infrastructure, { jobs: models.jobs, project });
+  const directoryService = directory({
+    services: () => services.map(({ name, title, env }) => ({ id: name, title, env })),
+    ready: readiness,
   });
-  closers.defer(() => telemetry.close());
-  const upstreamWatch = createUpstreamWatch({ telemetry, clock });
-  showDatabase(telemetry.metrics, database);
-
-  const changes = createChanges({ database, schema: 'gateway', clock, log });
-  const auditLog = audit({ store: auditStore(database), log, clock });
-  closers.defer(() => auditLog.close());
-  const idempotency = createIdempotency({
+  const http = openHttp(assembly, infrastructure, {
+    tenants,
+    handlers: Object.fromEntries(
+      [...slices, project.services, directoryService].flatMap(({ handlers }) => Object.entries(handlers)),
+    ),
+  });
+  await createFirstRecords(assembly, tenants);
+  if (isLocalEdition) {
+    const control = await serveControl(
+      join(config.databasePath, 'control.sock'),
+      createControlHandlers({
+        admin: tenants.admin,
+        audit: infrastructure.audit,
+        credits: tenants.credits,
+        env: infrastructure.env,
+        ai: models.ai,
+        database: databaseControls(database, migrations()),
+        listEnv: () => envStore(database).list(),
+      }),
+      { log: assembly.options.log },
+    );
+    closers.defer(() => control.close());
+  }
+  infrastructure.env.start();
+  infrastructure.audit.start();
+  return {
+    ...openLifecycle(assembly, { infrastructure, tenants, jobs: models.jobs, project, http }),
     database,
-    schema: 'gateway',
-    clock,
-    log,
-    mostBytes: config.answersQuotaMb * 1024 * 1024,
-  });
-  closers.defer(() => idempotency.close());
-  const envService = deferred(
+    recordCity: (deployment) => tenants.cities.record(deployment),
+    projectServices: project.services.listed,
+    hasAdministrator: () => tenants.admin.exists(),
+    hasLocalLogin: infrastructure.hasLocalLogin,
+    setupAdministrator: (adminId, password) => tenants.admin.setup(adminId, password),
+    resetAdministrator: (adminId, password) => tenants.admin.reset(adminId, password),
+    machines: tenants.admin.machines,
+    rewrapEnv: () => infrastructure.env.rewrap(),
+    checkProviders: () => models.ai.checkProviders(),
+    pollPayments: () => paymentService.poll(),
+    issueLocalToken: () => tenants.accounts.issueUserToken({ bureauId: 'local', person: localPerson }),
+    identify: tenants.identify,
+  };
+}
+
+type Infrastructure = Awaited<ReturnType<typeof openInfrastructure>>;
+
+/** Telemetry, audit log, settings and the queue: what the other services record to and read from. */
+async function openInfrastructure({
+  config,
+  options,
+  database,
+  vault,
+  services,
+  lifecycle,
+  isLocalEdition,
+  defer,
+}: Assembly) {
+  const { clock, log, redactor } = options;
+  const settings = telemetrySettings(config);
+  for (const secret of telemetrySecrets(settings)) redactor.hold(secret);
+  const telemetry = defer(
+    await openTelemetry({
+      settings,
+      surface: 'gateway',
+      version: options.version ?? 'unknown',
+      hide: (text) => redactor.hide(text),
+      clock,
+      log,
+    }),
+  );
+  const upstream = createUpstreamObserver({ telemetry, clock });
+  showDatabase(telemetry.metrics, database);
+  const changes = createChanges({ database, schema: 'gateway', clock, log });
+  const auditLog = defer(audit({ store: auditStore(database), log, clock }));
+  const mostBytes = config.answersQuotaMb * 1024 * 1024;
+  const idempotency = defer(createIdempotency({ database, schema: 'gateway', clock, log, mostBytes }));
+  const envService = defer(
     await environment({
       store: envStore(database),
       vault,
-      environment: env,
+      environment: options.env,
       isReserved: isStartupKey,
-      declarers: () => listed.map(({ name, env: declared }) => ({ id: name, env: declared })),
+      declarers: () => services.map(({ name, env }) => ({ id: name, env })),
       audit: auditLog,
       changes,
       redactor,
@@ -263,29 +355,52 @@ async function assemble(
       log,
     }),
   );
+  const mailer = defer(mail({ env: envService.reader }));
+  const queue = createJobs(database, { schema: 'pgboss', log });
   const cityBaseUrl = () => envService.reader.get('TOWNHALL_CITY_BASE_URL') ?? config.cityBaseUrl;
-  const hasLocalLogin = () =>
-    mayLogInLocally({ ...config, cityBaseUrl: cityBaseUrl(), engine: database.engine });
+  return {
+    telemetry,
+    upstream,
+    changes,
+    audit: auditLog,
+    idempotency,
+    env: envService,
+    mail: mailer,
+    queue,
+    cityBaseUrl,
+    /** The address for links; null until it is configured or, in the local edition, until the server listens. */
+    publicUrl: () => cityBaseUrl() ?? (isLocalEdition ? lifecycle.url : null),
+    hasLocalLogin: () => mayLogInLocally({ ...config, cityBaseUrl: cityBaseUrl(), engine: database.engine }),
+  };
+}
+
+type Tenants = ReturnType<typeof openTenants>;
+
+/** Bureaus, their users, administrators, and the credits of users. */
+function openTenants(
+  { config, options, database, isLocalEdition, defer }: Assembly,
+  { telemetry, upstream, changes, audit: auditLog, env, mail: mailer, ...urls }: Infrastructure,
+) {
+  const { log, clock } = options;
   const bureauService = bureaus({
     store: bureausStore(database),
     audit: auditLog,
     changes,
-    examineToken,
+    findTokenOwner,
     log,
   });
-  const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: cityBaseUrl });
-  const mailer = mail({ env: envService.reader });
-  closers.defer(() => mailer.close());
-  const accountStores = accountsStores(database, bureauService);
+  const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: urls.cityBaseUrl });
+  const stores = accountsStores(database, bureauService);
+  const users = stores.accounts;
   const administrators = adminStore(database);
   const turnstile = createConcurrencyLimit(defaultConcurrency);
-  const creditsService = deferred(
+  const creditsService = defer(
     credits({
       store: creditsStore(database),
       journal: directoryJournal(
         config.journalPath ?? (isLocalEdition ? join(config.databasePath, 'journal') : './data/journal'),
       ),
-      users: accountStores.accounts,
+      users,
       audit: auditLog,
       log,
       clock,
@@ -293,44 +408,73 @@ async function assemble(
       isAlone: isLocalEdition,
       startingCredits: BigInt(config.startingCredits ?? (isLocalEdition ? 1_000_000 : 0)),
       retentionDays: config.usageDays,
-      times: seams.ledger ?? {},
+      times: options.ledger ?? {},
     }),
   );
-  const ledger = watchLedger(creditsService.ledger, upstreamWatch.note);
-  const usageService = deferred(
+  const usageService = defer(
     usage({ store: usageStore(database), log, clock, retentionDays: config.usageDays }),
   );
-  const accountService = deferred(
+  const accountService = defer(
     accounts({
       turnstile,
-      stores: accountStores,
+      stores,
       bureaus: bureauService,
       log,
       clock,
       fetch: (input, init) => fetch(input, init),
-      env: envService.reader,
+      env: env.reader,
       mail: mailer,
       audit: auditLog,
       changes,
       credits: creditsService,
       machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
-      localLogin: hasLocalLogin,
-      baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
+      localLogin: urls.hasLocalLogin,
+      baseUrl: urls.publicUrl,
     }),
   );
-  const adminService = deferred(
+  const adminService = defer(
     admin({
       store: administrators,
-      tokens: accountStores.accounts,
+      tokens: users,
       turnstile,
-      guesses: seams.guesses ?? {},
+      attemptLimits: options.attemptLimits ?? {},
       audit: auditLog,
       changes,
       bureaus: bureauService,
       log,
     }),
   );
-  const queue = createJobs(database, { schema: 'pgboss', log });
+
+  async function findTokenOwner(token: string) {
+    const identity = await accountService.identify(token);
+    const expiresAt = identity && (await accountService.tokenEnd(identity.tokenId));
+    return identity && expiresAt ? { ...identity, expiresAt } : null;
+  }
+
+  return {
+    bureaus: bureauService,
+    cities: cityService,
+    users,
+    credits: creditsService,
+    ledger: observeLedger(creditsService.ledger, upstream.note),
+    usage: usageService,
+    accounts: accountService,
+    admin: adminService,
+    async identify(bearer: string): Promise<Identity | null> {
+      const kind = parseToken(bearer);
+      if (kind === 'usr') return accountService.identify(bearer);
+      return kind === 'adm' ? adminService.identify(bearer) : null;
+    },
+  };
+}
+
+/** Model calls, and the jobs that create images and videos. */
+async function openModels(
+  { config, options, database, vault, lifecycle, isLocalEdition, closers, defer }: Assembly,
+  { telemetry, upstream, env, queue, cityBaseUrl }: Infrastructure,
+  ledger: Ledger,
+) {
+  const { log, clock, env: variables } = options;
   const jobs = mediaJobs({
     store: jobsStore(database),
     queue,
@@ -345,15 +489,15 @@ async function assemble(
   });
   const links = createLinks({
     keys: vault.derive('media links'),
-    baseUrl: () => (cityBaseUrl() ?? listeningUrl ?? '').replace(/\/+$/, ''),
+    baseUrl: () => (cityBaseUrl() ?? lifecycle.url ?? '').replace(/\/+$/, ''),
     linkSeconds: config.mediaLinkSeconds,
   });
-  const aiService = deferred(
+  const aiService = defer(
     await ai({
       jobs,
       links,
       ledger,
-      env: envService.reader,
+      env: env.reader,
       modelsFile: config.modelsFile,
       guideDirectory: assetPath('docs/guides'),
       localModels: config.localModels === 'on',
@@ -361,109 +505,116 @@ async function assemble(
       videoLimits: { pollMs: config.videoPollMs, maxBytes: config.videoMaxBytes },
       heartbeatMs: config.heartbeatMs,
       proxies: {
-        https: env['HTTPS_PROXY'] ?? env['https_proxy'],
-        http: env['HTTP_PROXY'] ?? env['http_proxy'],
-        none: env['NO_PROXY'] ?? env['no_proxy'],
+        https: variables['HTTPS_PROXY'] ?? variables['https_proxy'],
+        http: variables['HTTP_PROXY'] ?? variables['http_proxy'],
+        none: variables['NO_PROXY'] ?? variables['no_proxy'],
       },
-      hide: (text) => seams.redactor.hide(text),
-      watch: upstreamWatch.watch,
+      hide: (text) => options.redactor.hide(text),
+      watch: upstream.observe,
       traceparent: () => telemetry.traces.traceparent(),
       requestId: () => telemetry.request()?.requestId,
       log,
       clock,
     }),
   );
-  const paymentsService = deferred(
+  upstream.showBreakers(() => aiService.breakers());
+  upstream.showUsageAlarms(() => aiService.usageAlarms());
+  // Aborted calls are still charged: wait for them while the ledger is open. Jobs stop first, as they make calls.
+  closers.defer(() => aiService.settled());
+  closers.defer(() => jobs.close());
+  return { ai: aiService, jobs };
+}
+
+function openPayments(
+  { options, database, isLocalEdition, defer }: Assembly,
+  { audit: auditLog, env, queue, publicUrl }: Infrastructure,
+  { users, bureaus: bureauService, credits: creditsService }: Tenants,
+) {
+  return defer(
     payments({
       store: paymentsStore(database),
       balances: creditsService.balances,
-      users: accountStores.accounts,
+      users,
       audit: auditLog,
       bureaus: bureauService,
-      env: envService.reader,
-      baseUrl: () => cityBaseUrl() ?? (isLocalEdition ? listeningUrl : null),
+      env: env.reader,
+      baseUrl: publicUrl,
       fetch: (input, init) => fetch(input, init),
-      // Of several replicas one looks at a time; a process that is alone need not start the queue for it.
+      // The queue lets one replica poll at a time. The local edition has one process and need not start the queue.
       queue: isLocalEdition ? null : queue,
-      clock,
-      log,
+      clock: options.clock,
+      log: options.log,
     }),
   );
-  upstreamWatch.showBreakers(() => aiService.breakers());
-  upstreamWatch.showUsageAlarms(() => aiService.usageAlarms());
-  const slices = [
-    envService,
-    cityService,
-    bureauService,
-    accountService,
-    aiService,
-    adminService,
-    creditsService,
-    usageService,
-    paymentsService,
-  ];
-  const hasOwnJobs = [...known.values()].some(({ jobs: own }) => own.size > 0);
+}
+
+/** The services that a project brings, and the resources of their actions. */
+function openProject(
+  { config, options, projectDatabase, projectServices }: Assembly,
+  { env, queue }: Infrastructure,
+  { users, bureaus: bureauService, ledger }: Tenants,
+) {
   const resources = openResources({
-    declared: seams.project?.resources ?? {},
+    declared: options.project?.resources ?? {},
     database: projectDatabase,
     queue,
     openStorage: directoryStorage,
-    known,
-    env: envService.reader,
-    log,
+    projectServices,
+    env: env.reader,
+    log: options.log,
   });
-  const ownServices = projectServices({
-    known,
+  const services = createProjectServices({
+    projectServices,
     resources,
-    env: envService.reader,
-    findUser: (userId) => accountStores.accounts.findUser(userId),
+    env: env.reader,
+    findUser: (userId) => users.findUser(userId),
     findBureau: (bureauId) => bureauService.find(bureauId),
     ledger,
-    clock,
+    clock: options.clock,
     actionMs: config.actionMs,
   });
-  listed.push(...slices, ...ownServices.listed);
-  const directoryService = directory({
-    services: () => listed.map(({ name, title, env: declared }) => ({ id: name, title, env: declared })),
-    async ready() {
-      if (isDraining)
-        throw new Problem('unavailable', 'draining', 'This server is stopping.', {
-          headers: { 'retry-after': '1' },
-        });
-      await database.ping();
-      await withinMs(
-        Promise.all([requireDescriptors(), jobs.ready(), hasOwnJobs ? queue.ready() : undefined]),
-        readyMs,
-      );
-    },
-  });
-  const services = [...slices, ownServices, directoryService];
+  return { services, hasJobs: [...projectServices.values()].some(({ jobs }) => jobs.size > 0) };
+}
 
-  async function identify(bearer: string): Promise<Identity | null> {
-    const kind = parseToken(bearer);
-    if (kind === 'usr') return accountService.identify(bearer);
-    if (kind === 'adm') return adminService.identify(bearer);
-    return null;
-  }
+/** Checks what requests depend on: database, file descriptors and job queues. Rejects while one is missing. */
+function createReadiness(
+  { database, lifecycle }: Assembly,
+  { queue }: Infrastructure,
+  { jobs, project }: { jobs: { ready(): Promise<void> }; project: { hasJobs: boolean } },
+): () => Promise<void> {
+  return async () => {
+    if (lifecycle.phase === 'draining')
+      throw new Problem('unavailable', 'draining', 'This server is stopping.', {
+        headers: { 'retry-after': '1' },
+      });
+    await database.ping();
+    await withinMs(
+      Promise.all([requireDescriptors(), jobs.ready(), project.hasJobs ? queue.ready() : undefined]),
+      readyMs,
+    );
+  };
+}
 
-  /** Whose user token it is, for an administrator or a backend that asks. */
-  async function examineToken(token: string) {
-    const identity = await accountService.identify(token);
-    const expiresAt = identity && (await accountService.tokenEnd(identity.tokenId));
-    return identity && expiresAt ? { ...identity, expiresAt } : null;
-  }
+// Readiness probes usually give up after a few seconds; answer before that.
+const readyMs = 2_000;
 
+/** The contract with its handlers, and the HTTP server in front of it. */
+function openHttp(
+  { config, options, database, isLocalEdition, closers }: Assembly,
+  { telemetry, changes, idempotency }: Infrastructure,
+  { tenants, handlers }: { tenants: Tenants; handlers: ContractOptions<Identity>['handlers'] },
+) {
+  const { log, clock } = options;
+  const { identify, bureaus: bureauService } = tenants;
   const contract = createContract<Identity>({
     definition: contractDocument,
-    handlers: withinOwnBureau(
-      Object.fromEntries(services.flatMap(({ handlers }) => Object.entries(handlers))),
-    ),
+    handlers: restrictToOwnBureau(handlers),
     identities: { userToken: 'user', adminSession: 'admin' },
     identify,
     guest: { kind: 'guest' },
-    // One process has no others to share with.
-    admit: createAdmission({
-      quota: isLocalEdition
+    admit: createRequestLimiter({
+      // Replicas count together in the database; a single process counts in memory.
+      limiter: isLocalEdition
         ? createRateLimiter({ clock })
         : createSharedRateLimiter({ database, schema: 'gateway', clock, log }),
       limits: {
@@ -475,9 +626,10 @@ async function assemble(
       requestsPerMinute: (bureauId) => bureauService.requestsPerMinute(bureauId),
     }),
     idempotency,
-    callerOf,
-    validateResponses: seams.validateResponses ?? false,
+    callerOf: idempotencyCaller,
+    validateResponses: options.validateResponses ?? false,
   });
+  const isUnlimited = config.rateUser === null || config.rateGuest === null;
   const server = createServer({
     contract,
     surface: 'gateway',
@@ -485,15 +637,16 @@ async function assemble(
     log,
     clock,
     observer: telemetry.observer,
-    nameIdentity: (identity) => nameIdentity(identity as Identity),
+    nameIdentity: (identity) => identityLogFields(identity as Identity),
     cors: {
       origins: config.corsOrigins,
-      scoped: { paths: loginPaths(), allows: (origin) => bureauService.hasLoginOrigin(origin) },
+      scoped: {
+        paths: loginPaths(contractDocument.paths),
+        allows: (origin) => bureauService.hasLoginOrigin(origin),
+      },
     },
     proxies: trustProxies(config.trustedProxies),
-    ...(config.rateUser === null || config.rateGuest === null
-      ? { limits: { maxConnections: Infinity, maxPerAddress: Infinity } }
-      : {}),
+    ...(isUnlimited ? { limits: { maxConnections: Infinity, maxPerAddress: Infinity } } : {}),
     timeouts: {
       headersMs: config.headersMs,
       requestMs: config.requestMs,
@@ -501,19 +654,30 @@ async function assemble(
       heartbeatMs: config.heartbeatMs,
     },
   });
-
-  const recheckRunning = createRecheck({ running: () => server.runningRequests(), identify, log });
+  const recheckCredentials = createCredentialRecheck({
+    running: () => server.runningRequests(),
+    identify,
+    log,
+  });
   changes.onChange(() => {
-    recheckRunning();
+    recheckCredentials();
     bureauService
       .refresh()
       .catch((error: unknown) => log.warn({ err: error }, 'the limits of the Bureaus could not be read'));
   });
+  closers.defer(() => changes.stop());
+  return { contract, server };
+}
 
+/** Creates the administrator of the settings and the Bureau of the local edition, unless they exist. */
+async function createFirstRecords(
+  { config, options, isLocalEdition }: Assembly,
+  { admin: adminService, bureaus: bureauService }: Tenants,
+): Promise<void> {
   if (config.adminId !== undefined && config.adminPassword !== undefined) {
-    seams.redactor.hold(config.adminPassword);
-    // On a database that has an administrator the two settings are leftovers, not an error; also where another gateway
-    // that starts in this moment has made it.
+    options.redactor.hold(config.adminPassword);
+    // Both settings are ignored once there is an administrator. A conflict means that another replica, starting at the
+    // same time, has just created it.
     if (!(await adminService.exists())) {
       await adminService.setup(config.adminId, config.adminPassword).catch((error: unknown) => {
         if (!(error instanceof Problem && error.kind === 'conflict')) throw error;
@@ -521,131 +685,84 @@ async function assemble(
     }
   }
   if (isLocalEdition) await bureauService.ensureLocal(`http://127.0.0.1:${config.port || 43127}`);
+}
 
-  // Calls that were cut off still have to be charged, by a ledger that is still open.
-  closers.defer(() => aiService.settled());
-  closers.defer(() => changes.stop());
-  const control = isLocalEdition
-    ? await serveControl(
-        join(config.databasePath, 'control.sock'),
-        {
-          ...controlHandlers(adminService),
-          'audit.verify': (head) => auditLog.verify(typeof head === 'string' ? head : null),
-          'ledger.verify': () => creditsService.verify(),
-          ...envService.controls,
-          'models.check': () => aiService.checkProviders(),
-          ...databaseHandlers(database),
-        },
-        { log },
-      )
-    : undefined;
-  closers.defer(() => control?.close());
-  closers.defer(() => jobs.close());
-  envService.start();
-  auditLog.start();
+/** `listen` starts the background work with the first address; `close` drains the server and then closes every part. */
+function openLifecycle(
+  { config, options, lifecycle, closers }: Assembly,
+  parts: {
+    infrastructure: Infrastructure;
+    tenants: Tenants;
+    jobs: { start(): void };
+    project: { hasJobs: boolean };
+    http: ReturnType<typeof openHttp>;
+  },
+): Pick<Gateway, 'listen' | 'close'> {
+  const { infrastructure, tenants, jobs, project, http } = parts;
+  const { telemetry, queue, changes } = infrastructure;
 
   return {
-    database,
     async listen(place = { host: config.host, port: config.port }) {
       if ('host' in place) await telemetry.listen();
-      // What a supervisor starts may have a predecessor that still holds the port of the metrics.
-      else if ('fd' in place)
-        void untilListening(
-          () => telemetry.listen(),
-          () => isDraining,
-          clock,
-          log,
-        );
-      // Only who serves keeps the ledger: a command that looks at the data does not settle what others left.
-      if (!isServing) {
-        await creditsService.start();
-        usageService.start();
+      // With a socket from a supervisor, the previous process may still hold the port of the metrics.
+      else if ('fd' in place) void listenWithRetries(() => telemetry.listen(), { lifecycle, options });
+      // Only a serving process maintains the ledger; commands that read the data must not settle holds of others.
+      if (lifecycle.phase === 'created') {
+        await tenants.credits.start();
+        tenants.usage.start();
       }
-      const address = await server.listen(place);
-      listeningUrl = address.url;
-      if (isServing) return address;
-      isServing = true;
+      const address = await http.server.listen(place);
+      lifecycle.url = address.url;
+      if (lifecycle.phase !== 'created') return address;
+      lifecycle.phase = 'serving';
       changes.start();
       jobs.start();
-      // A project's job must be taken also within a transaction, which cannot wait for the queue to start.
-      if (hasOwnJobs) queue.start();
-      void contract.warm(log);
-      if (hasLocalLogin()) log.info({}, openLoginNotice);
+      // Enqueueing within a project's transaction cannot wait for the queue to start.
+      if (project.hasJobs) queue.start();
+      void http.contract.warm(options.log);
+      if (infrastructure.hasLocalLogin()) options.log.info({}, localLoginNotice);
       return address;
     },
     async close({ noticeMs = 0, lingerMs = 0 } = {}) {
-      isDraining = true;
-      // At once, so that both are done when the time for it is over.
-      const serving = await Promise.allSettled([
-        server.close({ drainMs: config.drainMs, noticeMs, lingerMs }),
+      lifecycle.phase = 'draining';
+      // Concurrently, so that both share one drain period.
+      const results = await Promise.allSettled([
+        http.server.close({ drainMs: config.drainMs, noticeMs, lingerMs }),
         queue.stop({ timeoutMs: config.drainMs }),
       ]);
       await closers.close();
-      for (const end of serving) if (end.status === 'rejected') throw end.reason;
+      for (const result of results) if (result.status === 'rejected') throw result.reason;
     },
-    recordCity: (deployment) => cityService.record(deployment),
-    projectServices: ownServices.listed,
-    hasAdministrator: () => adminService.exists(),
-    hasLocalLogin,
-    setupAdministrator: (adminId, password) => adminService.setup(adminId, password),
-    resetAdministrator: (adminId, password) => adminService.reset(adminId, password),
-    machines: adminService.machines,
-    rewrapEnv: () => envService.rewrap(),
-    checkProviders: () => aiService.checkProviders(),
-    lookAtPayments: () => paymentsService.look(),
-    issueLocalToken: () => accountService.issueUserToken({ bureauId: 'local', person: localPerson }),
-    identify,
   };
 }
 
-/** The paths that pages of a Bureau's origins may call, as `x-login-origins` says. */
-function loginPaths(): ReadonlySet<string> {
-  const paths: Record<string, object> = contractDocument.paths;
-  const isOpen = (item: object) =>
-    Object.values(item).some(
-      (operation: { 'x-login-origins'?: boolean }) => operation['x-login-origins'] === true,
-    );
-  return new Set(Object.entries(paths).flatMap(([path, item]) => (isOpen(item) ? [path] : [])));
-}
+/** Warns the operator while callers on this machine can log in without credentials. */
+export const localLoginNotice =
+  'The local login is open: every caller on this machine can log in without credentials, also through a proxy on it. Before you put a proxy in front, set TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES, or LOCAL_LOGIN=false.';
 
-/** What no service of a project may be called: the first part of each path of the contract, and what is kept for later. */
-function ownIds(): ReadonlySet<string> {
-  const parts = Object.keys(contractDocument.paths).flatMap(
-    (path) => /^\/v1\/([^/{]+)/.exec(path)?.[1] ?? [],
-  );
-  return new Set([...parts, 'directory', 'services', 'audit']);
-}
-
-/** What an operator has to know of the login without credentials while it exists. */
-export const openLoginNotice =
-  'The local login is open: whoever calls from this machine is let in, through a proxy on it too; before a proxy is put in front, set TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES, or LOCAL_LOGIN=false.';
-
-// How long a question whether the server is ready may wait for the answer yes.
-const readyMs = 2_000;
-
-async function untilListening(
+async function listenWithRetries(
   listen: () => Promise<unknown>,
-  isOver: () => boolean,
-  clock: Pick<Clock, 'sleep'>,
-  log: Log,
+  {
+    lifecycle,
+    options,
+  }: { lifecycle: Assembly['lifecycle']; options: { clock: Pick<Clock, 'sleep'>; log: Log } },
 ): Promise<void> {
-  for (let isTold = false; !isOver();) {
+  for (let attempt = 1; lifecycle.phase !== 'draining'; attempt += 1) {
     try {
       await listen();
       return;
     } catch (error) {
-      if (!isTold) log.warn({ err: error }, 'the metrics cannot be served yet');
-      isTold = true;
-      await clock.sleep(metricsRetryMs);
+      if (attempt === 1) options.log.warn({ err: error }, 'the metrics cannot be served yet');
+      await options.clock.sleep(metricsRetryMs);
     }
   }
 }
 
 const metricsRetryMs = 500;
 
-async function withinMs(ready: Promise<unknown>, ms: number): Promise<void> {
+async function withinMs(work: Promise<unknown>, ms: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
+  const timeout = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(
       () =>
         reject(
@@ -657,54 +774,14 @@ async function withinMs(ready: Promise<unknown>, ms: number): Promise<void> {
     );
   });
   try {
-    await Promise.race([ready, late]);
+    await Promise.race([work, timeout]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-// The portal is built by `npm run docs`; without it the server simply has no /docs.
+// `npm run docs` builds the portal; without it the server has no /docs.
 function portalPages(): { prefix: string; directory: string }[] {
-  const built = assetPath('build/docs');
-  return assetExists(built) ? [{ prefix: '/docs', directory: built }] : [];
-}
-
-/** What `townhall db` and `townhall doctor` ask of it. */
-function databaseHandlers(database: Database): Record<string, ControlHandler> {
-  const controls = databaseControls(database, {
-    schema: 'gateway',
-    directory: assetPath('src/gateway/migrations'),
-  });
-  return {
-    ...controls,
-    'db.facts': async () => ({
-      ...(await controls['db.facts']()),
-      storedKeys: (await envStore(database).list()).map(({ key }) => key),
-    }),
-  };
-}
-
-/** What `townhall admin` asks of a running server, whose embedded database no other process can open. */
-function controlHandlers(
-  adminService: Pick<Admin, 'setup' | 'reset' | 'machines'>,
-): Record<string, ControlHandler> {
-  const { machines } = adminService;
-  const withCredentials = (
-    act: (adminId: string, password: string) => Promise<CredentialsSet>,
-  ): ControlHandler => {
-    return async (input) => {
-      const { adminId, password } = input as { adminId: string; password: string };
-      return act(String(adminId), String(password));
-    };
-  };
-  return {
-    'admin.setup': withCredentials((adminId, password) => adminService.setup(adminId, password)),
-    'admin.reset': withCredentials((adminId, password) => adminService.reset(adminId, password)),
-    'admin.token.create': (input) => machines.create(input as MachineRequest),
-    'admin.token.list': () => machines.list(),
-    'admin.token.revoke': (input) => {
-      const { credentialId, keepTokens } = input as { credentialId: unknown; keepTokens: unknown };
-      return machines.revoke(String(credentialId), { keepTokens: keepTokens === true });
-    },
-  };
+  const folder = assetPath('build/docs');
+  return assetExists(folder) ? [{ prefix: '/docs', directory: folder }] : [];
 }

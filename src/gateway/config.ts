@@ -17,7 +17,7 @@ import {
   text,
 } from '../kernel/settings.ts';
 import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
-import { adminIdFault } from './identity.ts';
+import { adminIdError } from './identity.ts';
 
 const day = 24 * 60 * 60 * 1000;
 const credits = integer(
@@ -237,7 +237,7 @@ export async function requireFolders({
 
 // Also while there is an administrator already: a database that is made anew later would refuse them then.
 function requireCredentials(adminId: string, password: string): void {
-  const idFault = adminIdFault(adminId);
+  const idFault = adminIdError(adminId);
   if (idFault !== null) throw new SettingError(`ADMIN_ID: ${idFault}`);
   const fault = passwordError(password, [adminId]);
   if (fault !== null) throw new SettingError(`ADMIN_PASSWORD: ${fault}`);

@@ -1,35 +1,36 @@
-// Ends what still runs for a credential that is worth nothing any more: after every change each running call is
-// asked for its identity again, on every replica, so that a revocation or a pause also ends a stream.
+// Ends running calls whose credential was revoked or whose Bureau was paused. After each change every replica identifies
+// the credentials of its running calls again, so a revocation also ends a stream.
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { RunningRequest } from '../kernel/http/server.ts';
 import type { Identity } from './identity.ts';
 
-export interface RunningCallsNeeds {
+/** Returns the function to call after a change. Calls during a round are combined into one more round. */
+export function createCredentialRecheck({
+  running,
+  identify,
+  log,
+}: {
   running(): readonly RunningRequest[];
   identify(bearer: string): Promise<Identity | null>;
   log: Log;
-}
+}): () => void {
+  let isRunning = false;
+  let isPending = false;
 
-/** Returns what to call after a change; calls that come while one is at work lead to one more round. */
-export function createRecheck({ running, identify, log }: RunningCallsNeeds): () => void {
-  let isAtWork = false;
-  let isAskedAgain = false;
-
-  async function round(): Promise<void> {
-    const byCredential = new Map<string, RunningRequest[]>();
-    for (const call of running())
-      byCredential.set(call.authorization, [...(byCredential.get(call.authorization) ?? []), call]);
-    // One after the other: a thousand streams must not fill the pool of connections.
-    for (const [authorization, calls] of byCredential) {
-      const refusal = await refusalOf(authorization);
-      if (refusal === null) continue;
-      log.info({ calls: calls.length, code: refusal.code }, 'running calls ended with their credential');
-      for (const call of calls) call.end(refusal);
+  async function checkAll(): Promise<void> {
+    const callsByCredential = Map.groupBy(running(), ({ authorization }) => authorization);
+    // Sequentially: concurrent lookups for a thousand streams would exhaust the connection pool.
+    for (const [authorization, calls] of callsByCredential) {
+      const problem = await checkCredential(authorization);
+      if (problem === null) continue;
+      log.info({ calls: calls.length, code: problem.code }, 'running calls ended with their credential');
+      for (const call of calls) call.end(problem);
     }
   }
 
-  async function refusalOf(authorization: string): Promise<Problem | null> {
+  /** The reason why the credential is refused now, or null. */
+  async function checkCredential(authorization: string): Promise<Problem | null> {
     try {
       const identity = await identify(authorization.replace(/^bearer +/i, ''));
       if (identity !== null) return null;
@@ -37,25 +38,25 @@ export function createRecheck({ running, identify, log }: RunningCallsNeeds): ()
         headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
       });
     } catch (error) {
-      // A database that is away says nothing about a credential.
+      // 403 means that the Bureau is not active. Other errors, such as an unreachable database, prove nothing.
       return error instanceof Problem && error.status === 403 ? error : null;
     }
   }
 
-  async function work(): Promise<void> {
-    isAtWork = true;
+  async function run(): Promise<void> {
+    isRunning = true;
     try {
-      while (isAskedAgain) {
-        isAskedAgain = false;
-        await round();
+      while (isPending) {
+        isPending = false;
+        await checkAll();
       }
     } finally {
-      isAtWork = false;
+      isRunning = false;
     }
   }
 
   return () => {
-    isAskedAgain = true;
-    if (!isAtWork) void work();
+    isPending = true;
+    if (!isRunning) void run();
   };
 }

@@ -1,4 +1,4 @@
-// What every slice of the gateway is to the composition root: a name, what it needs, and its handlers.
+// The interface between a slice and the composition root: a name, required settings and handlers.
 import type { Operations } from '../contract/gateway/operations.gen.ts';
 import type { Handlers } from '../kernel/contract/operation.ts';
 import type { Identity } from './identity.ts';
@@ -7,22 +7,22 @@ import type { Identity } from './identity.ts';
 export interface Requirement {
   key: string;
   description: string;
-  /** Whether its owner cannot work without it. */
+  /** Whether the owner cannot work without it. */
   required: boolean;
-  /** False where the value may be shown and logged, such as an address; a value is a secret otherwise. */
+  /** False for values that may be shown and logged, such as an address. Secret by default. */
   secret?: boolean;
-  /** The models that need it, where the owner is the model catalog. */
+  /** The models that need it; set by the model catalog. */
   models?: readonly string[];
 }
 
-/** One slice. `Prefix` is the first part of its operation ids, so a missing or an unknown handler does not compile. */
+/** One slice. `Prefix` is the first part of its operation IDs: a missing or unknown handler does not compile. */
 export interface Service<Prefix extends string = string> {
   /** The name in paths and in `/health`. */
   name: string;
-  /** The name for people. */
+  /** Display name. */
   title: string;
   env: readonly Requirement[];
   handlers: Handlers<Operations, Prefix, Identity>;
-  /** Ends what the slice started; called once, after the last request. */
+  /** Stops background work. Called once, after the last request. */
   close?(): Promise<void>;
 }

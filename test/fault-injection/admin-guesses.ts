@@ -4,7 +4,7 @@
 //
 //   node test/fault-injection/admin-guesses.ts [TRIES_PER_ID=400] [GUESSES=1000]
 import { randomBytes } from 'node:crypto';
-import { createGateway, type Gateway, type GatewaySeams } from '../../src/gateway/compose.ts';
+import { createGateway, type Gateway, type CreateGatewayOptions } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { connect } from '../../src/kernel/data/database.ts';
@@ -20,7 +20,7 @@ const masterKey = randomBytes(32).toString('base64');
 
 async function start(
   url: string,
-  more: Partial<GatewaySeams> = {},
+  more: Partial<CreateGatewayOptions> = {},
 ): Promise<{ gateway: Gateway; url: string }> {
   const env = {
     ...administrator,
@@ -61,7 +61,7 @@ let isBroken = false;
 const server = await startServer();
 try {
   const lifted = { freeTries: 1e9, strangerTries: 1e9, addressTries: 1e9 };
-  const timed = await start(server.url, { guesses: lifted });
+  const timed = await start(server.url, { attemptLimits: lifted });
   const times: Record<'known' | 'unknown', number[]> = { known: [], unknown: [] };
   for (let n = 0; n < triesPerId; n += 1) {
     for (const adminId of n % 2 === 0 ? (['known', 'unknown'] as const) : (['unknown', 'known'] as const)) {

@@ -124,6 +124,9 @@ function refusalInKernel(file: string, target: string): string | undefined {
   return floorOf(target) > floorOf(file) ? 'a floor of the kernel knows only those below it' : undefined;
 }
 
+// Files of a surface that every slice may import.
+const sharedFiles = ['service.ts', 'identity.ts'];
+
 function refusalOfSurface(
   surface: string,
   rest: string[],
@@ -144,12 +147,11 @@ function refusalOfSurface(
   if (!target.startsWith(own)) return `the ${surface} has only the kernel, its contract and its own rooms`;
   const [slice, ...within] = target.slice(own.length).split('/');
   const isShared =
-    within.length === 0 &&
-    (isRoot ? slice !== 'compose.ts' : slice === 'service.ts' || slice === 'identity.ts');
+    within.length === 0 && (isRoot ? slice !== 'compose.ts' : sharedFiles.includes(slice ?? ''));
   if (isShared) return undefined;
   if (isCompose)
     return within.join('/') === 'index.ts' ? undefined : 'the composition root takes a slice by its index.ts';
-  if (isRoot) return 'what all slices share knows none of them';
+  if (isRoot && sharedFiles.includes(rest[0] ?? '')) return 'what all slices share knows none of them';
   if (slice === rest[0]) return undefined;
   if (within.join('/') !== 'index.ts') return 'another slice is reached by its index.ts alone';
   // The gateway's slices meet only in its composition root; the agent's rooms are one household.

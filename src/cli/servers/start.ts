@@ -7,7 +7,7 @@ import { createAgent } from '../../agent/compose.ts';
 import { readAgentConfig } from '../../agent/config.ts';
 import { openAgentDatabase } from '../../agent/data/index.ts';
 import { openProject } from '../../deploy/index.ts';
-import { createGateway, openLoginNotice } from '../../gateway/compose.ts';
+import { createGateway, localLoginNotice } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
 import {
   gatewaySettings,
@@ -113,7 +113,7 @@ export const startCommand: Command = {
         userToken,
         agentToken,
         administrator,
-        notice: gateway.hasLocalLogin() ? openLoginNotice : undefined,
+        notice: gateway.hasLocalLogin() ? localLoginNotice : undefined,
       });
       return untilStopped(
         () => screen.forEach((line) => input.print(line)),

@@ -22,7 +22,7 @@ import {
 } from '../../kernel/secrets/concurrency-limit.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { adminIdFault, auditOf, ownDoing, type Identity, type Origin } from '../identity.ts';
+import { adminIdError, originOf, systemOrigin, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { defaultGuessBudgets, type GuessBudgets } from './guess-budget.ts';
 import { createMachines, identityOf, type Machines } from './machines.ts';
@@ -47,7 +47,7 @@ export interface AdminNeeds {
   /** The user tokens that machine credentials issue. */
   tokens: { revokeMadeBy(tx: Tx, makerId: string): Promise<number> };
   sessions?: Partial<SessionLimits>;
-  guesses?: Partial<GuessBudgets>;
+  attemptLimits?: Partial<GuessBudgets>;
   /** Rounds of PBKDF2 for new digests, 600,000 or more; a digest with fewer is renewed at the next login. */
   passwordRounds?: number;
   /** Where passwords wait for their check; the same one wherever this process checks any. */
@@ -78,7 +78,7 @@ const defaultSessionLimits: SessionLimits = { ttlSeconds: 12 * 3600, idleSeconds
 export function admin(needs: AdminNeeds): Admin {
   const { store, log, audit, changes } = needs;
   const limits = { ...defaultSessionLimits, ...needs.sessions };
-  const budgets = { ...defaultGuessBudgets, ...needs.guesses };
+  const budgets = { ...defaultGuessBudgets, ...needs.attemptLimits };
   const rounds = needs.passwordRounds ?? minimumRounds;
   const turnstile = needs.turnstile ?? createConcurrencyLimit(defaultConcurrency);
   const background = createBackground(log);
@@ -88,7 +88,7 @@ export function admin(needs: AdminNeeds): Admin {
     adminId: string,
     password: string,
   ): Promise<CredentialsSet & { digest: string }> {
-    const idFault = adminIdFault(adminId);
+    const idFault = adminIdError(adminId);
     if (idFault !== null) throw unfit('admin_id', idFault);
     const fault = passwordError(password, [adminId]);
     if (fault !== null) throw unfit('password', fault);
@@ -145,7 +145,7 @@ export function admin(needs: AdminNeeds): Admin {
         const guess = { adminId, network: networkOf(call.remoteAddress) };
         const passwordDigest = await checkCounted(guess, password);
         background.run('forget old guesses', () => store.forgetOldGuesses(budgets.forgetSeconds));
-        const entry = { ...auditOf(call), action: call.operationId };
+        const entry = { ...originOf(call), action: call.operationId };
         if (passwordDigest === null) {
           background.run(call.requestId, () => noteWrongGuess(guess, entry));
           throw wrong();
@@ -201,7 +201,7 @@ export function admin(needs: AdminNeeds): Admin {
       'admin.logout': async (call) => {
         const { adminId, tokenId } = call.identity;
         await store.revokeSession(tokenId, async (tx) => {
-          await done(auditOf(call), call.operationId, { kind: 'administrator', id: adminId })(tx);
+          await done(originOf(call), call.operationId, { kind: 'administrator', id: adminId })(tx);
           await changes.bump(tx);
         });
         return { status: 200, body: { revoked: true } };
@@ -224,7 +224,7 @@ export function admin(needs: AdminNeeds): Admin {
         !(await store.insertFirst(
           adminId,
           digest,
-          done(ownDoing, 'admin.setup', { kind: 'administrator', id: adminId }),
+          done(systemOrigin, 'admin.setup', { kind: 'administrator', id: adminId }),
         ))
       ) {
         throw new Problem(
@@ -239,7 +239,7 @@ export function admin(needs: AdminNeeds): Admin {
     async reset(adminId, password) {
       const { digest, ...set } = await credentials(adminId, password);
       await store.replaceAll(adminId, digest, async (tx) => {
-        await done(ownDoing, 'admin.reset', { kind: 'administrator', id: adminId })(tx);
+        await done(systemOrigin, 'admin.reset', { kind: 'administrator', id: adminId })(tx);
         await changes.bump(tx);
       });
       log.info({ adminId }, 'replaced the administrator and revoked every session');

@@ -5,7 +5,7 @@ import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { token, tokenDigest } from '../../kernel/secrets/secret.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { ownDoing, type Identity } from '../identity.ts';
+import { systemOrigin, type Identity } from '../identity.ts';
 import type { AdminStore, Machine } from './store.ts';
 
 /** Scope to the operation that it opens. */
@@ -118,7 +118,7 @@ export function identityOf({
 
 function entryOf(action: string, credentialId: string, diff?: Record<string, unknown>): AuditEntry {
   return {
-    ...ownDoing,
+    ...systemOrigin,
     action,
     target: { kind: 'machine_credential', id: credentialId },
     outcome: 'ok',

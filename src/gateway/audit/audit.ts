@@ -4,11 +4,11 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { chainPending, dropOldDays } from './chain.ts';
+import { appendPending, deleteOldDays } from './chain.ts';
 import { verifyChain, type ChainVerdict } from './verify.ts';
 import type { AuditEntry, AuditStore } from './store.ts';
 
-export interface AuditNeeds {
+interface AuditOptions {
   store: AuditStore;
   log: Log;
   clock: Pick<Clock, 'sleep' | 'monotonicMs'>;
@@ -34,7 +34,7 @@ const defaultRetentionDays = 400;
 const retentionEveryMs = 3_600_000;
 const firstRetentionMs = 60_000;
 
-export function audit(needs: AuditNeeds): Audit {
+export function audit(needs: AuditOptions): Audit {
   const { store, log, clock } = needs;
   const chainEveryMs = needs.chainEveryMs ?? 1_000;
   const stopping = new AbortController();
@@ -45,10 +45,10 @@ export function audit(needs: AuditNeeds): Audit {
     let droppedAtMs = clock.monotonicMs() - retentionEveryMs + firstRetentionMs;
     while (!stopping.signal.aborted) {
       try {
-        await chainPending(store, log);
+        await appendPending(store, log);
         if (clock.monotonicMs() - droppedAtMs >= retentionEveryMs) {
           droppedAtMs = clock.monotonicMs();
-          await dropOldDays(store, needs.retentionDays ?? defaultRetentionDays, log);
+          await deleteOldDays(store, needs.retentionDays ?? defaultRetentionDays, log);
         }
       } catch (error) {
         // Nothing is lost: the entries wait in the database for the next round.
@@ -68,7 +68,7 @@ export function audit(needs: AuditNeeds): Audit {
       stopping.abort();
       if (running === undefined) return;
       await running;
-      await chainPending(store, log).catch((error: unknown) =>
+      await appendPending(store, log).catch((error: unknown) =>
         log.warn({ err: error }, 'the audit log could not be chained'),
       );
     },

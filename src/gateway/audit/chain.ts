@@ -3,11 +3,11 @@
 import { createHash } from 'node:crypto';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { ownDoing } from '../identity.ts';
+import { systemOrigin } from '../identity.ts';
 import { retentionAction, type AuditStore, type EntryText } from './store.ts';
 
 /** What the first batch of all has in place of a hash before it. */
-export const noHash = Buffer.alloc(32);
+export const genesisHash = Buffer.alloc(32);
 
 const batchSize = 500;
 
@@ -22,15 +22,15 @@ export function batchHash(previous: Buffer, digests: readonly Buffer[]): Buffer 
 }
 
 /** Binds all entries that wait, unless another replica is at it. */
-export async function chainPending(store: AuditStore, log: Log): Promise<void> {
+export async function appendPending(store: AuditStore, log: Log): Promise<void> {
   while (await store.hasPending()) {
     const head = await store.tx(async (tx) => {
       if (!(await store.lockChain(tx))) return null;
-      const taken = await store.takePending(tx, batchSize);
+      const taken = await store.dequeuePending(tx, batchSize);
       if (taken.length === 0) return null;
-      const last = await store.lastBatch(tx);
+      const last = await store.findLastBatch(tx);
       const links = taken.map(({ entryId, entry }) => ({ entryId, digest: entryDigest(entry) }));
-      const previous = last?.hash ?? noHash;
+      const previous = last?.hash ?? genesisHash;
       const hash = batchHash(
         previous,
         links.map(({ digest }) => digest),
@@ -49,19 +49,19 @@ export async function chainPending(store: AuditStore, log: Log): Promise<void> {
 }
 
 /** Drops whole days that ended more than `days` days ago; the batch behind them keeps the last dropped hash. */
-export async function dropOldDays(store: AuditStore, days: number, log: Log): Promise<void> {
+export async function deleteOldDays(store: AuditStore, days: number, log: Log): Promise<void> {
   const dropped = await store.tx(async (tx) => {
     if (!(await store.lockChain(tx))) return 0;
-    const through = await store.lastBatchOlderThan(tx, days);
+    const through = await store.findLastBatchOlderThan(tx, days);
     if (through === null) return 0;
     // The chain must go on behind what is dropped, so its last batch stays whatever its age is.
-    const last = await store.lastBatch(tx);
+    const last = await store.findLastBatch(tx);
     if (last === null || last.batch <= through) return 0;
-    const entries = await store.dropThrough(tx, through);
+    const entries = await store.deleteThrough(tx, through);
     await store.insert(
       tx,
       {
-        ...ownDoing,
+        ...systemOrigin,
         action: retentionAction,
         target: { kind: 'audit', id: 'entries' },
         outcome: 'ok',

@@ -37,19 +37,19 @@ export interface AuditStore {
   hasPending(): Promise<boolean>;
   /** False when another replica is at work. */
   lockChain(tx: Tx): Promise<boolean>;
-  takePending(tx: Tx, limit: number): Promise<{ entryId: string; entry: EntryText }[]>;
-  lastBatch(sql?: Sql): Promise<Batch | null>;
+  dequeuePending(tx: Tx, limit: number): Promise<{ entryId: string; entry: EntryText }[]>;
+  findLastBatch(sql?: Sql): Promise<Batch | null>;
   insertBatch(tx: Tx, batch: Batch, links: readonly { entryId: string; digest: Buffer }[]): Promise<void>;
-  batchesAfter(batch: bigint, limit: number): Promise<Batch[]>;
-  linked(batch: bigint): Promise<LinkedEntry[]>;
+  listBatchesAfter(batch: bigint, limit: number): Promise<Batch[]>;
+  listLinkedEntries(batch: bigint): Promise<LinkedEntry[]>;
   /** Ids of some entries that neither the chain nor the waiting ones have. */
-  strayEntries(limit: number): Promise<string[]>;
+  listUnlinkedEntries(limit: number): Promise<string[]>;
   countPending(): Promise<number>;
   /** The number of the last batch whose day ended more than `days` days ago. */
-  lastBatchOlderThan(tx: Tx, days: number): Promise<bigint | null>;
-  dropThrough(tx: Tx, batch: bigint): Promise<number>;
+  findLastBatchOlderThan(tx: Tx, days: number): Promise<bigint | null>;
+  deleteThrough(tx: Tx, batch: bigint): Promise<number>;
   /** Whether an entry tells that retention dropped everything through this batch. */
-  wasDropped(batch: bigint): Promise<boolean>;
+  hasRetentionEntry(batch: bigint): Promise<boolean>;
 }
 
 export const retentionAction = 'audit.dropDays';
@@ -80,7 +80,7 @@ export function auditStore(database: Database): AuditStore {
         select pg_try_advisory_xact_lock(hashtextextended('townhall.audit.chain', 0)) as "isOurs"`;
       return row?.isOurs === true;
     },
-    async takePending(tx, limit) {
+    async dequeuePending(tx, limit) {
       const rows = await tx<{ entryId: string; entry: EntryText }[]>`
         with taken as (
           delete from gateway.audit_pending where entry_id in (
@@ -90,7 +90,7 @@ export function auditStore(database: Database): AuditStore {
         from taken join gateway.audit_entries e using (entry_id) order by e.entry_id`;
       return [...rows];
     },
-    async lastBatch(own = sql) {
+    async findLastBatch(own = sql) {
       const [found] = await own<Batch[]>`
         select batch, previous, hash, entries from gateway.audit_batches order by batch desc limit 1`;
       return found ?? null;
@@ -107,20 +107,20 @@ export function auditStore(database: Database): AuditStore {
         from unnest(${links.map(({ entryId }) => entryId)}::text[], ${links.map(({ digest }) => digest)}::bytea[])
           with ordinality as given (entry_id, digest, position)`;
     },
-    async batchesAfter(batch, limit) {
+    async listBatchesAfter(batch, limit) {
       return [
         ...(await sql<Batch[]>`
           select batch, previous, hash, entries from gateway.audit_batches where batch > ${batch} order by batch limit ${limit}`),
       ];
     },
-    async linked(batch) {
+    async listLinkedEntries(batch) {
       const rows = await sql<LinkedEntry[]>`
         select l.entry_id as "entryId", l.digest, case when e.entry_id is null then null else ${entryText(sql)} end as entry
         from gateway.audit_links l left join gateway.audit_entries e using (entry_id)
         where l.batch = ${batch} order by l.position`;
       return [...rows];
     },
-    async strayEntries(limit) {
+    async listUnlinkedEntries(limit) {
       const rows = await sql<{ entryId: string }[]>`
         select e.entry_id as "entryId" from gateway.audit_entries e
         where not exists (select 1 from gateway.audit_links l where l.entry_id = e.entry_id)
@@ -134,13 +134,13 @@ export function auditStore(database: Database): AuditStore {
       >`select count(*)::integer as count from gateway.audit_pending`;
       return row?.count ?? 0;
     },
-    async lastBatchOlderThan(tx, days) {
+    async findLastBatchOlderThan(tx, days) {
       const [row] = await tx<{ batch: bigint | null }[]>`
         select max(batch) as batch from gateway.audit_batches
         where day < (gateway.townhall_now() at time zone 'UTC')::date - ${days}::integer`;
       return row?.batch ?? null;
     },
-    async dropThrough(tx, batch) {
+    async deleteThrough(tx, batch) {
       await tx`select set_config('townhall.audit_retention', 'on', true)`;
       const dropped = await tx`
         delete from gateway.audit_entries where entry_id in (select entry_id from gateway.audit_links where batch <= ${batch})`;
@@ -149,7 +149,7 @@ export function auditStore(database: Database): AuditStore {
       await tx`select set_config('townhall.audit_retention', '', true)`;
       return dropped.count;
     },
-    async wasDropped(batch) {
+    async hasRetentionEntry(batch) {
       const [found] = await sql`
         select 1 from gateway.audit_entries
         where action = ${retentionAction} and diff ->> 'through_batch' = ${String(batch)} limit 1`;

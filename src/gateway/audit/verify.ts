@@ -1,6 +1,6 @@
 // Walks the chain of the audit log and says what does not fit: an entry that was altered, one that is gone,
 // one that was slipped in, or a batch that does not follow from the one before.
-import { batchHash, entryDigest, noHash } from './chain.ts';
+import { batchHash, entryDigest, genesisHash } from './chain.ts';
 import type { AuditStore, Batch } from './store.ts';
 
 export interface ChainFault {
@@ -41,7 +41,7 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
   let batches = 0;
   let entries = 0;
   for (;;) {
-    const page = await store.batchesAfter(last?.batch ?? 0n, pageSize);
+    const page = await store.listBatchesAfter(last?.batch ?? 0n, pageSize);
     if (page.length === 0) break;
     for (const batch of page) {
       if (!(await follows(store, batch, last)))
@@ -56,7 +56,8 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
     }
   }
   if (!hasHead) note('head_missing', null);
-  for (const entryId of await store.strayEntries(maximumFaults)) note('entry_not_chained', null, entryId);
+  for (const entryId of await store.listUnlinkedEntries(maximumFaults))
+    note('entry_not_chained', null, entryId);
   const pending = await store.countPending();
   return {
     ok: faults.length === 0,
@@ -70,9 +71,9 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
 
 async function follows(store: AuditStore, batch: Batch, last: Batch | null): Promise<boolean> {
   if (last !== null) return batch.batch === last.batch + 1n && batch.previous.equals(last.hash);
-  if (batch.batch === 1n) return batch.previous.equals(noHash);
+  if (batch.batch === 1n) return batch.previous.equals(genesisHash);
   // The chain may begin later only where retention says that it dropped what was before.
-  return store.wasDropped(batch.batch - 1n);
+  return store.hasRetentionEntry(batch.batch - 1n);
 }
 
 async function verifyBatch(
@@ -80,7 +81,7 @@ async function verifyBatch(
   { batch, previous, hash, entries }: Batch,
   note: (fault: ChainFault['fault'], batch: bigint, entryId?: string) => void,
 ): Promise<number> {
-  const linked = await store.linked(batch);
+  const linked = await store.listLinkedEntries(batch);
   for (const { entryId, digest, entry } of linked) {
     if (entry === null) note('entry_missing', batch, entryId);
     else if (!entryDigest(entry).equals(digest)) note('entry_altered', batch, entryId);

@@ -8,27 +8,27 @@ import { requireStorable } from '../../kernel/contract/storable.ts';
 import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { auditOf, type Identity, type Origin } from '../identity.ts';
+import { originOf, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
-import { isMove, refuseArchived, refuseUnlessActive, type BureauState } from './lifecycle.ts';
+import { changesState, refuseArchived, refuseUnlessActive, type BureauState } from './lifecycle.ts';
 import { hostOf, requireOrigins, requireServerUrl } from './server-url.ts';
 import type { Bureau, BureausStore, BureauSettings, SqlFragment } from './store.ts';
 
 /** Whose a user token is. */
-export interface ExaminedToken {
+export interface TokenOwner {
   userId: string;
   bureauId: string;
   tokenId: string;
   expiresAt: Date;
 }
 
-export interface BureausNeeds {
+interface BureausOptions {
   store: BureausStore;
   log: Log;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   changes: { bump(tx: Tx): Promise<void> };
   /** Null when the token is nobody's; throws 403 when its Bureau serves nobody. */
-  examineToken(token: string): Promise<ExaminedToken | null>;
+  findTokenOwner(token: string): Promise<TokenOwner | null>;
 }
 
 export interface Bureaus extends Service<'bureaus'> {
@@ -62,7 +62,7 @@ type SettingsBody = {
   metadata?: Record<string, unknown>;
 };
 
-export function bureaus({ store, log, audit, changes, examineToken }: BureausNeeds): Bureaus {
+export function bureaus({ store, log, audit, changes, findTokenOwner }: BureausOptions): Bureaus {
   let limits: ReadonlyMap<string, number> = new Map();
   let loginOrigins: ReadonlySet<string> = new Set();
 
@@ -99,10 +99,10 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
     }) => {
       const bureau = await change(
         call.body.bureau_id,
-        { origin: auditOf(call), action: call.operationId },
+        { origin: originOf(call), action: call.operationId },
         async (tx, before) => {
-          if (!isMove(before.state, to)) return null;
-          const after = await store.move(tx, before.bureauId, to);
+          if (!changesState(before.state, to)) return null;
+          const after = await store.setState(tx, before.bureauId, to);
           return { after, diff: { state: { from: before.state, to } } };
         },
       );
@@ -113,7 +113,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
   async function replaceSettings(tx: Tx, before: Bureau, given: Partial<BureauSettings>) {
     refuseArchived(before.state);
     return {
-      after: await store.change(tx, before.bureauId, { ...before, ...given }),
+      after: await store.update(tx, before.bureauId, { ...before, ...given }),
       diff: differences(before, given),
     };
   }
@@ -127,7 +127,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
         const after = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isTimeAndId);
         const limit = pageLimit(call.query);
         const { items, next_cursor } = pageOf(await store.list(after, limit + 1), limit, (row) => [
-          row.place,
+          row.createdAtText,
           row.bureauId,
         ]);
         return { status: 200, body: { items: items.map(wireBureau), next_cursor } };
@@ -154,7 +154,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
           const reply = { status: 201 as const, body: wireBureau(made) };
           const target = { kind: 'bureau', id: bureauId };
           await audit.record(tx, {
-            ...auditOf(call),
+            ...originOf(call),
             action: call.operationId,
             target,
             outcome: 'ok',
@@ -167,7 +167,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
       },
       'bureaus.updateBureau': async (call) => {
         const given = settingsOf(call.body);
-        const done = { origin: auditOf(call), action: call.operationId };
+        const done = { origin: originOf(call), action: call.operationId };
         const bureau = await change(call.body.bureau_id, done, (tx, before) =>
           replaceSettings(tx, before, given),
         );
@@ -175,7 +175,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
       },
       'bureaus.updateServer': async (call) => {
         const serverUrl = requireServerUrl(call.body.server_url);
-        const done = { origin: auditOf(call), action: call.operationId };
+        const done = { origin: originOf(call), action: call.operationId };
         const bureau = await change(call.body.bureau_id, done, (tx, before) =>
           replaceSettings(tx, before, { serverUrl }),
         );
@@ -198,7 +198,7 @@ export function bureaus({ store, log, audit, changes, examineToken }: BureausNee
         }
         // A machine credential of a Bureau that is not active learns that, whatever token it asks about.
         if (identity.bureauId !== undefined) refuseUnlessActive((await known(identity.bureauId)).state);
-        const examined = await examineToken(token).catch((error: unknown) =>
+        const examined = await findTokenOwner(token).catch((error: unknown) =>
           hiddenOutside(identity.bureauId, error),
         );
         // A machine credential may not know more of another Bureau's token than of none.

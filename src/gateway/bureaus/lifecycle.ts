@@ -33,7 +33,7 @@ export function refuseArchived(state: BureauState): void {
 }
 
 /** Whether the move changes anything; a repeated one does not. Throws 409 `bureau_archived` for a move out of the final state. */
-export function isMove(from: BureauState, to: BureauState): boolean {
+export function changesState(from: BureauState, to: BureauState): boolean {
   if (from === to) return false;
   refuseArchived(from);
   return true;

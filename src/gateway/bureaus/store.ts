@@ -32,13 +32,13 @@ export type BureauSettings = Pick<
 export type SqlFragment = ReturnType<Sql['unsafe']>;
 
 /** Where a page begins: the time, to the microsecond, and the id of the last Bureau before it. */
-export type BureauPlace = [createdAt: string, bureauId: string];
+export type BureauCursor = [createdAt: string, bureauId: string];
 
 export interface BureausStore {
   /** Without effect when the Bureau exists, whatever its members are; says whether it was made. */
   insertIfAbsent(bureau: Pick<Bureau, 'bureauId' | 'name' | 'serverUrl'>): Promise<boolean>;
   find(bureauId: string): Promise<Bureau | null>;
-  list(after: BureauPlace | null, count: number): Promise<(Bureau & { place: string })[]>;
+  list(after: BureauCursor | null, count: number): Promise<(Bureau & { createdAtText: string })[]>;
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
   startingCreditsOf(sql: Sql, column: string): SqlFragment;
@@ -50,8 +50,8 @@ export interface BureausStore {
   insert(tx: Tx, bureauId: string, settings: BureauSettings): Promise<Bureau | null>;
   /** Nobody else can change the Bureau until the transaction ends. */
   lock(tx: Tx, bureauId: string): Promise<Bureau | null>;
-  change(tx: Tx, bureauId: string, settings: BureauSettings): Promise<Bureau>;
-  move(tx: Tx, bureauId: string, state: BureauState): Promise<Bureau>;
+  update(tx: Tx, bureauId: string, settings: BureauSettings): Promise<Bureau>;
+  setState(tx: Tx, bureauId: string, state: BureauState): Promise<Bureau>;
 }
 
 export function bureausStore(database: Database): BureausStore {
@@ -71,7 +71,7 @@ export function bureausStore(database: Database): BureausStore {
       return found ?? null;
     },
     async list(after, count) {
-      const rows = await sql<(Bureau & { place: string })[]>`
+      const rows = await sql<(Bureau & { createdAtText: string })[]>`
         select ${columns(sql)}, created_at::text as place from gateway.bureaus_records
         -- By way of text: a parameter that is a time itself would come with milliseconds only.
         where ${after === null ? sql`true` : sql`(created_at, bureau_id) > (${after[0]}::text::timestamptz, ${after[1]})`}
@@ -106,7 +106,7 @@ export function bureausStore(database: Database): BureausStore {
         select ${columns(tx)} from gateway.bureaus_records where bureau_id = ${bureauId} for update`;
       return found ?? null;
     },
-    async change(tx, bureauId, settings) {
+    async update(tx, bureauId, settings) {
       const [changed] = await tx<Bureau[]>`
         update gateway.bureaus_records set name = ${settings.name}, server_url = ${settings.serverUrl},
           redirect_origins = ${settings.redirectOrigins}::text[], models = ${settings.models}::text[],
@@ -115,7 +115,7 @@ export function bureausStore(database: Database): BureausStore {
         where bureau_id = ${bureauId} returning ${columns(tx)}`;
       return present(changed);
     },
-    async move(tx, bureauId, state) {
+    async setState(tx, bureauId, state) {
       const [moved] = await tx<Bureau[]>`
         update gateway.bureaus_records set state = ${state}, updated_at = gateway.townhall_now(),
           archived_at = case when ${state} = 'archived' then gateway.townhall_now() end

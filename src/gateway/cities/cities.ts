@@ -4,11 +4,11 @@ import type { City as WireCity } from '../../contract/gateway/types.gen.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { auditOf, ownDoing, type Origin } from '../identity.ts';
+import { originOf, systemOrigin, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
 import type { CitiesStore, City, Deployment } from './store.ts';
 
-export interface CitiesNeeds {
+interface CitiesOptions {
   store: CitiesStore;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   /** The configured address of this server, where there is one. */
@@ -20,7 +20,7 @@ export interface Cities extends Service<'cities'> {
   record(deployment: Omit<Deployment, 'deployedAt'>): Promise<void>;
 }
 
-export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
+export function cities({ store, audit, baseUrl }: CitiesOptions): Cities {
   function upsert(
     deployment: Deployment,
     { origin, action }: { origin: Origin; action: string },
@@ -43,7 +43,7 @@ export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
     async record(deployment) {
       await upsert(
         { ...deployment, baseUrl: requireBaseUrl(deployment.baseUrl), deployedAt: null },
-        { origin: ownDoing, action: 'cities.upsertCity' },
+        { origin: systemOrigin, action: 'cities.upsertCity' },
       );
     },
     name: 'cities',
@@ -62,7 +62,7 @@ export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
           status: body.status ?? 'live',
           deployedAt: body.deployed_at ?? null,
         };
-        const city = await upsert(deployment, { origin: auditOf(call), action: call.operationId });
+        const city = await upsert(deployment, { origin: originOf(call), action: call.operationId });
         return { status: 200, body: wireCity(city) };
       },
       'cities.removeCity': async (call) => {
@@ -70,7 +70,7 @@ export function cities({ store, audit, baseUrl }: CitiesNeeds): Cities {
         const removed = await store.tx(async (tx) => {
           if (!(await store.remove(tx, cityId))) return false;
           await audit.record(tx, {
-            ...auditOf(call),
+            ...originOf(call),
             action: call.operationId,
             target: { kind: 'city', id: cityId },
             outcome: 'ok',

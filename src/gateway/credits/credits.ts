@@ -6,7 +6,7 @@ import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
 import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
-import { auditOf } from '../identity.ts';
+import { originOf } from '../identity.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Service } from '../service.ts';
 import { createBalances, userNotFound } from './balances.ts';
@@ -19,7 +19,7 @@ import type { Balances, Ledger } from './ports.ts';
 import type { Account, Change, CreditsStore, KeyBudget } from './store.ts';
 import { verifyLedger, type LedgerVerdict } from './verify.ts';
 
-export interface CreditsNeeds {
+export interface CreditsOptions {
   store: CreditsStore;
   journal: Journal;
   /** Who has a balance: a user of any state but removed. */
@@ -59,7 +59,7 @@ export interface Credits extends Service<'credits'> {
   close(): Promise<void>;
 }
 
-export function credits(needs: CreditsNeeds): Credits {
+export function credits(needs: CreditsOptions): Credits {
   const { store, journal, users, audit, log, clock, isAlone, retentionDays } = needs;
   const times = { ...defaultTimes, ...needs.times };
   const lanes = createLanes({
@@ -96,7 +96,7 @@ export function credits(needs: CreditsNeeds): Credits {
       const account = await store.findAccount(userId, tx);
       if (account === null) throw userNotFound();
       await audit.record(tx, {
-        ...auditOf(call),
+        ...originOf(call),
         action: call.operationId,
         target: { kind: 'user', id: userId },
         outcome: 'ok',
@@ -179,7 +179,7 @@ type Adjustment = { userId: string; ref: string; credits: bigint; reason: string
 interface AdjustCall {
   operationId: string;
   body: { user_id: string; credits: number; reason: string };
-  identity: Parameters<typeof auditOf>[0]['identity'];
+  identity: Parameters<typeof originOf>[0]['identity'];
   remoteAddress: string;
   requestId: string;
   remember(tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;

@@ -1,5 +1,4 @@
-// The door of the credits: the factory, its store and journal, and the types that others may name.
-export { credits, type Credits, type CreditsNeeds } from './credits.ts';
+export { credits, type Credits, type CreditsOptions } from './credits.ts';
 export { creditsStore, type CreditsStore, type KeyBudget } from './store.ts';
 export { directoryJournal, type Journal } from './journal.ts';
 export { verifyLedger, type LedgerFault, type LedgerVerdict } from './verify.ts';

@@ -256,7 +256,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
         end();
       }
     },
-    isSure: (call, amount) => spendable.isSure(call, amount),
+    canSkipHoldWait: (call, amount) => spendable.isSure(call, amount),
     async available(userId, tokenId) {
       const available = await store.available(userId, tokenId);
       return available > 0n ? available : 0n;

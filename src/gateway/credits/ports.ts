@@ -35,7 +35,7 @@ export interface Ledger {
    * Whether the hold will be granted, as far as this process has heard lately: then what it pays for may begin while it
    * is written down, and nothing of it may be handed on before that. The hold itself can still be refused.
    */
-  isSure(call: PaidCall, amount: bigint): boolean;
+  canSkipHoldWait(call: PaidCall, amount: bigint): boolean;
   /** What the token may spend now, by its user's balance and its own cap; for sizing an output limit that the caller did not send. */
   available(userId: string, tokenId: string): Promise<bigint>;
   /** Records a call that costs its caller nothing. */

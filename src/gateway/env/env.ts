@@ -9,7 +9,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
 import { keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { auditOf, type Origin } from '../identity.ts';
+import { originOf, type Origin } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';
 import { declarationsOf, type Declarer } from './declarations.ts';
 import { variablesIn } from './import.ts';
@@ -187,7 +187,7 @@ export async function env(needs: EnvNeeds): Promise<Env> {
             .filter(({ secret, masked: isMasked }) => secret && !isMasked)
             .map(({ key }) => key);
           await store.tx((tx) =>
-            audit.record(tx, entryOf(auditOf(call), 'env.revealVariables', null, { keys })),
+            audit.record(tx, entryOf(originOf(call), 'env.revealVariables', null, { keys })),
           );
         }
         return { status: 200, body: { items } };
@@ -197,7 +197,7 @@ export async function env(needs: EnvNeeds): Promise<Env> {
         const fault = faultOf(key, value, isReserved);
         if (fault !== null) throw refused(fault);
         const updatedAt = await write(new Map([[key, value]]), (diff) =>
-          entryOf(auditOf(call), call.operationId, key, diff[key]),
+          entryOf(originOf(call), call.operationId, key, diff[key]),
         );
         return { status: 200, body: shown({ key, value, updatedAt }) };
       },
@@ -210,7 +210,7 @@ export async function env(needs: EnvNeeds): Promise<Env> {
           const before = snapshot.entry(key)?.value ?? null;
           await audit.record(
             tx,
-            entryOf(auditOf(call), call.operationId, key, {
+            entryOf(originOf(call), call.operationId, key, {
               before: before === null ? null : vault.fingerprint(before),
               after: null,
             }),
@@ -225,7 +225,7 @@ export async function env(needs: EnvNeeds): Promise<Env> {
         const variables = variablesIn(call.body.content, isReserved);
         const keys = [...variables.keys()];
         if (keys.length > 0)
-          await write(variables, (diff) => entryOf(auditOf(call), call.operationId, null, diff));
+          await write(variables, (diff) => entryOf(originOf(call), call.operationId, null, diff));
         return { status: 200, body: { imported: keys.length, keys } };
       },
       'env.getCatalog': async () => ({

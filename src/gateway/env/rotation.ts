@@ -6,7 +6,7 @@ import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { SealError, keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { ownDoing } from '../identity.ts';
+import { systemOrigin } from '../identity.ts';
 import { canaryPlace, canaryWord, requireOpens } from './master-key.ts';
 import { variablesTable, type EnvStore, type SealedVariable, type StoredVariable } from './store.ts';
 
@@ -100,7 +100,7 @@ export async function rewrapAll(tx: Tx, { store, vault, audit, changes }: Rotati
   if (isMoved) await store.replaceCanary(tx, vault.seal(kid, canaryPlace, canaryWord));
   await store.reseal(tx, resealed);
   await audit.record(tx, {
-    ...ownDoing,
+    ...systemOrigin,
     action: 'env.rewrap',
     target: null,
     outcome: 'ok',

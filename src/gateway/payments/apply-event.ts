@@ -7,12 +7,19 @@ import type { Log } from '../../kernel/log.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Balances } from '../credits/index.ts';
 import type { Origin } from '../identity.ts';
-import { factKey, mismatchOf, packEvent, type Fact, type ProviderEvent, unpackEvent } from './event.ts';
+import {
+  factKey,
+  findMismatch,
+  serializeEvent,
+  type Fact,
+  type ProviderEvent,
+  parseStoredEvent,
+} from './event.ts';
 import { netCredits } from './facts.ts';
-import type { Order } from './order.ts';
+import type { PaymentOrder } from './order.ts';
 import type { PaymentsStore } from './store.ts';
 
-export type Taken = 'accepted' | 'duplicate' | 'quarantined';
+export type DeliveryResult = 'accepted' | 'duplicate' | 'quarantined';
 
 export interface IntakeNeeds {
   store: PaymentsStore;
@@ -24,7 +31,7 @@ export interface IntakeNeeds {
 
 export interface Intake {
   /** Resolves after the commit, so that whoever sent the event may forget it. */
-  take(event: ProviderEvent, origin: Origin): Promise<Taken>;
+  take(event: ProviderEvent, origin: Origin): Promise<DeliveryResult>;
 }
 
 export function createIntake({ store, balances, audit, users, log }: IntakeNeeds): Intake {
@@ -49,7 +56,7 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
     why: { origin: Origin; reason: string; paymentId: string | null; isParked?: boolean },
   ): Promise<'quarantined'> {
     const { origin, reason, paymentId, isParked = false } = why;
-    await store.closeEvent(tx, event, {
+    await store.setEventOutcome(tx, event, {
       outcome: isParked ? 'parked' : 'quarantined',
       reason,
       ...(paymentId === null ? {} : { paymentId }),
@@ -65,29 +72,29 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
   /** The facts of one event, with its own entry in the audit log; the ledger is told afterwards, once for all. */
   async function learn(
     tx: Tx,
-    order: Order,
+    order: PaymentOrder,
     event: ProviderEvent,
     origin: Origin,
-  ): Promise<{ order: Order; taken: Taken }> {
+  ): Promise<{ order: PaymentOrder; taken: DeliveryResult }> {
     const { paymentId } = order;
-    const mismatch = mismatchOf(event, order);
+    const mismatch = findMismatch(event, order);
     if (mismatch !== null)
       return { order, taken: await quarantine(tx, event, { origin, reason: mismatch, paymentId }) };
-    if (await store.isOfAnother(tx, order, event))
+    if (await store.belongsToAnotherOrder(tx, order, event))
       return { order, taken: await quarantine(tx, event, { origin, reason: 'reference', paymentId }) };
     const key = factKey(event.fact as Fact);
-    if (await store.isKnown(tx, order, key)) {
-      await store.closeEvent(tx, event, { outcome: 'repeated', paymentId });
+    if (await store.hasAppliedFact(tx, order, key)) {
+      await store.setEventOutcome(tx, event, { outcome: 'repeated', paymentId });
       return { order, taken: 'duplicate' };
     }
-    const known = await store.learn(tx, order, event);
-    await store.closeEvent(tx, event, { outcome: 'applied', paymentId, factKey: key });
+    const known = await store.recordFacts(tx, order, event);
+    await store.setEventOutcome(tx, event, { outcome: 'applied', paymentId, factKey: key });
     await record(tx, event, { origin, action: 'payments.accepted', paymentId, diff: { fact: key } });
     return { order: known, taken: 'accepted' };
   }
 
   /** Tells the ledger the difference. Its ref counts up under the lock of the order, so that no step is told twice. */
-  async function settle(tx: Tx, order: Order, cause: Fact): Promise<void> {
+  async function settle(tx: Tx, order: PaymentOrder, cause: Fact): Promise<void> {
     const net = netCredits(order);
     const difference = net - order.postedCredits;
     if (difference === 0n) return;
@@ -99,12 +106,12 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
       const kind = cause.kind === 'disputed' || cause.kind === 'dispute_won' ? 'dispute' : 'refund';
       await balances.takeBack(tx, { ...entry, kind, credits: -difference, reason, partial: true });
     }
-    await store.notePosting(tx, order, net);
+    await store.recordPosting(tx, order, net);
   }
 
   /** Whether the user was removed since the payment was made. Asked before the transaction, which has one connection. */
   async function hasNoUser(event: ProviderEvent): Promise<boolean> {
-    const userId = await store.findUserOf(event);
+    const userId = await store.findUserId(event);
     const user = userId === null ? null : await users.findUser(userId);
     return userId !== null && (user === null || user.state === 'removed');
   }
@@ -113,10 +120,10 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
     tx: Tx,
     event: ProviderEvent,
     { origin, isOrphan }: { origin: Origin; isOrphan: boolean },
-  ): Promise<Taken> {
+  ): Promise<DeliveryResult> {
     // Before anything else: whoever comes second waits here or below, and then sees what the first has done.
     await store.lockReference(tx, event);
-    if (!(await store.insertEvent(tx, event, packEvent(event)))) return 'duplicate';
+    if (!(await store.insertEvent(tx, event, serializeEvent(event)))) return 'duplicate';
     const found = await store.lockOrder(tx, event);
     if (found === null) {
       // A charge may be refunded or disputed before we heard that it was made; then it waits for that.
@@ -126,8 +133,8 @@ export function createIntake({ store, balances, audit, users, log }: IntakeNeeds
     const { order, taken } = await learn(tx, found, event, origin);
     if (taken !== 'accepted') return taken;
     let latest = order;
-    for (const packed of await store.takeParked(tx, order))
-      latest = (await learn(tx, latest, unpackEvent(packed), origin)).order;
+    for (const packed of await store.listParked(tx, order))
+      latest = (await learn(tx, latest, parseStoredEvent(packed), origin)).order;
     // Credits for nobody: what is known of the payment stays, and somebody has to give the money back.
     if (isOrphan && netCredits(latest) > latest.postedCredits)
       return quarantine(tx, event, { origin, reason: 'unknown_user', paymentId: latest.paymentId });

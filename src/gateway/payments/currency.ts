@@ -38,13 +38,13 @@ export function minorUnits(currency: string): MinorUnits {
 }
 
 /** A currency's code in lower case, or null for what is none. */
-export function currencyOf(text: string): string | null {
+export function parseCurrency(text: string): string | null {
   const code = text.trim().toLowerCase();
   return /^[a-z]{3}$/.test(code) ? code : null;
 }
 
 /** For people, such as `USD 10.00`. */
-export function writeAmount(amount: bigint, currency: string): string {
+export function formatAmount(amount: bigint, currency: string): string {
   const { perUnit } = minorUnits(currency);
   const digits = String(perUnit).length - 1;
   const whole = (amount / perUnit).toLocaleString('en-US');

@@ -1,5 +1,5 @@
 // An event of any provider, as far as it concerns a payment, and what in it must agree with the payment that we made.
-import type { Order, ProviderId } from './order.ts';
+import type { PaymentOrder, ProviderId } from './order.ts';
 
 /** One thing that an event says; amounts in the smallest unit of the currency. */
 export type Fact =
@@ -32,7 +32,7 @@ export interface ProviderEvent {
 export type Mismatch = 'amount' | 'currency' | 'product' | 'mode' | 'reference' | 'payment_id' | 'unreadable';
 
 /** What does not agree; null when all does. */
-export function mismatchOf(event: ProviderEvent, order: Order): Mismatch | null {
+export function findMismatch(event: ProviderEvent, order: PaymentOrder): Mismatch | null {
   if (event.fact === null) return 'unreadable';
   if (event.echoes.some((echo) => echo !== order.paymentId)) return 'payment_id';
   if (order.isLive !== null && event.isLive !== order.isLive) return 'mode';
@@ -56,13 +56,13 @@ export function factKey(fact: Fact): string {
 }
 
 /** As JSON, for an event whose payment is not known yet. */
-export function packEvent(event: ProviderEvent): Record<string, unknown> {
+export function serializeEvent(event: ProviderEvent): Record<string, unknown> {
   return JSON.parse(
     JSON.stringify(event, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),
   ) as Record<string, unknown>;
 }
 
-export function unpackEvent(packed: Record<string, unknown>): ProviderEvent {
+export function parseStoredEvent(packed: Record<string, unknown>): ProviderEvent {
   const event = packed as unknown as Omit<ProviderEvent, 'at' | 'amount' | 'fact'> & {
     at: string;
     amount: string | null;

@@ -9,7 +9,7 @@ export interface Dispute {
 }
 
 /** The facts of one payment; amounts in the smallest unit of the currency. */
-export interface Facts {
+export interface PaymentFacts {
   amount: bigint;
   /** What the whole amount buys. */
   credits: bigint;
@@ -32,7 +32,7 @@ export type PaymentState =
   | 'refunded'
   | 'disputed';
 
-export function stateOf(facts: Facts): PaymentState {
+export function stateOf(facts: PaymentFacts): PaymentState {
   // Money that came is there, however late: an expired payment may still be paid.
   if (facts.paidAt !== null) {
     if (disputedAmount(facts) > 0n) return 'disputed';
@@ -45,7 +45,7 @@ export function stateOf(facts: Facts): PaymentState {
 }
 
 /** What disputes that are open or lost take back. */
-export function disputedAmount({ disputes }: Pick<Facts, 'disputes'>): bigint {
+export function disputedAmount({ disputes }: Pick<PaymentFacts, 'disputes'>): bigint {
   return disputes.reduce(
     (sum, { amount, disputedAt, wonAt }) => (disputedAt !== null && wonAt === null ? sum + amount : sum),
     0n,
@@ -53,7 +53,7 @@ export function disputedAmount({ disputes }: Pick<Facts, 'disputes'>): bigint {
 }
 
 /** The credits that the payment should have brought by now, rounded down. */
-export function netCredits(facts: Facts): bigint {
+export function netCredits(facts: PaymentFacts): bigint {
   if (facts.paidAt === null) return 0n;
   const gone = facts.refundedAmount + disputedAmount(facts);
   const left = gone < facts.amount ? facts.amount - gone : 0n;
@@ -61,7 +61,7 @@ export function netCredits(facts: Facts): bigint {
 }
 
 /** When the first dispute came, and when the last was won: null while one is open or lost. */
-export function disputeTimes({ disputes }: Pick<Facts, 'disputes'>): {
+export function disputeTimes({ disputes }: Pick<PaymentFacts, 'disputes'>): {
   disputedAt: Date | null;
   wonAt: Date | null;
 } {

@@ -1,22 +1,24 @@
 // Reads members out of somebody else's JSON, where anything may be missing or of another type than it was documented.
 import { Problem } from '../../kernel/problem.ts';
 
-export type Members = Readonly<Record<string, unknown>>;
+export type JsonObject = Readonly<Record<string, unknown>>;
 
-const nothing: Members = Object.freeze({});
+const nothing: JsonObject = Object.freeze({});
 
 /** The object under a name; empty when there is none. */
-export function membersOf(value: unknown): Members {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : nothing;
+export function readObject(value: unknown): JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as JsonObject)
+    : nothing;
 }
 
 /** Null also for what the database cannot keep: a NUL, or half of a surrogate pair. */
-export function textOf(value: unknown): string | null {
+export function readText(value: unknown): string | null {
   return typeof value === 'string' && value !== '' && value.length <= 512 && isStorable(value) ? value : null;
 }
 
 /** Null for all that is no web address. */
-export function webAddressOf(value: unknown): string | null {
+export function readUrl(value: unknown): string | null {
   return typeof value === 'string' && /^https?:\/\//.test(value) && isStorable(value) ? value : null;
 }
 
@@ -25,8 +27,8 @@ function isStorable(text: string): boolean {
 }
 
 /** A time as a count of such units since 1970; null for none, and for one after the year 9999. */
-export function timeOf(value: unknown, unitMs: number): Date | null {
-  const count = amountOf(value);
+export function readTime(value: unknown, unitMs: number): Date | null {
+  const count = readAmount(value);
   const ms = Number(count) * unitMs;
   return count === null || ms > latestMs ? null : new Date(ms);
 }
@@ -34,29 +36,29 @@ export function timeOf(value: unknown, unitMs: number): Date | null {
 const latestMs = Date.UTC(9999, 11, 31);
 
 /** The id of a thing that is given by its id or whole. */
-export function idOf(value: unknown): string | null {
-  return textOf(value) ?? textOf(membersOf(value)['id']);
+export function readId(value: unknown): string | null {
+  return readText(value) ?? readText(readObject(value)['id']);
 }
 
 /** A whole amount that is not negative; null for everything else, fractions included. */
-export function amountOf(value: unknown): bigint | null {
+export function readAmount(value: unknown): bigint | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? BigInt(value) : null;
 }
 
-export function currencyIn(value: unknown): string | null {
-  return textOf(value)?.toLowerCase() ?? null;
+export function readCurrency(value: unknown): string | null {
+  return readText(value)?.toLowerCase() ?? null;
 }
 
 /** The top of a signed event. Throws 400 for what is no JSON object. */
-export function parseEvent(body: Uint8Array): Members {
+export function parseEvent(body: Uint8Array): JsonObject {
   let value: unknown;
   try {
     value = JSON.parse(Buffer.from(body).toString('utf8'));
   } catch (cause) {
     throw new Problem('bad_request', 'invalid_json', 'The event is not JSON.', { cause });
   }
-  const members = membersOf(value);
-  if (textOf(members['id']) === null)
+  const members = readObject(value);
+  if (readText(members['id']) === null)
     throw new Problem(
       'bad_request',
       'invalid_request',
@@ -67,6 +69,6 @@ export function parseEvent(body: Uint8Array): Members {
 }
 
 /** One answer for every way in which a signature can be wrong. */
-export function unsigned(): Problem {
+export function invalidSignature(): Problem {
   return new Problem('bad_request', 'invalid_signature', 'The signature does not hold.');
 }

@@ -1,10 +1,10 @@
 // A payment as we made it: what a person was asked to pay, for what, and where. None of it changes afterwards.
-import type { Facts } from './facts.ts';
+import type { PaymentFacts } from './facts.ts';
 
 export type ProviderId = 'stripe' | 'creem';
 
 /** What we asked a person to pay, with what is known of it since. */
-export interface Order extends Facts {
+export interface PaymentOrder extends PaymentFacts {
   paymentId: string;
   userId: string;
   bureauId: string;
@@ -22,7 +22,7 @@ export interface Order extends Facts {
 }
 
 export type NewOrder = Pick<
-  Order,
+  PaymentOrder,
   | 'paymentId'
   | 'userId'
   | 'bureauId'

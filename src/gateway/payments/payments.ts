@@ -11,21 +11,21 @@ import { Problem } from '../../kernel/problem.ts';
 import { randomText, tokenDigest } from '../../kernel/secrets/secret.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Balances } from '../credits/index.ts';
-import { auditOf, type Identity } from '../identity.ts';
+import { originOf, type Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { disputedAmount, disputeTimes, netCredits, stateOf } from './facts.ts';
-import { createIntake, type Taken } from './apply-event.ts';
-import { createLookout } from './reconciler.ts';
-import type { NewOrder, Order, ProviderId } from './order.ts';
-import { amountFor, creditsFor, unpayable, type Tariff } from './price.ts';
+import { createIntake, type DeliveryResult } from './apply-event.ts';
+import { createReconciler } from './reconciler.ts';
+import type { NewOrder, PaymentOrder, ProviderId } from './order.ts';
+import { amountFor, creditsFor, amountError, type Tariff } from './price.ts';
 import { creemProvider } from './providers/creem.ts';
-import { keyOf, type EnvReader, type PaymentProvider } from './providers/provider.ts';
+import { readKey, type EnvReader, type PaymentProvider } from './providers/provider.ts';
 import { stripeProvider } from './providers/stripe.ts';
-import { cancelPage, successPage, unknownPage } from './result-page.ts';
-import { resultPages, returnAddress } from './return-address.ts';
+import { renderCancel, renderSuccess, renderUnknown } from './result-page.ts';
+import { resultPages, parseReturnAddress } from './return-address.ts';
 import type { PaymentsStore } from './store.ts';
 
-export interface PaymentsNeeds {
+interface PaymentsOptions {
   store: PaymentsStore;
   balances: Balances;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
@@ -49,7 +49,7 @@ export interface PaymentsNeeds {
 
 export interface Payments extends Service<'payments'> {
   /** Asks providers about payments that wait, now; says how many had news. */
-  look(): Promise<number>;
+  poll(): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -78,7 +78,7 @@ const ownRequirements = [
   },
 ] as const;
 
-export function payments(needs: PaymentsNeeds): Payments {
+export function payments(needs: PaymentsOptions): Payments {
   const { store, env, log, clock, fetch, webhookMs = 10_000 } = needs;
   const all: PaymentProvider[] = [stripeProvider({ env, fetch }), creemProvider({ env, fetch, clock, log })];
   const providers = new Map<ProviderId, PaymentProvider>(all.map((provider) => [provider.id, provider]));
@@ -89,13 +89,13 @@ export function payments(needs: PaymentsNeeds): Payments {
     users: needs.users,
     log,
   });
-  const lookout = createLookout({ store, providers, intake, clock, log });
-  lookout.start(needs.queue);
+  const reconciler = createReconciler({ store, providers, intake, clock, log });
+  reconciler.start(needs.queue);
 
   async function tariffOf(provider: PaymentProvider): Promise<Tariff | null> {
     if (baseUrlOf(needs) === null || !provider.isConfigured()) return null;
     const bound = (key: string, otherwise: bigint): bigint => {
-      const text = keyOf(env, key) ?? '';
+      const text = readKey(env, key) ?? '';
       return /^[1-9]\d{0,14}$/.test(text) ? BigInt(text) : otherwise;
     };
     return provider.tariff({
@@ -117,21 +117,21 @@ export function payments(needs: PaymentsNeeds): Payments {
   async function receive(
     method: ProviderId,
     call: Delivered,
-  ): Promise<{ status: 200; body: { outcome: Taken | 'ignored' } }> {
+  ): Promise<{ status: 200; body: { outcome: DeliveryResult | 'ignored' } }> {
     const provider = providers.get(method);
     // An empty secret would be one that everybody knows.
     if (!provider?.isConfigured()) throw unknownMethod(null);
     const signature = call.request.headers[`${method}-signature`];
-    const event = provider.read({
+    const event = provider.parseWebhook({
       body: call.rawBody,
       signature: typeof signature === 'string' ? signature : undefined,
       now: clock.now(),
     });
     if (event === null) return { status: 200, body: { outcome: 'ignored' } };
-    return { status: 200, body: { outcome: await withinMs(intake.take(event, auditOf(call)), webhookMs) } };
+    return { status: 200, body: { outcome: await withinMs(intake.take(event, originOf(call)), webhookMs) } };
   }
 
-  async function orderOfTicket(ticket: string | undefined): Promise<Order | null> {
+  async function orderOfTicket(ticket: string | undefined): Promise<PaymentOrder | null> {
     return ticket !== undefined && /^[0-9A-Za-z]{43}$/.test(ticket)
       ? store.findByTicket(tokenDigest(ticket))
       : null;
@@ -161,8 +161,8 @@ export function payments(needs: PaymentsNeeds): Payments {
         const amount = amountAskedFor(body, tariff);
         const bureau = await needs.bureaus.find(identity.bureauId);
         if (bureau === null) throw new Error('A user has no Bureau.');
-        const returnTo = returnAddress(body.return_to, bureau);
-        if ((await store.countOpen(identity.userId)) >= mostOpen) {
+        const returnTo = parseReturnAddress(body.return_to, bureau);
+        if ((await store.countPending(identity.userId)) >= mostOpen) {
           throw new Problem(
             'rate_limited',
             'rate_limited',
@@ -179,7 +179,7 @@ export function payments(needs: PaymentsNeeds): Payments {
           currency: tariff.currency,
           amount,
           credits: creditsFor(amount, tariff),
-          product: provider.product(),
+          product: provider.productId(),
           returnTo,
           ticketDigest: tokenDigest(ticket),
         };
@@ -230,20 +230,20 @@ export function payments(needs: PaymentsNeeds): Payments {
       'payments.receiveCreemEvent': async (call) => receive('creem', call),
       'payments.showSuccess': async (call) => {
         const order = await orderOfTicket(call.query.ticket);
-        return order === null ? unknownPage() : successPage(order, clock.now());
+        return order === null ? renderUnknown() : renderSuccess(order, clock.now());
       },
       'payments.showCancel': async (call) => {
         const order = await orderOfTicket(call.query.ticket);
-        return order === null ? unknownPage() : cancelPage(order, clock.now());
+        return order === null ? renderUnknown() : renderCancel(order, clock.now());
       },
     },
-    look: () => lookout.look(),
-    close: () => lookout.close(),
+    poll: () => reconciler.poll(),
+    close: () => reconciler.close(),
   };
 }
 
 /** Null as well for what is no address: a person would be sent nowhere after they paid. */
-function baseUrlOf(needs: Pick<PaymentsNeeds, 'baseUrl'>): string | null {
+function baseUrlOf(needs: Pick<PaymentsOptions, 'baseUrl'>): string | null {
   const given = needs.baseUrl() ?? '';
   return URL.canParse(given) && /^https?:/.test(given) ? given : null;
 }
@@ -276,7 +276,7 @@ function amountAskedFor(body: { credits?: number; amount?: number }, tariff: Tar
   const param = body.amount === undefined ? 'credits' : 'amount';
   const amount =
     body.amount === undefined ? amountFor(BigInt(body.credits ?? 0), tariff) : BigInt(body.amount);
-  const fault = unpayable(amount, tariff);
+  const fault = amountError(amount, tariff);
   if (fault !== null)
     throw new Problem('impossible', 'amount_not_payable', `\`${param}\` ${fault} ${tariff.currency}.`, {
       param,
@@ -327,7 +327,7 @@ function wireMethod({ id: method, label }: PaymentProvider, tariff: Tariff): Pay
   };
 }
 
-function wirePayment(order: Order): Payment {
+function wirePayment(order: PaymentOrder): Payment {
   const { disputedAt, wonAt } = disputeTimes(order);
   const time = (at: Date | null): string | null => at?.toISOString() ?? null;
   const state = stateOf(order);

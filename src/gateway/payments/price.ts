@@ -21,7 +21,7 @@ const dollarCredits = 1_000_000n;
  * Reads `CREDITS_PER_UNIT`: one number for whatever currency, or `usd:1000000,jpy:6500`. Null when it does not say
  * what the currency is worth; for dollars it need not.
  */
-export function creditsPerUnitOf(setting: string | undefined, currency: string): bigint | null {
+export function parseCreditsPerUnit(setting: string | undefined, currency: string): bigint | null {
   const text = setting?.trim() ?? '';
   if (text === '') return currency === 'usd' ? dollarCredits : null;
   if (/^[1-9]\d{0,11}$/.test(text)) return BigInt(text);
@@ -33,7 +33,7 @@ export function creditsPerUnitOf(setting: string | undefined, currency: string):
 }
 
 /** Null when nothing can be paid between the bounds, which are in credits. */
-export function tariffOf(given: {
+export function computeTariff(given: {
   currency: string;
   units: MinorUnits;
   creditsPerUnit: bigint;
@@ -78,7 +78,7 @@ export function amountFor(
 }
 
 /** Why the amount cannot be paid, as words that follow the name of the member; null when it can. */
-export function unpayable(
+export function amountError(
   amount: bigint,
   { minimum, maximum, step }: Pick<Tariff, 'minimum' | 'maximum' | 'step'>,
 ): string | null {

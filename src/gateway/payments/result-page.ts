@@ -1,9 +1,9 @@
 // What a person sees when a provider sends their browser back. The pages say what is so, not what was hoped: while the
 // money is on its way the page asks again by itself, ever less often, and without script.
 import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/http/html.ts';
-import { writeAmount } from './currency.ts';
+import { formatAmount } from './currency.ts';
 import { disputedAmount, netCredits, stateOf } from './facts.ts';
-import type { Order } from './order.ts';
+import type { PaymentOrder } from './order.ts';
 
 type Paged<Status> = { status: Status } & HtmlReply;
 
@@ -13,20 +13,20 @@ interface Words {
   refreshSeconds?: number;
 }
 
-export function successPage(order: Order, now: Date): Paged<200> {
+export function renderSuccess(order: PaymentOrder, now: Date): Paged<200> {
   return page(order, wordsOf(order, now));
 }
 
 /** The person went back without paying. Had they paid after all, that is what the page says. */
-export function cancelPage(order: Order, now: Date): Paged<200> {
-  if (stateOf(order) !== 'pending') return successPage(order, now);
+export function renderCancel(order: PaymentOrder, now: Date): Paged<200> {
+  if (stateOf(order) !== 'pending') return renderSuccess(order, now);
   return page(order, {
     title: 'Nothing was paid',
     text: `You went back before paying ${money(order)}. Your credits are as they were.`,
   });
 }
 
-export function unknownPage(): Paged<404> {
+export function renderUnknown(): Paged<404> {
   return {
     status: 404,
     ...renderHtml({
@@ -36,7 +36,7 @@ export function unknownPage(): Paged<404> {
   };
 }
 
-function wordsOf(order: Order, now: Date): Words {
+function wordsOf(order: PaymentOrder, now: Date): Words {
   const credits = (amount: bigint): string => `${amount.toLocaleString('en-US')} credits`;
   switch (stateOf(order)) {
     case 'pending':
@@ -53,7 +53,7 @@ function wordsOf(order: Order, now: Date): Words {
     case 'partially_refunded':
       return {
         title: 'A part was refunded',
-        text: `${writeAmount(order.refundedAmount, order.currency)} of ${money(order)} went back. ${credits(netCredits(order))} of this payment remain.`,
+        text: `${formatAmount(order.refundedAmount, order.currency)} of ${money(order)} went back. ${credits(netCredits(order))} of this payment remain.`,
       };
     case 'refunded':
       return {
@@ -63,7 +63,7 @@ function wordsOf(order: Order, now: Date): Words {
     case 'disputed':
       return {
         title: 'The payment is disputed',
-        text: `${writeAmount(disputedAmount(order), order.currency)} of ${money(order)} are called back, and the credits with it.`,
+        text: `${formatAmount(disputedAmount(order), order.currency)} of ${money(order)} are called back, and the credits with it.`,
       };
     case 'expired':
       return {
@@ -89,11 +89,11 @@ function politely(ageMs: number): { refreshSeconds?: number } {
   return ageMs < 24 * 60 * minuteMs ? { refreshSeconds: 120 } : {};
 }
 
-function money({ amount, currency }: Order): string {
-  return writeAmount(amount, currency);
+function money({ amount, currency }: PaymentOrder): string {
+  return formatAmount(amount, currency);
 }
 
-function page({ returnTo, paymentId }: Order, { title, text, refreshSeconds }: Words): Paged<200> {
+function page({ returnTo, paymentId }: PaymentOrder, { title, text, refreshSeconds }: Words): Paged<200> {
   const back =
     returnTo === null
       ? ''

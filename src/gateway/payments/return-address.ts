@@ -4,7 +4,7 @@ import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
 
 /** Null when none is given. Throws 400 when the Bureau has not named the origin. */
-export function returnAddress(
+export function parseReturnAddress(
   given: string | undefined,
   bureau: { serverUrl: string; redirectOrigins: readonly string[] },
 ): string | null {

@@ -8,7 +8,7 @@ const windowSeconds = 300n;
 const mostSignatures = 16;
 
 /** Stripe's header: a time, and one or more `v1` while a secret is being replaced. Other schemes count for nothing. */
-export function isSignedByStripe(
+export function verifyStripeSignature(
   body: Uint8Array,
   header: string | undefined,
   { secrets, now }: { secrets: readonly string[]; now: Date },
@@ -24,7 +24,7 @@ export function isSignedByStripe(
 }
 
 /** Creem's header: the hexadecimal HMAC of the body, without a time. */
-export function isSignedByCreem(
+export function verifyCreemSignature(
   body: Uint8Array,
   header: string | undefined,
   { secrets }: { secrets: readonly string[] },

@@ -3,68 +3,68 @@
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { ProviderEvent } from './event.ts';
 import type { Dispute } from './facts.ts';
-import type { Checkout, NewOrder, Order } from './order.ts';
+import type { Checkout, NewOrder, PaymentOrder } from './order.ts';
 
-export type EventOutcome = 'applied' | 'repeated' | 'parked' | 'quarantined';
+export type StoredOutcome = 'applied' | 'repeated' | 'parked' | 'quarantined';
 
 export interface PaymentsStore {
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   insert(tx: Tx, order: NewOrder): Promise<void>;
-  find(paymentId: string): Promise<Order | null>;
-  findByTicket(digest: Buffer): Promise<Order | null>;
+  find(paymentId: string): Promise<PaymentOrder | null>;
+  findByTicket(digest: Buffer): Promise<PaymentOrder | null>;
   list(filter: {
     userId: string | null;
     bureauId: string | null;
     before: string | null;
     count: number;
-  }): Promise<Order[]>;
+  }): Promise<PaymentOrder[]>;
   /** Payments of the user that wait, of the last day. */
-  countOpen(userId: string): Promise<number>;
-  addCheckout(tx: Tx, paymentId: string, checkout: Checkout): Promise<Order>;
+  countPending(userId: string): Promise<number>;
+  addCheckout(tx: Tx, paymentId: string, checkout: Checkout): Promise<PaymentOrder>;
   fail(paymentId: string): Promise<void>;
   /** Payments that wait, of the last seven days, those that were not looked at longest first. They count as looked at now. */
-  takeOpen(count: number): Promise<Order[]>;
+  claimPending(count: number): Promise<PaymentOrder[]>;
 
   /** Whose payment the event is about, without a lock; null when there is none. */
-  findUserOf(event: ProviderEvent): Promise<string | null>;
+  findUserId(event: ProviderEvent): Promise<string | null>;
   /** Nobody else takes an event of that payment until the transaction ends, whether or not we know the payment. */
   lockReference(tx: Tx, event: ProviderEvent): Promise<void>;
   /** Whether the event was never seen before. */
   insertEvent(tx: Tx, event: ProviderEvent, packed: Record<string, unknown>): Promise<boolean>;
   /** The order that the event is about, locked; null when there is none. */
-  lockOrder(tx: Tx, event: ProviderEvent): Promise<Order | null>;
+  lockOrder(tx: Tx, event: ProviderEvent): Promise<PaymentOrder | null>;
   /** Whether that was said of the payment before. */
-  isKnown(tx: Tx, order: Order, factKey: string): Promise<boolean>;
+  hasAppliedFact(tx: Tx, order: PaymentOrder, factKey: string): Promise<boolean>;
   /** Whether another payment has the provider's name for the payment or the dispute that the event gives. */
-  isOfAnother(tx: Tx, order: Order, event: ProviderEvent): Promise<boolean>;
-  learn(tx: Tx, order: Order, event: ProviderEvent): Promise<Order>;
-  closeEvent(
+  belongsToAnotherOrder(tx: Tx, order: PaymentOrder, event: ProviderEvent): Promise<boolean>;
+  recordFacts(tx: Tx, order: PaymentOrder, event: ProviderEvent): Promise<PaymentOrder>;
+  setEventOutcome(
     tx: Tx,
     event: ProviderEvent,
-    end: { outcome: EventOutcome; reason?: string; paymentId?: string; factKey?: string },
+    end: { outcome: StoredOutcome; reason?: string; paymentId?: string; factKey?: string },
   ): Promise<void>;
   /** Events that waited for the payment of this reference, in the order in which they came. */
-  takeParked(tx: Tx, order: Order): Promise<Record<string, unknown>[]>;
-  notePosting(tx: Tx, order: Order, postedCredits: bigint): Promise<void>;
+  listParked(tx: Tx, order: PaymentOrder): Promise<Record<string, unknown>[]>;
+  recordPosting(tx: Tx, order: PaymentOrder, postedCredits: bigint): Promise<void>;
 }
 
 export function paymentsStore(database: Database): PaymentsStore {
   const { sql } = database;
 
-  async function one(own: Sql, where: Fragment, isLocked = false): Promise<Order | null> {
+  async function one(own: Sql, where: Fragment, isLocked = false): Promise<PaymentOrder | null> {
     const [row] = await own<OrderRow[]>`
       select ${columns(own)} from gateway.payments_orders o where ${where} ${isLocked ? own`for update` : own``}`;
     return row ? withDisputes(own, row) : null;
   }
 
-  async function withDisputes(own: Sql, row: OrderRow): Promise<Order> {
+  async function withDisputes(own: Sql, row: OrderRow): Promise<PaymentOrder> {
     const disputes = await own<Dispute[]>`
       select amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
       where payment_id = ${row.paymentId} order by dispute_id`;
     return { ...row, disputes: [...disputes] };
   }
 
-  async function allWithDisputes(rows: readonly OrderRow[]): Promise<Order[]> {
+  async function allWithDisputes(rows: readonly OrderRow[]): Promise<PaymentOrder[]> {
     if (rows.length === 0) return [];
     const disputes = await sql<(Dispute & { paymentId: string })[]>`
       select payment_id as "paymentId", amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
@@ -95,7 +95,7 @@ export function paymentsStore(database: Database): PaymentsStore {
         order by o.payment_id desc limit ${count}`;
       return allWithDisputes(rows);
     },
-    async countOpen(userId) {
+    async countPending(userId) {
       const [row] = await sql<{ open: bigint }[]>`
         select count(*) as open from gateway.payments_orders
         where user_id = ${userId} and paid_at is null and expired_at is null and failed_at is null and canceled_at is null
@@ -111,7 +111,7 @@ export function paymentsStore(database: Database): PaymentsStore {
     async fail(paymentId) {
       await sql`update gateway.payments_orders set failed_at = coalesce(failed_at, gateway.townhall_now()) where payment_id = ${paymentId}`;
     },
-    async takeOpen(count) {
+    async claimPending(count) {
       const rows = await sql<OrderRow[]>`
         update gateway.payments_orders o set looked_at = gateway.townhall_now()
         where o.payment_id in (
@@ -123,7 +123,7 @@ export function paymentsStore(database: Database): PaymentsStore {
       return allWithDisputes(rows);
     },
 
-    async findUserOf({ provider, checkoutId, reference }) {
+    async findUserId({ provider, checkoutId, reference }) {
       const [found] = await sql<{ userId: string }[]>`
         select user_id as "userId" from gateway.payments_orders
         where provider = ${provider} and (checkout_id = ${checkoutId} or reference = ${reference}) limit 1`;
@@ -155,13 +155,13 @@ export function paymentsStore(database: Database): PaymentsStore {
         ? null
         : one(tx, tx`o.provider = ${provider} and o.reference = ${reference}`, true);
     },
-    async isKnown(tx, { provider, paymentId }, key) {
+    async hasAppliedFact(tx, { provider, paymentId }, key) {
       const found = await tx`
         select 1 from gateway.payments_events
         where provider = ${provider} and payment_id = ${paymentId} and fact_key = ${key} and outcome = 'applied'`;
       return found.length > 0;
     },
-    async isOfAnother(tx, { provider, paymentId }, { reference, fact }) {
+    async belongsToAnotherOrder(tx, { provider, paymentId }, { reference, fact }) {
       const disputeId = fact !== null && 'disputeId' in fact ? fact.disputeId : null;
       const rows = await tx`
         select 1 from gateway.payments_orders where provider = ${provider} and reference = ${reference} and payment_id <> ${paymentId}
@@ -169,7 +169,7 @@ export function paymentsStore(database: Database): PaymentsStore {
         select 1 from gateway.payments_disputes where provider = ${provider} and dispute_id = ${disputeId} and payment_id <> ${paymentId}`;
       return rows.length > 0;
     },
-    async learn(tx, { paymentId }, event) {
+    async recordFacts(tx, { paymentId }, event) {
       const { fact, at } = event;
       if (fact?.kind === 'disputed' || fact?.kind === 'dispute_won') {
         const [disputedAt, wonAt] = fact.kind === 'disputed' ? [at, null] : [null, at];
@@ -192,20 +192,20 @@ export function paymentsStore(database: Database): PaymentsStore {
         where payment_id = ${paymentId}`;
       return present(await one(tx, tx`o.payment_id = ${paymentId}`));
     },
-    async closeEvent(tx, { provider, eventId }, { outcome, reason, paymentId, factKey }) {
+    async setEventOutcome(tx, { provider, eventId }, { outcome, reason, paymentId, factKey }) {
       await tx`
         update gateway.payments_events set outcome = ${outcome}, reason = ${reason ?? null}, payment_id = ${paymentId ?? null},
           fact_key = ${factKey ?? null}
         where provider = ${provider} and event_id = ${eventId}`;
     },
-    async takeParked(tx, { provider, reference }) {
+    async listParked(tx, { provider, reference }) {
       if (reference === null) return [];
       const rows = await tx<{ event: Record<string, unknown> }[]>`
         select event from gateway.payments_events
         where provider = ${provider} and reference = ${reference} and outcome = 'parked' order by received_at, event_id`;
       return rows.map(({ event }) => event);
     },
-    async notePosting(tx, { paymentId }, postedCredits) {
+    async recordPosting(tx, { paymentId }, postedCredits) {
       await tx`
         update gateway.payments_orders set posted_credits = ${postedCredits}, postings = postings + 1 where payment_id = ${paymentId}`;
     },
@@ -214,7 +214,7 @@ export function paymentsStore(database: Database): PaymentsStore {
 
 /** A condition, which goes into another query. */
 type Fragment = ReturnType<Sql['unsafe']>;
-type OrderRow = Omit<Order, 'disputes'>;
+type OrderRow = Omit<PaymentOrder, 'disputes'>;
 
 function columns(sql: Sql) {
   return sql`o.payment_id as "paymentId", o.user_id as "userId", o.bureau_id as "bureauId", o.provider, o.currency, o.amount, o.credits,
@@ -223,7 +223,7 @@ function columns(sql: Sql) {
     o.canceled_at as "canceledAt", o.refunded_amount as "refundedAmount", o.posted_credits as "postedCredits", o.postings`;
 }
 
-function present(order: Order | null): Order {
+function present(order: PaymentOrder | null): PaymentOrder {
   if (!order) throw new Error('A payment that was locked is gone.');
   return order;
 }

@@ -6,12 +6,12 @@ import type { Identity } from '../identity.ts';
 import type { UsageFacts, UsageOutcome } from '../usage/index.ts';
 import type { ActionCall } from './definition.ts';
 
-export interface Bill {
+export interface ActionBilling {
   charge: ActionCall['charge'];
   /** Takes what was asked for; `alongside` runs in the same transaction, or not at all when there is nothing to take. */
   settle(alongside?: Alongside): Promise<void>;
   /** Sets free what was held. Does nothing after a settlement. */
-  drop(outcome: UsageOutcome): Promise<void>;
+  release(outcome: UsageOutcome): Promise<void>;
 }
 
 export interface BillNeeds {
@@ -21,10 +21,10 @@ export interface BillNeeds {
 
 const longestReason = 200;
 
-export function openBill(
+export function createActionBilling(
   { ledger, clock }: BillNeeds,
   call: { identity: Identity; requestId: string; action: string },
-): Bill {
+): ActionBilling {
   const { identity, requestId, action } = call;
   const startedMs = clock.monotonicMs();
   const reasons = new Set<string>();
@@ -101,7 +101,7 @@ export function openBill(
         );
       }
     },
-    async drop(outcome) {
+    async release(outcome) {
       isClosed = true;
       await last;
       await hold?.settle(0n, factsOf(outcome));

@@ -181,7 +181,7 @@ export class ActionError extends Error {
 }
 
 /** The kind of problem and the code of a refusal, or null when it is none that may be told. */
-export function refusalOf(
+export function readActionError(
   thrown: unknown,
 ): { kind: (typeof kinds)[ActionStatus]; code: string; message: string } | null {
   if (!(thrown instanceof Error) || !(errorMark in thrown)) return null;

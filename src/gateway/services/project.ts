@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { isService } from './definition.ts';
-import { ProjectError, type FoundService } from './registry.ts';
+import { ProjectError, type LoadedService } from './registry.ts';
 import type { DeclaredResources } from './resources.ts';
 
 /** A project as its declaration says; whoever reads the declaration has checked it. */
@@ -20,7 +20,7 @@ export interface Project {
 export async function loadProject({
   directory,
   entry,
-}: Pick<Project, 'directory' | 'entry'>): Promise<FoundService[]> {
+}: Pick<Project, 'directory' | 'entry'>): Promise<LoadedService[]> {
   // Modules know each other by the real paths of their files.
   const root = await realpath(directory);
   resolveTownhallFor(root);
@@ -53,8 +53,8 @@ function placeIn(error: unknown, path: string): string {
 }
 
 /** Every exported service, and those in exported lists. */
-function servicesOf(exported: Record<string, unknown>, entry: string): FoundService[] {
-  const found = new Set<FoundService['definition']>();
+function servicesOf(exported: Record<string, unknown>, entry: string): LoadedService[] {
+  const found = new Set<LoadedService['definition']>();
   for (const [name, value] of Object.entries(exported)) {
     for (const item of Array.isArray(value) ? value : [value]) {
       // One service may be exported by two names.
@@ -70,5 +70,5 @@ function servicesOf(exported: Record<string, unknown>, entry: string): FoundServ
     throw new ProjectError(
       `${entry}: exports no service; export what defineService({…}) from "townhall" gives.`,
     );
-  return [...found].map((definition) => ({ definition, where: entry }));
+  return [...found].map((definition) => ({ definition, source: entry }));
 }

@@ -15,16 +15,16 @@ export class ProjectError extends Error {
 }
 
 /** A service and the file that it was found in. */
-export interface FoundService {
+export interface LoadedService {
   definition: ServiceDefinition;
   /** As it is to be named in messages. */
-  where: string;
+  source: string;
 }
 
 export interface Action {
   id: string;
   method: 'GET' | 'POST';
-  admits: ReadonlySet<string>;
+  identities: ReadonlySet<string>;
   /** For POST. */
   checkInput: SchemaCheck;
   /** For GET, whose values are texts that may stand for numbers. */
@@ -61,27 +61,27 @@ const noInput = { type: 'object', additionalProperties: false };
 
 /** Throws a ProjectError at the first fault. */
 export function registerServices(
-  found: readonly FoundService[],
+  found: readonly LoadedService[],
   rules: RegistryRules,
 ): ReadonlyMap<string, ProjectService> {
   const services = new Map<string, ProjectService>();
   const places = new Map<string, string>();
-  for (const { definition, where } of found) {
-    const service = readService(definition, where, rules);
+  for (const { definition, source } of found) {
+    const service = readService(definition, source, rules);
     const before = places.get(service.id);
     if (before !== undefined)
       throw new ProjectError(
-        `${where}: service "${service.id}": id is already that of a service in ${before}.`,
+        `${source}: service "${service.id}": id is already that of a service in ${before}.`,
       );
-    places.set(service.id, where);
+    places.set(service.id, source);
     services.set(service.id, service);
   }
   return services;
 }
 
-function readService(definition: ServiceDefinition, where: string, rules: RegistryRules): ProjectService {
+function readService(definition: ServiceDefinition, source: string, rules: RegistryRules): ProjectService {
   const { id, name, env = [], actions, jobs = {} } = definition;
-  const place = typeof id === 'string' && id !== '' ? `${where}: service "${id}"` : `${where}: a service`;
+  const place = typeof id === 'string' && id !== '' ? `${source}: service "${id}"` : `${source}: a service`;
   const refuse = refuser(place);
   refuseUnknown(definition, serviceMembers, refuse);
   if (typeof id !== 'string' || !serviceShape.test(id))
@@ -146,7 +146,7 @@ function readAction(id: string, given: ActionDefinition, refuse: Refuse): Action
   return {
     id,
     method,
-    admits: new Set(identities.length === 0 ? everyone : identities),
+    identities: new Set(identities.length === 0 ? everyone : identities),
     checkInput: compiled(() => compileSchema({ type: 'object', ...input }), 'input', refuse),
     checkQuery: compiled(() => compileQuery({ type: 'object', ...input }), 'input', refuse),
     checkOutput: compiled(() => compileSchema(output), 'output', refuse),

@@ -27,7 +27,7 @@ export interface ResourcesNeeds {
   /** Not started yet. */
   queue: Jobs;
   openStorage(directory: string): Storage;
-  known: ReadonlyMap<string, ProjectService>;
+  projectServices: ReadonlyMap<string, ProjectService>;
   env: { get(key: string): string | undefined };
   log: Log;
 }
@@ -37,7 +37,7 @@ export type ResourcesOf = (service: ProjectService) => Readonly<Record<string, P
 
 /** Throws a ProjectError when the project asks for what is not there. Defines the jobs of all services. */
 export function openResources(needs: ResourcesNeeds): ResourcesOf {
-  const { declared, known, queue } = needs;
+  const { declared, projectServices, queue } = needs;
   requireEngine(declared, needs.database.engine);
   const shared: Record<string, ProjectResource> = {};
   if (declared.database !== undefined) shared[declared.database.binding] = databaseHandle(needs.database);
@@ -52,7 +52,7 @@ export function openResources(needs: ResourcesNeeds): ResourcesOf {
     found.set(service.id, own);
     return own;
   };
-  for (const service of known.values()) {
+  for (const service of projectServices.values()) {
     if (service.jobs.size > 0 && declared.queue === undefined) {
       throw new ProjectError(
         `service "${service.id}": jobs need a queue; declare deployment.resources.queue in townhall.json.`,

@@ -7,14 +7,14 @@ import type { Call } from '../../kernel/contract/operation.ts';
 import { Problem, type ProblemDetail } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { Requirement, Service } from '../service.ts';
-import { openBill, type BillNeeds } from './billing.ts';
-import { refusalOf, type ActionBureau, type ActionCall, type ActionUser } from './definition.ts';
+import { createActionBilling, type BillNeeds } from './billing.ts';
+import { readActionError, type ActionBureau, type ActionCall, type ActionUser } from './definition.ts';
 import type { Action, ProjectService } from './registry.ts';
 import type { ResourcesOf } from './resources.ts';
 
-export interface ServicesNeeds {
+interface ServicesOptions {
   /** What `registerServices` gave. */
-  known: ReadonlyMap<string, ProjectService>;
+  projectServices: ReadonlyMap<string, ProjectService>;
   env: { get(key: string): string | undefined };
   resources: ResourcesOf;
   /** Who a user is; null when it is gone since its credential was looked at. */
@@ -41,8 +41,8 @@ type AnyCall = Call<
   Identity
 >;
 
-export function services(needs: ServicesNeeds): Services {
-  const { known, env, actionMs, clock, ledger } = needs;
+export function services(needs: ServicesOptions): Services {
+  const { projectServices, env, actionMs, clock, ledger } = needs;
 
   async function call(method: 'GET' | 'POST', given: unknown): Promise<{ status: 200; body: unknown }> {
     const request = given as AnyCall;
@@ -55,7 +55,7 @@ export function services(needs: ServicesNeeds): Services {
   }
 
   function find(path: AnyCall['path']): { service: ProjectService; action: Action } {
-    const service = known.get(path.service);
+    const service = projectServices.get(path.service);
     // As the router says it: whether there is such a service is all that the path asks.
     if (service === undefined)
       throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
@@ -81,7 +81,7 @@ export function services(needs: ServicesNeeds): Services {
     const log = request.log.child({ service: service.id, action: action.id });
     const deadline = createDeadline(request.signal, actionMs);
     const startedMs = clock.monotonicMs();
-    const bill = openBill(
+    const bill = createActionBilling(
       { ledger, clock },
       { identity, requestId: request.requestId, action: `${service.id}/${action.id}` },
     );
@@ -106,7 +106,7 @@ export function services(needs: ServicesNeeds): Services {
     } catch (error) {
       const outcome = request.signal.aborted ? 'client_closed' : 'upstream_failed';
       await bill
-        .drop(outcome)
+        .release(outcome)
         .catch((fault: unknown) =>
           log.error({ err: fault }, 'what an action had held could not be set free'),
         );
@@ -135,7 +135,7 @@ export function services(needs: ServicesNeeds): Services {
     name: 'services',
     title: 'Services',
     env: [],
-    listed: [...known.values()].map(({ id, name, env: declared }) => ({
+    listed: [...projectServices.values()].map(({ id, name, env: declared }) => ({
       name: id,
       title: name,
       env: declared,
@@ -159,7 +159,7 @@ interface Run {
 function requireIdentity(action: Action, { identity, operationId }: AnyCall): void {
   // A credential that is good for some operations only is good for no other, here as everywhere.
   const isLimited = identity.kind === 'admin' && identity.operations?.has(operationId) === false;
-  if (action.admits.has(identity.kind) && !isLimited) return;
+  if (action.identities.has(identity.kind) && !isLimited) return;
   if (identity.kind !== 'guest')
     throw new Problem(
       'forbidden',
@@ -217,7 +217,7 @@ function checkedOutput(action: Action, output: unknown): unknown {
 
 function problemOf(error: unknown, { request }: Run, log: Log): Problem {
   if (error instanceof Problem) return error;
-  const refusal = refusalOf(error);
+  const refusal = readActionError(error);
   if (refusal !== null)
     return new Problem(refusal.kind, 'service_refused', refusal.message, { foreignCode: refusal.code });
   // The caller is gone, and what the action made of that is no failure of it.

@@ -1,3 +1,2 @@
-// The door of what is measured of models and money.
-export { createUpstreamWatch, type UpstreamAttempt, type UpstreamWatch } from './upstream-observer.ts';
-export { watchLedger } from './ledger-observer.ts';
+export { createUpstreamObserver, type UpstreamAttempt, type UpstreamObserver } from './upstream-observer.ts';
+export { observeLedger } from './ledger-observer.ts';

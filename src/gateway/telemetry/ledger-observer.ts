@@ -4,9 +4,9 @@ import type { CallNote } from '../../kernel/contract/operation.ts';
 import type { Hold, Ledger } from '../credits/index.ts';
 import type { UsageFacts } from '../usage/index.ts';
 
-export function watchLedger(ledger: Ledger, note: (fields: CallNote) => void): Ledger {
+export function observeLedger(ledger: Ledger, note: (fields: CallNote) => void): Ledger {
   // The hold itself behind it, whose members go on as they change.
-  function watched(hold: Hold): Hold {
+  function observedHold(hold: Hold): Hold {
     const settle: Hold['settle'] = async (credits, facts, alongside) => {
       const settled = await hold.settle(credits, facts, alongside);
       note({ ...noteOf(facts), credits: settled.charged });
@@ -15,8 +15,8 @@ export function watchLedger(ledger: Ledger, note: (fields: CallNote) => void): L
     return Object.assign(Object.create(hold) as Hold, { settle });
   }
   return {
-    hold: async (call, amount, options) => watched(await ledger.hold(call, amount, options)),
-    isSure: (call, amount) => ledger.isSure(call, amount),
+    hold: async (call, amount, options) => observedHold(await ledger.hold(call, amount, options)),
+    canSkipHoldWait: (call, amount) => ledger.canSkipHoldWait(call, amount),
     available: (userId, tokenId) => ledger.available(userId, tokenId),
     async record(call, facts) {
       await ledger.record(call, facts);
@@ -24,7 +24,7 @@ export function watchLedger(ledger: Ledger, note: (fields: CallNote) => void): L
     },
     async resume(holdId) {
       const hold = await ledger.resume(holdId);
-      return hold === null ? null : watched(hold);
+      return hold === null ? null : observedHold(hold);
     },
   };
 }

@@ -16,9 +16,9 @@ export interface UpstreamAttempt {
   retry: number;
 }
 
-export interface UpstreamWatch {
+export interface UpstreamObserver {
   /** Follows the call, which has done its part when the answer begins; gives back, and throws, what it does. */
-  watch<T>(attempt: UpstreamAttempt, call: () => Promise<T>): Promise<T>;
+  observe<T>(attempt: UpstreamAttempt, call: () => Promise<T>): Promise<T>;
   /** Tells the request that runs here what came of it; of a job, which has none, it is counted at once. */
   note(fields: CallNote): void;
   /** Shows which breakers hold calls off. */
@@ -39,13 +39,13 @@ const operationNames: Readonly<Record<string, string>> = {
   'ai.transcribeAudio': 'transcription',
 };
 
-export function createUpstreamWatch({
+export function createUpstreamObserver({
   telemetry,
   clock,
 }: {
   telemetry: Telemetry;
   clock: Pick<Clock, 'monotonicMs'>;
-}): UpstreamWatch {
+}): UpstreamObserver {
   const { metrics, traces } = telemetry;
   const by = ['provider', 'model'];
   const calls = metrics.counter(
@@ -114,7 +114,7 @@ export function createUpstreamWatch({
       if (request === undefined) count(fields);
       else request.note(fields);
     },
-    async watch({ model, provider, retry }, call) {
+    async observe({ model, provider, retry }, call) {
       if (known.size < maximumModels) known.add(model);
       const labels = [provider, nameOf(model)];
       const request = telemetry.request();

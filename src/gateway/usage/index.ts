@@ -1,4 +1,3 @@
-// The door of usage: the factory, its store, and the types that others may name.
-export { usage, type Usage, type UsageNeeds } from './usage.ts';
+export { usage, type Usage } from './usage.ts';
 export { usageStore, type UsageStore } from './store.ts';
 export type { UsageFacts, UsageOutcome, UsageTokens, UsageUnits } from './facts.ts';

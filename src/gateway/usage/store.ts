@@ -21,7 +21,7 @@ export interface UsageRecord {
   durationMs: bigint;
   createdAt: Date;
   /** The time to the microsecond, which a Date has not, for the cursor. */
-  place: string;
+  createdAtText: string;
 }
 
 /** Which records; a member that is undefined filters nothing. */
@@ -36,7 +36,7 @@ export interface UsageFilter {
 }
 
 /** Where a page begins: time and id of the last record before it. */
-export type UsagePlace = [createdAt: string, usageId: string];
+export type UsageCursor = [createdAt: string, usageId: string];
 
 export type Grouping = 'day' | 'model' | 'bureau' | 'outcome';
 
@@ -53,12 +53,15 @@ export interface UsageGroup {
 }
 
 export interface UsageStore {
-  list(filter: UsageFilter, place: { before: UsagePlace | null; limit: number }): Promise<UsageRecord[]>;
+  list(
+    filter: UsageFilter,
+    createdAtText: { before: UsageCursor | null; limit: number },
+  ): Promise<UsageRecord[]>;
   /** Days in their order, everything else by its credits, the most first. */
   group(filter: UsageFilter, by: Grouping, limit: number): Promise<UsageGroup[]>;
   total(filter: UsageFilter): Promise<UsageGroup & { users: bigint }>;
   /** Drops some records that are older than so many days; says how many. */
-  dropOld(days: number, limit: number): Promise<number>;
+  deleteOld(days: number, limit: number): Promise<number>;
 }
 
 export function usageStore({ sql }: Database): UsageStore {
@@ -98,7 +101,7 @@ export function usageStore({ sql }: Database): UsageStore {
       if (row === undefined) throw new Error('A sum has no row.');
       return row;
     },
-    async dropOld(days, limit) {
+    async deleteOld(days, limit) {
       const dropped = await sql`
         delete from gateway.usage_records where usage_id in (
           select usage_id from gateway.usage_records

@@ -12,7 +12,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import type { UsageFilter, UsageGroup, UsageRecord, UsageStore } from './store.ts';
 
-export interface UsageNeeds {
+interface UsageOptions {
   store: UsageStore;
   log: Log;
   clock: Pick<Clock, 'now' | 'sleep'>;
@@ -32,7 +32,7 @@ const retentionEveryMs = 3_600_000;
 const firstRetentionMs = 60_000;
 const dropLimit = 1_000;
 
-export function usage({ store, log, clock, retentionDays }: UsageNeeds): Usage {
+export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage {
   const stopping = new AbortController();
   let running: Promise<void> | undefined;
 
@@ -42,7 +42,7 @@ export function usage({ store, log, clock, retentionDays }: UsageNeeds): Usage {
       await clock.sleep(waitMs, stopping.signal).catch(() => undefined);
       if (stopping.signal.aborted) return;
       try {
-        while ((await store.dropOld(retentionDays, dropLimit)) === dropLimit);
+        while ((await store.deleteOld(retentionDays, dropLimit)) === dropLimit);
       } catch (error) {
         log.warn({ err: error }, 'old usage records could not be dropped');
       }
@@ -93,7 +93,7 @@ export function usage({ store, log, clock, retentionDays }: UsageNeeds): Usage {
         const { items, next_cursor } = pageOf(
           await store.list(filter, { before, limit }),
           limit,
-          ({ place, usageId }) => [place, usageId],
+          ({ createdAtText: place, usageId }) => [place, usageId],
         );
         return { status: 200, body: { items: items.map(wireRecord), next_cursor } };
       },

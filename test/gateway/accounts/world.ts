@@ -120,7 +120,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     store: bureausStore(database),
     audit: { record: async () => undefined },
     changes: { bump: async () => undefined },
-    examineToken: async () => null,
+    findTokenOwner: async () => null,
     log,
   });
   const env: Record<string, string | undefined> = { ...options.env };

@@ -70,7 +70,7 @@ describe('a password', () => {
 describe('setup and reset', () => {
   let world: World;
   beforeAll(async () => {
-    world = await startWorld({ admin: { guesses: { firstDelaySeconds: 600 } } });
+    world = await startWorld({ admin: { attemptLimits: { firstDelaySeconds: 600 } } });
   });
   afterAll(() => world.close());
   const login = (adminId: string, password: string) =>

@@ -32,7 +32,7 @@ const said = (body: Json | undefined) => ({ ...(body?.error as unknown as object
 
 describe('admin.login', () => {
   test('looks at no more of fifty wrong passwords at once than are free', async () => {
-    const at = await begin({ admin: { guesses: slow } });
+    const at = await begin({ admin: { attemptLimits: slow } });
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, index) => login(at, `wrong secret ${index}`)),
     );
@@ -58,7 +58,7 @@ describe('admin.login', () => {
   });
 
   test('makes the right password wait too, and lets it in after the delay', async () => {
-    const at = await begin({ maxConnections: 1, admin: { guesses: { ...slow, freeTries: 2 } } });
+    const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slow, freeTries: 2 } } });
     for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
     const early = await login(at, password);
     expect(early.status).toBe(429);
@@ -74,7 +74,7 @@ describe('admin.login', () => {
   });
 
   test('says the same of an ID that does not exist', async () => {
-    const at = await begin({ admin: { guesses: { ...slow, freeTries: 2 } } });
+    const at = await begin({ admin: { attemptLimits: { ...slow, freeTries: 2 } } });
     const known: Answer[] = [];
     const unknown: Answer[] = [];
     for (let guess = 0; guess < 3; guess += 1) {
@@ -87,7 +87,7 @@ describe('admin.login', () => {
   });
 
   test('lets one network try so many IDs and no more', async () => {
-    const at = await begin({ admin: { guesses: { addressTries: 4, addressWindowSeconds: 6_000 } } });
+    const at = await begin({ admin: { attemptLimits: { addressTries: 4, addressWindowSeconds: 6_000 } } });
     const answers: Answer[] = [];
     for (let guess = 0; guess < 6; guess += 1)
       answers.push(await login(at, 'wrong secret', `nobody-${guess}`));
@@ -96,7 +96,7 @@ describe('admin.login', () => {
   });
 
   test('does not count a login against its network', async () => {
-    const at = await begin({ admin: { guesses: { addressTries: 3, strangerTries: 3 } } });
+    const at = await begin({ admin: { attemptLimits: { addressTries: 3, strangerTries: 3 } } });
     for (let count = 0; count < 6; count += 1) expect((await login(at, password)).status).toBe(200);
   });
 
@@ -119,7 +119,7 @@ describe('admin.login', () => {
   });
 
   test('remembers the guesses in the database, and forgets them after a day', async () => {
-    const at = await begin({ maxConnections: 1, admin: { guesses: { ...slow, freeTries: 2 } } });
+    const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slow, freeTries: 2 } } });
     for (let guess = 0; guess < 2; guess += 1) await login(at, 'wrong secret');
     // As another replica, or this one after a restart, sees them.
     const other = adminStore(at.database);
@@ -135,7 +135,10 @@ describe('admin.login', () => {
 
   test('sends away at once whoever comes while all places are taken', async () => {
     const at = await begin({
-      admin: { turnstile: createConcurrencyLimit({ running: 1, waiting: 1 }), guesses: { freeTries: 100 } },
+      admin: {
+        turnstile: createConcurrencyLimit({ running: 1, waiting: 1 }),
+        attemptLimits: { freeTries: 100 },
+      },
     });
     const answers = await Promise.all(Array.from({ length: 8 }, () => login(at, password)));
     const statuses = answers.map(({ status }) => status);

@@ -91,7 +91,7 @@ export function memoryLedger(start = rich): MemoryLedger {
       open.set(hold.holdId, hold);
       return hold;
     },
-    isSure: (_call, amount) => amount * 2n <= balance - held,
+    canSkipHoldWait: (_call, amount) => amount * 2n <= balance - held,
     available: async () => balance - held,
     async record(call, facts) {
       settled({ call, held: null, charged: 0n, overrun: 0n, facts });

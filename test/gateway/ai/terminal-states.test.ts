@@ -572,10 +572,10 @@ describe('begun while its credits are held', () => {
   /** Makes the ledger as slow and as unwilling as wanted; `release` lets the hold be written. */
   function slowly(refuse = false): { release(): void } {
     const gate = Promise.withResolvers<void>();
-    const { hold, isSure } = world.ledger;
-    world.ledger.isSure = () => true;
+    const { hold, canSkipHoldWait } = world.ledger;
+    world.ledger.canSkipHoldWait = () => true;
     world.ledger.hold = async (...given) => {
-      Object.assign(world.ledger, { hold, isSure });
+      Object.assign(world.ledger, { hold, canSkipHoldWait });
       await gate.promise;
       if (refuse) world.ledger.reset(0n);
       return hold(...given);

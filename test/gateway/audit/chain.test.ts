@@ -3,19 +3,19 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { audit, auditStore, type Audit, type AuditEntry } from '../../../src/gateway/audit/index.ts';
 import {
   batchHash,
-  chainPending,
-  dropOldDays,
+  appendPending,
+  deleteOldDays,
   entryDigest,
-  noHash,
+  genesisHash,
 } from '../../../src/gateway/audit/chain.ts';
-import { ownDoing } from '../../../src/gateway/identity.ts';
+import { systemOrigin } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 
 let place: TestDatabase;
 let log: Audit;
 const entry = (n: number): AuditEntry => ({
-  ...ownDoing,
+  ...systemOrigin,
   action: 'bureaus.pauseBureau',
   target: { kind: 'bureau', id: `b${n}` },
   outcome: 'ok',
@@ -26,7 +26,7 @@ const store = () => auditStore(place.database);
 
 async function write(from: number, to: number): Promise<void> {
   for (let n = from; n <= to; n += 1) await log.note(entry(n));
-  await chainPending(store(), silentLog);
+  await appendPending(store(), silentLog);
 }
 
 /** What only somebody with the rights of the tables' owner can do. */
@@ -161,8 +161,8 @@ describe('verify', () => {
 
   test('finds a batch forged as a whole, by the hash of its successor', async () => {
     await force(`update gateway.audit_entries set outcome = 'failed' where target_id = 'b1'`);
-    const digests = (await store().linked(1n)).map(({ entry: text }) => entryDigest(text ?? []));
-    const hash = batchHash(noHash, digests).toString('hex');
+    const digests = (await store().listLinkedEntries(1n)).map(({ entry: text }) => entryDigest(text ?? []));
+    const hash = batchHash(genesisHash, digests).toString('hex');
     await force(
       `update gateway.audit_links set digest = '\\x${digests[0]?.toString('hex')}' where batch = 1 and position = 1`,
     );
@@ -194,21 +194,21 @@ describe('retention', () => {
     await write(6, 7);
     await age(1, 402);
     await age(2, 401);
-    await dropOldDays(store(), 400, silentLog);
-    await chainPending(store(), silentLog);
+    await deleteOldDays(store(), 400, silentLog);
+    await appendPending(store(), silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, faults: [] });
     const left = await sql()<
       { id: string }[]
     >`select coalesce(diff ->> 'n', action) as id from gateway.audit_entries order by entry_id`;
     expect(left.map(({ id }) => id)).toEqual(['6', '7', 'audit.dropDays']);
-    await dropOldDays(store(), 400, silentLog);
+    await deleteOldDays(store(), 400, silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });
   });
 
   test('keeps the end of the chain, whatever its age is', async () => {
     await write(1, 2);
     await age(1, 500);
-    await dropOldDays(store(), 400, silentLog);
+    await deleteOldDays(store(), 400, silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, entries: 2 });
   });
 });

@@ -75,7 +75,8 @@ describe('a hold', () => {
 
   test('is sure only when there is twice as much, besides what is on its way, and not before anything was heard', async () => {
     const userId = await world.user(100n);
-    const isSure = (amount: bigint, more = {}) => credits.ledger.isSure(callOf(userId, more), amount);
+    const isSure = (amount: bigint, more = {}) =>
+      credits.ledger.canSkipHoldWait(callOf(userId, more), amount);
     expect(isSure(1n)).toBe(false);
     const first = await hold(userId, 20n);
     expect([isSure(40n), isSure(41n)]).toEqual([true, false]);
@@ -94,9 +95,15 @@ describe('a hold', () => {
     await apiKey(userId, 30n);
     const ofKey = callOf(userId, { tokenId: 'tok_key' });
     const one = await credits.ledger.hold(ofKey, 10n);
-    expect([credits.ledger.isSure(ofKey, 10n), credits.ledger.isSure(ofKey, 11n)]).toEqual([true, false]);
+    expect([credits.ledger.canSkipHoldWait(ofKey, 10n), credits.ledger.canSkipHoldWait(ofKey, 11n)]).toEqual([
+      true,
+      false,
+    ]);
     await one.settle(6n, facts());
-    expect([credits.ledger.isSure(ofKey, 12n), credits.ledger.isSure(ofKey, 13n)]).toEqual([true, false]);
+    expect([credits.ledger.canSkipHoldWait(ofKey, 12n), credits.ledger.canSkipHoldWait(ofKey, 13n)]).toEqual([
+      true,
+      false,
+    ]);
   });
 
   test('counts the holds of all keys of a user before one is sure', async () => {
@@ -106,7 +113,7 @@ describe('a hold', () => {
     const sent: boolean[] = [];
     const holds = await granted(
       calls.map((call) => {
-        sent.push(credits.ledger.isSure(call, 40n));
+        sent.push(credits.ledger.canSkipHoldWait(call, 40n));
         return credits.ledger.hold(call, 40n);
       }),
     );
@@ -116,13 +123,13 @@ describe('a hold', () => {
   test('lowers what is sure when it grows', async () => {
     const userId = await world.user(100n);
     await (await hold(userId, 10n)).raise(90n);
-    expect(credits.ledger.isSure(callOf(userId), 6n)).toBe(false);
+    expect(credits.ledger.canSkipHoldWait(callOf(userId), 6n)).toBe(false);
   });
 
   test('above three cents is written before it is sure, those on their way included', async () => {
     const userId = await world.user(1_000_000n);
     await hold(userId, 1n);
-    const isSure = (amount: bigint) => credits.ledger.isSure(callOf(userId), amount);
+    const isSure = (amount: bigint) => credits.ledger.canSkipHoldWait(callOf(userId), amount);
     expect([isSure(30_000n), isSure(30_001n)]).toEqual([true, false]);
     const pending = hold(userId, 20_000n);
     expect([isSure(10_000n), isSure(10_001n)]).toEqual([true, false]);
@@ -134,11 +141,11 @@ describe('a hold', () => {
     const userId = await world.user(100_000n);
     await hold(userId, 1n);
     await world.replica().ledger.hold(callOf(userId), 99_999n);
-    expect(credits.ledger.isSure(callOf(userId), 30_000n)).toBe(true);
+    expect(credits.ledger.canSkipHoldWait(callOf(userId), 30_000n)).toBe(true);
     await expect(hold(userId, 30_000n)).rejects.toMatchObject({ status: 402 });
     await post(userId, 1_000_000n);
     await hold(userId, 1n);
-    expect(credits.ledger.isSure(callOf(userId), 1n)).toBe(false);
+    expect(credits.ledger.canSkipHoldWait(callOf(userId), 1n)).toBe(false);
   });
 
   test('that is not covered is 402 and says what is affordable', async () => {
@@ -226,7 +233,10 @@ describe('a settlement', () => {
     const userId = await world.user(100n);
     const first = await hold(userId, 50n);
     await Promise.all([hold(userId, 50n), first.settle(0n, facts())]);
-    expect([25n, 26n].map((amount) => credits.ledger.isSure(callOf(userId), amount))).toEqual([true, false]);
+    expect([25n, 26n].map((amount) => credits.ledger.canSkipHoldWait(callOf(userId), amount))).toEqual([
+      true,
+      false,
+    ]);
   });
 
   test('comes before the holds that are written down with it, which may have what it sets free', async () => {

@@ -7,7 +7,7 @@ import {
   creditsStore,
   directoryJournal,
   type Credits,
-  type CreditsNeeds,
+  type CreditsOptions,
   type LedgerTimes,
   type PaidCall,
 } from '../../../src/gateway/credits/index.ts';
@@ -25,7 +25,7 @@ export interface LedgerWorld {
   journalPath: string;
   logLines: string[];
   /** Another replica on the same database; it is not started. */
-  replica(more?: Partial<CreditsNeeds>): Credits;
+  replica(more?: Partial<CreditsOptions>): Credits;
   /** A user with so many credits. */
   user(credits: bigint): Promise<string>;
   account(userId: string): Promise<{ posted: bigint; held: bigint; owed: bigint }>;
@@ -54,7 +54,7 @@ export async function startLedger(): Promise<LedgerWorld> {
   const replicas: Credits[] = [];
   await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
 
-  function replica(more: Partial<CreditsNeeds> = {}): Credits {
+  function replica(more: Partial<CreditsOptions> = {}): Credits {
     const made = credits({
       store: creditsStore(place.database),
       journal: directoryJournal(journalPath),

@@ -4,7 +4,7 @@ import type { Credits } from '../../../src/gateway/credits/index.ts';
 import { createIntake } from '../../../src/gateway/payments/apply-event.ts';
 import type { ProviderEvent } from '../../../src/gateway/payments/event.ts';
 import { paymentsStore, type PaymentsStore } from '../../../src/gateway/payments/store.ts';
-import { ownDoing } from '../../../src/gateway/identity.ts';
+import { systemOrigin } from '../../../src/gateway/identity.ts';
 import { silentLog } from '../../support/databases.ts';
 import { startLedger, type LedgerWorld } from '../credits/world.ts';
 
@@ -65,8 +65,8 @@ test.runIf(isPostgres)('takes a refund back that arrives while the payment is be
   const held: PaymentsStore = {
     ...store,
     // The payment is recorded and has looked for events that wait for it; it is not committed.
-    async notePosting(...input) {
-      await store.notePosting(...input);
+    async recordPosting(...input) {
+      await store.recordPosting(...input);
       reached.resolve();
       await gate.promise;
     },
@@ -88,14 +88,14 @@ test.runIf(isPostgres)('takes a refund back that arrives while the payment is be
       currency: 'usd',
       fact: { kind: 'paid' },
     }),
-    ownDoing,
+    systemOrigin,
   );
   await reached.promise;
   let isTaken = false;
   const refunded = intake(store)
     .take(
       event({ eventId: 'evt_refund', type: 'charge.refunded', fact: { kind: 'refunded', amount: 1_000n } }),
-      ownDoing,
+      systemOrigin,
     )
     .finally(() => (isTaken = true));
   const waitsForLock = async () =>

@@ -2,22 +2,22 @@
 import { createHmac } from 'node:crypto';
 import Stripe from 'stripe';
 import { describe, expect, test } from 'vitest';
-import { minorUnits, writeAmount } from '../../../src/gateway/payments/currency.ts';
-import { disputeTimes, netCredits, stateOf, type Facts } from '../../../src/gateway/payments/facts.ts';
+import { minorUnits, formatAmount } from '../../../src/gateway/payments/currency.ts';
+import { disputeTimes, netCredits, stateOf, type PaymentFacts } from '../../../src/gateway/payments/facts.ts';
 import {
   amountFor,
   creditsFor,
-  creditsPerUnitOf,
-  tariffOf,
-  unpayable,
+  parseCreditsPerUnit,
+  computeTariff,
+  amountError,
   type Tariff,
 } from '../../../src/gateway/payments/price.ts';
-import { isSignedByCreem, isSignedByStripe } from '../../../src/gateway/payments/signature.ts';
+import { verifyCreemSignature, verifyStripeSignature } from '../../../src/gateway/payments/signature.ts';
 
 const bounds = { minimumCredits: 1_000_000n, maximumCredits: 1_000_000_000n, mostAmount: 99_999_999n };
 
 function tariff(currency: string, creditsPerUnit: bigint, more: { pieceAmount?: bigint } = {}): Tariff {
-  const made = tariffOf({ currency, units: minorUnits(currency), creditsPerUnit, ...bounds, ...more });
+  const made = computeTariff({ currency, units: minorUnits(currency), creditsPerUnit, ...bounds, ...more });
   if (made === null) throw new Error('There is no tariff.');
   return made;
 }
@@ -31,10 +31,10 @@ describe('a price', () => {
       minorUnits('ugx').step,
     ]).toEqual([100n, 1n, 1_000n, 100n]);
     expect([
-      writeAmount(123_456n, 'usd'),
-      writeAmount(1_500n, 'jpy'),
-      writeAmount(1_230n, 'kwd'),
-      writeAmount(5n, 'eur'),
+      formatAmount(123_456n, 'usd'),
+      formatAmount(1_500n, 'jpy'),
+      formatAmount(1_230n, 'kwd'),
+      formatAmount(5n, 'eur'),
     ]).toEqual(['USD 1,234.56', 'JPY 1,500', 'KWD 1.230', 'EUR 0.05']);
   });
 
@@ -64,41 +64,50 @@ describe('a price', () => {
   test('sells a product in whole pieces', () => {
     const own = tariff('eur', 1_000_000n, { pieceAmount: 500n });
     expect([own.minimum, own.step, amountFor(6_000_000n, own)]).toEqual([500n, 500n, 1_000n]);
-    expect(unpayable(750n, own)).toContain('multiple of 500');
+    expect(amountError(750n, own)).toContain('multiple of 500');
   });
 
   test('has bounds, which are whole amounts themselves', () => {
     const own = tariff('usd', 1_000_000n);
     expect(
-      [unpayable(99n, own), unpayable(100n, own), unpayable(100_000n, own), unpayable(100_001n, own)].map(
-        (fault) => fault === null,
-      ),
+      [
+        amountError(99n, own),
+        amountError(100n, own),
+        amountError(100_000n, own),
+        amountError(100_001n, own),
+      ].map((fault) => fault === null),
     ).toEqual([false, true, true, false]);
     expect(
-      tariffOf({ currency: 'usd', units: minorUnits('usd'), creditsPerUnit: 1n, ...bounds, mostAmount: 50n }),
+      computeTariff({
+        currency: 'usd',
+        units: minorUnits('usd'),
+        creditsPerUnit: 1n,
+        ...bounds,
+        mostAmount: 50n,
+      }),
     ).toBeNull();
   });
 
   test('is known for dollars, and for other money only when somebody said it', () => {
     expect([
-      creditsPerUnitOf(undefined, 'usd'),
-      creditsPerUnitOf('', 'usd'),
-      creditsPerUnitOf(undefined, 'jpy'),
+      parseCreditsPerUnit(undefined, 'usd'),
+      parseCreditsPerUnit('', 'usd'),
+      parseCreditsPerUnit(undefined, 'jpy'),
     ]).toEqual([1_000_000n, 1_000_000n, null]);
     expect([
-      creditsPerUnitOf('2000000', 'eur'),
-      creditsPerUnitOf('usd:1000000, JPY:6500', 'jpy'),
-      creditsPerUnitOf('usd:1000000', 'eur'),
+      parseCreditsPerUnit('2000000', 'eur'),
+      parseCreditsPerUnit('usd:1000000, JPY:6500', 'jpy'),
+      parseCreditsPerUnit('usd:1000000', 'eur'),
     ]).toEqual([2_000_000n, 6_500n, null]);
     expect(
-      ['1e6', '-1', '0', '1.5', 'usd:', 'usd:1:2x'].map((text) => creditsPerUnitOf(text, 'usd')),
+      ['1e6', '-1', '0', '1.5', 'usd:', 'usd:1:2x'].map((text) => parseCreditsPerUnit(text, 'usd')),
     ).toEqual([null, null, null, null, null, null]);
   });
 });
 
 describe('what is known of a payment', () => {
   const at = (minute: number): Date => new Date(Date.UTC(2026, 10, 20, 9, minute));
-  const plain: Facts = {
+  const plain: PaymentFacts = {
     amount: 1_000n,
     credits: 10_000_000n,
     paidAt: null,
@@ -174,7 +183,7 @@ describe("Stripe's signature", () => {
     given: string | undefined,
     of: Uint8Array = body,
     secrets: readonly string[] = [secret],
-  ): boolean => isSignedByStripe(of, given, { secrets, now });
+  ): boolean => verifyStripeSignature(of, given, { secrets, now });
   const v1 = (of: string): string => /v1=(\w+)/.exec(of)?.[1] ?? '';
 
   test('holds over exactly the bytes that came', () => {
@@ -236,7 +245,7 @@ describe("Creem's signature", () => {
   const hex = (secret: string): string => createHmac('sha256', secret).update(body).digest('hex');
 
   test('is the exact 64 digits of a current or a previous secret', () => {
-    expect([hex('one'), hex('two')].map((given) => isSignedByCreem(body, given, { secrets }))).toEqual([
+    expect([hex('one'), hex('two')].map((given) => verifyCreemSignature(body, given, { secrets }))).toEqual([
       true,
       true,
     ]);
@@ -251,13 +260,15 @@ describe("Creem's signature", () => {
       `${hex('one')}, ${hex('one')}`,
       ` ${hex('one')}`,
     ];
-    expect(shapes.map((given) => isSignedByCreem(body, given, { secrets }))).toEqual(shapes.map(() => false));
-    expect(isSignedByCreem(Buffer.from('{"id":"evt_2"}'), hex('one'), { secrets })).toBe(false);
+    expect(shapes.map((given) => verifyCreemSignature(body, given, { secrets }))).toEqual(
+      shapes.map(() => false),
+    );
+    expect(verifyCreemSignature(Buffer.from('{"id":"evt_2"}'), hex('one'), { secrets })).toBe(false);
   });
 
   test('holds for nobody without a secret', () => {
-    expect(isSignedByCreem(body, createHmac('sha256', '').update(body).digest('hex'), { secrets: [] })).toBe(
-      false,
-    );
+    expect(
+      verifyCreemSignature(body, createHmac('sha256', '').update(body).digest('hex'), { secrets: [] }),
+    ).toBe(false);
   });
 });

@@ -128,7 +128,7 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
         select diff from gateway.audit_entries where action = 'payments.quarantined' order by entry_id`;
       return rows.map(({ diff }) => ({ event: diff.event_id, reason: diff.reason }));
     },
-    look: () => world.gateway.lookAtPayments(),
+    look: () => world.gateway.pollPayments(),
     async close() {
       await world.close();
       if (!options.beside) await Promise.all([stripe.close(), creem.close()]);

@@ -16,7 +16,7 @@ const register = (...definitions: unknown[]) =>
   registerServices(
     definitions.map((definition, index) => ({
       definition: defineService(definition as ServiceDefinition),
-      where: `src/${index}.ts`,
+      source: `src/${index}.ts`,
     })),
     rules,
   );
@@ -25,12 +25,12 @@ const action = (members: object) => ({ ...good, actions: { add: { method: 'POST'
 describe('a declared service', () => {
   test('is taken as it is meant: for users, its keys required and secret', () => {
     const service = register(good).get('notes');
-    expect([...(service?.actions.get('add')?.admits ?? [])]).toEqual(['user']);
+    expect([...(service?.actions.get('add')?.identities ?? [])]).toEqual(['user']);
     expect(service?.env).toEqual([{ key: 'NOTES_KEY', description: 'A key.', required: true, secret: true }]);
     expect([
       ...(register(action({ identities: [] }))
         .get('notes')
-        ?.actions.get('add')?.admits ?? []),
+        ?.actions.get('add')?.identities ?? []),
     ]).toEqual(['guest', 'user', 'admin']);
   });
 

@@ -219,8 +219,10 @@ test('records that are older than the settings say are dropped, some at a time',
   const [{ days } = { days: 0 }] = await world.sql<
     { days: number }[]
   >`select (gateway.townhall_now()::date - '2020-06-01'::date) as days`;
-  expect([await store.dropOld(days, 3), await store.dropOld(days, 3), await store.dropOld(days, 3)]).toEqual([
-    3, 2, 0,
-  ]);
+  expect([
+    await store.deleteOld(days, 3),
+    await store.deleteOld(days, 3),
+    await store.deleteOld(days, 3),
+  ]).toEqual([3, 2, 0]);
   expect((await world.admin.usage.listRecords({ user_id: userId })).items.length).toBeGreaterThan(3);
 });

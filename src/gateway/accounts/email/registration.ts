@@ -6,7 +6,7 @@ import { id } from '../../../kernel/ids.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
-import { auditOf } from '../../identity.ts';
+import { originOf } from '../../identity.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort } from '../ports.ts';
 import type { Guesses } from '../guesses/guesses.ts';
 import type { AttemptStore } from '../login/store.ts';
@@ -208,7 +208,7 @@ export function registration(
         await queries.setPassword(userId, passwordDigest);
         await endCredentials(queries, tx, { userId });
         await needs.audit.record(tx, {
-          ...auditOf(call),
+          ...originOf(call),
           action: call.operationId,
           target: { kind: 'user', id: userId },
           outcome: 'ok',
@@ -248,7 +248,7 @@ export function registration(
         await queries.setPassword(userId, passwordDigest);
         await endCredentials(queries, tx, { userId, except: tokenId });
         await needs.audit.record(tx, {
-          ...auditOf(call),
+          ...originOf(call),
           action: call.operationId,
           target: { kind: 'user', id: userId },
           outcome: 'ok',

@@ -6,7 +6,7 @@ import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../../kernel/c
 import { Problem } from '../../../kernel/problem.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import type { Bureau } from '../../bureaus/index.ts';
-import { auditOf } from '../../identity.ts';
+import { originOf } from '../../identity.ts';
 import type { AttemptStore } from '../login/store.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort, MachinesPort } from '../ports.ts';
 import { externalIssuer, type AccountsStore, type NewToken, type Token, type TokenChoice } from '../store.ts';
@@ -102,7 +102,7 @@ export function tokens({
         const { expiresAt } = await queries.insertToken(record);
         const diff = { user_id: user.userId, bureau_id: bureauId, expires_at: expiresAt.toISOString() };
         await audit.record(tx, {
-          ...auditOf(call),
+          ...originOf(call),
           action: call.operationId,
           target: { kind: 'token', id: record.tokenId },
           outcome: 'ok',
@@ -146,7 +146,7 @@ export function tokens({
               ? ['user', choice.userId]
               : ['bureau', choice.bureauId ?? ''];
         await audit.record(tx, {
-          ...auditOf(call),
+          ...originOf(call),
           action: call.operationId,
           target: { kind, id: target },
           outcome: 'ok',
@@ -181,7 +181,7 @@ export function tokens({
           cap: cap === null ? null : BigInt(cap),
         });
         await audit.record(tx, {
-          ...auditOf(call),
+          ...originOf(call),
           action: call.operationId,
           target: { kind: 'token', id: record.tokenId },
           outcome: 'ok',
@@ -231,7 +231,7 @@ export function tokens({
       const revoked = await store.tx(async (queries, tx) => {
         const count = await queries.revokeTokens({ tokenId: key.tokenId });
         await audit.record(tx, {
-          ...auditOf(call),
+          ...originOf(call),
           action: call.operationId,
           target: { kind: 'token', id: key.tokenId },
           outcome: 'ok',

@@ -1,7 +1,7 @@
 // The users of the Bureaus as an administrator sees and rules them.
 import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../../kernel/contract/page.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { auditOf } from '../../identity.ts';
+import { originOf } from '../../identity.ts';
 import type { Guesses } from '../guesses/guesses.ts';
 import type { AttemptStore } from '../login/store.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort } from '../ports.ts';
@@ -34,7 +34,7 @@ export function users(
       if (user.state === state) return user;
       await queries.setUserState(user.userId, state);
       await needs.audit.record(tx, {
-        ...auditOf(call),
+        ...originOf(call),
         action: call.operationId,
         target: { kind: 'user', id: user.userId },
         outcome: 'ok',
@@ -69,7 +69,7 @@ export function users(
         await needs.attempts.within(tx).forgetUser(user.userId);
         await queries.eraseUser(user.userId);
         await needs.audit.record(tx, {
-          ...auditOf(call),
+          ...originOf(call),
           action: call.operationId,
           target: { kind: 'user', id: user.userId },
           outcome: 'ok',

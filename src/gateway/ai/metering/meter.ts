@@ -77,7 +77,7 @@ export interface Metering {
 }
 
 export interface MeteringNeeds {
-  ledger: Pick<Ledger, 'hold' | 'isSure' | 'available' | 'record'>;
+  ledger: Pick<Ledger, 'hold' | 'canSkipHoldWait' | 'available' | 'record'>;
   clock: Pick<Clock, 'monotonicMs'>;
   /** How many alarms within an hour stop the paid calls of a user; 3 by default. */
   alarmsToStop?: number | undefined;
@@ -224,7 +224,7 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     const models = [model, ...others];
     const [paid, amount] = [paidCall(payer, model), dearest(models)];
     const isFree = models.every(({ rates }) => rates === null);
-    if (!isFree && !ledger.isSure(paid, amount)) {
+    if (!isFree && !ledger.canSkipHoldWait(paid, amount)) {
       hold = await firstHold(paid, model, others);
       return;
     }

@@ -3,23 +3,23 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { currencyOf, minorUnits } from '../currency.ts';
+import { parseCurrency, minorUnits } from '../currency.ts';
 import type { Fact, ProviderEvent } from '../event.ts';
 import {
-  amountOf,
-  currencyIn,
-  idOf,
-  membersOf,
-  type Members,
+  readAmount,
+  readCurrency,
+  readId,
+  readObject,
+  type JsonObject,
   parseEvent,
-  textOf,
-  timeOf,
-  unsigned,
-  webAddressOf,
+  readText,
+  readTime,
+  invalidSignature,
+  readUrl,
 } from '../json.ts';
-import { creditsPerUnitOf, tariffOf } from '../price.ts';
-import { isSignedByCreem } from '../signature.ts';
-import { keyOf, type EnvReader, type PaymentProvider } from './provider.ts';
+import { parseCreditsPerUnit, computeTariff } from '../price.ts';
+import { verifyCreemSignature } from '../signature.ts';
+import { readKey, type EnvReader, type PaymentProvider } from './provider.ts';
 
 export interface CreemNeeds {
   env: EnvReader;
@@ -42,7 +42,7 @@ const mostAmount = 99_999_999n;
 export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: CreemNeeds): PaymentProvider {
   let known: { of: string; untilMs: number; product: Promise<Product | null> } | undefined;
 
-  const key = (name: string): string | undefined => keyOf(env, name);
+  const key = (name: string): string | undefined => readKey(env, name);
   const secrets = (): string[] =>
     [key('CREEM_WEBHOOK_SECRET'), key('CREEM_WEBHOOK_SECRET_PREVIOUS')].filter(
       (secret) => secret !== undefined,
@@ -59,7 +59,7 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
     return own.replace(/\/+$/, '');
   }
 
-  async function ask(path: string, body?: object): Promise<Members> {
+  async function ask(path: string, body?: object): Promise<JsonObject> {
     let answer: Response;
     try {
       answer = await fetch(`${baseUrl()}${path}`, {
@@ -73,7 +73,7 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
         redirect: 'error',
         signal: AbortSignal.timeout(deadlineMs),
       });
-      if (answer.ok) return membersOf(await answer.json());
+      if (answer.ok) return readObject(await answer.json());
       await answer.body?.cancel();
     } catch (cause) {
       const isSlow = cause instanceof Error && cause.name === 'TimeoutError';
@@ -93,10 +93,13 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
   async function fetchProduct(productId: string): Promise<Product | null> {
     try {
       const found = await ask(`/v1/products?product_id=${encodeURIComponent(productId)}`);
-      const [amount, currency] = [amountOf(found['price']), currencyOf(textOf(found['currency']) ?? '')];
-      const said = currencyOf(key('CREEM_CURRENCY') ?? currency ?? '');
+      const [amount, currency] = [
+        readAmount(found['price']),
+        parseCurrency(readText(found['currency']) ?? ''),
+      ];
+      const said = parseCurrency(key('CREEM_CURRENCY') ?? currency ?? '');
       const fault =
-        textOf(found['id']) !== productId || amount === null || amount === 0n || currency === null
+        readText(found['id']) !== productId || amount === null || amount === 0n || currency === null
           ? 'it has no price'
           : found['billing_type'] !== 'onetime'
             ? 'it is not sold once'
@@ -135,12 +138,12 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
     label: 'Card, through Creem',
     env: requirements,
     isConfigured,
-    product: () => key('CREEM_PRODUCT_ID') ?? null,
+    productId: () => key('CREEM_PRODUCT_ID') ?? null,
     async tariff(bounds) {
       const found = await product();
-      const creditsPerUnit = found && creditsPerUnitOf(env.get('CREDITS_PER_UNIT'), found.currency);
+      const creditsPerUnit = found && parseCreditsPerUnit(env.get('CREDITS_PER_UNIT'), found.currency);
       if (!found || !creditsPerUnit) return null;
-      return tariffOf({
+      return computeTariff({
         currency: found.currency,
         units: minorUnits(found.currency),
         creditsPerUnit,
@@ -160,25 +163,25 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
         success_url: successUrl,
         metadata: { payment_id: paymentId },
       });
-      const [checkoutId, checkoutUrl] = [textOf(made['id']), webAddressOf(made['checkout_url'])];
+      const [checkoutId, checkoutUrl] = [readText(made['id']), readUrl(made['checkout_url'])];
       if (checkoutId === null || checkoutUrl === null) {
         throw new Problem('upstream_failed', 'upstream_failed', 'Creem made a checkout without an address.');
       }
       return { checkoutId, checkoutUrl, isLive: made['mode'] === 'prod' };
     },
-    async look(checkoutId, now) {
+    async poll(checkoutId, now) {
       const found = await ask(`/v1/checkouts?checkout_id=${encodeURIComponent(checkoutId)}`);
-      const status = textOf(found['status']) ?? '';
+      const status = readText(found['status']) ?? '';
       if (status !== 'completed' && status !== 'expired') return null;
       return readEvent(
         { id: `look ${checkoutId} ${status}`, eventType: `checkout.${status}`, created_at: now.getTime() },
         found,
       );
     },
-    read({ body, signature }) {
-      if (!isSignedByCreem(body, signature, { secrets: secrets() })) throw unsigned();
+    parseWebhook({ body, signature }) {
+      if (!verifyCreemSignature(body, signature, { secrets: secrets() })) throw invalidSignature();
       const event = parseEvent(body);
-      return readEvent(event, membersOf(event['object']));
+      return readEvent(event, readObject(event['object']));
     },
   };
 }
@@ -215,54 +218,54 @@ const requirements = [
   },
 ] as const;
 
-function readEvent(event: Members, object: Members): ProviderEvent | null {
-  const type = textOf(event['eventType']) ?? '';
+function readEvent(event: JsonObject, object: JsonObject): ProviderEvent | null {
+  const type = readText(event['eventType']) ?? '';
   const isCheckout = type.startsWith('checkout.');
   const fact = factOf(type, object);
   if (fact === 'nothing') return null;
-  const checkout = isCheckout ? object : membersOf(object['checkout']);
-  const order = membersOf(object['order']);
-  const at = timeOf(event['created_at'], 1);
+  const checkout = isCheckout ? object : readObject(object['checkout']);
+  const order = readObject(object['order']);
+  const at = readTime(event['created_at'], 1);
   const isPaid = fact?.kind === 'paid';
   return {
     provider: 'creem',
-    eventId: textOf(event['id']) ?? '',
+    eventId: readText(event['id']) ?? '',
     type,
     at: at ?? new Date(0),
     isLive: object['mode'] === 'prod',
-    checkoutId: isCheckout ? textOf(object['id']) : idOf(object['checkout']),
-    reference: idOf(object['order']) ?? idOf(membersOf(object['transaction'])['order']),
-    echoes: [checkout['request_id'], membersOf(checkout['metadata'])['payment_id']].flatMap(
-      (echo) => textOf(echo) ?? [],
+    checkoutId: isCheckout ? readText(object['id']) : readId(object['checkout']),
+    reference: readId(object['order']) ?? readId(readObject(object['transaction'])['order']),
+    echoes: [checkout['request_id'], readObject(checkout['metadata'])['payment_id']].flatMap(
+      (echo) => readText(echo) ?? [],
     ),
-    amount: isPaid ? (amountOf(order['amount_paid']) ?? amountOf(order['amount'])) : null,
+    amount: isPaid ? (readAmount(order['amount_paid']) ?? readAmount(order['amount'])) : null,
     currency: isPaid
-      ? currencyIn(order['currency'])
-      : currencyIn(object['refund_currency'] ?? object['currency']),
-    product: isPaid ? (idOf(order['product']) ?? idOf(object['product'])) : null,
+      ? readCurrency(order['currency'])
+      : readCurrency(object['refund_currency'] ?? object['currency']),
+    product: isPaid ? (readId(order['product']) ?? readId(object['product'])) : null,
     fact: at === null ? null : fact,
   };
 }
 
-function factOf(type: string, object: Members): Fact | null | 'nothing' {
+function factOf(type: string, object: JsonObject): Fact | null | 'nothing' {
   switch (type) {
     case 'checkout.completed':
-      return membersOf(object['order'])['status'] === 'paid' ? { kind: 'paid' } : 'nothing';
+      return readObject(object['order'])['status'] === 'paid' ? { kind: 'paid' } : 'nothing';
     case 'checkout.expired':
       return { kind: 'expired' };
     case 'refund.created': {
-      if (textOf(object['status']) !== 'succeeded') return 'nothing';
+      if (readText(object['status']) !== 'succeeded') return 'nothing';
       // The transaction counts all refunds of the payment; one event alone only its own.
       const amounts = [
-        amountOf(membersOf(object['transaction'])['refunded_amount']),
-        amountOf(object['refund_amount']),
+        readAmount(readObject(object['transaction'])['refunded_amount']),
+        readAmount(object['refund_amount']),
       ].filter((amount) => amount !== null);
       return amounts.length === 0
         ? null
         : { kind: 'refunded', amount: amounts.reduce((most, amount) => (amount > most ? amount : most)) };
     }
     case 'dispute.created': {
-      const [disputeId, amount] = [textOf(object['id']), amountOf(object['amount'])];
+      const [disputeId, amount] = [readText(object['id']), readAmount(object['amount'])];
       return disputeId === null || amount === null ? null : { kind: 'disputed', disputeId, amount };
     }
     default:

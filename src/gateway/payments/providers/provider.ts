@@ -22,7 +22,7 @@ export interface CheckoutRequest {
 }
 
 /** An event as it was delivered. */
-export interface Delivery {
+export interface WebhookDelivery {
   body: Uint8Array;
   signature: string | undefined;
   now: Date;
@@ -37,17 +37,17 @@ export interface PaymentProvider {
   /** What it charges, for the bounds in credits; null when it cannot take payments now. */
   tariff(bounds: { minimumCredits: bigint; maximumCredits: bigint }): Promise<Tariff | null>;
   /** The product that an order is for; null where the provider needs none. */
-  product(): string | null;
+  productId(): string | null;
   /** Throws 502 or 504 when the provider did not make it, and 422 when the amount is not one that it takes. */
   createCheckout(request: CheckoutRequest): Promise<Checkout>;
   /** What the page itself says by now, as an event; null when nothing has happened yet. */
-  look(checkoutId: string, now: Date): Promise<ProviderEvent | null>;
+  poll(checkoutId: string, now: Date): Promise<ProviderEvent | null>;
   /** Null for an event that says nothing of a payment. Throws 400 when it is not signed, or is no event at all. */
-  read(delivery: Delivery): ProviderEvent | null;
+  parseWebhook(delivery: WebhookDelivery): ProviderEvent | null;
 }
 
 /** A key's value; undefined where it is absent or empty. */
-export function keyOf(env: EnvReader, key: string): string | undefined {
+export function readKey(env: EnvReader, key: string): string | undefined {
   const value = env.get(key)?.trim();
   return value === '' ? undefined : value;
 }

@@ -2,23 +2,23 @@
 // later is told by its charge and its disputes, which know the payment intent alone.
 import type Stripe from 'stripe';
 import { Problem } from '../../../kernel/problem.ts';
-import { currencyOf, minorUnits } from '../currency.ts';
+import { parseCurrency, minorUnits } from '../currency.ts';
 import type { Fact, ProviderEvent } from '../event.ts';
 import {
-  amountOf,
-  currencyIn,
-  idOf,
-  membersOf,
-  type Members,
+  readAmount,
+  readCurrency,
+  readId,
+  readObject,
+  type JsonObject,
   parseEvent,
-  textOf,
-  timeOf,
-  unsigned,
-  webAddressOf,
+  readText,
+  readTime,
+  invalidSignature,
+  readUrl,
 } from '../json.ts';
-import { creditsPerUnitOf, tariffOf } from '../price.ts';
-import { isSignedByStripe } from '../signature.ts';
-import { keyOf, type CheckoutRequest, type EnvReader, type PaymentProvider } from './provider.ts';
+import { parseCreditsPerUnit, computeTariff } from '../price.ts';
+import { verifyStripeSignature } from '../signature.ts';
+import { readKey, type CheckoutRequest, type EnvReader, type PaymentProvider } from './provider.ts';
 
 export interface StripeNeeds {
   env: EnvReader;
@@ -33,8 +33,8 @@ const defaultBaseUrl = 'https://api.stripe.com';
 export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds): PaymentProvider {
   let current: { of: string; client: Promise<Stripe> } | undefined;
 
-  const key = (name: string): string | undefined => keyOf(env, name);
-  const currency = (): string | null => currencyOf(key('STRIPE_CURRENCY') ?? 'usd');
+  const key = (name: string): string | undefined => readKey(env, name);
+  const currency = (): string | null => parseCurrency(key('STRIPE_CURRENCY') ?? 'usd');
   const secrets = (): string[] =>
     [key('STRIPE_WEBHOOK_SECRET'), key('STRIPE_WEBHOOK_SECRET_PREVIOUS')].filter(
       (secret) => secret !== undefined,
@@ -71,27 +71,33 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
     label: 'Card, through Stripe',
     env: requirements,
     isConfigured,
-    product: () => null,
+    productId: () => null,
     async tariff(bounds) {
       const code = currency();
-      const creditsPerUnit = code && creditsPerUnitOf(env.get('CREDITS_PER_UNIT'), code);
+      const creditsPerUnit = code && parseCreditsPerUnit(env.get('CREDITS_PER_UNIT'), code);
       if (!code || !creditsPerUnit || !isConfigured()) return null;
-      return tariffOf({ currency: code, units: minorUnits(code), creditsPerUnit, mostAmount, ...bounds });
+      return computeTariff({
+        currency: code,
+        units: minorUnits(code),
+        creditsPerUnit,
+        mostAmount,
+        ...bounds,
+      });
     },
     async createCheckout(request) {
       try {
         const session = await (
           await client()
         ).checkout.sessions.create(sessionOf(request), { idempotencyKey: request.paymentId });
-        const [checkoutId, checkoutUrl] = [textOf(session.id), webAddressOf(session.url)];
+        const [checkoutId, checkoutUrl] = [readText(session.id), readUrl(session.url)];
         if (checkoutId === null || checkoutUrl === null)
           throw new Error('Stripe made a checkout without an address.');
         return { checkoutId, checkoutUrl, isLive: session.livemode };
       } catch (error) {
-        throw problemOf(error);
+        throw explainError(error);
       }
     },
-    async look(checkoutId, now) {
+    async poll(checkoutId, now) {
       try {
         const session = await (await client()).checkout.sessions.retrieve(checkoutId);
         const type = session.status === 'expired' ? 'checkout.session.expired' : 'checkout.session.completed';
@@ -102,15 +108,15 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
           created: Math.floor(now.getTime() / 1000),
           livemode: session.livemode,
         };
-        return readEvent(event, session as unknown as Members);
+        return readEvent(event, session as unknown as JsonObject);
       } catch (error) {
-        throw problemOf(error);
+        throw explainError(error);
       }
     },
-    read({ body, signature, now }) {
-      if (!isSignedByStripe(body, signature, { secrets: secrets(), now })) throw unsigned();
+    parseWebhook({ body, signature, now }) {
+      if (!verifyStripeSignature(body, signature, { secrets: secrets(), now })) throw invalidSignature();
       const event = parseEvent(body);
-      return readEvent(event, membersOf(membersOf(event['data'])['object']));
+      return readEvent(event, readObject(readObject(event['data'])['object']));
     },
   };
 }
@@ -164,10 +170,10 @@ function sessionOf({
   };
 }
 
-function readEvent(event: Members, object: Members): ProviderEvent | null {
-  const type = textOf(event['type']) ?? '';
-  const at = timeOf(event['created'], 1_000);
-  const metadata = membersOf(object['metadata']);
+function readEvent(event: JsonObject, object: JsonObject): ProviderEvent | null {
+  const type = readText(event['type']) ?? '';
+  const at = readTime(event['created'], 1_000);
+  const metadata = readObject(object['metadata']);
   const isSession = type.startsWith('checkout.session.');
   // Subscriptions and set-ups of the same account are somebody else's.
   if (isSession && object['mode'] !== 'payment') return null;
@@ -175,25 +181,25 @@ function readEvent(event: Members, object: Members): ProviderEvent | null {
   if (fact === 'nothing') return null;
   return {
     provider: 'stripe',
-    eventId: textOf(event['id']) ?? '',
+    eventId: readText(event['id']) ?? '',
     type,
     at: at ?? new Date(0),
     isLive: event['livemode'] === true,
-    checkoutId: isSession ? textOf(object['id']) : null,
-    reference: type.startsWith('payment_intent.') ? textOf(object['id']) : idOf(object['payment_intent']),
-    echoes: [object['client_reference_id'], metadata['payment_id']].flatMap((echo) => textOf(echo) ?? []),
+    checkoutId: isSession ? readText(object['id']) : null,
+    reference: type.startsWith('payment_intent.') ? readText(object['id']) : readId(object['payment_intent']),
+    echoes: [object['client_reference_id'], metadata['payment_id']].flatMap((echo) => readText(echo) ?? []),
     amount: isSession
-      ? amountOf(object['amount_total'])
+      ? readAmount(object['amount_total'])
       : type.startsWith('charge.dispute.')
         ? null
-        : amountOf(object['amount']),
-    currency: currencyIn(object['currency']),
+        : readAmount(object['amount']),
+    currency: readCurrency(object['currency']),
     product: null,
     fact: at === null ? null : fact,
   };
 }
 
-function factOf(type: string, object: Members): Fact | null | 'nothing' {
+function factOf(type: string, object: JsonObject): Fact | null | 'nothing' {
   switch (type) {
     case 'checkout.session.completed':
       // The money of a slow method comes later, with an event of its own.
@@ -207,7 +213,7 @@ function factOf(type: string, object: Members): Fact | null | 'nothing' {
     case 'payment_intent.canceled':
       return { kind: 'canceled' };
     case 'charge.refunded': {
-      const amount = amountOf(object['amount_refunded']);
+      const amount = readAmount(object['amount_refunded']);
       return amount === null ? null : { kind: 'refunded', amount };
     }
     case 'charge.dispute.created':
@@ -220,11 +226,11 @@ function factOf(type: string, object: Members): Fact | null | 'nothing' {
   }
 }
 
-function disputeOf(type: string, object: Members): Fact | null | 'nothing' {
+function disputeOf(type: string, object: JsonObject): Fact | null | 'nothing' {
   const [disputeId, amount, status] = [
-    textOf(object['id']),
-    amountOf(object['amount']),
-    textOf(object['status']) ?? '',
+    readText(object['id']),
+    readAmount(object['amount']),
+    readText(object['status']) ?? '',
   ];
   // An inquiry moves no money.
   if (status.startsWith('warning_')) return 'nothing';
@@ -235,8 +241,8 @@ function disputeOf(type: string, object: Members): Fact | null | 'nothing' {
 }
 
 /** What the package throws, in our words; its messages may quote what we sent. */
-function problemOf(error: unknown): Problem {
-  const { type, code, statusCode } = membersOf(error);
+function explainError(error: unknown): Problem {
+  const { type, code, statusCode } = readObject(error);
   if (error instanceof Problem) return error;
   if (type === 'StripeAuthenticationError' || type === 'StripePermissionError') {
     return new Problem(
@@ -252,7 +258,7 @@ function problemOf(error: unknown): Problem {
       param: 'amount',
     });
   }
-  const cause = membersOf(membersOf(error)['detail']);
+  const cause = readObject(readObject(error)['detail']);
   if (code === 'ETIMEDOUT' || cause['code'] === 'ETIMEDOUT')
     return new Problem('upstream_timeout', 'upstream_timeout', 'Stripe was too slow.', { cause: error });
   return new Problem(

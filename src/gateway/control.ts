@@ -1,0 +1,59 @@
+// Handlers of the control socket: what `townhall` commands ask of a running server, whose embedded database no other
+// process can open.
+import type { ControlHandler } from '../kernel/control.ts';
+import type { DatabaseControls } from '../kernel/data/database-controls.ts';
+import type { Admin, CredentialsSet, MachineRequest } from './admin/index.ts';
+
+export function createControlHandlers({
+  admin,
+  audit,
+  credits,
+  env,
+  ai,
+  database,
+  listEnv,
+}: {
+  admin: Pick<Admin, 'setup' | 'reset' | 'machines'>;
+  audit: { verify(head: string | null): Promise<unknown> };
+  credits: { verify(): Promise<unknown> };
+  env: { controls: Readonly<Record<string, ControlHandler>> };
+  ai: { checkProviders(): Promise<unknown> };
+  database: DatabaseControls;
+  listEnv(): Promise<readonly { key: string }[]>;
+}): Record<string, ControlHandler> {
+  return {
+    ...adminHandlers(admin),
+    ...env.controls,
+    ...database,
+    'audit.verify': (head) => audit.verify(typeof head === 'string' ? head : null),
+    'ledger.verify': () => credits.verify(),
+    'models.check': () => ai.checkProviders(),
+    'db.facts': async () => ({
+      ...(await database['db.facts']()),
+      storedKeys: (await listEnv()).map(({ key }) => key),
+    }),
+  };
+}
+
+function adminHandlers({
+  setup,
+  reset,
+  machines,
+}: Pick<Admin, 'setup' | 'reset' | 'machines'>): Record<string, ControlHandler> {
+  const withCredentials =
+    (action: (adminId: string, password: string) => Promise<CredentialsSet>): ControlHandler =>
+    async (input) => {
+      const { adminId, password } = input as { adminId: unknown; password: unknown };
+      return action(String(adminId), String(password));
+    };
+  return {
+    'admin.setup': withCredentials(setup),
+    'admin.reset': withCredentials(reset),
+    'admin.token.create': (input) => machines.create(input as MachineRequest),
+    'admin.token.list': () => machines.list(),
+    'admin.token.revoke': (input) => {
+      const { credentialId, keepTokens } = input as { credentialId: unknown; keepTokens: unknown };
+      return machines.revoke(String(credentialId), { keepTokens: keepTokens === true });
+    },
+  };
+}

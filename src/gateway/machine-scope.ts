@@ -1,0 +1,34 @@
+// Confines machine credentials to their own Bureau.
+import { Problem } from '../kernel/problem.ts';
+import type { Identity } from './identity.ts';
+
+type AnyCall = { identity: Identity; body: unknown; query: unknown };
+
+/**
+ * Wraps every handler: a machine credential that names another Bureau as `bureau_id` in body or query gets 404, the same
+ * answer as for a Bureau that does not exist. Records of other Bureaus that are named by their own ID are hidden by the
+ * handlers that look them up.
+ */
+export function restrictToOwnBureau<Handlers extends Record<string, (call: never) => Promise<unknown>>>(
+  handlers: Handlers,
+): Handlers {
+  const restricted = Object.entries(handlers).map(([operationId, handler]) => [
+    operationId,
+    (call: AnyCall) => {
+      const ownId = call.identity.kind === 'admin' ? call.identity.bureauId : undefined;
+      if (ownId !== undefined && [call.body, call.query].some((members) => namesOther(members, ownId))) {
+        throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', {
+          param: 'bureau_id',
+        });
+      }
+      return handler(call as never);
+    },
+  ]);
+  return Object.fromEntries(restricted) as Handlers;
+}
+
+function namesOther(members: unknown, ownId: string): boolean {
+  const bureauId =
+    typeof members === 'object' && members !== null && 'bureau_id' in members ? members.bureau_id : undefined;
+  return bureauId !== undefined && bureauId !== ownId;
+}
