@@ -16,7 +16,8 @@ import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } from './attempts.ts';
 import { checkModelsFile, openCatalog, viewerOf, type CatalogModel } from './catalog/catalog.ts';
-import * as chatFormat from './formats/chat-completions/request.ts';
+import { serializeChunks, serializeCompletion } from './formats/chat-completions/answer.ts';
+import { parseResponseFormat, toModelCall } from './formats/chat-completions/request.ts';
 import { droppedMemberWarnings } from './formats/chat-completions/dropped-members.ts';
 import {
   createPassthrough,
@@ -26,7 +27,7 @@ import {
   requireFormat,
 } from './formats/passthrough/calls.ts';
 import { curatedModels } from './catalog/curated.ts';
-import * as format from './formats/passthrough/format.ts';
+import * as format from './formats/passthrough/formats.ts';
 import {
   checkAnswerFormat,
   checkChatInputs,
@@ -38,7 +39,7 @@ import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { createMetering, type Meter } from './metering/meter.ts';
 import { meterAnswer, meteredParts } from './metering/metered-parts.ts';
 import type { UsageAlarmCounts } from './metering/usage-alarms.ts';
-import { requestedOutputLimit } from './formats/passthrough/passthrough.ts';
+import { requestedOutputLimit } from './formats/passthrough/request.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
 import type { MediaLinks } from './media/links.ts';
 import { mediaHandlers } from './media-handlers.ts';
@@ -251,7 +252,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           modelId: model.id,
           responseId: id('msg'),
           now: clock.now(),
-          errorOf: (thrown) => lastWords(call)(thrown, model)?.error,
+          renderError: (thrown) => lastWords(call)(thrown, model)?.error,
         });
       },
     });
@@ -296,7 +297,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     { effort, meter }: { effort: string | undefined; meter: Meter },
   ): (firstMs: number) => Promise<ChatReply> {
     const { body, signal } = call;
-    const hub = chatFormat.toModelCall(body, { provider: model.providerEntry, effort, signal });
+    const hub = toModelCall(body, { provider: model.providerEntry, effort, signal });
     const unsaid = droppedMemberWarnings(body);
     const options = {
       modelId: model.id,
@@ -308,7 +309,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       if (body.stream !== true) {
         const answer = await generated(model, { effort, firstMs, hub, meter });
         const { body: completed, credits } = await paidBody(call, meter, () =>
-          chatFormat.serializeCompletion(answer, options),
+          serializeCompletion(answer, options),
         );
         return {
           status: 200,
@@ -319,7 +320,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
       const includeUsage = body.stream_options?.include_usage === true;
       const chunks = await begun(
-        chatFormat.serializeChunks(meteredParts(runs.stream(made), meter, signal), {
+        serializeChunks(meteredParts(runs.stream(made), meter, signal), {
           ...options,
           includeUsage,
           onWarnings: (given) => (warnings = given),
@@ -449,7 +450,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
         const { body: answered } = await paidBody(call, meter, (credits) =>
           text.serializeMessage(ran.answer, {
             id: messageId,
-            ran: { model: ran.model.id, attempts: ran.attempts, credits },
+            result: { model: ran.model.id, attempts: ran.attempts, credits },
           }),
         );
         return { status: 200, body: answered };
@@ -473,7 +474,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
             checkChatInputs(model, body.messages);
             checkLocalInput(model, body);
             if (!model.providerEntry.formats.includes('chat'))
-              checkAnswerFormat(model, chatFormat.parseResponseFormat(body), 'response_format');
+              checkAnswerFormat(model, parseResponseFormat(body), 'response_format');
           },
           effort: (model) => checkEffort(model, body.reasoning_effort),
           prepare: (model, effort): ((firstMs: number) => Promise<ChatReply>) => {

@@ -4,7 +4,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
 import type { Passthrough } from './formats/passthrough/calls.ts';
-import { embeddings } from './formats/passthrough/format.ts';
+import { embeddings } from './formats/passthrough/formats.ts';
 import { baseUrlKey, type ProviderModels } from './providers/text-models.ts';
 import { ConnectionFailure } from './upstream/provider-error.ts';
 

@@ -1,34 +1,34 @@
-// Which media a call brings along, held against what the model takes in, and how much a local model reads. A model
-// whose catalog entry does not name its inputs is left to answer for itself.
+// Checks the input of a call against the model: its media types, its answer format, and the size that a local model
+// reads. A model without `inputs` in its catalog entry is not checked; its provider answers for itself.
 import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ModelCall, Prompt } from '../hub/language-model.ts';
 
-/** Throws a 422 when the prompt has a file of a kind that the model does not take. `name` is what the caller calls it. */
+/** Throws a 422 for a file that the model does not take. `name` is the caller's name of the prompt, for the error. */
 export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
   for (const [index, message] of prompt.entries()) {
     if (typeof message.content === 'string') continue;
-    for (const [position, part] of message.content.entries()) {
-      const place = `${name}[${index}].content[${position}]`;
-      if (part.type === 'file') requireInput(model, kindOf(part.mediaType), place);
+    for (const [partIndex, part] of message.content.entries()) {
+      const path = `${name}[${index}].content[${partIndex}]`;
+      if (part.type === 'file') requireInput(model, inputKind(part.mediaType), path);
       if (part.type !== 'tool-result' || part.output.type !== 'content') continue;
-      for (const [at, piece] of part.output.value.entries()) {
-        if (piece.type === 'file')
-          requireInput(model, kindOf(piece.mediaType), `${place}.output.value[${at}]`);
+      for (const [valueIndex, item] of part.output.value.entries()) {
+        if (item.type === 'file')
+          requireInput(model, inputKind(item.mediaType), `${path}.output.value[${valueIndex}]`);
       }
     }
   }
 }
 
-/** Throws a 422 for a JSON answer without a schema, where the model would answer in plain text. `param` names the member. */
+/** Throws a 422 that names `param` for a JSON answer without a schema, if the model's provider requires one. */
 export function checkAnswerFormat(
-  { id, providerEntry: by }: Pick<CatalogModel, 'id' | 'providerEntry'>,
+  { id, providerEntry }: Pick<CatalogModel, 'id' | 'providerEntry'>,
   format: ModelCall['responseFormat'],
   param: string,
 ): void {
-  // Anthropic's format has JSON by a schema alone, and the package drops the member without one.
-  if (by.kind !== 'anthropic' || format?.type !== 'json' || format.schema !== undefined) return;
+  // Anthropic has JSON answers by schema only. Its SDK package drops the format without one and answers in text.
+  if (providerEntry.kind !== 'anthropic' || format?.type !== 'json' || format.schema !== undefined) return;
   throw new Problem(
     'impossible',
     'unsupported_by_model',
@@ -44,19 +44,19 @@ const contentKinds: Record<string, string> = {
   file: 'file',
 };
 
-/** The same for a request in the chat-completions format. */
+/** `checkPromptInputs` for the messages of a chat-completions request. */
 export function checkChatInputs(model: CatalogModel, messages: ChatCompletionRequest['messages']): void {
   for (const [index, message] of messages.entries()) {
     const { content } = message as { content?: unknown };
     if (!Array.isArray(content)) continue;
-    for (const [position, part] of content.entries()) {
+    for (const [partIndex, part] of content.entries()) {
       const kind = contentKinds[String((part as { type?: unknown } | null)?.type)];
-      if (kind !== undefined) requireInput(model, kind, `messages[${index}].content[${position}]`);
+      if (kind !== undefined) requireInput(model, kind, `messages[${index}].content[${partIndex}]`);
     }
   }
 }
 
-function kindOf(mediaType: string): string {
+function inputKind(mediaType: string): string {
   const family = mediaType.split('/')[0] ?? '';
   return ['text', 'image', 'audio', 'video'].includes(family) ? family : 'file';
 }
@@ -71,16 +71,16 @@ function requireInput(model: CatalogModel, kind: string, param: string): void {
   );
 }
 
-/** Bytes of JSON that a model in this process reads of one call: it shares the event loop with all other calls. */
+/** Longest input of a local model, as JSON. Local models share the event loop with all other calls. */
 export const maxLocalInputBytes = 64 * 1024;
 
-/** Throws a 422 that names the member with which the body of a call grows too long for a model in this process. */
+/** Throws a 422 when the body is too long for a local model; it names the member that exceeds the limit. */
 export function checkLocalInput(model: CatalogModel, body: object): void {
   if (model.providerEntry.kind !== 'local') return;
-  let left = maxLocalInputBytes;
+  let remainingBytes = maxLocalInputBytes;
   for (const [param, value] of Object.entries(body)) {
-    left -= jsonLength(value, left);
-    if (left >= 0) continue;
+    remainingBytes -= approximateJsonBytes(value, remainingBytes);
+    if (remainingBytes >= 0) continue;
     throw new Problem(
       'impossible',
       'unsupported_by_model',
@@ -90,22 +90,22 @@ export function checkLocalInput(model: CatalogModel, body: object): void {
   }
 }
 
-/** About the length of the value as JSON, in bytes. It stops above the limit, so it is cheap for a value of any size. */
-function jsonLength(value: unknown, limit: number): number {
+// Approximate, and it stops above the limit, so that values of any size are cheap.
+function approximateJsonBytes(value: unknown, limit: number): number {
   let length = 0;
-  const open = [value];
-  while (open.length > 0 && length <= limit) {
-    const next = open.pop();
+  const pending = [value];
+  while (pending.length > 0 && length <= limit) {
+    const next = pending.pop();
     if (typeof next === 'string') length += next.length > limit ? next.length : Buffer.byteLength(next) + 2;
     else if (Array.isArray(next)) {
       length += next.length + 2;
-      if (length <= limit) open.push(...(next as unknown[]));
+      if (length <= limit) pending.push(...(next as unknown[]));
     } else if (typeof next === 'object' && next !== null) {
       length += 2;
       for (const name in next) {
         length += Buffer.byteLength(name) + 4;
         if (length > limit) break;
-        open.push((next as Record<string, unknown>)[name]);
+        pending.push((next as Record<string, unknown>)[name]);
       }
     } else length += 4;
   }

@@ -1,9 +1,9 @@
-// The wire of `POST /v1/ai/stream`: versions 3 and 4 of the AI SDK's language-model specification, to and from the
-// hub. It keeps the promised order (stream-start, response-metadata, balanced parts, exactly one finish) whatever a
-// provider does, and lets only parts of the negotiated version through.
+// The format of `POST /v1/ai/stream`: versions 3 and 4 of the AI SDK's language-model specification. Whatever a provider
+// sends, the stream keeps the order of the specification (stream-start, response-metadata, balanced parts, exactly one
+// finish), and only parts of the negotiated version pass.
 import type {
   StreamAnswer,
-  StreamPart as WirePart,
+  StreamPart as SpecPart,
   StreamRequest,
 } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -22,10 +22,9 @@ export type Version = '3' | '4';
 
 type PromptPart = Extract<Prompt[number], { role: 'user' | 'assistant' | 'tool' }>['content'][number];
 type ToolOutput = Extract<PromptPart, { type: 'tool-result' }>['output'];
-type WireMessage = StreamRequest['prompt'][number];
-type WireContent = Exclude<WireMessage['content'], string>[number];
+type SpecMessage = StreamRequest['prompt'][number];
+type SpecContent = Exclude<SpecMessage['content'], string>[number];
 
-/** The hub call that the request asks for. */
 export function toModelCall(body: StreamRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
   const {
     model: _model,
@@ -36,57 +35,57 @@ export function toModelCall(body: StreamRequest, effort: string | undefined, sig
     tools,
     ...options
   } = body;
-  const known = tools?.map((tool) =>
+  const hubTools = tools?.map((tool) =>
     tool.type === 'provider' ? { args: {}, ...tool } : tool,
   ) as ModelCall['tools'];
   return {
     ...(options as Omit<ModelCall, 'prompt' | 'reasoningEffort' | 'signal'>),
-    ...(known === undefined ? {} : { tools: known }),
-    prompt: prompt.map(messageOf),
+    ...(hubTools === undefined ? {} : { tools: hubTools }),
+    prompt: prompt.map(toPromptMessage),
     reasoningEffort: effort,
     signal,
     memberNames: { prompt: 'prompt', responseSchema: 'responseFormat.schema', toolSchema: 'inputSchema' },
   };
 }
 
-/** The effort that is asked for, by either of its names. Throws a 400 when the two differ. */
+/** The reasoning effort under either of its two member names. Throws a 400 when they differ. */
 export function requestedEffort({ reasoning_effort: effort, reasoning }: StreamRequest): string | undefined {
   const common = reasoning === 'provider-default' ? undefined : reasoning;
   if (effort !== undefined && common !== undefined && effort !== common) {
     throw new Problem(
       'bad_request',
       'invalid_request',
-      'The members reasoning_effort and reasoning say different things.',
+      'The members reasoning_effort and reasoning differ; send one of them.',
       { param: 'reasoning' },
     );
   }
   return effort ?? common;
 }
 
-function messageOf(message: WireMessage): Prompt[number] {
+function toPromptMessage(message: SpecMessage): Prompt[number] {
   if (typeof message.content === 'string') return message as Prompt[number];
-  return { ...message, content: message.content.map(promptPartOf) } as Prompt[number];
+  return { ...message, content: message.content.map(toPromptPart) } as Prompt[number];
 }
 
-function promptPartOf(part: WireContent): PromptPart {
+function toPromptPart(part: SpecContent): PromptPart {
   if (part.type === 'file' || part.type === 'reasoning-file') {
     const { originalUrl: _originalUrl, ...rest } = part;
-    return { ...rest, data: fileData(part.data) } as PromptPart;
+    return { ...rest, data: toFileData(part.data) } as PromptPart;
   }
   if (part.type === 'tool-result')
-    return { ...part, output: toolOutput(part.output as WireOutput) } as PromptPart;
+    return { ...part, output: toToolOutput(part.output as SpecOutput) } as PromptPart;
   return part as PromptPart;
 }
 
 type FileData =
   | { type: 'url'; url: URL }
   | { type: 'data'; data: string }
-  | Exclude<WireFileData, string | { type: 'url' }>;
-type WireFileData = Extract<WireContent, { type: 'file' | 'reasoning-file' }>['data'];
+  | Exclude<SpecFileData, string | { type: 'url' }>;
+type SpecFileData = Extract<SpecContent, { type: 'file' | 'reasoning-file' }>['data'];
 
-// Version 3 has one text for bytes and addresses; only an address can begin like one.
-function fileData(data: WireFileData): FileData {
-  if (typeof data !== 'string') return data.type === 'url' ? addressed(data.url) : data;
+// Version 3 has one string for base64 data and URLs; no base64 text starts like a URL.
+function toFileData(data: SpecFileData): FileData {
+  if (typeof data !== 'string') return data.type === 'url' ? urlFileData(data.url) : data;
   const inline = /^data:[^,]*;base64,/i.exec(data);
   if (inline) return { type: 'data', data: data.slice(inline[0].length) };
   return /^https?:\/\//i.test(data) && URL.canParse(data)
@@ -94,20 +93,20 @@ function fileData(data: WireFileData): FileData {
     : { type: 'data', data };
 }
 
-function addressed(url: string): FileData {
+function urlFileData(url: string): FileData {
   if (!URL.canParse(url))
-    throw new Problem('bad_request', 'invalid_request', 'The address of a file in the prompt is none.', {
+    throw new Problem('bad_request', 'invalid_request', 'A file in the prompt has an invalid URL.', {
       param: 'prompt',
     });
-  return url.startsWith('data:') ? fileData(url) : { type: 'url', url: new URL(url) };
+  return url.startsWith('data:') ? toFileData(url) : { type: 'url', url: new URL(url) };
 }
 
-interface WireOutput {
+interface SpecOutput {
   type: string;
   value?: unknown;
 }
 
-interface WireOutputPart {
+interface SpecOutputPart {
   type: string;
   data?: string | object;
   url?: string;
@@ -117,15 +116,15 @@ interface WireOutputPart {
   providerOptions?: unknown;
 }
 
-function toolOutput(output: WireOutput): ToolOutput {
+function toToolOutput(output: SpecOutput): ToolOutput {
   if (output.type !== 'content') return output as ToolOutput;
-  return { ...output, value: (output.value as WireOutputPart[]).map(outputPart) } as ToolOutput;
+  return { ...output, value: (output.value as SpecOutputPart[]).map(toOutputPart) } as ToolOutput;
 }
 
-// `file-*` and `image-*` became one kind in version 4.
-function outputPart(part: WireOutputPart): unknown {
+// Version 4 merged the types `file-*` and `image-*` into `file`.
+function toOutputPart(part: SpecOutputPart): unknown {
   const [kind, source] = [part.type.split('-')[0], part.type.slice(part.type.indexOf('-') + 1)];
-  if (part.type === 'file') return { ...part, data: fileData(part.data as WireFileData) };
+  if (part.type === 'file') return { ...part, data: toFileData(part.data as SpecFileData) };
   if (kind !== 'file' && kind !== 'image') return part;
   const { type: _type, data, url, fileId, ...rest } = part;
   const content =
@@ -144,35 +143,34 @@ function outputPart(part: WireOutputPart): unknown {
 
 export interface SerializeOptions {
   version: Version;
-  /** Our name of the model that runs. */
+  /** The catalog's id of the model that runs. */
   modelId: string;
   responseId: string;
   now: Date;
-  /** The member `error` of a Problem for whatever was thrown; undefined when the caller is gone and hears nothing. */
-  errorOf: (thrown: unknown) => Record<string, unknown> | undefined;
+  /** Renders an error as the member `error` of a Problem; undefined when the caller has disconnected. */
+  renderError: (error: unknown) => Record<string, unknown> | undefined;
 }
 
-/** The parts for the wire, once the first that says something is there. Throws what fails before that. */
+/** Resolves at the first part with content, so that a failure before it is thrown and still gets a status. */
 export async function serializeStream(
   parts: AsyncIterable<StreamPart>,
   options: SerializeOptions,
-): Promise<AsyncIterable<WirePart>> {
+): Promise<AsyncIterable<SpecPart>> {
   const source = parts[Symbol.asyncIterator]();
   const warnings: Warning[] = [];
   for (;;) {
-    const next = await source.next();
-    if (next.done === true) return ordered({ first: undefined, source, warnings }, options);
-    const part = next.value;
-    if (part.type === 'stream-start') warnings.push(...part.warnings);
-    // Ours names our model; the provider's would name its own.
-    else if (part.type === 'error') {
+    const part = await nextPart(source);
+    if (part?.type === 'error') {
       await source.return?.();
       throw part.error;
-    } else if (!isPrelude(part)) return ordered({ first: part, source, warnings }, options);
+    }
+    if (part?.type === 'stream-start') warnings.push(...part.warnings);
+    else if (part === undefined || !isPrelude(part))
+      return orderedParts({ first: part, source, warnings }, options);
   }
 }
 
-// What a provider says before its model does; some of it would name the provider's own model.
+// Parts that providers send before their model's answer. They are dropped, as they may name the provider's own model.
 function isPrelude(part: StreamPart): boolean {
   return (
     part.type === 'response-metadata' ||
@@ -181,97 +179,116 @@ function isPrelude(part: StreamPart): boolean {
   );
 }
 
-interface Begun {
+async function nextPart(source: AsyncIterator<StreamPart>): Promise<StreamPart | undefined> {
+  const next = await source.next();
+  return next.done === true ? undefined : next.value;
+}
+
+interface StartedStream {
+  /** Undefined where the provider sent no content at all. */
   first: StreamPart | undefined;
   source: AsyncIterator<StreamPart>;
   warnings: Warning[];
 }
 
-async function* ordered(
-  { first, source, warnings }: Begun,
+// Blocks that have started and not ended, by id, with the type of the part that ends them.
+type OpenBlocks = Map<string, 'text-end' | 'reasoning-end' | 'tool-input-end'>;
+
+type FinishPart = Extract<StreamPart, { type: 'finish' }>;
+type StreamOutcome =
+  | { type: 'finished'; finish: FinishPart }
+  | { type: 'failed'; error: unknown; usage: Usage | undefined };
+
+async function* orderedParts(
+  { first, source, warnings }: StartedStream,
   options: SerializeOptions,
-): AsyncGenerator<WirePart> {
-  const open = new Map<string, 'text-end' | 'reasoning-end' | 'tool-input-end'>();
-  let usage: Usage | undefined;
-  let thrown: unknown;
-  let finish: Extract<StreamPart, { type: 'finish' }> | undefined;
+): AsyncGenerator<SpecPart> {
+  const { version, responseId, modelId, now } = options;
+  const openBlocks: OpenBlocks = new Map();
   try {
-    yield { type: 'stream-start', warnings: warnings.map((warning) => warningOf(warning, options.version)) };
-    yield {
-      type: 'response-metadata',
-      id: options.responseId,
-      timestamp: options.now.toISOString(),
-      modelId: options.modelId,
-    };
-    try {
-      for (let part = first; part !== undefined && finish === undefined;) {
-        if (part.type === 'finish') {
-          finish = part;
-          break;
-        }
-        if (part.type === 'error') thrown ??= part.error;
-        // After an error only the usage of the finish is of interest.
-        const wire = thrown === undefined ? wirePart(part, open, options.version) : undefined;
-        if (wire !== undefined) yield wire;
-        const next = await source.next();
-        part = next.done === true ? undefined : next.value;
-      }
-    } catch (error) {
-      thrown ??= error;
-    }
-    usage = finish?.usage;
-    for (const [id, type] of open) yield { type, id };
-    if (finish === undefined || thrown !== undefined) {
-      const error = options.errorOf(
-        thrown ??
-          new Problem(
-            'upstream_failed',
-            'upstream_truncated',
-            'The model broke off before its answer was complete.',
-          ),
-      );
-      // The caller is gone: there is nobody to end the stream for.
-      if (error === undefined) return;
-      yield { type: 'error', error: error as Extract<WirePart, { type: 'error' }>['error'] };
-      yield { type: 'finish', finishReason: { unified: 'error' }, usage: usageOf(usage) };
-      return;
-    }
-    const metadata =
-      finish.providerMetadata === undefined
-        ? {}
-        : { providerMetadata: finish.providerMetadata as Record<string, Record<string, unknown>> };
-    yield {
-      type: 'finish',
-      finishReason: finishOf(finish.finishReason, options.version),
-      usage: usageOf(usage),
-      ...metadata,
-    };
+    yield { type: 'stream-start', warnings: warnings.map((warning) => toSpecWarning(warning, version)) };
+    yield { type: 'response-metadata', id: responseId, timestamp: now.toISOString(), modelId };
+    const outcome = yield* contentParts(first, source, { openBlocks, version });
+    for (const [id, type] of openBlocks) yield { type, id };
+    if (outcome.type === 'finished') yield toFinishPart(outcome.finish, version);
+    else yield* failureParts(outcome, options);
   } finally {
     await source.return?.();
   }
 }
 
-// One part as the version has it, or undefined for what it has not. Parts of a block that is not open are dropped and
-// edges that are missing are not repeated, so that blocks stay balanced.
-function wirePart(part: StreamPart, open: Map<string, string>, version: Version): WirePart | undefined {
+// Yields the content and returns how it ended. After an error the stream is read on for the usage in its `finish`.
+async function* contentParts(
+  first: StreamPart | undefined,
+  source: AsyncIterator<StreamPart>,
+  { openBlocks, version }: { openBlocks: OpenBlocks; version: Version },
+): AsyncGenerator<SpecPart, StreamOutcome> {
+  let failure: { error: unknown } | undefined;
+  try {
+    for (let part = first; part !== undefined; part = await nextPart(source)) {
+      if (part.type === 'finish')
+        return failure === undefined
+          ? { type: 'finished', finish: part }
+          : { type: 'failed', error: failure.error, usage: part.usage };
+      if (part.type === 'error') failure ??= { error: part.error };
+      const specPart = failure === undefined ? toSpecPart(part, openBlocks, version) : undefined;
+      if (specPart !== undefined) yield specPart;
+    }
+  } catch (error) {
+    failure ??= { error };
+  }
+  failure ??= {
+    error: new Problem(
+      'upstream_failed',
+      'upstream_truncated',
+      'The model broke off before its answer was complete.',
+    ),
+  };
+  return { type: 'failed', error: failure.error, usage: undefined };
+}
+
+function* failureParts(
+  { error, usage }: Extract<StreamOutcome, { type: 'failed' }>,
+  { renderError }: SerializeOptions,
+): Generator<SpecPart> {
+  const body = renderError(error);
+  if (body === undefined) return;
+  yield { type: 'error', error: body as Extract<SpecPart, { type: 'error' }>['error'] };
+  yield { type: 'finish', finishReason: { unified: 'error' }, usage: toSpecUsage(usage) };
+}
+
+function toFinishPart({ finishReason, usage, providerMetadata }: FinishPart, version: Version): SpecPart {
+  return {
+    type: 'finish',
+    finishReason: toSpecFinishReason(finishReason, version),
+    usage: toSpecUsage(usage),
+    ...(providerMetadata === undefined
+      ? {}
+      : { providerMetadata: providerMetadata as Record<string, Record<string, unknown>> }),
+  };
+}
+
+// The part in the given version; undefined where the version does not have it. To keep blocks balanced, a second start
+// of a block is dropped, and so are deltas and ends of a block that is not open.
+function toSpecPart(part: StreamPart, open: OpenBlocks, version: Version): SpecPart | undefined {
   switch (part.type) {
     case 'text-start':
     case 'reasoning-start':
     case 'tool-input-start': {
       if (open.has(part.id)) return undefined;
-      open.set(part.id, part.type.replace('start', 'end'));
-      return newer(part, version, 'inputEncoding') as WirePart;
+      open.set(part.id, part.type.replace('start', 'end') as 'text-end' | 'reasoning-end' | 'tool-input-end');
+      return withoutNewerMember(part, version, 'inputEncoding') as SpecPart;
     }
     case 'text-delta':
     case 'reasoning-delta':
     case 'tool-input-delta':
-      return open.has(part.id) ? (part as WirePart) : undefined;
+      return open.has(part.id) ? (part as SpecPart) : undefined;
     case 'text-end':
     case 'reasoning-end':
     case 'tool-input-end':
-      return open.delete(part.id) ? (newer(part, version, 'citations') as WirePart) : undefined;
+      return open.delete(part.id) ? (withoutNewerMember(part, version, 'citations') as SpecPart) : undefined;
     case 'raw':
-      return part as WirePart;
+      return part as SpecPart;
     case 'tool-call':
     case 'tool-result':
     case 'tool-approval-request':
@@ -279,23 +296,23 @@ function wirePart(part: StreamPart, open: Map<string, string>, version: Version)
     case 'file':
     case 'reasoning-file':
     case 'custom':
-      return contentOf(part, version) as WirePart | undefined;
+      return toSpecContent(part, version) as SpecPart | undefined;
     default:
       return undefined;
   }
 }
 
-// Without a member that came with version 4.
-function newer<Part extends object>(part: Part, version: Version, member: string): Part {
+// Version 3 does not have the member, which came with version 4.
+function withoutNewerMember<Part extends object>(part: Part, version: Version, member: string): Part {
   if (version === '4' || !(member in part)) return part;
   return Object.fromEntries(Object.entries(part).filter(([name]) => name !== member)) as Part;
 }
 
 type HubContent = Answer['content'][number];
 
-// A whole piece of content as the version has it. Version 3 knows no files of reasoning, no custom content, and files
-// by their bytes alone.
-function contentOf(content: HubContent, version: Version): object | undefined {
+// One item of content in the given version; undefined where the version does not have it. Version 3 has no reasoning files
+// and no custom content, and it takes files by their bytes only.
+function toSpecContent(content: HubContent, version: Version): object | undefined {
   switch (content.type) {
     case 'file':
     case 'reasoning-file': {
@@ -309,24 +326,24 @@ function contentOf(content: HubContent, version: Version): object | undefined {
     case 'custom':
       return version === '4' ? content : undefined;
     case 'text':
-      return newer(content, version, 'citations');
+      return withoutNewerMember(content, version, 'citations');
     default:
       return content;
   }
 }
 
-/** A whole answer, for a caller who does not stream. */
+/** A whole answer, for callers that do not stream. */
 export function serializeAnswer(
   answer: Answer,
-  { version, modelId, responseId, now }: Omit<SerializeOptions, 'errorOf'>,
+  { version, modelId, responseId, now }: Omit<SerializeOptions, 'renderError'>,
 ): StreamAnswer {
   return {
     content: answer.content.flatMap(
-      (content) => contentOf(content, version) ?? [],
+      (content) => toSpecContent(content, version) ?? [],
     ) as StreamAnswer['content'],
-    finishReason: finishOf(answer.finishReason, version),
-    usage: usageOf(answer.usage),
-    warnings: answer.warnings.map((warning) => warningOf(warning, version)),
+    finishReason: toSpecFinishReason(answer.finishReason, version),
+    usage: toSpecUsage(answer.usage),
+    warnings: answer.warnings.map((warning) => toSpecWarning(warning, version)),
     response: { id: responseId, timestamp: now.toISOString(), modelId },
     ...(answer.providerMetadata === undefined
       ? {}
@@ -338,38 +355,38 @@ function base64(data: string | Uint8Array): string {
   return typeof data === 'string' ? data : Buffer.from(data).toString('base64');
 }
 
-// `deprecated` came with version 4.
-function warningOf(warning: Warning, version: Version): { type: string } & Record<string, unknown> {
+// Version 3 has no warning of the type `deprecated`.
+function toSpecWarning(warning: Warning, version: Version): { type: string } & Record<string, unknown> {
   return warning.type === 'deprecated' && version === '3'
     ? { type: 'other', message: `${warning.setting}: ${warning.message}` }
     : warning;
 }
 
-// `interrupted` came with version 4.
-function finishOf(
+// Version 3 has no finish reason `interrupted`.
+function toSpecFinishReason(
   { unified, raw }: FinishReason,
   version: Version,
-): Extract<WirePart, { type: 'finish' }>['finishReason'] {
+): Extract<SpecPart, { type: 'finish' }>['finishReason'] {
   return {
     unified: unified === 'interrupted' && version === '3' ? 'error' : unified,
     ...(raw === undefined ? {} : { raw }),
   };
 }
 
-function usageOf(usage: Usage | undefined): Extract<WirePart, { type: 'finish' }>['usage'] {
+function toSpecUsage(usage: Usage | undefined): Extract<SpecPart, { type: 'finish' }>['usage'] {
   const { inputTokens, outputTokens } = usage ?? { inputTokens: {}, outputTokens: {} };
   return {
-    inputTokens: counts(inputTokens),
-    outputTokens: counts(outputTokens),
+    inputTokens: validCounts(inputTokens),
+    outputTokens: validCounts(outputTokens),
     ...(usage?.raw === undefined ? {} : { raw: usage.raw }),
   };
 }
 
-function counts(given: Readonly<Record<string, number | undefined>>): Record<string, number> {
-  const known: Record<string, number> = {};
-  for (const [kind, count] of Object.entries(given)) {
-    const counted = validTokenCount(count);
-    if (counted !== undefined) known[kind] = counted;
-  }
-  return known;
+function validCounts(counts: Readonly<Record<string, number | undefined>>): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(counts).flatMap(([kind, count]) => {
+      const valid = validTokenCount(count);
+      return valid === undefined ? [] : [[kind, valid]];
+    }),
+  );
 }

@@ -1,6 +1,5 @@
-// `POST /v1/ai/text` to and from the hub: a prompt or a conversation in, one message out.
+// The format of `POST /v1/ai/text`: a prompt or a conversation becomes a call of the hub, its answer one message.
 import type { GenerateTextRequest, TextMessage } from '../../../contract/gateway/types.gen.ts';
-import { Problem } from '../../../kernel/problem.ts';
 import {
   formatSourceList,
   validTokenCount,
@@ -10,19 +9,20 @@ import {
   type Usage,
   type Warning,
 } from '../hub/language-model.ts';
+import { invalidMember } from './chat-completions/members.ts';
 
-type Turn = NonNullable<GenerateTextRequest['messages']>[number];
-type UserTurn = Extract<Turn, { role: 'user' }>;
-type AssistantTurn = Extract<Turn, { role: 'assistant' }>;
-type ToolTurn = Extract<Turn, { role: 'tool' }>;
+type Message = NonNullable<GenerateTextRequest['messages']>[number];
+type UserMessage = Extract<Message, { role: 'user' }>;
+type AssistantMessage = Extract<Message, { role: 'assistant' }>;
+type ToolMessage = Extract<Message, { role: 'tool' }>;
 type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
 type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][number];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
-/** The hub call that the request asks for. Throws a 400 for a tool's result without its call, and for an address that is none. */
+/** Throws a 400 for a tool result without its call and for an invalid URL of a file. */
 export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): ModelCall {
   return {
-    prompt: promptOf(body),
+    prompt: toPrompt(body),
     maxOutputTokens: body.max_output_tokens,
     temperature: body.temperature,
     stopSequences: body.stop,
@@ -33,7 +33,7 @@ export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): Mod
       ...tool,
       inputSchema,
     })),
-    toolChoice: toolChoice(body.tool_choice),
+    toolChoice: toToolChoice(body.tool_choice),
     reasoningEffort: undefined,
     signal,
     memberNames: {
@@ -44,10 +44,10 @@ export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): Mod
   };
 }
 
-/** The answer as the message that the caller gets; sources stand as a list under the text. */
+/** The answer as a message. Sources become a list at the end of its last text. */
 export function serializeMessage(
   answer: Answer,
-  { id, ran }: { id: string; ran: Pick<TextMessage['metadata'], 'model' | 'attempts' | 'credits'> },
+  { id, result }: { id: string; result: Pick<TextMessage['metadata'], 'model' | 'attempts' | 'credits'> },
 ): TextMessage {
   const parts: TextMessage['parts'] = [];
   for (const part of answer.content) {
@@ -58,7 +58,7 @@ export function serializeMessage(
         type: 'tool-call',
         tool_call_id: part.toolCallId,
         tool_name: part.toolName,
-        input: toolInput(part.input),
+        input: parseToolInput(part.input),
       });
   }
   const list = formatSourceList(answer.content.filter((part) => part.type === 'source'));
@@ -71,42 +71,43 @@ export function serializeMessage(
     role: 'assistant',
     parts,
     metadata: {
-      model: ran.model,
+      model: result.model,
       finish_reason: unified === 'interrupted' ? 'error' : unified,
-      usage: usageOf(answer.usage),
-      credits: ran.credits,
-      attempts: ran.attempts,
+      usage: serializeUsage(answer.usage),
+      credits: result.credits,
+      attempts: result.attempts,
       ...(warnings.length === 0 ? {} : { warnings }),
     },
   };
 }
 
-function promptOf(body: GenerateTextRequest): Prompt {
+function toPrompt(body: GenerateTextRequest): Prompt {
   const toolNames = new Map<string, string>();
-  const turns: readonly Turn[] = body.messages ?? [{ role: 'user', content: body.prompt ?? '' }];
+  const messages: readonly Message[] = body.messages ?? [{ role: 'user', content: body.prompt ?? '' }];
   return [
     ...(body.system === undefined ? [] : [{ role: 'system' as const, content: body.system }]),
-    ...turns.map((turn, index): Prompt[number] => {
-      if (turn.role === 'user')
-        return { role: 'user', content: userParts(turn.content, `messages[${index}].content`) };
-      if (turn.role === 'assistant')
-        return { role: 'assistant', content: assistantParts(turn.content, toolNames) };
+    ...messages.map((message, index): Prompt[number] => {
+      if (message.role === 'user')
+        return { role: 'user', content: toUserParts(message.content, `messages[${index}].content`) };
+      if (message.role === 'assistant')
+        return { role: 'assistant', content: toAssistantParts(message.content, toolNames) };
       return {
         role: 'tool',
-        content: turn.content.map((part, position) =>
-          toolPart(part, toolNames, `messages[${index}].content[${position}]`),
+        content: message.content.map((part, partIndex) =>
+          toToolPart(part, toolNames, `messages[${index}].content[${partIndex}]`),
         ),
       };
     }),
   ];
 }
 
-function userParts(content: UserTurn['content'], place: string): UserPart[] {
+function toUserParts(content: UserMessage['content'], path: string): UserPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
-  return content.map((part, position): UserPart => {
+  return content.map((part, partIndex): UserPart => {
     if (part.type === 'text') return part;
     const { media_type: mediaType, filename, data, url } = part;
-    if (url !== undefined && !URL.canParse(url)) throw invalid(`${place}[${position}].url`, 'is no address');
+    if (url !== undefined && !URL.canParse(url))
+      throw invalidMember(`${path}[${partIndex}].url`, 'is not a valid URL');
     const source =
       url === undefined
         ? { type: 'data' as const, data: data ?? '' }
@@ -115,7 +116,10 @@ function userParts(content: UserTurn['content'], place: string): UserPart[] {
   });
 }
 
-function assistantParts(content: AssistantTurn['content'], toolNames: Map<string, string>): AssistantPart[] {
+function toAssistantParts(
+  content: AssistantMessage['content'],
+  toolNames: Map<string, string>,
+): AssistantPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
   return content.map((part): AssistantPart => {
     if (part.type !== 'tool-call') return part;
@@ -124,15 +128,15 @@ function assistantParts(content: AssistantTurn['content'], toolNames: Map<string
   });
 }
 
-function toolPart(
-  part: ToolTurn['content'][number],
+function toToolPart(
+  part: ToolMessage['content'][number],
   toolNames: ReadonlyMap<string, string>,
-  place: string,
+  path: string,
 ): ToolPart {
   const { tool_call_id: toolCallId, output, is_error: isError } = part;
   const toolName = toolNames.get(toolCallId);
   if (toolName === undefined)
-    throw invalid(`${place}.tool_call_id`, 'names no tool call of an earlier message');
+    throw invalidMember(`${path}.tool_call_id`, 'names no tool call of an earlier message');
   const value =
     typeof output === 'string'
       ? ({ type: isError ? 'error-text' : 'text', value: output } as const)
@@ -140,22 +144,13 @@ function toolPart(
   return { type: 'tool-result', toolCallId, toolName, output: value };
 }
 
-function invalid(path: string, message: string): Problem {
-  return new Problem(
-    'bad_request',
-    'invalid_request',
-    `The request does not match the format: ${path} ${message}.`,
-    { param: path, details: [{ path, message }] },
-  );
-}
-
-function toolChoice(choice: GenerateTextRequest['tool_choice']): ModelCall['toolChoice'] {
+function toToolChoice(choice: GenerateTextRequest['tool_choice']): ModelCall['toolChoice'] {
   if (choice === undefined) return undefined;
   return typeof choice === 'string' ? { type: choice } : { type: 'tool', toolName: choice.tool_name };
 }
 
-// A model may write something that is no JSON; the caller gets it as it is.
-function toolInput(text: string): unknown {
+// A model may write arguments that are not JSON; the caller gets them as they are.
+function parseToolInput(text: string): unknown {
   if (text === '') return {};
   try {
     return JSON.parse(text);
@@ -164,7 +159,7 @@ function toolInput(text: string): unknown {
   }
 }
 
-/** One warning in words. */
+/** One warning as a line of text. */
 export function describeWarning(warning: Warning): string {
   switch (warning.type) {
     case 'unsupported':
@@ -177,17 +172,17 @@ export function describeWarning(warning: Warning): string {
   }
 }
 
-// Kinds apart, as prices are: what the provider counts in a total and does not break down is plain input or output.
-function usageOf({ inputTokens, outputTokens }: Usage): TextMessage['metadata']['usage'] {
+// The counts do not overlap, as each kind has its own price. A total without a breakdown counts as plain input or output.
+function serializeUsage({ inputTokens, outputTokens }: Usage): TextMessage['metadata']['usage'] {
   const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
-  const written = validTokenCount(inputTokens.cacheWrite) ?? 0;
+  const cacheWrite = validTokenCount(inputTokens.cacheWrite) ?? 0;
   const reasoning = validTokenCount(outputTokens.reasoning) ?? 0;
   return {
     input_tokens:
       validTokenCount(inputTokens.noCache) ??
-      Math.max((validTokenCount(inputTokens.total) ?? 0) - cached - written, 0),
+      Math.max((validTokenCount(inputTokens.total) ?? 0) - cached - cacheWrite, 0),
     cached_input_tokens: cached,
-    cache_write_tokens: written,
+    cache_write_tokens: cacheWrite,
     output_tokens:
       validTokenCount(outputTokens.text) ??
       Math.max((validTokenCount(outputTokens.total) ?? 0) - reasoning, 0),

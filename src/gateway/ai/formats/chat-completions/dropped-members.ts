@@ -1,9 +1,9 @@
-// What of a chat-completions request no model behind the hub is told, although its answer is none the worse for it:
-// labels, hints and marks. It is said back to the caller, so that nothing of a request is lost without a word.
+// Finds members of a chat-completions request that models of the hub do not receive although the answer does not
+// suffer: labels, hints and marks. The caller gets a warning for each, so that no member is dropped silently.
 import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
 import type { Warning } from '../../hub/language-model.ts';
 
-/** Members that only label a call and say nothing about its answer. */
+/** Members that label a call and do not change its answer. */
 export const labelMembers = new Set([
   'user',
   'metadata',
@@ -13,8 +13,8 @@ export const labelMembers = new Set([
   'prompt_cache_retention',
 ]);
 
-// What is read of each object below the top, here and in chat-format.ts; what answers bring along comes back with them.
-const read = {
+// The members of each nested object that request.ts and prompt.ts read, or that callers copy from earlier answers.
+const knownMembers = {
   stream_options: new Set(['include_usage']),
   message: new Set([
     'role',
@@ -34,42 +34,56 @@ const read = {
   function: new Set(['name', 'description', 'parameters', 'strict']),
 };
 
-/** One warning for each kind of member, at the first place where it stands. */
+type NestedObject = keyof typeof knownMembers;
+type AddWarning = (name: string, feature: string, details: string) => void;
+
+/** One warning for each name of a dropped member, with the path of its first occurrence. */
 export function droppedMemberWarnings(body: ChatCompletionRequest): Warning[] {
-  const found = new Map<string, Warning>();
-  const note = (name: string, feature: string, details: string) => {
-    if (!found.has(name)) found.set(name, { type: 'unsupported', feature, details });
-  };
-  const look = (value: unknown, kind: keyof typeof read, path: string) => {
-    for (const [name, said] of membersOf(value)) {
-      // Whatever detail is right is what every model sees by itself.
-      if (read[kind].has(name) || said === null || (name === 'detail' && said === 'auto')) continue;
-      note(name, `${path}.${name}`, 'is not told to this model');
-    }
+  const warnings = new Map<string, Warning>();
+  const add: AddWarning = (name, feature, details) => {
+    if (!warnings.has(name)) warnings.set(name, { type: 'unsupported', feature, details });
   };
   for (const [name, value] of membersOf(body))
-    if (labelMembers.has(name) && value !== null) note(name, name, 'labels are not told to this model');
-  look(body.stream_options, 'stream_options', 'stream_options');
-  for (const [index, message] of body.messages.entries()) {
-    const path = `messages[${index}]`;
-    const { name, role, content } = message as { name?: unknown; role: string; content?: unknown };
-    if (typeof name === 'string' && role !== 'tool')
-      note('name', `${path}.name`, 'names of speakers are not told to this model');
-    look(message, 'message', path);
-    for (const [position, part] of listOf(content).entries()) {
-      look(part, 'part', `${path}.content[${position}]`);
-      look(
-        (part as { image_url?: unknown } | null)?.image_url,
-        'image_url',
-        `${path}.content[${position}].image_url`,
-      );
-    }
-  }
+    if (labelMembers.has(name) && value !== null) add(name, name, 'labels are not sent to this model');
+  addUnknown(add, 'stream_options', { value: body.stream_options, path: 'stream_options' });
+  for (const [index, message] of body.messages.entries())
+    addMessageWarnings(add, message, `messages[${index}]`);
   for (const [index, tool] of listOf((body as { tools?: unknown }).tools).entries()) {
-    look(tool, 'tool', `tools[${index}]`);
-    look((tool as { function?: unknown } | null)?.function, 'function', `tools[${index}].function`);
+    const path = `tools[${index}]`;
+    addUnknown(add, 'tool', { value: tool, path });
+    const definition = (tool as { function?: unknown } | null)?.function;
+    addUnknown(add, 'function', { value: definition, path: `${path}.function` });
   }
-  return [...found.values()];
+  return [...warnings.values()];
+}
+
+function addMessageWarnings(
+  add: AddWarning,
+  message: ChatCompletionRequest['messages'][number],
+  path: string,
+): void {
+  const { name, role, content } = message as { name?: unknown; role: string; content?: unknown };
+  if (typeof name === 'string' && role !== 'tool')
+    add('name', `${path}.name`, 'names of speakers are not sent to this model');
+  addUnknown(add, 'message', { value: message, path });
+  for (const [position, part] of listOf(content).entries()) {
+    const partPath = `${path}.content[${position}]`;
+    addUnknown(add, 'part', { value: part, path: partPath });
+    const image = (part as { image_url?: unknown } | null)?.image_url;
+    addUnknown(add, 'image_url', { value: image, path: `${partPath}.image_url` });
+  }
+}
+
+function addUnknown(
+  add: AddWarning,
+  kind: NestedObject,
+  { value, path }: { value: unknown; path: string },
+): void {
+  for (const [name, member] of membersOf(value)) {
+    // `detail: auto` is what every model does anyway.
+    if (knownMembers[kind].has(name) || member === null || (name === 'detail' && member === 'auto')) continue;
+    add(name, `${path}.${name}`, 'is not sent to this model');
+  }
 }
 
 function membersOf(value: unknown): [string, unknown][] {

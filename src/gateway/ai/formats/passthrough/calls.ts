@@ -1,37 +1,33 @@
-// One call in a foreign format, passed through to the provider of one model, up to the first byte of its answer.
+// Sends one pass-through call to the provider of one model, up to the first byte of its answer.
 import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
-import type { CatalogModel } from '../../catalog/catalog.ts';
-import type { PassthroughFormat } from './format.ts';
-import { createEventMeter, meterPassthroughAnswer } from './usage.ts';
 import type { Alongside } from '../../../credits/index.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { Meter } from '../../metering/meter.ts';
-import {
-  type PassthroughBody,
-  readPassthroughAnswer,
-  readPassthroughStream,
-  buildProviderRequest,
-  type StreamMeter,
-} from './passthrough.ts';
 import type { CallOptions, ProviderModels } from '../../providers/text-models.ts';
-import type { UpstreamRequest } from '../../upstream/client.ts';
+import type { UpstreamAnswer, UpstreamRequest } from '../../upstream/client.ts';
+import { readPassthroughAnswer } from './answer.ts';
+import type { PassthroughFormat } from './formats.ts';
+import { buildProviderRequest, type PassthroughBody } from './request.ts';
+import { readPassthroughStream, type StreamMeter } from './stream.ts';
+import { createEventMeter, meterPassthroughAnswer } from './usage.ts';
 
-/** What a handler knows of the call. */
+/** The call as its handler received it. */
 export interface PassthroughCall {
   body: PassthroughBody;
   rawBody: Uint8Array;
   signal: AbortSignal;
   timing(name: string, durationMs: number): void;
-  /** Headers of the caller that are part of the format. */
+  /** Headers of the caller that belong to the format. */
   formatHeaders?: Record<string, string>;
-  /** Renders what a stream that failed midway ends with; undefined when the caller is gone. */
+  /** Renders the error that ends a stream which failed midway; undefined when the caller has disconnected. */
   streamErrorBody(
-    thrown: unknown,
+    error: unknown,
     model: CatalogModel,
   ): Parameters<PassthroughFormat['errorFrame']>[0] | undefined;
-  /** Absent for a call of our own. */
+  /** Absent for calls that the gateway makes itself. */
   meter?: Meter;
-  /** Keeps a whole answer for a repetition of the call; absent or undefined where it is not kept. */
+  /** The write that stores a whole answer for a retry with the same idempotency key; undefined without a key. */
   saveForReplay?: (body: unknown) => Alongside | undefined;
 }
 
@@ -48,7 +44,7 @@ export interface Passthrough {
     format: PassthroughFormat,
     call: PassthroughCall,
     model: CatalogModel,
-    terms: CallOptions,
+    options: CallOptions,
   ): Promise<PassthroughReply>;
 }
 
@@ -66,64 +62,89 @@ export function createPassthrough({
   heartbeatMs: number;
 }): Passthrough {
   return {
-    async send(format, call, model, terms) {
-      const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, terms);
-      const { meter } = call;
-      const sent = buildProviderRequest(call.rawBody, call.body, {
+    async send(format, call, model, options) {
+      const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, options);
+      const { bytes, wantsUsage } = buildProviderRequest(call.rawBody, call.body, {
         model,
         format,
-        limit: meter?.limit(model),
+        limit: call.meter?.limit(model),
       });
       const streams = call.body.stream === true;
       const startedMs = clock.monotonicMs();
-      // Whoever takes Anthropic's format without being Anthropic takes a bearer credential as for all others.
-      const keyHeader = model.providerEntry.kind === 'anthropic' ? keyHeaders[format.name] : undefined;
       const answer = await upstream.send({
         url: `${baseUrl}${format.path}`,
         apiKey,
-        keyHeader,
+        // Other servers that speak Anthropic's format take a bearer token.
+        keyHeader: model.providerEntry.kind === 'anthropic' ? keyHeaders[format.name] : undefined,
         headers: call.formatHeaders,
         idleMs,
         firstMs,
-        body: sent.bytes,
+        body: bytes,
         streams,
         signal: call.signal,
       });
-      if (!streams) {
-        const { bytes, value, isComplete } = await readPassthroughAnswer(answer, model.id, format);
-        call.timing('upstream', clock.monotonicMs() - startedMs);
-        return {
-          status: 200,
-          content: bytes,
-          mediaType: 'application/json; charset=utf-8',
-          headers: meter
-            ? await paid(format, { value, meter, saveForReplay: isComplete ? call.saveForReplay : undefined })
-            : {},
-        };
-      }
-      const content = await readPassthroughStream(answer, {
-        model,
-        format,
-        wantsUsage: sent.wantsUsage,
-        heartbeatMs,
-        errorFrame: (thrown) => {
-          const body = call.streamErrorBody(thrown, model);
-          return body && format.errorFrame(body);
-        },
-        meter: meter && streamMeter(format, meter),
-      });
-      call.timing('upstream', clock.monotonicMs() - startedMs);
-      return {
-        status: 200,
-        content,
-        mediaType: 'text/event-stream; charset=utf-8',
-        headers: { 'x-accel-buffering': 'no' },
-      };
+      const recordTiming = () => call.timing('upstream', clock.monotonicMs() - startedMs);
+      return streams
+        ? replyWithStream(answer, { format, call, model, wantsUsage, heartbeatMs, recordTiming })
+        : replyWithAnswer(answer, { format, call, model, recordTiming });
     },
   };
 }
 
-function streamMeter(format: PassthroughFormat, meter: Meter): StreamMeter {
+interface ReplyOptions {
+  format: PassthroughFormat;
+  call: PassthroughCall;
+  model: CatalogModel;
+  recordTiming: () => void;
+}
+
+async function replyWithAnswer(
+  answer: UpstreamAnswer,
+  { format, call: { meter, saveForReplay }, model, recordTiming }: ReplyOptions,
+): Promise<PassthroughReply> {
+  const { bytes, value, isComplete } = await readPassthroughAnswer(answer, model.id, format);
+  recordTiming();
+  let headers = {};
+  if (meter !== undefined) {
+    meterPassthroughAnswer(format, value, meter);
+    const outcome = format.hasFailed?.(value) === true ? 'upstream_failed' : 'completed';
+    headers = creditsHeader(await meter.settle(outcome, isComplete ? saveForReplay?.(value) : undefined));
+  }
+  return { status: 200, content: bytes, mediaType: 'application/json; charset=utf-8', headers };
+}
+
+async function replyWithStream(
+  answer: UpstreamAnswer,
+  {
+    format,
+    call,
+    model,
+    wantsUsage,
+    heartbeatMs,
+    recordTiming,
+  }: ReplyOptions & { wantsUsage: boolean; heartbeatMs: number },
+): Promise<PassthroughReply> {
+  const content = await readPassthroughStream(answer, {
+    model,
+    format,
+    wantsUsage,
+    heartbeatMs,
+    errorFrame: (error) => {
+      const body = call.streamErrorBody(error, model);
+      return body && format.errorFrame(body);
+    },
+    meter: call.meter && createStreamMeter(format, call.meter),
+  });
+  recordTiming();
+  return {
+    status: 200,
+    content,
+    mediaType: 'text/event-stream; charset=utf-8',
+    headers: { 'x-accel-buffering': 'no' },
+  };
+}
+
+function createStreamMeter(format: PassthroughFormat, meter: Meter): StreamMeter {
   return {
     event: createEventMeter(format, meter),
     awaitsUsage: () => meter.awaitsUsage,
@@ -131,24 +152,7 @@ function streamMeter(format: PassthroughFormat, meter: Meter): StreamMeter {
   };
 }
 
-async function paid(
-  format: PassthroughFormat,
-  {
-    value,
-    meter,
-    saveForReplay,
-  }: { value: Record<string, unknown>; meter: Meter; saveForReplay: PassthroughCall['saveForReplay'] },
-): Promise<Record<string, string>> {
-  meterPassthroughAnswer(format, value, meter);
-  return creditsHeader(
-    await meter.settle(
-      format.hasFailed?.(value) === true ? 'upstream_failed' : 'completed',
-      saveForReplay?.(value),
-    ),
-  );
-}
-
-/** What a whole answer says of its price where its format has no member for it. */
+/** The price of a whole answer, for formats that have no member for it. */
 export function creditsHeader(credits: number): Record<string, string> {
   return { 'x-townhall-credits': String(credits) };
 }

@@ -1,5 +1,5 @@
-// The foreign formats that pass through to providers which speak them: for each, where a provider takes it, how an
-// answer is known to be one, where the model's name stands in it, and how its streams end.
+// Describes the formats that pass through to providers which speak them: the path, what a valid answer is, where the
+// model's name and the usage are, and how a stream ends.
 import {
   chatClaim,
   messagesClaim,
@@ -7,34 +7,34 @@ import {
   rerankClaim,
   responsesClaim,
 } from '../../metering/token-count.ts';
-import type { PassthroughFormatName as FormatName } from '../../catalog/models-file.ts';
+import type { PassthroughFormatName } from '../../catalog/models-file.ts';
 import type { EndRule } from '../../upstream/events.ts';
 
 export interface PassthroughFormat {
-  name: FormatName;
-  /** Behind the provider's base address. */
+  name: PassthroughFormatName;
+  /** Appended to the provider's base URL. */
   path: string;
   endRule: EndRule;
-  /** Whether a whole answer is one. */
+  /** Whether a whole answer is of this format. */
   isAnswer: (value: Readonly<Record<string, unknown>>) => boolean;
-  /** Whether a whole answer says that it came to nothing; absent where the format has no words for that. */
+  /** Whether a whole answer reports a failure; absent where the format cannot. */
   hasFailed?: (value: Readonly<Record<string, unknown>>) => boolean;
-  /** Members of an event that hold the model's name one level down. */
+  /** Members of an event whose objects hold the model's name. */
   modelNestedIn: readonly string[];
-  /** Members that limit the output; the first is added where none is sent, unless the provider names another. */
+  /** Members that limit the output. A request without a limit gets the first, unless the provider names another. */
   limitMembers: readonly string[];
   /** Whether the provider's own name of the limit (`output_limit_member`) belongs to this format. */
   usesProviderLimit: boolean;
   /** Whether `stream_options.include_usage` asks for the usage of a stream. */
   asksForUsage: boolean;
-  /** Reads the object `usage`, or what this format has in its place. */
+  /** Reads the token counts of the object in `usageMember`. */
   readClaim: ReadClaim;
   usageMember: string;
-  /** The member, one level down, in which a stream also tells its usage; in one of these it is not the last word. */
+  /** The member of a stream's event whose object also holds usage, and whether those counts are final. */
   nestedUsage?: { member: string; isFinal: boolean };
-  /** The members, in an event and in a whole answer, that hold what the model has said. */
+  /** Members of an event and of a whole answer that hold text of the model. */
   textMembers: readonly string[];
-  /** The frame that ends a stream which failed midway. `body` is the rendered Problem. */
+  /** Serializes the frame that ends a stream which failed midway. `body` is the rendered Problem. */
   errorFrame: (body: { error: { code: string; message: string; param: string | null } }) => string;
 }
 
@@ -84,7 +84,7 @@ export const responses: PassthroughFormat = {
   usageMember: 'usage',
   nestedUsage: { member: 'response', isFinal: true },
   textMembers: ['delta', 'output'],
-  // Its clients look at the event's type, or at a member `error`.
+  // Clients of this format read the event's type, or its member `error`.
   errorFrame: ({ error }) =>
     `event: error\ndata: ${JSON.stringify({ type: 'error', code: error.code, message: error.message, param: error.param, error })}\n\n`,
 };

@@ -1,0 +1,43 @@
+// Typed readers for members of a chat-completions request. Each throws a 400 that names the path of the member.
+import { Problem } from '../../../../kernel/problem.ts';
+
+export function readNumber(value: unknown, path: string): number | undefined {
+  if (value === undefined || typeof value === 'number') return value;
+  throw invalidMember(path, 'must be a number');
+}
+
+export function readBoolean(value: unknown, path: string): boolean | undefined {
+  if (value === undefined || typeof value === 'boolean') return value;
+  throw invalidMember(path, 'must be true or false');
+}
+
+export function readString(value: unknown, path: string): string {
+  if (typeof value === 'string') return value;
+  throw invalidMember(path, 'must be a string');
+}
+
+export function readList(value: unknown, path: string): unknown[] {
+  if (Array.isArray(value)) return value;
+  throw invalidMember(path, 'must be a list');
+}
+
+export function readObject(value: unknown, path: string): Record<string, unknown> {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value))
+    return value as Record<string, unknown>;
+  throw invalidMember(path, 'must be an object');
+}
+
+/** A 400 for a member of the wrong shape. `message` continues a sentence that begins with the path. */
+export function invalidMember(path: string, message: string): Problem {
+  return new Problem(
+    'bad_request',
+    'invalid_request',
+    `The request does not match the format: ${path} ${message}.`,
+    { param: path, details: [{ path, message }] },
+  );
+}
+
+/** A 422 for a member that the model cannot honour. */
+export function unsupportedMember(param: string, message: string): Problem {
+  return new Problem('impossible', 'unsupported_by_model', message, { param });
+}

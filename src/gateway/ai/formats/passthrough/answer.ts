@@ -1,0 +1,91 @@
+// Reads a whole answer of a provider that speaks the caller's format, and edits the model's name and errors in its bytes.
+import { isUtf8 } from 'node:buffer';
+import { nextTurn } from '../../../../kernel/event-loop.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import { maxAnswerBytes, readAll, type UpstreamAnswer } from '../../upstream/client.ts';
+import { redactErrorEdits } from '../../upstream/error-text.ts';
+import { findError } from '../../upstream/events.ts';
+import { applyEdits, topLevelMembers, type Member } from '../../upstream/json-members.ts';
+import { chat, type PassthroughFormat } from './formats.ts';
+import { modelNameEdits } from './request.ts';
+
+export interface PassthroughAnswer {
+  /** With the catalog's id of the model in it. */
+  bytes: Buffer;
+  /** The same, parsed. */
+  value: Record<string, unknown>;
+  /** False where the long members of `value` were left empty instead of parsed. */
+  isComplete: boolean;
+}
+
+// Parsing 32 MiB of vectors takes 100 ms, and the gateway reads only their usage.
+const largeAnswerBytes = 1024 * 1024;
+const longMemberBytes = 64 * 1024;
+
+/** Throws a Problem for an error, a cut answer, and one that is not of the format. */
+export async function readPassthroughAnswer(
+  answer: UpstreamAnswer,
+  modelId: string,
+  format: PassthroughFormat = chat,
+): Promise<PassthroughAnswer> {
+  const bytes = await readAll(answer.body, maxAnswerBytes);
+  if (!isUtf8(bytes)) throw otherFormat();
+  // Yield to the event loop between the steps over a large answer.
+  const isLarge = bytes.length > largeAnswerBytes;
+  if (isLarge) await nextTurn();
+  // Scan before parsing: the scan bounds how many parts the parser has to build.
+  const object = topLevelMembers(bytes);
+  if (isLarge) await nextTurn();
+  // The meter counts the text of an answer without usage. Formats without text (vectors, ranks) need their short members
+  // only.
+  const isComplete = !isLarge || format.textMembers.length > 0;
+  const value = object && (isComplete ? parseObject(bytes) : parseShortMembers(bytes, object.members));
+  if (object === undefined || value === undefined) {
+    if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw otherFormat();
+    throw new Problem(
+      'upstream_failed',
+      'upstream_truncated',
+      'The model provider broke off before its answer was complete.',
+    );
+  }
+  if (!format.isAnswer(value)) throw findError(bytes, object) ?? otherFormat();
+  const errorEdits = redactErrorEdits(bytes, object.members, answer.redact);
+  const editedBytes = applyEdits(bytes, [...modelNameEdits(object.members, modelId), ...errorEdits]);
+  if (errorEdits.length > 0)
+    return { bytes: editedBytes, value: parseObject(editedBytes) ?? value, isComplete };
+  return { bytes: editedBytes, value: 'model' in value ? { ...value, model: modelId } : value, isComplete };
+}
+
+function otherFormat(): Problem {
+  return new Problem(
+    'upstream_failed',
+    'upstream_failed',
+    'The model provider answered with something that is not of the format that was asked for.',
+  );
+}
+
+/** The members with their long values empty; undefined where a short value is not JSON. */
+function parseShortMembers(bytes: Buffer, members: readonly Member[]): Record<string, unknown> | undefined {
+  const emptyValues: Readonly<Record<number, string>> = { 0x5b: '[]', 0x7b: '{}', 0x22: '""' };
+  try {
+    return Object.fromEntries(
+      members.map(({ name, start, end }) => {
+        const text =
+          end - start > longMemberBytes
+            ? (emptyValues[bytes[start] as number] ?? '')
+            : bytes.toString('utf8', start, end);
+        return [name, JSON.parse(text) as unknown];
+      }),
+    );
+  } catch {
+    return undefined;
+  }
+}
+
+function parseObject(bytes: Buffer): Record<string, unknown> | undefined {
+  try {
+    return (JSON.parse(bytes.toString('utf8')) as Record<string, unknown> | null) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}

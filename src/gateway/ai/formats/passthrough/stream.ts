@@ -1,0 +1,182 @@
+// Forwards the event stream of a provider that speaks the caller's format: the model's name, errors and an unrequested
+// usage chunk are edited in the bytes, and heartbeats fill silence.
+import { Problem } from '../../../../kernel/problem.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
+import { maxEventBytesFor, type UpstreamAnswer } from '../../upstream/client.ts';
+import { redactErrorEdits } from '../../upstream/error-text.ts';
+import { providerEvents, type ProviderEvent } from '../../upstream/events.ts';
+import { concatEdited, topLevelMembers, type Edit, type EditedBytes } from '../../upstream/json-members.ts';
+import type { PassthroughFormat } from './formats.ts';
+import { modelNameEdits } from './request.ts';
+
+export interface PassthroughStreamOptions {
+  model: Pick<CatalogModel, 'id' | 'modalities'>;
+  format: PassthroughFormat;
+  wantsUsage: boolean;
+  /** Between two comments while the provider is silent. */
+  heartbeatMs: number;
+  /** Renders the frame that ends a stream which failed midway; undefined when the caller has disconnected. */
+  errorFrame: (error: unknown) => string | undefined;
+  /** Counts the events, and charges before the caller gets the end. */
+  meter?: StreamMeter | undefined;
+}
+
+export interface StreamMeter {
+  event(event: ProviderEvent): void;
+  /** Whether the caller has disconnected and the usage may still come, so that the stream is read on. */
+  awaitsUsage(): boolean;
+  ended(outcome: 'completed' | 'upstream_failed' | 'client_closed'): Promise<void>;
+}
+
+/**
+ * Resolves at the first event, in groups of whole events. Throws what fails before it. A failure midway ends the
+ * stream with the frame of `errorFrame` in place of the format's own end.
+ */
+export async function readPassthroughStream(
+  answer: UpstreamAnswer,
+  options: PassthroughStreamOptions,
+): Promise<AsyncIterable<Uint8Array>> {
+  const { endRule } = options.format;
+  if (answer.mediaType !== 'text/event-stream') {
+    answer.abort();
+    throw new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      'The model provider did not answer with a stream.',
+    );
+  }
+  const groups = providerEvents(answer.body, maxEventBytesFor(endRule, options.model), endRule);
+  const first = await readFirstEvents(groups, options.heartbeatMs);
+  return forward(first, groups, { ...options, redact: answer.redact });
+}
+
+// Reads up to the first event with data, as an error after comments can still have a status of its own. After
+// `heartbeatMs` comments alone are enough: a caller that receives nothing would time out.
+async function readFirstEvents(
+  groups: AsyncGenerator<ProviderEvent[]>,
+  heartbeatMs: number,
+): Promise<ProviderEvent[]> {
+  const events: ProviderEvent[] = [];
+  let isLate = false;
+  const timer = setTimeout(() => (isLate = true), heartbeatMs);
+  try {
+    while (events.every((event) => event.data.kind === 'none') && !(isLate && events.length > 0)) {
+      const next = await groups.next();
+      if (next.done === true) break;
+      events.push(...next.value);
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+  return events;
+}
+
+type ForwardOptions = PassthroughStreamOptions & Pick<UpstreamAnswer, 'redact'>;
+type NextGroup = Promise<IteratorResult<ProviderEvent[]>>;
+
+async function* forward(
+  first: ProviderEvent[],
+  groups: AsyncGenerator<ProviderEvent[]>,
+  options: ForwardOptions,
+): AsyncGenerator<Uint8Array> {
+  const { heartbeatMs, errorFrame, meter } = options;
+  let pending: NextGroup | undefined;
+  try {
+    for (let group = first; ;) {
+      yield* forwardGroup(group, options);
+      pending = groups.next();
+      // A comment may only stand between two events.
+      while ((await waitForQuiet(pending, heartbeatMs)) === 'quiet') yield heartbeat;
+      const next = await pending;
+      pending = undefined;
+      if (next.done === true) return;
+      group = next.value;
+    }
+  } catch (error) {
+    pending = undefined;
+    await meter?.ended('upstream_failed');
+    const frame = errorFrame(error);
+    if (frame !== undefined) yield Buffer.from(frame, 'utf8');
+  } finally {
+    if (meter !== undefined) await readUsage(pending, groups, meter);
+    // The first outcome counts, so this applies to a caller that stopped reading.
+    await meter?.ended('client_closed');
+    await groups.return(undefined);
+  }
+}
+
+async function* forwardGroup(
+  group: readonly ProviderEvent[],
+  options: ForwardOptions,
+): AsyncGenerator<Uint8Array> {
+  const { meter } = options;
+  if (meter !== undefined) for (const event of group) meter.event(event);
+  const last = group.at(-1);
+  if (meter === undefined || last?.isEnd !== true) {
+    yield* editedGroup(group, options);
+    return;
+  }
+  // A short answer arrives in one piece with its end. Only the end waits for the charge.
+  yield* editedGroup(group.slice(0, -1), options);
+  await meter.ended(last.hasFailed === true ? 'upstream_failed' : 'completed');
+  yield* editedGroup([last], options);
+}
+
+function* editedGroup(events: readonly ProviderEvent[], options: ForwardOptions): Generator<Uint8Array> {
+  const parts = events.flatMap((event) => editEvent(event, options) ?? []);
+  if (parts.length > 0) yield concatEdited(parts);
+}
+
+// Reads on for the usage after the caller has left. The meter ends the upstream request after its own deadline, which
+// ends this loop.
+async function readUsage(
+  pending: NextGroup | undefined,
+  groups: AsyncGenerator<ProviderEvent[]>,
+  meter: StreamMeter,
+): Promise<void> {
+  try {
+    for (let next = pending; meter.awaitsUsage(); next = undefined) {
+      const group = await (next ?? groups.next());
+      if (group.done === true) return;
+      for (const event of group.value) meter.event(event);
+    }
+  } catch {
+    // The call is charged by the events so far.
+  }
+}
+
+const heartbeat = Buffer.from(': hb\n\n');
+
+// A plain timer, as this runs for each group of events: an abort signal for each would cost more than the rest.
+function waitForQuiet(pending: Promise<unknown>, ms: number): Promise<'quiet' | 'settled'> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve('quiet'), ms);
+    const settle = () => {
+      clearTimeout(timer);
+      resolve('settled');
+    };
+    pending.then(settle, settle);
+  });
+}
+
+// One event for the caller; undefined for the usage chunk that only the gateway asked for.
+function editEvent(
+  { bytes, data }: ProviderEvent,
+  { model, format, wantsUsage, redact }: ForwardOptions,
+): EditedBytes | undefined {
+  if (data.kind !== 'object') return { bytes, edits: [] };
+  const edits: Edit[] = modelNameEdits(data.members, model.id);
+  for (const member of data.members) {
+    if (format.modelNestedIn.includes(member.name)) {
+      const inner = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
+      edits.push(...modelNameEdits(inner, model.id), ...redactErrorEdits(bytes, inner, redact));
+    } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
+      const choices = data.members.find(({ name }) => name === 'choices');
+      const isEmpty =
+        choices === undefined || /^\[\s*\]$/.test(bytes.toString('latin1', choices.start, choices.end));
+      if (isEmpty) return undefined;
+      edits.push({ start: member.start, end: member.end, text: 'null' });
+    }
+  }
+  return { bytes, edits };
+}
