@@ -50,16 +50,14 @@ import { createProviderModels } from './providers/text-models.ts';
 import { localProvider, noLocalModels } from './providers/local/local.ts';
 import { defaultVideoLimits, type VideoLimits } from './providers/async-video.ts';
 import { checkEffort, effortOrDefault } from './catalog/reasoning.ts';
-import {
-  checkChatTools,
-  checkProviderTools,
-  refuseUnsafeMembers,
-  refusePricedTools,
-} from './upstream/request-guard.ts';
+import { refuseUnsafeMembers } from './upstream/request-guard.ts';
+import { checkChatTools, checkProviderTools, refusePricedTools } from './upstream/tool-guard.ts';
 import { sdkConfig } from './catalog/sdk-config.ts';
 import * as specification from './formats/language-model.ts';
 import * as text from './formats/text.ts';
-import { createUpstream, defaultTimeouts, type Proxies, type Timeouts } from './upstream/client.ts';
+import type { Proxies } from './upstream/agent.ts';
+import { createUpstream } from './upstream/client.ts';
+import { defaultTimeouts, type Timeouts } from './upstream/deadlines.ts';
 
 type ChatCall = Call<Operations['ai.createChatCompletion'], Identity>;
 type ChatReply = Reply<Operations['ai.createChatCompletion']>;

@@ -37,7 +37,8 @@ import { openAiImageModel, openAiSpeechModel, openAiTranscriptionModel } from '.
 import type { ProviderModels } from './providers/text-models.ts';
 import type { LocalMediaModels } from './providers/local/media-models.ts';
 import { asyncVideoModel, type VideoLimits } from './providers/async-video.ts';
-import { maxAnswerBytes, readAll } from './upstream/client.ts';
+import { maxAnswerBytes } from './upstream/client.ts';
+import { readAll } from './upstream/response-body.ts';
 import { audioSeconds, billableSeconds } from './media/audio-duration.ts';
 import type { MediaLinks } from './media/links.ts';
 import {

@@ -8,7 +8,8 @@ import type { RemoteMedia, MediaProperties, AsyncVideoModel } from '../hub/media
 import type { VideoFormat } from '../catalog/models-file.ts';
 import { findForm } from '../upstream/member-names.ts';
 import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
-import { readAll, type UpstreamAnswer, type UpstreamRequest } from '../upstream/client.ts';
+import type { UpstreamAnswer, UpstreamRequest } from '../upstream/client.ts';
+import { readAll } from '../upstream/response-body.ts';
 import { ConnectionFailure } from '../upstream/provider-error.ts';
 import type { ModelAccess } from './sdk-model.ts';
 import { googleVideo } from './google/video.ts';

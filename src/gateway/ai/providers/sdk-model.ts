@@ -12,11 +12,11 @@ import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 import {
   maxEventBytesFor,
   maxAnswerBytes,
-  readAll,
   type Upstream,
   type UpstreamAnswer,
   type UpstreamRequest,
 } from '../upstream/client.ts';
+import { readAll } from '../upstream/response-body.ts';
 import { completesAnswer, type EndRule, findError, providerEvents } from '../upstream/events.ts';
 import { redactNestedErrorEdits } from '../upstream/error-text.ts';
 import { applyEdits, topLevelMembers } from '../upstream/json-members.ts';

@@ -9,7 +9,8 @@ import { openAiCompatibleModel } from './openai-compatible/text.ts';
 import { openAiModel } from './openai/text.ts';
 import type { SdkModelCache, ModelAccess } from './sdk-model.ts';
 import { isAboveDefaultEffort } from '../catalog/reasoning.ts';
-import type { Timeouts, Upstream } from '../upstream/client.ts';
+import type { Upstream } from '../upstream/client.ts';
+import type { Timeouts } from '../upstream/deadlines.ts';
 
 /** What is known of one call before it is made. */
 export interface CallOptions {

@@ -1,15 +1,15 @@
-// A breaker before one model of one provider: after enough failures nothing is sent there for a while, then one call
-// goes ahead as a probe. It counts what its callers report and knows nothing of why a call failed.
+// Circuit breaker for one model of one provider: it opens after enough failures, and after a pause lets one call pass as a
+// probe. It counts what its callers report and does not know why a call failed.
 import type { Clock } from '../../../kernel/clock.ts';
 
 export interface BreakerSettings {
-  /** So many failures in a row open it. */
+  /** Opens after this many failures in a row. */
   consecutiveFailures: number;
-  /** So does this share of failures among at least `windowCalls` in the last `windowMs`. */
+  /** Opens also at this share of failures among at least `windowCalls` calls in the last `windowMs`. */
   failureShare: number;
   windowCalls: number;
   windowMs: number;
-  /** How long it stays open before a probe. */
+  /** From opening to the probe. */
   openMs: number;
 }
 
@@ -21,28 +21,24 @@ export const defaultBreakerSettings: BreakerSettings = {
   openMs: 15_000,
 };
 
-/** The right to make one call; exactly one of its methods is called when the outcome is known. */
+/** Allows one call. The caller calls exactly one of the methods when the outcome is known. */
 export interface Permit {
   recordSuccess(): void;
   recordFailure(): void;
-  /** The outcome says nothing of the provider, as when our own caller went away. */
+  /** For an outcome that says nothing about the provider, such as a caller that disconnected. */
   release(): void;
 }
 
 export interface Breaker {
-  /** Undefined while calls are held off. */
+  /** Undefined while the breaker is open. */
   tryAcquire(): Permit | undefined;
-  /** A failure of a call that had counted as a success, such as a stream that broke off. */
+  /** Records a failure after the call had counted as a success, such as a stream that broke off. */
   recordLateFailure(): void;
-  /** Until the next probe; 0 while calls may pass. */
+  /** Time to the next probe; 0 while closed. */
   waitMs(): number;
 }
 
-interface Slot {
-  startedMs: number;
-  calls: number;
-  failures: number;
-}
+type State = { phase: 'closed' } | { phase: 'open'; untilMs: number } | { phase: 'probing' };
 
 export function createBreaker({
   clock,
@@ -51,65 +47,94 @@ export function createBreaker({
   clock: Pick<Clock, 'monotonicMs'>;
   settings: BreakerSettings;
 }): Breaker {
-  const slotMs = settings.windowMs / 30;
-  let slots: Slot[] = [];
-  let consecutive = 0;
-  // Undefined while closed.
-  let openUntilMs: number | undefined;
-  let probing = false;
-
-  function count(failed: boolean): void {
-    const now = clock.monotonicMs();
-    slots = slots.filter((slot) => now - slot.startedMs < settings.windowMs);
-    let slot = slots.at(-1);
-    if (slot === undefined || now - slot.startedMs >= slotMs) {
-      slot = { startedMs: now, calls: 0, failures: 0 };
-      slots.push(slot);
-    }
-    slot.calls += 1;
-    if (failed) slot.failures += 1;
-    consecutive = failed ? consecutive + 1 : 0;
-  }
-
-  function isTooMuch(): boolean {
-    if (consecutive >= settings.consecutiveFailures) return true;
-    const calls = slots.reduce((sum, slot) => sum + slot.calls, 0);
-    const failures = slots.reduce((sum, slot) => sum + slot.failures, 0);
-    return calls >= settings.windowCalls && failures >= calls * settings.failureShare;
-  }
+  const failures = createFailureWindow({ clock, settings });
+  let state: State = { phase: 'closed' };
 
   function open(): void {
-    openUntilMs = clock.monotonicMs() + settings.openMs;
+    state = { phase: 'open', untilMs: clock.monotonicMs() + settings.openMs };
   }
 
-  function close(): void {
-    openUntilMs = undefined;
-    consecutive = 0;
-    slots = [];
+  function recordFailure(): void {
+    failures.count(true);
+    // Calls that were under way when the breaker opened do not keep it open for longer.
+    if (state.phase === 'closed' && failures.exceedLimits()) open();
   }
 
-  function probe(): Permit {
-    probing = true;
-    const settled = (act: () => void) => () => {
-      probing = false;
-      act();
+  const closedPermit: Permit = {
+    recordSuccess: () => failures.count(false),
+    recordFailure,
+    release: () => {},
+  };
+
+  function createProbe(): Permit {
+    const lastOpen: State = { phase: 'open', untilMs: clock.monotonicMs() };
+    state = { phase: 'probing' };
+    return {
+      recordSuccess() {
+        state = { phase: 'closed' };
+        failures.clear();
+      },
+      recordFailure: open,
+      // The next call may probe at once.
+      release() {
+        state = lastOpen;
+      },
     };
-    return { recordSuccess: settled(close), recordFailure: settled(open), release: settled(() => {}) };
-  }
-
-  function fail(): void {
-    count(true);
-    // Calls that were under way when it opened do not keep it open for longer.
-    if (openUntilMs === undefined && isTooMuch()) open();
   }
 
   return {
     tryAcquire() {
-      if (openUntilMs === undefined)
-        return { recordSuccess: () => count(false), recordFailure: fail, release: () => {} };
-      return probing || clock.monotonicMs() < openUntilMs ? undefined : probe();
+      if (state.phase === 'closed') return closedPermit;
+      return state.phase === 'open' && clock.monotonicMs() >= state.untilMs ? createProbe() : undefined;
     },
-    recordLateFailure: fail,
-    waitMs: () => (openUntilMs === undefined ? 0 : Math.max(openUntilMs - clock.monotonicMs(), 1)),
+    recordLateFailure: recordFailure,
+    waitMs() {
+      if (state.phase === 'closed') return 0;
+      return state.phase === 'open' ? Math.max(state.untilMs - clock.monotonicMs(), 1) : 1;
+    },
+  };
+}
+
+interface Slot {
+  startedMs: number;
+  calls: number;
+  failures: number;
+}
+
+// Counts calls and failures in a sliding window of 30 slots.
+function createFailureWindow({
+  clock,
+  settings,
+}: {
+  clock: Pick<Clock, 'monotonicMs'>;
+  settings: BreakerSettings;
+}) {
+  const slotMs = settings.windowMs / 30;
+  let slots: Slot[] = [];
+  let consecutive = 0;
+
+  return {
+    count(isFailure: boolean): void {
+      const now = clock.monotonicMs();
+      slots = slots.filter((slot) => now - slot.startedMs < settings.windowMs);
+      let slot = slots.at(-1);
+      if (slot === undefined || now - slot.startedMs >= slotMs) {
+        slot = { startedMs: now, calls: 0, failures: 0 };
+        slots.push(slot);
+      }
+      slot.calls += 1;
+      if (isFailure) slot.failures += 1;
+      consecutive = isFailure ? consecutive + 1 : 0;
+    },
+    exceedLimits(): boolean {
+      if (consecutive >= settings.consecutiveFailures) return true;
+      const calls = slots.reduce((sum, slot) => sum + slot.calls, 0);
+      const failures = slots.reduce((sum, slot) => sum + slot.failures, 0);
+      return calls >= settings.windowCalls && failures >= calls * settings.failureShare;
+    },
+    clear(): void {
+      consecutive = 0;
+      slots = [];
+    },
   };
 }

@@ -1,39 +1,39 @@
-// What a provider says in a document of a success of why there is no answer: its words go by the same rule as those of
-// a refusal, so they pass where the caller can act on them, and never with a key or an address in them.
+// Redacts errors inside of successful answers, such as a response whose generation failed. As with error responses, the
+// provider's message passes only where the caller can act on it, and never with keys and addresses.
 import { topLevelMembers, type Edit, type Member } from './json-members.ts';
 
-// Failures of the provider's own, of which its words say nothing that a caller could do.
-const providersOwn =
+// Codes of failures that the caller cannot mend; the provider's message is replaced.
+const providerFailure =
   /^(?:server_|internal|rate_limit|too_many|overload|timeout|vector_store_timeout|upstream|unavailable)/i;
 
-const unsaid = 'The model provider failed to answer.';
+const defaultMessage = 'The model provider failed to answer.';
 
-/** The edits that make the error among the members ours; none where it is absent or null. */
+/** Edits that redact the member `error`; none where it is absent or null. */
 export function redactErrorEdits(
   bytes: Buffer,
   members: readonly Member[],
-  clean: (text: string) => string,
+  redact: (text: string) => string,
 ): Edit[] {
   return members
     .filter(({ name, start, end }) => name === 'error' && bytes.toString('latin1', start, end) !== 'null')
     .map(({ start, end }) => ({
       start,
       end,
-      text: JSON.stringify(saidOf(bytes.toString('utf8', start, end), clean)),
+      text: JSON.stringify(redactError(bytes.toString('utf8', start, end), redact)),
     }));
 }
 
-function saidOf(json: string, clean: (text: string) => string): { code: string; message: string } {
-  const { code, message, param } = membersOf(json);
-  const named = typeof code === 'string' && code !== '' ? clean(code) : 'server_error';
-  const words =
-    typeof message === 'string' && message.trim() !== '' && !providersOwn.test(named)
-      ? clean(message)
-      : unsaid;
-  return { code: named, message: words, ...(typeof param === 'string' ? { param: clean(param) } : {}) };
+function redactError(json: string, redact: (text: string) => string): { code: string; message: string } {
+  const { code, message, param } = parseError(json);
+  const errorCode = typeof code === 'string' && code !== '' ? redact(code) : 'server_error';
+  const text =
+    typeof message === 'string' && message.trim() !== '' && !providerFailure.test(errorCode)
+      ? redact(message)
+      : defaultMessage;
+  return { code: errorCode, message: text, ...(typeof param === 'string' ? { param: redact(param) } : {}) };
 }
 
-function membersOf(json: string): { code?: unknown; message?: unknown; param?: unknown } {
+function parseError(json: string): { code?: unknown; message?: unknown; param?: unknown } {
   try {
     const value: unknown = JSON.parse(json);
     return typeof value === 'object' && value !== null ? value : {};
@@ -42,15 +42,15 @@ function membersOf(json: string): { code?: unknown; message?: unknown; param?: u
   }
 }
 
-/** The same for an event that holds the failed answer in a member of its own. */
+/** `redactErrorEdits` for an event that holds the failed answer in its member `response`. */
 export function redactNestedErrorEdits(
   bytes: Buffer,
   members: readonly Member[],
-  clean: (text: string) => string,
+  redact: (text: string) => string,
 ): Edit[] {
   return members
     .filter(({ name }) => name === 'response')
     .flatMap(({ start, end }) =>
-      redactErrorEdits(bytes, topLevelMembers(bytes, start, end)?.members ?? [], clean),
+      redactErrorEdits(bytes, topLevelMembers(bytes, start, end)?.members ?? [], redact),
     );
 }

@@ -1,7 +1,7 @@
-// The members of a JSON object's top level, by their place in the bytes, so that one of them can be replaced while
-// every other byte stays what it was. It checks no more of the grammar than it needs to be sure of those places.
+// Finds the top-level members of a JSON object by their offsets in the bytes, so that one can be replaced and every other
+// byte stays as it is. It checks only as much of the grammar as correct offsets need.
 
-/** One member: the offsets of its value, white space around it excluded. `end` is exclusive. */
+/** A member and the offsets of its value without white space; `end` is exclusive. */
 export interface Member {
   name: string;
   start: number;
@@ -10,11 +10,11 @@ export interface Member {
 
 export interface Members {
   members: Member[];
-  /** Just after the opening brace. */
+  /** The offset after the opening brace. */
   bodyStart: number;
 }
 
-/** A change to bytes: what is between the offsets becomes `text`; equal offsets insert. */
+/** Replaces the bytes between the offsets by `text`; equal offsets insert. */
 export interface Edit {
   start: number;
   end: number;
@@ -30,15 +30,15 @@ const closeBrace = 0x7d;
 const openBracket = 0x5b;
 const closeBracket = 0x5d;
 
-// Bounds for the answers of providers; requests are bounded before. An answer of 32 MiB can be ten million empty arrays or
-// members, which take gigabytes when they are parsed. 32 MiB of log probabilities have half as many objects.
-const mostMembers = 10_000;
-const mostDepth = 256;
-const mostContainers = 1_000_000;
+// Bounds for answers of providers; the contract pipeline bounds requests. 32 MiB can hold ten million empty arrays, which
+// take gigabytes when parsed. 32 MiB of log probabilities have half as many objects as the bound.
+const maxMembers = 10_000;
+const maxDepth = 256;
+const maxContainers = 1_000_000;
 
 /**
- * The top-level members between the offsets, or undefined when no well-formed object is there and nothing else, or one
- * that is too deep or of too many parts.
+ * The members of the object between the offsets. Undefined if there is anything other than one well-formed object, or if
+ * the object is nested too deeply or has too many parts.
  */
 export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Members | undefined {
   let at = skipSpace(bytes, from, to);
@@ -59,7 +59,7 @@ export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Mem
     if (at >= to || bytes[at] !== colon) return undefined;
     const start = skipSpace(bytes, at + 1, to);
     const end = valueEnd(bytes, { from: start, to, parts });
-    if (end < 0 || members.length >= mostMembers) return undefined;
+    if (end < 0 || members.length >= maxMembers) return undefined;
     members.push({ name, start, end });
     at = skipSpace(bytes, end, to);
     if (at >= to) return undefined;
@@ -70,36 +70,36 @@ export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Mem
   }
 }
 
-/** Bytes, and what is to be changed in them. */
+/** Bytes with the edits that are still to be applied. */
 export interface EditedBytes {
   bytes: Buffer;
   edits: readonly Edit[];
 }
 
-/** The bytes with the edits made; edits must not overlap. */
+/** Applies the edits, which must not overlap; without edits the bytes are returned as they are. */
 export function applyEdits(bytes: Buffer, edits: readonly Edit[]): Buffer {
   return edits.length === 0 ? bytes : concatEdited([{ bytes, edits }]);
 }
 
-/** All of them, one behind the other, in one copy. */
+/** Applies the edits of each part and concatenates the parts, with one copy of the bytes. */
 export function concatEdited(parts: readonly EditedBytes[]): Buffer {
   let length = 0;
   for (const { bytes, edits } of parts) {
     length += bytes.length;
     for (const { start, end, text } of edits) length += Buffer.byteLength(text, 'utf8') - (end - start);
   }
-  const made = Buffer.allocUnsafe(length);
+  const result = Buffer.allocUnsafe(length);
   let at = 0;
   for (const { bytes, edits } of parts) {
-    let done = 0;
+    let copiedTo = 0;
     for (const edit of edits.length > 1 ? edits.toSorted((a, b) => a.start - b.start) : edits) {
-      at += bytes.copy(made, at, done, edit.start);
-      at += made.write(edit.text, at, 'utf8');
-      done = edit.end;
+      at += bytes.copy(result, at, copiedTo, edit.start);
+      at += result.write(edit.text, at, 'utf8');
+      copiedTo = edit.end;
     }
-    at += bytes.copy(made, at, done);
+    at += bytes.copy(result, at, copiedTo);
   }
-  return made;
+  return result;
 }
 
 function skipSpace(bytes: Buffer, from: number, to: number): number {
@@ -112,7 +112,7 @@ function skipSpace(bytes: Buffer, from: number, to: number): number {
   return at;
 }
 
-// From the opening quote to just after the closing one, or -1.
+// The offset after the closing quote of the string that starts at `from`, or -1.
 function stringEnd(bytes: Buffer, from: number, to: number): number {
   for (let at = from + 1; at < to; at += 1) {
     const byte = bytes[at];
@@ -122,21 +122,21 @@ function stringEnd(bytes: Buffer, from: number, to: number): number {
   return -1;
 }
 
-// What a byte inside of an object or array means; 0 is passed over. One look at a table is four times as fast as five
+// Classes of the bytes inside of an object or array; 0 is skipped. A table look-up is four times as fast as five
 // comparisons: 32 MiB of numbers take 40 ms.
-const meanings = new Uint8Array(256);
-const [aQuote, anOpening, aClosing] = [1, 2, 3];
-for (const [byte, meaning] of [
-  [quote, aQuote],
-  [openBrace, anOpening],
-  [openBracket, anOpening],
-  [closeBrace, aClosing],
-  [closeBracket, aClosing],
+const byteClasses = new Uint8Array(256);
+const [quoteClass, openingClass, closingClass] = [1, 2, 3];
+for (const [byte, byteClass] of [
+  [quote, quoteClass],
+  [openBrace, openingClass],
+  [openBracket, openingClass],
+  [closeBrace, closingClass],
+  [closeBracket, closingClass],
 ] as const) {
-  meanings[byte] = meaning;
+  byteClasses[byte] = byteClass;
 }
 
-// Just after the value that begins here, or -1. Inside, only strings and brackets are looked at.
+// The offset after the value that starts at `from`, or -1. Inside of containers only strings and brackets are checked.
 function valueEnd(
   bytes: Buffer,
   { from, to, parts }: { from: number; to: number; parts: { containers: number } },
@@ -147,14 +147,14 @@ function valueEnd(
   if (first === openBrace || first === openBracket) {
     let depth = 0;
     for (let at = from; at < to; at += 1) {
-      const meaning = meanings[bytes[at] as number];
-      if (meaning === 0) continue;
-      if (meaning === aQuote) {
+      const byteClass = byteClasses[bytes[at] as number];
+      if (byteClass === 0) continue;
+      if (byteClass === quoteClass) {
         at = stringEnd(bytes, at, to) - 1;
         if (at < 0) return -1;
-      } else if (meaning === anOpening) {
+      } else if (byteClass === openingClass) {
         depth += 1;
-        if (depth > mostDepth || ++parts.containers > mostContainers) return -1;
+        if (depth > maxDepth || ++parts.containers > maxContainers) return -1;
       } else {
         depth -= 1;
         if (depth === 0) return at + 1;
@@ -166,7 +166,7 @@ function valueEnd(
   while (at < to) {
     const byte = bytes[at] ?? 0;
     if (byte === comma || byte === closeBrace || byte <= 0x20) break;
-    // No literal has these; the document is not what it seems.
+    // None of these can stand in a number or literal.
     if (
       byte === quote ||
       byte === colon ||
@@ -180,10 +180,10 @@ function valueEnd(
   return at === from ? -1 : at;
 }
 
-// Names are short and hardly ever escaped; one that is goes through the real parser.
+// Names are short and seldom escaped; JSON.parse decodes those that are.
 function memberName(bytes: Buffer, from: number, end: number): string | undefined {
-  const known = commonName(bytes, from + 1, end - 1);
-  if (known !== undefined) return known;
+  const common = commonName(bytes, from + 1, end - 1);
+  if (common !== undefined) return common;
   const text = bytes.toString('utf8', from + 1, end - 1);
   if (!text.includes('\\')) return text;
   try {
@@ -193,7 +193,7 @@ function memberName(bytes: Buffer, from: number, end: number): string | undefine
   }
 }
 
-// The names that stand in every event of a long stream; each event would make new texts of them otherwise.
+// Names of nearly every event of a stream, so that not every event allocates new strings for them.
 const commonNames = Map.groupBy(
   [
     'id',

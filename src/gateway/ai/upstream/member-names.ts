@@ -1,10 +1,9 @@
-// Names of members as a lenient server may read them. Some servers and libraries ignore case, hyphens and underscores
-// (protobuf's JSON also takes `maxTokens` for `max_tokens`), and some compare after Unicode folding (Go takes `ſtream` for
-// `stream`).
+// Folds names of members as lenient servers do. Some ignore case, hyphens and underscores (protobuf's JSON also reads
+// `maxTokens` as `max_tokens`), and some compare after Unicode case folding (Go reads `ſtream` as `stream`).
 
-/** The name without case, hyphens, underscores, spaces and invisible characters; equal for all forms of one name. */
+/** The name without case, hyphens, underscores, spaces and invisible characters. All forms of a name fold to one. */
 export function foldName(name: string): string {
-  // Nearly all names are plain.
+  // Fast path: nearly all names are lower-case ASCII.
   if (/^[a-z0-9_]*$/.test(name)) return name.replaceAll('_', '');
   return name
     .normalize('NFKC')
@@ -13,8 +12,8 @@ export function foldName(name: string): string {
     .replace(/[-_\s\p{Cf}]/gu, '');
 }
 
-/** The first of the names that is a form of one of the members, or undefined. */
+/** The first of the names that folds to the same as one of the members, or undefined. */
 export function findForm(names: readonly string[], members: Iterable<string>): string | undefined {
-  const folded = new Set([...members].map(foldName));
-  return names.find((name) => folded.has(foldName(name)));
+  const foldedMembers = new Set([...members].map(foldName));
+  return names.find((name) => foldedMembers.has(foldName(name)));
 }

@@ -1,33 +1,33 @@
-// What a provider's refusal becomes for our caller. The provider's own words pass only where the caller can act on
-// them (400, 404, 413, 422), and never with a key or an address in them.
+// Turns an error response of a provider into a Problem for the caller. The provider's message passes only for statuses that
+// the caller can act on (400, 404, 413, 422), and always without keys and addresses.
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 
-const passedOn: Record<number, ProblemKind> = {
+const forwardedKinds: Record<number, ProblemKind> = {
   400: 'bad_request',
   404: 'not_found',
   413: 'too_large',
   422: 'impossible',
 };
 
-const longestMessage = 2000;
-// A provider that asks for more patience than this is as good as away; callers should hear from us again sooner.
-const longestRetryAfterSeconds = 60;
+const maxMessageLength = 2000;
+// Providers may ask for hours. Callers come back sooner, and may get a fallback then.
+const maxRetryAfterSeconds = 60;
 
 export interface ErrorResponse {
   status: number;
   retryAfter: string | undefined;
   body: string;
-  /** Takes known secrets out of a text. */
+  /** Replaces known secrets in a text. */
   hide: (text: string) => string;
   now: Date;
 }
 
-/** The Problem for an answer of the provider that is no success. */
-export function problemOfErrorResponse(refusal: ErrorResponse): Problem {
-  const { status } = refusal;
-  const words = loggedWords(refusal);
-  const kind = passedOn[status];
-  if (kind !== undefined) return passOn(kind, refusal, words);
+/** The Problem for a response whose status is not a success. */
+export function problemOfErrorResponse(response: ErrorResponse): Problem {
+  const { status } = response;
+  const words = loggedMessage(response);
+  const kind = forwardedKinds[status];
+  if (kind !== undefined) return forwardMessage(kind, response, words);
   if (status === 401 || status === 403) {
     return new Problem(
       'upstream_failed',
@@ -36,15 +36,15 @@ export function problemOfErrorResponse(refusal: ErrorResponse): Problem {
       { cause: { status, words } },
     );
   }
-  const asked = refusal.retryAfter !== undefined;
+  const hasRetryAfter = response.retryAfter !== undefined;
   if (status === 429) {
     return new Problem(
       'rate_limited',
       'rate_limited',
       'The model provider is limiting requests; try again later.',
       {
-        cause: { status, asked, words },
-        headers: { 'retry-after': String(retryAfterSeconds(refusal)) },
+        cause: { status, hasRetryAfter, words },
+        headers: { 'retry-after': String(retryAfterSeconds(response)) },
       },
     );
   }
@@ -54,34 +54,67 @@ export function problemOfErrorResponse(refusal: ErrorResponse): Problem {
     });
   }
   return new Problem('upstream_failed', 'upstream_failed', 'The model provider failed to answer.', {
-    cause: { status, asked, words },
-    ...(asked && (status === 503 || status === 529)
-      ? { headers: { 'retry-after': String(retryAfterSeconds(refusal)) } }
+    cause: { status, hasRetryAfter, words },
+    ...(hasRetryAfter && (status === 503 || status === 529)
+      ? { headers: { 'retry-after': String(retryAfterSeconds(response)) } }
       : {}),
   });
 }
 
-/** The cause of a Problem whose call never reached the provider, or was cut before any answer to it. */
+/** The cause of a Problem whose call got no response: the connection failed or was cut. */
 export class ConnectionFailure extends Error {
   override readonly name = 'ConnectionFailure';
 }
 
-/** Seconds out of a `Retry-After` in either of its forms, between 0 and 60; 1 where there is none to be understood. */
+/** A provider that missed a deadline. */
+export function timeoutProblem(): Problem {
+  return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not answer in time.');
+}
+
+/**
+ * What a request throws for a failure of its transport: the reason of the aborted signal (a deadline, or the caller's own),
+ * or a Problem for a connection that failed before the response or midway.
+ */
+export function toTransportProblem(error: unknown, signal: AbortSignal, when: 'before' | 'midway'): unknown {
+  if (signal.aborted) return signal.reason;
+  if (error instanceof Problem) return error;
+  const cause = new ConnectionFailure(error instanceof Error ? error.message : 'the connection failed', {
+    cause: error,
+  });
+  if ((error as { code?: unknown } | null)?.code === 'UND_ERR_CONNECT_TIMEOUT') {
+    return new Problem(
+      'upstream_timeout',
+      'upstream_timeout',
+      'The model provider did not take the connection in time.',
+      { cause },
+    );
+  }
+  return when === 'before'
+    ? new Problem('upstream_failed', 'upstream_failed', 'The model provider could not be reached.', { cause })
+    : new Problem(
+        'upstream_failed',
+        'upstream_truncated',
+        'The model provider broke off before its answer was complete.',
+        { cause: error },
+      );
+}
+
+/** Seconds of a `Retry-After` header, given in seconds or as a date: from 0 to 60, and 1 if it is missing or invalid. */
 export function retryAfterSeconds({ retryAfter, now }: Pick<ErrorResponse, 'retryAfter' | 'now'>): number {
   if (retryAfter === undefined) return 1;
   const seconds = /^\s*-?\d+(\.\d+)?\s*$/.test(retryAfter)
     ? Number(retryAfter)
     : (Date.parse(retryAfter) - now.getTime()) / 1000;
   if (Number.isNaN(seconds)) return 1;
-  return Math.min(Math.max(Math.ceil(seconds), 0), longestRetryAfterSeconds);
+  return Math.min(Math.max(Math.ceil(seconds), 0), maxRetryAfterSeconds);
 }
 
-// A log line is for reading; what is longer is cut.
-const longestLoggedWords = 500;
+// Longer messages are cut in the log.
+const maxLoggedLength = 500;
 
-/** The provider's own words for the operator's log, without secrets, addresses and keys; a page of HTML has none. */
-function loggedWords({ body, hide }: Pick<ErrorResponse, 'body' | 'hide'>): string | undefined {
-  const { message, code } = errorOf(body);
+/** The provider's message for the operator's log; undefined for HTML and for JSON without a message. */
+function loggedMessage({ body, hide }: Pick<ErrorResponse, 'body' | 'hide'>): string | undefined {
+  const { message, code } = parseError(body);
   const text =
     typeof message === 'string'
       ? message
@@ -93,42 +126,42 @@ function loggedWords({ body, hide }: Pick<ErrorResponse, 'body' | 'hide'>): stri
   return textForLog(text, hide);
 }
 
-/** A provider's text as a log line may have it; undefined where nothing is left. */
+/** A provider's text for one log line, redacted and shortened; undefined if nothing is left. */
 export function textForLog(text: string, hide: (text: string) => string): string | undefined {
-  const words = redactText(text, hide).replace(/\s+/g, ' ').trim();
-  // Cut between words: the beginning of a key would no longer be known for one.
-  const loggedWords =
-    words.length <= longestLoggedWords
-      ? words
-      : words.slice(0, Math.max(words.lastIndexOf(' ', longestLoggedWords), 0));
-  return loggedWords === '' ? undefined : loggedWords;
+  const line = redactText(text, hide).replace(/\s+/g, ' ').trim();
+  // Cut at a space: the first half of a key would no longer match the pattern of keys.
+  const shortLine =
+    line.length <= maxLoggedLength
+      ? line
+      : line.slice(0, Math.max(line.lastIndexOf(' ', maxLoggedLength), 0));
+  return shortLine === '' ? undefined : shortLine;
 }
 
-function passOn(
+function forwardMessage(
   kind: ProblemKind,
   { status, body, hide }: ErrorResponse,
   words: string | undefined,
 ): Problem {
-  const said = errorOf(body);
-  const clean = (text: string) => redactText(text, hide);
+  const error = parseError(body);
+  const redact = (text: string) => redactText(text, hide);
   const message =
-    typeof said.message === 'string' && said.message.trim() !== ''
-      ? clean(said.message)
+    typeof error.message === 'string' && error.message.trim() !== ''
+      ? redact(error.message)
       : 'The model provider refused the request.';
   return new Problem(kind, 'upstream_refused', message, {
     cause: { status, words },
-    param: typeof said.param === 'string' ? clean(said.param) : null,
-    ...(typeof said.code === 'string' && said.code !== '' ? { foreignCode: clean(said.code) } : {}),
+    param: typeof error.param === 'string' ? redact(error.param) : null,
+    ...(typeof error.code === 'string' && error.code !== '' ? { foreignCode: redact(error.code) } : {}),
   });
 }
 
-/** A provider's words without secrets, addresses and keys, and no longer than a message is. */
+/** A provider's text without secrets, addresses and keys, cut to the length of a message. */
 export function redactText(text: string, hide: (text: string) => string): string {
-  return withoutAddresses(hide(text).slice(0, longestMessage));
+  return redactAddressesAndKeys(hide(text).slice(0, maxMessageLength));
 }
 
-// The shapes in use: {error: {message, …}}, {error: "…"} and {message, …}. Anything else, HTML too, says nothing.
-function errorOf(body: string): { message?: unknown; param?: unknown; code?: unknown } {
+// Reads the shapes {error: {message, …}}, {error: "…"} and {message, …}; empty for anything else, such as HTML.
+function parseError(body: string): { message?: unknown; param?: unknown; code?: unknown } {
   let value: unknown;
   try {
     value = JSON.parse(body);
@@ -141,20 +174,20 @@ function errorOf(body: string): { message?: unknown; param?: unknown; code?: unk
   return typeof error === 'object' && error !== null ? error : value;
 }
 
-const addresses = new RegExp(
+const addressesAndKeys = new RegExp(
   [
     '[a-z][a-z0-9+.-]*://[^\\s"\'<>`]+',
     '\\b\\d{1,3}(?:\\.\\d{1,3}){3}(?::\\d+)?\\b',
     '\\[[0-9a-f:]*:[0-9a-f:.]*\\](?::\\d+)?',
     '\\b(?:[a-z0-9-]+\\.)+[a-z]{2,}:\\d+\\b',
     '\\blocalhost(?::\\d+)?\\b',
-    // The forms that keys have among providers, whole or shortened with asterisks.
+    // The forms of keys at common providers, whole or shortened with asterisks.
     '\\b(?:sk|pk|rk|gsk|xai)[-_][A-Za-z0-9_*-]{6,}',
     '\\bAIza[A-Za-z0-9_-]{20,}',
   ].join('|'),
   'gi',
 );
 
-function withoutAddresses(text: string): string {
-  return text.replace(addresses, '[redacted]');
+function redactAddressesAndKeys(text: string): string {
+  return text.replace(addressesAndKeys, '[redacted]');
 }

@@ -1,10 +1,11 @@
-// Where the server may go on a provider's word: to public addresses, over https. The names are looked up when the
-// connection is made and what they stand for is judged then, so that a name cannot turn into another address meanwhile.
+// Guards requests to URLs that a provider chose against server-side request forgery: https and public addresses only. Host
+// names are checked when the connection is made, so that DNS cannot change between check and use (DNS rebinding).
 import { lookup } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Problem } from '../../../kernel/problem.ts';
 
-const inner = new BlockList();
+// Special-purpose ranges of the IANA registries.
+const privateRanges = new BlockList();
 for (const [network, prefix] of [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -22,25 +23,25 @@ for (const [network, prefix] of [
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
 ] as const)
-  inner.addSubnet(network, prefix, 'ipv4');
-// Of IPv6 only what is given to the public internet counts, without what carries an IPv4 address in itself.
-const outer = new BlockList();
-outer.addSubnet('2000::', 3, 'ipv6');
+  privateRanges.addSubnet(network, prefix, 'ipv4');
+// Global unicast is the only public IPv6 range, without Teredo and 6to4 addresses, which embed an IPv4 address.
+const globalUnicast = new BlockList();
+globalUnicast.addSubnet('2000::', 3, 'ipv6');
 for (const [network, prefix] of [
   ['2001::', 23],
   ['2001:db8::', 32],
   ['2002::', 16],
   ['3fff::', 20],
 ] as const)
-  inner.addSubnet(network, prefix, 'ipv6');
+  privateRanges.addSubnet(network, prefix, 'ipv6');
 
-/** Whether an address is one of the public internet. */
+/** Whether an IP address is public. */
 export function isPublicAddress(address: string): boolean {
-  if (isIP(address) === 4) return !inner.check(address, 'ipv4');
-  return isIP(address) === 6 && outer.check(address, 'ipv6') && !inner.check(address, 'ipv6');
+  if (isIP(address) === 4) return !privateRanges.check(address, 'ipv4');
+  return isIP(address) === 6 && globalUnicast.check(address, 'ipv6') && !privateRanges.check(address, 'ipv6');
 }
 
-/** Throws for an address that is not followed on a provider's word, as far as it tells of itself. */
+/** Throws a Problem for a URL that is not https, has credentials, or has a private IP address as its host. */
 export function requirePublicUrl(url: string): void {
   const { protocol, hostname, username, password } = new URL(url);
   const literal = hostname.replace(/^\[|\]$/g, '');
@@ -49,25 +50,25 @@ export function requirePublicUrl(url: string): void {
     username === '' &&
     password === '' &&
     (isIP(literal) === 0 || isPublicAddress(literal));
-  if (!isUsable) throw notFollowed();
+  if (!isUsable) throw refusedUrl();
 }
 
-/** Looks a name up, and fails where any of what it stands for is not public. */
+/** DNS lookup for the connection; fails if any address of the name is not public. */
 export const publicLookup: LookupFunction = (hostname, options, callback) => {
-  lookup(hostname, { ...options, all: true }, (error, found) => {
-    const [first] = found ?? [];
+  lookup(hostname, { ...options, all: true }, (error, addresses) => {
+    const [first] = addresses ?? [];
     if (error !== null || first === undefined)
-      return callback(error ?? new Error('The name stands for nothing.'), '', 4);
-    if (!found.every(({ address }) => isPublicAddress(address))) return callback(notFollowed(), '', 4);
-    if (options.all === true) return callback(null, found);
+      return callback(error ?? new Error('The host name has no address.'), '', 4);
+    if (!addresses.every(({ address }) => isPublicAddress(address))) return callback(refusedUrl(), '', 4);
+    if (options.all === true) return callback(null, addresses);
     callback(null, first.address, first.family);
   });
 };
 
-function notFollowed(): Problem {
+function refusedUrl(): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_failed',
-    'The model provider keeps its answer at an address that is not followed.',
+    'The model provider names a URL for its answer that is not public; it is not fetched.',
   );
 }

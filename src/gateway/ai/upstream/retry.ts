@@ -1,18 +1,18 @@
-// When a call to a provider may be made again: which failures pass, how long to wait, and a budget that keeps retries
-// from becoming the larger part of what a failing provider gets.
+// Retries of calls to providers: which failures are transient, how long to wait (exponential backoff with jitter), and a
+// retry budget that bounds the extra load on a failing provider.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import { ConnectionFailure } from './provider-error.ts';
 
 export interface RetrySettings {
-  /** After the first attempt at a model. */
+  /** Retries after the first attempt at a model. */
   retries: number;
-  /** Doubled for each further retry, up to the longest. */
+  /** Doubled for each further retry, up to `longestDelayMs`. */
   firstDelayMs: number;
   longestDelayMs: number;
-  /** A wait is shortened by up to this share, so that callers who failed together do not return together. */
+  /** Shortens each wait by a random share up to this, so that callers that failed together do not retry together. */
   jitter: number;
-  /** Retries as a share of the calls in the window; a few are always allowed, or a lone caller would get none. */
+  /** Highest share of retries among the calls in the window; `budgetFloor` retries are always allowed. */
   budgetShare: number;
   budgetFloor: number;
   budgetWindowMs: number;
@@ -30,30 +30,30 @@ export const defaultRetrySettings: RetrySettings = {
 
 const transientStatuses = new Set([408, 429, 500, 502, 503, 504, 529]);
 
-/** Whether the failure may be gone a moment later, and nothing of an answer had been made. */
+/** Whether a retry may succeed: the connection failed, or the provider answered with a transient status. */
 export function isTransient(problem: Problem): boolean {
   if (problem.cause instanceof ConnectionFailure) return true;
   const { status } = (problem.cause ?? {}) as { status?: unknown };
   return typeof status === 'number' && transientStatuses.has(status);
 }
 
-/** How long to wait before retry number `retry`, counted from 0. The provider's own word wins. */
+/** How long to wait before retry number `retry`, counted from 0. A `Retry-After` of the provider takes precedence. */
 export function delayMs(
   problem: Problem,
   retry: number,
   { settings, random }: { settings: RetrySettings; random: () => number },
 ): number {
-  const asked = problem.headers['retry-after'];
-  if (asked !== undefined && (problem.cause as { asked?: unknown } | undefined)?.asked === true)
-    return Number(asked) * 1000;
-  const full = Math.min(settings.firstDelayMs * 2 ** retry, settings.longestDelayMs);
-  return full * (1 - settings.jitter * random());
+  const retryAfter = problem.headers['retry-after'];
+  const cause = problem.cause as { hasRetryAfter?: unknown } | undefined;
+  if (retryAfter !== undefined && cause?.hasRetryAfter === true) return Number(retryAfter) * 1000;
+  const backoffMs = Math.min(settings.firstDelayMs * 2 ** retry, settings.longestDelayMs);
+  return backoffMs * (1 - settings.jitter * random());
 }
 
 export interface RetryBudget {
-  /** One call, the retries of it not counted. */
+  /** Counts one call; its retries are not counted. */
   recordCall(): void;
-  /** Takes one retry; false when there is none left for now. */
+  /** Takes one retry from the budget; false when it is used up. */
   take(): boolean;
 }
 
@@ -64,32 +64,33 @@ export function createRetryBudget({
   clock: Pick<Clock, 'monotonicMs'>;
   settings: RetrySettings;
 }): RetryBudget {
-  // Two halves of the window: the older one fades out as the newer fills, so that nothing is forgotten at once.
-  let half = { startedMs: clock.monotonicMs(), calls: 0, retries: 0 };
-  let before = { calls: 0, retries: 0 };
+  // A sliding window of two halves: the older one loses weight as the newer one fills.
+  const halfMs = settings.budgetWindowMs / 2;
+  let newer = { startedMs: clock.monotonicMs(), calls: 0, retries: 0 };
+  let older = { calls: 0, retries: 0 };
 
-  function roll(): number {
-    const halfMs = settings.budgetWindowMs / 2;
+  /** Starts a new half when it is due, and returns the weight of the older one. */
+  function slideWindow(): number {
     const now = clock.monotonicMs();
-    const passed = Math.floor((now - half.startedMs) / halfMs);
-    if (passed >= 1) {
-      before = passed === 1 ? half : { calls: 0, retries: 0 };
-      half = { startedMs: half.startedMs + passed * halfMs, calls: 0, retries: 0 };
+    const halves = Math.floor((now - newer.startedMs) / halfMs);
+    if (halves >= 1) {
+      older = halves === 1 ? newer : { calls: 0, retries: 0 };
+      newer = { startedMs: newer.startedMs + halves * halfMs, calls: 0, retries: 0 };
     }
-    return 1 - (now - half.startedMs) / halfMs;
+    return 1 - (now - newer.startedMs) / halfMs;
   }
 
   return {
     recordCall() {
-      roll();
-      half.calls += 1;
+      slideWindow();
+      newer.calls += 1;
     },
     take() {
-      const weight = roll();
-      const calls = half.calls + before.calls * weight;
-      const retries = half.retries + before.retries * weight;
+      const weight = slideWindow();
+      const calls = newer.calls + older.calls * weight;
+      const retries = newer.retries + older.retries * weight;
       if (retries + 1 > Math.max(calls * settings.budgetShare, settings.budgetFloor)) return false;
-      half.retries += 1;
+      newer.retries += 1;
       return true;
     },
   };

@@ -2,7 +2,8 @@
 import { isUtf8 } from 'node:buffer';
 import { nextTurn } from '../../../../kernel/event-loop.ts';
 import { Problem } from '../../../../kernel/problem.ts';
-import { maxAnswerBytes, readAll, type UpstreamAnswer } from '../../upstream/client.ts';
+import { maxAnswerBytes, type UpstreamAnswer } from '../../upstream/client.ts';
+import { readAll } from '../../upstream/response-body.ts';
 import { redactErrorEdits } from '../../upstream/error-text.ts';
 import { findError } from '../../upstream/events.ts';
 import { applyEdits, topLevelMembers, type Member } from '../../upstream/json-members.ts';

@@ -1,7 +1,7 @@
 // The deadlines of a model that runs in this process: `@delay` alone could keep a call of local/echo open for weeks.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { LanguageModel, ModelCall } from '../../hub/language-model.ts';
-import type { Timeouts } from '../../upstream/client.ts';
+import type { Timeouts } from '../../upstream/deadlines.ts';
 
 /** The model, whose calls fail with `upstream_timeout` after the time that a provider would have. */
 export function withDeadlines(

@@ -16,7 +16,8 @@ import { detectImage } from '../../media/image-type.ts';
 import { findForm } from '../../upstream/member-names.ts';
 import { topLevelMembers } from '../../upstream/json-members.ts';
 import { refuseUnsafeMembers } from '../../upstream/request-guard.ts';
-import { maxAnswerBytes, readAll, type Upstream } from '../../upstream/client.ts';
+import { maxAnswerBytes, type Upstream } from '../../upstream/client.ts';
+import { readAll } from '../../upstream/response-body.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
 import type { ModelAccess } from '../sdk-model.ts';
 
