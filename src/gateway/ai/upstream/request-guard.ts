@@ -172,7 +172,7 @@ export function refuseUnsafeMembers(body: object, provider: ProviderEntry, optio
       );
     namesByFold.set(foldedName, name);
     if (isRequest) refuseNestedSpellings(name, value);
-    // vLLM and the like merge the members of `extra_body` into the request.
+    // Some servers merge the members of `extra_body` into the request.
     if (foldedName === 'extrabody' && typeof value === 'object' && value !== null)
       refuseUnsafeMembers(value, provider, { path: memberPath, isMerged: true });
   }

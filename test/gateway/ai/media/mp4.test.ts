@@ -156,10 +156,14 @@ describe('a film that lies somewhere else', () => {
     for await (const _piece of fetched.open());
     expect(fetched.properties()).toMatchObject({ durationSeconds: 2, width: 1280, height: 720 });
     expect(sent.slice(1)).toEqual([
-      { url: 'https://provider.example/v1/videos/video_1/content', apiKey: 'the key', isForeign: false },
-      { url: 'https://store.example/film.mp4?signature=1', apiKey: undefined, isForeign: true },
-      { url: 'https://provider.example/again', apiKey: 'the key', isForeign: false },
-      { url: 'https://far.example/film', apiKey: undefined, isForeign: true },
+      {
+        url: 'https://provider.example/v1/videos/video_1/content',
+        apiKey: 'the key',
+        requiresPublicAddress: false,
+      },
+      { url: 'https://store.example/film.mp4?signature=1', apiKey: undefined, requiresPublicAddress: true },
+      { url: 'https://provider.example/again', apiKey: 'the key', requiresPublicAddress: false },
+      { url: 'https://far.example/film', apiKey: undefined, requiresPublicAddress: true },
     ]);
   });
 });
